@@ -1,0 +1,5 @@
+//! The one memory budget and what stays in it: frames, the block cache.
+
+mod frames;
+
+pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};

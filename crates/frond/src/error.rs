@@ -1,0 +1,305 @@
+//! The one error enum. A caller matches on the variant, or asks [`Error::kind`] what to do next.
+//!
+//! Every variant has a stable code (`FRD-…`) that `docs/errors.md` explains. Messages name the file
+//! and the offset, and say what to do; they never hold keys or values.
+
+use std::{fmt, io, path::PathBuf, sync::Arc};
+
+/// `Result` with Frond's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller should do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// Try the operation again.
+    Retry,
+    /// Change the call.
+    FixCall,
+    /// Mend the machine: disk full, I/O error, locked by another process.
+    FixMachine,
+    /// Restore from a backup or a replica.
+    Restore,
+    /// The store has stopped after a failure; close and open it again.
+    Reopen,
+}
+
+/// Where damage was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// Byte offset in it.
+    pub offset: u64,
+    /// Length of what was read there, bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} bytes at offset {}", self.file.display(), self.bytes, self.offset)
+    }
+}
+
+/// Everything that can go wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call cannot be carried out as made (FRD-1001).
+    #[error("FRD-1001 {0}")]
+    InvalidArgument(String),
+    /// A key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) (FRD-1002).
+    #[error("FRD-1002 key of {bytes} bytes; keys may have up to {max}")]
+    KeyTooLong {
+        /// Length given.
+        bytes: usize,
+        /// Length allowed.
+        max: usize,
+    },
+    /// A value is longer than [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) (FRD-1003).
+    #[error("FRD-1003 value of {bytes} bytes; values may have up to {max}")]
+    ValueTooLong {
+        /// Length given.
+        bytes: usize,
+        /// Length allowed.
+        max: usize,
+    },
+    /// `insert` met a key that exists (FRD-1103). Nothing of the batch was done.
+    #[error(
+        "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
+    )]
+    KeyExists {
+        /// The tree.
+        tree: String,
+        /// Position in the batch, from 0.
+        index: usize,
+    },
+    /// No tree of this name (FRD-1004).
+    #[error("FRD-1004 no tree \"{0}\"")]
+    NoSuchTree(String),
+    /// A tree of this name exists (FRD-1005).
+    #[error("FRD-1005 tree \"{0}\" exists already")]
+    TreeExists(String),
+    /// The tree changed its definition after the snapshot was taken (FRD-1006).
+    #[error("FRD-1006 tree \"{0}\" was created, dropped or replaced after the snapshot was taken")]
+    DefinitionChanged(String),
+    /// No snapshot of this name (FRD-1007).
+    #[error("FRD-1007 no snapshot \"{0}\"")]
+    NoSuchSnapshot(String),
+    /// A snapshot of this name exists (FRD-1008).
+    #[error("FRD-1008 snapshot \"{0}\" exists already")]
+    SnapshotExists(String),
+    /// The store is open read-only (FRD-1009).
+    #[error("FRD-1009 the store is open read-only")]
+    ReadOnly,
+    /// The catalog names a merge operator that `Options` does not have (FRD-1010).
+    #[error(
+        "FRD-1010 the store uses merge operator {0}, which this program did not register; add it to Options"
+    )]
+    MissingOperator(u8),
+    /// The change feed no longer has this position (FRD-1011).
+    #[error(
+        "FRD-1011 the log no longer holds commit {wanted}; it begins at {oldest}. Read the trees anew, then follow from there"
+    )]
+    PositionLost {
+        /// Seqno asked for.
+        wanted: u64,
+        /// Oldest seqno still there.
+        oldest: u64,
+    },
+    /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
+    #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
+    Full(String),
+    /// Memory for a row, a blob or a file's content could not be had (FRD-1302).
+    #[error("FRD-1302 {bytes} bytes of memory could not be had for {what}")]
+    NoMemory {
+        /// Length asked for.
+        bytes: usize,
+        /// What it was for.
+        what: &'static str,
+    },
+    /// A checksum does not match (FRD-2101).
+    #[error(
+        "FRD-2101 {place}: {what} fails its checksum (stored {stored:016x}, computed {computed:016x}); run `frond check`, then restore from a backup or a replica"
+    )]
+    Checksum {
+        /// Where.
+        place: Place,
+        /// What was read.
+        what: &'static str,
+        /// Checksum found.
+        stored: u64,
+        /// Checksum computed.
+        computed: u64,
+    },
+    /// The checksum is right and the content is not (FRD-2102).
+    #[error(
+        "FRD-2102 {place}: {what} is malformed: {why}; run `frond check`, then restore from a backup or a replica"
+    )]
+    Malformed {
+        /// Where.
+        place: Place,
+        /// What was read.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A page is not the one its parent names (FRD-2103).
+    #[error(
+        "FRD-2103 {place}: {what} is not the one its parent names (a lost or misdirected write); run `frond check`, then restore from a backup or a replica"
+    )]
+    WrongPage {
+        /// Where.
+        place: Place,
+        /// What was read.
+        what: &'static str,
+    },
+    /// No superblock slot is valid (FRD-2104).
+    #[error(
+        "FRD-2104 {file}: neither superblock slot is valid ({why}); this is no empty store: restore from a backup"
+    )]
+    NoSuperblock {
+        /// The store file.
+        file: PathBuf,
+        /// What is wrong with each.
+        why: String,
+    },
+    /// Acknowledged commits in the log are damaged (FRD-2201).
+    #[error(
+        "FRD-2201 {place}: the log is damaged between position {first_lost} and {last_known}, where it was known to be on disk; restore from a backup"
+    )]
+    WalDamaged {
+        /// Where.
+        place: Place,
+        /// First position lost.
+        first_lost: u64,
+        /// Last position known to have been durable.
+        last_known: u64,
+    },
+    /// A log segment that is needed is missing or cut short (FRD-2202).
+    #[error(
+        "FRD-2202 {file}: a log segment that is needed is {what}; put it back, or restore from a backup"
+    )]
+    WalMissing {
+        /// The segment.
+        file: PathBuf,
+        /// "missing", "cut short".
+        what: &'static str,
+    },
+    /// A file belongs to another store (FRD-2203).
+    #[error("FRD-2203 {file}: belongs to store {found}, not to {expected}")]
+    ForeignFile {
+        /// The file.
+        file: PathBuf,
+        /// The id in it.
+        found: String,
+        /// The id of this store.
+        expected: String,
+    },
+    /// Another process, or this one, has the store open (FRD-3101).
+    #[error("FRD-3101 {dir} is in use by {owner}; a store has one owner at a time")]
+    Locked {
+        /// The store directory.
+        dir: PathBuf,
+        /// Who, in words.
+        owner: String,
+    },
+    /// The format is newer than this version of Frond (FRD-3102).
+    #[error("FRD-3102 {file}: written by a newer Frond (needs {what}); upgrade Frond to open it")]
+    TooNew {
+        /// The file.
+        file: PathBuf,
+        /// The version or feature needed.
+        what: String,
+    },
+    /// A file is shorter than it must be (FRD-3103).
+    #[error(
+        "FRD-3103 {file}: has {found} bytes, must have at least {expected}; restore from a backup"
+    )]
+    Truncated {
+        /// The file.
+        file: PathBuf,
+        /// Length found.
+        found: u64,
+        /// Length needed.
+        expected: u64,
+    },
+    /// Not a store of Frond's (FRD-3104).
+    #[error("FRD-3104 {path}: {why}")]
+    NotAStore {
+        /// Directory or file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The operating system refused (FRD-3201).
+    #[error("FRD-3201 {file}: cannot {action} at offset {offset}: {source}")]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// "read", "write", "sync", …
+        action: &'static str,
+        /// Byte offset.
+        offset: u64,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// A write or sync failed, or a worker died; only close and statistics still work (FRD-3202).
+    #[error("FRD-3202 the store has stopped: {0}; close it, mend the cause, and open it again")]
+    Failed(String),
+    /// A commit was waiting when the store stopped; it may or may not be there after reopening
+    /// (FRD-3203).
+    #[error(
+        "FRD-3203 the store stopped while this commit was on its way ({0}); after reopening it is there wholly or not at all"
+    )]
+    OutcomeUnknown(String),
+    /// The store is closed (FRD-3204).
+    #[error("FRD-3204 the store is closed")]
+    Closed,
+}
+
+impl Error {
+    /// What the caller should do next.
+    pub fn kind(&self) -> ErrorKind {
+        use Error::*;
+        match self {
+            InvalidArgument(_)
+            | KeyTooLong { .. }
+            | ValueTooLong { .. }
+            | KeyExists { .. }
+            | NoSuchTree(_)
+            | TreeExists(_)
+            | DefinitionChanged(_)
+            | NoSuchSnapshot(_)
+            | SnapshotExists(_)
+            | ReadOnly
+            | MissingOperator(_)
+            | PositionLost { .. }
+            | Closed => ErrorKind::FixCall,
+            Full(_)
+            | NoMemory { .. }
+            | Locked { .. }
+            | TooNew { .. }
+            | Io { .. }
+            | NotAStore { .. } => ErrorKind::FixMachine,
+            Checksum { .. }
+            | Malformed { .. }
+            | WrongPage { .. }
+            | NoSuperblock { .. }
+            | WalDamaged { .. }
+            | WalMissing { .. }
+            | ForeignFile { .. }
+            | Truncated { .. } => ErrorKind::Restore,
+            Failed(_) | OutcomeUnknown(_) => ErrorKind::Reopen,
+        }
+    }
+
+    /// An [`Error::Io`].
+    pub fn io(
+        file: impl Into<PathBuf>,
+        action: &'static str,
+        offset: u64,
+        source: io::Error,
+    ) -> Self {
+        Self::Io { file: file.into(), action, offset, source: Arc::new(source) }
+    }
+}

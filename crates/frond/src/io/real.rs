@@ -1,0 +1,263 @@
+//! Real files, clock and randomness.
+//!
+//! Positioned I/O with full-length loops (EINTR, short transfers). `O_DIRECT` where asked and where
+//! the file system has it, else buffered: `is_direct` tells. Never mmap: an I/O error there is a
+//! signal instead of an error.
+
+use std::{
+    ffi::CString,
+    fmt, io,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{self, FallocateFlags, Mode, OFlags},
+    io::Errno,
+};
+
+use super::{Clock, File, OpenMode, Rng, Vfs};
+use crate::sync::Arc;
+
+/// The operating system's file systems.
+#[derive(Debug, Default)]
+pub struct RealVfs;
+
+struct RealFile {
+    file: std::fs::File,
+    direct: bool,
+}
+
+impl fmt::Debug for RealFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RealFile").field("direct", &self.direct).finish_non_exhaustive()
+    }
+}
+
+fn unexpected_eof() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the range to be read")
+}
+
+impl Vfs for RealVfs {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        flags |= if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
+        if mode.create_new {
+            flags |= OFlags::CREATE | OFlags::EXCL;
+        }
+        let permissions = Mode::RUSR | Mode::WUSR;
+        let mut direct = mode.direct;
+        let opened = if direct {
+            match fs::open(path, flags | OFlags::DIRECT, permissions) {
+                // tmpfs and some overlay file systems have no O_DIRECT.
+                Err(Errno::INVAL) => {
+                    direct = false;
+                    // A failed O_DIRECT open may have left the new file behind.
+                    let flags = flags - OFlags::EXCL;
+                    fs::open(path, flags, permissions)
+                }
+                other => other,
+            }
+        } else {
+            fs::open(path, flags, permissions)
+        };
+        Ok(Arc::new(RealFile { file: opened?.into(), direct }))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(dir)?.map(|entry| Ok(PathBuf::from(entry?.file_name()))).collect()
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new().mode(0o700).create(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::File::open(dir)?.sync_all()
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let name = CString::new(dir.as_os_str().as_bytes())?;
+        let stat = fs::statvfs(name.as_c_str())?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let rest = buf.get_mut(done..).unwrap_or_default();
+            match rustix::io::pread(self.file.as_fd(), rest, offset + done as u64) {
+                Ok(0) => return Err(unexpected_eof()),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let (mut bufs, mut offset) = (bufs, offset);
+        while !bufs.is_empty() {
+            let batch = bufs.len().min(IOV_MAX);
+            match rustix::io::preadv(self.file.as_fd(), &mut bufs[..batch], offset) {
+                Ok(0) => return Err(unexpected_eof()),
+                Ok(n) => {
+                    offset += n as u64;
+                    io::IoSliceMut::advance_slices(&mut bufs, n);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match rustix::io::pwrite(self.file.as_fd(), &buf[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut owned: Vec<io::IoSlice<'_>> = bufs.to_vec();
+        let (mut bufs, mut offset) = (&mut owned[..], offset);
+        while !bufs.is_empty() {
+            let batch = bufs.len().min(IOV_MAX);
+            match rustix::io::pwritev(self.file.as_fd(), &bufs[..batch], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    offset += n as u64;
+                    io::IoSlice::advance_slices(&mut bufs, n);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        match fs::fallocate(self.file.as_fd(), FallocateFlags::empty(), offset, bytes) {
+            // A file system without preallocation: writes there may still meet a full disk, which
+            // then is the failed write of P12 instead of the refused commit of P13.
+            Err(Errno::OPNOTSUPP) => self.set_len(self.len()?.max(offset + bytes)),
+            other => Ok(other?),
+        }
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fs::fallocate(self.file.as_fd(), flags, offset, bytes) {
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(false),
+            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Linux takes at most 1024 slices in one call.
+const IOV_MAX: usize = 1024;
+
+/// The system's monotonic clock.
+#[derive(Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    /// A clock that starts now.
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for RealClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, time: Duration) {
+        crate::sync::thread::sleep(time);
+    }
+}
+
+/// The operating system's randomness.
+#[derive(Debug, Default)]
+pub struct RealRng;
+
+impl Rng for RealRng {
+    fn next_u64(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        // Each RandomState is keyed from the operating system once per thread and then stepped;
+        // time and address of a local add what two processes of one fork would share.
+        let mut hasher = RandomState::new().build_hasher();
+        let local = 0u8;
+        hasher.write_u64(&raw const local as u64);
+        hasher.write_u32(std::process::id());
+        hasher.write_u128(Instant::now().duration_since(*PROCESS_START).as_nanos());
+        hasher.finish()
+    }
+}
+
+static PROCESS_START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);

@@ -1,0 +1,26 @@
+//! Frond: an ordered, transactional, always-compressed storage engine for data larger than memory
+//! and writes heavier than a B-tree bears.
+
+#![deny(missing_docs)]
+
+pub mod block;
+pub mod cache;
+mod error;
+pub mod io;
+mod layout;
+pub mod memtable;
+mod message;
+pub mod run;
+pub mod store;
+#[allow(unused_imports)] // a facade: each room takes what it needs
+mod sync;
+mod types;
+pub mod wal;
+
+pub use error::{Error, ErrorKind, Place, Result};
+pub use layout::{Hint, Layout, Part};
+pub use message::{Kind, Message, Tag};
+pub use types::{
+    Durability, KEY_BYTES_MAX, Lineage, Lsn, Publish, Seqno, SizeClass, StoreId, TreeId,
+    VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
+};

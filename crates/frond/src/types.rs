@@ -1,0 +1,115 @@
+//! Numbers that must not be mixed up, as types of their own.
+//!
+//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, `Publish` counts the
+//! versions of the store and dates births and deaths of pages. All three only grow.
+
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident, $inner:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl $name {
+            /// The number after this one.
+            pub fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+    };
+}
+
+number!(
+    /// Byte position in the log, counted from the store's creation over all segments.
+    Lsn,
+    u64
+);
+number!(
+    /// Commit sequence number. 0 is before every commit.
+    Seqno,
+    u64
+);
+number!(
+    /// Publish counter: which version of the store. Births and deaths of pages are dated by it.
+    Publish,
+    u64
+);
+number!(
+    /// Identifies a tree for ever; never reused (Rule: I35).
+    TreeId,
+    u32
+);
+number!(
+    /// The line of descent in which a page was born: a tree, or a clone of one (Rule: I19).
+    Lineage,
+    u32
+);
+
+/// Random identity of a store, mixed into every checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct StoreId(pub [u8; 16]);
+
+impl fmt::Debug for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// When a commit is acknowledged, and so what a crash may take (RELIABILITY: P1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// After an `fdatasync` that began when the commit was wholly written: nothing acknowledged is
+    /// ever lost.
+    #[default]
+    Sync,
+    /// After the kernel has it: a killed process loses nothing, a power failure at most the last
+    /// second.
+    Os,
+    /// Once it is in the log buffer: a killed process loses at most one second, a power failure two.
+    Lazy,
+}
+
+/// The one choice about size against speed that a tree has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum SizeClass {
+    /// LZ4 leaves.
+    Fast = 1,
+    /// zstd level 1 leaves.
+    #[default]
+    Default = 2,
+    /// zstd level 3 leaves.
+    Small = 3,
+}
+
+impl SizeClass {
+    /// The class with this number on disk.
+    pub fn from_disk(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Fast),
+            2 => Some(Self::Default),
+            3 => Some(Self::Small),
+            _ => None,
+        }
+    }
+}
+
+/// Longest key, bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// Longest value, bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Values longer than this live in blob runs and travel as references.
+pub const VALUE_INLINE_BYTES_MAX: usize = 4 << 10;
