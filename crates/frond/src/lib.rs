@@ -10,6 +10,7 @@ pub mod io;
 mod layout;
 pub mod memtable;
 mod message;
+pub mod page;
 pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs

@@ -1,0 +1,238 @@
+//! Links, page identities, and the file they lie in: what every room that reads pages shares.
+//!
+//! A page is a node, a run, a map page, the root directory or a blob extent: contiguous bytes of the
+//! store, written once. Its parent's [`Link`] says where it is and what its bytes hash to, so that a
+//! lost, misdirected or stale write is seen (RELIABILITY §3.1).
+//!
+//! Invariants
+//! 1. A page's hash covers its identity: store, kind, place, length, birth, lineage. The right bytes in
+//!    the wrong place do not verify; zeros never do.
+//! 2. Offsets and lengths of pages are multiples of [`ALIGN`](crate::io::ALIGN).
+//! 3. Bytes are verified before they are parsed.
+//!
+//! Threads: all. Bytes: docs/format.md, "Link" and "Checksums".
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    error::{Error, Place, Result},
+    io::File,
+    sync::Arc,
+    types::{Lineage, Publish, StoreId},
+};
+
+/// What a page is. The numbers are on disk, inside every checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum PageKind {
+    /// Inner node of a tree.
+    Node = 1,
+    /// Run: leaf, buffer run, spill.
+    Run = 2,
+    /// Page of the space map.
+    Map = 3,
+    /// Root directory.
+    Directory = 4,
+    /// Blob extent.
+    Blob = 5,
+    /// Superblock slot.
+    Superblock = 6,
+}
+
+/// A parent's knowledge of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Link {
+    /// Byte offset of the extent.
+    pub offset: u64,
+    /// Length of the extent.
+    pub bytes: u32,
+    /// Length of the hashed part, which ends the extent. Whole pages but runs: `bytes`.
+    pub tail_bytes: u32,
+    /// [`page_hash`] of the hashed part.
+    pub hash: u64,
+    /// The version that first linked the page.
+    pub birth: Publish,
+    /// The line of descent that wrote it.
+    pub lineage: Lineage,
+}
+
+/// Length of a link on disk.
+pub const LINK_BYTES: usize = 36;
+
+impl Link {
+    /// The bytes on disk: all fields in order, little-endian.
+    pub fn to_disk(&self) -> [u8; LINK_BYTES] {
+        let mut out = [0; LINK_BYTES];
+        out[0..8].copy_from_slice(&self.offset.to_le_bytes());
+        out[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.tail_bytes.to_le_bytes());
+        out[16..24].copy_from_slice(&self.hash.to_le_bytes());
+        out[24..32].copy_from_slice(&self.birth.0.to_le_bytes());
+        out[32..36].copy_from_slice(&self.lineage.0.to_le_bytes());
+        out
+    }
+
+    /// Reads a link; nothing about its content is checked.
+    pub fn from_disk(b: &[u8; LINK_BYTES]) -> Self {
+        let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        Self {
+            offset: long(0),
+            bytes: word(8),
+            tail_bytes: word(12),
+            hash: long(16),
+            birth: Publish(long(24)),
+            lineage: Lineage(word(32)),
+        }
+    }
+
+    /// The identity of the page that this link names.
+    pub fn identity(&self, store: StoreId, kind: PageKind) -> Identity {
+        Identity {
+            store,
+            kind,
+            offset: self.offset,
+            bytes: self.bytes,
+            birth: self.birth,
+            lineage: self.lineage,
+        }
+    }
+}
+
+/// Who a page is: mixed into its checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The store.
+    pub store: StoreId,
+    /// What it is.
+    pub kind: PageKind,
+    /// Byte offset of the extent.
+    pub offset: u64,
+    /// Length of the extent.
+    pub bytes: u32,
+    /// The version that first linked it.
+    pub birth: Publish,
+    /// The line of descent that wrote it.
+    pub lineage: Lineage,
+}
+
+impl Identity {
+    /// A seed that depends on every field and is never 0.
+    pub fn seed(&self) -> u64 {
+        let mut bytes = [0u8; 41];
+        bytes[0..16].copy_from_slice(&self.store.0);
+        bytes[16] = self.kind as u8;
+        bytes[17..25].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[25..29].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[29..37].copy_from_slice(&self.birth.0.to_le_bytes());
+        bytes[37..41].copy_from_slice(&self.lineage.0.to_le_bytes());
+        xxhash_rust::xxh3::xxh3_64(&bytes) | 1
+    }
+}
+
+/// Checksum of a page (for a run: of its tail): XXH3-64 seeded with the identity.
+pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, identity.seed())
+}
+
+/// The store's file with what is needed to read pages in it and to say where they were bad.
+#[derive(Debug)]
+pub struct StoreFile {
+    /// The open file.
+    pub file: Arc<dyn File>,
+    /// Its name, for errors.
+    pub path: PathBuf,
+    /// Whose it is.
+    pub store: StoreId,
+}
+
+impl StoreFile {
+    /// A file of this store.
+    pub fn new(file: Arc<dyn File>, path: impl Into<PathBuf>, store: StoreId) -> Arc<Self> {
+        Arc::new(Self { file, path: path.into(), store })
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where an error is.
+    pub fn place(&self, offset: u64, bytes: u64) -> Place {
+        Place { file: self.path.clone(), offset, bytes }
+    }
+
+    /// An [`Error::Malformed`] of this file.
+    pub fn malformed(
+        &self,
+        offset: u64,
+        bytes: u64,
+        what: &'static str,
+        why: impl Into<String>,
+    ) -> Error {
+        Error::Malformed { place: self.place(offset, bytes), what, why: why.into() }
+    }
+
+    /// Fills `buf` from `offset`.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(buf, offset).map_err(|e| Error::io(&self.path, "read", offset, e))
+    }
+
+    /// Writes all of `buf` at `offset`.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.file.write_at(buf, offset).map_err(|e| Error::io(&self.path, "write", offset, e))
+    }
+
+    /// Checks bytes of the page that `link` names against its hash.
+    pub fn verify(
+        &self,
+        link: &Link,
+        kind: PageKind,
+        what: &'static str,
+        tail: &[u8],
+    ) -> Result<()> {
+        let computed = page_hash(&link.identity(self.store, kind), tail);
+        if computed == link.hash {
+            return Ok(());
+        }
+        let skip = u64::from(link.bytes.saturating_sub(link.tail_bytes));
+        Err(Error::Checksum {
+            place: self.place(link.offset + skip, u64::from(link.tail_bytes)),
+            what,
+            stored: link.hash,
+            computed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_identity_changes_the_hash() {
+        let link = Link {
+            offset: 1 << 33,
+            bytes: 8192,
+            tail_bytes: 4096,
+            hash: 7,
+            birth: Publish(9),
+            lineage: Lineage(3),
+        };
+        assert_eq!(Link::from_disk(&link.to_disk()), link);
+        let base = link.identity(StoreId([1; 16]), PageKind::Run);
+        let others = [
+            Identity { store: StoreId([2; 16]), ..base },
+            Identity { kind: PageKind::Node, ..base },
+            Identity { offset: 1 << 32, ..base },
+            Identity { bytes: 4096, ..base },
+            Identity { birth: Publish(8), ..base },
+            Identity { lineage: Lineage(4), ..base },
+        ];
+        let zeros = [0u8; 512];
+        for other in others {
+            assert_ne!(page_hash(&base, &zeros), page_hash(&other, &zeros));
+        }
+        assert_ne!(page_hash(&base, &zeros), 0, "zeros do not verify by accident");
+    }
+}
