@@ -5,6 +5,8 @@
 
 pub mod block;
 pub mod cache;
+#[allow(dead_code)] // each room takes what it needs
+mod coding;
 mod error;
 pub mod io;
 mod layout;
