@@ -13,6 +13,8 @@ mod layout;
 pub mod memtable;
 mod message;
 pub mod page;
+#[doc(hidden)]
+pub mod plant;
 pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs
