@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod cache;
+pub mod catalog;
 #[allow(dead_code)] // each room takes what it needs
 mod coding;
 mod error;
@@ -19,11 +20,12 @@ pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs
 mod sync;
+pub mod tuple;
 mod types;
 pub mod wal;
 
 pub use error::{Error, ErrorKind, Place, Result};
-pub use layout::{Hint, Layout, Part};
+pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};
 pub use message::{Kind, Message, Tag};
 pub use types::{
     Durability, KEY_BYTES_MAX, Lineage, Lsn, Publish, Seqno, SizeClass, StoreId, TreeId,

@@ -1,0 +1,10 @@
+//! The catalog: trees, named snapshots and merge operators in use, kept as entries of tree 0.
+//!
+//! Bytes: docs/format.md, "Catalog".
+
+mod record;
+
+pub use record::{
+    ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, OperatorRecord, Parent,
+    RECORD_BYTES_MAX, Record, SnapshotRecord, TreeRecord, validate_name,
+};

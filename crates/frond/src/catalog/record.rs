@@ -1,0 +1,489 @@
+//! Catalog records: what is kept about each tree, named snapshot and merge operator.
+//!
+//! A record is one entry of tree 0. Its key is a kind byte and a big-endian number, so that records
+//! of a kind lie together; its value is a version byte and *fields* (number, length, content) in
+//! ascending order of their numbers. Addresses of pages are never here (Rule: I16); those are in the
+//! root directory, under the same numbers.
+//!
+//! Invariants
+//! 1. Decoding any bytes gives a record or a [`Flaw`]; it allocates no more than the bytes given.
+//! 2. Room for more: a field below 64 that this version does not know makes the record unreadable
+//!    (`TooNew`); one from 64 on is kept as it is and written again.
+//! 3. What decodes, encodes to the same bytes; the key agrees with the numbers inside.
+//!
+//! Threads: plain values. Bytes: docs/format.md, "Catalog records".
+
+use crate::{
+    Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId,
+    coding::{put_bytes, put_varint},
+    layout::leb128,
+};
+
+/// Longest name of a tree or snapshot, bytes.
+pub const NAME_BYTES_MAX: usize = 512;
+/// Longest attributes blob of a tree, bytes.
+pub const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
+/// Longest record, bytes: attributes, two layouts, and 64 KiB for the rest and for what is to come.
+pub const RECORD_BYTES_MAX: usize = ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + (64 << 10);
+
+const VERSION: u8 = 1;
+/// From this number on, a field that is not known may be carried along unread.
+const CARRIED_FROM: u64 = 64;
+
+/// One entry of the catalog.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// The numbers to be given out next.
+    Counters(CounterRecord),
+    /// A tree.
+    Tree(TreeRecord),
+    /// A named snapshot.
+    Snapshot(SnapshotRecord),
+    /// A merge operator that entries of this store use.
+    Operator(OperatorRecord),
+    /// A dropped tree whose pages are not all free yet (Rule: I22).
+    Dropped(DroppedRecord),
+}
+
+/// Numbers that are given out once (Rule: I35).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CounterRecord {
+    /// The next tree id, which is the next lineage too.
+    pub next_tree: TreeId,
+    /// The next snapshot number.
+    pub next_snapshot: u32,
+    /// Fields of a later version.
+    pub carried: Carried,
+}
+
+/// What is kept about a tree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreeRecord {
+    /// Its id.
+    pub id: TreeId,
+    /// Its name, unique among trees.
+    pub name: String,
+    /// Its size class.
+    pub size_class: SizeClass,
+    /// True if it has leaf filters, for checked inserts.
+    pub unique: bool,
+    /// Whatever its owner wants to keep with it.
+    pub attributes: Vec<u8>,
+    /// What its keys look like, if known.
+    pub key_layout: Option<Layout>,
+    /// What its values look like, if known.
+    pub value_layout: Option<Layout>,
+    /// The lineage under which it writes pages (Rule: I19).
+    pub lineage: Lineage,
+    /// The commit that created it (Rule: I43).
+    pub birth: Seqno,
+    /// What it was cloned from, as long as it shares pages with that.
+    pub parent: Option<Parent>,
+    /// Fields of a later version.
+    pub carried: Carried,
+}
+
+/// Where a clone branched off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parent {
+    /// The tree cloned; it may have been dropped since.
+    pub tree: TreeId,
+    /// The lineage whose pages are shared.
+    pub lineage: Lineage,
+    /// The last commit that both have.
+    pub at: Seqno,
+}
+
+/// What is kept about a named snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SnapshotRecord {
+    /// Its number, under which the root directory keeps its roots.
+    pub id: u32,
+    /// Its name, unique among snapshots.
+    pub name: String,
+    /// The last commit that it shows.
+    pub seqno: Seqno,
+    /// Wall clock at its creation, microseconds since 1970; for people only (P17).
+    pub created_micros: u64,
+    /// Fields of a later version.
+    pub carried: Carried,
+}
+
+/// A merge operator in use (Rule: I17).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OperatorRecord {
+    /// Its number.
+    pub operator: u8,
+    /// The commit that used it first.
+    pub since: Seqno,
+    /// Fields of a later version.
+    pub carried: Carried,
+}
+
+/// A tree that is gone for users, and whose pages are being released.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DroppedRecord {
+    /// Its id, under which the root directory still keeps its root.
+    pub tree: TreeId,
+    /// Its lineage.
+    pub lineage: Lineage,
+    /// The commit that dropped it.
+    pub at: Seqno,
+    /// Fields of a later version.
+    pub carried: Carried,
+}
+
+/// Fields of a later version that an older one may carry along unread, as stored.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Carried(Vec<u8>);
+
+/// Why a tree or snapshot cannot be called this, or `Ok`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`]: the name is empty, longer than [`NAME_BYTES_MAX`], or has control
+/// characters.
+pub fn validate_name(name: &str) -> Result<()> {
+    match name_flaw(name) {
+        None => Ok(()),
+        Some(why) => Err(Error::InvalidArgument(format!("name: {why}"))),
+    }
+}
+
+fn name_flaw(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("it is empty")
+    } else if name.len() > NAME_BYTES_MAX {
+        Some("it has more than 512 bytes")
+    } else if name.chars().any(char::is_control) {
+        Some("it has control characters")
+    } else {
+        None
+    }
+}
+
+const COUNTERS: u8 = 0;
+const TREE: u8 = 1;
+const SNAPSHOT: u8 = 2;
+const OPERATOR: u8 = 3;
+const DROPPED: u8 = 4;
+
+impl Record {
+    /// The key under which this record is kept.
+    pub fn key(&self) -> Vec<u8> {
+        let (kind, number) = match self {
+            Record::Counters(_) => (COUNTERS, 0),
+            Record::Tree(tree) => (TREE, tree.id.0),
+            Record::Snapshot(snapshot) => (SNAPSHOT, snapshot.id),
+            Record::Operator(operator) => (OPERATOR, operator.operator.into()),
+            Record::Dropped(dropped) => (DROPPED, dropped.tree.0),
+        };
+        let mut key = vec![kind];
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    }
+
+    /// Key of a tree's record.
+    pub fn tree_key(tree: TreeId) -> Vec<u8> {
+        Record::Tree(TreeRecord { id: tree, ..TreeRecord::default() }).key()
+    }
+
+    /// Key of a named snapshot's record.
+    pub fn snapshot_key(id: u32) -> Vec<u8> {
+        Record::Snapshot(SnapshotRecord { id, ..SnapshotRecord::default() }).key()
+    }
+
+    /// The value: version and fields.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a name, the attributes or a layout is not within bounds; nothing
+    /// that cannot be read back is ever written.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut out = Fields { out: vec![VERSION] };
+        match self {
+            Record::Counters(counters) => {
+                out.number(1, counters.next_tree.0.into());
+                out.number(2, counters.next_snapshot.into());
+                out.carry(&counters.carried);
+            }
+            Record::Tree(tree) => tree.encode(&mut out)?,
+            Record::Snapshot(snapshot) => {
+                validate_name(&snapshot.name)?;
+                out.number(1, snapshot.id.into());
+                out.bytes(2, snapshot.name.as_bytes());
+                out.number(3, snapshot.seqno.0);
+                out.number(4, snapshot.created_micros);
+                out.carry(&snapshot.carried);
+            }
+            Record::Operator(operator) => {
+                out.number(1, operator.operator.into());
+                out.number(2, operator.since.0);
+                out.carry(&operator.carried);
+            }
+            Record::Dropped(dropped) => {
+                out.number(1, dropped.tree.0.into());
+                out.number(2, dropped.lineage.0.into());
+                out.number(3, dropped.at.0);
+                out.carry(&dropped.carried);
+            }
+        }
+        Ok(out.out)
+    }
+
+    /// Reads the entry (`key`, `value`) of the catalog.
+    ///
+    /// # Errors
+    /// A [`Flaw`]: malformed, or written by a newer version. [`Flaw::at`] makes an error of it.
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Flaw> {
+        let kind = *key.first().ok_or_else(|| malformed("its key is empty"))?;
+        let fields = Reader::new(value)?;
+        let record = match kind {
+            COUNTERS => {
+                let mut fields = fields;
+                Record::Counters(CounterRecord {
+                    next_tree: TreeId(fields.number32(1)?),
+                    next_snapshot: fields.number32(2)?,
+                    carried: fields.carried()?,
+                })
+            }
+            TREE => Record::Tree(TreeRecord::decode(fields)?),
+            SNAPSHOT => {
+                let mut fields = fields;
+                Record::Snapshot(SnapshotRecord {
+                    id: fields.number32(1)?,
+                    name: fields.name(2)?,
+                    seqno: Seqno(fields.number(3)?),
+                    created_micros: fields.number(4)?,
+                    carried: fields.carried()?,
+                })
+            }
+            OPERATOR => {
+                let mut fields = fields;
+                Record::Operator(OperatorRecord {
+                    operator: fields.number8(1)?,
+                    since: Seqno(fields.number(2)?),
+                    carried: fields.carried()?,
+                })
+            }
+            DROPPED => {
+                let mut fields = fields;
+                Record::Dropped(DroppedRecord {
+                    tree: TreeId(fields.number32(1)?),
+                    lineage: Lineage(fields.number32(2)?),
+                    at: Seqno(fields.number(3)?),
+                    carried: fields.carried()?,
+                })
+            }
+            other => {
+                return Err(Flaw::TooNew { what: format!("catalog records of kind {other}") });
+            }
+        };
+        match record.key() == key {
+            true => Ok(record),
+            false => Err(malformed("its key is not that of the record")),
+        }
+    }
+}
+
+impl TreeRecord {
+    fn encode(&self, out: &mut Fields) -> Result<()> {
+        validate_name(&self.name)?;
+        if self.attributes.len() > ATTRIBUTES_BYTES_MAX {
+            return Err(Error::InvalidArgument(format!(
+                "tree \"{}\": attributes of {} bytes; they may have up to {ATTRIBUTES_BYTES_MAX}",
+                self.name,
+                self.attributes.len()
+            )));
+        }
+        out.number(1, self.id.0.into());
+        out.bytes(2, self.name.as_bytes());
+        out.number(3, self.size_class as u64);
+        out.number(4, self.unique.into());
+        out.bytes(5, &self.attributes);
+        out.layout(6, self.key_layout.as_ref())?;
+        out.layout(7, self.value_layout.as_ref())?;
+        out.number(8, self.lineage.0.into());
+        out.number(9, self.birth.0);
+        if let Some(parent) = &self.parent {
+            out.number(10, parent.tree.0.into());
+            out.number(11, parent.lineage.0.into());
+            out.number(12, parent.at.0);
+        }
+        out.carry(&self.carried);
+        Ok(())
+    }
+
+    fn decode(mut fields: Reader<'_>) -> Result<Self, Flaw> {
+        Ok(Self {
+            id: TreeId(fields.number32(1)?),
+            name: fields.name(2)?,
+            size_class: SizeClass::from_disk(fields.number8(3)?)
+                .ok_or_else(|| Flaw::TooNew { what: "another size class".to_owned() })?,
+            unique: match fields.number(4)? {
+                0 => false,
+                1 => true,
+                _ => return Err(malformed("unique is neither 0 nor 1")),
+            },
+            attributes: match fields.bytes(5)? {
+                long if long.len() > ATTRIBUTES_BYTES_MAX => {
+                    return Err(malformed("its attributes are too long"));
+                }
+                attributes => attributes.to_vec(),
+            },
+            key_layout: fields.layout(6)?,
+            value_layout: fields.layout(7)?,
+            lineage: Lineage(fields.number32(8)?),
+            birth: Seqno(fields.number(9)?),
+            parent: match fields.has(10) {
+                false => None,
+                true => Some(Parent {
+                    tree: TreeId(fields.number32(10)?),
+                    lineage: Lineage(fields.number32(11)?),
+                    at: Seqno(fields.number(12)?),
+                }),
+            },
+            carried: fields.carried()?,
+        })
+    }
+}
+
+/// Writes fields in ascending order.
+struct Fields {
+    out: Vec<u8>,
+}
+
+impl Fields {
+    fn bytes(&mut self, field: u64, content: &[u8]) {
+        put_varint(&mut self.out, field);
+        put_bytes(&mut self.out, content);
+    }
+
+    fn number(&mut self, field: u64, value: u64) {
+        let mut content = Vec::with_capacity(10);
+        put_varint(&mut content, value);
+        self.bytes(field, &content);
+    }
+
+    fn layout(&mut self, field: u64, layout: Option<&Layout>) -> Result<()> {
+        if let Some(layout) = layout {
+            layout.validate()?;
+            let mut content = Vec::new();
+            layout.encode(&mut content);
+            self.bytes(field, &content);
+        }
+        Ok(())
+    }
+
+    fn carry(&mut self, carried: &Carried) {
+        self.out.extend_from_slice(&carried.0);
+    }
+}
+
+/// Number and content of a field, and what follows it.
+type Field<'a> = (u64, &'a [u8], &'a [u8]);
+
+/// Reads fields in ascending order.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn new(value: &'a [u8]) -> Result<Self, Flaw> {
+        match value.split_first() {
+            Some(_) if value.len() > RECORD_BYTES_MAX => Err(malformed("it is too long")),
+            Some((&VERSION, rest)) => Ok(Self { rest }),
+            Some((version, _)) => {
+                Err(Flaw::TooNew { what: format!("catalog record version {version}") })
+            }
+            None => Err(malformed("it is empty")),
+        }
+    }
+
+    /// The next field, if there is one.
+    fn peek(&self) -> Result<Option<Field<'a>>, Flaw> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let cut = || malformed("a field is cut off");
+        let (field, taken) = leb128(self.rest).ok_or_else(cut)?;
+        let rest = self.rest.get(taken..).ok_or_else(cut)?;
+        let (length, taken) = leb128(rest).ok_or_else(cut)?;
+        let rest = rest.get(taken..).ok_or_else(cut)?;
+        let length = usize::try_from(length).map_err(|_| cut())?;
+        let (content, rest) = rest.split_at_checked(length).ok_or_else(cut)?;
+        Ok(Some((field, content, rest)))
+    }
+
+    fn has(&self, field: u64) -> bool {
+        matches!(self.peek(), Ok(Some((next, ..))) if next == field)
+    }
+
+    fn bytes(&mut self, field: u64) -> Result<&'a [u8], Flaw> {
+        match self.peek()? {
+            Some((next, content, rest)) if next == field => {
+                self.rest = rest;
+                Ok(content)
+            }
+            _ => Err(malformed(&format!("field {field} is missing"))),
+        }
+    }
+
+    fn number(&mut self, field: u64) -> Result<u64, Flaw> {
+        let content = self.bytes(field)?;
+        match leb128(content) {
+            Some((value, taken)) if taken == content.len() => Ok(value),
+            _ => Err(malformed(&format!("field {field} is no number"))),
+        }
+    }
+
+    fn number32(&mut self, field: u64) -> Result<u32, Flaw> {
+        self.number(field)?
+            .try_into()
+            .map_err(|_| malformed(&format!("field {field} is too great a number")))
+    }
+
+    fn number8(&mut self, field: u64) -> Result<u8, Flaw> {
+        self.number(field)?
+            .try_into()
+            .map_err(|_| malformed(&format!("field {field} is too great a number")))
+    }
+
+    fn name(&mut self, field: u64) -> Result<String, Flaw> {
+        let name = std::str::from_utf8(self.bytes(field)?)
+            .map_err(|_| malformed("its name is not UTF-8"))?;
+        match name_flaw(name) {
+            None => Ok(name.to_owned()),
+            Some(why) => Err(malformed(&format!("name: {why}"))),
+        }
+    }
+
+    fn layout(&mut self, field: u64) -> Result<Option<Layout>, Flaw> {
+        match self.has(field) {
+            true => Layout::decode(self.bytes(field)?).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// What is left must be fields that may be carried along.
+    fn carried(&mut self) -> Result<Carried, Flaw> {
+        let carried = self.rest;
+        let mut last = CARRIED_FROM - 1;
+        while let Some((field, _, rest)) = self.peek()? {
+            if field < CARRIED_FROM {
+                return Err(Flaw::TooNew { what: format!("catalog record field {field}") });
+            }
+            if field <= last {
+                return Err(malformed("its fields are out of order"));
+            }
+            last = field;
+            self.rest = rest;
+        }
+        Ok(Carried(carried.to_vec()))
+    }
+}
+
+fn malformed(why: &str) -> Flaw {
+    Flaw::Malformed { what: "catalog record", why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;
