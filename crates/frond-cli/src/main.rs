@@ -1,1 +1,4 @@
+//! The `frond` command.
+#[allow(dead_code)]
+mod parse;
 fn main() {}
