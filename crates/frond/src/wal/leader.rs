@@ -1,0 +1,361 @@
+//! Leading: writing groups, syncing, timers, trimming. The part of the log that does I/O.
+//!
+//! There are two roles, each held by one thread at a time: *writer* (`State::writing`) and *syncer*
+//! (`State::syncing`). Any thread that waits takes a free role; the log thread only minds the clock.
+//! The roles are apart so that a commit at level `os` does not wait for the timer's sync. A commit
+//! at level `sync` does wait for a sync under way before it writes: what gathers meanwhile goes out
+//! as one group, with one sync.
+//!
+//! Invariants
+//! 1. What a sync covers is `written` as it was before the call (never after).
+//! 2. A group's `synced` is `durable` as it was before the group's write.
+//! 3. A segment is synced before, or together with, the ones after it.
+//! 4. An I/O error is never retried; it stops the log before anybody else is woken.
+//!
+//! Threads: see `log.rs`.
+
+use std::{io, time::Duration};
+
+use super::{
+    group::{GroupHeader, GroupKind, padded},
+    log::{Log, Sealed, State, Writer, count},
+    segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
+};
+use crate::{
+    error::{Error, Result},
+    sync::{MutexGuard, Ordering},
+    types::Lsn,
+};
+
+/// Records wait at most this long, and one tick more, to be written: with ticks every 50 ms, 150 ms
+/// of the 200 that level `lazy` has.
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+/// Writes wait at most this long, and one tick more, to be synced: leaves a slow disk 450 ms of the
+/// second that level `os` has.
+const SYNC_INTERVAL: Duration = Duration::from_millis(500);
+/// An idle log says that it is synced after this time, and one tick more (of 100 ms).
+const IDLE_INTERVAL: Duration = Duration::from_millis(40);
+
+type StateGuard<'a> = MutexGuard<'a, State>;
+
+impl Log {
+    /// Waits until `written`, or `durable`, has reached `target`, and does the work if nobody does.
+    pub(super) fn reach(&self, target: Lsn, durable: bool) -> Result<()> {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            if let Some(super::log::Stop::Failed(why)) = &state.stop {
+                return Err(Error::Failed(why.clone()));
+            }
+            let reached = if durable { state.durable } else { state.written };
+            if reached >= target {
+                return Ok(());
+            }
+            let to_write = state.written < target;
+            let busy =
+                if to_write { state.writing || durable && state.syncing } else { state.syncing };
+            state = match (busy, to_write) {
+                (true, _) => self.sleep(state),
+                (false, true) => self.write_groups(state, target)?,
+                (false, false) => self.sync_files(state)?,
+            };
+        }
+    }
+
+    /// Takes the writer's role and writes all sealed groups, and the active one if it begins before
+    /// `target`.
+    pub(super) fn write_groups<'a>(
+        &'a self,
+        mut state: StateGuard<'a>,
+        target: Lsn,
+    ) -> Result<StateGuard<'a>> {
+        if state.active.as_ref().is_some_and(|active| active.first < target) {
+            self.seal_unless_empty(&mut state);
+        }
+        state.writing = true;
+        while let Some(&sealed) = state.sealed.front() {
+            state = self.wait_until_filled(state, sealed.buffer)?;
+            let synced = state.durable;
+            drop(state);
+            let written = self.write_group(&mut self.writer.lock().unwrap(), sealed, synced);
+            let begun = self.or_fail(written)?;
+            state = self.state.lock().unwrap();
+            if let Some(segment) = begun {
+                state.live.push_back((segment.number, sealed.first));
+                state.unsynced.push(segment);
+            }
+            state.sealed.pop_front();
+            state.free.push(sealed.buffer);
+            state.claimed = synced;
+            if sealed.records > 0 {
+                state.records_end = sealed.end();
+            }
+            self.publish_written(&mut state, sealed.end());
+            self.progress.notify_all();
+        }
+        state.writing = false;
+        self.progress.notify_all();
+        Ok(state)
+    }
+
+    fn wait_until_filled<'a>(
+        &'a self,
+        mut state: StateGuard<'a>,
+        buffer: usize,
+    ) -> Result<StateGuard<'a>> {
+        if self.buffers[buffer].is_filled() {
+            return Ok(state);
+        }
+        // SeqCst: pairs with `GroupBuf::keep_promise`.
+        self.filling_awaited.store(true, Ordering::SeqCst);
+        while !self.buffers[buffer].is_filled() {
+            if let Some(super::log::Stop::Failed(why)) = &state.stop {
+                return Err(Error::Failed(why.clone()));
+            }
+            state = self.sleep(state);
+        }
+        self.filling_awaited.store(false, Ordering::SeqCst);
+        Ok(state)
+    }
+
+    /// Writes one group; returns the segment if it began one.
+    fn write_group(
+        &self,
+        writer: &mut Writer,
+        sealed: Sealed,
+        synced: Lsn,
+    ) -> Result<Option<SegmentFile>> {
+        if sealed.begins_segment {
+            self.begin_segment(writer, sealed.first, synced)?;
+        }
+        let header = GroupHeader {
+            first: sealed.first,
+            synced,
+            bytes: sealed.used as u32,
+            body_crc: 0,
+            predecessor: writer.chain,
+            kind: sealed.kind,
+            records: sealed.records,
+        };
+        let (frames, checksum) = self.buffers[sealed.buffer].complete(header, writer.header.salt);
+        let mut rest = padded(sealed.used);
+        let slices: Vec<_> = frames
+            .iter()
+            .map(|frame| {
+                let part = rest.min(frame.len());
+                rest -= part;
+                io::IoSlice::new(&frame[..part])
+            })
+            .collect();
+        let offset = SEGMENT_HEADER_BYTES + sealed.first.0 - writer.header.first.0;
+        let file = &writer.segment;
+        let written = file.file.write_vectored_at(&slices, offset);
+        written.map_err(|error| Error::io(&file.path, "write", offset, error))?;
+        writer.chain = checksum;
+        count(&self.counters.groups, 1);
+        count(&self.counters.written_bytes, padded(sealed.used) as u64);
+        Ok(sealed.begins_segment.then(|| writer.segment.clone()))
+    }
+
+    /// Leaves the current segment and writes the header of the next, whose file was made ready when
+    /// its first group was opened.
+    fn begin_segment(&self, writer: &mut Writer, first: Lsn, synced: Lsn) -> Result<()> {
+        let end = GroupHeader {
+            first,
+            synced,
+            bytes: super::group::GROUP_HEADER_BYTES as u32,
+            body_crc: super::group::salted_crc(writer.header.salt, &[]),
+            predecessor: writer.chain,
+            kind: GroupKind::End,
+            records: 0,
+        };
+        let mut block = super::aligned::AlignedBuf::zeroed(padded(end.bytes as usize));
+        block[..end.bytes as usize].copy_from_slice(&end.encode(writer.header.salt).0);
+        let offset = SEGMENT_HEADER_BYTES + first.0 - writer.header.first.0;
+        writer.segment.write(&block, offset)?;
+
+        let segment = self.spares.lock().unwrap().ready.pop_front();
+        let segment = segment.expect("a group begins a segment only when its file is ready");
+        writer.header = SegmentHeader {
+            number: segment.number,
+            salt: segment::salt_after(writer.header.secret, first),
+            secret: self.env.rng.next_u64(),
+            first,
+            predecessor: writer.chain,
+            resumed: false,
+            synced,
+            ..writer.header
+        };
+        segment.write(&writer.header.encode(), 0)?;
+        writer.segment = segment;
+        count(&self.counters.segments, 1);
+        count(&self.counters.written_bytes, (block.len() as u64) + SEGMENT_HEADER_BYTES);
+        Ok(())
+    }
+
+    /// Takes the syncer's role: one `fdatasync` of every segment written since the last.
+    fn sync_files<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
+        state.syncing = true;
+        let covered = state.written;
+        let files = state.unsynced.clone();
+        drop(state);
+        let synced = files.iter().try_for_each(|segment| {
+            count(&self.counters.syncs, 1);
+            segment.sync_data()
+        });
+        self.or_fail(synced)?;
+        let now = self.env.clock.now();
+        let mut state = self.state.lock().unwrap();
+        state.last_sync = now;
+        // The last of them may have been written to meanwhile, or be written to again.
+        state.unsynced.drain(..files.len().saturating_sub(1));
+        state.syncing = false;
+        self.publish_durable(&mut state, covered);
+        self.progress.notify_all();
+        Ok(state)
+    }
+
+    /// An error of I/O stops the log (invariant 4).
+    fn or_fail<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            self.fail(&error.to_string());
+            Error::Failed(error.to_string())
+        })
+    }
+
+    /// Makes a segment ready unless one is. `Full` if the disk is.
+    pub(super) fn make_spare(&self) -> Result<()> {
+        let mut spares = self.spares.lock().unwrap();
+        if self.state.lock().unwrap().spares_ready > 0 {
+            return Ok(());
+        }
+        let (number, bytes) = (spares.next_number, self.options.segment_bytes);
+        let direct = self.open_mode().direct;
+        match segment::make(&*self.env.vfs, &self.dir, number, bytes, direct, None) {
+            Ok(segment) => {
+                self.add_spare(&mut spares, segment);
+                Ok(())
+            }
+            Err(Error::Io { source, .. }) if is_full(&source) => {
+                Err(Error::Full(format!("no room for a log segment of {bytes} bytes")))
+            }
+            Err(error) => self.or_fail(Err(error)),
+        }
+    }
+
+    fn add_spare(&self, spares: &mut super::log::Spares, segment: SegmentFile) {
+        spares.next_number = segment.number + 1;
+        spares.ready.push_back(segment);
+        let mut state = self.state.lock().unwrap();
+        state.spares_ready += 1;
+        state.spare_wanted = false;
+    }
+
+    /// Gives up the log before `keep_from`: segments wholly before it are recycled, or unlinked if a
+    /// spare is ready. Durably refer to nothing before it first.
+    pub fn trim(&self, keep_from: Lsn) -> Result<()> {
+        loop {
+            let mut spares = self.spares.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
+            self.check(&state)?;
+            // A segment still waiting for its sync may be renamed only after it.
+            let whole = state
+                .live
+                .get(1)
+                .is_some_and(|&(_, next)| next <= keep_from && next <= state.durable);
+            if !whole {
+                return Ok(());
+            }
+            let Some((number, _)) = state.live.pop_front() else { return Ok(()) };
+            let recycle = state.spares_ready == 0;
+            drop(state);
+            if recycle {
+                let recycled = self.recycle(number, spares.next_number);
+                if let Some(segment) = self.or_fail(recycled)? {
+                    self.add_spare(&mut spares, segment);
+                    count(&self.counters.recycled, 1);
+                }
+            } else {
+                let path = self.dir.join(segment::file_name(number));
+                let vfs = &*self.env.vfs;
+                let removed = vfs.remove(&path).and_then(|()| vfs.sync_dir(&self.dir));
+                self.or_fail(removed.map_err(|error| Error::io(&path, "remove", 0, error)))?;
+            }
+        }
+    }
+
+    /// Renames a segment to be number `next`; `None` if it has another length and was removed.
+    fn recycle(&self, number: u64, next: u64) -> Result<Option<SegmentFile>> {
+        let vfs = &*self.env.vfs;
+        let from = self.dir.join(segment::file_name(number));
+        let to = self.dir.join(segment::file_name(next));
+        let failed = |error| Error::io(&from, "recycle", 0, error);
+        let old = segment::open(vfs, &self.dir, number, self.open_mode())?;
+        let fits = old.file.len().map_err(failed)? == self.options.segment_bytes;
+        let moved = if fits { vfs.rename(&from, &to) } else { vfs.remove(&from) };
+        moved.and_then(|()| vfs.sync_dir(&self.dir)).map_err(failed)?;
+        Ok(fits.then(|| SegmentFile { number: next, path: to, file: old.file }))
+    }
+
+    /// The log thread's rounds: waits up to `time` for a full group. Then call [`Log::tick`].
+    pub fn wait_for_work(&self, time: Duration) {
+        let state = self.state.lock().unwrap();
+        if state.sealed.is_empty() && state.stop.is_none() {
+            drop(self.work.wait_timeout(state, time).unwrap());
+        }
+    }
+
+    /// What the clock asks for: full groups are written, records written after 100 ms, writes synced
+    /// after 500 ms, an idle log marked, a segment made ready. To be called every 50 ms; without a
+    /// log thread, by whoever owns the clock.
+    pub fn tick(&self, now: Duration) -> Result<()> {
+        let mut state = self.state.lock().unwrap();
+        self.check(&state)?;
+        let due = now.saturating_sub(state.last_write) >= WRITE_INTERVAL;
+        let target = if due { Self::reserved_end(&state) } else { state.end };
+        if due {
+            state.last_write = now;
+        }
+        if state.written < target && !state.writing {
+            state = self.write_groups(state, target)?;
+        }
+        let since_sync = now.saturating_sub(state.last_sync);
+        if state.durable < state.written && since_sync >= SYNC_INTERVAL && !state.syncing {
+            state = self.sync_files(state)?;
+        }
+        let idle = now.saturating_sub(state.last_sync) >= IDLE_INTERVAL
+            && !state.writing
+            && !state.syncing;
+        if idle && state.claimed < state.records_end && state.durable == Self::reserved_end(&state)
+        {
+            state = self.mark_idle(state)?;
+        }
+        let spare_missing = state.spares_ready == 0;
+        drop(state);
+        match spare_missing.then(|| self.make_spare()) {
+            // A full disk refuses commits when they need the segment; until then it is no news.
+            None | Some(Ok(()) | Err(Error::Full(_))) => Ok(()),
+            Some(other) => other,
+        }
+    }
+
+    /// Writes and syncs a group without records, which says that all before it is synced.
+    fn mark_idle<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
+        if state.active.is_none() && !self.activate(&mut state, 0) {
+            return Ok(state);
+        }
+        self.seal(&mut state, GroupKind::Idle);
+        let end = state.end;
+        state = self.write_groups(state, end)?;
+        if state.durable < end && !state.syncing {
+            state = self.sync_files(state)?;
+        }
+        Ok(state)
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}

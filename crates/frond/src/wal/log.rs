@@ -1,0 +1,621 @@
+//! The log's front: reservations, copying, waiting.
+//!
+//! A committer reserves room inside the sequencer's critical section ([`Log::try_reserve`], O(1)),
+//! copies its record outside of it ([`Log::fill`]) and waits for what its durability level asks
+//! ([`Log::wait`]). Whoever waits and finds nobody at work writes or syncs for all (`leader.rs`).
+//!
+//! Invariants
+//! 1. Order of reservations = order of records in the log (Rule: I2). Groups are written in order.
+//! 2. A reservation never depends on room that is not there: a group that would begin a segment is
+//!    opened only when that segment's file is ready, so a full disk refuses commits and breaks none
+//!    (Promise: P13).
+//! 3. `durable ≤ written ≤ end`, all at group boundaries, all only growing.
+//! 4. After the first failed write or sync nothing is written any more, and no commit is
+//!    acknowledged (Promise: P12).
+//! 5. At most one large record is on its way; [`Log::position`] never passes its first part.
+//!
+//! Threads: all. Locks, in order: `large`, `spares`, `writer`, `state`, frames. `state` is held for a
+//! few instructions, never during I/O or copying. `writer` belongs to whoever has `State::writing`.
+
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
+
+use super::{
+    group::{
+        GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GroupBuf, GroupKind, Piece, framed_bytes, padded,
+    },
+    recovery::RecoveredTail,
+    segment::{
+        self, SEGMENT_BYTES_MAX, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES, SegmentFile,
+        SegmentHeader,
+    },
+};
+use crate::{
+    cache::FramePool,
+    error::{Error, Result},
+    io::{ALIGN, Env, OpenMode},
+    sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
+    types::{Durability, Lsn, StoreId},
+};
+
+/// Sizes. The defaults are for production; tests shrink them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogOptions {
+    /// Length of a segment file, bytes; a multiple of 4096, at least 16 KiB.
+    pub segment_bytes: u64,
+    /// Length of a group buffer, bytes; cut down to what fits a segment.
+    pub group_bytes: usize,
+    /// Number of group buffers, at least 2.
+    pub groups: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        // 4 × 1 MiB: at 150 MB/s of log the buffers hold 27 ms of commits, more than a write takes.
+        Self { segment_bytes: 16 << 20, group_bytes: 1 << 20, groups: 4 }
+    }
+}
+
+impl LogOptions {
+    fn checked(mut self) -> Result<Self> {
+        let fits = (16 << 10..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
+            && self.segment_bytes.is_multiple_of(ALIGN as u64);
+        if !fits || self.groups < 2 {
+            let why = "a log segment has 16 KiB to 1 GiB in steps of 4 KiB, and 2 groups or more";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        let room = (self.segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES) as usize;
+        let bytes = self.group_bytes.min(room).min(GROUP_BYTES_MAX);
+        self.group_bytes = (bytes / ALIGN * ALIGN).max(ALIGN);
+        Ok(self)
+    }
+}
+
+/// Room in the log for one record. Must be filled, soon, and without waiting for the log.
+#[derive(Debug)]
+pub struct Reservation {
+    buffer: usize,
+    offset: usize,
+    payload: usize,
+    piece: Piece,
+    lsn: Lsn,
+}
+
+impl Reservation {
+    /// The record's position.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+}
+
+/// All but the last part of a large record, in the log; no other large record can begin while this
+/// lives. Dropped without [`Log::try_reserve_last`], the record does not exist.
+pub struct Fragments<'a> {
+    log: &'a Log,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for Fragments<'_> {
+    fn drop(&mut self) {
+        self.log.state.lock().unwrap().large_from = None;
+    }
+}
+
+/// Counters since the log was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogStats {
+    /// Records reserved.
+    pub records: u64,
+    /// Bytes written, padding and segment headers included.
+    pub written_bytes: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Calls of `fdatasync`.
+    pub syncs: u64,
+    /// Times that a thread slept for another's write or sync, or for room.
+    pub waits: u64,
+    /// Segments begun.
+    pub segments: u64,
+    /// Segments recycled.
+    pub recycled: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub records: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub groups: AtomicU64,
+    pub syncs: AtomicU64,
+    pub waits: AtomicU64,
+    pub segments: AtomicU64,
+    pub recycled: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// The group that takes reservations.
+pub(super) struct Active {
+    pub buffer: usize,
+    pub first: Lsn,
+    pub used: usize,
+    pub capacity: usize,
+    pub records: u32,
+    pub begins_segment: bool,
+}
+
+/// A group that waits to be written.
+#[derive(Clone, Copy)]
+pub(super) struct Sealed {
+    pub buffer: usize,
+    pub first: Lsn,
+    pub used: usize,
+    pub records: u32,
+    pub begins_segment: bool,
+    pub kind: GroupKind,
+}
+
+impl Sealed {
+    pub fn end(&self) -> Lsn {
+        Lsn(self.first.0 + padded(self.used) as u64)
+    }
+}
+
+/// Why the log takes nothing any more.
+#[derive(Clone, Debug)]
+pub(super) enum Stop {
+    Failed(String),
+    Closed,
+}
+
+pub(super) struct State {
+    pub active: Option<Active>,
+    pub sealed: VecDeque<Sealed>,
+    pub free: Vec<usize>,
+    /// Where the group after the last sealed one begins.
+    pub end: Lsn,
+    /// First position of the segment in which `end` lies.
+    pub segment_first: Lsn,
+    /// Segment files ready and not yet promised to a group.
+    pub spares_ready: usize,
+    /// A reservation found no segment ready.
+    pub spare_wanted: bool,
+    pub writing: bool,
+    pub syncing: bool,
+    pub written: Lsn,
+    pub durable: Lsn,
+    /// Segments with writes that no sync covers yet, oldest first; the last is the current one.
+    pub unsynced: Vec<SegmentFile>,
+    /// Segments that hold log, oldest first: number and first position.
+    pub live: VecDeque<(u64, Lsn)>,
+    /// Group in which a large record on its way begins.
+    pub large_from: Option<Lsn>,
+    pub stop: Option<Stop>,
+    pub closing: bool,
+    /// End of the last group written with records.
+    pub records_end: Lsn,
+    /// Highest `synced` that a written group holds.
+    pub claimed: Lsn,
+    pub last_write: Duration,
+    pub last_sync: Duration,
+}
+
+/// What only the leader touches.
+pub(super) struct Writer {
+    pub segment: SegmentFile,
+    pub header: SegmentHeader,
+    /// Checksum of the last group written.
+    pub chain: u32,
+}
+
+/// Segment files made ready ahead.
+pub(super) struct Spares {
+    pub ready: VecDeque<SegmentFile>,
+    pub next_number: u64,
+}
+
+/// The log.
+pub struct Log {
+    pub(super) env: Env,
+    pub(super) dir: PathBuf,
+    pub(super) level: Durability,
+    pub(super) options: LogOptions,
+    pub(super) buffers: Box<[GroupBuf]>,
+    pub(super) state: Mutex<State>,
+    /// Something written, synced, freed, filled or failed.
+    pub(super) progress: Condvar,
+    /// Work for the log thread.
+    pub(super) work: Condvar,
+    /// The leader sleeps until a group is filled.
+    pub(super) filling_awaited: AtomicBool,
+    pub(super) writer: Mutex<Writer>,
+    pub(super) spares: Mutex<Spares>,
+    pub(super) stopped: AtomicBool,
+    written: AtomicU64,
+    durable: AtomicU64,
+    large: Mutex<()>,
+    pub(super) counters: Counters,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Log(written {}, durable {})", self.written(), self.durable())
+    }
+}
+
+impl Log {
+    /// Makes the log of a new store, at position 0. Syncs. The directory must hold no log.
+    pub fn create(
+        env: Env,
+        dir: impl Into<PathBuf>,
+        store: StoreId,
+        level: Durability,
+        options: LogOptions,
+    ) -> Result<Self> {
+        let tail = RecoveredTail::new_store();
+        Self::resume(env, dir, store, level, options, tail)
+    }
+
+    /// Goes on after a recovery: what was recovered is synced, what lies behind the cut is removed,
+    /// and a new segment with a new salt begins there; nothing is ever appended to a torn tail.
+    /// Repeatable: a crash in here loses nothing (Promise: P5).
+    pub fn resume(
+        env: Env,
+        dir: impl Into<PathBuf>,
+        store: StoreId,
+        level: Durability,
+        options: LogOptions,
+        tail: RecoveredTail,
+    ) -> Result<Self> {
+        let (dir, options) = (dir.into(), options.checked()?);
+        let direct = level == Durability::Sync;
+        let number = tail.segment + 1;
+        tail.clear_way(&env, &dir)?;
+        let header = SegmentHeader {
+            store,
+            number,
+            salt: segment::salt_after(tail.secret.unwrap_or_else(|| env.rng.next_u64()), tail.end),
+            secret: env.rng.next_u64(),
+            first: tail.end,
+            predecessor: tail.chain,
+            resumed: true,
+            synced: tail.end,
+            segment_bytes: options.segment_bytes,
+        };
+        let vfs = env.vfs.clone();
+        let segment =
+            segment::make(&*vfs, &dir, number, options.segment_bytes, direct, Some(&header))?;
+        let pool = FramePool::new(options.groups * options.group_bytes);
+        let buffers = (0..options.groups).map(|_| GroupBuf::new(&pool, options.group_bytes));
+        let now = env.clock.now();
+        let mut live: VecDeque<_> = tail.live.into();
+        live.push_back((number, tail.end));
+        let state = State {
+            active: None,
+            sealed: VecDeque::new(),
+            free: (0..options.groups).rev().collect(),
+            end: tail.end,
+            segment_first: tail.end,
+            spares_ready: 0,
+            spare_wanted: false,
+            writing: false,
+            syncing: false,
+            written: tail.end,
+            durable: tail.end,
+            unsynced: vec![segment.clone()],
+            live,
+            large_from: None,
+            stop: None,
+            closing: false,
+            records_end: tail.end,
+            claimed: tail.end,
+            last_write: now,
+            last_sync: now,
+        };
+        Ok(Self {
+            dir,
+            level,
+            options,
+            buffers: buffers.collect(),
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+            work: Condvar::new(),
+            filling_awaited: AtomicBool::new(false),
+            writer: Mutex::new(Writer { segment, header, chain: tail.chain }),
+            spares: Mutex::new(Spares { ready: VecDeque::new(), next_number: number + 1 }),
+            stopped: AtomicBool::new(false),
+            written: AtomicU64::new(tail.end.0),
+            durable: AtomicU64::new(tail.end.0),
+            large: Mutex::new(()),
+            counters: Counters::default(),
+            env,
+        })
+    }
+
+    /// Longest record that one reservation takes, bytes; longer ones go through
+    /// [`Log::append_fragments`].
+    pub fn record_bytes_max(&self) -> usize {
+        (self.options.group_bytes - GROUP_HEADER_BYTES - framed_bytes(0)) / 8 * 8
+    }
+
+    /// Reserves room for a record of `bytes`: inside the sequencer, O(1), never blocks. `None`: leave
+    /// the sequencer, call [`Log::wait_for_room`], come again. Panics if `bytes` exceed
+    /// [`Log::record_bytes_max`].
+    #[must_use = "a reservation that is not filled stops the log"]
+    pub fn try_reserve(&self, bytes: usize) -> Option<Reservation> {
+        self.reserve(bytes, Piece::Whole)
+    }
+
+    /// Like [`Log::try_reserve`], for the last part of a large record.
+    #[must_use = "a reservation that is not filled stops the log"]
+    pub fn try_reserve_last(&self, fragments: &Fragments<'_>, bytes: usize) -> Option<Reservation> {
+        assert!(std::ptr::eq(fragments.log, self), "the parts of a record go to one log");
+        self.reserve(bytes, Piece::Last)
+    }
+
+    fn reserve(&self, payload: usize, piece: Piece) -> Option<Reservation> {
+        assert!(payload <= self.record_bytes_max(), "a reservation fits a group");
+        let bytes = framed_bytes(payload);
+        let mut state = self.state.lock().unwrap();
+        if state.stop.is_some() || state.closing {
+            return None;
+        }
+        if state.active.as_ref().is_some_and(|active| active.used + bytes > active.capacity) {
+            self.seal(&mut state, GroupKind::Records);
+            self.work.notify_one();
+        }
+        if state.active.is_none() && !self.activate(&mut state, bytes) {
+            return None;
+        }
+        let active = state.active.as_mut()?;
+        let (buffer, offset, first) = (active.buffer, active.used, active.first);
+        active.used += bytes;
+        active.records += 1;
+        self.buffers[buffer].promise();
+        match piece {
+            Piece::First => state.large_from = Some(first),
+            Piece::Last => state.large_from = None,
+            Piece::Whole | Piece::Middle => {}
+        }
+        drop(state);
+        count(&self.counters.records, 1);
+        Some(Reservation { buffer, offset, payload, piece, lsn: Lsn(first.0 + offset as u64) })
+    }
+
+    /// Closes the active group for reservations.
+    pub(super) fn seal(&self, state: &mut State, kind: GroupKind) {
+        if let Some(Active { buffer, first, used, records, begins_segment, .. }) =
+            state.active.take()
+        {
+            let sealed = Sealed { buffer, first, used, records, begins_segment, kind };
+            if begins_segment {
+                state.segment_first = first;
+            }
+            state.end = sealed.end();
+            state.sealed.push_back(sealed);
+        }
+    }
+
+    /// Opens a group with room for `bytes`; false if there is no buffer, or no segment to begin.
+    pub(super) fn activate(&self, state: &mut State, bytes: usize) -> bool {
+        let Some(&buffer) = state.free.last() else { return false };
+        let used = state.end.0 - state.segment_first.0;
+        let all = self.options.segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES;
+        let room = (all - used) as usize;
+        let begins_segment = GROUP_HEADER_BYTES + bytes > room;
+        if begins_segment && state.spares_ready == 0 {
+            state.spare_wanted = true;
+            return false;
+        }
+        let room = if begins_segment { all as usize } else { room };
+        state.spares_ready -= usize::from(begins_segment);
+        state.free.pop();
+        state.active = Some(Active {
+            buffer,
+            first: state.end,
+            used: GROUP_HEADER_BYTES,
+            capacity: room.min(self.options.group_bytes),
+            records: 0,
+            begins_segment,
+        });
+        true
+    }
+
+    /// Copies a record, given in parts, into its reserved room. Parallel: no lock is shared but with
+    /// neighbours in the same 16 KiB.
+    pub fn fill(&self, reservation: &Reservation, parts: &[&[u8]]) {
+        let Reservation { buffer, offset, payload, piece, .. } = *reservation;
+        self.buffers[buffer].fill(offset, piece, payload, parts);
+        // SeqCst: see `keep_promise`.
+        if self.buffers[buffer].keep_promise() && self.filling_awaited.load(Ordering::SeqCst) {
+            drop(self.state.lock().unwrap());
+            self.progress.notify_all();
+        }
+    }
+
+    /// Waits until there may be room for a reservation again: outside the sequencer. Writes groups or
+    /// makes a segment itself where nobody does. `Full` if the disk has no room for the next segment:
+    /// nothing of the commit has happened then.
+    pub fn wait_for_room(&self) -> Result<()> {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            self.check(&state)?;
+            if state.spare_wanted && state.spares_ready == 0 {
+                drop(state);
+                return self.make_spare();
+            }
+            if !state.free.is_empty() {
+                return Ok(());
+            }
+            if state.writing {
+                state = self.sleep(state);
+            } else {
+                let end = Self::reserved_end(&state);
+                state = self.write_groups(state, end)?;
+            }
+        }
+    }
+
+    /// Puts all but the last part of a large record into the log: outside the sequencer, waits for
+    /// room. Returns what belongs to the last part, for [`Log::try_reserve_last`].
+    pub fn append_fragments<'a>(&self, body: &'a [u8]) -> Result<(Fragments<'_>, &'a [u8])> {
+        if body.len() > RECORD_BYTES_MAX {
+            let why = format!("a commit of {} bytes of changes", body.len());
+            return Err(Error::InvalidArgument(why));
+        }
+        let fragments = Fragments { _turn: self.large.lock().unwrap(), log: self };
+        let part_bytes = self.record_bytes_max();
+        let mut rest = body;
+        let mut piece = Piece::First;
+        // The last part keeps room for what the sequencer adds: a seqno.
+        while rest.len() + FRAGMENT_ROOM > part_bytes || piece == Piece::First {
+            let (part, later) = rest.split_at(rest.len().saturating_sub(1).min(part_bytes));
+            let reservation = loop {
+                match self.reserve(part.len(), piece) {
+                    Some(reservation) => break reservation,
+                    None => self.wait_for_room()?,
+                }
+            };
+            self.fill(&reservation, &[part]);
+            rest = later;
+            piece = Piece::Middle;
+        }
+        Ok((fragments, rest))
+    }
+
+    /// A position that no later reservation, and no large record on its way, lies before: a group's
+    /// start. Called inside the sequencer.
+    pub fn position(&self) -> Lsn {
+        let state = self.state.lock().unwrap();
+        let next = state.active.as_ref().map_or(state.end, |active| active.first);
+        state.large_from.map_or(next, |from| from.min(next))
+    }
+
+    /// Waits until a filled record is as durable as `level` asks. `OutcomeUnknown` if the log fails
+    /// before.
+    pub fn wait(&self, reservation: &Reservation, level: Durability) -> Result<()> {
+        let after = reservation.lsn.next();
+        match level {
+            Durability::Lazy if self.stopped.load(Ordering::Acquire) => self.reach(after, false),
+            Durability::Lazy => Ok(()),
+            Durability::Os => self.reach(after, false),
+            Durability::Sync => self.reach(after, true),
+        }
+        .map_err(|error| match error {
+            Error::Failed(why) => Error::OutcomeUnknown(why),
+            other => other,
+        })
+    }
+
+    /// Writes and syncs all that is reserved so far, and returns its end.
+    pub fn sync_through_now(&self) -> Result<Lsn> {
+        let mut state = self.state.lock().unwrap();
+        self.check(&state)?;
+        self.seal_unless_empty(&mut state);
+        let end = state.end;
+        drop(state);
+        self.reach(end, true)?;
+        Ok(end)
+    }
+
+    /// All before this position survives a power failure.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// All before this position survives the death of the process.
+    pub fn written(&self) -> Lsn {
+        Lsn(self.written.load(Ordering::Acquire))
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> LogStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        LogStats {
+            records: read(&counters.records),
+            written_bytes: read(&counters.written_bytes),
+            groups: read(&counters.groups),
+            syncs: read(&counters.syncs),
+            waits: read(&counters.waits),
+            segments: read(&counters.segments),
+            recycled: read(&counters.recycled),
+        }
+    }
+
+    /// Stops the log for ever: a worker died, or another file of the store failed. Waiting commits
+    /// get `OutcomeUnknown`.
+    pub fn fail(&self, why: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.stop.get_or_insert_with(|| Stop::Failed(why.to_owned()));
+        // Release: pairs with the load in `wait`.
+        self.stopped.store(true, Ordering::Release);
+        drop(state);
+        self.progress.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Writes and syncs everything and takes nothing any more. Returns the exact end, for the
+    /// superblock's clean mark. Reservations must be filled.
+    pub fn close(&self) -> Result<Lsn> {
+        let mut state = self.state.lock().unwrap();
+        self.check(&state)?;
+        state.closing = true;
+        self.seal_unless_empty(&mut state);
+        let end = state.end;
+        drop(state);
+        self.reach(end, true)?;
+        self.state.lock().unwrap().stop.get_or_insert(Stop::Closed);
+        self.stopped.store(true, Ordering::Release);
+        self.progress.notify_all();
+        self.work.notify_all();
+        Ok(end)
+    }
+
+    pub(super) fn check(&self, state: &State) -> Result<()> {
+        match &state.stop {
+            None if state.closing => Err(Error::Closed),
+            None => Ok(()),
+            Some(Stop::Closed) => Err(Error::Closed),
+            Some(Stop::Failed(why)) => Err(Error::Failed(why.clone())),
+        }
+    }
+
+    pub(super) fn seal_unless_empty(&self, state: &mut State) {
+        if state.active.as_ref().is_some_and(|active| active.records > 0) {
+            self.seal(state, GroupKind::Records);
+        }
+    }
+
+    /// End of what is reserved, before padding.
+    pub(super) fn reserved_end(state: &State) -> Lsn {
+        match &state.active {
+            Some(active) if active.records > 0 => Lsn(active.first.0 + active.used as u64),
+            _ => state.end,
+        }
+    }
+
+    pub(super) fn sleep<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        count(&self.counters.waits, 1);
+        self.progress.wait(state).unwrap()
+    }
+
+    pub(super) fn publish_written(&self, state: &mut State, written: Lsn) {
+        state.written = written;
+        self.written.store(written.0, Ordering::Release);
+    }
+
+    pub(super) fn publish_durable(&self, state: &mut State, durable: Lsn) {
+        state.durable = durable;
+        self.durable.store(durable.0, Ordering::Release);
+    }
+
+    pub(super) fn open_mode(&self) -> OpenMode {
+        OpenMode { write: true, create_new: false, direct: self.level == Durability::Sync }
+    }
+}
+
+/// Longest record, bytes: bounds what recovery must hold to put a large one together (P20).
+pub const RECORD_BYTES_MAX: usize = 64 << 20;
+/// Room that the last part of a large record keeps for what the sequencer adds.
+pub const FRAGMENT_ROOM: usize = 64;

@@ -1,0 +1,91 @@
+//! Reading a segment through a window.
+//!
+//! Invariants
+//! 1. Reads are aligned, so that a direct file takes them.
+//! 2. Nothing behind the file's length at opening is asked for by callers; if it is, that is
+//!    `WalMissing`, never an end of log.
+//! 3. The window never exceeds a group's greatest length plus [`WINDOW_BYTES`].
+//!
+//! Threads: one owner.
+
+use std::path::Path;
+
+use super::{aligned::AlignedBuf, group::GROUP_BYTES_MAX, recovery::read_error, segment};
+use crate::{
+    error::{Error, Result},
+    io::{ALIGN, Env, OpenMode},
+};
+
+/// Bytes read at once: many small groups cost one read.
+const WINDOW_BYTES: usize = 1 << 20;
+
+pub(super) struct SegmentReader {
+    segment: segment::SegmentFile,
+    len: u64,
+    window: AlignedBuf,
+    /// Which bytes of the file the window holds.
+    start: u64,
+    filled: usize,
+}
+
+impl SegmentReader {
+    /// Opens a segment to read it. Direct, so that what is read is on the medium.
+    pub(super) fn open(env: &Env, dir: &Path, number: u64) -> Result<Self> {
+        Self::open_as(env, dir, number, true)
+    }
+
+    pub(super) fn open_as(env: &Env, dir: &Path, number: u64, direct: bool) -> Result<Self> {
+        let mode = OpenMode { write: false, create_new: false, direct };
+        let segment = segment::open(&*env.vfs, dir, number, mode)?;
+        let len = segment.file.len();
+        let len = len.map_err(|error| Error::io(&segment.path, "measure", 0, error))?;
+        Ok(Self { segment, len, window: AlignedBuf::zeroed(0), start: 0, filled: 0 })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.segment.path
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// `bytes` at `offset`. The length must be bounded by the caller.
+    pub(super) fn bytes(&mut self, offset: u64, bytes: usize) -> Result<&[u8]> {
+        assert!(bytes <= GROUP_BYTES_MAX, "a reader asks for no more than a group");
+        let end = offset.saturating_add(bytes as u64);
+        if end > self.len {
+            let file = self.segment.path.clone();
+            return Err(Error::WalMissing { file, what: "cut short" });
+        }
+        if offset < self.start || end > self.start + self.filled as u64 {
+            self.read(offset, end)?;
+        }
+        let at = (offset - self.start) as usize;
+        let found = self.window.get(at..at + bytes);
+        Ok(found.expect("the window holds what was just read"))
+    }
+
+    fn read(&mut self, offset: u64, end: u64) -> Result<()> {
+        let align = ALIGN as u64;
+        let start = offset / align * align;
+        let want = (end - start).next_multiple_of(align).max(WINDOW_BYTES as u64);
+        // A file whose length is no multiple of the alignment is read to its last whole block: one
+        // of ours always is one.
+        let want = want.min((self.len - start).next_multiple_of(align)) as usize;
+        if self.window.len() < want {
+            self.window = AlignedBuf::zeroed(want);
+        }
+        self.filled = 0;
+        let whole = (want as u64).min(self.len - start) as usize;
+        let whole = if self.segment.file.is_direct() { whole / ALIGN * ALIGN } else { whole };
+        let read = self.segment.file.read_at(&mut self.window[..whole], start);
+        read.map_err(|error| read_error(&self.segment.path, start, error))?;
+        (self.start, self.filled) = (start, whole);
+        if end > start + whole as u64 {
+            let file = self.segment.path.clone();
+            return Err(Error::WalMissing { file, what: "cut short" });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,495 @@
+//! Records: what the log says about one commit.
+//!
+//! A commit's *body* is built before its seqno is known, outside of every lock; the seqno follows as
+//! a trailer that the sequencer decides. Entries come tree by tree, ascending by key, so a key is
+//! stored as what differs from its predecessor in the tree. Keys of secondary indexes end in the
+//! row's key: such an ending is stored as what differs from the record's first key, so that a row
+//! with three indexes costs its own key once.
+//!
+//! Invariants
+//! 1. Decoding gives back exactly what was built, in its order.
+//! 2. Any bytes whatsoever decode to a typed error or to items with keys and tags that are legal, in
+//!    time O(length), and allocate no more than one key (Promise: P20).
+//!
+//! Threads: builders have one owner; decoding is pure. Bytes: docs/format.md, "Log records".
+
+use std::path::PathBuf;
+
+use crate::{
+    error::{Error, Place, Result},
+    message::{Kind, Tag},
+    types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId},
+};
+
+/// Bytes that [`trailer`] adds to a commit's body.
+pub const TRAILER_BYTES: usize = 9;
+
+const COMMIT: u8 = 1;
+const CHECKPOINT: u8 = 2;
+
+// Control bytes. Low four bits up to 4 are a tag's kind, bit 4 its fresh bit; further bits say which
+// parts follow.
+const SHARES_PREFIX: u8 = 0x20;
+const SHARES_BASE: u8 = 0x40;
+const EMPTY_PAYLOAD: u8 = 0x80;
+const TAG_MASK: u8 = 0x1f;
+const TREE: u8 = 0x0f;
+const DELETE_RANGE: u8 = 0x0e;
+const EXTENT: u8 = 0x0d;
+
+/// Shortest stretch shared with the base key that is worth its length byte.
+const BASE_SHARED_MIN: usize = 3;
+
+/// An extent of the store that only the log names so far (Rule: I11).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogExtent {
+    /// Byte offset in the store.
+    pub offset: u64,
+    /// Length, bytes.
+    pub bytes: u64,
+}
+
+/// Builds the bodies of commit records; reused from commit to commit.
+#[derive(Debug, Default)]
+pub struct RecordBuilder {
+    bytes: Vec<u8>,
+    /// The record's first key.
+    base: Vec<u8>,
+    has_base: bool,
+    /// The last key of the current tree.
+    last: Vec<u8>,
+}
+
+impl RecordBuilder {
+    /// An empty builder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets everything but its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.has_base = false;
+        self.base.clear();
+        self.last.clear();
+    }
+
+    /// What follows belongs to this tree.
+    pub fn tree(&mut self, tree: TreeId) {
+        self.bytes.push(TREE);
+        put_number(&mut self.bytes, tree.0.into());
+        self.last.clear();
+    }
+
+    /// Adds an entry: ascending by key within its tree.
+    pub fn entry(&mut self, key: &[u8], tag: Tag, payload: &[u8]) {
+        let prefix = common(&self.last, key);
+        let rest = &key[prefix..];
+        let mut control = tag.to_disk();
+        let mut shared = 0;
+        if rest.len() >= self.base.len() && !self.base.is_empty() {
+            shared = common(&rest[rest.len() - self.base.len()..], &self.base);
+        }
+        let shared = if shared >= BASE_SHARED_MIN { shared } else { 0 };
+        let shares = [(prefix, SHARES_PREFIX), (shared, SHARES_BASE)];
+        let empty = payload.is_empty();
+        control |= if empty { EMPTY_PAYLOAD } else { 0 };
+        let out = &mut self.bytes;
+        let at = out.len();
+        out.push(0);
+        for (bytes, flag) in shares {
+            if bytes > 0 {
+                control |= flag;
+                put_number(out, bytes as u64);
+            }
+        }
+        out[at] = control;
+        put_number(out, (rest.len() - shared) as u64);
+        if shared > 0 {
+            let tail = self.base.len() - shared;
+            let middle = rest.len() - self.base.len();
+            out.extend_from_slice(&rest[..middle]);
+            out.extend_from_slice(&rest[rest.len() - tail..]);
+        } else {
+            out.extend_from_slice(rest);
+        }
+        if !empty {
+            put_number(out, payload.len() as u64);
+            out.extend_from_slice(payload);
+        }
+        if !self.has_base {
+            self.has_base = true;
+            self.base.extend_from_slice(key);
+        }
+        self.last.truncate(prefix);
+        self.last.extend_from_slice(rest);
+    }
+
+    /// Adds a range delete of [from, to).
+    pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
+        self.bytes.push(DELETE_RANGE);
+        for key in [from, to] {
+            put_number(&mut self.bytes, key.len() as u64);
+            self.bytes.extend_from_slice(key);
+        }
+    }
+
+    /// Names an extent that this commit brings into the store (Rule: I11).
+    pub fn extent(&mut self, extent: LogExtent) {
+        self.bytes.push(EXTENT);
+        put_number(&mut self.bytes, extent.offset);
+        put_number(&mut self.bytes, extent.bytes);
+    }
+
+    /// Length so far, bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The body. [`trailer`] must follow it in the log.
+    pub fn finish(&mut self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// What follows a commit's body: its seqno, and that it is a commit.
+pub fn trailer(seqno: Seqno) -> [u8; TRAILER_BYTES] {
+    with_kind(seqno.0, COMMIT)
+}
+
+/// The record that says: the slot with this sequence number is durable.
+pub fn checkpoint_record(sequence: u64) -> [u8; TRAILER_BYTES] {
+    with_kind(sequence, CHECKPOINT)
+}
+
+fn with_kind(number: u64, kind: u8) -> [u8; TRAILER_BYTES] {
+    let mut out = [kind; TRAILER_BYTES];
+    out[..8].copy_from_slice(&number.to_le_bytes());
+    out
+}
+
+/// A record as read.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A commit.
+    Commit {
+        /// Its place in the order of commits.
+        seqno: Seqno,
+        /// What it does.
+        items: RecordItems<'a>,
+    },
+    /// The superblock slot with this sequence number is durable.
+    Checkpoint {
+        /// Sequence number of the slot.
+        sequence: u64,
+    },
+}
+
+/// One thing that a commit does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item<'a> {
+    /// An entry.
+    Entry {
+        /// Its tree.
+        tree: TreeId,
+        /// Its key; valid until the next item is read.
+        key: &'a [u8],
+        /// Kind and fresh bit.
+        tag: Tag,
+        /// Payload.
+        payload: &'a [u8],
+    },
+    /// A range delete.
+    DeleteRange {
+        /// Its tree.
+        tree: TreeId,
+        /// First key that goes.
+        from: &'a [u8],
+        /// First key that stays.
+        to: &'a [u8],
+    },
+    /// An extent that the commit brings into the store.
+    Extent(LogExtent),
+}
+
+/// Reads a record's payload, which was found at `lsn`.
+pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
+    let fault = |why| malformed(lsn, payload.len(), why);
+    let (rest, &kind) = payload
+        .split_last()
+        .map(|(kind, rest)| (rest, kind))
+        .ok_or_else(|| fault("it is empty"))?;
+    let (body, number) = rest.split_last_chunk::<8>().ok_or_else(|| fault("it is cut short"))?;
+    let number = u64::from_le_bytes(*number);
+    match kind {
+        COMMIT => {
+            let items = RecordItems {
+                lsn,
+                bytes: payload.len(),
+                rest: body,
+                tree: None,
+                base: None,
+                key: Vec::new(),
+            };
+            Ok(Record::Commit { seqno: Seqno(number), items })
+        }
+        CHECKPOINT if body.is_empty() => Ok(Record::Checkpoint { sequence: number }),
+        _ => Err(fault("it is of no known kind")),
+    }
+}
+
+/// The items of a commit, in the order in which they were built.
+#[derive(Debug)]
+pub struct RecordItems<'a> {
+    lsn: Lsn,
+    bytes: usize,
+    rest: &'a [u8],
+    tree: Option<TreeId>,
+    base: Option<Vec<u8>>,
+    /// The last key of the current tree.
+    key: Vec<u8>,
+}
+
+impl RecordItems<'_> {
+    /// The next item.
+    pub fn next(&mut self) -> Result<Option<Item<'_>>> {
+        let (lsn, bytes) = (self.lsn, self.bytes);
+        self.take().map_err(|why| malformed(lsn, bytes, why))
+    }
+
+    fn take(&mut self) -> Result<Option<Item<'_>>, &'static str> {
+        let in_no_tree = "an item stands in no tree";
+        while let Some((&control, rest)) = self.rest.split_first() {
+            self.rest = rest;
+            match control {
+                TREE => {
+                    let tree =
+                        u32::try_from(self.number()?).map_err(|_| "a tree id is too large")?;
+                    self.tree = Some(TreeId(tree));
+                    self.key.clear();
+                }
+                DELETE_RANGE => {
+                    let tree = self.tree.ok_or(in_no_tree)?;
+                    let from = self.string(KEY_BYTES_MAX)?;
+                    let to = self.string(KEY_BYTES_MAX)?;
+                    return Ok(Some(Item::DeleteRange { tree, from, to }));
+                }
+                EXTENT => {
+                    let extent = LogExtent { offset: self.number()?, bytes: self.number()? };
+                    return Ok(Some(Item::Extent(extent)));
+                }
+                _ => {
+                    let tree = self.tree.ok_or(in_no_tree)?;
+                    let tag =
+                        Tag::from_disk(control & TAG_MASK).ok_or("an item of unknown kind")?;
+                    self.read_key(control)?;
+                    let payload = match control & EMPTY_PAYLOAD {
+                        0 => self.string(usize::MAX)?,
+                        _ => &[],
+                    };
+                    if tag.kind() == Kind::Delete && !payload.is_empty() {
+                        return Err("a Delete with a payload");
+                    }
+                    return Ok(Some(Item::Entry { tree, key: &self.key, tag, payload }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the next key out of the last one, the base and what is stored.
+    fn read_key(&mut self, control: u8) -> Result<(), &'static str> {
+        let prefix = if control & SHARES_PREFIX != 0 { self.number()? } else { 0 };
+        let shared = if control & SHARES_BASE != 0 { self.number()? } else { 0 };
+        let stored = self.string(KEY_BYTES_MAX)?;
+        let prefix = usize::try_from(prefix).ok().filter(|&prefix| prefix <= self.key.len());
+        self.key.truncate(prefix.ok_or("a key shares more than its predecessor has")?);
+        if shared == 0 {
+            self.key.extend_from_slice(stored);
+        } else {
+            let base = self.base.as_deref().ok_or("a key shares with no first key")?;
+            let shared = usize::try_from(shared).ok().and_then(|shared| base.get(..shared));
+            let shared = shared.ok_or("a key shares more than the first key has")?;
+            let middle = stored.len().checked_sub(base.len() - shared.len());
+            let (middle, tail) = middle
+                .and_then(|middle| stored.split_at_checked(middle))
+                .ok_or("a key is shorter than what it shares")?;
+            for part in [middle, shared, tail] {
+                self.key.extend_from_slice(part);
+            }
+        }
+        if self.key.len() > KEY_BYTES_MAX {
+            return Err("a key is longer than any can be");
+        }
+        if self.base.is_none() {
+            self.base = Some(self.key.clone());
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<u64, &'static str> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first().ok_or("a number is cut short")?;
+            self.rest = rest;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return Err("a number is too large");
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err("a number is too long")
+    }
+}
+
+impl<'a> RecordItems<'a> {
+    fn string(&mut self, max: usize) -> Result<&'a [u8], &'static str> {
+        let bytes = self.number()?;
+        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= max);
+        let bytes = bytes.ok_or("a string is longer than any can be")?;
+        let (string, rest) = self.rest.split_at_checked(bytes).ok_or("a string is cut short")?;
+        self.rest = rest;
+        Ok(string)
+    }
+}
+
+fn malformed(lsn: Lsn, bytes: usize, why: &str) -> Error {
+    Error::Malformed {
+        place: Place { file: PathBuf::from("log"), offset: lsn.0, bytes: bytes as u64 },
+        what: "log record",
+        why: why.to_owned(),
+    }
+}
+
+/// Length of the common beginning.
+#[inline]
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8));
+    let mut at = 0;
+    for (x, y) in words {
+        let differ = word(x) ^ word(y);
+        if differ != 0 {
+            return at + differ.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+/// Appends a LEB128 number.
+#[inline]
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(payload: &[u8]) -> Vec<(u32, Vec<u8>, u8, Vec<u8>)> {
+        let Record::Commit { mut items, .. } = decode(Lsn(0), payload).unwrap() else { panic!() };
+        let mut out = Vec::new();
+        while let Some(item) = items.next().unwrap() {
+            out.push(match item {
+                Item::Entry { tree, key, tag, payload } => {
+                    (tree.0, key.to_vec(), tag.to_disk(), payload.to_vec())
+                }
+                Item::DeleteRange { tree, from, to } => (tree.0, from.to_vec(), 255, to.to_vec()),
+                Item::Extent(extent) => (
+                    0,
+                    extent.offset.to_le_bytes().to_vec(),
+                    254,
+                    extent.bytes.to_le_bytes().to_vec(),
+                ),
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_built_is_read() {
+        let mut builder = RecordBuilder::new();
+        for round in 0..3u64 {
+            builder.clear();
+            builder.tree(TreeId(7));
+            let rows: Vec<[u8; 8]> = (0..40u64).map(|i| (1000 * round + i).to_be_bytes()).collect();
+            let mut expected = Vec::new();
+            for row in &rows {
+                builder.entry(row, Tag::PUT_FRESH, b"some value");
+                expected.push((7, row.to_vec(), 0x10, b"some value".to_vec()));
+            }
+            builder.delete_range(b"a", b"bcd");
+            expected.push((7, b"a".to_vec(), 255, b"bcd".to_vec()));
+            builder.tree(TreeId(1 << 20));
+            let mut keys: Vec<Vec<u8>> = rows
+                .iter()
+                .enumerate()
+                .map(|(i, row)| [&(i as u32 * 7919 % 64).to_be_bytes()[..], row].concat())
+                .collect();
+            keys.sort();
+            keys.insert(0, Vec::new());
+            for key in keys {
+                builder.entry(&key, Tag::DELETE, b"");
+                expected.push((1 << 20, key, 1, Vec::new()));
+            }
+            builder.extent(LogExtent { offset: 1 << 40, bytes: 4096 });
+            expected.push((
+                0,
+                (1u64 << 40).to_le_bytes().to_vec(),
+                254,
+                4096u64.to_le_bytes().to_vec(),
+            ));
+            let payload = [builder.finish(), &trailer(Seqno(9))].concat();
+            assert_eq!(read(&payload), expected);
+        }
+    }
+
+    #[test]
+    fn a_row_with_three_indexes_is_small() {
+        let mut builder = RecordBuilder::new();
+        let row = 123_456_789u64.to_be_bytes();
+        builder.tree(TreeId(10));
+        builder.entry(&row, Tag::PUT_FRESH, &[7; 34]);
+        for (tree, columns) in [(11, 8), (12, 12), (13, 16)] {
+            builder.tree(TreeId(tree));
+            let columns: Vec<u8> = (0..columns).map(|i| (i * 37 + 200) as u8).collect();
+            builder.entry(&[&columns[..], &row].concat(), Tag::PUT_FRESH, b"");
+        }
+        // 42 bytes of row and 36 of index columns, and 25 to say what is what.
+        assert!(builder.bytes() <= 103, "{} bytes", builder.bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_an_answer() {
+        let mut builder = RecordBuilder::new();
+        builder.tree(TreeId(1));
+        for i in 0..20u32 {
+            builder.entry(&[&b"prefix"[..], &i.to_be_bytes()].concat(), Tag::PUT, &[9; 20]);
+        }
+        let payload = [builder.finish(), &trailer(Seqno(1))].concat();
+        let walk = |payload: &[u8]| {
+            if let Ok(Record::Commit { mut items, .. }) = decode(Lsn(0), payload) {
+                while let Ok(Some(_)) = items.next() {}
+            }
+        };
+        for cut in 0..payload.len() {
+            walk(&payload[..cut]);
+        }
+        for bit in 0..payload.len() * 8 {
+            let mut bad = payload.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            walk(&bad);
+        }
+    }
+}

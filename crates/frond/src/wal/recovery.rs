@@ -1,0 +1,516 @@
+//! Recovery: what the log still says after a crash, and whether its end is a torn tail or damage.
+//!
+//! Reading starts at a position a superblock slot names and follows the groups through the segments.
+//! It stops at the first place X where no group verifies and fits its predecessor. Then it looks on:
+//! every later segment header and group header that verifies alone is a *witness*. If one of them, or
+//! the slot, says that X was synced, acknowledged commits are damaged and recovery refuses
+//! (`WalDamaged`); else X is where the crash cut the log, and nothing acknowledged as synced is lost.
+//!
+//! Invariants
+//! 1. Not knowing is an error: an I/O error, a missing or short segment, a foreign or newer one is
+//!    never read as the end of the log (Promises: P11, P19).
+//! 2. A record is handed out only if its group verifies whole and fits the chain, in log order, and
+//!    a large record only with its last part (Promises: P2, P3).
+//! 3. Nothing is allocated by a length from disk before it is bounded: one window of a group's
+//!    greatest length, and one large record (Promise: P20). Time is O(length of the files).
+//! 4. Reading changes nothing; the same files give the same answer (Promises: P5, P21).
+//! 5. Files are read direct where they can be: what is recovered is on the medium, not in a page
+//!    cache that a failed sync left clean (Promise: P6).
+//!
+//! Threads: one. Bytes: docs/format.md, "Log".
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    group::{GROUP_HEADER_BYTES, GroupHeader, GroupKind, Piece, Records, salted_crc},
+    log::RECORD_BYTES_MAX,
+    reader::SegmentReader,
+    segment::{self, HeaderFault, SegmentHeader},
+};
+use crate::{
+    error::{Error, Place, Result},
+    io::{ALIGN, Env, OpenMode},
+    types::{Lsn, StoreId},
+};
+
+/// What the superblock says about the log's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect {
+    /// The store was closed and this was the exact end: anything less is damage.
+    CleanEnd(Lsn),
+    /// The store was not closed. It had synced the log at least up to here.
+    Crashed {
+        /// Position up to which the log was synced when the slot was written.
+        synced: Lsn,
+    },
+}
+
+impl Expect {
+    fn synced(self) -> Lsn {
+        match self {
+            Expect::CleanEnd(synced) | Expect::Crashed { synced } => synced,
+        }
+    }
+}
+
+/// Where the log ended, for [`Log::resume`](super::Log::resume).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecoveredTail {
+    /// The end: all before it was handed out.
+    pub end: Lsn,
+    /// Records handed out.
+    pub records: u64,
+    /// Groups read.
+    pub groups: u64,
+    /// True if something that looks like log lay behind the end and was cut off.
+    pub torn: bool,
+    /// The segment that `end` lies in.
+    pub(super) segment: u64,
+    pub(super) secret: Option<u64>,
+    pub(super) chain: u32,
+    /// Segments up to that one: number and first position, oldest first.
+    pub(super) live: Vec<(u64, Lsn)>,
+}
+
+impl RecoveredTail {
+    pub(super) fn new_store() -> Self {
+        Self {
+            end: Lsn(0),
+            records: 0,
+            groups: 0,
+            torn: false,
+            segment: 0,
+            secret: None,
+            chain: 0,
+            live: Vec::new(),
+        }
+    }
+
+    /// Makes what was recovered durable, and removes what lies behind it. The segment after the cut
+    /// stays until it is replaced by a rename, so that no crash leaves a gap.
+    pub(super) fn clear_way(&self, env: &Env, dir: &Path) -> Result<()> {
+        let vfs = &*env.vfs;
+        let names = vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
+        let number = |name: &PathBuf| segment::number_of(name);
+        if self.secret.is_none() && names.iter().any(|name| number(name).is_some()) {
+            let why = "a new store is to be made here, and there is a log already".into();
+            return Err(Error::NotAStore { path: dir.to_owned(), why });
+        }
+        for &(number, _) in &self.live {
+            let mode = OpenMode { write: true, ..OpenMode::default() };
+            segment::open(vfs, dir, number, mode)?.sync_data()?;
+        }
+        let mut behind: Vec<_> = names
+            .iter()
+            .filter(|name| {
+                number(name).is_some_and(|number| number > self.segment + 1)
+                    || segment::is_unfinished(name)
+            })
+            .collect();
+        behind.sort();
+        for name in behind.iter().rev() {
+            let path = dir.join(name);
+            vfs.remove(&path).map_err(|error| Error::io(path, "remove", 0, error))?;
+        }
+        if !behind.is_empty() {
+            vfs.sync_dir(dir).map_err(|error| Error::io(dir, "sync", 0, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// A log file and what its header says.
+struct Found {
+    number: u64,
+    header: Result<SegmentHeader, HeaderFault>,
+}
+
+impl Found {
+    /// The header, if the segment has begun under its name.
+    fn begun(&self) -> Option<&SegmentHeader> {
+        self.header.as_ref().ok().filter(|header| header.number == self.number)
+    }
+}
+
+/// Reads the log from `from` on and hands every record to `visit`, with its position, in order.
+/// Changes nothing. See the module for how it tells a torn tail from damage.
+pub fn recover(
+    env: &Env,
+    dir: &Path,
+    store: StoreId,
+    from: Lsn,
+    expect: Expect,
+    visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+) -> Result<RecoveredTail> {
+    let files = headers(env, dir, store)?;
+    let mut scan = Scan { env, dir, files: &files, records: 0, groups: 0, large: None };
+    let stop = scan.follow(from, visit)?;
+    let claim = scan.claims(&stop)?.max(expect.synced()).max(from);
+    if claim > stop.at {
+        return Err(Error::WalDamaged {
+            place: stop.place(dir),
+            first_lost: stop.at.0,
+            last_known: claim.0,
+        });
+    }
+    if stop.ended && !files.iter().any(|file| file.number == stop.header.number + 1) {
+        let file = dir.join(segment::file_name(stop.header.number + 1));
+        return Err(Error::WalMissing { file, what: "missing" });
+    }
+    let live = files.iter().filter(|file| file.number <= stop.header.number);
+    Ok(RecoveredTail {
+        end: stop.at,
+        records: scan.records,
+        groups: scan.groups,
+        torn: stop.torn,
+        segment: stop.header.number,
+        secret: Some(stop.header.secret),
+        chain: stop.chain.unwrap_or(stop.header.predecessor),
+        live: live.filter_map(|file| Some((file.number, file.begun()?.first))).collect(),
+    })
+}
+
+/// The headers of all log files, by number.
+fn headers(env: &Env, dir: &Path, store: StoreId) -> Result<Vec<Found>> {
+    let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
+    numbers.sort_unstable();
+    numbers
+        .into_iter()
+        .map(|number| {
+            let mut reader = SegmentReader::open(env, dir, number)?;
+            let path = reader.path().to_owned();
+            let header = match reader.len() {
+                0..4096 => Err(HeaderFault::Malformed("it is shorter than its header")),
+                _ => SegmentHeader::decode(reader.bytes(0, ALIGN)?),
+            };
+            match &header {
+                Err(HeaderFault::TooNew(format)) => {
+                    Err(Error::TooNew { file: path, what: format!("log format {format}") })
+                }
+                Ok(found) if found.store != store => Err(Error::ForeignFile {
+                    file: path,
+                    found: found.store.to_string(),
+                    expected: store.to_string(),
+                }),
+                Ok(found) if found.number == number && reader.len() < found.segment_bytes => {
+                    Err(Error::WalMissing { file: path, what: "cut short" })
+                }
+                _ => Ok(Found { number, header }),
+            }
+        })
+        .collect()
+}
+
+/// Where reading stopped.
+struct Stop {
+    at: Lsn,
+    header: SegmentHeader,
+    /// Checksum of the last group read, if one was.
+    chain: Option<u32>,
+    /// The segment says that the next one exists.
+    ended: bool,
+    torn: bool,
+}
+
+impl Stop {
+    fn offset(&self) -> u64 {
+        segment::SEGMENT_HEADER_BYTES + self.at.0 - self.header.first.0
+    }
+
+    fn place(&self, dir: &Path) -> Place {
+        let file = dir.join(segment::file_name(self.header.number));
+        Place { file, offset: self.offset(), bytes: ALIGN as u64 }
+    }
+}
+
+struct Scan<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    files: &'a [Found],
+    records: u64,
+    groups: u64,
+    /// A large record whose last part has not come. `None`: its first part was before the start.
+    large: Option<Vec<u8>>,
+}
+
+impl Scan<'_> {
+    /// The segment to read `from` in: the last one that begins at or before it.
+    fn start(&self, from: Lsn) -> Result<SegmentHeader> {
+        let begun = self.files.iter().filter_map(Found::begun);
+        if let Some(header) = begun.filter(|header| header.first <= from).last() {
+            return Ok(*header);
+        }
+        // None: say what there is instead.
+        match self.files.first() {
+            Some(Found { number, header: Err(fault) }) => {
+                let file = self.dir.join(segment::file_name(*number));
+                Err(header_error(file, fault))
+            }
+            Some(Found { number, .. }) => {
+                let file = self.dir.join(segment::file_name(number.saturating_sub(1)));
+                Err(Error::WalMissing { file, what: "missing" })
+            }
+            None => {
+                let file = self.dir.join(segment::file_name(1));
+                Err(Error::WalMissing { file, what: "missing" })
+            }
+        }
+    }
+
+    fn next_begun(&self, number: u64) -> Option<&SegmentHeader> {
+        let next = self.files.iter().find(|file| Some(file.number) == number.checked_add(1))?;
+        next.begun()
+    }
+
+    /// Reads groups from `from` on until one is invalid or does not fit.
+    fn follow(
+        &mut self,
+        from: Lsn,
+        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+    ) -> Result<Stop> {
+        let header = self.start(from)?;
+        let chain = (header.first == from).then_some(header.predecessor);
+        let mut stop = Stop { at: from, header, chain, ended: false, torn: false };
+        let aligned = from.0.is_multiple_of(ALIGN as u64);
+        if !aligned {
+            return Err(damaged(&stop, self.dir, from));
+        }
+        loop {
+            let mut reader = SegmentReader::open(self.env, self.dir, stop.header.number)?;
+            self.follow_segment(&mut stop, &mut reader, visit)?;
+            if stop.at == from && from > stop.header.first {
+                // Nothing after the start. Then the log must at least reach up to it.
+                self.check_reaches(&stop.header, &mut reader, from)?;
+            }
+            match self.next_begun(stop.header.number) {
+                Some(next) if next.first == stop.at => {
+                    if stop.chain.is_some_and(|chain| chain != next.predecessor) {
+                        stop.torn = true;
+                        return Ok(stop);
+                    }
+                    let chain = Some(next.predecessor);
+                    stop = Stop { header: *next, chain, ended: false, ..stop };
+                }
+                _ => return Ok(stop),
+            }
+        }
+    }
+
+    fn follow_segment(
+        &mut self,
+        stop: &mut Stop,
+        reader: &mut SegmentReader,
+        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let limit = self.next_begun(stop.header.number).map_or(u64::MAX, |next| next.first.0);
+        while stop.at.0 < limit {
+            let Some(group) = read_group(reader, &stop.header, stop.at)? else { break };
+            let fits = stop.chain.is_none_or(|chain| chain == group.header.predecessor)
+                && stop.at.0 + group.header.log_bytes() <= limit;
+            if !fits {
+                stop.torn = true;
+                break;
+            }
+            if group.header.kind == GroupKind::End {
+                stop.ended = true;
+                return Ok(());
+            }
+            let offset = stop.offset();
+            let body = offset + GROUP_HEADER_BYTES as u64;
+            let bytes = reader.bytes(body, group.header.bytes as usize - GROUP_HEADER_BYTES)?;
+            let path = self.dir.join(segment::file_name(stop.header.number));
+            let place = Place { file: path, offset, bytes: group.header.bytes.into() };
+            self.take_records(&group.header, bytes, place, visit)?;
+            self.groups += 1;
+            stop.chain = Some(group.checksum);
+            stop.at = Lsn(stop.at.0 + group.header.log_bytes());
+        }
+        Ok(())
+    }
+
+    fn take_records(
+        &mut self,
+        header: &GroupHeader,
+        body: &[u8],
+        place: Place,
+        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let malformed = |why: &str| Error::Malformed {
+            place: place.clone(),
+            what: "log group",
+            why: why.to_owned(),
+        };
+        let mut records = Records::new(body);
+        let mut count = 0u32;
+        while let Some((at, piece, payload)) = records.next().map_err(malformed)? {
+            count += 1;
+            let lsn = Lsn(header.first.0 + (GROUP_HEADER_BYTES + at) as u64);
+            match (piece, &mut self.large) {
+                (Piece::Whole, _) => {
+                    self.records += 1;
+                    visit(lsn, payload)?;
+                }
+                (Piece::First, large) => *large = Some(payload.to_vec()),
+                // Its beginning lies before the start, so it belongs to what is applied already.
+                (Piece::Middle | Piece::Last, None) => {}
+                (Piece::Middle, Some(large)) => extend(large, payload).map_err(malformed)?,
+                (Piece::Last, Some(large)) => {
+                    extend(large, payload).map_err(malformed)?;
+                    let large = self.large.take().unwrap_or_default();
+                    self.records += 1;
+                    visit(lsn, &large)?;
+                }
+            }
+        }
+        if count != header.records {
+            return Err(malformed("it holds another number of records than it says"));
+        }
+        Ok(())
+    }
+
+    /// Follows the headers of a segment from its beginning: they must lead to `from`.
+    fn check_reaches(
+        &self,
+        header: &SegmentHeader,
+        reader: &mut SegmentReader,
+        from: Lsn,
+    ) -> Result<()> {
+        let mut stop =
+            Stop { at: header.first, header: *header, chain: None, ended: false, torn: false };
+        while stop.at < from {
+            let group = read_header(reader, header, stop.at)?;
+            match group.map(|(group, _)| group.log_bytes()) {
+                Some(bytes) if bytes > 0 => stop.at = Lsn(stop.at.0 + bytes),
+                _ => break,
+            }
+        }
+        if stop.at == from { Ok(()) } else { Err(damaged(&stop, self.dir, from)) }
+    }
+
+    /// The highest position that anything behind the stop says was synced.
+    fn claims(&self, stop: &Stop) -> Result<Lsn> {
+        let mut claim = Lsn(0);
+        let mut reader = SegmentReader::open(self.env, self.dir, stop.header.number)?;
+        self.claims_of(&mut reader, &[stop.header.salt], stop, stop.header.first, &mut claim)?;
+        for file in self.files.iter().filter(|file| file.number != stop.header.number) {
+            match &file.header {
+                // Before the stop, or what a spare held before it was recycled.
+                Ok(header) if header.first < stop.at => {}
+                Ok(header) => {
+                    claim = claim.max(header.synced);
+                    let mut reader = SegmentReader::open(self.env, self.dir, file.number)?;
+                    self.claims_of(&mut reader, &[header.salt], stop, header.first, &mut claim)?;
+                }
+                // The segment after this one with its header gone: its salt is known.
+                Err(_) if file.number.checked_sub(1) == Some(stop.header.number) => {
+                    let salt = segment::salt_after(stop.header.secret, stop.at);
+                    let mut reader = SegmentReader::open(self.env, self.dir, file.number)?;
+                    self.claims_of(&mut reader, &[salt], stop, stop.at, &mut claim)?;
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(claim)
+    }
+
+    /// Claims of the group headers in one segment, at and behind the stop.
+    fn claims_of(
+        &self,
+        reader: &mut SegmentReader,
+        salts: &[u64],
+        stop: &Stop,
+        first: Lsn,
+        claim: &mut Lsn,
+    ) -> Result<()> {
+        let mut offset = segment::SEGMENT_HEADER_BYTES + stop.at.0.saturating_sub(first.0);
+        while offset.saturating_add(ALIGN as u64) <= reader.len() {
+            let lsn = Lsn(first.0 + offset - segment::SEGMENT_HEADER_BYTES);
+            let bytes = reader.bytes(offset, GROUP_HEADER_BYTES)?;
+            for &salt in salts {
+                if let Some((group, _)) = GroupHeader::decode(bytes, salt)
+                    && group.first == lsn
+                {
+                    *claim = (*claim).max(group.synced);
+                }
+            }
+            offset += ALIGN as u64;
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Group {
+    pub header: GroupHeader,
+    pub checksum: u32,
+}
+
+/// The header of the group at a position, if it is one of that position.
+fn read_header(
+    reader: &mut SegmentReader,
+    segment: &SegmentHeader,
+    at: Lsn,
+) -> Result<Option<(GroupHeader, u32)>> {
+    let Some(offset) = at.0.checked_sub(segment.first.0) else { return Ok(None) };
+    let offset = segment::SEGMENT_HEADER_BYTES + offset;
+    if offset.saturating_add(ALIGN as u64) > segment.segment_bytes {
+        return Ok(None);
+    }
+    let header = GroupHeader::decode(reader.bytes(offset, GROUP_HEADER_BYTES)?, segment.salt);
+    Ok(header.filter(|(header, _)| {
+        header.first == at && offset + u64::from(header.bytes) <= segment.segment_bytes
+    }))
+}
+
+/// The group at a position, if it verifies whole.
+pub(super) fn read_group(
+    reader: &mut SegmentReader,
+    segment: &SegmentHeader,
+    at: Lsn,
+) -> Result<Option<Group>> {
+    let Some((header, checksum)) = read_header(reader, segment, at)? else { return Ok(None) };
+    let offset = segment::SEGMENT_HEADER_BYTES + at.0 - segment.first.0;
+    let body = reader
+        .bytes(offset + GROUP_HEADER_BYTES as u64, header.bytes as usize - GROUP_HEADER_BYTES)?;
+    let whole = salted_crc(segment.salt, body) == header.body_crc;
+    Ok(whole.then_some(Group { header, checksum }))
+}
+
+fn extend(large: &mut Vec<u8>, payload: &[u8]) -> Result<(), &'static str> {
+    // The last part brings what the sequencer added.
+    if large.len() + payload.len() > RECORD_BYTES_MAX + super::log::FRAGMENT_ROOM {
+        return Err("a large record is longer than any can be");
+    }
+    large.try_reserve(payload.len()).map_err(|_| "no memory for a large record")?;
+    large.extend_from_slice(payload);
+    Ok(())
+}
+
+fn damaged(stop: &Stop, dir: &Path, known: Lsn) -> Error {
+    Error::WalDamaged { place: stop.place(dir), first_lost: stop.at.0, last_known: known.0 }
+}
+
+fn header_error(file: PathBuf, fault: &HeaderFault) -> Error {
+    let place = Place { file, offset: 0, bytes: segment::SEGMENT_HEADER_BYTES };
+    let what = "log segment header";
+    match *fault {
+        HeaderFault::Checksum { stored, computed } => {
+            Error::Checksum { place, what, stored: stored.into(), computed: computed.into() }
+        }
+        HeaderFault::TooNew(format) => {
+            Error::TooNew { file: place.file, what: format!("log format {format}") }
+        }
+        HeaderFault::Malformed(why) => Error::Malformed { place, what, why: why.into() },
+    }
+}
+
+/// An error of reading.
+pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Error::WalMissing { file: path.to_owned(), what: "cut short" };
+    }
+    Error::io(path, "read", offset, error)
+}

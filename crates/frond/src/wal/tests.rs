@@ -1,0 +1,204 @@
+//! The log as a whole, on files in memory.
+
+use std::{path::Path, time::Duration};
+
+use super::*;
+use crate::{
+    error::{Error, Result},
+    io::{Clock, Env, MemoryVfs, Rng, Vfs, Workers},
+    sync::{Arc, AtomicU64, Mutex, Ordering},
+    types::{Durability, Lsn, Seqno, StoreId},
+};
+
+const STORE: StoreId = StoreId([7; 16]);
+const DIR: &str = "store";
+const SMALL: LogOptions = LogOptions { segment_bytes: 32 << 10, group_bytes: 8 << 10, groups: 2 };
+
+#[derive(Debug, Default)]
+struct ManualClock(Mutex<Duration>);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        *self.0.lock().unwrap()
+    }
+    fn sleep(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
+
+#[derive(Debug, Default)]
+struct SeededRng(AtomicU64);
+
+impl Rng for SeededRng {
+    fn next_u64(&self) -> u64 {
+        let step = self.0.fetch_add(1, Ordering::Relaxed);
+        xxhash_rust::xxh3::xxh3_64(&step.to_le_bytes())
+    }
+}
+
+fn env() -> Env {
+    let vfs = MemoryVfs::new();
+    vfs.create_dir(Path::new(DIR)).unwrap();
+    Env {
+        vfs: Arc::new(vfs),
+        clock: Arc::new(ManualClock::default()),
+        rng: Arc::new(SeededRng::default()),
+        workers: Workers::Manual,
+    }
+}
+
+fn append(log: &Log, payload: &[u8]) -> Result<Reservation> {
+    let reservation = loop {
+        match log.try_reserve(payload.len()) {
+            Some(reservation) => break reservation,
+            None => log.wait_for_room()?,
+        }
+    };
+    log.fill(&reservation, &[payload]);
+    Ok(reservation)
+}
+
+fn read(env: &Env, from: Lsn, expect: Expect) -> Result<(Vec<Vec<u8>>, RecoveredTail)> {
+    let mut records = Vec::new();
+    let mut last = Lsn(0);
+    let tail = recover(env, Path::new(DIR), STORE, from, expect, &mut |lsn, payload| {
+        assert!(lsn >= from && lsn > last);
+        last = lsn;
+        records.push(payload.to_vec());
+        Ok(())
+    })?;
+    Ok((records, tail))
+}
+
+fn record(i: usize) -> Vec<u8> {
+    format!("record {i} {}", "x".repeat(i * 37 % 900)).into_bytes()
+}
+
+const CRASHED: Expect = Expect::Crashed { synced: Lsn(0) };
+
+/// Promise: P1, P3
+#[test]
+fn records_come_back_in_order_over_many_segments_and_restarts() {
+    for level in [Durability::Sync, Durability::Os, Durability::Lazy] {
+        let env = env();
+        let mut log = Log::create(env.clone(), DIR, STORE, level, SMALL).unwrap();
+        let mut expected = Vec::new();
+        for round in 0..4 {
+            for i in 0..150 {
+                let payload = record(round * 1000 + i);
+                let reservation = append(&log, &payload).unwrap();
+                log.wait(&reservation, level).unwrap();
+                expected.push(payload);
+            }
+            let end = log.close().unwrap();
+            let (records, tail) = read(&env, Lsn(0), Expect::CleanEnd(end)).unwrap();
+            assert_eq!((records == expected, tail.end, tail.torn), (true, end, false));
+            log = Log::resume(env.clone(), DIR, STORE, level, SMALL, tail).unwrap();
+            assert_eq!((log.durable(), log.written()), (end, end));
+        }
+        assert!(log.stats().segments == 0 && log.position() > Lsn(150_000));
+    }
+}
+
+#[test]
+fn levels_wait_for_what_they_promise() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let lazy = append(&log, b"lazy").unwrap();
+    log.wait(&lazy, Durability::Lazy).unwrap();
+    assert_eq!((log.written(), log.stats().groups), (Lsn(0), 0));
+    let os = append(&log, b"os").unwrap();
+    log.wait(&os, Durability::Os).unwrap();
+    assert!(log.written() > os.lsn() && log.stats().syncs == 0);
+    let sync = append(&log, b"sync").unwrap();
+    log.wait(&sync, Durability::Sync).unwrap();
+    assert!(log.durable() > sync.lsn() && log.stats().syncs == 1);
+    log.wait(&os, Durability::Sync).unwrap();
+    assert_eq!(log.stats().syncs, 1);
+}
+
+#[test]
+fn the_clock_writes_syncs_and_marks() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let lazy = append(&log, b"lazy").unwrap();
+    log.tick(Duration::from_millis(50)).unwrap();
+    assert_eq!(log.written(), Lsn(0));
+    log.tick(Duration::from_millis(100)).unwrap();
+    assert!(log.written() > lazy.lsn() && log.durable() == Lsn(0));
+    env.clock.sleep(Duration::from_millis(550));
+    log.tick(env.clock.now()).unwrap();
+    assert_eq!(log.durable(), log.written());
+    let groups = log.stats().groups;
+    env.clock.sleep(Duration::from_millis(50));
+    log.tick(env.clock.now()).unwrap();
+    assert_eq!((log.stats().groups, log.durable()), (groups + 1, log.written()));
+    // Said once; then the log is silent.
+    let stats = log.stats();
+    env.clock.sleep(Duration::from_secs(10));
+    log.tick(env.clock.now()).unwrap();
+    assert_eq!(log.stats(), stats);
+    assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0, [b"lazy"]);
+}
+
+#[test]
+fn large_records_exist_with_their_last_part() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
+    let body: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    append(&log, b"before").unwrap();
+    let started = log.position();
+    let (fragments, _) = log.append_fragments(&body).unwrap();
+    let from = log.position();
+    append(&log, b"between").unwrap();
+    assert!(from <= Lsn(started.0 + 8192) && log.position() == from);
+    drop(fragments);
+    let (fragments, rest) = log.append_fragments(&body).unwrap();
+    let from = log.position();
+    let number = trailer(Seqno(5));
+    let last = loop {
+        match log.try_reserve_last(&fragments, rest.len() + number.len()) {
+            Some(reservation) => break reservation,
+            None => log.wait_for_room().unwrap(),
+        }
+    };
+    drop(fragments);
+    log.fill(&last, &[rest, &number]);
+    append(&log, b"after").unwrap();
+    assert!(from < last.lsn() && log.position() > from);
+    log.close().unwrap();
+    let whole = [&body[..], &number].concat();
+    let (records, _) = read(&env, Lsn(0), CRASHED).unwrap();
+    assert!(records == [&b"before"[..], b"between", &whole, b"after"]);
+    let (records, _) = read(&env, from, CRASHED).unwrap();
+    assert!(records == [&whole[..], b"after"]);
+    // From a later position on its parts are no record.
+    let (records, _) = read(&env, Lsn(last.lsn().0 / 4096 * 4096 - 8192), CRASHED)
+        .map_or_else(|error| panic!("{error}"), |read| read);
+    assert_eq!(records, [b"after"]);
+}
+
+#[test]
+fn trimming_recycles_and_recovery_starts_behind_it() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
+    let mut kept = Vec::new();
+    let mut from = Lsn(0);
+    for i in 0..600 {
+        let payload = record(i);
+        if i % 100 == 50 {
+            log.sync_through_now().unwrap();
+            from = log.position();
+            kept.clear();
+            log.trim(from).unwrap();
+        }
+        append(&log, &payload).unwrap();
+        kept.push(payload);
+    }
+    let end = log.close().unwrap();
+    assert!(log.stats().recycled > 2, "{:?}", log.stats());
+    let (records, tail) = read(&env, from, Expect::CleanEnd(end)).unwrap();
+    assert!(records == kept && tail.end == end);
+    assert!(env.vfs.list(Path::new(DIR)).unwrap().len() < 10);
+    assert!(matches!(read(&env, Lsn(0), CRASHED), Err(Error::WalMissing { .. })));
+}
