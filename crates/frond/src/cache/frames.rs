@@ -21,9 +21,10 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 /// Size of a frame.
 pub const FRAME_BYTES: usize = 16 << 10;
 
+/// A frame's memory.
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
-struct FrameBytes([u8; FRAME_BYTES]);
+pub(crate) struct FrameBytes([u8; FRAME_BYTES]);
 
 /// The pool.
 pub struct FramePool {
@@ -77,6 +78,22 @@ impl FramePool {
     /// Frames that may be in use.
     pub fn frames_limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
+    }
+}
+
+impl Frame {
+    /// Takes the memory out, still counted as used: for arenas, which share it through pointers of
+    /// their own and give it back with [`from_memory`](Self::from_memory).
+    pub(crate) fn into_memory(mut self) -> Box<FrameBytes> {
+        match self.bytes.take() {
+            Some(bytes) => bytes,
+            None => unreachable!("a frame has its bytes until it is dropped"),
+        }
+    }
+
+    /// The frame whose memory was taken out of this pool.
+    pub(crate) fn from_memory(bytes: Box<FrameBytes>, pool: Arc<FramePool>) -> Frame {
+        Frame { bytes: Some(bytes), pool }
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod frames;
 
+pub(crate) use frames::FrameBytes;
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};

@@ -1,1 +1,243 @@
-//! TODO room docs
+//! The memtable: an ordered, multi-version map of recent commits, for all trees at once.
+//!
+//! Commits of one interval of seqnos (Rule: I2) insert into it side by side; readers look at any
+//! seqno without waiting; at freeze it stops growing and each tree's part is drained, in order, into
+//! the first run. It is the one mutable thing that readers touch, and the only one with versions.
+//!
+//! Per tree there is an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
+//! a list of range deletes ([`ranges`]), and perhaps mini-runs of large transactions ([`mini_run`]).
+//! All live in one arena of frames ([`arena`]), found through a small trie of tree ids
+//! ([`directory`]): a tree with one key costs some 250 bytes.
+//!
+//! Invariants
+//! 1. Order among versions of a key is by seqno, whatever the order of arrival (Rule: I2), whatever
+//!    their source (Rule: I6).
+//! 2. Inserting the same (key, seqno) again changes nothing (Rule: I3): a waiting committer may
+//!    insert another's write set while that one does, too.
+//! 3. A reader at a seqno sees all of every commit up to it once those commits' inserts have
+//!    returned; the sequencer asks for no more.
+//! 4. Memory is freed when the memtable drops, all at once; nothing before.
+//!
+//! Threads: all. `unsafe` only in `arena.rs` and `node.rs`.
+//! Structure and figures: docs/design, "Memtable". Ideas: B+tree with 8-byte heads (Graefe's
+//! poor man's normalised keys), optimistic lock coupling (Leis et al.).
+
+mod arena;
+mod cursor;
+mod directory;
+mod mini_run;
+mod node;
+mod place;
+mod ranges;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod versions;
+
+pub use cursor::{DrainCursor, Drained, KeyVersions, MemCursor};
+pub use mini_run::SortedRun;
+pub use ranges::RangeDelete;
+
+use crate::{
+    Message, Seqno, Tag, TreeId,
+    cache::FramePool,
+    sync::{Arc, AtomicUsize, Ordering},
+};
+use arena::Arena;
+use directory::{Directory, Table};
+use mini_run::AttachedRuns;
+use tree::{Entry, Leaf};
+use versions::Versions;
+
+/// The newest state, whatever its seqno.
+pub const LATEST: Seqno = Seqno(u64::MAX);
+
+/// All trees' recent messages.
+pub struct Memtable {
+    directory: Directory,
+    runs: AttachedRuns,
+    entries: AtomicUsize,
+    run_bytes: AtomicUsize,
+    arena: Arena,
+}
+
+impl Memtable {
+    /// An empty memtable. Its memory comes from `pool`, beyond the pool's limit if need be: who
+    /// fills it watches [`bytes`](Self::bytes).
+    pub fn new(pool: Arc<FramePool>) -> Self {
+        Self {
+            directory: Directory::new(),
+            runs: AttachedRuns::default(),
+            entries: AtomicUsize::new(0),
+            run_bytes: AtomicUsize::new(0),
+            arena: Arena::new(pool),
+        }
+    }
+
+    /// Inserts one commit's messages for one tree: ascending by key, one per key. Never waits for
+    /// readers; for other inserts only while they shift a node's slots. What is there already
+    /// (same key and seqno) is left as it is.
+    pub fn insert<'e>(
+        &self,
+        tree: TreeId,
+        seqno: Seqno,
+        entries: impl Iterator<Item = (&'e [u8], Tag, &'e [u8])>,
+    ) {
+        let mut writer = self.arena.writer();
+        let table = self.directory.find_or_add(&mut writer, tree);
+        let entries = entries.map(|(key, tag, payload)| Entry { key, tag, payload });
+        let (new, bytes) = table.tree(&self.arena).insert_batch(&mut writer, seqno, entries);
+        table.count(new, bytes);
+        self.entries.fetch_add(new, Ordering::Relaxed);
+    }
+
+    /// Deletes the keys from `from` up to, not including, `to`, in all versions below `seqno`.
+    pub fn delete_range(&self, tree: TreeId, seqno: Seqno, from: &[u8], to: &[u8]) {
+        let mut writer = self.arena.writer();
+        let table = self.directory.find_or_add(&mut writer, tree);
+        if ranges::add(&table.ranges, &mut writer, RangeDelete { seqno, from, to }) {
+            table.count(1, from.len() + to.len());
+            self.entries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Attaches a large transaction's messages for one tree (Rule: I6).
+    pub fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<SortedRun>) {
+        let table = self.directory.find_or_add(&mut self.arena.writer(), tree);
+        let (entries, entry_bytes, bytes) = (run.entries(), run.entry_bytes(), run.bytes());
+        if self.runs.attach(tree, seqno, run) {
+            table.count(entries, entry_bytes);
+            self.entries.fetch_add(entries, Ordering::Relaxed);
+            self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
+            // Release: who sees the count sees the run in the list.
+            table.runs.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Shows the versions of a key up to `at`, newest first, until `visit` returns false. A covering
+    /// range delete appears as a Delete at its place, and nothing older after it.
+    pub fn get(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        at: Seqno,
+        visit: &mut dyn FnMut(Seqno, Message<'_>) -> bool,
+    ) {
+        let Some(table) = self.table(tree) else { return };
+        let first = table.tree(&self.arena).find(key);
+        let own = first.map(|first| Versions::new(&self.arena, self.arena.record(first), at));
+        let cover = ranges::cover(&self.arena, &table.ranges, key, at);
+        if table.runs.load(Ordering::Acquire) == 0 {
+            return show(own.into_iter().flatten(), cover, visit);
+        }
+        let mut versions: Vec<_> = own.into_iter().flatten().collect();
+        for attached in self.runs.of_tree(tree, at) {
+            let tree = attached.run.tree();
+            if let Some(record) = tree.find(key) {
+                versions.push((attached.seqno, tree.arena.record(record).message()));
+            }
+        }
+        versions.sort_by_key(|(seqno, _)| std::cmp::Reverse(*seqno));
+        show(versions.into_iter(), cover, visit);
+    }
+
+    /// A cursor over the keys that have a version up to `at`. It stands nowhere until a seek.
+    pub fn cursor(self: &Arc<Self>, tree: TreeId, at: Seqno) -> MemCursor {
+        MemCursor::new(self.clone(), tree, at)
+    }
+
+    /// A walk over all keys and versions of one tree in order. For a frozen memtable: what is
+    /// inserted meanwhile may be missed.
+    pub fn drain_cursor(self: &Arc<Self>, tree: TreeId) -> DrainCursor {
+        DrainCursor::new(self.clone(), tree)
+    }
+
+    /// The newest range delete up to `at` that covers a key.
+    pub fn cover(&self, tree: TreeId, key: &[u8], at: Seqno) -> Option<Seqno> {
+        let table = self.table(tree)?;
+        ranges::cover(&self.arena, &table.ranges, key, at)
+    }
+
+    /// A tree's range deletes up to `at`, in no order.
+    pub fn range_deletes(&self, tree: TreeId, at: Seqno) -> Vec<RangeDelete<'_>> {
+        let list = self.table(tree).map(|table| ranges::all(&self.arena, &table.ranges));
+        list.into_iter().flatten().filter(|range| range.seqno <= at).collect()
+    }
+
+    /// The trees that have messages here, ascending.
+    pub fn trees(&self) -> Vec<TreeId> {
+        let tables = self.directory.tables(&self.arena);
+        let mut trees: Vec<_> =
+            tables.iter().filter(|table| !table.is_empty()).map(|table| TreeId(table.id)).collect();
+        trees.sort_unstable();
+        trees
+    }
+
+    /// Memory held, bytes.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes() + self.run_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Versions and range deletes inserted, of all trees.
+    pub fn entries(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Versions and range deletes of one tree, and the bytes of their keys and payloads.
+    pub fn tree_entries(&self, tree: TreeId) -> (usize, usize) {
+        self.table(tree).map_or((0, 0), |table| {
+            let [entries, bytes] = [&table.entries, &table.entry_bytes];
+            (entries.load(Ordering::Relaxed) as usize, bytes.load(Ordering::Relaxed) as usize)
+        })
+    }
+
+    /// The greatest key of a tree, in any version, also a deleted one; range deletes aside.
+    pub fn max_key(&self, tree: TreeId) -> Option<&[u8]> {
+        self.outermost(tree, Leaf::Last).into_iter().max()
+    }
+
+    /// The least key of a tree, in any version, also a deleted one; range deletes aside.
+    pub fn min_key(&self, tree: TreeId) -> Option<&[u8]> {
+        self.outermost(tree, Leaf::First).into_iter().min()
+    }
+
+    fn table(&self, tree: TreeId) -> Option<&Table> {
+        self.directory.find(&self.arena, tree).map(|at| self.arena.get(at))
+    }
+
+    /// The first or last key of each of a tree's sources.
+    fn outermost(&self, tree: TreeId, end: Leaf<'static>) -> Vec<&[u8]> {
+        let Some(table) = self.table(tree) else { return Vec::new() };
+        let mut sources = vec![table.tree(&self.arena)];
+        if table.runs.load(Ordering::Acquire) > 0 {
+            sources.extend(self.runs.of_tree(tree, LATEST).iter().map(|run| run.run.tree()));
+        }
+        sources.into_iter().filter_map(|source| place::outermost(source, end)).collect()
+    }
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memtable({} entries, {} bytes)", self.entries(), self.bytes())
+    }
+}
+
+/// Shows versions, newest first, down to what covers the rest.
+#[inline]
+fn show<'a>(
+    versions: impl Iterator<Item = (Seqno, Message<'a>)>,
+    cover: Option<Seqno>,
+    visit: &mut dyn FnMut(Seqno, Message<'_>) -> bool,
+) {
+    for (seqno, message) in versions {
+        if cover.is_some_and(|cover| seqno < cover) {
+            break;
+        }
+        if !visit(seqno, message) {
+            return;
+        }
+    }
+    if let Some(cover) = cover {
+        visit(cover, Message::new(Tag::DELETE, &[]));
+    }
+}

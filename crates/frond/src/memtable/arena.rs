@@ -1,0 +1,569 @@
+//! The memory of one memtable: records and nodes, bump-allocated in frames, addressed by 32 bits.
+//!
+//! An address counts units of 4 bytes over frames in order of registration: frame number × 4096 +
+//! unit. Half the size of a pointer, it halves what a node's slots and a record's link cost. A
+//! record larger than a quarter of a frame gets a heap piece, registered like a frame.
+//!
+//! | record | bytes |
+//! |---|---|
+//! | link: address of the next version, 0 none | 4 |
+//! | key length (17 bits) \| payload length (15 bits; all ones: it follows) | 4 |
+//! | seqno (56 bits) \| tag (8 bits) | 8 |
+//! | \[payload length\] | 4 |
+//! | key, payload | |
+//!
+//! Invariants
+//! 1. Nothing is ever freed before the arena drops: whoever has an address may read for as long as
+//!    the arena is borrowed.
+//! 2. An [`At<T>`] is made only by placing a `T` (or a record) in an arena, or by an `Acquire` load
+//!    of an [`AtomicAt<T>`] into which one was stored with `Release`. So what it names was wholly
+//!    written before, in the same arena: an `At` never leaves the arena's owner.
+//! 3. A placed object changes afterwards only through atomics. Record bytes never change.
+//! 4. A [`Writer`] owns the free ends of the frames that it took; no two writers share one.
+//! 5. Every byte of a frame is initialised: placed types have no padding. The frame goes back to the
+//!    pool as plain bytes.
+//!
+//! Threads: all. `unsafe` lives here and in `node.rs` and nowhere else in the room.
+
+use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
+
+use crate::{
+    Message, Seqno, Tag,
+    cache::{FRAME_BYTES, Frame, FrameBytes, FramePool},
+    sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
+};
+
+/// Addresses count these.
+const UNIT_BYTES: usize = 4;
+/// Units of a frame: the low bits of an address.
+const FRAME_UNITS_LOG: u32 = (FRAME_BYTES / UNIT_BYTES).trailing_zeros();
+/// Frames of a segment of the frame table: 8 KiB of pointers reach 16 MiB.
+const SEGMENT_FRAMES: usize = 1024;
+const SEGMENT_FRAMES_LOG: u32 = SEGMENT_FRAMES.trailing_zeros();
+/// Segments, so that every 32-bit address has its place.
+const SEGMENTS: usize = 1 << (32 - FRAME_UNITS_LOG - SEGMENT_FRAMES_LOG);
+/// Records above this have a heap piece of their own, so that they waste no end of a frame.
+const RECORD_IN_FRAME_BYTES_MAX: usize = FRAME_BYTES / 4;
+/// Places where writers leave half-used frames for the next one. More writers at once than this
+/// begin a frame each.
+const BENCHES: usize = 16;
+const CACHE_LINE_BYTES: usize = 64;
+
+const PAYLOAD_BITS: u32 = 15;
+/// Payload length in the short field that says: the length follows.
+const PAYLOAD_LENGTH_FOLLOWS: u32 = (1 << PAYLOAD_BITS) - 1;
+const SEQNO_BITS: u32 = 56;
+
+type Segment = [AtomicPtr<u8>; SEGMENT_FRAMES];
+
+/// Types that may be placed in an arena.
+///
+/// # Safety
+/// The type has no padding (invariant 5), no destructor that matters, and may be shared between
+/// threads.
+pub(super) unsafe trait Placed: Sync {}
+
+/// Declares a struct that may be placed: `repr(C)`, and proven to be without padding.
+macro_rules! placed {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
+        $(#[$doc])*
+        #[repr(C)]
+        pub(in crate::memtable) struct $name {
+            $($(#[$field_doc])* pub(in crate::memtable) $field: $kind,)*
+        }
+
+        #[cfg(not(shuttle))]
+        const _: () = {
+            assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*, "no padding");
+            assert!(!std::mem::needs_drop::<$name>());
+        };
+
+        // SAFETY: no padding and nothing to drop, by the assertions above (the model checker's
+        // atomics have both, and its frames are wiped on return); every field is an atomic or never
+        // changes.
+        unsafe impl $crate::memtable::arena::Placed for $name {}
+    };
+}
+pub(super) use placed;
+
+/// Address of a `T` in an arena.
+pub(super) struct At<T> {
+    word: NonZeroU32,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for At<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for At<T> {}
+
+impl<T> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+impl<T> At<T> {
+    fn of_word(word: u32) -> Option<Self> {
+        NonZeroU32::new(word).map(|word| At { word, kind: PhantomData })
+    }
+}
+
+/// A place for an address, empty at first.
+#[repr(transparent)]
+pub(super) struct AtomicAt<T> {
+    word: AtomicU32,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> AtomicAt<T> {
+    pub(super) fn empty() -> Self {
+        Self { word: AtomicU32::new(0), kind: PhantomData }
+    }
+
+    /// What is stored. `Acquire` pairs with the `Release` of `store` and `replace` (invariant 2).
+    #[inline]
+    pub(super) fn load(&self) -> Option<At<T>> {
+        At::of_word(self.word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(super) fn store(&self, at: Option<At<T>>) {
+        self.word.store(at.map_or(0, |at| at.word.get()), Ordering::Release);
+    }
+
+    /// Puts `new` in place of `old`; what is there instead, if it is not `old`.
+    pub(super) fn replace(&self, old: Option<At<T>>, new: At<T>) -> Result<(), Option<At<T>>> {
+        let old = old.map_or(0, |at| at.word.get());
+        self.word
+            .compare_exchange(old, new.word.get(), Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+            .map_err(At::of_word)
+    }
+}
+
+placed! {
+    /// The fixed part of a record.
+    RecordHead {
+        link: AtomicAt<RecordHead>,
+        lengths: u32,
+        /// Seqno and tag, low half first: two words, because records are aligned to 4.
+        stamp: [u32; 2],
+    }
+}
+
+/// One version of one key; or, with the start as key and the end as payload, a range delete.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    head: &'a RecordHead,
+    bytes: &'a [u8],
+    key_bytes: usize,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    pub(super) fn key(&self) -> &'a [u8] {
+        &self.bytes[..self.key_bytes]
+    }
+
+    #[inline]
+    pub(super) fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.key_bytes..]
+    }
+
+    #[inline]
+    pub(super) fn seqno(&self) -> Seqno {
+        Seqno(self.stamp() >> 8)
+    }
+
+    pub(super) fn message(&self) -> Message<'a> {
+        match Tag::from_disk(self.stamp() as u8) {
+            Some(tag) => Message::new(tag, self.payload()),
+            None => unreachable!("records are written with valid tags"),
+        }
+    }
+
+    #[inline]
+    pub(super) fn link(&self) -> &'a AtomicAt<RecordHead> {
+        &self.head.link
+    }
+
+    #[inline]
+    fn stamp(&self) -> u64 {
+        let [low, high] = self.head.stamp;
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+/// The arena.
+pub(super) struct Arena {
+    segments: Box<[AtomicPtr<Segment>]>,
+    benches: Box<[Bench]>,
+    owned: Mutex<Owned>,
+    bytes: AtomicUsize,
+    pool: Arc<FramePool>,
+}
+
+/// What must be given back.
+#[derive(Default)]
+struct Owned {
+    /// Registered pieces, frames and heap pieces.
+    pieces: usize,
+    frames: Vec<*mut FrameBytes>,
+    heap: Vec<(*mut u8, Layout)>,
+}
+
+// SAFETY: the pointers are owned by the arena, which uses them only when it drops.
+unsafe impl Send for Owned {}
+
+/// Where a writer leaves its two free ends; [`TAKEN`] while somebody has them.
+#[repr(align(64))]
+struct Bench {
+    records: AtomicU64,
+    nodes: AtomicU64,
+}
+
+const TAKEN: u64 = u64::MAX;
+const NONE: u64 = u64::MAX - 1;
+
+/// The free end of a frame.
+#[derive(Clone, Copy)]
+struct Piece {
+    frame: u32,
+    /// First free byte; `FRAME_BYTES` for a full frame.
+    used: u32,
+    base: *mut u8,
+}
+
+/// Allocates for one thread, without synchronisation but once per frame.
+pub(super) struct Writer<'a> {
+    arena: &'a Arena,
+    bench: Option<&'a Bench>,
+    records: Option<Piece>,
+    nodes: Option<Piece>,
+}
+
+impl Arena {
+    pub(super) fn new(pool: Arc<FramePool>) -> Self {
+        let bench = || Bench { records: AtomicU64::new(NONE), nodes: AtomicU64::new(NONE) };
+        Self {
+            segments: (0..SEGMENTS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+            benches: (0..BENCHES).map(|_| bench()).collect(),
+            owned: Mutex::new(Owned::default()),
+            bytes: AtomicUsize::new(0),
+            pool,
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A writer, going on in half-used frames where it finds them.
+    pub(super) fn writer(&self) -> Writer<'_> {
+        thread_local!(static MARK: u8 = const { 0 });
+        // Threads begin their search at different benches: their thread-local memory lies apart.
+        let mark = MARK.with(|mark| ptr::from_ref(mark) as usize as u64);
+        let first = (mark.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        for step in 0..BENCHES {
+            let bench = &self.benches[(first + step) % BENCHES];
+            // Acquire pairs with the Release of the writer that left the bench: what it wrote into
+            // the frames comes before what this one writes.
+            let records = bench.records.swap(TAKEN, Ordering::Acquire);
+            if records != TAKEN {
+                let nodes = bench.nodes.swap(TAKEN, Ordering::Acquire);
+                let [records, nodes] = [records, nodes].map(|packed| self.unpack(packed));
+                return Writer { arena: self, bench: Some(bench), records, nodes };
+            }
+        }
+        Writer { arena: self, bench: None, records: None, nodes: None }
+    }
+
+    fn unpack(&self, packed: u64) -> Option<Piece> {
+        (packed < NONE).then(|| {
+            let frame = (packed >> 32) as u32;
+            Piece { frame, used: packed as u32, base: self.base(frame) }
+        })
+    }
+
+    /// Base of a registered frame or heap piece.
+    #[inline]
+    fn base(&self, frame: u32) -> *mut u8 {
+        let segment = self.segments[(frame >> SEGMENT_FRAMES_LOG) as usize].load(Ordering::Relaxed);
+        debug_assert!(!segment.is_null());
+        // SAFETY: who names a frame got its number (or an address in it) from the thread that
+        // registered it, through an Acquire load or the lock, hence after the segment and the base
+        // were stored, and relaxed loads see them. Segments live as long as the arena.
+        unsafe { (*segment)[frame as usize & (SEGMENT_FRAMES - 1)].load(Ordering::Relaxed) }
+    }
+
+    #[inline]
+    fn pointer(&self, word: u32) -> *mut u8 {
+        let offset = (word as usize & ((1 << FRAME_UNITS_LOG) - 1)) * UNIT_BYTES;
+        // SAFETY: an address points into its piece (invariant 2).
+        unsafe { self.base(word >> FRAME_UNITS_LOG).add(offset) }
+    }
+
+    /// The object itself.
+    #[inline]
+    pub(super) fn get<T: Placed>(&self, at: At<T>) -> &T {
+        // SAFETY: invariant 2: a T was written here, in this arena, before its address could be
+        // known; invariant 1: it stays; invariant 3: it changes only through atomics.
+        unsafe { &*self.pointer(at.word.get()).cast::<T>() }
+    }
+
+    /// The memory of an object and what was placed behind it.
+    #[inline]
+    pub(super) fn raw<T: Placed>(&self, at: At<T>) -> *const u8 {
+        self.pointer(at.word.get())
+    }
+
+    /// Asks for the first `bytes` of an object to be brought near.
+    #[inline]
+    pub(super) fn prefetch<T>(&self, at: At<T>, bytes: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let base = self.pointer(at.word.get());
+            for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
+                // SAFETY: a prefetch of any address is harmless.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(line).cast()) }
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = (at, bytes);
+    }
+
+    /// The record at an address.
+    #[inline]
+    pub(super) fn record(&self, at: At<RecordHead>) -> Record<'_> {
+        let head = self.get(at);
+        let key_bytes = (head.lengths >> PAYLOAD_BITS) as usize;
+        let short = head.lengths & PAYLOAD_LENGTH_FOLLOWS;
+        // SAFETY: a record's bytes follow its head in the same piece, with the lengths that the head
+        // says, written before the address was known (invariant 2) and never changed (3).
+        let bytes = unsafe {
+            let mut start = self.raw(at).add(size_of::<RecordHead>());
+            let mut payload_bytes = short as usize;
+            if short == PAYLOAD_LENGTH_FOLLOWS {
+                payload_bytes = start.cast::<u32>().read() as usize;
+                start = start.add(size_of::<u32>());
+            }
+            slice::from_raw_parts(start, key_bytes + payload_bytes)
+        };
+        Record { head, bytes, key_bytes }
+    }
+
+    /// Takes a frame, or the given heap piece, into the table.
+    fn register(&self, heap: Option<Layout>) -> Piece {
+        let (base, bytes) = match heap {
+            // SAFETY: the layout is not empty: it begins with a record's head.
+            Some(layout) => (unsafe { std::alloc::alloc_zeroed(layout) }, layout.size()),
+            None => {
+                let frame = self.pool.take().unwrap_or_else(|| self.pool.take_reserve());
+                (Box::into_raw(frame.into_memory()).cast::<u8>(), FRAME_BYTES)
+            }
+        };
+        assert!(!base.is_null(), "memory for a record of {bytes} bytes");
+        let mut owned = self.owned.lock().unwrap();
+        match heap {
+            Some(layout) => owned.heap.push((base, layout)),
+            None => owned.frames.push(base.cast()),
+        }
+        let frame = owned.pieces;
+        owned.pieces += 1;
+        let segment = &self.segments[frame >> SEGMENT_FRAMES_LOG];
+        if segment.load(Ordering::Relaxed).is_null() {
+            let new: Box<Segment> =
+                Box::new(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())));
+            segment.store(Box::into_raw(new), Ordering::Release);
+        }
+        // SAFETY: not null by the lines above, and it lives as long as the arena.
+        let entry = unsafe { &(*segment.load(Ordering::Relaxed))[frame % SEGMENT_FRAMES] };
+        entry.store(base, Ordering::Release);
+        drop(owned);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Piece { frame: frame as u32, used: 0, base }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let mut owned = mem::take(&mut *self.owned.lock().unwrap());
+        for frame in owned.frames.drain(..) {
+            #[cfg(shuttle)]
+            // SAFETY: the arena owns the frame; the model checker's atomics may leave padding.
+            unsafe {
+                ptr::write_bytes(frame.cast::<u8>(), 0, FRAME_BYTES)
+            };
+            // SAFETY: the pointer came from `Box::into_raw` in `register`; nobody can have an
+            // address any more, as the arena is not borrowed; every byte is initialised (5).
+            drop(Frame::from_memory(unsafe { Box::from_raw(frame) }, self.pool.clone()));
+        }
+        for (base, layout) in owned.heap.drain(..) {
+            // SAFETY: allocated in `register` with this layout; nobody has an address any more.
+            unsafe { std::alloc::dealloc(base, layout) };
+        }
+        for segment in &mut self.segments {
+            let segment = segment.load(Ordering::Relaxed);
+            if !segment.is_null() {
+                // SAFETY: came from `Box::into_raw` in `register`.
+                drop(unsafe { Box::from_raw(segment) });
+            }
+        }
+    }
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn arena(&self) -> &'a Arena {
+        self.arena
+    }
+
+    /// Writes a record. `link` is empty.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        seqno: Seqno,
+        tag: Tag,
+        key: &[u8],
+        payload: &[u8],
+    ) -> At<RecordHead> {
+        assert!(seqno.0 < 1 << SEQNO_BITS && key.len() < 1 << (32 - PAYLOAD_BITS));
+        let long = payload.len() >= PAYLOAD_LENGTH_FOLLOWS as usize;
+        let follows = if long { size_of::<u32>() } else { 0 };
+        let bytes = size_of::<RecordHead>() + follows + key.len() + payload.len();
+        let (base, word) = self.allocate_record(bytes);
+        let short = if long { PAYLOAD_LENGTH_FOLLOWS } else { payload.len() as u32 };
+        let stamp = seqno.0 << 8 | u64::from(tag.to_disk());
+        let head = RecordHead {
+            link: AtomicAt::empty(),
+            lengths: (key.len() as u32) << PAYLOAD_BITS | short,
+            stamp: [stamp as u32, (stamp >> 32) as u32],
+        };
+        // SAFETY: `bytes` bytes from `base` on are this writer's alone (4), aligned for the head,
+        // and the pieces written add up to `bytes`.
+        unsafe {
+            base.cast::<RecordHead>().write(head);
+            let mut end = base.add(size_of::<RecordHead>());
+            if long {
+                end.cast::<u32>().write(u32::try_from(payload.len()).unwrap_or(u32::MAX));
+                end = end.add(follows);
+            }
+            ptr::copy_nonoverlapping(key.as_ptr(), end, key.len());
+            ptr::copy_nonoverlapping(payload.as_ptr(), end.add(key.len()), payload.len());
+        }
+        At { word, kind: PhantomData }
+    }
+
+    #[inline]
+    fn allocate_record(&mut self, bytes: usize) -> (*mut u8, NonZeroU32) {
+        if bytes > RECORD_IN_FRAME_BYTES_MAX {
+            return self.allocate_heap_piece(bytes);
+        }
+        let arena = self.arena;
+        bump(arena, &mut self.records, bytes, align_of::<RecordHead>())
+    }
+
+    #[cold]
+    fn allocate_heap_piece(&mut self, bytes: usize) -> (*mut u8, NonZeroU32) {
+        assert!(bytes < u32::MAX as usize, "a payload's length has 32 bits");
+        let align = align_of::<RecordHead>();
+        // One unit is left free in front, so that the address is not 0 in the very first piece.
+        let Ok(layout) = Layout::from_size_align(bytes + align, align) else {
+            unreachable!("a record's length is far below the address space")
+        };
+        let mut piece = Some(self.arena.register(Some(layout)));
+        claim(&mut piece, bytes, align, bytes + align)
+            .unwrap_or_else(|| unreachable!("the piece was made for this record"))
+    }
+
+    /// Places an object that others will share.
+    pub(super) fn place<T: Placed>(&mut self, object: T) -> At<T> {
+        let (base, word) =
+            bump(self.arena, &mut self.nodes, size_of::<T>(), align_of::<T>().max(UNIT_BYTES));
+        // SAFETY: the memory is this writer's alone (4), large enough and aligned.
+        unsafe { base.cast::<T>().write(object) };
+        At { word, kind: PhantomData }
+    }
+
+    /// Places an object with more behind it, which `fill` writes, given the base of the whole.
+    ///
+    /// # Safety
+    /// `fill` initialises every byte from `size_of::<T>()` to `bytes`, and nothing beyond.
+    pub(super) unsafe fn place_with<T: Placed>(
+        &mut self,
+        object: T,
+        bytes: usize,
+        fill: impl FnOnce(*mut u8),
+    ) -> At<T> {
+        debug_assert!(bytes >= size_of::<T>());
+        let (base, word) = bump(self.arena, &mut self.nodes, bytes, CACHE_LINE_BYTES);
+        // SAFETY: as in `place`; a cache line's alignment is above every placed type's.
+        unsafe { base.cast::<T>().write(object) };
+        fill(base);
+        At { word, kind: PhantomData }
+    }
+}
+
+/// Takes `bytes` from the free end, or from that of a new frame.
+#[inline]
+fn bump(
+    arena: &Arena,
+    end: &mut Option<Piece>,
+    bytes: usize,
+    align: usize,
+) -> (*mut u8, NonZeroU32) {
+    match claim(end, bytes, align, FRAME_BYTES) {
+        Some(claimed) => claimed,
+        None => bump_in_new_frame(arena, end, bytes, align),
+    }
+}
+
+#[cold]
+fn bump_in_new_frame(
+    arena: &Arena,
+    end: &mut Option<Piece>,
+    bytes: usize,
+    align: usize,
+) -> (*mut u8, NonZeroU32) {
+    *end = Some(arena.register(None));
+    claim(end, bytes, align, FRAME_BYTES)
+        .unwrap_or_else(|| unreachable!("{bytes} bytes are less than a frame"))
+}
+
+#[inline]
+fn claim(
+    end: &mut Option<Piece>,
+    bytes: usize,
+    align: usize,
+    piece_bytes: usize,
+) -> Option<(*mut u8, NonZeroU32)> {
+    let piece = end.as_mut()?;
+    // Unit 0 of the first piece stays free: its address would be 0, which means none.
+    let used = (piece.used as usize).max(1).next_multiple_of(align);
+    if used + bytes > piece_bytes {
+        return None;
+    }
+    piece.used = (used + bytes) as u32;
+    let word = piece.frame << FRAME_UNITS_LOG | (used / UNIT_BYTES) as u32;
+    // SAFETY: inside the piece, by the comparison above.
+    let base = unsafe { piece.base.add(used) };
+    NonZeroU32::new(word).map(|word| (base, word))
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        if let Some(bench) = self.bench {
+            let pack = |piece: Option<Piece>| {
+                piece.map_or(NONE, |piece| u64::from(piece.frame) << 32 | u64::from(piece.used))
+            };
+            // Nodes first: the bench is free for others once `records` is no longer TAKEN.
+            bench.nodes.store(pack(self.nodes), Ordering::Release);
+            bench.records.store(pack(self.records), Ordering::Release);
+        }
+    }
+}

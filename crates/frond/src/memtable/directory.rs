@@ -1,0 +1,134 @@
+//! Which tree has which table: a trie over hashed tree ids, read and grown without locks.
+//!
+//! Every table is itself a node of the trie: it has four branches, chosen two hash bits at a time,
+//! each empty until a table is hung there by compare-and-swap. A thousand trees are five steps deep,
+//! and a tree costs 48 bytes until its first key.
+//!
+//! Invariants
+//! 1. A table is never moved or removed, and an id has one table: a new one is hung only where the
+//!    walk for its id ends.
+//!
+//! Threads: all. Idea: Chris Wellons, "Hash-trie".
+
+use super::{
+    arena::{Arena, At, AtomicAt, RecordHead, Writer, placed},
+    node::NodeHead,
+    tree::Tree,
+};
+use crate::{
+    TreeId,
+    sync::{AtomicU32, AtomicU64, Ordering},
+};
+
+const BRANCHES: usize = 4;
+
+placed! {
+    /// One tree's part of a memtable.
+    Table {
+        id: u32,
+        root: AtomicAt<NodeHead>,
+        /// Range deletes, latest arrival first.
+        ranges: AtomicAt<RecordHead>,
+        /// Mini-runs attached; they are in the memtable's list.
+        runs: AtomicU32,
+        branches: [AtomicAt<Table>; BRANCHES],
+        entries: AtomicU64,
+        entry_bytes: AtomicU64,
+    }
+}
+
+impl Table {
+    fn new(id: TreeId) -> Self {
+        Self {
+            id: id.0,
+            root: AtomicAt::empty(),
+            ranges: AtomicAt::empty(),
+            runs: AtomicU32::new(0),
+            branches: std::array::from_fn(|_| AtomicAt::empty()),
+            entries: AtomicU64::new(0),
+            entry_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn tree<'a>(&'a self, arena: &'a Arena) -> Tree<'a> {
+        Tree { arena, root: &self.root }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.load().is_none()
+            && self.ranges.load().is_none()
+            && self.runs.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn count(&self, entries: usize, bytes: usize) {
+        self.entries.fetch_add(entries as u64, Ordering::Relaxed);
+        self.entry_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// The trie.
+pub(super) struct Directory {
+    top: AtomicAt<Table>,
+}
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        Self { top: AtomicAt::empty() }
+    }
+
+    /// The table of a tree.
+    #[inline]
+    pub(super) fn find(&self, arena: &Arena, id: TreeId) -> Option<At<Table>> {
+        self.walk(arena, id).ok()
+    }
+
+    /// The table of a tree, made now if it has none.
+    #[inline]
+    pub(super) fn find_or_add<'a>(&'a self, writer: &mut Writer<'a>, id: TreeId) -> &'a Table {
+        let arena = writer.arena();
+        let mut made: Option<At<Table>> = None;
+        loop {
+            match self.walk(arena, id) {
+                Ok(table) => return arena.get(table), // a loser's own table stays unused
+                Err(end) => {
+                    let table = *made.get_or_insert_with(|| writer.place(Table::new(id)));
+                    if end.replace(None, table).is_ok() {
+                        return arena.get(table);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The table, or the empty place where it belongs.
+    #[inline]
+    fn walk<'a>(&'a self, arena: &'a Arena, id: TreeId) -> Result<At<Table>, &'a AtomicAt<Table>> {
+        // A bijection, so that different ids part ways within 32 steps of one bit pair each and the
+        // walk ends.
+        let mut hash = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut place = &self.top;
+        loop {
+            let Some(at) = place.load() else { return Err(place) };
+            let table = arena.get(at);
+            if table.id == id.0 {
+                return Ok(at);
+            }
+            place = &table.branches[(hash >> 62) as usize];
+            hash <<= 2;
+        }
+    }
+
+    /// All tables, in no order.
+    pub(super) fn tables<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Table> {
+        let mut tables = Vec::new();
+        let mut places = vec![&self.top];
+        while let Some(place) = places.pop() {
+            if let Some(at) = place.load() {
+                let table = arena.get(at);
+                tables.push(table);
+                places.extend(&table.branches);
+            }
+        }
+        tables
+    }
+}

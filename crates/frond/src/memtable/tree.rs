@@ -1,0 +1,337 @@
+//! The B+tree over an arena's records: descend, insert, split, and copy a leaf for cursors.
+//!
+//! Invariants
+//! 1. A descent believes a child only when, after the child's version was taken, its parent (for the
+//!    root: the root address) is still what it was. A split locks the parent before the child and
+//!    unlocks it changed, so nobody reaches a half whose fences do not hold its key.
+//! 2. Inner nodes met full on the way down to an insert are split there and then, so a leaf's parent
+//!    always has room.
+//! 3. Nodes are only ever added. What was reached once stays readable.
+//! 4. A key has one slot for ever: its first record's. Later versions hang from that record.
+//!
+//! Threads: all; readers lock nothing.
+
+use super::{
+    arena::{Arena, At, AtomicAt, RecordHead, Writer},
+    node::{LEAF_BYTES, Node, Position, SLOTS, SLOTS_SMALL, node, place_node},
+    versions,
+};
+use crate::{Seqno, Tag};
+
+/// Entries located ahead while a sorted batch is inserted: their leaves arrive meanwhile.
+const LOCATED_AHEAD: usize = 8;
+
+/// One tree: an arena and a place for the root's address.
+#[derive(Clone, Copy)]
+pub(super) struct Tree<'a> {
+    pub(super) arena: &'a Arena,
+    pub(super) root: &'a AtomicAt<super::node::NodeHead>,
+}
+
+/// What an insert brings.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'e> {
+    pub(super) key: &'e [u8],
+    pub(super) tag: Tag,
+    pub(super) payload: &'e [u8],
+}
+
+/// A node and its version when it was reached.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    node: Node<'a>,
+    version: u64,
+}
+
+/// Which leaf a cursor wants.
+#[derive(Clone, Copy)]
+pub(super) enum Leaf<'k> {
+    First,
+    Last,
+    /// The leaf to which this key belongs.
+    With(&'k [u8]),
+    /// The leaf with the greatest keys below this one.
+    Below(&'k [u8]),
+}
+
+/// A leaf's slots as they were at one moment.
+pub(super) struct LeafCopy {
+    pub(super) keys: [Option<At<RecordHead>>; SLOTS],
+    pub(super) count: usize,
+    pub(super) low: Option<At<RecordHead>>,
+    pub(super) high: Option<At<RecordHead>>,
+}
+
+impl LeafCopy {
+    pub(super) fn empty() -> Self {
+        Self { keys: [None; SLOTS], count: 0, low: None, high: None }
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// The root and its version, if the tree has one.
+    #[inline]
+    fn root(&self) -> Option<Seen<'a>> {
+        loop {
+            let at = self.root.load()?;
+            let node = node(self.arena, at);
+            let version = node.lock().begin();
+            // The root's address changes under the old root's lock: still the same after the version
+            // was taken means that the version is the root's.
+            if self.root.load() == Some(at) {
+                return Some(Seen { node, version });
+            }
+        }
+    }
+
+    /// The leaf chosen by `slot_of` on the way down.
+    #[inline]
+    fn descend(&self, slot_of: impl Fn(&Node<'a>) -> usize) -> Option<Seen<'a>> {
+        'restart: loop {
+            let mut seen = self.root()?;
+            while seen.node.level() > 0 {
+                let Some(at) = seen.node.child(slot_of(&seen.node)) else { continue 'restart };
+                let child = node(self.arena, at);
+                if child.level() == 0 {
+                    self.arena.prefetch(at, LEAF_BYTES);
+                }
+                let version = child.lock().begin();
+                if !seen.node.lock().validate(seen.version) {
+                    continue 'restart;
+                }
+                seen = Seen { node: child, version };
+            }
+            return Some(seen);
+        }
+    }
+
+    /// The first record of a key.
+    pub(super) fn find(&self, key: &[u8]) -> Option<At<RecordHead>> {
+        loop {
+            let leaf = self.descend(|node| node.child_slot_for(self.arena, key))?;
+            let position = leaf.node.search(self.arena, key);
+            let record = leaf.node.key(position.slot);
+            if leaf.node.lock().validate(leaf.version) {
+                return record.filter(|_| position.found);
+            }
+        }
+    }
+
+    /// Copies the wanted leaf; the first slot whose key is not below the wanted leaf's key (its
+    /// count, if there is none or no key is wanted).
+    pub(super) fn copy_leaf(&self, wanted: Leaf<'_>, copy: &mut LeafCopy) -> usize {
+        loop {
+            let found = match wanted {
+                Leaf::First => self.descend(|_| 0),
+                Leaf::Last => self.descend(|node| node.count().saturating_sub(1)),
+                Leaf::With(key) => self.descend(|node| node.child_slot_for(self.arena, key)),
+                Leaf::Below(key) => self.descend(|node| node.child_slot_below(self.arena, key)),
+            };
+            let Some(Seen { node, version }) = found else {
+                copy.count = 0;
+                (copy.low, copy.high) = (None, None);
+                return 0;
+            };
+            copy.count = node.count();
+            (copy.low, copy.high) = (node.low(), node.high());
+            for (slot, key) in copy.keys.iter_mut().take(copy.count).enumerate() {
+                *key = node.key(slot);
+            }
+            let slot = match wanted {
+                Leaf::First | Leaf::Last => copy.count,
+                Leaf::With(key) | Leaf::Below(key) => node.search(self.arena, key).slot,
+            };
+            if node.lock().validate(version) {
+                return slot.min(copy.count);
+            }
+        }
+    }
+
+    /// Inserts ascending entries of one commit; how many were new, and their bytes.
+    pub(super) fn insert_batch<'e>(
+        &self,
+        writer: &mut Writer<'a>,
+        seqno: Seqno,
+        entries: impl Iterator<Item = Entry<'e>>,
+    ) -> (usize, usize) {
+        let mut inserted = (0, 0);
+        let mut entries = entries.fuse();
+        let mut located: [Option<(Entry<'e>, Option<Seen<'a>>)>; LOCATED_AHEAD] =
+            [None; LOCATED_AHEAD];
+        let mut turn = 0;
+        loop {
+            let slot = turn % LOCATED_AHEAD;
+            turn += 1;
+            let due = located[slot].take();
+            if let Some((entry, seen)) = due
+                && self.insert(writer, seqno, entry, seen)
+            {
+                inserted.0 += 1;
+                inserted.1 += entry.key.len() + entry.payload.len();
+            }
+            match entries.next() {
+                Some(entry) => {
+                    let seen = self.descend(|node| node.child_slot_for(self.arena, entry.key));
+                    located[slot] = Some((entry, seen));
+                }
+                None if located.iter().all(Option::is_none) => return inserted,
+                None => {}
+            }
+        }
+    }
+
+    /// Inserts one version; false if it was there. `seen` is the leaf found for the key a while ago.
+    fn insert(
+        &self,
+        writer: &mut Writer<'a>,
+        seqno: Seqno,
+        entry: Entry<'_>,
+        mut seen: Option<Seen<'a>>,
+    ) -> bool {
+        let Entry { key, tag, payload } = entry;
+        let mut record = None;
+        loop {
+            let leaf = match seen.take() {
+                // Only a version that still holds makes the leaf the right one.
+                Some(leaf) => Some(leaf),
+                None => self.descend_with_room(writer, key),
+            };
+            let Some(leaf) = leaf else { continue };
+            let Position { slot, found } = leaf.node.search(self.arena, key);
+            if found {
+                let first = leaf.node.key(slot);
+                if leaf.node.lock().validate(leaf.version)
+                    && let Some(first) = first
+                {
+                    return versions::place(self.arena, first, seqno, || match record {
+                        Some(whole) => whole,
+                        None => writer.record(seqno, tag, &[], payload),
+                    });
+                }
+                continue;
+            }
+            let at = *record.get_or_insert_with(|| writer.record(seqno, tag, key, payload));
+            if leaf.node.is_full() {
+                self.split_leaf(writer, key, at);
+                continue;
+            }
+            if leaf.node.lock().try_lock(leaf.version) {
+                leaf.node.insert(self.arena, slot, at, None);
+                leaf.node.lock().unlock();
+                return true;
+            }
+        }
+    }
+
+    /// The leaf for a key, every inner node above it with room for one more child. `None`: something
+    /// changed (perhaps by this call), try again.
+    fn descend_with_room(&self, writer: &mut Writer<'a>, key: &[u8]) -> Option<Seen<'a>> {
+        let Some(mut seen) = self.root() else {
+            let leaf = place_node(writer, 0, SLOTS_SMALL);
+            // Whoever loses leaves a small leaf unused.
+            let _ = self.root.replace(None, leaf);
+            return None;
+        };
+        let mut parent: Option<(Seen<'a>, usize)> = None;
+        while seen.node.level() > 0 {
+            let slot = seen.node.child_slot_for(self.arena, key);
+            if seen.node.is_full() {
+                let cut = seen.node.cut_for(slot + 1);
+                let separator = seen.node.key(cut);
+                self.split(writer, parent, seen, cut, separator);
+                return None;
+            }
+            let child = node(self.arena, seen.node.child(slot)?);
+            let version = child.lock().begin();
+            if !seen.node.lock().validate(seen.version) {
+                return None;
+            }
+            parent = Some((seen, slot));
+            seen = Seen { node: child, version };
+        }
+        Some(seen)
+    }
+
+    /// Makes room in the full leaf to which `key` belongs; `record` has that key.
+    #[cold]
+    fn split_leaf(&self, writer: &mut Writer<'a>, key: &[u8], record: At<RecordHead>) {
+        let Some(mut seen) = self.root() else { return };
+        let mut parent = None;
+        while seen.node.level() > 0 {
+            let slot = seen.node.child_slot_for(self.arena, key);
+            let Some(at) = seen.node.child(slot) else { return };
+            let child = node(self.arena, at);
+            let version = child.lock().begin();
+            if !seen.node.lock().validate(seen.version) {
+                return;
+            }
+            if seen.node.is_full() {
+                let _ = self.descend_with_room(writer, key);
+                return;
+            }
+            parent = Some((seen, slot));
+            seen = Seen { node: child, version };
+        }
+        let Position { slot, found } = seen.node.search(self.arena, key);
+        if found || !seen.node.is_full() {
+            return;
+        }
+        if seen.node.is_small() {
+            return self.enlarge_root(writer, seen);
+        }
+        let cut = seen.node.cut_for(slot);
+        let separator = if cut == slot { Some(record) } else { seen.node.key(cut) };
+        self.split(writer, parent, seen, cut, separator);
+    }
+
+    /// Puts a full-sized leaf in the place of a tree's small first one.
+    fn enlarge_root(&self, writer: &mut Writer<'a>, small: Seen<'a>) {
+        if small.node.lock().try_lock(small.version) {
+            let larger = place_node(writer, 0, SLOTS);
+            small.node.copy_to(&node(self.arena, larger));
+            self.root.store(Some(larger));
+            small.node.lock().unlock();
+        }
+    }
+
+    /// Splits a node seen full below `parent` (its slot there beside it), if neither changed.
+    fn split(
+        &self,
+        writer: &mut Writer<'a>,
+        parent: Option<(Seen<'a>, usize)>,
+        full: Seen<'a>,
+        cut: usize,
+        separator: Option<At<RecordHead>>,
+    ) {
+        let Some(separator) = separator else { return };
+        if let Some((above, _)) = parent
+            && !above.node.lock().try_lock(above.version)
+        {
+            return;
+        }
+        if full.node.lock().try_lock(full.version) {
+            // The version holds, so a node without a parent is still the root.
+            let right_at = place_node(writer, full.node.level(), SLOTS);
+            full.node.split_to(self.arena, &node(self.arena, right_at), cut, separator);
+            match parent {
+                Some((above, slot)) => {
+                    above.node.insert(self.arena, slot + 1, separator, Some(right_at));
+                }
+                None => {
+                    let root = place_node(writer, full.node.level() + 1, SLOTS);
+                    node(self.arena, root).become_root(
+                        self.arena,
+                        full.node.at,
+                        separator,
+                        right_at,
+                    );
+                    self.root.store(Some(root));
+                }
+            }
+            full.node.lock().unlock();
+        }
+        if let Some((above, _)) = parent {
+            above.node.lock().unlock();
+        }
+    }
+}

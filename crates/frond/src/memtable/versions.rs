@@ -1,0 +1,99 @@
+//! The versions of one key: its first record, and from it a chain of all others, newest first.
+//!
+//! The first record is the one that got the slot, whatever its seqno; readers merge it into the
+//! chain. So a slot never changes hands, and a second version is one compare-and-swap without a lock.
+//!
+//! Invariants
+//! 1. The chain descends strictly by seqno, and no member has the first record's seqno: place is by
+//!    seqno, not by arrival (Rule: I2), and inserting a version twice changes nothing (Rule: I3).
+//! 2. Links only ever change from one member to a new one in front of it. Nothing is unlinked.
+//!
+//! Threads: all.
+
+use super::arena::{Arena, At, Record, RecordHead};
+use crate::{Message, Seqno};
+
+/// Hangs a version that `write` makes into the chain of a key's first record; false if one of this
+/// seqno is there.
+pub(super) fn place(
+    arena: &Arena,
+    first: At<RecordHead>,
+    seqno: Seqno,
+    write: impl FnOnce() -> At<RecordHead>,
+) -> bool {
+    let first = arena.record(first);
+    if first.seqno() == seqno {
+        return false;
+    }
+    let mut write = Some(write);
+    let mut written = None;
+    let mut newer = first;
+    loop {
+        let next = newer.link().load();
+        if let Some(at) = next {
+            let record = arena.record(at);
+            if record.seqno() == seqno {
+                return false;
+            }
+            if record.seqno() > seqno {
+                newer = record;
+                continue;
+            }
+        }
+        if let Some(write) = write.take() {
+            written = Some(write());
+        }
+        let Some(new) = written else { unreachable!("written once, above") };
+        arena.record(new).link().store(next);
+        // Invariant 2 lets a failed swap go on from the same place: only newer members, or this
+        // seqno itself, can have come in between.
+        if newer.link().replace(next, new).is_ok() {
+            return true;
+        }
+    }
+}
+
+/// The versions of a key up to a seqno, newest first.
+#[derive(Clone, Copy)]
+pub(super) struct Versions<'a> {
+    arena: &'a Arena,
+    first: Option<Record<'a>>,
+    chain: Option<Record<'a>>,
+    at: Seqno,
+}
+
+impl<'a> Versions<'a> {
+    #[inline]
+    pub(super) fn new(arena: &'a Arena, first: Record<'a>, at: Seqno) -> Self {
+        let chain = first.link().load().map(|at| arena.record(at));
+        Self { arena, first: Some(first), chain, at }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Record<'a>> {
+        match (self.first, self.chain) {
+            (Some(first), chain) if chain.is_none_or(|record| record.seqno() < first.seqno()) => {
+                self.first.take()
+            }
+            (_, Some(record)) => {
+                self.chain = record.link().load().map(|at| self.arena.record(at));
+                Some(record)
+            }
+            (_, None) => None,
+        }
+    }
+}
+
+impl<'a> Iterator for Versions<'a> {
+    type Item = (Seqno, Message<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let record = self.pop()?;
+            if record.seqno() <= self.at {
+                return Some((record.seqno(), record.message()));
+            }
+        }
+    }
+}
