@@ -1,1 +1,24 @@
-//! docs
+//! Frond's laboratory: workloads, the stores they run against, measurement, and the report.
+//!
+//! ```text
+//!  bench ─► parent ─► child (own process) ─► workloads ─► targets
+//!    │                                          │
+//!    └─► report ◄─ results ◄──────────────── measure
+//! ```
+//!
+//! It knows Frond only by its public interface.
+
+pub mod bench;
+mod child;
+mod machine;
+mod measure;
+mod parent;
+mod random;
+mod report;
+mod results;
+mod schema;
+mod size;
+mod targets;
+mod workloads;
+
+pub use targets::Failure;

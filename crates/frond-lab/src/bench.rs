@@ -1,0 +1,284 @@
+//! `frond bench`: runs a workload against several targets, each in its own process, and reports.
+//!
+//! Invariants
+//! 1. The null target runs first, always: its CPU is what the workload itself costs.
+//! 2. A directory is emptied only if an earlier bench made it, which its marker file says.
+//! 3. The checksum of the logical rows is the same for every target that finished, or the run fails.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::child::{self, Order};
+use crate::machine;
+use crate::parent;
+use crate::report;
+use crate::results::{Conditions, Final, Row, subtract_generator};
+use crate::size::Bytes;
+use crate::targets::{Durability, Failure, Result, Share, TargetName, available};
+use crate::workloads::{Name, Shape, Spec};
+
+/// Options of `frond bench`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// What to run
+    #[arg(value_enum)]
+    pub workload: Name,
+    /// Rows to load
+    #[arg(long, default_value_t = 1_000_000)]
+    pub rows: u64,
+    /// Memory of each store, for everything: 70MB, 256MiB
+    #[arg(long, default_value = "256MiB", value_name = "SIZE")]
+    pub memory: Bytes,
+    /// Stores to run against: frond, rocksdb, sqlite, lmdb, null
+    #[arg(long, value_delimiter = ',', default_value = "frond", value_name = "A,B")]
+    pub targets: Vec<TargetName>,
+    /// When a commit is acknowledged
+    #[arg(long, value_enum, default_value_t = Durability::Lazy)]
+    pub durability: Durability,
+    /// Where the stores are made, each in DIR/TARGET
+    #[arg(long, default_value = "frond-bench", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows)
+    #[arg(long)]
+    pub no_quiesce: bool,
+    /// Stop a target after so many seconds and report how far it came
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<u64>,
+    /// Seed of the generators
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// Key and value sizes of the workloads with plain keys and values
+    #[arg(long, value_enum, default_value_t = Shape::Script)]
+    pub shape: Shape,
+    /// Reader threads
+    #[arg(long, default_value_t = 1)]
+    pub threads: u64,
+    /// Longest time of a step that reads or overwrites, in seconds
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    /// Write buffers to try with RocksDB, each as a target of its own: m/3,m/6,16MB
+    #[arg(long, value_delimiter = ',', value_name = "SIZE")]
+    pub rocksdb_write_buffer: Vec<Share>,
+    /// Run a full compaction in the end, where a store has one, and report the size after it
+    #[arg(long)]
+    pub compact: bool,
+    /// Do not read everything back in the end
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Runs one target in this process (the bench starts itself so)
+    #[arg(long, hide = true, value_name = "INDEX")]
+    pub as_child: Option<usize>,
+    /// Resident bytes of the null target
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub base_rss: u64,
+}
+
+/// Says that a directory was made by a bench (Invariant 2).
+const MARKER: &str = ".frond-bench";
+
+impl Args {
+    /// Targets in order, RocksDB once for each write buffer; the null target first (Invariant 1).
+    fn plan(&self) -> Vec<TargetName> {
+        let mut plan = vec![TargetName::Null];
+        for &target in self.targets.iter().filter(|&&target| target != TargetName::Null) {
+            match target {
+                TargetName::RocksDb(None) if !self.rocksdb_write_buffer.is_empty() => {
+                    let buffers = self.rocksdb_write_buffer.iter();
+                    plan.extend(buffers.map(|&share| TargetName::RocksDb(Some(share))));
+                }
+                target => plan.push(target),
+            }
+        }
+        plan
+    }
+
+    fn order(&self, target: TargetName) -> Order {
+        Order {
+            target,
+            workload: self.workload,
+            spec: Spec {
+                rows: self.rows,
+                seed: self.seed,
+                shape: self.shape,
+                threads: self.threads,
+                seconds: self.seconds,
+                durability: self.durability,
+            },
+            memory: self.memory,
+            dir: self.dir.join(target.to_string()),
+            quiesce: !self.no_quiesce,
+            compact: self.compact,
+            verify: !self.no_verify,
+            time_limit: self.time_limit,
+            base_rss: self.base_rss,
+        }
+    }
+
+    fn conditions(&self) -> Conditions {
+        let workload = clap::ValueEnum::to_possible_value(&self.workload);
+        let durability = clap::ValueEnum::to_possible_value(&self.durability);
+        let build = if cfg!(debug_assertions) { "with debug assertions" } else { "release" };
+        Conditions {
+            workload: workload.map(|value| value.get_name().to_owned()).unwrap_or_default(),
+            rows: self.rows,
+            memory_b: self.memory.0,
+            durability: durability.map(|value| value.get_name().to_owned()).unwrap_or_default(),
+            seed: self.seed,
+            frond: format!("{} ({build})", env!("CARGO_PKG_VERSION")),
+            cpu: machine::cpu(),
+            machine_memory_b: machine::memory_bytes(),
+            kernel: machine::kernel(),
+            file_system: machine::file_system(&self.dir),
+            began_unix_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            load_average: machine::load_average(),
+            quiesce: !self.no_quiesce,
+            time_limit_s: self.time_limit,
+        }
+    }
+}
+
+/// Runs the bench. The error is one line for the person who called it.
+pub fn run(args: &Args) -> Result<()> {
+    let plan = args.plan();
+    if let Some(index) = args.as_child {
+        let target = plan.get(index).ok_or_else(|| Failure("no such child".to_owned()))?;
+        return child::run(&args.order(*target));
+    }
+    if args.rows == 0 {
+        return Err(Failure("--rows must be at least 1".to_owned()));
+    }
+    plan.iter().try_for_each(|&target| available(target))?;
+    fs::create_dir_all(&args.dir)?;
+    for target in &plan {
+        make_room(&args.dir, &args.dir.join(target.to_string()))?;
+    }
+    let conditions = args.conditions();
+    let mut outcomes: Vec<(TargetName, Final)> = Vec::new();
+    let mut base_rss = 0;
+    for (index, &target) in plan.iter().enumerate() {
+        let show = std::io::stderr().is_terminal();
+        let order = Order { base_rss, ..args.order(target) };
+        let outcome = parent::run(index, &order, show)?;
+        if target == TargetName::Null {
+            base_rss = outcome.rows.iter().filter_map(|row| row.rss_peak_b).max().unwrap_or(0);
+        }
+        outcomes.push((target, outcome));
+    }
+    let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null));
+    print!("{}", report::table(&conditions, &outcomes, &rows));
+    if let Some(path) = &args.json {
+        write(path, &serde_json::to_string_pretty(&rows)?)?;
+    }
+    if let Some(path) = &args.html {
+        write(path, &report::page(&conditions, &outcomes, &rows)?)?;
+    }
+    agree(&rows)?;
+    match outcomes.iter().find_map(|(target, outcome)| Some((target, outcome.failure.as_ref()?))) {
+        Some((target, failure)) => Err(Failure(format!("target {target} failed: {failure}"))),
+        None => Ok(()),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+/// Empties `store`, which must be ours (Invariant 2).
+fn make_room(dir: &Path, store: &Path) -> Result<()> {
+    let marker = dir.join(MARKER);
+    if store.exists() && !marker.exists() && fs::read_dir(store)?.next().is_some() {
+        return Err(Failure(format!(
+            "{} is not empty and no bench made it; choose another --dir",
+            store.display()
+        )));
+    }
+    if store.exists() {
+        fs::remove_dir_all(store)?;
+    }
+    fs::write(
+        marker,
+        "Directories beside this file were made by `frond bench`, which may remove them.\n",
+    )?;
+    Ok(())
+}
+
+/// Subtracts the generator, and gives all rows in the order of the run.
+fn finish(outcomes: &mut [(TargetName, Final)], with_null: bool) -> Vec<Row> {
+    let null = outcomes.iter().find(|(target, _)| *target == TargetName::Null);
+    let null = null.map(|(_, outcome)| outcome.rows.clone()).unwrap_or_default();
+    let mut rows = Vec::new();
+    for (target, outcome) in outcomes {
+        if *target != TargetName::Null {
+            subtract_generator(&mut outcome.rows, &null);
+        }
+        for row in &mut outcome.rows {
+            row.budgets = crate::results::budgets(row);
+        }
+        if *target != TargetName::Null || with_null {
+            rows.extend(outcome.rows.iter().cloned());
+        }
+    }
+    rows
+}
+
+/// Invariant 3.
+fn agree(rows: &[Row]) -> Result<()> {
+    if let Some(row) = rows.iter().find(|row| !row.errors.is_empty()) {
+        return Err(Failure(format!(
+            "target {}: errors in {}: {:?}",
+            row.target, row.step, row.errors
+        )));
+    }
+    let mut finished = rows.iter().filter(|row| row.finished && row.rows_crc.is_some());
+    let Some(first) = finished.next() else { return Ok(()) };
+    match finished.find(|row| row.rows_crc != first.rows_crc && row.step == first.step) {
+        Some(other) => Err(Failure(format!(
+            "{} and {} were given different rows ({:?}, {:?})",
+            first.target, other.target, first.rows_crc, other.rows_crc
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_directory_is_not_emptied() -> std::io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = dir.path().join("rocksdb");
+        fs::create_dir(&store)?;
+        fs::write(store.join("precious"), "x")?;
+        assert!(make_room(dir.path(), &store).is_err());
+        assert!(store.join("precious").exists());
+        fs::write(dir.path().join(MARKER), "")?;
+        assert!(make_room(dir.path(), &store).is_ok());
+        assert!(!store.exists());
+        Ok(())
+    }
+
+    #[test]
+    fn different_rows_fail_the_run() {
+        let row = |target: &str, crc: &str| Row {
+            target: target.to_owned(),
+            finished: true,
+            rows_crc: Some(crc.to_owned()),
+            ..Row::default()
+        };
+        assert!(agree(&[row("a", "1"), row("b", "1")]).is_ok());
+        assert!(agree(&[row("a", "1"), row("b", "2")]).is_err());
+        let stopped = Row { finished: false, ..row("b", "2") };
+        assert!(agree(&[row("a", "1"), stopped]).is_ok(), "a stopped target has fewer rows");
+    }
+}

@@ -1,0 +1,172 @@
+//! One target's run, in a process of its own, reported to the parent as lines on standard output:
+//! `progress STEP OPS SECONDS PLANNED`, `row JSON` after each step, `final JSON` at the end.
+//!
+//! Invariants
+//! 1. The rows are complete only in `final`; those before it are what is left if the child is killed.
+//! 2. Verification reads every keyspace: count and checksum must be the workload's.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::measure::{self, MemoryLimit};
+use crate::results::{Final, Row, Verified, budgets};
+use crate::schema::{Checksum, Table};
+use crate::size::Bytes;
+use crate::targets::{self, Result, Setup, Target, TargetName};
+use crate::workloads::{self, Bench, Name, Spec, Workload};
+
+/// What a child is told.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Target.
+    pub target: TargetName,
+    /// Workload.
+    pub workload: Name,
+    /// Its parameters.
+    pub spec: Spec,
+    /// Memory of the store.
+    pub memory: Bytes,
+    /// Directory of the store.
+    pub dir: PathBuf,
+    /// Whether to wait for the store to come to rest.
+    pub quiesce: bool,
+    /// Whether to run a full compaction after that, where the target has one.
+    pub compact: bool,
+    /// Whether to verify.
+    pub verify: bool,
+    /// Seconds for all steps.
+    pub time_limit: Option<u64>,
+    /// Peak resident bytes of the same run against the null target.
+    pub base_rss: u64,
+}
+
+/// Runs the order and prints its lines. Errors of the store end up in `final`.
+pub fn run(order: &Order) -> Result<()> {
+    let mut result = Final::default();
+    if let Err(failure) = fill(order, &mut result) {
+        result.failure = Some(failure.0);
+    }
+    println!("final {}", serde_json::to_string(&result)?);
+    Ok(())
+}
+
+fn fill(order: &Order, result: &mut Final) -> Result<()> {
+    let mut workload = workloads::make(order.workload, &order.spec);
+    let name = order.target.to_string();
+    let write_buffer = match order.target {
+        TargetName::RocksDb(share) => share.map(|share| share.of(order.memory)),
+        _ => None,
+    };
+    // Stores that live in the page cache are bounded from outside (WORKLOADS §8.2).
+    let buffered = matches!(order.target, TargetName::Sqlite | TargetName::Lmdb);
+    let limit = buffered.then(|| MemoryLimit::enter(Bytes(order.memory.0 + order.base_rss)));
+    std::fs::create_dir_all(&order.dir)?;
+    let setup = Setup {
+        dir: order.dir.clone(),
+        memory: order.memory,
+        write_buffer,
+        durability: order.spec.durability,
+        tables: workload.tables(),
+        unique: workload.unique(),
+    };
+    let target = targets::open(order.target, &setup)?;
+    result.version = target.version();
+    result.settings = target.settings();
+    let deadline = order.time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut bench =
+        Bench::new(target.as_ref(), name, order.dir.clone(), deadline, order.quiesce, true);
+    let outcome = workload.run(&mut bench);
+    let outcome = outcome.and_then(|()| bench.quiesce(order.spec.rows));
+    result.rows = std::mem::take(&mut bench.rows);
+    for row in &result.rows {
+        println!("row {}", serde_json::to_string(row)?);
+    }
+    outcome?;
+    let keeps_rows = bench.keeps_rows();
+    drop(bench);
+    let verified = match order.verify && keeps_rows {
+        true => Some(verify(order, target.as_ref(), workload.as_ref())?),
+        false => None,
+    };
+    let mut compacted = None;
+    if order.compact && keeps_rows && target.compact()? {
+        compacted = Some(measure::allocated_bytes(&order.dir));
+    }
+    target.close()?;
+    let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref()).and_then(|l| l.peak_bytes());
+    let disk = measure::allocated_bytes(&order.dir);
+    let crc = workload.expected().first().map(Checksum::hex);
+    let volume = workload.volume();
+    for row in &mut result.rows {
+        row.rows_crc.clone_from(&crc);
+        row.mem_peak_b = mem_peak;
+        if matches!(&limit, Some(None)) {
+            row.notes.push("page cache not limited: no memory cgroup can be made here".to_owned());
+        }
+        if keeps_rows {
+            finish(row, disk, compacted, &verified, volume);
+        }
+        row.budgets = budgets(row);
+    }
+    Ok(())
+}
+
+fn finish(
+    row: &mut Row,
+    disk: u64,
+    compacted: Option<u64>,
+    verified: &Option<(Verified, u64)>,
+    volume: workloads::Volume,
+) {
+    row.disk_b = Some(disk);
+    row.disk_compacted_b = compacted;
+    row.space_amp = ratio(disk, volume.live_bytes);
+    row.space_amp_ix = ratio(disk, volume.live_bytes_indexed);
+    if let Some((verified, rows)) = verified {
+        row.disk_b_row = ratio(disk, *rows);
+        row.verified = Some(verified.clone());
+        if verified.keyspaces < verified.of {
+            row.errors.insert("verification".to_owned(), (verified.of - verified.keyspaces) as u64);
+        }
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Reads every keyspace and compares (Invariant 2). Also gives the rows of the first keyspace.
+fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result<(Verified, u64)> {
+    let begin = Instant::now();
+    let expected = workload.expected();
+    let tables: Vec<Table> = workload.tables();
+    let mut session = target.session()?;
+    let (mut right, mut entries) = (0, 0);
+    let keyspaces = tables
+        .iter()
+        .flat_map(|table| (0..=table.indexes.len()).map(move |keyspace| (table, keyspace)));
+    for ((table, keyspace), expected) in keyspaces.zip(&expected) {
+        let mut sum = Checksum::default();
+        session.range(table, keyspace, &[], &[], u64::MAX, &mut |key, value| {
+            sum.add(key, value);
+            true
+        })?;
+        entries += sum.rows;
+        right += usize::from(sum == *expected);
+        println!("progress verify {entries} {:.1} 0", begin.elapsed().as_secs_f64());
+        if sum != *expected {
+            eprintln!(
+                "{}: keyspace {keyspace} of {} holds {} entries with checksum {}, not {} with {}",
+                order.target,
+                table.name,
+                sum.rows,
+                sum.hex(),
+                expected.rows,
+                expected.hex()
+            );
+        }
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let verified = Verified { keyspaces: right, of: expected.len(), entries, seconds };
+    Ok((verified, expected.first().map_or(0, |sum| sum.rows)))
+}

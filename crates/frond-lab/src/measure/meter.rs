@@ -1,0 +1,350 @@
+//! The meter of one step.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::process::{self, Usage};
+use super::series::Mark;
+use crate::targets::Result;
+
+/// Longest latency that is told apart, ns: one hour.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+/// Marks kept over a step: the exit velocity is read between two of them.
+const MARKS: u64 = 2_000;
+
+/// What a step is going to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name.
+    pub step: String,
+    /// Operations planned.
+    pub planned: u64,
+    /// It ends here even if not all is done.
+    pub deadline: Option<Instant>,
+    /// The target's directory, whose size is sampled.
+    pub dir: PathBuf,
+    /// Whether progress lines are wanted.
+    pub progress: bool,
+}
+
+/// One line of the time series.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the step began, and operations done.
+    #[serde(flatten)]
+    pub mark: Mark,
+    /// Resident bytes.
+    pub rss_b: u64,
+    /// Bytes written since the step began.
+    pub write_b: u64,
+    /// CPU of the whole process since the step began, seconds.
+    pub cpu_s: f64,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Taken {
+    /// Operations done.
+    pub ops: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// Whether the deadline stopped it.
+    pub stopped: bool,
+    /// Use of the process.
+    pub usage: Usage,
+    /// CPU of the client threads, seconds.
+    pub client_cpu_s: f64,
+    /// CPU of the meter itself, seconds.
+    pub meter_cpu_s: f64,
+    /// Latencies in ns by operation.
+    pub latencies: BTreeMap<&'static str, Histogram<u64>>,
+    /// Per second.
+    pub samples: Vec<Sample>,
+    /// At even operation counts.
+    pub marks: Vec<Mark>,
+    /// Peak resident bytes.
+    pub rss_peak_b: u64,
+    /// Largest allocated bytes seen.
+    pub disk_peak_b: u64,
+}
+
+/// Shared by a step's clients.
+pub struct Meter {
+    start: Instant,
+    deadline: Option<Instant>,
+    stopped: AtomicBool,
+    done: AtomicU64,
+    next_mark: AtomicU64,
+    mark_every: u64,
+    marks: Mutex<Vec<Mark>>,
+    latencies: Mutex<BTreeMap<&'static str, Histogram<u64>>>,
+    client_cpu_ns: AtomicU64,
+    over: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// One client thread's part of the meter, for one kind of operation.
+pub struct Client<'m> {
+    meter: &'m Meter,
+    operation: &'static str,
+    latencies: Histogram<u64>,
+    cpu_s: f64,
+    counts: bool,
+}
+
+impl Meter {
+    fn new(plan: &Plan) -> Self {
+        let mark_every = (plan.planned / MARKS).max(1);
+        Self {
+            start: Instant::now(),
+            deadline: plan.deadline,
+            stopped: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            next_mark: AtomicU64::new(mark_every),
+            mark_every,
+            marks: Mutex::new(Vec::with_capacity(MARKS as usize + 2)),
+            latencies: Mutex::new(BTreeMap::new()),
+            client_cpu_ns: AtomicU64::new(0),
+            over: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// A client whose operations are the step's.
+    pub fn client(&self, operation: &'static str) -> Client<'_> {
+        self.new_client(operation, true)
+    }
+
+    /// A client that runs beside: its latencies are kept, its operations are not the step's.
+    pub fn side_client(&self, operation: &'static str) -> Client<'_> {
+        self.new_client(operation, false)
+    }
+
+    fn new_client(&self, operation: &'static str, counts: bool) -> Client<'_> {
+        Client {
+            meter: self,
+            operation,
+            latencies: new_histogram(),
+            cpu_s: process::thread_cpu_s(),
+            counts,
+        }
+    }
+
+    /// Operations done so far.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Whether the step is to end early.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Ends the step for the clients that run beside.
+    pub fn stop_side_clients(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn mark(&self, done: u64, now: Instant) {
+        let due = self.next_mark.load(Ordering::Relaxed);
+        if done < due {
+            return;
+        }
+        let mut marks = lock(&self.marks);
+        if marks.last().is_none_or(|last| last.ops < done) {
+            marks.push(Mark { ops: done, seconds: (now - self.start).as_secs_f64() });
+            self.next_mark.store(done + self.mark_every, Ordering::Relaxed);
+        }
+    }
+
+    /// Samples each second until the step is over; returns the sampler's own CPU.
+    fn sample(&self, plan: &Plan, begin: &Usage) -> (Vec<Sample>, u64, f64) {
+        let (mut samples, mut disk_peak) = (Vec::new(), 0);
+        let mut tick = 0u32;
+        let mut over = lock(&self.over);
+        loop {
+            tick += 1;
+            let due = self.start + Duration::from_secs(1) * tick;
+            while !*over {
+                let now = Instant::now();
+                if now >= due {
+                    break;
+                }
+                over = self.wake.wait_timeout(over, due - now).unwrap_or_else(|e| e.into_inner()).0;
+            }
+            if *over {
+                break;
+            }
+            let usage = Usage::now().since(begin);
+            let mark = Mark { ops: self.done(), seconds: self.start.elapsed().as_secs_f64() };
+            samples.push(Sample {
+                mark,
+                rss_b: process::rss_bytes(),
+                write_b: usage.write_bytes,
+                cpu_s: usage.cpu_s,
+            });
+            if tick % 5 == 0 {
+                disk_peak = disk_peak.max(super::allocated_bytes(&plan.dir));
+            }
+            if plan.progress {
+                println!(
+                    "progress {} {} {:.1} {}",
+                    plan.step, mark.ops, mark.seconds, plan.planned
+                );
+            }
+        }
+        (samples, disk_peak, process::thread_cpu_s())
+    }
+}
+
+/// A poisoned lock only says that a client panicked, and that panic is on its way up already.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("constant bounds are valid")
+}
+
+impl Client<'_> {
+    /// Runs one request that does `ops` operations and notes how long it took.
+    #[inline]
+    pub fn time<T>(&mut self, ops: u64, request: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        self.finish(begin, ops, request())
+    }
+
+    /// Runs one request and counts its latency from when it was due, so that a stall is charged to
+    /// every request that it delayed.
+    pub fn time_from<T>(&mut self, due: Instant, request: impl FnOnce() -> T) -> T {
+        let result = request();
+        self.finish(due, 1, result)
+    }
+
+    #[inline]
+    fn finish<T>(&mut self, begin: Instant, ops: u64, result: T) -> T {
+        let end = Instant::now();
+        self.latencies.saturating_record(end.saturating_duration_since(begin).as_nanos() as u64);
+        if self.counts {
+            let done = self.meter.done.fetch_add(ops, Ordering::Relaxed) + ops;
+            self.meter.mark(done, end);
+        }
+        if self.meter.deadline.is_some_and(|deadline| end >= deadline) {
+            self.meter.stopped.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Counts operations that are too many to be timed one by one (a scan's rows).
+    pub fn count(&mut self, ops: u64) {
+        let done = self.meter.done.fetch_add(ops, Ordering::Relaxed) + ops;
+        let now = Instant::now();
+        self.meter.mark(done, now);
+        if self.meter.deadline.is_some_and(|deadline| now >= deadline) {
+            self.meter.stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// False when the step must end early.
+    #[inline]
+    pub fn go_on(&self) -> bool {
+        !self.meter.is_stopped()
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        let cpu = process::thread_cpu_s() - self.cpu_s;
+        self.meter.client_cpu_ns.fetch_add((cpu * 1e9) as u64, Ordering::Relaxed);
+        let mut all = lock(&self.meter.latencies);
+        let sum = all.entry(self.operation).or_insert_with(new_histogram);
+        sum.add(&self.latencies).expect("all histograms have the same bounds");
+    }
+}
+
+/// Runs a step and measures it.
+pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
+    process::reset_rss_peak();
+    let meter = Meter::new(plan);
+    let begin = Usage::now();
+    let ((samples, disk_peak, meter_cpu_s), outcome, seconds, usage) =
+        std::thread::scope(|scope| {
+            let sampler = scope.spawn(|| meter.sample(plan, &begin));
+            let outcome = body(&meter);
+            let seconds = meter.start.elapsed().as_secs_f64();
+            let usage = Usage::now().since(&begin);
+            *lock(&meter.over) = true;
+            meter.wake.notify_all();
+            (sampler.join().unwrap_or_default(), outcome, seconds, usage)
+        });
+    outcome?;
+    let ops = meter.done();
+    let mut marks = meter.marks.into_inner().unwrap_or_default();
+    if marks.last().is_none_or(|last| last.ops < ops) {
+        marks.push(Mark { ops, seconds });
+    }
+    Ok(Taken {
+        ops,
+        seconds,
+        stopped: ops < plan.planned,
+        usage,
+        client_cpu_s: meter.client_cpu_ns.into_inner() as f64 / 1e9,
+        meter_cpu_s,
+        latencies: meter.latencies.into_inner().unwrap_or_default(),
+        samples,
+        marks,
+        rss_peak_b: process::rss_peak_bytes(),
+        disk_peak_b: disk_peak.max(super::allocated_bytes(&plan.dir)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(planned: u64, deadline: Option<Instant>) -> Plan {
+        let dir = std::env::temp_dir().join("frond-lab-none");
+        Plan { step: "test".to_owned(), planned, deadline, dir, progress: false }
+    }
+
+    #[test]
+    fn operations_of_all_clients_are_counted_and_side_clients_are_not() {
+        let taken = run(&plan(300, None), |meter| {
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        let mut client = meter.client("put");
+                        (0..10).for_each(|_| client.time(10, || ()));
+                    });
+                }
+                let mut side = meter.side_client("get");
+                (0..7).for_each(|_| side.time(1, || ()));
+            });
+            Ok(())
+        });
+        let taken = taken.expect("nothing fails");
+        assert_eq!((taken.ops, taken.stopped), (300, false));
+        assert_eq!(taken.latencies["put"].len(), 30);
+        assert_eq!(taken.latencies["get"].len(), 7);
+        assert_eq!(taken.marks.last().map(|mark| mark.ops), Some(300));
+    }
+
+    #[test]
+    fn deadline_stops_a_step_and_its_progress_is_kept() {
+        let taken = run(&plan(u64::MAX, Some(Instant::now())), |meter| {
+            let mut client = meter.client("put");
+            while client.go_on() {
+                client.time(1, || ());
+            }
+            Ok(())
+        });
+        let taken = taken.expect("nothing fails");
+        assert!(taken.stopped && taken.ops == 1, "{taken:?}");
+    }
+}

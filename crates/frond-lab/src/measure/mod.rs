@@ -1,0 +1,20 @@
+//! Measuring a step: latencies, rates per second, CPU by side, I/O, memory, disk.
+//!
+//! Invariants
+//! 1. A client thread's CPU is foreground, the meter's own sampler is nobody's, the rest of the
+//!    process is background.
+//! 2. Nothing here allocates per operation.
+//!
+//! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
+
+mod cgroup;
+mod disk;
+mod meter;
+mod process;
+mod series;
+
+pub use cgroup::MemoryLimit;
+pub use disk::allocated_bytes;
+pub use meter::{Meter, Plan, Sample, Taken, run};
+pub use process::Usage;
+pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};

@@ -1,0 +1,109 @@
+//! Runs one target as a child process: this binary once more, with the same options.
+//!
+//! Invariants
+//! 1. A child that dies or hangs costs its own rows only; what it had reported is kept.
+//! 2. Nothing the child started outlives it unreaped.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::child::Order;
+use crate::measure::MemoryLimit;
+use crate::results::{Final, Row};
+use crate::targets::{Failure, Result};
+
+/// Runs the child for the target at `index` of the plan.
+pub fn run(index: usize, order: &Order, show: bool) -> Result<Final> {
+    let binary = std::env::current_exe()?;
+    let mut child = Command::new(binary)
+        .args(std::env::args_os().skip(1))
+        .arg(format!("--as-child={index}"))
+        .arg(format!("--base-rss={}", order.base_rss))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let pid = child.id();
+    let outcome = follow(&mut child, order, show);
+    if outcome.is_err() {
+        let _ = child.kill(); // it may have ended by itself
+    }
+    let status = child.wait()?;
+    MemoryLimit::remove_of(pid);
+    if show {
+        eprint!("\r\x1b[K");
+    }
+    let mut outcome = outcome?;
+    if outcome.failure.is_none() && !status.success() {
+        outcome.failure = Some(format!("its process ended with {status}"));
+    }
+    Ok(outcome)
+}
+
+/// How long a child may take before it is taken for hung: its limit, the quiesces, and half as much
+/// again with a minute for opening, verifying and closing.
+fn patience(order: &Order) -> Option<Duration> {
+    let quiesces = if order.quiesce { 2 * (60 + order.spec.rows / 1_000_000).min(1200) } else { 0 };
+    order.time_limit.map(|limit| Duration::from_secs(limit * 3 / 2 + quiesces + 60))
+}
+
+fn follow(child: &mut Child, order: &Order, show: bool) -> Result<Final> {
+    let out = child.stdout.take().ok_or_else(|| Failure("child without output".to_owned()))?;
+    let (send, lines) = channel();
+    let reader = std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(std::result::Result::ok) {
+            if send.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let until = patience(order).map(|patience| Instant::now() + patience);
+    let mut outcome = Final::default();
+    let mut complete = false;
+    loop {
+        let wait = until.map_or(Duration::from_secs(3600), |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        let line = match lines.recv_timeout(wait) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if until.is_none() => continue,
+            Err(RecvTimeoutError::Timeout) => {
+                outcome.failure = Some("did not stop at its time limit and was killed".to_owned());
+                let _ = child.kill(); // the reader then sees the end of its output
+                complete = true;
+                break;
+            }
+        };
+        match line.split_once(' ') {
+            Some(("final", json)) => {
+                outcome = serde_json::from_str(json)?;
+                complete = true;
+            }
+            Some(("row", json)) => outcome.rows.push(serde_json::from_str::<Row>(json)?),
+            Some(("progress", text)) if show => progress(order, text),
+            _ => {}
+        }
+    }
+    let _ = reader.join(); // it only forwards lines
+    if !complete {
+        outcome.failure = Some("its process ended without a result".to_owned());
+    }
+    Ok(outcome)
+}
+
+/// One line that is written over and over.
+fn progress(order: &Order, text: &str) {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [step, ops, seconds, planned] = words[..] else { return };
+    let number = |text: &str| text.parse::<f64>().unwrap_or(0.0);
+    let (ops, seconds, planned) = (number(ops), number(seconds), number(planned));
+    let part =
+        if planned > 0.0 { format!("{:3.0} %", 100.0 * ops / planned) } else { String::new() };
+    let rate = ops / seconds.max(0.1);
+    let mut err = std::io::stderr();
+    let line =
+        format!("\r\x1b[K{} {step} {part} {ops:.0} in {seconds:.0} s, {rate:.0}/s", order.target);
+    let _ = err.write_all(line.as_bytes()).and_then(|()| err.flush()); // progress is a courtesy
+}

@@ -1,0 +1,138 @@
+//! The table on the terminal.
+
+use std::fmt::Write;
+
+use crate::results::{Conditions, Final, Row};
+use crate::size::Bytes;
+use crate::targets::TargetName;
+
+const HEADS: [&str; 13] = [
+    "target",
+    "step",
+    "done",
+    "ops/s",
+    "exit/s",
+    "worst/mean",
+    "CPU us",
+    "fg",
+    "bg",
+    "wr B/op",
+    "p99 us",
+    "disk",
+    "RSS-null",
+];
+
+/// The table of all rows, the budgets, and how each target ended.
+pub fn table(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
+    let mut out = String::new();
+    let lines = std::iter::once(HEADS.map(str::to_owned).to_vec()).chain(rows.iter().map(cells));
+    let lines: Vec<Vec<String>> = lines.collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEADS.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let _ = writeln!(
+        out,
+        "{}: {} rows, memory {}, durability {}, seed {}{}",
+        conditions.workload,
+        conditions.rows,
+        Bytes(conditions.memory_b),
+        conditions.durability,
+        conditions.seed,
+        conditions.time_limit_s.map(|s| format!(", {s} s a target")).unwrap_or_default(),
+    );
+    for line in &lines {
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let pad = " ".repeat(width - cell.chars().count());
+            match column {
+                0 | 1 => out.push_str(&format!("{cell}{pad}  ")),
+                _ => out.push_str(&format!("{pad}{cell}  ")),
+            }
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    for row in rows.iter().filter(|row| row.target == "frond") {
+        for budget in &row.budgets {
+            let _ = writeln!(
+                out,
+                "budget  {} {}: {} measured, {} budgeted ({})",
+                row.step,
+                budget.column,
+                figure(budget.measured),
+                figure(budget.budget),
+                budget.what
+            );
+        }
+    }
+    for (target, outcome) in outcomes {
+        if let Some(failure) = &outcome.failure {
+            let _ = writeln!(out, "{target} failed: {failure}");
+        }
+    }
+    for row in rows.iter().filter(|row| !row.errors.is_empty()) {
+        let _ = writeln!(out, "{} {}: errors {:?}", row.target, row.step, row.errors);
+    }
+    out
+}
+
+/// About three significant digits.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1e6 => format!("{:.2}M", value / 1e6),
+        v if v >= 1e4 => format!("{:.1}k", value / 1e3),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.01 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let optional = |value: Option<f64>| value.map_or("-".to_owned(), figure);
+    let p99 = row.latencies.iter().find(|(name, _)| name.ends_with("_p99_us"));
+    let done = match row.finished {
+        true => "all".to_owned(),
+        false => format!("{:.0} %", 100.0 * row.ops as f64 / row.ops_planned.max(1) as f64),
+    };
+    vec![
+        row.target.clone(),
+        row.step.clone(),
+        done,
+        figure(row.ops_s),
+        optional(row.exit_velocity),
+        optional(row.worst_over_mean),
+        optional(row.cpu_us_op),
+        optional(row.cpu_fg_us_op),
+        optional(row.cpu_bg_us_op),
+        optional(row.wr_b_op_quiesced.or(row.wr_b_op)),
+        optional(p99.map(|(_, value)| *value)),
+        row.disk_b.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
+        row.rss_over_null_b.map_or("-".to_owned(), |bytes| Bytes(bytes.max(0) as u64).to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_three_digits() {
+        let shown = [1_234_567.0, 45_678.0, 345.6, 12.34, 1.234, 0.0].map(figure);
+        assert_eq!(shown, ["1.23M", "45.7k", "346", "12.3", "1.23", "0.00"]);
+    }
+
+    #[test]
+    fn a_stopped_target_shows_how_far_it_came() {
+        let row = Row {
+            target: "sqlite".to_owned(),
+            step: "iibench".to_owned(),
+            ops: 250,
+            ops_planned: 1000,
+            ..Row::default()
+        };
+        let text = table(&Conditions::default(), &[], &[row]);
+        assert!(
+            text.lines().any(|line| line.contains("sqlite") && line.contains("25 %")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! The design's budgets (DESIGN §11) beside what was measured.
+//!
+//! A budget is for the development machine's core; twice over is a defect.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+
+/// A budget and the figure it applies to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Budget {
+    /// Column of the row.
+    pub column: String,
+    /// What is budgeted, in words.
+    pub what: String,
+    /// At most this.
+    pub budget: f64,
+    /// Measured.
+    pub measured: f64,
+}
+
+/// Step, column, budget, and what it is for. Times in µs.
+const BUDGETS: [(&str, &str, f64, &str); 12] = [
+    ("iibench", "cpu_us_op", 4.0, "row with three random secondary entries, all CPU"),
+    // 3 × 0.7 µs for the random entries and 0.3 µs for the append-only row.
+    ("iibench", "cpu_bg_us_op", 2.4, "background part: 3 x 0.7 + 0.3 us"),
+    // Six times 48 logical bytes of secondary entries, and twice the row (log and leaf).
+    ("iibench", "wr_b_op_quiesced", 344.0, "6 x bytes of secondary entries, row twice"),
+    ("iibench", "faults_minor_op", 0.001, "no page faults in steady state"),
+    ("fillseq", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
+    ("fillrandom", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
+    ("overwrite", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
+    ("readrandom", "cpu_fg_us_op", 1.5, "point read, block cached"),
+    ("readmissing", "cpu_fg_us_op", 0.3, "absent key, unique tree"),
+    ("seekrandom", "cpu_fg_us_op", 8.0, "short scan, blocks cached"),
+    ("readseq", "cpu_fg_us_op", 0.03, "next row of a scan (narrow rows)"),
+    ("readreverse", "cpu_fg_us_op", 0.03, "next row of a scan (narrow rows)"),
+];
+
+/// The budgets that apply to a row.
+pub fn budgets(row: &Row) -> Vec<Budget> {
+    let of_step = BUDGETS.iter().filter(|(step, ..)| *step == row.step);
+    let measured = |column: &str| match column {
+        "cpu_us_op" => row.cpu_us_op,
+        "cpu_fg_us_op" => row.cpu_fg_us_op,
+        "cpu_bg_us_op" => row.cpu_bg_us_op,
+        "wr_b_op_quiesced" => row.wr_b_op_quiesced.or(row.wr_b_op),
+        "faults_minor_op" => row.faults_minor_op,
+        _ => None,
+    };
+    of_step
+        .filter_map(|&(_, column, budget, what)| {
+            let measured = measured(column)?;
+            Some(Budget { column: column.to_owned(), what: what.to_owned(), budget, measured })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_budget_names_a_column_that_can_be_measured() {
+        for (step, column, ..) in BUDGETS {
+            let row = Row {
+                step: step.to_owned(),
+                cpu_us_op: Some(1.0),
+                cpu_fg_us_op: Some(1.0),
+                cpu_bg_us_op: Some(1.0),
+                wr_b_op: Some(1.0),
+                faults_minor_op: Some(0.0),
+                ..Row::default()
+            };
+            assert!(budgets(&row).iter().any(|budget| budget.column == column), "{step} {column}");
+        }
+    }
+}

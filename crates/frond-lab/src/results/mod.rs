@@ -1,0 +1,48 @@
+//! Result rows: one per target and step, with the columns of WORKLOADS §0 by those names.
+//!
+//! Invariants
+//! 1. A column that was not measured is absent, never zero.
+//! 2. The unit is part of a column's name.
+//! 3. Generator CPU, taken from the null target's row of the same step, is subtracted from
+//!    `cpu_us_op` and `cpu_fg_us_op` and shown as `cpu_generator_us_op`.
+
+mod budget;
+mod row;
+
+pub use budget::{Budget, budgets};
+pub use row::{Final, Row, Verified, subtract_generator};
+
+use serde::{Deserialize, Serialize};
+
+/// What makes a number publishable (WORKLOADS §8.8).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Workload.
+    pub workload: String,
+    /// Rows asked for.
+    pub rows: u64,
+    /// Memory, bytes.
+    pub memory_b: u64,
+    /// Durability class.
+    pub durability: String,
+    /// Seed of the generators.
+    pub seed: u64,
+    /// Version of Frond and how it was built.
+    pub frond: String,
+    /// CPU model and count.
+    pub cpu: String,
+    /// Memory of the machine, bytes.
+    pub machine_memory_b: u64,
+    /// Kernel.
+    pub kernel: String,
+    /// File system of the directory.
+    pub file_system: String,
+    /// When, seconds since 1970.
+    pub began_unix_s: u64,
+    /// Load average at the start.
+    pub load_average: String,
+    /// Whether targets were left to quiesce.
+    pub quiesce: bool,
+    /// Seconds a target had, if limited.
+    pub time_limit_s: Option<u64>,
+}

@@ -1,0 +1,292 @@
+//! A row, made from what the meter took.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Budget;
+use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
+use crate::workloads::Volume;
+
+/// Rows over which the exit velocity is taken, unless a fifth of all is less.
+const EXIT_OPS: u64 = 1_000_000;
+
+/// One target's one step.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Row {
+    /// Target.
+    pub target: String,
+    /// Step.
+    pub step: String,
+    /// What one operation is: row, get, commit.
+    pub op: String,
+    /// Operations done, and planned.
+    pub ops: u64,
+    pub ops_planned: u64,
+    /// Whether all planned operations were done.
+    pub finished: bool,
+    pub seconds: f64,
+    pub ops_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_velocity: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_velocity_4pct: Option<f64>,
+    /// Rate of the last million operations ÷ rate of the second (or tenths, where there are fewer).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_over_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_over_mean: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_longest_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cv: Option<f64>,
+    /// CPU µs per operation without the generator: all, client threads, the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_fg_us_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_bg_us_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_generator_us_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wr_b_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rd_b_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wr_io_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rd_io_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fsync_op: Option<f64>,
+    /// `wr_b_op` with everything written until the quiesce ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wr_b_op_quiesced: Option<f64>,
+    /// `cpu_us_op` with everything done until the quiesce ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_op_quiesced: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_b: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_load_b: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_peak_b: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_end_b: Option<u64>,
+    /// After a full compaction, where the target has one and it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_compacted_b: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_b_row: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space_amp: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space_amp_ix: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_amp: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_peak_b: Option<u64>,
+    /// `rss_peak_b` minus the null target's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_over_null_b: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem_peak_b: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ctx_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_minor_op: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_major_op: Option<f64>,
+    /// Found by gets and visited by scans, where that is the point of the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<u64>,
+    /// Checksum of the logical rows, the same for every target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_crc: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verified>,
+    /// By kind; empty if none.
+    pub errors: BTreeMap<String, u64>,
+    /// `get_p50_us` and so on.
+    #[serde(flatten)]
+    pub latencies: BTreeMap<String, f64>,
+    /// Rate of each second.
+    pub int_ops_s: Vec<f64>,
+    /// Per second: operations, resident bytes, bytes written, CPU.
+    pub series: Vec<Sample>,
+    /// At even operation counts, thinned out: the curve against operations.
+    pub curve: Vec<Mark>,
+    /// What the engine counted during the step.
+    pub engine: BTreeMap<String, f64>,
+    /// The design's budgets beside what was measured.
+    pub budgets: Vec<Budget>,
+    /// What the reader must know.
+    pub notes: Vec<String>,
+}
+
+/// How the verification pass ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Verified {
+    /// Keyspaces whose count and checksum are right, and all of them.
+    pub keyspaces: usize,
+    pub of: usize,
+    /// Entries read.
+    pub entries: u64,
+    pub seconds: f64,
+}
+
+/// What is known of a target only when it has been closed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Final {
+    /// Engine and version.
+    pub version: String,
+    /// Effective settings.
+    pub settings: Vec<(String, String)>,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+    /// Rows, complete.
+    pub rows: Vec<Row>,
+}
+
+impl Row {
+    /// The row of a step.
+    pub fn new(
+        target: &str,
+        step: &str,
+        op: &str,
+        planned: u64,
+        taken: &Taken,
+        volume: Volume,
+    ) -> Self {
+        let ops = taken.ops.max(1) as f64;
+        let per_op = |n: u64| Some(n as f64 / ops);
+        let us_per_op = |seconds: f64| Some(seconds.max(0.0) * 1e6 / ops);
+        let usage = &taken.usage;
+        let own_cpu = usage.cpu_s - taken.meter_cpu_s;
+        let mut row = Self {
+            target: target.to_owned(),
+            step: step.to_owned(),
+            op: op.to_owned(),
+            ops: taken.ops,
+            ops_planned: planned,
+            finished: !taken.stopped,
+            seconds: taken.seconds,
+            ops_s: taken.ops as f64 / taken.seconds.max(1e-9),
+            cpu_us_op: us_per_op(own_cpu),
+            cpu_fg_us_op: us_per_op(taken.client_cpu_s),
+            cpu_bg_us_op: us_per_op(own_cpu - taken.client_cpu_s),
+            wr_b_op: per_op(usage.write_bytes),
+            rd_b_op: per_op(usage.read_bytes),
+            wr_io_op: per_op(usage.write_calls),
+            rd_io_op: per_op(usage.read_calls),
+            disk_peak_b: Some(taken.disk_peak_b),
+            rss_peak_b: Some(taken.rss_peak_b),
+            ctx_op: per_op(usage.switches),
+            faults_minor_op: per_op(usage.faults_minor),
+            faults_major_op: per_op(usage.faults_major),
+            series: taken.samples.clone(),
+            ..Self::default()
+        };
+        row.take_latencies(taken);
+        row.take_series(taken);
+        if volume.changed_bytes > 0 {
+            row.write_amp = Some(usage.write_bytes as f64 / volume.changed_bytes as f64);
+        }
+        row
+    }
+
+    fn take_latencies(&mut self, taken: &Taken) {
+        for (operation, histogram) in &taken.latencies {
+            if histogram.is_empty() {
+                continue;
+            }
+            let parts = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+            for (name, quantile) in parts {
+                let micros = histogram.value_at_quantile(quantile) as f64 / 1e3;
+                self.latencies.insert(format!("{operation}_{name}_us"), micros);
+            }
+            self.latencies.insert(format!("{operation}_max_us"), histogram.max() as f64 / 1e3);
+            self.latencies.insert(format!("{operation}_count"), histogram.len() as f64);
+        }
+    }
+
+    fn take_series(&mut self, taken: &Taken) {
+        let start = Mark { ops: 0, seconds: 0.0 };
+        let marks: Vec<Mark> =
+            std::iter::once(start).chain(taken.samples.iter().map(|sample| sample.mark)).collect();
+        self.int_ops_s = rates(&marks);
+        if let Some(even) = evenness(&self.int_ops_s) {
+            self.worst_over_mean = Some(even.worst_over_mean);
+            self.cv = Some(even.cv);
+            self.stall_s = Some(even.stalled as f64);
+            self.stall_longest_s = Some(even.stalled_longest as f64);
+        }
+        let curve: Vec<Mark> = std::iter::once(start).chain(taken.marks.iter().copied()).collect();
+        self.exit_velocity = exit_velocity(&curve, EXIT_OPS.min(taken.ops / 5));
+        self.exit_velocity_4pct = exit_velocity(&curve, taken.ops / 25);
+        let slice = EXIT_OPS.min(taken.ops / 10);
+        let second = seconds_at(&curve, 2 * slice).zip(seconds_at(&curve, slice));
+        if let (Some((end, begin)), Some(last)) = (second, exit_velocity(&curve, slice)) {
+            self.last_over_second = Some(last * (end - begin) / slice.max(1) as f64);
+        }
+        // 200 points are plenty for a chart.
+        let step = (curve.len() / 200).max(1);
+        let last = curve.last().copied();
+        self.curve = curve.iter().step_by(step).copied().chain(last).collect();
+        self.curve.dedup_by_key(|mark| mark.ops);
+    }
+}
+
+/// Subtracts the null target's CPU from the same steps of the others (Invariant 3).
+pub fn subtract_generator(rows: &mut [Row], null: &[Row]) {
+    for row in rows {
+        let Some(base) = null.iter().find(|base| base.step == row.step) else { continue };
+        if let (Some(peak), Some(base)) = (row.rss_peak_b, base.rss_peak_b) {
+            row.rss_over_null_b = Some(peak as i64 - base as i64);
+        }
+        let Some(generator) = base.cpu_fg_us_op.filter(|_| base.ops > 0) else { continue };
+        row.cpu_generator_us_op = Some(generator);
+        for cpu in [&mut row.cpu_us_op, &mut row.cpu_fg_us_op, &mut row.cpu_us_op_quiesced] {
+            *cpu = cpu.map(|cpu| (cpu - generator).max(0.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generator_cpu_is_subtracted_and_shown() {
+        let row = |cpu| Row {
+            step: "load".to_owned(),
+            ops: 10,
+            cpu_us_op: Some(cpu + 1.0),
+            cpu_fg_us_op: Some(cpu),
+            rss_peak_b: Some(100),
+            ..Row::default()
+        };
+        let mut rows = vec![row(5.0), Row { step: "other".to_owned(), ..row(5.0) }];
+        subtract_generator(&mut rows, &[row(2.0)]);
+        assert_eq!(rows[0].cpu_us_op, Some(4.0));
+        assert_eq!(rows[0].cpu_fg_us_op, Some(3.0));
+        assert_eq!(rows[0].cpu_generator_us_op, Some(2.0));
+        assert_eq!(rows[0].rss_over_null_b, Some(0));
+        assert_eq!(rows[1].cpu_generator_us_op, None);
+    }
+
+    #[test]
+    fn rows_survive_json_with_their_columns_by_name() {
+        let mut row = Row { target: "null".to_owned(), exit_velocity: Some(2.5), ..Row::default() };
+        row.latencies.insert("commit_p99_us".to_owned(), 17.5);
+        let json = serde_json::to_value(&row).expect("plain data");
+        assert_eq!(json["target"], "null");
+        assert_eq!(json["commit_p99_us"], 17.5);
+        assert!(json.get("cv").is_none(), "not measured, so absent");
+        let back: Row = serde_json::from_value(json).expect("its own output");
+        assert_eq!(back.latencies, row.latencies);
+    }
+}

@@ -1,0 +1,304 @@
+//! Tables of the workloads, and how their rows become keys and values of an embedded store.
+//!
+//! Invariants
+//! 1. memcmp order of an encoded key is the order of its columns.
+//! 2. A row's key is its primary-key columns, its value the other columns in DDL order; an index
+//!    entry's key is the index columns and then the primary key, with an empty value.
+//! 3. Every target stores the same rows: the checksum is over this encoding, whatever the target
+//!    keeps.
+//!
+//! Integers are big-endian with the sign bit flipped, floats in order-preserving form, times u64
+//! milliseconds; strings are escaped and terminated inside keys, length-prefixed inside values.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A column's type, with its declared width.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Type {
+    /// Signed, 4 bytes.
+    I32,
+    /// Unsigned, 4 bytes.
+    U32,
+    /// Unsigned, 8 bytes.
+    U64,
+    /// 4-byte float.
+    F32,
+    /// Milliseconds since 1970, 8 bytes.
+    Millis,
+    /// Text of any length.
+    Text,
+    /// Bytes as they are; only for raw tables.
+    Bytes,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Name, also in SQL.
+    pub name: &'static str,
+    /// Type.
+    pub kind: Type,
+}
+
+/// A secondary index.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// Name.
+    pub name: &'static str,
+    /// Positions of its columns.
+    pub columns: Vec<usize>,
+}
+
+/// A table with its indexes.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Name.
+    pub name: &'static str,
+    /// Columns in DDL order.
+    pub columns: Vec<Column>,
+    /// Positions of the primary-key columns.
+    pub primary: Vec<usize>,
+    /// Secondary indexes.
+    pub indexes: Vec<Index>,
+}
+
+/// Number of a keyspace: 0 the rows, 1.. the indexes in their order.
+pub type Keyspace = usize;
+
+impl Table {
+    /// A table of raw keys and values.
+    pub fn raw(name: &'static str) -> Self {
+        let column = |name| Column { name, kind: Type::Bytes };
+        Self {
+            name,
+            columns: vec![column("k"), column("v")],
+            primary: vec![0],
+            indexes: Vec::new(),
+        }
+    }
+
+    /// Whether its rows are raw keys and values.
+    pub fn is_raw(&self) -> bool {
+        self.columns.first().is_some_and(|column| column.kind == Type::Bytes)
+    }
+
+    /// Names of its keyspaces, rows first.
+    pub fn keyspaces(&self) -> Vec<String> {
+        let indexes = self.indexes.iter().map(|index| format!("{}.by_{}", self.name, index.name));
+        std::iter::once(self.name.to_owned()).chain(indexes).collect()
+    }
+
+    /// Positions of the columns that are in the value.
+    pub fn value_columns(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.columns.len()).filter(|column| !self.primary.contains(column))
+    }
+
+    /// Positions of the columns of a keyspace's key, in order.
+    pub fn key_columns(&self, keyspace: Keyspace) -> Vec<usize> {
+        match keyspace.checked_sub(1).and_then(|index| self.indexes.get(index)) {
+            Some(index) => index.columns.iter().chain(&self.primary).copied().collect(),
+            None => self.primary.clone(),
+        }
+    }
+}
+
+/// A column's value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// Signed, 4 bytes.
+    I32(i32),
+    /// Unsigned, 4 bytes.
+    U32(u32),
+    /// Unsigned, 8 bytes.
+    U64(u64),
+    /// 4-byte float.
+    F32(f32),
+    /// Milliseconds since 1970.
+    Millis(u64),
+    /// Text.
+    Text(&'a str),
+}
+
+impl Value<'_> {
+    /// Bytes at its declared width, without headers.
+    pub fn logical_bytes(&self) -> u64 {
+        match self {
+            Value::I32(_) | Value::U32(_) | Value::F32(_) => 4,
+            Value::U64(_) | Value::Millis(_) => 8,
+            Value::Text(text) => text.len() as u64,
+        }
+    }
+
+    fn append_fixed(&self, out: &mut Vec<u8>) {
+        match *self {
+            Value::I32(v) => out.extend_from_slice(&((v as u32) ^ (1 << 31)).to_be_bytes()),
+            Value::U32(v) => out.extend_from_slice(&v.to_be_bytes()),
+            Value::U64(v) | Value::Millis(v) => out.extend_from_slice(&v.to_be_bytes()),
+            Value::F32(v) => {
+                let bits = v.to_bits();
+                let flip = if bits >> 31 == 1 { u32::MAX } else { 1 << 31 };
+                out.extend_from_slice(&(bits ^ flip).to_be_bytes());
+            }
+            Value::Text(_) => {}
+        }
+    }
+
+    /// Appends it as part of a key.
+    pub fn append_key(&self, out: &mut Vec<u8>) {
+        let Value::Text(text) = self else { return self.append_fixed(out) };
+        // 0x00 in the text becomes 0x00 0xff; 0x00 0x00 ends it and sorts before any continuation.
+        for byte in text.bytes() {
+            out.push(byte);
+            if byte == 0 {
+                out.push(0xff);
+            }
+        }
+        out.extend_from_slice(&[0, 0]);
+    }
+
+    /// Appends it as part of a value.
+    pub fn append_value(&self, out: &mut Vec<u8>) {
+        let Value::Text(text) = self else { return self.append_fixed(out) };
+        out.extend_from_slice(
+            &(text.len() as u32).to_le_bytes()[..if text.len() < 255 { 1 } else { 0 }],
+        );
+        if text.len() >= 255 {
+            out.push(255);
+            out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        }
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// A row as every keyspace's bytes, in buffers that are used again.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedRow {
+    /// Key of the row.
+    pub key: Vec<u8>,
+    /// Value of the row.
+    pub value: Vec<u8>,
+    /// Keys of its index entries.
+    pub index_keys: Vec<Vec<u8>>,
+}
+
+impl EncodedRow {
+    /// Encodes `row`, whose values stand in DDL order.
+    pub fn encode(&mut self, table: &Table, row: &[Value<'_>]) {
+        self.key.clear();
+        self.value.clear();
+        table.primary.iter().for_each(|&column| row[column].append_key(&mut self.key));
+        table.value_columns().for_each(|column| row[column].append_value(&mut self.value));
+        self.index_keys.resize_with(table.indexes.len(), Vec::new);
+        for (index, key) in table.indexes.iter().zip(&mut self.index_keys) {
+            key.clear();
+            index.columns.iter().for_each(|&column| row[column].append_key(key));
+            key.extend_from_slice(&self.key);
+        }
+    }
+
+    /// Adds the row and its index entries to `sums`, one per keyspace.
+    pub fn add_to(&self, sums: &mut [Checksum]) {
+        let Some((rows, indexes)) = sums.split_first_mut() else { return };
+        rows.add(&self.key, &self.value);
+        indexes.iter_mut().zip(&self.index_keys).for_each(|(sum, key)| sum.add(key, &[]));
+    }
+}
+
+/// Count and checksum of a keyspace's rows, whatever their order, so that writers may run side by
+/// side and deletes may take rows out again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checksum {
+    /// Rows.
+    pub rows: u64,
+    sum: u64,
+}
+
+impl Checksum {
+    /// Adds a row.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.rows += 1;
+        self.sum = self.sum.wrapping_add(Self::hash(key, value));
+    }
+
+    /// Takes a row out.
+    pub fn remove(&mut self, key: &[u8], value: &[u8]) {
+        self.rows = self.rows.wrapping_sub(1);
+        self.sum = self.sum.wrapping_sub(Self::hash(key, value));
+    }
+
+    /// Adds another sum.
+    pub fn merge(&mut self, other: &Checksum) {
+        self.rows += other.rows;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
+    fn hash(key: &[u8], value: &[u8]) -> u64 {
+        xxh3_64(key).rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ xxh3_64(value)
+    }
+
+    /// As printed.
+    pub fn hex(&self) -> String {
+        format!("{:016x}", self.sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(values: &[Value<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        values.iter().for_each(|value| value.append_key(&mut out));
+        out
+    }
+
+    #[test]
+    fn encoded_keys_sort_as_their_values() {
+        let floats = [f32::NEG_INFINITY, -2.5, -0.1, 0.0, 0.1, 3.0, 1005.0];
+        assert!(floats.windows(2).all(|w| key(&[Value::F32(w[0])]) < key(&[Value::F32(w[1])])));
+        let integers = [i32::MIN, -7, -1, 0, 1, i32::MAX];
+        assert!(integers.windows(2).all(|w| key(&[Value::I32(w[0])]) < key(&[Value::I32(w[1])])));
+        let texts = ["", "\0", "\0a", "a", "a\0", "ab", "b"];
+        for pair in texts.windows(2) {
+            let with_tail = |text, n| key(&[Value::Text(text), Value::U32(n)]);
+            assert!(with_tail(pair[0], u32::MAX) < with_tail(pair[1], 0), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn index_keys_end_with_the_primary_key() {
+        let table = Table {
+            name: "t",
+            columns: vec![
+                Column { name: "id", kind: Type::I32 },
+                Column { name: "a", kind: Type::U32 },
+                Column { name: "b", kind: Type::Text },
+            ],
+            primary: vec![0],
+            indexes: vec![Index { name: "ix", columns: vec![2, 1] }],
+        };
+        let mut encoded = EncodedRow::default();
+        encoded.encode(&table, &[Value::I32(7), Value::U32(9), Value::Text("x")]);
+        assert_eq!(encoded.key, [0x80, 0, 0, 7]);
+        assert_eq!(encoded.value, [0, 0, 0, 9, 1, b'x']);
+        assert_eq!(encoded.index_keys[0], [b'x', 0, 0, 0, 0, 0, 9, 0x80, 0, 0, 7]);
+        assert_eq!(table.keyspaces(), ["t", "t.by_ix"]);
+        assert_eq!(table.key_columns(1), [2, 1, 0]);
+    }
+
+    #[test]
+    fn checksum_ignores_order_and_sees_every_byte() {
+        let (mut one, mut two) = (Checksum::default(), Checksum::default());
+        one.add(b"a", b"1");
+        one.add(b"b", b"2");
+        two.add(b"b", b"2");
+        two.add(b"a", b"1");
+        assert_eq!(one, two);
+        two.remove(b"a", b"1");
+        two.add(b"a", b"2");
+        assert_ne!(one, two);
+        two.remove(b"a", b"2");
+        two.add(b"1", b"a");
+        assert_ne!(one, two);
+    }
+}

@@ -1,0 +1,63 @@
+//! The null target: takes everything, keeps nothing. What a workload costs against it is what the
+//! workload itself costs; that is subtracted from the figures of the others.
+
+use std::hint::black_box;
+
+use super::{Direction, Result, Session, Target, Visit};
+use crate::schema::Keyspace;
+
+/// Keeps nothing.
+pub struct Null;
+
+struct NullSession;
+
+impl Target for Null {
+    fn version(&self) -> String {
+        "no store".to_owned()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(NullSession))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Session for NullSession {
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        black_box((keyspace, key, value));
+        Ok(())
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
+        black_box((keyspace, key));
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        black_box((keyspace, key));
+        value.clear();
+        Ok(false)
+    }
+
+    fn scan(
+        &mut self,
+        keyspace: Keyspace,
+        from: Option<&[u8]>,
+        direction: Direction,
+        _visit: Visit<'_>,
+    ) -> Result<()> {
+        black_box((keyspace, from, direction));
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Names of the targets, and how each is opened.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::null::Null;
+use super::{Failure, Result, Setup, Target};
+use crate::size::Bytes;
+
+/// A target by name; RocksDB possibly with a write buffer of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TargetName {
+    /// Frond.
+    Frond,
+    /// RocksDB; the write buffer as given, `None` for the default share.
+    RocksDb(Option<Share>),
+    /// SQLite.
+    Sqlite,
+    /// LMDB.
+    Lmdb,
+    /// No store at all.
+    Null,
+}
+
+/// A size, or a fraction of the memory: `16MB`, `m/6`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// M divided by this.
+    Fraction(u64),
+    /// So many bytes.
+    Fixed(Bytes),
+}
+
+impl Share {
+    /// In bytes, of this memory.
+    pub fn of(self, memory: Bytes) -> Bytes {
+        match self {
+            Self::Fraction(n) => Bytes(memory.0 / n.max(1)),
+            Self::Fixed(bytes) => bytes,
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.strip_prefix("m/").or_else(|| text.strip_prefix("M/")) {
+            Some(n) => n.parse().map(Self::Fraction).map_err(|_| format!("`{text}` is no share")),
+            None => text.parse().map(Self::Fixed),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fraction(n) => write!(f, "m{n}"),
+            Self::Fixed(bytes) => write!(f, "{}", bytes.0),
+        }
+    }
+}
+
+impl fmt::Display for TargetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frond => f.write_str("frond"),
+            Self::RocksDb(None) => f.write_str("rocksdb"),
+            Self::RocksDb(Some(share)) => write!(f, "rocksdb-{share}"),
+            Self::Sqlite => f.write_str("sqlite"),
+            Self::Lmdb => f.write_str("lmdb"),
+            Self::Null => f.write_str("null"),
+        }
+    }
+}
+
+impl FromStr for TargetName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "frond" => Ok(Self::Frond),
+            "rocksdb" => Ok(Self::RocksDb(None)),
+            "sqlite" => Ok(Self::Sqlite),
+            "lmdb" => Ok(Self::Lmdb),
+            "null" => Ok(Self::Null),
+            _ => Err(format!("unknown target `{text}` (frond, rocksdb, sqlite, lmdb, null)")),
+        }
+    }
+}
+
+/// What a rival that is not built in has to say.
+#[allow(dead_code)] // unused where every rival is built in
+fn absent(name: &str, package: &str) -> Failure {
+    let why = if cfg!(feature = "compare") {
+        format!("its library was not found when frond was built: `apt-get install {package}`")
+    } else {
+        format!("this frond was built without rivals: `apt-get install {package}`")
+    };
+    Failure(format!("target {name}: {why}, then build with `--features compare`"))
+}
+
+/// Fails, naming the package, if the target is not built in.
+pub fn available(name: TargetName) -> Result<()> {
+    match name {
+        TargetName::RocksDb(_) if !cfg!(has_rocksdb) => Err(absent("rocksdb", "librocksdb-dev")),
+        TargetName::Sqlite if !cfg!(has_sqlite3) => Err(absent("sqlite", "libsqlite3-dev")),
+        TargetName::Lmdb if !cfg!(has_lmdb) => Err(absent("lmdb", "liblmdb-dev")),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a target on an empty directory.
+pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
+    available(name)?;
+    match name {
+        TargetName::Null => Ok(Box::new(Null)),
+        #[cfg(has_rocksdb)]
+        TargetName::RocksDb(_) => Ok(Box::new(super::rocksdb::RocksDb::open(setup)?)),
+        _ => {
+            let _ = setup;
+            Err(Failure(format!("target {name}: not built in")))
+        }
+    }
+}

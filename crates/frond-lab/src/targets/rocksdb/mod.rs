@@ -1,0 +1,471 @@
+//! RocksDB as a target: keyspaces are column families, one write batch is a commit.
+//!
+//! Invariants
+//! 1. Block cache + write buffers = M; index and filter blocks lie in the cache; I/O is direct.
+//! 2. `Lazy` is manual WAL flush with `FlushWAL` and sync each second; `Os` writes the WAL at each
+//!    commit and syncs it each second; `Sync` syncs each commit.
+//!
+//! Threads: the database handle is thread-safe by RocksDB's contract; batches and iterators belong to
+//! one session.
+
+mod ffi;
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::Arc;
+
+use libc::{c_char, c_int};
+use serde::Deserialize;
+
+use super::ticker::Ticker;
+use super::{
+    Counter, Direction, Durability, Failure, Result, Session, Setup, Target, Visit, settings,
+};
+use crate::schema::Keyspace;
+use crate::size::Bytes;
+
+const SETTINGS: &str = include_str!("rocksdb.settings.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    write_buffer_share: f64,
+    block_bytes: usize,
+    bloom_bits_per_key: f64,
+    cache_index_and_filter_blocks: bool,
+    pin_l0_filter_and_index_blocks: bool,
+    format_version: c_int,
+    compression: String,
+    bottommost_compression: String,
+    max_background_jobs: c_int,
+    level_compaction_dynamic_level_bytes: bool,
+    level_base_write_buffers: f64,
+    target_file_base_mib: u64,
+    max_write_buffer_number: c_int,
+    use_direct_reads: bool,
+    use_direct_io_for_flush_and_compaction: bool,
+    compaction_readahead_kib: usize,
+    bytes_per_sync_kib: u64,
+    max_open_files: c_int,
+}
+
+/// The open database; closes when the last user drops it.
+struct Handle {
+    db: *mut ffi::Db,
+    families: Vec<*mut ffi::Family>,
+    cache: *mut ffi::Cache,
+}
+
+// SAFETY: rocksdb/c.h guarantees that a DB and its column family handles may be used from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above: "Multiple threads can invoke const and non-const methods without synchronization".
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handles come from rocksdb_open_column_families, nobody else holds them (the
+        // sessions borrow the target, the ticker has ended), and they are destroyed before the db.
+        unsafe {
+            self.families.iter().for_each(|&f| ffi::rocksdb_column_family_handle_destroy(f));
+            ffi::rocksdb_close(self.db);
+            ffi::rocksdb_cache_destroy(self.cache);
+        }
+    }
+}
+
+/// Turns RocksDB's error message into ours and frees it.
+fn check(error: *mut c_char) -> Result<()> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: not null, so by c.h it is a malloc'ed zero-terminated string that we own.
+    let text = unsafe { CStr::from_ptr(error).to_string_lossy().into_owned() };
+    // SAFETY: as above; freed once.
+    unsafe { ffi::rocksdb_free(error.cast()) };
+    Err(Failure(format!("rocksdb: {text}")))
+}
+
+impl Handle {
+    fn flush_wal(&self) -> Result<()> {
+        let mut error = ptr::null_mut();
+        // SAFETY: db is open as long as self lives.
+        unsafe { ffi::rocksdb_flush_wal(self.db, 1, &mut error) };
+        check(error)
+    }
+
+    /// Sum of an integer property over the column families.
+    fn property(&self, name: &CStr) -> f64 {
+        let of = |family: &*mut ffi::Family| {
+            let mut value = 0;
+            // SAFETY: db and family are open, `name` is zero-terminated, `value` outlives the call.
+            unsafe { ffi::rocksdb_property_int_cf(self.db, *family, name.as_ptr(), &mut value) };
+            value as f64
+        };
+        self.families.iter().map(of).sum()
+    }
+
+    fn stats_text(&self) -> String {
+        // SAFETY: db is open; the result is null or a malloc'ed string, copied and freed here.
+        unsafe {
+            let text = ffi::rocksdb_property_value(self.db, c"rocksdb.dbstats".as_ptr());
+            if text.is_null() {
+                return String::new();
+            }
+            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+            ffi::rocksdb_free(text.cast());
+            copy
+        }
+    }
+}
+
+/// RocksDB under test.
+pub struct RocksDb {
+    handle: Arc<Handle>,
+    ticker: Option<Ticker>,
+    durability: Durability,
+    cache: Bytes,
+    write_buffer: Bytes,
+}
+
+impl RocksDb {
+    /// Opens a fresh database.
+    pub fn open(setup: &Setup) -> Result<Self> {
+        let settings: Settings = settings::parse("rocksdb.settings.toml", SETTINGS)?;
+        let write_buffer = setup
+            .write_buffer
+            .unwrap_or(Bytes((setup.memory.0 as f64 * settings.write_buffer_share) as u64));
+        let cache = Bytes(setup.memory.0.saturating_sub(write_buffer.0).max(1 << 20));
+        let handle = open(setup, &settings, cache, write_buffer)?;
+        let handle = Arc::new(handle);
+        let ticker = (setup.durability != Durability::Sync).then(|| {
+            let handle = Arc::clone(&handle);
+            Ticker::each_second(move || handle.flush_wal())
+        });
+        Ok(Self { handle, ticker, durability: setup.durability, cache, write_buffer })
+    }
+}
+
+fn compression(name: &str) -> Result<c_int> {
+    match name {
+        "none" => Ok(0),
+        "lz4" => Ok(4),
+        "zstd" => Ok(7),
+        _ => Err(Failure(format!("rocksdb.settings.toml: unknown compression `{name}`"))),
+    }
+}
+
+fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Result<Handle> {
+    let [upper, bottom] =
+        [compression(&settings.compression)?, compression(&settings.bottommost_compression)?];
+    let names = setup.tables.iter().flat_map(|table| table.keyspaces());
+    let mut names: Vec<CString> =
+        names.map(CString::new).collect::<std::result::Result<_, _>>().map_err(path_error)?;
+    // The default family must be opened too; it stays empty.
+    names.push(c"default".to_owned());
+    let path = CString::new(setup.dir.as_os_str().as_bytes()).map_err(path_error)?;
+    let pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let mut families = vec![ptr::null_mut(); names.len()];
+    let mut error = ptr::null_mut();
+    // SAFETY: every pointer passed comes from the matching create call or from a CString or Vec that
+    // outlives the call; the table factory and the options keep their own references to the cache
+    // and the filter (c.h: set_filter_policy takes ownership).
+    let (db, lru) = unsafe {
+        let lru = ffi::rocksdb_cache_create_lru(cache.0 as usize);
+        let table = ffi::rocksdb_block_based_options_create();
+        ffi::rocksdb_block_based_options_set_block_cache(table, lru);
+        ffi::rocksdb_block_based_options_set_block_size(table, settings.block_bytes);
+        let filter = ffi::rocksdb_filterpolicy_create_bloom_full(settings.bloom_bits_per_key);
+        ffi::rocksdb_block_based_options_set_filter_policy(table, filter);
+        ffi::rocksdb_block_based_options_set_format_version(table, settings.format_version);
+        ffi::rocksdb_block_based_options_set_cache_index_and_filter_blocks(
+            table,
+            settings.cache_index_and_filter_blocks.into(),
+        );
+        ffi::rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(
+            table,
+            settings.pin_l0_filter_and_index_blocks.into(),
+        );
+        let options = ffi::rocksdb_options_create();
+        ffi::rocksdb_options_set_create_if_missing(options, 1);
+        ffi::rocksdb_options_set_create_missing_column_families(options, 1);
+        ffi::rocksdb_options_set_db_write_buffer_size(options, buffer.0 as usize);
+        ffi::rocksdb_options_set_write_buffer_size(options, buffer.0 as usize);
+        ffi::rocksdb_options_set_max_write_buffer_number(options, settings.max_write_buffer_number);
+        ffi::rocksdb_options_set_max_background_jobs(options, settings.max_background_jobs);
+        ffi::rocksdb_options_set_max_open_files(options, settings.max_open_files);
+        ffi::rocksdb_options_set_compression(options, upper);
+        ffi::rocksdb_options_set_bottommost_compression(options, bottom);
+        ffi::rocksdb_options_set_level_compaction_dynamic_level_bytes(
+            options,
+            settings.level_compaction_dynamic_level_bytes.into(),
+        );
+        let base = (buffer.0 as f64 * settings.level_base_write_buffers) as u64;
+        ffi::rocksdb_options_set_max_bytes_for_level_base(options, base);
+        ffi::rocksdb_options_set_target_file_size_base(
+            options,
+            settings.target_file_base_mib << 20,
+        );
+        ffi::rocksdb_options_set_use_direct_reads(options, settings.use_direct_reads.into());
+        ffi::rocksdb_options_set_use_direct_io_for_flush_and_compaction(
+            options,
+            settings.use_direct_io_for_flush_and_compaction.into(),
+        );
+        ffi::rocksdb_options_compaction_readahead_size(
+            options,
+            settings.compaction_readahead_kib << 10,
+        );
+        ffi::rocksdb_options_set_wal_bytes_per_sync(options, settings.bytes_per_sync_kib << 10);
+        let manual = setup.durability == Durability::Lazy;
+        ffi::rocksdb_options_set_manual_wal_flush(options, manual.into());
+        ffi::rocksdb_options_set_block_based_table_factory(options, table);
+        let family_options = vec![options.cast_const(); names.len()];
+        let db = ffi::rocksdb_open_column_families(
+            options,
+            path.as_ptr(),
+            names.len() as c_int,
+            pointers.as_ptr(),
+            family_options.as_ptr(),
+            families.as_mut_ptr(),
+            &mut error,
+        );
+        ffi::rocksdb_options_destroy(options);
+        ffi::rocksdb_block_based_options_destroy(table);
+        (db, lru)
+    };
+    check(error)?;
+    Ok(Handle { db, families, cache: lru })
+}
+
+fn path_error(error: std::ffi::NulError) -> Failure {
+    Failure(format!("rocksdb: {error}"))
+}
+
+impl Target for RocksDb {
+    fn version(&self) -> String {
+        "RocksDB 7.8".to_owned()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut pairs = settings::pairs(SETTINGS);
+        pairs.push(("block_cache_b".to_owned(), self.cache.0.to_string()));
+        pairs.push(("db_write_buffer_b".to_owned(), self.write_buffer.0.to_string()));
+        pairs
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        // SAFETY: plain constructors; destroyed by the session's drop.
+        let (batch, write, read) = unsafe {
+            let write = ffi::rocksdb_writeoptions_create();
+            ffi::rocksdb_writeoptions_set_sync(write, (self.durability == Durability::Sync).into());
+            (ffi::rocksdb_writebatch_create(), write, ffi::rocksdb_readoptions_create())
+        };
+        Ok(Box::new(RocksSession { handle: &self.handle, batch, write, read }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.ticker.as_ref().map_or(Ok(()), |ticker| ticker.check())?;
+        for &family in &self.handle.families {
+            let mut error = ptr::null_mut();
+            // SAFETY: options are created and destroyed here; db and family are open.
+            unsafe {
+                let options = ffi::rocksdb_flushoptions_create();
+                ffi::rocksdb_flushoptions_set_wait(options, 1);
+                ffi::rocksdb_flush_cf(self.handle.db, options, family, &mut error);
+                ffi::rocksdb_flushoptions_destroy(options);
+            }
+            check(error)?;
+        }
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<bool> {
+        for &family in &self.handle.families {
+            let (null, none) = (ptr::null(), 0);
+            // SAFETY: null bounds mean the whole key range (c.h); db and family are open.
+            unsafe {
+                ffi::rocksdb_compact_range_cf(self.handle.db, family, null, none, null, none)
+            };
+        }
+        Ok(true)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let handle = &self.handle;
+        let mut counters = vec![
+            ("memtables_b".to_owned(), handle.property(c"rocksdb.cur-size-all-mem-tables")),
+            ("debt_b".to_owned(), handle.property(c"rocksdb.estimate-pending-compaction-bytes")),
+            ("tables_b".to_owned(), handle.property(c"rocksdb.total-sst-files-size")),
+            ("level0_files".to_owned(), handle.property(c"rocksdb.num-files-at-level0")),
+        ];
+        // SAFETY: the cache lives as long as the handle.
+        let usage = unsafe { ffi::rocksdb_cache_get_usage(handle.cache) };
+        counters.push(("cache_b".to_owned(), usage as f64));
+        let text = handle.stats_text();
+        if let Some(line) = text.lines().find(|line| line.starts_with("Cumulative WAL:")) {
+            let syncs = line.split(',').nth(1).and_then(|part| quantity(part.trim()));
+            counters.extend(syncs.map(|n| ("wal_syncs".to_owned(), n)));
+        }
+        if let Some(line) = text.lines().find(|line| line.starts_with("Cumulative stall:")) {
+            let mut parts = line.trim_start_matches("Cumulative stall:").trim().split([':', ' ']);
+            let mut number =
+                || parts.next().and_then(|part| part.parse::<f64>().ok()).unwrap_or(0.0);
+            let seconds = number() * 3600.0 + number() * 60.0 + number();
+            counters.push(("write_stall_s".to_owned(), seconds));
+        }
+        counters
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        let last = self.ticker.take().map_or(Ok(()), Ticker::stop);
+        last.and_then(|()| self.handle.flush_wal())
+    }
+}
+
+/// "12K syncs" → 12000.
+fn quantity(text: &str) -> Option<f64> {
+    let word = text.split(' ').next()?;
+    let (digits, scale) = match word.chars().last()? {
+        'K' => (&word[..word.len() - 1], 1e3),
+        'M' => (&word[..word.len() - 1], 1e6),
+        'G' => (&word[..word.len() - 1], 1e9),
+        _ => (word, 1.0),
+    };
+    digits.parse::<f64>().ok().map(|n| n * scale)
+}
+
+struct RocksSession<'a> {
+    handle: &'a Handle,
+    batch: *mut ffi::WriteBatch,
+    write: *mut ffi::WriteOptions,
+    read: *mut ffi::ReadOptions,
+}
+
+impl Drop for RocksSession<'_> {
+    fn drop(&mut self) {
+        // SAFETY: created by `RocksDb::session` for this session alone.
+        unsafe {
+            ffi::rocksdb_writebatch_destroy(self.batch);
+            ffi::rocksdb_writeoptions_destroy(self.write);
+            ffi::rocksdb_readoptions_destroy(self.read);
+        }
+    }
+}
+
+impl RocksSession<'_> {
+    fn family(&self, keyspace: Keyspace) -> *mut ffi::Family {
+        self.handle.families[keyspace]
+    }
+}
+
+/// Borrows the bytes RocksDB points at.
+///
+/// # Safety
+/// `data` must point at `len` bytes that stay unchanged for `'a`, or be null.
+unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(data.cast(), len) }
+}
+
+impl Session for RocksSession<'_> {
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        let family = self.family(keyspace);
+        // SAFETY: the batch is ours; RocksDB copies key and value during the call.
+        unsafe {
+            ffi::rocksdb_writebatch_put_cf(
+                self.batch,
+                family,
+                key.as_ptr().cast(),
+                key.len(),
+                value.as_ptr().cast(),
+                value.len(),
+            );
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
+        let family = self.family(keyspace);
+        // SAFETY: as in `put`.
+        unsafe {
+            ffi::rocksdb_writebatch_delete_cf(self.batch, family, key.as_ptr().cast(), key.len());
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let mut error = ptr::null_mut();
+        // SAFETY: batch and options are ours, the db is open.
+        unsafe {
+            ffi::rocksdb_write(self.handle.db, self.write, self.batch, &mut error);
+            ffi::rocksdb_writebatch_clear(self.batch);
+        }
+        check(error)
+    }
+
+    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let (family, mut error, mut len) = (self.family(keyspace), ptr::null_mut(), 0);
+        // SAFETY: the slice returned (null if the key is absent) is read before it is destroyed.
+        let found = unsafe {
+            let pinned = ffi::rocksdb_get_pinned_cf(
+                self.handle.db,
+                self.read,
+                family,
+                key.as_ptr().cast(),
+                key.len(),
+                &mut error,
+            );
+            if !pinned.is_null() {
+                let data = ffi::rocksdb_pinnableslice_value(pinned, &mut len);
+                value.extend_from_slice(bytes(data, len));
+                ffi::rocksdb_pinnableslice_destroy(pinned);
+            }
+            !pinned.is_null()
+        };
+        check(error)?;
+        Ok(found)
+    }
+
+    fn scan(
+        &mut self,
+        keyspace: Keyspace,
+        from: Option<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let (family, mut error) = (self.family(keyspace), ptr::null_mut());
+        // SAFETY: the iterator is created and destroyed here; key and value are used before it moves.
+        unsafe {
+            let iter = ffi::rocksdb_create_iterator_cf(self.handle.db, self.read, family);
+            match (from, direction) {
+                (Some(key), Direction::Forward) => {
+                    ffi::rocksdb_iter_seek(iter, key.as_ptr().cast(), key.len());
+                }
+                (Some(key), Direction::Reverse) => {
+                    ffi::rocksdb_iter_seek_for_prev(iter, key.as_ptr().cast(), key.len());
+                }
+                (None, Direction::Forward) => ffi::rocksdb_iter_seek_to_first(iter),
+                (None, Direction::Reverse) => ffi::rocksdb_iter_seek_to_last(iter),
+            }
+            while ffi::rocksdb_iter_valid(iter) != 0 {
+                let (mut key_len, mut value_len) = (0, 0);
+                let key = ffi::rocksdb_iter_key(iter, &mut key_len);
+                let value = ffi::rocksdb_iter_value(iter, &mut value_len);
+                if !visit(bytes(key, key_len), bytes(value, value_len)) {
+                    break;
+                }
+                match direction {
+                    Direction::Forward => ffi::rocksdb_iter_next(iter),
+                    Direction::Reverse => ffi::rocksdb_iter_prev(iter),
+                }
+            }
+            ffi::rocksdb_iter_get_error(iter, &mut error);
+            ffi::rocksdb_iter_destroy(iter);
+        }
+        check(error)
+    }
+}

@@ -1,0 +1,30 @@
+//! Reading a rival's settings file: TOML whose every setting carries its reason as a comment.
+
+use serde::de::DeserializeOwned;
+
+use super::{Failure, Result};
+
+/// The settings in `text`, which came from the file `name`.
+pub fn parse<S: DeserializeOwned>(name: &str, text: &str) -> Result<S> {
+    toml::from_str(text).map_err(|error| Failure(format!("{name}: {error}")))
+}
+
+/// The settings as pairs for the report.
+pub fn pairs(text: &str) -> Vec<(String, String)> {
+    let table: toml::Table = text.parse().unwrap_or_default();
+    table.into_iter().map(|(key, value)| (key, value.to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_setting_of_a_rival_has_its_reason_on_the_line() {
+        for (name, text) in [("rocksdb", include_str!("rocksdb/rocksdb.settings.toml"))] {
+            let settings = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));
+            for line in settings {
+                let reason = line.split_once('#').map(|(_, reason)| reason.trim()).unwrap_or("");
+                assert!(reason.len() > 10, "{name}: no reason given: {line}");
+            }
+        }
+    }
+}

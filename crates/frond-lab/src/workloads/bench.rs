@@ -1,0 +1,131 @@
+//! What a workload runs its steps through: the target, the meter, the clock.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Volume;
+use crate::measure::{self, Meter, Plan, Usage};
+use crate::results::Row;
+use crate::targets::{Counter, Result, Target};
+
+/// One target's run.
+pub struct Bench<'a> {
+    /// The store under test.
+    pub target: &'a dyn Target,
+    name: String,
+    dir: PathBuf,
+    deadline: Option<Instant>,
+    quiesce: bool,
+    keeps_rows: bool,
+    progress: bool,
+    /// Rows so far.
+    pub rows: Vec<Row>,
+    unsettled: bool,
+}
+
+impl<'a> Bench<'a> {
+    /// A run of `target`, which lives in `dir`.
+    pub fn new(
+        target: &'a dyn Target,
+        name: String,
+        dir: PathBuf,
+        deadline: Option<Instant>,
+        quiesce: bool,
+        progress: bool,
+    ) -> Self {
+        let keeps_rows = name != "null";
+        let rows = Vec::new();
+        Self { target, name, dir, deadline, quiesce, keeps_rows, progress, rows, unsettled: false }
+    }
+
+    /// Whether the target keeps what it is given (all do but `null`).
+    pub fn keeps_rows(&self) -> bool {
+        self.keeps_rows
+    }
+
+    /// Runs a step of `planned` operations, for at most `seconds`.
+    pub fn step(
+        &mut self,
+        step: &str,
+        op: &str,
+        planned: u64,
+        seconds: Option<u64>,
+        body: impl FnOnce(&Meter, &dyn Target) -> Result<Volume>,
+    ) -> Result<&mut Row> {
+        let own = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let deadline = match (own, self.deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let plan = Plan {
+            step: step.to_owned(),
+            planned,
+            deadline,
+            dir: self.dir.clone(),
+            progress: self.progress,
+        };
+        let before = self.target.counters();
+        let mut volume = Volume::default();
+        let target = self.target;
+        let taken = measure::run(&plan, |meter| {
+            volume = body(meter, target)?;
+            Ok(())
+        })?;
+        let mut row = Row::new(&self.name, step, op, planned, &taken, volume);
+        // A step that ran for the time it was given is finished, whatever the count.
+        row.finished |= seconds.is_some() && taken.ops > 0;
+        if self.keeps_rows {
+            row.disk_load_b = Some(measure::allocated_bytes(&self.dir));
+            row.engine = difference(&before, &self.target.counters());
+            let syncs = row.engine.get("wal_syncs").or_else(|| row.engine.get("syncs"));
+            row.fsync_op = syncs.map(|syncs| syncs / taken.ops.max(1) as f64);
+        }
+        self.unsettled |= volume.changed_bytes > 0;
+        self.rows.push(row);
+        Ok(self.rows.last_mut().expect("just pushed"))
+    }
+
+    /// Lets the store come to rest after writes: 60 s and 1 s per million rows, at most 1200 s. The
+    /// debt paid meanwhile is charged to the last step that wrote.
+    pub fn quiesce(&mut self, rows: u64) -> Result<()> {
+        if !std::mem::take(&mut self.unsettled) || !self.keeps_rows {
+            return Ok(());
+        }
+        let (begin, before) = (Instant::now(), Usage::now());
+        self.target.settle()?;
+        if self.quiesce {
+            let rest = Duration::from_secs((60 + rows / 1_000_000).min(1200));
+            while let Some(left) = rest.checked_sub(begin.elapsed()).filter(|d| !d.is_zero()) {
+                if self.progress {
+                    println!("progress quiesce {} 0 0", begin.elapsed().as_secs());
+                }
+                std::thread::sleep(left.min(Duration::from_secs(1)));
+            }
+        }
+        let paid = Usage::now().since(&before);
+        let disk = measure::allocated_bytes(&self.dir);
+        let Some(row) = self.rows.iter_mut().rev().find(|row| row.write_amp.is_some()) else {
+            return Ok(());
+        };
+        let ops = row.ops.max(1) as f64;
+        let written = row.wr_b_op.unwrap_or(0.0) * ops;
+        let all = (written + paid.write_bytes as f64).max(1.0);
+        row.wr_b_op_quiesced = Some(all / ops);
+        row.cpu_us_op_quiesced = row.cpu_us_op.map(|cpu| cpu + paid.cpu_s * 1e6 / ops);
+        row.write_amp = row.write_amp.map(|amp| amp * all / written.max(1.0));
+        row.disk_end_b = Some(disk);
+        Ok(())
+    }
+}
+
+/// What counters grew by; names ending in `_b` or `_now` are states and stay as they are.
+fn difference(before: &[Counter], after: &[Counter]) -> BTreeMap<String, f64> {
+    let before: BTreeMap<&str, f64> = before.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    let grown = |(name, now): &Counter| {
+        let state = ["_b", "_now", "_files"].iter().any(|end| name.ends_with(end));
+        let base = if state { 0.0 } else { before.get(name.as_str()).copied().unwrap_or(0.0) };
+        (name.clone(), now - base)
+    };
+    after.iter().map(grown).collect()
+}

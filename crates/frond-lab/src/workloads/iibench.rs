@@ -1,0 +1,231 @@
+//! `iibench-2011`: rows in primary-key order, three secondary indexes in random order (WORKLOADS §1a).
+//!
+//! Invariants
+//! 1. `price` follows `customerid`, so two of the indexes have almost the same order.
+//! 2. Time is virtual: one second per 20,000 rows, one value per commit, from 2011-06-01.
+//!
+//! Comparable with Tokutek's published figures: one client, 1000 rows per commit, indexes present
+//! before the first row.
+
+use super::{Bench, Spec, Volume, Workload};
+use crate::random::{Purpose, Random};
+use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type, Value};
+use crate::targets::{Result, Session};
+
+/// Rows per commit of the published runs.
+pub const ROWS_PER_COMMIT: u64 = 1000;
+/// 2011-06-01 00:00:00 UTC in milliseconds.
+const START_MILLIS: u64 = 1_306_886_400_000;
+const ROWS_PER_VIRTUAL_SECOND: u64 = 20_000;
+/// Row: 4 + 8 + 4 + 4 + 4 + 4.
+const ROW_BYTES: u64 = 28;
+/// Index entries with the primary key: 12 + 16 + 20.
+const INDEX_BYTES: u64 = 48;
+
+/// The table `purchases_index`.
+pub fn table() -> Table {
+    let column = |name, kind| Column { name, kind };
+    Table {
+        name: "purchases_index",
+        columns: vec![
+            column("transactionid", Type::I32),
+            column("dateandtime", Type::Millis),
+            column("cashregisterid", Type::I32),
+            column("customerid", Type::I32),
+            column("productid", Type::I32),
+            column("price", Type::F32),
+        ],
+        primary: vec![0],
+        indexes: vec![
+            Index { name: "marketsegment", columns: vec![5, 3] },
+            Index { name: "registersegment", columns: vec![2, 5, 3] },
+            Index { name: "pdc", columns: vec![5, 1, 3] },
+        ],
+    }
+}
+
+/// Generator of the rows.
+pub struct Purchases {
+    random: Random,
+    next: u64,
+}
+
+impl Purchases {
+    /// Rows from the first on.
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::stream(seed, "iibench", 0, 0, Purpose::Data), next: 1 }
+    }
+
+    /// The next row.
+    pub fn next_row(&mut self) -> [Value<'static>; 6] {
+        let id = self.next;
+        self.next += 1;
+        let batch_first = (id - 1) / ROWS_PER_COMMIT * ROWS_PER_COMMIT;
+        let millis = START_MILLIS + batch_first * 1000 / ROWS_PER_VIRTUAL_SECOND;
+        let random = &mut self.random;
+        let register = random.below(1_000) as i32;
+        let customer = random.below(100_000) as i32;
+        let product = random.below(10_000) as i32;
+        let price = price(random.unit(), customer);
+        [
+            Value::I32(id as i32),
+            Value::Millis(millis),
+            Value::I32(register),
+            Value::I32(customer),
+            Value::I32(product),
+            Value::F32(price),
+        ]
+    }
+}
+
+/// Invariant 1.
+pub fn price(unit: f64, customer: i32) -> f32 {
+    ((unit * 500.0 + f64::from(customer)) / 100.0) as f32
+}
+
+/// The rows of one commit, made before its clock runs.
+pub struct Batch {
+    rows: Vec<[Value<'static>; 6]>,
+    encoded: Vec<EncodedRow>,
+}
+
+impl Batch {
+    /// An empty one, to be used again and again.
+    pub fn new() -> Self {
+        let encoded = vec![EncodedRow::default(); ROWS_PER_COMMIT as usize];
+        Self { rows: Vec::with_capacity(encoded.len()), encoded }
+    }
+
+    /// Makes the next `n` rows and adds them to `sums`.
+    pub fn generate(
+        &mut self,
+        purchases: &mut Purchases,
+        table: &Table,
+        n: usize,
+        sums: &mut [Checksum],
+    ) {
+        self.rows.clear();
+        for encoded in self.encoded.iter_mut().take(n) {
+            let row = purchases.next_row();
+            encoded.encode(table, &row);
+            encoded.add_to(sums);
+            self.rows.push(row);
+        }
+    }
+
+    /// Inserts them as one commit.
+    pub fn insert(&self, table: &Table, session: &mut dyn Session) -> Result<()> {
+        for (row, encoded) in self.rows.iter().zip(&self.encoded) {
+            session.insert_row(table, row, encoded)?;
+        }
+        session.commit()
+    }
+}
+
+/// The load.
+pub struct Iibench {
+    spec: Spec,
+    table: Table,
+    sums: Vec<Checksum>,
+}
+
+impl Iibench {
+    /// The workload.
+    pub fn new(spec: &Spec) -> Self {
+        let table = table();
+        let sums = vec![Checksum::default(); table.indexes.len() + 1];
+        Self { spec: spec.clone(), table, sums }
+    }
+}
+
+impl Workload for Iibench {
+    fn tables(&self) -> Vec<Table> {
+        vec![self.table.clone()]
+    }
+
+    fn unique(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {
+        let (rows, table, sums) = (self.spec.rows, &self.table, &mut self.sums);
+        let mut purchases = Purchases::new(self.spec.seed);
+        bench.step("iibench", "row", rows, None, |meter, target| {
+            let mut session = target.session()?;
+            let mut batch = Batch::new();
+            let mut client = meter.client("commit");
+            let mut left = rows;
+            while left > 0 && client.go_on() {
+                let n = left.min(ROWS_PER_COMMIT);
+                batch.generate(&mut purchases, table, n as usize, sums);
+                client.time(n, || batch.insert(table, session.as_mut()))?;
+                left -= n;
+            }
+            let done = rows - left;
+            Ok(Volume { changed_bytes: done * ROW_BYTES, ..Volume::default() })
+        })?;
+        Ok(())
+    }
+
+    fn expected(&self) -> Vec<Checksum> {
+        self.sums.clone()
+    }
+
+    fn volume(&self) -> Volume {
+        let rows = self.sums.first().map_or(0, |sum| sum.rows);
+        Volume {
+            changed_bytes: rows * ROW_BYTES,
+            live_bytes: rows * ROW_BYTES,
+            live_bytes_indexed: rows * (ROW_BYTES + INDEX_BYTES),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_as_the_published_generator_makes_them() {
+        let mut purchases = Purchases::new(42);
+        let mut encoded = EncodedRow::default();
+        let (mut registers, mut last_millis) = ([0u32; 1000], 0);
+        for id in 1..=50_000 {
+            let row = purchases.next_row();
+            let [
+                Value::I32(transaction),
+                Value::Millis(millis),
+                Value::I32(register),
+                Value::I32(customer),
+                Value::I32(product),
+                Value::F32(price),
+            ] = row
+            else {
+                panic!("columns are out of order: {row:?}");
+            };
+            assert_eq!(transaction, id);
+            assert!((0..100_000).contains(&customer) && (0..10_000).contains(&product));
+            let base = customer as f32 / 100.0;
+            assert!((base..base + 5.001).contains(&price), "{customer} {price}");
+            registers[register as usize] += 1;
+            assert!(millis >= last_millis);
+            last_millis = millis;
+            encoded.encode(&table(), &row);
+            assert_eq!(encoded.key.len() + encoded.value.len(), ROW_BYTES as usize);
+            let entries: usize = encoded.index_keys.iter().map(Vec::len).sum();
+            assert_eq!(entries, INDEX_BYTES as usize);
+        }
+        assert!(registers.iter().all(|&n| (15..100).contains(&n)));
+        assert_eq!(last_millis, START_MILLIS + 49_000 * 1000 / ROWS_PER_VIRTUAL_SECOND);
+    }
+
+    #[test]
+    fn same_seed_same_rows() {
+        let draw = |seed| {
+            let mut purchases = Purchases::new(seed);
+            (0..100).map(|_| purchases.next_row()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+}

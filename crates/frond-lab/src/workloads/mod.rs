@@ -1,0 +1,111 @@
+//! The workloads: what is written and read, in which order.
+//!
+//! Invariants
+//! 1. A workload knows its targets only through `Session`: all get the same rows in the same order.
+//! 2. It keeps the checksum that every keyspace must have in the end; the verification pass compares.
+//!
+//! Threads: `run` is called on the child's main thread; steps with several clients scope their own.
+
+mod bench;
+mod dbbench;
+mod iibench;
+
+pub use bench::Bench;
+
+use crate::schema::{Checksum, Table};
+use crate::targets::{Durability, Result};
+
+/// What a workload is made with.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Rows to load.
+    pub rows: u64,
+    /// Seed of all streams.
+    pub seed: u64,
+    /// Key and value sizes of the db_bench workloads.
+    pub shape: Shape,
+    /// Reader threads where a workload has several.
+    pub threads: u64,
+    /// Seconds of a timed step.
+    pub seconds: u64,
+    /// Durability class, for the record.
+    pub durability: Durability,
+}
+
+/// Key and value sizes of the db_bench workloads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Shape {
+    /// 16-byte keys, 100-byte values: the tool's defaults.
+    Classic,
+    /// 20-byte keys, 400-byte values: its benchmark script.
+    Script,
+}
+
+/// Logical bytes that a step changed or left alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Volume {
+    /// Of the rows changed, without index entries.
+    pub changed_bytes: u64,
+    /// Of the rows alive at the end, primary data once.
+    pub live_bytes: u64,
+    /// The same with each index entry.
+    pub live_bytes_indexed: u64,
+}
+
+/// A workload.
+pub trait Workload {
+    /// Its tables; the first holds all keyspaces that are verified.
+    fn tables(&self) -> Vec<Table>;
+    /// Whether no key is ever put twice.
+    fn unique(&self) -> bool;
+    /// Runs its steps.
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<()>;
+    /// What the keyspaces must hold now.
+    fn expected(&self) -> Vec<Checksum>;
+    /// Logical bytes alive.
+    fn volume(&self) -> Volume;
+}
+
+/// Names of the workloads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+#[value(rename_all = "kebab-case")]
+pub enum Name {
+    /// Insert in primary-key order with three random secondary indexes (iibench-2011).
+    Iibench,
+    /// Put ascending keys.
+    Fillseq,
+    /// Put uniformly random keys.
+    Fillrandom,
+    /// Fillrandom, then put existing keys again.
+    Overwrite,
+    /// Fillrandom, then get existing keys.
+    Readrandom,
+    /// Fillrandom, then get absent keys.
+    Readmissing,
+    /// Fillrandom, then scan everything forwards.
+    Readseq,
+    /// Fillrandom, then scan everything backwards.
+    Readreverse,
+    /// Fillrandom, then seek and read ten rows.
+    Seekrandom,
+    /// Fillrandom, then get while one thread writes.
+    Readwhilewriting,
+}
+
+/// Makes a workload.
+pub fn make(name: Name, spec: &Spec) -> Box<dyn Workload> {
+    match name {
+        Name::Iibench => Box::new(iibench::Iibench::new(spec)),
+        Name::Fillseq => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillSeq)),
+        Name::Fillrandom => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillRandom)),
+        Name::Overwrite => Box::new(dbbench::DbBench::new(spec, dbbench::Test::Overwrite)),
+        Name::Readrandom => Box::new(dbbench::DbBench::new(spec, dbbench::Test::ReadRandom)),
+        Name::Readmissing => Box::new(dbbench::DbBench::new(spec, dbbench::Test::ReadMissing)),
+        Name::Readseq => Box::new(dbbench::DbBench::new(spec, dbbench::Test::ReadSeq)),
+        Name::Readreverse => Box::new(dbbench::DbBench::new(spec, dbbench::Test::ReadReverse)),
+        Name::Seekrandom => Box::new(dbbench::DbBench::new(spec, dbbench::Test::SeekRandom)),
+        Name::Readwhilewriting => {
+            Box::new(dbbench::DbBench::new(spec, dbbench::Test::ReadWhileWriting))
+        }
+    }
+}
