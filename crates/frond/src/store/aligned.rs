@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bytes at an aligned address, as direct I/O wants them, without `unsafe`.
+//!
+//! A vector with room for one alignment more, used from its first aligned byte on. It is never
+//! grown, so the bytes never move.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::{
+    error::{Error, Result},
+    io::ALIGN,
+};
+
+/// A fixed number of bytes whose address is a multiple of [`ALIGN`].
+#[derive(Debug)]
+pub struct AlignedBuf {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// `len` zeros, or `NoMemory`. `what` it is for goes into the error.
+    pub fn zeroed(len: usize, what: &'static str) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let room = len.saturating_add(ALIGN);
+        bytes.try_reserve_exact(room).map_err(|_| Error::NoMemory { bytes: len, what })?;
+        bytes.resize(room, 0u8);
+        let start = bytes.as_ptr().align_offset(ALIGN);
+        assert!(start <= ALIGN, "a byte pointer can be aligned by adding less than the alignment");
+        Ok(Self { bytes, start, len })
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.len]
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_stay_so() {
+        for len in [0, 1, 4096, 5000, 1 << 20] {
+            let buf = AlignedBuf::zeroed(len, "a test").unwrap();
+            assert_eq!((buf.len(), buf.as_ptr() as usize % ALIGN), (len, 0));
+            let moved = Box::new(buf);
+            assert_eq!(moved.as_ptr() as usize % ALIGN, 0);
+        }
+        assert!(AlignedBuf::zeroed(usize::MAX / 2, "a test").is_err());
+    }
+}

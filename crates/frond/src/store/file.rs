@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The store: its file, its pages, its space, and the checkpoint's last steps.
+//!
+//! Invariants
+//! 1. A slot is written only between two syncs, by one checkpoint at a time, for a version newer than
+//!    the newest slot's.
+//! 2. Every page is verified when read, before it is parsed (P9).
+//! 3. After a failed write or sync every writing call returns `Failed` (P12).
+//!
+//! Threads: all, but `publish` one at a time (a lock sees to it). Locks, in the order they are taken:
+//! checkpoint, slots, space.
+
+use std::{
+    io::IoSlice,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    aligned::AlignedBuf,
+    alloc::Class,
+    guard::{Guard, IoCounts},
+    owner::{self, HEADROOM},
+    page::{self, Page, page_bytes},
+    root_directory::RootDirectory,
+    space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
+    space_map::refused,
+    superblock::{
+        DATA_START, PAGE_BYTES_MAX, SLOT_BYTES, SLOT_OFFSETS, Superblock, Totals, link_lies_below,
+        slot_of,
+    },
+};
+use crate::{
+    error::{Error, Result},
+    io::{ALIGN, Env, File, Vfs},
+    page::{Identity, Link, PageKind, StoreFile},
+    sync::{Arc, AtomicU64, Mutex, Ordering},
+    types::{Lineage, Lsn, Publish, Seqno, StoreId},
+};
+
+/// What a checkpoint makes durable; see [`Store::publish`].
+#[derive(Clone, Copy, Debug)]
+pub struct Checkpoint<'a> {
+    /// The version, newer than that of any slot.
+    pub publish: Publish,
+    /// The boundary F.
+    pub applied: Seqno,
+    /// Where replay begins.
+    pub log_from: Lsn,
+    /// How far the log is known to be on disk; at least through F (Rule: I10).
+    pub log_synced: Lsn,
+    /// The exact end of the log, if this is the last act of a clean close.
+    pub clean: Option<Lsn>,
+    /// The roots of the version.
+    pub roots: &'a RootDirectory,
+}
+
+/// Counters and sums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreStats {
+    /// The page cache is bypassed.
+    pub direct: bool,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// I/O since opening.
+    pub io: IoCounts,
+    /// Extents now.
+    pub space: SpaceStats,
+    /// As the newest slot has them.
+    pub durable: Totals,
+    /// Slots written since opening.
+    pub checkpoints: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotPair {
+    newest: Superblock,
+    older: Option<Superblock>,
+    next_sequence: u64,
+}
+
+/// An open store file.
+#[derive(Debug)]
+pub struct Store {
+    dir: PathBuf,
+    vfs: Arc<dyn Vfs>,
+    guard: Arc<Guard>,
+    data: Arc<StoreFile>,
+    space: Space,
+    checkpoint: Mutex<()>,
+    slots: Mutex<SlotPair>,
+    counts_from: Publish,
+    /// No page may be born above this before the next slot is written (Rule: I20).
+    birth_limit: AtomicU64,
+    checkpoints: AtomicU64,
+}
+
+impl Store {
+    pub(super) fn new(
+        env: &Env,
+        dir: &Path,
+        guard: Arc<Guard>,
+        data: Arc<StoreFile>,
+        space: Inner,
+    ) -> Self {
+        Self {
+            dir: dir.into(),
+            vfs: env.vfs.clone(),
+            guard,
+            data,
+            space: Space::new(space),
+            checkpoint: Mutex::new(()),
+            slots: Mutex::new(SlotPair::default()),
+            counts_from: Publish(0),
+            birth_limit: AtomicU64::new(0),
+            checkpoints: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn adopt_slots(
+        &mut self,
+        newest: Superblock,
+        older: Option<Superblock>,
+        next_sequence: u64,
+    ) {
+        self.slots = Mutex::new(SlotPair { newest, older, next_sequence });
+        self.counts_from = newest.publish_limit;
+    }
+
+    /// The first writes of an open: the chosen slot as it is, then the owner page.
+    pub(super) fn begin_writing(&mut self, env: &Env, limit: Publish) -> Result<()> {
+        let newest = self.newest();
+        self.write_slot(&newest)?;
+        self.sync()?;
+        self.counts_from = owner::sign(&self.data, env, limit)?;
+        self.sync()?;
+        self.birth_limit = AtomicU64::new(self.counts_from.0 + HEADROOM);
+        Ok(())
+    }
+
+    /// Whose store it is.
+    pub fn id(&self) -> StoreId {
+        self.data.store
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file, for rooms that write and read extents themselves. Writes are guarded.
+    pub fn file(&self) -> &Arc<StoreFile> {
+        &self.data
+    }
+
+    /// The extents.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// Opened read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.guard.is_read_only()
+    }
+
+    /// Births begin above this version, and publishes too.
+    pub fn counts_from(&self) -> Publish {
+        self.counts_from
+    }
+
+    /// The newest slot.
+    pub fn newest(&self) -> Superblock {
+        self.slots.lock().unwrap().newest
+    }
+
+    /// The log is needed from here on, for either slot.
+    pub fn log_needed_from(&self) -> Lsn {
+        let slots = self.slots.lock().unwrap();
+        slots.older.map_or(slots.newest.log_from, |older| older.log_from.min(slots.newest.log_from))
+    }
+
+    /// Counters and sums.
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
+            direct: self.guard.is_direct(),
+            file_bytes: self.guard.len().unwrap_or(0),
+            io: self.guard.counts(),
+            space: self.space.stats(),
+            durable: self.newest().totals,
+            checkpoints: self.checkpoints.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Stops all writing, for instance when a worker died (P16). The first reason stays.
+    pub fn fail(&self, why: &str) {
+        self.guard.fail(why);
+    }
+
+    /// `Failed` if writing has stopped, `ReadOnly` if it never was allowed.
+    pub fn check_writable(&self) -> Result<()> {
+        self.guard.check()?;
+        if self.guard.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    // Space -------------------------------------------------------------------------------------
+
+    /// A place for a page that a version links.
+    pub fn allocate(&self, request: &Request) -> Result<Extent> {
+        self.allocate_as(request, false)
+    }
+
+    /// A place for what no version links yet (spills, bulk loads): never in the map, free after a
+    /// crash unless the log names it. Ends by [`adopt`](Self::adopt) or [`abandon`](Self::abandon).
+    pub fn allocate_temporary(&self, request: &Request) -> Result<Extent> {
+        self.allocate_as(request, true)
+    }
+
+    fn allocate_as(&self, request: &Request, temporary: bool) -> Result<Extent> {
+        self.check_writable()?;
+        let bytes = extent_bytes(request.bytes).ok_or_else(|| {
+            Error::InvalidArgument(format!("an extent of {} bytes", request.bytes))
+        })?;
+        Ok(self.space.lock().allocate(request, bytes, temporary))
+    }
+
+    /// The page is in no version of its lineage from `at` on. `by` is the lineage of the tree that
+    /// lets go: pages that it inherited are left alone (Rule: I19).
+    pub fn die(&self, link: &Link, by: Lineage, at: Publish) -> Result<()> {
+        self.space.lock().die(link, by, at).map_err(|why| refused(&self.data, why))
+    }
+
+    /// References from nodes to a run, as the newest map knows them.
+    pub fn run_refs(&self, link: &Link) -> u32 {
+        self.space.lock().record(link).map_or(0, |record| record.refs)
+    }
+
+    /// References from nodes to a run in the version that the next checkpoint writes (Rule: I21).
+    pub fn set_run_refs(&self, link: &Link, refs: u32) -> Result<()> {
+        self.space.lock().set_refs(link, refs).map_err(|why| refused(&self.data, why))
+    }
+
+    /// A temporary extent becomes part of version `birth`.
+    pub fn adopt(&self, offset: u64, birth: Publish, lineage: Lineage) -> Result<()> {
+        let adopted = self.space.lock().adopt(offset, birth, lineage);
+        adopted.map_err(|why| refused(&self.data, why))
+    }
+
+    /// A temporary extent is not needed any more.
+    pub fn abandon(&self, offset: u64) -> Result<()> {
+        self.space.lock().abandon(offset).map_err(|why| refused(&self.data, why))
+    }
+
+    /// The log record at `lsn` names the extent: it stays until
+    /// [`log_trimmed`](Space::log_trimmed) passes that record (Rule: I11).
+    pub fn name_in_log(&self, offset: u64, lsn: Lsn) -> Result<()> {
+        self.space.lock().name_in_log(offset, lsn).map_err(|why| refused(&self.data, why))
+    }
+
+    /// Recovery found `extent` named in the log: it is in use, as a temporary extent if the map does
+    /// not know it. To be called for all of them before anything is allocated (Rule: I11).
+    pub fn claim(&self, extent: Extent, class: Class, kind: PageKind, lsn: Lsn) -> Result<()> {
+        let aligned = extent.offset.is_multiple_of(ALIGN as u64)
+            && u64::from(extent.bytes).is_multiple_of(ALIGN as u64);
+        let end = extent.offset.checked_add(u64::from(extent.bytes));
+        let inside = end.is_some_and(|end| end <= self.guard.len().unwrap_or(0));
+        if extent.bytes == 0 || extent.offset < DATA_START || !aligned || !inside {
+            let bytes = u64::from(extent.bytes);
+            let why = "the log names an extent that cannot be";
+            return Err(self.data.malformed(extent.offset, bytes, "the log", why));
+        }
+        let claimed = self.space.lock().claim(extent, class, kind, lsn);
+        claimed.map_err(|why| refused(&self.data, why))
+    }
+
+    // Pages -------------------------------------------------------------------------------------
+
+    /// Allocates a place for a whole page (node, root directory) and writes it. `payload` is the
+    /// parts of its content, in order.
+    pub fn put_page(
+        &self,
+        kind: PageKind,
+        birth: Publish,
+        lineage: Lineage,
+        payload: &[&[u8]],
+    ) -> Result<Link> {
+        let bytes = page_bytes(payload.iter().map(|part| part.len()).sum());
+        let request = Request { class: Class::Node, kind, bytes, birth, lineage };
+        let extent = self.allocate(&request)?;
+        self.write_page(kind, extent, birth, lineage, payload)
+    }
+
+    /// Writes a whole page into its extent.
+    pub fn write_page(
+        &self,
+        kind: PageKind,
+        extent: Extent,
+        birth: Publish,
+        lineage: Lineage,
+        payload: &[&[u8]],
+    ) -> Result<Link> {
+        let (bytes, link) = page::build(&self.identity(kind, extent, birth, lineage), payload)?;
+        self.check_birth(birth)?;
+        self.write(extent.offset, &[IoSlice::new(&bytes)])?;
+        Ok(link)
+    }
+
+    /// Who a page in this extent is.
+    pub fn identity(
+        &self,
+        kind: PageKind,
+        extent: Extent,
+        birth: Publish,
+        lineage: Lineage,
+    ) -> Identity {
+        let Extent { offset, bytes } = extent;
+        Identity { store: self.id(), kind, offset, bytes, birth, lineage }
+    }
+
+    /// Writes an extent from parts, which must fill it. With direct I/O each part must be aligned in
+    /// address and length, as frames are; parts that are not are copied first.
+    pub fn write_extent(
+        &self,
+        extent: Extent,
+        birth: Publish,
+        parts: &[IoSlice<'_>],
+    ) -> Result<()> {
+        self.check_birth(birth)?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        assert_eq!(bytes as u64, u64::from(extent.bytes), "the parts fill the extent");
+        let align = |n: usize| n.is_multiple_of(ALIGN);
+        let aligned = parts.iter().all(|part| align(part.as_ptr() as usize) && align(part.len()));
+        if aligned || !self.guard.is_direct() {
+            return self.write(extent.offset, parts);
+        }
+        let mut copy = AlignedBuf::zeroed(bytes, "an extent")?;
+        let mut at = 0;
+        for part in parts {
+            copy[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        self.write(extent.offset, &[IoSlice::new(&copy)])
+    }
+
+    fn write(&self, offset: u64, parts: &[IoSlice<'_>]) -> Result<()> {
+        self.check_writable()?;
+        assert!(offset >= DATA_START, "pages never lie in the header");
+        let written = self.guard.write_vectored_at(parts, offset);
+        written.map_err(|e| Error::io(&self.data.path, "write", offset, e))
+    }
+
+    fn check_birth(&self, birth: Publish) -> Result<()> {
+        if birth.0 <= self.birth_limit.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.check_writable()?;
+        Err(Error::InvalidArgument(format!("version {birth} is too far above the newest slot")))
+    }
+
+    /// Reads a whole page and verifies it against its link.
+    pub fn read_page(&self, link: &Link, kind: PageKind, what: &'static str) -> Result<Page> {
+        Self::read_page_of(&self.data, link, kind, what)
+    }
+
+    pub(super) fn read_page_of(
+        data: &StoreFile,
+        link: &Link,
+        kind: PageKind,
+        what: &'static str,
+    ) -> Result<Page> {
+        let end = data.file.len().unwrap_or(0);
+        if link.bytes > PAGE_BYTES_MAX || !link_lies_below(link, end) {
+            let why = format!("its place lies outside the file of {end} bytes");
+            return Err(data.malformed(link.offset, u64::from(link.bytes), what, why));
+        }
+        let mut bytes = AlignedBuf::zeroed(link.bytes as usize, what)?;
+        data.read_at(&mut bytes, link.offset)?;
+        page::verify(data, link, kind, what, bytes)
+    }
+
+    // Checkpoint --------------------------------------------------------------------------------
+
+    /// Makes all writes so far durable.
+    pub fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        self.guard.sync_data().map_err(|e| Error::io(&self.data.path, "sync", 0, e))
+    }
+
+    /// The checkpoint's last steps: root directory → space map → sync → slot → sync. The caller has
+    /// pinned the version, written all its pages, told the space what died through it, and synced the
+    /// log through F. On return the version is durable; what only the former older slot showed is
+    /// reusable; the log is needed from [`log_needed_from`](Self::log_needed_from) on.
+    pub fn publish(&self, checkpoint: &Checkpoint<'_>) -> Result<Superblock> {
+        let _one_at_a_time = self.checkpoint.lock().unwrap();
+        self.check_writable()?;
+        let SlotPair { newest, next_sequence, .. } = *self.slots.lock().unwrap();
+        Self::check_advances(checkpoint, &newest)?;
+        let roots = self.write_roots(checkpoint.roots, checkpoint.publish)?;
+        // From here on the space has changed for a version that may never be: a failure, which is one
+        // of I/O or a contradiction in the map, stops the store.
+        let finished = self.finish_publish(checkpoint, roots, newest, next_sequence);
+        finished.inspect_err(|error| self.fail(&format!("a checkpoint failed: {error}")))
+    }
+
+    fn finish_publish(
+        &self,
+        checkpoint: &Checkpoint<'_>,
+        roots: Link,
+        newest: Superblock,
+        next_sequence: u64,
+    ) -> Result<Superblock> {
+        let at = checkpoint.publish;
+        if let Some(old) = &newest.roots {
+            self.die(old, STORE_LINEAGE, at)?;
+        }
+        let (map, totals) = self.write_map(at, newest.publish)?;
+        let superblock = Superblock {
+            sequence: next_sequence,
+            publish: at,
+            previous: newest.publish,
+            publish_limit: Publish(at.0 + HEADROOM),
+            applied: checkpoint.applied,
+            log_from: checkpoint.log_from,
+            log_synced: checkpoint.log_synced,
+            clean: checkpoint.clean,
+            roots: Some(roots),
+            map: Some(map),
+            totals,
+            ..newest
+        };
+        self.sync()?;
+        self.write_slot(&superblock)?;
+        self.sync()?;
+        self.slot_is_durable(superblock);
+        Ok(superblock)
+    }
+
+    fn check_advances(checkpoint: &Checkpoint<'_>, newest: &Superblock) -> Result<()> {
+        let advances = checkpoint.publish > newest.publish
+            && checkpoint.applied >= newest.applied
+            && checkpoint.log_from >= newest.log_from;
+        if advances {
+            return Ok(());
+        }
+        // A second map for one version would let the first one's pages go while a slot needs them.
+        Err(Error::InvalidArgument(format!(
+            "a checkpoint of version {} (through commit {}, log from {}) after one of version {} \
+             (through {}, from {})",
+            checkpoint.publish,
+            checkpoint.applied,
+            checkpoint.log_from,
+            newest.publish,
+            newest.applied,
+            newest.log_from
+        )))
+    }
+
+    fn write_roots(&self, roots: &RootDirectory, at: Publish) -> Result<Link> {
+        let payload = roots.encode();
+        if page_bytes(payload.len()) > u64::from(PAGE_BYTES_MAX) {
+            return Err(Error::InvalidArgument("too many trees for one root directory".into()));
+        }
+        self.put_page(PageKind::Directory, at, STORE_LINEAGE, &[&payload])
+    }
+
+    /// Writes the changed pages of the space map and its directory. No page of the map is listed in a
+    /// zone, so no allocation here changes what is being written.
+    fn write_map(&self, at: Publish, previous: Publish) -> Result<(Link, Totals)> {
+        let planned = self.space.lock().plan_zones(at, previous);
+        let planned = planned.map_err(|why| refused(&self.data, why))?;
+        let mut written = Vec::with_capacity(planned.len());
+        for zone in planned {
+            let (extent, payload) = (zone.page.extent, &zone.page.payload);
+            let link =
+                self.write_page(PageKind::Map, extent, at, STORE_LINEAGE, &[payload.as_slice()])?;
+            written.push((zone, link));
+        }
+        let planned = {
+            let mut space = self.space.lock();
+            space.zones_written(&written);
+            space.plan_directory(at, previous)
+        };
+        let (page, totals) = planned.map_err(|why| refused(&self.data, why))?;
+        assert!(totals.are_exact(), "superblock invariant 3: the sums are exact: {totals:?}");
+        let payload: &[u8] = &page.payload;
+        let link = self.write_page(PageKind::Map, page.extent, at, STORE_LINEAGE, &[payload])?;
+        self.space.lock().directory_written(link);
+        Ok((link, totals))
+    }
+
+    fn write_slot(&self, superblock: &Superblock) -> Result<()> {
+        self.check_writable()?;
+        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
+        superblock.encode(&mut slot);
+        self.data.write_at(&slot, SLOT_OFFSETS[slot_of(superblock.sequence)])
+    }
+
+    /// Only now is what the overwritten slot alone showed free.
+    fn slot_is_durable(&self, superblock: Superblock) {
+        let mut slots = self.slots.lock().unwrap();
+        let before = slots.newest;
+        // The pins of an open are the chosen slot's version and the one before it.
+        self.space.lock().slot_published(superblock.publish, before.previous);
+        *slots = SlotPair {
+            newest: superblock,
+            older: Some(before),
+            next_sequence: superblock.sequence + 1,
+        };
+        self.birth_limit.fetch_max(superblock.publish_limit.0, Ordering::Relaxed);
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes free on the file system.
+    pub fn disk_free(&self) -> Result<u64> {
+        self.vfs.free_bytes(&self.dir).map_err(|e| Error::io(&self.dir, "measure", 0, e))
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The store file as the engine sees it: counted, and closed to writing for ever after the first
+//! write or sync that fails.
+//!
+//! Invariants
+//! 1. After a failed write, sync, resize or allocation no further one reaches the file (Promise:
+//!    P12); reads go on (P11: a failed read poisons nothing).
+//! 2. A file opened read-only is never changed (P21), nor by a forked child (P18).
+//!
+//! Threads: all.
+
+use std::{fmt, io};
+
+use crate::{
+    error::{Error, Result},
+    io::File,
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
+};
+
+/// Counts of I/O on the store file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IoCounts {
+    /// Read calls.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write calls.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Syncs.
+    pub syncs: u64,
+}
+
+/// The guarded file.
+pub(super) struct Guard {
+    file: Arc<dyn File>,
+    read_only: bool,
+    pid: u32,
+    /// Pairs with the mutex: set after the reason is stored.
+    is_failed: AtomicBool,
+    reason: Mutex<Option<String>>,
+    len: AtomicU64,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    pub fn new(file: Arc<dyn File>, read_only: bool) -> io::Result<Arc<Self>> {
+        let len = file.len()?;
+        Ok(Arc::new(Self {
+            file,
+            read_only,
+            pid: std::process::id(),
+            is_failed: AtomicBool::new(false),
+            reason: Mutex::new(None),
+            len: AtomicU64::new(len),
+            reads: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            write_bytes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+        }))
+    }
+
+    /// Stops all writing. The first reason stays.
+    pub fn fail(&self, why: &str) {
+        let mut reason = self.reason.lock().unwrap();
+        if reason.is_none() {
+            *reason = Some(why.to_owned());
+        }
+        self.is_failed.store(true, Ordering::Release);
+    }
+
+    /// `Failed` with the first reason, if writing has stopped.
+    pub fn check(&self) -> Result<()> {
+        if !self.is_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reason = self.reason.lock().unwrap().clone();
+        Err(Error::Failed(reason.unwrap_or_default()))
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub fn counts(&self) -> IoCounts {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        IoCounts {
+            reads: load(&self.reads),
+            read_bytes: load(&self.read_bytes),
+            writes: load(&self.writes),
+            write_bytes: load(&self.write_bytes),
+            syncs: load(&self.syncs),
+        }
+    }
+
+    fn guarded<T>(&self, what: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.read_only {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "opened read-only"));
+        }
+        if self.pid != std::process::id() {
+            let why = format!("the store belongs to process {}, of which this is a fork", self.pid);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        if let Err(error) = self.check() {
+            return Err(io::Error::other(error.to_string()));
+        }
+        act().inspect_err(|error| self.fail(&format!("{what} of the store file failed: {error}")))
+    }
+
+    fn wrote(&self, offset: u64, bytes: usize) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.write_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.len.fetch_max(offset + bytes as u64, Ordering::Relaxed);
+    }
+
+    fn count_read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl File for Guard {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.count_read(buf.len());
+        self.file.read_at(buf, offset)
+    }
+
+    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        self.count_read(bufs.iter().map(|buf| buf.len()).sum());
+        self.file.read_vectored_at(bufs, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.guarded("a write", || self.file.write_at(buf, offset))?;
+        self.wrote(offset, buf.len());
+        Ok(())
+    }
+
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.guarded("a write", || self.file.write_vectored_at(bufs, offset))?;
+        self.wrote(offset, bufs.iter().map(|buf| buf.len()).sum());
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len.load(Ordering::Relaxed))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.guarded("a resize", || self.file.set_len(bytes))?;
+        self.len.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A full disk here is no failure: nothing was promised yet (P13).
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let full = |error: &io::Error| {
+            let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+            kinds.contains(&error.kind()) || error.kind() == io::ErrorKind::FileTooLarge
+        };
+        let done = self.guarded("an allocation", || match self.file.allocate(offset, bytes) {
+            Err(error) if full(&error) => Ok(Err(error)),
+            other => other.map(Ok),
+        })?;
+        done?;
+        self.len.fetch_max(offset + bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.guarded("punching", || self.file.punch(offset, bytes))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.guarded("a sync", || self.file.sync_data())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.guarded("a sync", || self.file.sync_all())
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.file.try_lock()
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bytes of the space map: one page per 64 MiB zone, and a directory of them.
+//!
+//! A zone page lists the extents that begin in its zone; the directory lists the zone pages, the map
+//! pages that are dead and still kept, and the lineage pins. So **the map does not list its own
+//! pages**: writing a zone page allocates space without changing any zone, and writing the directory
+//! changes neither; the superblock links the directory. That is the whole fix-point.
+//!
+//! Invariants
+//! 1. Extents of a zone page ascend, are disjoint and begin in the zone.
+//! 2. What is listed without a death was alive in the version the page was written for.
+//! 3. Any bytes decode to a value or an error, never to a panic or a large allocation (P20): every
+//!    entry read costs bytes of the page.
+//!
+//! Threads: pure functions. Bytes: docs/format.md, "Space map".
+
+use super::{
+    alloc::Class,
+    codec::{Decoded, Reader, put_number},
+    pins::{LineagePin, NEVER},
+    space::{Extent, Record, STORE_LINEAGE, ZoneEntry},
+    superblock::{DATA_START, OFFSET_MAX},
+};
+use crate::{
+    io::ALIGN,
+    page::{Link, PageKind},
+    types::{Lineage, Lsn, Publish},
+};
+
+/// Addresses per zone page.
+pub(super) const ZONE_BYTES: u64 = 64 << 20;
+
+const ZONE_PAGE: u8 = 1;
+const DIRECTORY_PAGE: u8 = 2;
+const UNIT: u64 = ALIGN as u64;
+
+const DEAD: u8 = 0x20;
+const IN_LOG: u8 = 0x40;
+const REFS: u8 = 0x80;
+
+/// Encodes a zone page from what it is to list, ascending.
+pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + listed.len() * 12);
+    out.push(ZONE_PAGE);
+    put_number(&mut out, zone);
+    let base = listed.iter().map(|(_, record)| record.birth).min().unwrap_or_default();
+    put_number(&mut out, base.0);
+    let mut at = zone * ZONE_BYTES;
+    for (offset, record) in listed {
+        put_number(&mut out, (offset - at) / UNIT);
+        put_number(&mut out, u64::from(record.bytes) / UNIT);
+        let dead = if record.death == NEVER { 0 } else { DEAD };
+        let in_log = if record.log.is_some() { IN_LOG } else { 0 };
+        let refs = if record.refs == 1 { 0 } else { REFS };
+        out.push(record.kind as u8 | (record.class as u8) << 3 | dead | in_log | refs);
+        put_number(&mut out, record.birth.0 - base.0);
+        put_number(&mut out, u64::from(record.lineage.0));
+        if dead != 0 {
+            put_number(&mut out, record.death.0 - record.birth.0);
+        }
+        if let Some(lsn) = record.log {
+            put_number(&mut out, lsn.0);
+        }
+        if refs != 0 {
+            put_number(&mut out, u64::from(record.refs));
+        }
+        at = offset + u64::from(record.bytes);
+    }
+    out
+}
+
+/// Decodes the page of a zone as written for version `at` or an earlier one.
+pub(super) fn decode_zone(bytes: &[u8], zone: u64, at: Publish) -> Decoded<Vec<(u64, Record)>> {
+    let mut reader = Reader::new(bytes);
+    if reader.u8()? != ZONE_PAGE {
+        return Err("it is no zone page".into());
+    }
+    if reader.number()? != zone {
+        return Err("it is another zone's page".into());
+    }
+    let base = reader.number()?;
+    let (start, end) = zone_range(zone)?;
+    let mut records = Vec::new();
+    let mut place = start;
+    while !reader.is_empty() {
+        let extent = decode_extent(&mut reader, place)?;
+        if extent.offset >= end {
+            return Err("an extent begins after its zone".into());
+        }
+        place = extent.end();
+        records.push((extent.offset, decode_record(&mut reader, extent.bytes, base, at)?));
+    }
+    Ok(records)
+}
+
+/// First address of a zone that can hold extents, and the first after it.
+fn zone_range(zone: u64) -> Decoded<(u64, u64)> {
+    let start = zone.checked_mul(ZONE_BYTES).filter(|&start| start <= OFFSET_MAX);
+    let start = start.ok_or("a zone beyond any file")?;
+    Ok((start, start + ZONE_BYTES))
+}
+
+/// An extent that begins at or after `from`.
+fn decode_extent(reader: &mut Reader<'_>, from: u64) -> Decoded<Extent> {
+    let gap = reader.number()?.checked_mul(UNIT);
+    let offset = gap.and_then(|gap| from.checked_add(gap)).filter(|&offset| offset <= OFFSET_MAX);
+    let offset = offset.ok_or("an extent beyond any file")?;
+    let bytes = reader.number()?.checked_mul(UNIT).and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = bytes.filter(|&bytes| bytes > 0).ok_or("an extent of impossible length")?;
+    if offset < DATA_START {
+        return Err("an extent in the header".into());
+    }
+    Ok(Extent { offset, bytes })
+}
+
+fn decode_record(reader: &mut Reader<'_>, bytes: u32, base: u64, at: Publish) -> Decoded<Record> {
+    let flags = reader.u8()?;
+    let kinds = [PageKind::Node, PageKind::Run, PageKind::Directory, PageKind::Blob];
+    let kind = kinds.into_iter().find(|kind| *kind as u8 == flags & 7);
+    let kind = kind.ok_or("an extent of unknown kind")?;
+    let class = Class::from_disk(flags >> 3 & 3).ok_or("an extent of unknown class")?;
+    let birth = base.checked_add(reader.number()?).filter(|&birth| birth <= at.0);
+    let birth = birth.ok_or("an extent born after the map")?;
+    let lineage = Lineage(reader.number_u32()?);
+    let mut death = NEVER.0;
+    if flags & DEAD != 0 {
+        let dead = birth.checked_add(reader.number()?).filter(|&death| death <= at.0);
+        death = dead.ok_or("an extent that dies after the map")?;
+    }
+    let log = if flags & IN_LOG != 0 { Some(Lsn(reader.number()?)) } else { None };
+    let refs = if flags & REFS != 0 { reader.number_u32()? } else { 1 };
+    let (birth, death) = (Publish(birth), Publish(death));
+    Ok(Record { bytes, class, kind, lineage, refs, birth, death, log, temporary: false })
+}
+
+/// The directory page.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct MapDirectory {
+    /// Pins that stand in this version or the older slot's.
+    pub pins: Vec<LineagePin>,
+    /// Zones that have extents, ascending.
+    pub zones: Vec<(u64, ZoneEntry)>,
+    /// Map pages that are dead and kept, ascending: place, birth, death.
+    pub pending: Vec<(Extent, Publish, Publish)>,
+}
+
+impl MapDirectory {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 + self.zones.len() * 32 + self.pending.len() * 12);
+        out.push(DIRECTORY_PAGE);
+        put_number(&mut out, self.pins.len() as u64);
+        for pin in &self.pins {
+            put_number(&mut out, u64::from(pin.lineage.0));
+            put_number(&mut out, pin.publish.0);
+            put_number(&mut out, pin.from.0);
+            // 0 is no version in which a pin could end.
+            put_number(&mut out, if pin.until == NEVER { 0 } else { pin.until.0 });
+        }
+        put_number(&mut out, self.zones.len() as u64);
+        let mut expected = 0;
+        for (zone, entry) in &self.zones {
+            put_number(&mut out, zone - expected);
+            expected = zone + 1;
+            put_number(&mut out, entry.link.offset / UNIT);
+            put_number(&mut out, u64::from(entry.link.bytes) / UNIT);
+            put_number(&mut out, entry.link.birth.0);
+            out.extend_from_slice(&entry.link.hash.to_le_bytes());
+            put_number(&mut out, entry.live / UNIT);
+            put_number(&mut out, entry.pending / UNIT);
+            put_number(&mut out, (entry.end - zone * ZONE_BYTES) / UNIT);
+        }
+        put_number(&mut out, self.pending.len() as u64);
+        let mut place = 0;
+        for (extent, birth, death) in &self.pending {
+            put_number(&mut out, (extent.offset - place) / UNIT);
+            put_number(&mut out, u64::from(extent.bytes) / UNIT);
+            put_number(&mut out, birth.0);
+            put_number(&mut out, death.0 - birth.0);
+            place = extent.end();
+        }
+        out
+    }
+
+    /// Decodes a directory written for version `at`.
+    pub fn decode(bytes: &[u8], at: Publish) -> Decoded<Self> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != DIRECTORY_PAGE {
+            return Err("it is no map directory".into());
+        }
+        let mut directory = Self::default();
+        for _ in 0..reader.number()? {
+            directory.pins.push(decode_pin(&mut reader, at)?);
+        }
+        let mut zone = 0;
+        for _ in 0..reader.number()? {
+            let skipped = reader.number()?;
+            zone = skipped.checked_add(zone).ok_or("a zone beyond any file")?;
+            directory.zones.push((zone, decode_entry(&mut reader, zone, at)?));
+            zone += 1;
+        }
+        let mut place = 0;
+        for _ in 0..reader.number()? {
+            let extent = decode_extent(&mut reader, place)?;
+            place = extent.end();
+            let birth = reader.number()?;
+            let death = birth.checked_add(reader.number()?).filter(|&death| death <= at.0);
+            let death = death.ok_or("a map page that dies after the map")?;
+            directory.pending.push((extent, Publish(birth), Publish(death)));
+        }
+        reader.end()?;
+        Ok(directory)
+    }
+}
+
+fn decode_pin(reader: &mut Reader<'_>, at: Publish) -> Decoded<LineagePin> {
+    let lineage = Lineage(reader.number_u32()?);
+    let publish = Publish(reader.number()?);
+    let from = Publish(reader.number()?);
+    let until = match reader.number()? {
+        0 => NEVER,
+        until => Publish(until),
+    };
+    if from > at || until < from || (until != NEVER && until > at) {
+        return Err("a pin of another version".into());
+    }
+    Ok(LineagePin { lineage, publish, from, until })
+}
+
+fn decode_entry(reader: &mut Reader<'_>, zone: u64, at: Publish) -> Decoded<ZoneEntry> {
+    let (start, _) = zone_range(zone)?;
+    let extent = decode_extent(reader, 0)?;
+    let birth = Publish(reader.number()?);
+    if birth > at {
+        return Err("a zone page born after the map".into());
+    }
+    let link = Link {
+        offset: extent.offset,
+        bytes: extent.bytes,
+        tail_bytes: extent.bytes,
+        hash: reader.u64()?,
+        birth,
+        lineage: STORE_LINEAGE,
+    };
+    let mut sum = || -> Decoded<u64> {
+        let sum = reader.number()?.checked_mul(UNIT).filter(|&sum| sum <= OFFSET_MAX);
+        Ok(sum.ok_or("an impossible sum")?)
+    };
+    let (live, pending, length) = (sum()?, sum()?, sum()?);
+    Ok(ZoneEntry { link, live, pending, end: start + length })
+}
+
+/// Live and pending bytes, and the end, of what a zone page lists.
+pub(super) fn sums(listed: &[(u64, Record)]) -> (u64, u64, u64) {
+    let (mut live, mut pending, mut end) = (0, 0, 0);
+    for (offset, record) in listed {
+        let sum = if record.death == NEVER { &mut live } else { &mut pending };
+        *sum += u64::from(record.bytes);
+        end = offset + u64::from(record.bytes);
+    }
+    (live, pending, end)
+}

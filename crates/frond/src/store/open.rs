@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Making a store file, and opening one: lock, choose a slot, load its map and roots.
+//!
+//! Invariants
+//! 1. Nothing is written before the lock is held and a slot with intact roots is chosen; nothing at
+//!    all when opening read-only or when opening fails (P18, P19, P21).
+//! 2. The first write rewrites the chosen slot exactly as it is, and syncs it: it may have existed
+//!    only in the page cache (P6), and tearing equal bytes does no harm.
+//! 3. A store is made only where there is no file of a store; a zeroed or missing superblock is never
+//!    a new store.
+//! 4. A store file appears under its name only when it is whole and durable.
+//!
+//! Threads: one at a time per store, which the kernel's lock sees to.
+
+use std::path::Path;
+
+use super::{
+    STORE_FILE,
+    aligned::AlignedBuf,
+    file::Store,
+    guard::Guard,
+    owner::{self, HEADROOM},
+    root_directory::RootDirectory,
+    space_map::{self, root_fits},
+    superblock::{DATA_START, SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, Totals, slot_of},
+};
+use crate::{
+    error::{Error, Result},
+    io::{Env, File, OpenMode},
+    page::{PageKind, StoreFile},
+    sync::Arc,
+    types::{Publish, StoreId},
+};
+
+/// Name of a store file that is being made.
+const NEW_FILE: &str = "store.frond.new";
+
+/// What a directory holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// No such directory.
+    Nothing,
+    /// A directory without a file of a store.
+    Directory,
+    /// A store file.
+    Store,
+    /// Log segments without their store file: damage.
+    LogOnly,
+}
+
+/// How to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreOptions {
+    /// Change nothing. The lock is taken all the same: a file that another writes cannot be read
+    /// consistently.
+    pub read_only: bool,
+    /// Allocate from this offset on; tests put stores beyond 2^32 with it.
+    pub allocate_from: u64,
+}
+
+/// An opened store.
+#[derive(Debug)]
+pub struct Opened {
+    /// The store.
+    pub store: Store,
+    /// The slot that was chosen.
+    pub superblock: Superblock,
+    /// Its root directory.
+    pub roots: RootDirectory,
+    /// What the log line should say: FRD-2105 when the newest slot could not be used.
+    pub warnings: Vec<String>,
+}
+
+impl Opened {
+    /// Births begin above this version, and publishes too (Rule: I20).
+    pub fn counts_from(&self) -> Publish {
+        self.store.counts_from()
+    }
+}
+
+/// Looks what `dir` holds; writes nothing.
+pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
+    let failed = |e| Error::io(dir, "list", 0, e);
+    if !env.vfs.exists(dir).map_err(failed)? {
+        return Ok(Found::Nothing);
+    }
+    let mut found = Found::Directory;
+    for name in env.vfs.list(dir).map_err(failed)? {
+        let Some(name) = name.to_str() else { continue };
+        if name == STORE_FILE {
+            return Ok(Found::Store);
+        }
+        if name.starts_with("log-") && name.ends_with(".frond") {
+            found = Found::LogOnly;
+        }
+    }
+    Ok(found)
+}
+
+/// Makes an empty store in `dir` (and the directory), and opens it.
+pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
+    let refused = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.into() });
+    match probe(env, dir)? {
+        Found::Store => return refused("holds a store already"),
+        Found::LogOnly => {
+            return refused("has log files but no store.frond; put that back, or restore a backup");
+        }
+        Found::Directory => {}
+        Found::Nothing => {
+            env.vfs.create_dir(dir).map_err(|e| Error::io(dir, "create", 0, e))?;
+            if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
+            }
+        }
+    }
+    make_file(env, dir)?;
+    open(env, dir, options)
+}
+
+/// Steps of a new file: temporary name, write, sync, rename, sync the directory.
+fn make_file(env: &Env, dir: &Path) -> Result<()> {
+    let (new, path) = (dir.join(NEW_FILE), dir.join(STORE_FILE));
+    let failed = |action| {
+        let new = new.clone();
+        move |e| Error::io(new, action, 0, e)
+    };
+    let mode = OpenMode { write: true, create_new: true, direct: false };
+    let file = match env.vfs.open(&new, mode) {
+        // What a crash, or a failed attempt, left behind: unless it is locked, nobody makes it now.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            let again = OpenMode { create_new: false, ..mode };
+            env.vfs.open(&new, again).map_err(failed("open"))?
+        }
+        other => other.map_err(failed("create"))?,
+    };
+    lock(&*file, dir)?;
+    // With the lock held: whoever held it before may have finished and renamed this very file.
+    if env.vfs.exists(&path).map_err(failed("look at"))? {
+        return Err(Error::Locked { dir: dir.into(), owner: "another that just made it".into() });
+    }
+    let (a, b) = (env.rng.next_u64().to_le_bytes(), env.rng.next_u64().to_le_bytes());
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&a);
+    id[8..].copy_from_slice(&b);
+    file.set_len(0).map_err(failed("resize"))?;
+    file.set_len(DATA_START).map_err(failed("resize"))?;
+    for sequence in [0, 1] {
+        let superblock = Superblock {
+            store: StoreId(id),
+            sequence,
+            publish_limit: Publish(HEADROOM),
+            totals: Totals { file_bytes: DATA_START, ..Totals::default() },
+            ..Superblock::default()
+        };
+        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
+        superblock.encode(&mut slot);
+        let offset = SLOT_OFFSETS[slot_of(sequence)];
+        file.write_at(&slot, offset).map_err(failed("write"))?;
+    }
+    file.sync_all().map_err(failed("sync"))?;
+    env.vfs.rename(&new, &path).map_err(failed("rename"))?;
+    env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))
+}
+
+fn lock(file: &dyn File, dir: &Path) -> Result<()> {
+    if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))? {
+        return Ok(());
+    }
+    let owner = match owner::read(file) {
+        Some(owner) if owner.pid == u64::from(std::process::id()) => {
+            format!("this process ({})", owner.pid)
+        }
+        Some(owner) => format!("process {}", owner.pid),
+        None => "another process".into(),
+    };
+    Err(Error::Locked { dir: dir.into(), owner })
+}
+
+/// Opens the store in `dir`.
+pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
+    let not_a_store = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.to_owned() });
+    match probe(env, dir)? {
+        Found::Store => {}
+        Found::Nothing => return not_a_store("does not exist"),
+        Found::Directory => return not_a_store("holds no store"),
+        Found::LogOnly => {
+            return not_a_store("has log files but no store.frond; put that back, or restore");
+        }
+    }
+    let path = dir.join(STORE_FILE);
+    let mode = OpenMode { write: !options.read_only, create_new: false, direct: true };
+    let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "open", 0, e))?;
+    lock(&*file, dir)?;
+    let guard =
+        Guard::new(file, options.read_only).map_err(|e| Error::io(&path, "measure", 0, e))?;
+    let mut warnings = Vec::new();
+    let slots = Slots::read(&*guard, &path, &mut warnings)?;
+    let id = slots.good.first().map(|superblock| superblock.store).unwrap_or_default();
+    let data = StoreFile::new(guard.clone(), &path, id);
+
+    let mut first_error = None;
+    for (index, superblock) in slots.good.iter().enumerate() {
+        match Store::load(env, dir, &guard, &data, superblock, &options) {
+            Ok((mut store, roots)) => {
+                let older = slots.good.get(index + 1).copied();
+                store.adopt_slots(*superblock, older, slots.next_sequence(superblock));
+                if !options.read_only {
+                    store.begin_writing(env, slots.publish_limit())?;
+                }
+                return Ok(Opened { store, superblock: *superblock, roots, warnings });
+            }
+            Err(error) if may_fall_back(&error) => {
+                warnings.push(format!(
+                    "FRD-2105 {}: the version of superblock slot {} cannot be used ({error}); \
+                     falling back to the other slot and its log",
+                    path.display(),
+                    slot_of(superblock.sequence),
+                ));
+                first_error.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let why = "no slot could be read".to_owned();
+    Err(first_error.unwrap_or(Error::NoSuperblock { file: path, why }))
+}
+
+/// Damage to the newest version's roots costs nothing while the older slot is whole (P10).
+fn may_fall_back(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Checksum { .. }
+            | Error::Malformed { .. }
+            | Error::WrongPage { .. }
+            | Error::Io { action: "read", .. }
+    )
+}
+
+/// The usable slots, newest first.
+struct Slots {
+    good: Vec<Superblock>,
+}
+
+impl Slots {
+    fn read(file: &Guard, path: &Path, warnings: &mut Vec<String>) -> Result<Self> {
+        let reads = [0, 1].map(|index| read_slot(file, index));
+        let [first, second] = &reads;
+        for read in &reads {
+            if let SlotRead::TooNew(what) = read {
+                return Err(Error::TooNew { file: path.into(), what: what.clone() });
+            }
+        }
+        if let (SlotRead::Good(a), SlotRead::Good(b)) = (first, second)
+            && a.store != b.store
+        {
+            return Err(Error::ForeignFile {
+                file: path.into(),
+                found: b.store.to_string(),
+                expected: a.store.to_string(),
+            });
+        }
+        let (mut good, mut whys, mut ours) = (Vec::new(), Vec::new(), false);
+        for (index, read) in reads.into_iter().enumerate() {
+            match read {
+                SlotRead::Good(superblock) => good.push(*superblock),
+                SlotRead::Bad { why, ours: magic } => {
+                    whys.push(format!("slot {index}: {why}"));
+                    ours |= magic;
+                }
+                SlotRead::TooNew(_) => {}
+            }
+        }
+        good.sort_by_key(|superblock| std::cmp::Reverse(superblock.sequence));
+        if good.is_empty() {
+            return Err(no_slot(file, path, ours, whys.join("; ")));
+        }
+        if !whys.is_empty() {
+            let whys = whys.join("; ");
+            warnings.push(format!(
+                "FRD-2105 {}: superblock {whys}; using the other slot and its log",
+                path.display()
+            ));
+        }
+        Ok(Self { good })
+    }
+
+    /// The next slot written is the one not chosen, and wins over both.
+    fn next_sequence(&self, chosen: &Superblock) -> u64 {
+        let highest = self.good.iter().map(|superblock| superblock.sequence).max();
+        let next = highest.unwrap_or(0) + 1;
+        if slot_of(next) == slot_of(chosen.sequence) { next + 1 } else { next }
+    }
+
+    fn publish_limit(&self) -> Publish {
+        let limits = self.good.iter().map(|superblock| superblock.publish_limit);
+        limits.max().unwrap_or_default()
+    }
+}
+
+/// Why a file without a usable slot is refused.
+fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Error {
+    let found = file.len().unwrap_or(0);
+    if ours && found < DATA_START {
+        return Error::Truncated { file: path.into(), found, expected: DATA_START };
+    }
+    if ours || owner::read(file).is_some() || is_zero(file) {
+        return Error::NoSuperblock { file: path.into(), why };
+    }
+    Error::NotAStore { path: path.into(), why: "is no store file of Frond's".into() }
+}
+
+/// True if the file begins with zeros, or with nothing.
+fn is_zero(file: &Guard) -> bool {
+    match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {
+        Ok(mut bytes) => match file.read_at(&mut bytes, 0) {
+            Ok(()) => bytes.iter().all(|&byte| byte == 0),
+            Err(_) => file.len().is_ok_and(|len| len == 0),
+        },
+        Err(_) => false,
+    }
+}
+
+/// A slot that cannot be read is a bad slot: the other one may do (P10).
+fn read_slot(file: &Guard, index: usize) -> SlotRead {
+    let bad = |why: String| SlotRead::Bad { why, ours: false };
+    let Some(&offset) = SLOT_OFFSETS.get(index) else { return bad("no such slot".into()) };
+    let mut slot = match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {
+        Ok(slot) => slot,
+        Err(error) => return bad(error.to_string()),
+    };
+    match file.read_at(&mut slot, offset) {
+        Ok(()) => Superblock::decode(index, &slot),
+        Err(error) => bad(format!("cannot be read: {error}")),
+    }
+}
+
+impl Store {
+    /// Checks everything that the slot links, without writing.
+    fn load(
+        env: &Env,
+        dir: &Path,
+        guard: &Arc<Guard>,
+        data: &Arc<StoreFile>,
+        superblock: &Superblock,
+        options: &StoreOptions,
+    ) -> Result<(Self, RootDirectory)> {
+        let (found, expected) = (guard.len().unwrap_or(0), superblock.totals.file_bytes);
+        if found < expected {
+            return Err(Error::Truncated { file: data.path.clone(), found, expected });
+        }
+        if let Some(unknown) = superblock.unknown_for_writing().filter(|_| !options.read_only) {
+            let what = format!("features {unknown:#x} for writing; it can be opened read-only");
+            return Err(Error::TooNew { file: data.path.clone(), what });
+        }
+        let read = |link: &_, kind, what| Store::read_page_of(data, link, kind, what);
+        let space = space_map::load(data, superblock, options.allocate_from, |link| {
+            read(link, PageKind::Map, "a page of the space map")
+        })?;
+        let mut roots = RootDirectory::default();
+        if let Some(link) = &superblock.roots {
+            let page = read(link, PageKind::Directory, "the root directory")?;
+            let bad = |why: String| {
+                data.malformed(link.offset, u64::from(link.bytes), "the root directory", why)
+            };
+            roots = RootDirectory::decode(&page).map_err(bad)?;
+            if let Some(root) = roots.links().find(|root| !root_fits(superblock, root)) {
+                return Err(bad(format!("a root at {} cannot be", root.offset)));
+            }
+        }
+        let store = Store::new(env, dir, guard.clone(), data.clone(), space);
+        Ok((store, roots))
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The owner page: who has the store open, and from which version on it counts.
+//!
+//! Ownership is the kernel's lock on the open store file, which dies with its owner; this page only
+//! says who that is, for the message to whoever comes second (P18). It also keeps births apart: each
+//! open begins to count versions above all that an earlier one may have written without publishing it
+//! (Rule: I20), and the slots cannot say so, for they are rewritten as they are.
+//!
+//! Invariants
+//! 1. The page is never asked whether the store is in use.
+//! 2. A damaged page costs its content only: the owner is then unnamed, and counting begins at a
+//!    random distance.
+//!
+//! Threads: open only. Bytes: docs/format.md, "Owner page".
+
+use super::{
+    aligned::AlignedBuf,
+    superblock::{OWNER_OFFSET, PUBLISH_MAX, SLOT_BYTES},
+};
+use crate::{
+    error::Result,
+    io::Env,
+    page::StoreFile,
+    types::{Publish, StoreId},
+};
+
+const MAGIC: &[u8; 8] = b"FrondOwn";
+const FIELDS_BYTES: usize = 48;
+/// Never 0, so that zeros do not verify.
+const SEED: u64 = 0x6f77_6e65_7221;
+/// Versions an owner may count before it publishes one. 2^32 at a thousand a second is 50 days.
+pub(super) const HEADROOM: u64 = 1 << 32;
+
+/// What the page says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Owner {
+    pub store: StoreId,
+    pub pid: u64,
+    /// The owner's births are above this and at most `HEADROOM` higher, until it publishes.
+    pub counts_from: Publish,
+}
+
+impl Owner {
+    fn encode(&self, started: u64) -> Result<AlignedBuf> {
+        let mut page = AlignedBuf::zeroed(SLOT_BYTES, "the owner page")?;
+        page[0..8].copy_from_slice(MAGIC);
+        page[8..24].copy_from_slice(&self.store.0);
+        page[24..32].copy_from_slice(&self.pid.to_le_bytes());
+        page[32..40].copy_from_slice(&started.to_le_bytes());
+        page[40..48].copy_from_slice(&self.counts_from.0.to_le_bytes());
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&page[..FIELDS_BYTES], SEED);
+        page[FIELDS_BYTES..FIELDS_BYTES + 8].copy_from_slice(&hash.to_le_bytes());
+        Ok(page)
+    }
+
+    fn decode(page: &[u8]) -> Option<Self> {
+        let fields = page.get(..FIELDS_BYTES)?;
+        let word = |at: usize| page.get(at..at + 8)?.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(fields, SEED);
+        if fields.get(..8)? != MAGIC || word(FIELDS_BYTES)? != hash {
+            return None;
+        }
+        let store = StoreId(*fields.get(8..24)?.first_chunk()?);
+        Some(Self { store, pid: word(24)?, counts_from: Publish(word(40)?) })
+    }
+}
+
+/// The page, if it can be read and is whole.
+pub(super) fn read(file: &dyn crate::io::File) -> Option<Owner> {
+    let mut page = AlignedBuf::zeroed(SLOT_BYTES, "the owner page").ok()?;
+    // Whatever is wrong here, the page is not needed.
+    file.read_at(&mut page, OWNER_OFFSET).ok()?;
+    Owner::decode(&page)
+}
+
+/// Takes ownership in writing: above which version this owner counts. `limit` is the highest of the
+/// slots' limits.
+pub(super) fn sign(file: &StoreFile, env: &Env, limit: Publish) -> Result<Publish> {
+    let before = read(&*file.file)
+        .filter(|owner| owner.store == file.store && owner.counts_from <= PUBLISH_MAX);
+    let counts_from = match before {
+        Some(owner) => Publish(limit.0.max(owner.counts_from.0.saturating_add(HEADROOM))),
+        // Nobody knows how far an earlier owner counted: 16 random bits make a clash unlikely.
+        None => Publish(limit.0.saturating_add((env.rng.next_u64() & 0xffff) << 32)),
+    };
+    let owner = Owner { store: file.store, pid: u64::from(std::process::id()), counts_from };
+    let page = owner.encode(env.clock.now().as_secs())?;
+    file.write_at(&page, OWNER_OFFSET)?;
+    Ok(counts_from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_owner_page_is_no_owner() {
+        let owner = Owner { store: StoreId([3; 16]), pid: 77, counts_from: Publish(5 << 32) };
+        let page = owner.encode(9).unwrap();
+        assert_eq!(Owner::decode(&page), Some(owner));
+        for bit in 0..(FIELDS_BYTES + 8) * 8 {
+            let mut damaged = page.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Owner::decode(&damaged), None, "bit {bit}");
+        }
+        assert_eq!(Owner::decode(&[0; SLOT_BYTES]), None);
+        assert_eq!(Owner::decode(&[]), None);
+    }
+}

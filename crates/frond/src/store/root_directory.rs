@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The root directory: where each tree's root is, and what named snapshots hold.
+//!
+//! Outside the message path: rows of the catalog hold no addresses, for an address changes with every
+//! checkpoint (Rule: I16). Small trees cost some tens of bytes here.
+//!
+//! Invariants
+//! 1. Tree ids ascend strictly, snapshot ids too; names are UTF-8 of at most [`NAME_BYTES_MAX`].
+//! 2. Every link lies below the superblock's end and was born at or before its version.
+//! 3. Any bytes decode to a value or an error (P20); every entry read costs bytes of the page.
+//!
+//! Threads: values. Bytes: docs/format.md, "Root directory".
+
+use std::collections::BTreeMap;
+
+use super::codec::{Decoded, Reader, put_bytes, put_number};
+use crate::{
+    page::{LINK_BYTES, Link},
+    types::{KEY_BYTES_MAX, Lineage, Publish, Seqno, TreeId},
+};
+
+/// Longest name of a snapshot.
+pub const NAME_BYTES_MAX: usize = 1 << 10;
+/// No tree is deeper: a node has at least two children.
+const LEVEL_MAX: u8 = 64;
+
+/// What a checkpoint knows of a tree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreeRoot {
+    /// The root page; `None` if the tree is empty.
+    pub link: Option<Link>,
+    /// Level of the root: 0 is a leaf run, above are nodes.
+    pub level: u8,
+    /// The tree holds exactly the commits through this one (Rule: I9).
+    pub applied: Seqno,
+    /// The lineage in which the tree writes.
+    pub lineage: Lineage,
+    /// Inherited pages: lineage pins that this tree holds, oldest ancestor first (Rule: I19).
+    pub inherits: Vec<(Lineage, Publish)>,
+    /// Entries, an upper estimate (Rule: I40).
+    pub entries: u64,
+    /// Encoded bytes, an estimate.
+    pub bytes: u64,
+    /// No key is above this one; `None` if that is not known or the tree is empty.
+    pub max_key: Option<Vec<u8>>,
+}
+
+/// A named snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NamedSnapshot {
+    /// Its id, never reused.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// The commit it shows.
+    pub seqno: Seqno,
+    /// The version whose pages it keeps.
+    pub publish: Publish,
+    /// The trees as it shows them.
+    pub trees: BTreeMap<TreeId, TreeRoot>,
+}
+
+/// All roots of a version.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RootDirectory {
+    /// Roots by tree.
+    pub trees: BTreeMap<TreeId, TreeRoot>,
+    /// Named snapshots, ids ascending.
+    pub snapshots: Vec<NamedSnapshot>,
+}
+
+const HAS_LINK: u8 = 1;
+const HAS_MAX_KEY: u8 = 2;
+
+impl RootDirectory {
+    /// The payload of its page.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.trees.len() * 80);
+        put_trees(&mut out, &self.trees);
+        put_number(&mut out, self.snapshots.len() as u64);
+        for snapshot in &self.snapshots {
+            put_number(&mut out, snapshot.id);
+            put_bytes(&mut out, snapshot.name.as_bytes());
+            put_number(&mut out, snapshot.seqno.0);
+            put_number(&mut out, snapshot.publish.0);
+            put_trees(&mut out, &snapshot.trees);
+        }
+        out
+    }
+
+    /// Reads the payload of its page; the reason in words if that is not possible.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader::new(bytes);
+        let trees = decode_trees(&mut reader)?;
+        let mut snapshots: Vec<NamedSnapshot> = Vec::new();
+        for _ in 0..reader.number()? {
+            let id = reader.number()?;
+            if snapshots.last().is_some_and(|last| last.id >= id) {
+                return Err("snapshots do not ascend".into());
+            }
+            let name = reader.bytes(NAME_BYTES_MAX)?;
+            let name = str::from_utf8(name).map_err(|_| "a name that is no UTF-8")?.to_owned();
+            let seqno = Seqno(reader.number()?);
+            let publish = Publish(reader.number()?);
+            let trees = decode_trees(&mut reader)?;
+            snapshots.push(NamedSnapshot { id, name, seqno, publish, trees });
+        }
+        reader.end()?;
+        Ok(Self { trees, snapshots })
+    }
+
+    /// All links in it.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        let snapshots = self.snapshots.iter().map(|snapshot| &snapshot.trees);
+        let all = std::iter::once(&self.trees).chain(snapshots);
+        all.flat_map(|trees| trees.values()).filter_map(|root| root.link.as_ref())
+    }
+}
+
+fn put_trees(out: &mut Vec<u8>, trees: &BTreeMap<TreeId, TreeRoot>) {
+    put_number(out, trees.len() as u64);
+    let mut expected = 0;
+    for (id, root) in trees {
+        put_number(out, u64::from(id.0) - expected);
+        expected = u64::from(id.0) + 1;
+        let has_link = if root.link.is_some() { HAS_LINK } else { 0 };
+        let has_max = if root.max_key.is_some() { HAS_MAX_KEY } else { 0 };
+        out.push(has_link | has_max);
+        if let Some(link) = &root.link {
+            out.extend_from_slice(&link.to_disk());
+        }
+        out.push(root.level);
+        put_number(out, root.applied.0);
+        put_number(out, u64::from(root.lineage.0));
+        put_number(out, root.inherits.len() as u64);
+        for (lineage, publish) in &root.inherits {
+            put_number(out, u64::from(lineage.0));
+            put_number(out, publish.0);
+        }
+        put_number(out, root.entries);
+        put_number(out, root.bytes);
+        if let Some(key) = &root.max_key {
+            put_bytes(out, key);
+        }
+    }
+}
+
+fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> {
+    let mut trees = BTreeMap::new();
+    let mut expected = 0u64;
+    for _ in 0..reader.number()? {
+        let id = reader.number()?.checked_add(expected);
+        let id =
+            id.and_then(|id| u32::try_from(id).ok()).ok_or("a tree id of more than 32 bits")?;
+        expected = u64::from(id) + 1;
+        trees.insert(TreeId(id), decode_tree(reader)?);
+    }
+    Ok(trees)
+}
+
+fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
+    let flags = reader.u8()?;
+    if flags & !(HAS_LINK | HAS_MAX_KEY) != 0 {
+        return Err("a root with unknown flags".into());
+    }
+    let link = match flags & HAS_LINK {
+        0 => None,
+        _ => Some(Link::from_disk(&reader.array::<LINK_BYTES>()?)),
+    };
+    let level = reader.u8()?;
+    if level > LEVEL_MAX {
+        return Err(format!("a tree of {level} levels"));
+    }
+    let applied = Seqno(reader.number()?);
+    let lineage = Lineage(reader.number_u32()?);
+    let mut inherits = Vec::new();
+    for _ in 0..reader.number()? {
+        inherits.push((Lineage(reader.number_u32()?), Publish(reader.number()?)));
+    }
+    let (entries, bytes) = (reader.number()?, reader.number()?);
+    let max_key = match flags & HAS_MAX_KEY {
+        0 => None,
+        _ => Some(reader.bytes(KEY_BYTES_MAX)?.to_vec()),
+    };
+    Ok(TreeRoot { link, level, applied, lineage, inherits, entries, bytes, max_key })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn link() -> impl Strategy<Value = Link> {
+        any::<(u64, u32, u32, u64, u64, u32)>().prop_map(|(o, b, t, hash, birth, lineage)| Link {
+            offset: o,
+            bytes: b,
+            tail_bytes: t,
+            hash,
+            birth: Publish(birth),
+            lineage: Lineage(lineage),
+        })
+    }
+
+    fn tree() -> impl Strategy<Value = TreeRoot> {
+        (
+            proptest::option::of(link()),
+            0u8..=LEVEL_MAX,
+            any::<(u64, u32, u64, u64)>(),
+            proptest::collection::vec(any::<(u32, u64)>(), 0..3),
+            proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+        )
+            .prop_map(
+                |(link, level, (applied, lineage, entries, bytes), inherits, max_key)| TreeRoot {
+                    link,
+                    level,
+                    applied: Seqno(applied),
+                    lineage: Lineage(lineage),
+                    inherits: inherits.into_iter().map(|(l, p)| (Lineage(l), Publish(p))).collect(),
+                    entries,
+                    bytes,
+                    max_key,
+                },
+            )
+    }
+
+    fn trees() -> impl Strategy<Value = BTreeMap<TreeId, TreeRoot>> {
+        proptest::collection::btree_map(any::<u32>().prop_map(TreeId), tree(), 0..6)
+    }
+
+    pub(in crate::store) fn directory() -> impl Strategy<Value = RootDirectory> {
+        let snapshot = (any::<String>(), any::<(u64, u64)>(), trees());
+        let snapshots = proptest::collection::vec(snapshot, 0..3);
+        (trees(), snapshots).prop_map(|(trees, snapshots)| RootDirectory {
+            trees,
+            snapshots: (1u64..)
+                .zip(snapshots)
+                .map(|(id, (name, (seqno, publish), trees))| NamedSnapshot {
+                    id,
+                    name: name.chars().take(100).collect(),
+                    seqno: Seqno(seqno),
+                    publish: Publish(publish),
+                    trees,
+                })
+                .collect(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn directories_round_trip(directory in directory()) {
+            prop_assert_eq!(RootDirectory::decode(&directory.encode()), Ok(directory));
+        }
+
+        /// Promise: P20.
+        #[test]
+        fn damaged_directories_never_panic(
+            directory in directory(),
+            flips in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 1..5),
+            cut in proptest::option::of(any::<prop::sample::Index>()),
+        ) {
+            let mut bytes = directory.encode();
+            for (at, xor) in flips {
+                let at = at.index(bytes.len());
+                bytes[at] ^= xor;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            drop(RootDirectory::decode(&bytes));
+        }
+    }
+}

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The extents of the file: when each was born and died, who keeps it, when its place is free again.
+//!
+//! A page belongs to the versions [birth, death) of its lineage. A dead page waits on the list of
+//! *one* pin that keeps it; when that pin goes, only its list is looked at, and each page moves to
+//! the list of another pin or becomes free (Rule: I23). The two superblock slots are version pins
+//! like any reader: so a page dead at V is free again only when the slot that still shows it alive
+//! has been overwritten, which is after the *next* checkpoint.
+//!
+//! Invariants
+//! 1. Every byte after the header is in exactly one extent or free (Rule: I18, RELIABILITY §3.5).
+//! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log.
+//! 3. An extent that is alive, pinned, named by the log or temporary is never handed out.
+//! 4. Only links that match the record (place, length, birth, lineage) can kill: a wrong one is an
+//!    error in release builds, and changes nothing.
+//!
+//! Threads: all; one lock, held for steps in ordered maps, never for I/O.
+//! Idea: dead lists per snapshot, as in ZFS ("deadlists") and Btrfs' qgroups reversed.
+
+use std::collections::BTreeMap;
+
+use super::{
+    alloc::{Allocator, Class},
+    map::ZONE_BYTES,
+    pins::{Keeper, LineagePin, NEVER, Pins},
+    superblock::OFFSET_MAX,
+};
+use crate::{
+    io::ALIGN,
+    page::{Link, PageKind},
+    sync::{Mutex, MutexGuard},
+    types::{Lineage, Lsn, Publish},
+};
+
+/// Lineage of the store's own pages: the space map and the root directory.
+pub const STORE_LINEAGE: Lineage = Lineage(u32::MAX);
+
+/// Contiguous bytes of the store file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Length, a multiple of 4096.
+    pub bytes: u32,
+}
+
+impl Extent {
+    /// First byte after it.
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.bytes)
+    }
+}
+
+/// What to allocate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Which regions it goes to.
+    pub class: Class,
+    /// What will be written there.
+    pub kind: PageKind,
+    /// Length; rounded up to 4096.
+    pub bytes: u64,
+    /// The version that first links it.
+    pub birth: Publish,
+    /// Who writes it.
+    pub lineage: Lineage,
+}
+
+/// What is known of an extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    pub bytes: u32,
+    pub class: Class,
+    pub kind: PageKind,
+    pub lineage: Lineage,
+    /// References from nodes, as of the version that the next checkpoint writes (Rule: I21).
+    pub refs: u32,
+    pub birth: Publish,
+    pub death: Publish,
+    /// The newest log record that names it.
+    pub log: Option<Lsn>,
+    /// Linked by no version yet: spills, bulk loads under way.
+    pub temporary: bool,
+}
+
+impl Record {
+    fn is_dead(&self) -> bool {
+        self.death != NEVER
+    }
+
+    /// The map does not list its own pages in zones.
+    pub(super) fn is_map(&self) -> bool {
+        self.kind == PageKind::Map
+    }
+}
+
+/// A refused change to the space: the tree and the map contradict each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refused {
+    pub offset: u64,
+    pub bytes: u64,
+    pub why: String,
+}
+
+/// Sums over all extents, now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceStats {
+    /// Bytes alive in the newest version.
+    pub live: u64,
+    /// Bytes dead and kept by a pin, a slot or the log.
+    pub kept: u64,
+    /// Bytes linked by no version yet.
+    pub temporary: u64,
+    /// Bytes free below the end of the last extent.
+    pub free: u64,
+    /// End of the last extent.
+    pub end: u64,
+    /// Number of extents.
+    pub extents: u64,
+}
+
+/// What the map on disk says of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ZoneEntry {
+    pub link: Link,
+    pub live: u64,
+    pub pending: u64,
+    /// End of its last extent.
+    pub end: u64,
+}
+
+/// One 64 MiB zone: the page last written for it, and whether that is out of date.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Zone {
+    pub written: Option<ZoneEntry>,
+    pub dirty: bool,
+}
+
+/// Everything under the lock.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub extents: BTreeMap<u64, Record>,
+    pub alloc: Allocator,
+    pub pins: Pins,
+    /// Dead extents by what keeps them.
+    kept: BTreeMap<Keeper, Vec<u64>>,
+    /// Dead extents that only the log keeps.
+    kept_by_log: BTreeMap<Lsn, Vec<u64>>,
+    /// The log is needed from here on.
+    pub log_kept_from: Lsn,
+    pub zones: BTreeMap<u64, Zone>,
+    /// The directory page of the newest map.
+    pub directory: Option<Link>,
+    stats: SpaceStats,
+}
+
+/// The extents of a store.
+#[derive(Debug)]
+pub struct Space {
+    inner: Mutex<Inner>,
+}
+
+impl Space {
+    pub(super) fn new(inner: Inner) -> Self {
+        Self { inner: Mutex::new(inner) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    /// Keeps all pages of a version, which must be pinned already or be the newest.
+    pub fn pin_version(&self, version: Publish) {
+        self.lock().pins.pin_version(version);
+    }
+
+    /// Ends one [`pin_version`](Self::pin_version).
+    pub fn unpin_version(&self, version: Publish) {
+        self.lock().unpin_version(version);
+    }
+
+    /// Keeps the pages that `lineage` had in version `publish`, for a clone or named snapshot that
+    /// stands in the versions from `from` on. That version must be pinned while this is called.
+    pub fn pin_lineage(&self, lineage: Lineage, publish: Publish, from: Publish) {
+        self.lock().pins.pin_lineage(LineagePin { lineage, publish, from, until: NEVER });
+    }
+
+    /// Ends one [`pin_lineage`](Self::pin_lineage): from version `until` on its holder is gone. Takes
+    /// effect when no pinned version knows the holder. False if there is no such pin.
+    #[must_use]
+    pub fn unpin_lineage(&self, lineage: Lineage, publish: Publish, until: Publish) -> bool {
+        let mut inner = self.lock();
+        let closed = inner.pins.close_lineage(lineage, publish, until);
+        inner.expire_pins();
+        closed
+    }
+
+    /// The version pins there are, oldest first, each once.
+    pub fn pinned_versions(&self) -> Vec<Publish> {
+        self.lock().pins.versions().collect()
+    }
+
+    /// The log before `from` is gone for both slots: extents that only it named are free.
+    pub fn log_trimmed(&self, from: Lsn) {
+        self.lock().log_trimmed(from);
+    }
+
+    /// Sums.
+    pub fn stats(&self) -> SpaceStats {
+        self.lock().stats()
+    }
+}
+
+impl Inner {
+    pub fn new(alloc: Allocator) -> Self {
+        Self {
+            extents: BTreeMap::new(),
+            alloc,
+            pins: Pins::default(),
+            kept: BTreeMap::new(),
+            kept_by_log: BTreeMap::new(),
+            log_kept_from: Lsn(0),
+            zones: BTreeMap::new(),
+            directory: None,
+            stats: SpaceStats::default(),
+        }
+    }
+
+    pub fn stats(&self) -> SpaceStats {
+        let end = self.end();
+        let used = self.stats.live + self.stats.kept + self.stats.temporary;
+        let free = (end - super::superblock::DATA_START).saturating_sub(used);
+        SpaceStats { end, free, extents: self.extents.len() as u64, ..self.stats }
+    }
+
+    /// End of the last extent.
+    pub fn end(&self) -> u64 {
+        let last = self.extents.last_key_value();
+        last.map_or(super::superblock::DATA_START, |(start, record)| {
+            start + u64::from(record.bytes)
+        })
+    }
+
+    /// A new extent. Length must be a multiple of the granularity.
+    pub fn allocate(&mut self, request: &Request, bytes: u32, temporary: bool) -> Extent {
+        let offset = self.alloc.allocate(request.class, u64::from(bytes));
+        let extent = Extent { offset, bytes };
+        assert!(extent.end() <= OFFSET_MAX, "the file has an end");
+        let record = Record {
+            bytes,
+            class: request.class,
+            kind: request.kind,
+            lineage: request.lineage,
+            refs: 1,
+            birth: request.birth,
+            death: NEVER,
+            log: None,
+            temporary,
+        };
+        self.insert(extent, record);
+        extent
+    }
+
+    /// Records an extent whose place has been taken.
+    pub fn insert(&mut self, extent: Extent, record: Record) {
+        let below = self.extents.range(..extent.end()).next_back();
+        let clash = below.is_some_and(|(start, r)| start + u64::from(r.bytes) > extent.offset);
+        assert!(!clash, "I18: an extent is handed out once ({extent:?} is in use)");
+        self.count(&record, 1);
+        self.touch(extent.offset, &record);
+        self.extents.insert(extent.offset, record);
+    }
+
+    /// Adds (+1) or takes away (−1) the record from the sums.
+    fn count(&mut self, record: &Record, sign: i64) {
+        let sum = match record {
+            record if record.is_dead() => &mut self.stats.kept,
+            record if record.temporary => &mut self.stats.temporary,
+            _ => &mut self.stats.live,
+        };
+        *sum =
+            sum.checked_add_signed(sign * i64::from(record.bytes)).expect("sums never go below 0");
+    }
+
+    /// What the map says of this place is out of date.
+    fn touch(&mut self, offset: u64, record: &Record) {
+        if !record.is_map() && !record.temporary {
+            self.zones.entry(offset / ZONE_BYTES).or_default().dirty = true;
+        }
+    }
+
+    /// The record of a link, if the link fits it.
+    pub fn record(&self, link: &Link) -> Result<&Record, Refused> {
+        let refused = |why: &str| Refused {
+            offset: link.offset,
+            bytes: u64::from(link.bytes),
+            why: why.into(),
+        };
+        let record = self.extents.get(&link.offset).ok_or_else(|| refused("no extent is there"))?;
+        if record.temporary {
+            return Err(refused("no version links that extent yet"));
+        }
+        let same = record.bytes == link.bytes
+            && record.birth == link.birth
+            && record.lineage == link.lineage;
+        if same { Ok(record) } else { Err(refused("another extent is there")) }
+    }
+
+    fn change(&mut self, offset: u64, change: impl FnOnce(&mut Record)) {
+        let Some(record) = self.extents.get_mut(&offset) else { return };
+        let before = *record;
+        change(record);
+        let after = *record;
+        self.count(&before, -1);
+        self.count(&after, 1);
+        self.touch(offset, &before);
+        self.touch(offset, &after);
+    }
+
+    /// The page is in no version of its lineage from `at` on. Pages of another lineage than `by` are
+    /// inherited: their own lineage decides (Rule: I19).
+    pub fn die(&mut self, link: &Link, by: Lineage, at: Publish) -> Result<(), Refused> {
+        if link.lineage != by {
+            return Ok(());
+        }
+        let record = *self.record(link)?;
+        let refused = |why: &str| Refused {
+            offset: link.offset,
+            bytes: u64::from(link.bytes),
+            why: why.into(),
+        };
+        if record.is_dead() {
+            return Err(refused("that extent is dead already"));
+        }
+        if at < record.birth || at == NEVER {
+            return Err(refused("that extent cannot die before it was born"));
+        }
+        self.change(link.offset, |record| record.death = at);
+        self.settle(link.offset);
+        Ok(())
+    }
+
+    pub fn set_refs(&mut self, link: &Link, refs: u32) -> Result<(), Refused> {
+        if self.record(link)?.refs != refs {
+            self.change(link.offset, |record| record.refs = refs);
+        }
+        Ok(())
+    }
+
+    /// A temporary extent becomes part of a version.
+    pub fn adopt(&mut self, offset: u64, birth: Publish, lineage: Lineage) -> Result<(), Refused> {
+        self.temporary(offset)?;
+        self.change(offset, |record| {
+            (record.temporary, record.birth, record.lineage) = (false, birth, lineage);
+        });
+        Ok(())
+    }
+
+    /// A temporary extent is not needed, but the log may still name it.
+    pub fn abandon(&mut self, offset: u64) -> Result<(), Refused> {
+        self.temporary(offset)?;
+        self.change(offset, |record| (record.birth, record.death) = (Publish(0), Publish(0)));
+        self.settle(offset);
+        Ok(())
+    }
+
+    /// The log names this extent in the record at `lsn`.
+    pub fn name_in_log(&mut self, offset: u64, lsn: Lsn) -> Result<(), Refused> {
+        let why = || Refused { offset, bytes: 0, why: "no extent is there".into() };
+        let record = self.extents.get_mut(&offset).ok_or_else(why)?;
+        record.log = record.log.max(Some(lsn));
+        let record = *record;
+        self.touch(offset, &record);
+        Ok(())
+    }
+
+    fn temporary(&self, offset: u64) -> Result<(), Refused> {
+        match self.extents.get(&offset) {
+            Some(record) if record.temporary && !record.is_dead() => Ok(()),
+            record => Err(Refused {
+                offset,
+                bytes: record.map_or(0, |record| u64::from(record.bytes)),
+                why: "no temporary extent is there".into(),
+            }),
+        }
+    }
+
+    /// Recovery found the extent named in the log (Rule: I11). Known extents are only marked.
+    pub fn claim(
+        &mut self,
+        extent: Extent,
+        class: Class,
+        kind: PageKind,
+        lsn: Lsn,
+    ) -> Result<(), Refused> {
+        if let Some(record) = self.extents.get(&extent.offset)
+            && record.bytes == extent.bytes
+            && record.kind == kind
+        {
+            return self.name_in_log(extent.offset, lsn);
+        }
+        let below = self.extents.range(..extent.end()).next_back();
+        let clash = below.is_some_and(|(start, r)| start + u64::from(r.bytes) > extent.offset);
+        if clash || !self.alloc.claim(class, extent.offset, extent.end()) {
+            return Err(Refused {
+                offset: extent.offset,
+                bytes: u64::from(extent.bytes),
+                why: "the log names an extent that another page occupies".into(),
+            });
+        }
+        let record = Record {
+            bytes: extent.bytes,
+            class,
+            kind,
+            lineage: STORE_LINEAGE,
+            refs: 1,
+            birth: Publish(0),
+            death: NEVER,
+            log: Some(lsn),
+            temporary: true,
+        };
+        self.insert(extent, record);
+        Ok(())
+    }
+
+    /// Puts a dead extent on the list of what keeps it, or frees it.
+    pub fn settle(&mut self, offset: u64) {
+        let Some(&record) = self.extents.get(&offset) else { return };
+        assert!(record.is_dead(), "space invariant 2: only dead extents are listed");
+        if let Some(keeper) = self.pins.keeper(record.lineage, record.birth, record.death) {
+            self.kept.entry(keeper).or_default().push(offset);
+        } else if let Some(lsn) = record.log.filter(|&lsn| lsn >= self.log_kept_from) {
+            self.kept_by_log.entry(lsn).or_default().push(offset);
+        } else {
+            self.free(offset, record);
+        }
+    }
+
+    fn free(&mut self, offset: u64, record: Record) {
+        let end = offset + u64::from(record.bytes);
+        let freed = self.alloc.release(record.class, offset, end);
+        assert!(freed, "I18: an extent is freed once (offset {offset})");
+        self.extents.remove(&offset);
+        self.count(&record, -1);
+        self.touch(offset, &record);
+    }
+
+    pub fn unpin_version(&mut self, version: Publish) {
+        if self.pins.unpin_version(version) {
+            // Lineage pins first: pages of the version's list may be kept by one that goes too.
+            self.expire_pins();
+            self.settle_list(Keeper::Version(version));
+        }
+    }
+
+    pub fn expire_pins(&mut self) {
+        for keeper in self.pins.expire() {
+            self.settle_list(keeper);
+        }
+    }
+
+    fn settle_list(&mut self, keeper: Keeper) {
+        for offset in self.kept.remove(&keeper).unwrap_or_default() {
+            self.settle(offset);
+        }
+    }
+
+    fn log_trimmed(&mut self, from: Lsn) {
+        if from <= self.log_kept_from {
+            return;
+        }
+        self.log_kept_from = from;
+        let kept = self.kept_by_log.split_off(&from);
+        for offset in std::mem::replace(&mut self.kept_by_log, kept).into_values().flatten() {
+            self.settle(offset);
+        }
+    }
+}
+
+/// A length as an extent has it; `None` if it is 0 or too long.
+pub(super) fn extent_bytes(bytes: u64) -> Option<u32> {
+    let rounded = bytes.checked_next_multiple_of(ALIGN as u64)?;
+    u32::try_from(rounded).ok().filter(|&bytes| bytes > 0)
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writing the space map for a version, and loading it.
+//!
+//! The map is written while newer versions are being made: it lists what holds *as of* version V.
+//! - born after V, or temporary: not listed, so free in the map; nothing durable names it.
+//! - dead after V, or alive: listed as live.
+//! - dead at V or before: listed with its dates if the older slot, a lineage pin that stands, or the
+//!   log keeps it; readers do not count, for they end with the process.
+//!
+//! So after a reopen from V the older slot's tree is whole too, and stays so until its slot is
+//! overwritten (RELIABILITY §3.2).
+//!
+//! Invariants
+//! 1. Only zones that changed are written; a zone with something newer than V stays to be written.
+//! 2. A zone page in use that lists more kept extents than needed does no harm: loading settles them.
+//! 3. Loading checks that header + live + pending + free is the file's length, to the byte, that no
+//!    two extents overlap, and that each zone's sums are what the directory says.
+//!
+//! Threads: writing by the one checkpoint; others may allocate and kill meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    alloc::{Allocator, Class},
+    map::{MapDirectory, ZONE_BYTES, decode_zone, encode_zone, sums},
+    page::{Page, page_bytes},
+    pins::NEVER,
+    space::{Extent, Inner, Record, Refused, Request, STORE_LINEAGE, Zone, ZoneEntry},
+    superblock::{DATA_START, Superblock, Totals, link_lies_below},
+};
+use crate::{
+    error::{Error, Result},
+    page::{Link, PageKind, StoreFile},
+    types::{Lineage, Publish},
+};
+
+/// A map page to be written.
+pub(super) struct MapPage {
+    pub extent: Extent,
+    pub payload: Vec<u8>,
+}
+
+/// A zone page to be written, and what its directory entry will be once its hash is known.
+pub(super) struct ZonePage {
+    pub zone: u64,
+    pub page: MapPage,
+    live: u64,
+    pending: u64,
+    end: u64,
+}
+
+impl Inner {
+    /// First step: pages of the changed zones as of `at`, with places for them. `previous` is the
+    /// version in the newest slot, which will be the older one.
+    pub fn plan_zones(&mut self, at: Publish, previous: Publish) -> Result<Vec<ZonePage>, Refused> {
+        let standing = self.pins.standing(at, previous);
+        let pins: BTreeSet<_> = standing.iter().map(|pin| (pin.lineage, pin.publish)).collect();
+        let dirty: Vec<u64> =
+            self.zones.iter().filter(|(_, zone)| zone.dirty).map(|(&zone, _)| zone).collect();
+        let mut planned = Vec::new();
+        for zone in dirty {
+            let (listed, newer) = self.list_zone(zone, at, previous, &pins);
+            let old = self.zones.get(&zone).and_then(|zone| zone.written);
+            if let Some(old) = old {
+                self.die(&old.link, STORE_LINEAGE, at)?;
+            }
+            if listed.is_empty() {
+                self.zones.insert(zone, Zone { written: None, dirty: newer });
+                if !newer {
+                    self.zones.remove(&zone);
+                }
+                continue;
+            }
+            self.zones.insert(zone, Zone { written: None, dirty: newer });
+            let payload = encode_zone(zone, &listed);
+            let (live, pending, end) = sums(&listed);
+            let extent = self.allocate_map_page(payload.len(), at)?;
+            planned.push(ZonePage { zone, page: MapPage { extent, payload }, live, pending, end });
+        }
+        Ok(planned)
+    }
+
+    /// What the page of a zone lists as of `at`, and whether something there is newer.
+    fn list_zone(
+        &self,
+        zone: u64,
+        at: Publish,
+        previous: Publish,
+        pins: &BTreeSet<(Lineage, Publish)>,
+    ) -> (Vec<(u64, Record)>, bool) {
+        let (mut listed, mut newer) = (Vec::new(), false);
+        for (&offset, record) in self.extents.range(zone * ZONE_BYTES..(zone + 1) * ZONE_BYTES) {
+            if record.temporary || record.is_map() {
+                continue;
+            }
+            if record.birth > at {
+                newer = true;
+                continue;
+            }
+            let log = record.log.filter(|&lsn| lsn >= self.log_kept_from);
+            let mut as_of = Record { log, ..*record };
+            if record.death > at {
+                newer |= record.death != NEVER;
+                as_of.death = NEVER;
+            } else {
+                let lived = (record.lineage, record.birth)..(record.lineage, record.death);
+                let in_previous = record.birth <= previous && previous < record.death;
+                let pinned = record.birth < record.death && pins.range(lived).next().is_some();
+                if !in_previous && !pinned && log.is_none() {
+                    continue;
+                }
+            }
+            listed.push((offset, as_of));
+        }
+        (listed, newer)
+    }
+
+    fn allocate_map_page(&mut self, payload: usize, at: Publish) -> Result<Extent, Refused> {
+        let bytes = page_bytes(payload);
+        let refused = || Refused { offset: 0, bytes, why: "a map page too long".into() };
+        let bytes = u32::try_from(bytes).map_err(|_| refused())?;
+        let request = Request {
+            class: Class::Node,
+            kind: PageKind::Map,
+            bytes: u64::from(bytes),
+            birth: at,
+            lineage: STORE_LINEAGE,
+        };
+        Ok(self.allocate(&request, bytes, false))
+    }
+
+    /// Second step: the zone pages are built, here are their links.
+    pub fn zones_written(&mut self, pages: &[(ZonePage, Link)]) {
+        for (page, link) in pages {
+            let entry =
+                ZoneEntry { link: *link, live: page.live, pending: page.pending, end: page.end };
+            self.zones.entry(page.zone).or_default().written = Some(entry);
+        }
+    }
+
+    /// Third step: the directory page as of `at`, with a place for it, and the sums for the slot.
+    pub fn plan_directory(
+        &mut self,
+        at: Publish,
+        previous: Publish,
+    ) -> Result<(MapPage, Totals), Refused> {
+        if let Some(old) = self.directory {
+            self.die(&old, STORE_LINEAGE, at)?;
+        }
+        let zones = self.zones.iter().filter_map(|(&zone, state)| Some((zone, state.written?)));
+        let pending = self.extents.iter().filter(|(_, record)| {
+            let kept = record.birth <= previous && previous < record.death;
+            record.is_map() && record.death <= at && kept
+        });
+        let directory = MapDirectory {
+            pins: self.pins.standing(at, previous),
+            zones: zones.collect(),
+            pending: pending
+                .map(|(&offset, r)| (Extent { offset, bytes: r.bytes }, r.birth, r.death))
+                .collect(),
+        };
+        let payload = directory.encode();
+        let extent = self.allocate_map_page(payload.len(), at)?;
+        let totals = directory.totals(extent);
+        Ok((MapPage { extent, payload }, totals))
+    }
+
+    /// Both slots hold their versions, as any reader does.
+    fn pin_slots(&mut self, superblock: &Superblock) {
+        self.pins.pin_version(superblock.publish);
+        self.pins.pin_version(superblock.previous);
+    }
+
+    /// The slot of `newest` is durable in the place of `oldest`'s.
+    pub fn slot_published(&mut self, newest: Publish, oldest: Publish) {
+        self.pins.pin_version(newest);
+        self.unpin_version(oldest);
+    }
+
+    /// Last step: the directory is built.
+    pub fn directory_written(&mut self, link: Link) {
+        self.directory = Some(link);
+    }
+}
+
+impl MapDirectory {
+    /// The sums of the map whose directory lies in `own`.
+    fn totals(&self, own: Extent) -> Totals {
+        let (mut live, mut pending, mut end) = (u64::from(own.bytes), 0, own.end());
+        for (_, entry) in &self.zones {
+            live += entry.live + u64::from(entry.link.bytes);
+            pending += entry.pending;
+            end = end.max(entry.end).max(entry.link.offset + u64::from(entry.link.bytes));
+        }
+        for (extent, ..) in &self.pending {
+            pending += u64::from(extent.bytes);
+            end = end.max(extent.end());
+        }
+        // Hostile sums may exceed the end: then the comparison with the slot's fails.
+        let free = end.saturating_sub(DATA_START).saturating_sub(live).saturating_sub(pending);
+        Totals { live, pending, free, file_bytes: end }
+    }
+}
+
+/// Loads the map that a superblock links. `read` reads and verifies one page; nothing below `floor`
+/// will be allocated.
+pub(super) fn load(
+    file: &StoreFile,
+    superblock: &Superblock,
+    floor: u64,
+    read: impl Fn(&Link) -> Result<Page>,
+) -> Result<Inner> {
+    let Some(link) = superblock.map else {
+        let mut inner = Inner::new(Allocator::new(floor));
+        inner.pin_slots(superblock);
+        return Ok(inner);
+    };
+    let at = superblock.publish;
+    let bad = |link: &Link, why: String| {
+        file.malformed(link.offset, u64::from(link.bytes), "the space map", why)
+    };
+    let directory = MapDirectory::decode(&read(&link)?, at).map_err(|why| bad(&link, why))?;
+    let own = Extent { offset: link.offset, bytes: link.bytes };
+    if directory.totals(own) != superblock.totals {
+        return Err(bad(&link, "its sums are not the superblock's".into()));
+    }
+    let mut loader = Loader { used: BTreeMap::new(), end: superblock.totals.file_bytes };
+    loader.add_map_page(own, link.birth, NEVER).map_err(|why| bad(&link, why))?;
+    for (_, entry) in &directory.zones {
+        let extent = Extent { offset: entry.link.offset, bytes: entry.link.bytes };
+        let added = loader.add_map_page(extent, entry.link.birth, NEVER);
+        added.map_err(|why| bad(&link, why))?;
+    }
+    for &(extent, birth, death) in &directory.pending {
+        loader.add_map_page(extent, birth, death).map_err(|why| bad(&link, why))?;
+    }
+    // Map pages are disjoint now, so reading all of them is reading the file once at most.
+    for (zone, entry) in &directory.zones {
+        let page = read(&entry.link)?;
+        let added = decode_zone(&page, *zone, at).and_then(|listed| {
+            if sums(&listed) != (entry.live, entry.pending, entry.end) {
+                return Err("a zone's sums are not the directory's".into());
+            }
+            listed.into_iter().try_for_each(|(offset, record)| loader.add(offset, record))
+        });
+        added.map_err(|why| bad(&entry.link, why))?;
+    }
+    loader.finish(superblock, floor, directory, link).map_err(|why| bad(&link, why))
+}
+
+/// Extents read from the map, checked as they come.
+struct Loader {
+    used: BTreeMap<u64, Record>,
+    end: u64,
+}
+
+impl Loader {
+    fn add(&mut self, offset: u64, record: Record) -> Result<(), String> {
+        let end = offset + u64::from(record.bytes);
+        if end > self.end {
+            return Err(format!("the extent at {offset} ends after the file"));
+        }
+        let below = self.used.range(..end).next_back();
+        if below.is_some_and(|(start, other)| start + u64::from(other.bytes) > offset) {
+            return Err(format!("the extent at {offset} overlaps another"));
+        }
+        self.used.insert(offset, record);
+        Ok(())
+    }
+
+    fn add_map_page(
+        &mut self,
+        extent: Extent,
+        birth: Publish,
+        death: Publish,
+    ) -> Result<(), String> {
+        let record = Record {
+            bytes: extent.bytes,
+            class: Class::Node,
+            kind: PageKind::Map,
+            lineage: STORE_LINEAGE,
+            refs: 1,
+            birth,
+            death,
+            log: None,
+            temporary: false,
+        };
+        self.add(extent.offset, record)
+    }
+
+    fn finish(
+        self,
+        superblock: &Superblock,
+        floor: u64,
+        directory: MapDirectory,
+        own: Link,
+    ) -> Result<Inner, String> {
+        let used = self
+            .used
+            .iter()
+            .map(|(&start, record)| (start, start + u64::from(record.bytes), record.class));
+        let mut inner = Inner::new(Allocator::around(floor, used)?);
+        let mut dead = Vec::new();
+        for (offset, record) in self.used {
+            if record.death != NEVER {
+                dead.push(offset);
+            }
+            inner.insert(Extent { offset, bytes: record.bytes }, record);
+        }
+        for pin in directory.pins {
+            inner.pins.pin_lineage(pin);
+        }
+        inner.zones = directory
+            .zones
+            .into_iter()
+            .map(|(zone, entry)| (zone, Zone { written: Some(entry), dirty: false }))
+            .collect();
+        inner.directory = Some(own);
+        inner.pin_slots(superblock);
+        for offset in dead {
+            inner.settle(offset);
+        }
+        inner.expire_pins();
+        Ok(inner)
+    }
+}
+
+/// Turns a refusal into the error for a caller.
+pub(super) fn refused(file: &StoreFile, refused: Refused) -> Error {
+    file.malformed(refused.offset, refused.bytes, "the space map", refused.why)
+}
+
+/// True if a root link can be followed in this version.
+pub(super) fn root_fits(superblock: &Superblock, link: &Link) -> bool {
+    link_lies_below(link, superblock.totals.file_bytes) && link.birth <= superblock.publish
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Making, opening, locking, publishing.
+
+use std::path::Path;
+
+use crate::{
+    error::Error,
+    io::{Env, MemoryVfs},
+    store::*,
+    sync::Arc,
+    types::{Lineage, Lsn, Publish, Seqno, TreeId},
+};
+
+pub(super) fn env() -> Env {
+    Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() }
+}
+
+pub(super) fn dir() -> &'static Path {
+    Path::new("/store")
+}
+
+const L: Lineage = Lineage(1);
+
+/// Publishes `roots` as version `at`.
+fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Superblock {
+    store
+        .publish(&Checkpoint {
+            publish: at,
+            applied: Seqno(at.0),
+            log_from: Lsn(0),
+            log_synced: Lsn(0),
+            clean: None,
+            roots,
+        })
+        .unwrap()
+}
+
+fn one_tree(link: Link) -> RootDirectory {
+    let root = TreeRoot { link: Some(link), lineage: L, ..TreeRoot::default() };
+    RootDirectory { trees: [(TreeId(1), root)].into(), snapshots: vec![] }
+}
+
+#[test]
+fn what_was_published_is_there_after_reopening() {
+    let env = env();
+    let opened = create(&env, dir(), StoreOptions::default()).unwrap();
+    assert!(opened.superblock.is_new() && opened.warnings.is_empty());
+    let store = opened.store;
+    let mut v = store.counts_from();
+    let mut links = Vec::new();
+    for round in 0..5u8 {
+        v = v.next();
+        let link = store.put_page(PageKind::Node, v, L, &[b"round ", &[round]]).unwrap();
+        publish(&store, v, &one_tree(link));
+        links.push(link);
+    }
+    drop(store);
+    let opened = open(&env, dir(), StoreOptions::default()).unwrap();
+    assert_eq!(opened.roots, one_tree(links[4]));
+    assert_eq!(opened.superblock.publish, v);
+    assert!(opened.store.counts_from() >= Publish(v.0 + (1 << 32)), "births are never used twice");
+    for (round, link) in links.iter().enumerate() {
+        let page = opened.store.read_page(link, PageKind::Node, "a node").unwrap();
+        assert_eq!(&page[..], [b"round ", &[round as u8][..]].concat());
+    }
+    let stats = opened.store.stats();
+    assert_eq!(stats.space.live, opened.superblock.totals.live);
+}
+
+/// Promise: P18.
+#[test]
+fn a_second_owner_is_told_who_the_first_is() {
+    let env = env();
+    let first = create(&env, dir(), StoreOptions::default()).unwrap();
+    for read_only in [false, true] {
+        let second = open(&env, dir(), StoreOptions { read_only, ..Default::default() });
+        let owner = match second {
+            Err(Error::Locked { owner, .. }) => owner,
+            other => panic!("{other:?}"),
+        };
+        assert!(owner.contains(&std::process::id().to_string()), "{owner}");
+    }
+    drop(first);
+    open(&env, dir(), StoreOptions::default()).unwrap();
+}
+
+/// Promise: P19.
+#[test]
+fn a_store_is_made_only_where_there_is_none() {
+    let env = env();
+    assert_eq!(probe(&env, dir()).unwrap(), Found::Nothing);
+    assert!(matches!(open(&env, dir(), Default::default()), Err(Error::NotAStore { .. })));
+    drop(create(&env, dir(), Default::default()).unwrap());
+    assert!(matches!(create(&env, dir(), Default::default()), Err(Error::NotAStore { .. })));
+    let store = dir().join(STORE_FILE);
+    env.vfs.rename(&store, &dir().join("log-0000000001.frond")).unwrap();
+    assert_eq!(probe(&env, dir()).unwrap(), Found::LogOnly);
+    assert!(matches!(create(&env, dir(), Default::default()), Err(Error::NotAStore { .. })));
+    assert!(matches!(open(&env, dir(), Default::default()), Err(Error::NotAStore { .. })));
+}
+
+#[test]
+fn a_page_dead_at_v_is_free_only_after_the_next_checkpoint() {
+    let env = env();
+    let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
+    let v1 = store.counts_from().next();
+    let old = store.put_page(PageKind::Node, v1, L, &[b"old"]).unwrap();
+    publish(&store, v1, &one_tree(old));
+    let v2 = v1.next();
+    let new = store.put_page(PageKind::Node, v2, L, &[b"new"]).unwrap();
+    store.die(&old, L, v2).unwrap();
+    assert!(store.die(&old, L, v2).is_err(), "it dies once");
+    publish(&store, v2, &one_tree(new));
+    let next = store.put_page(PageKind::Node, v2.next(), L, &[b"x"]).unwrap();
+    assert_ne!(next.offset, old.offset, "the older slot shows it alive");
+    publish(&store, v2.next(), &one_tree(new));
+    let reuse = store.put_page(PageKind::Node, v2.next().next(), L, &[b"y"]).unwrap();
+    assert!(reuse.offset <= old.offset, "low places are used again");
+}
