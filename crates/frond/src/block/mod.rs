@@ -1,1 +1,44 @@
-//! TODO room docs
+//! Blocks: the unit of encoding and of caching inside a run. Pure functions on bytes.
+//!
+//! This room knows one encoding so far, the *opaque* block: rows in key order, each key cut by the
+//! prefix that it shares with the one before, whole keys every [`RESTART_ROWS`] rows, and an array of
+//! where these stand. A run asks a block for *seek*, *row i*, *next* and *previous*, and never looks
+//! inside; typed blocks will come in behind the same calls.
+//!
+//! ```text
+//! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
+//! row     = tag u8 | shared | suffix bytes | payload bytes | suffix | payload     (lengths LEB128)
+//! ```
+//!
+//! Invariants
+//! 1. Keys ascend strictly; a row whose number is a multiple of [`RESTART_ROWS`] shares nothing.
+//! 2. A block has at least one row, and is at most [`BLOCK_RAW_BYTES_TARGET`] long unless it holds a
+//!    single row.
+//! 3. Any bytes whatever give rows or [`BadBlock`], never a panic, and no loop longer than the block.
+//!
+//! Threads: blocks are immutable, builders and cursors belong to one thread; codecs keep their
+//! contexts per thread. Bytes: docs/format.md, "Block".
+
+mod builder;
+mod bytes;
+mod codec;
+mod rows;
+
+pub use builder::BlockBuilder;
+pub use bytes::{Reader, common_prefix, put_varint, varint_bytes};
+pub use codec::Codec;
+pub use rows::{Rows, Shape, check, find};
+
+/// Length of a block before its codec, restart array included, unless a single row is longer.
+pub const BLOCK_RAW_BYTES_TARGET: usize = 16 << 10;
+
+/// Longest block accepted from disk: one row of the longest key with the longest inline payload, and
+/// ample room for merge operands that pile up on one key.
+pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
+
+/// Every so many rows a key stands whole.
+pub const RESTART_ROWS: usize = 16;
+
+/// What is wrong with a block's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadBlock(pub &'static str);

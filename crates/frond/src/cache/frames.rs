@@ -219,10 +219,35 @@ impl FrameBuf {
             .map(move |(index, frame)| &frame[..FRAME_BYTES.min(len - index * FRAME_BYTES)])
     }
 
-    /// `bytes` of unspecified content to read into, by slices.
+    /// The bytes of a range if they lie in one frame. `None` also beyond the end.
+    #[inline]
+    pub fn contiguous(&self, range: Range<usize>) -> Option<&[u8]> {
+        let at = range.start % FRAME_BYTES;
+        let frame = self.frames.get(range.start / FRAME_BYTES)?;
+        if range.end > self.len {
+            return None;
+        }
+        frame.get(at..at + range.end.checked_sub(range.start)?)
+    }
+
+    /// Appends the bytes of a range to `out`. Panics if the range is beyond the end.
+    pub fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        assert!(range.start <= range.end && range.end <= self.len, "range inside the buffer");
+        let mut at = range.start;
+        while at < range.end {
+            let from = at % FRAME_BYTES;
+            let now = (FRAME_BYTES - from).min(range.end - at);
+            out.extend_from_slice(&self.frames[at / FRAME_BYTES][from..from + now]);
+            at += now;
+        }
+    }
+
+    /// Becomes `bytes` of unspecified content to read into, by slices. Frames that it has are used
+    /// again.
     pub fn reserve_for_read(&mut self, bytes: usize) -> impl Iterator<Item = &mut [u8]> {
-        assert!(self.is_empty(), "a bulk read fills an empty buffer");
-        for _ in 0..bytes.div_ceil(FRAME_BYTES) {
+        let wanted = bytes.div_ceil(FRAME_BYTES);
+        self.frames.truncate(wanted);
+        while self.frames.len() < wanted {
             let frame = self.pool.take().unwrap_or_else(|| self.pool.take_reserve());
             self.frames.push(frame);
         }

@@ -1,1 +1,143 @@
-//! TODO room docs
+//! Runs: immutable sorted sequences of entries. A leaf, a buffer run, a spill, a piece of a bulk load:
+//! all the same.
+//!
+//! # Tour
+//! Build (one thread; keys ascend strictly):
+//! ```text
+//! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits: Option<usize>, block_bytes }) -> RunBuilder
+//!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
+//!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()>   // bytes of an untouched block
+//!   .add_range_delete(&mut self, from: &[u8], to: &[u8])      // blobs of pushed and carried rows count themselves
+//!   .bytes_so_far(&self) -> usize; .entries(&self) -> u64; .is_empty(&self) -> bool
+//!   .finish(self) -> Result<Option<Arc<Run>>>                 // None: nothing was pushed
+//! ```
+//! Share and read (`Arc<Run>`, never `&mut`):
+//! ```text
+//! run.entries() -> u64; .counts() -> Counts { entries, deletes, merges, raw_bytes }; .data_bytes() -> u64
+//! run.first_key(), .last_key() -> Option<&[u8]>               // None: only range deletes
+//! run.bytes_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64; .entries_between(lo, hi) -> u64
+//! run.may_contain(hash: u64) -> bool                          // hash = key_hash(key)
+//! run.get(key, hash, source: &dyn BlockSource) -> Result<Option<Found>>   // found.tag, found.payload()
+//! run.range_deletes() -> &RangeDeletes                        // .covers(key), .is_empty(), .iter(), .clipped(lo, hi)
+//! run.blobs() -> &[BlobUse]; .codec(); .filter(); .resident_bytes() -> usize
+//! run.blocks() -> &BlockIndex                                 // .len(), .separator(i), .entry(i), .block_for(key)
+//! run.block_for(key) -> usize; .block_count() -> usize        // block i holds [separator(i), separator(i + 1))
+//! run.encoded_block(i, buf: &mut ReadBuf) -> Result<&[u8]>    // ReadBuf::new(pool); verified
+//! ```
+//! Write, once, by the checkpoint:
+//! ```text
+//! run.extent_bytes() -> u32                                   // what to allocate
+//! run.write(file: &StoreFile, offset, birth, lineage) -> Result<Link>
+//! run.set_written(file: Arc<StoreFile>, link)                 // from now on read from the file
+//! run.link() -> Option<Link>                                  // None: unwritten
+//! Run::open(file: Arc<StoreFile>, link, pool) -> Result<Arc<Run>>
+//! ```
+//! Walk and merge:
+//! ```text
+//! RunCursor::new(run, source: Arc<dyn BlockSource>) or RunCursor::bulk(run), then .range(lo, hi)
+//!   .seek_first(), .seek(key), .start_at_block(i), .advance() -> Result<()>; .entry() -> Option<Entry>
+//! trait EntrySource { entry(&self) -> Option<Entry>; advance(&mut self); seek(&mut self, key); range_deletes(&self) }
+//! MergeCursor::new(sources: Vec<impl EntrySource>)            // newest first, positioned; Box<dyn EntrySource> is one too
+//!   .next_folded(&Folder) -> Result<Option<Entry>>            // one message a key, range deletes applied
+//!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages of a key, newest first
+//! Folder::new(&Operators).fold(newer: Message, older: Message, out: &mut Vec<u8>) -> Result<Folded>
+//!   .settle(message, out) -> Result<Folded>                   // at a leaf: no Delete, no Merge, not fresh
+//! ```
+//! A leaf merge carries the blocks no message touches:
+//! ```text
+//! block i is untouched if no key of the batch has run.block_for(key) == i (and no range delete meets it):
+//!   builder.carry_block(&run, i, run.encoded_block(i, &mut buf)?)?
+//! else merge RunCursor::bulk(run).range(lo_i, hi_i) [start_at_block(i)] with the batch's entries in between
+//! ```
+//!
+//! Invariants
+//! 1. At most one message a key; keys ascend strictly.
+//! 2. Range deletes of a run are older than all its entries (Rule: I26).
+//! 3. What is read from a file is verified, then parsed with every length checked: any bytes give an
+//!    error with their place, never a panic.
+//! 4. A run has no level and no tree (Rule: I25).
+//!
+//! Threads: runs are shared by all; builders and cursors belong to one. Bytes: docs/format.md, "Run".
+
+mod builder;
+mod cursor;
+mod filter;
+mod fold;
+mod index;
+mod merge;
+mod ranges;
+mod reader;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use builder::{RunBuilder, RunOptions};
+pub use cursor::{BULK_BYTES, RunCursor};
+pub use filter::{Filter, key_hash};
+pub use fold::{
+    BlobReader, Folded, Folder, MergeOperator, OPERATOR_ADD, OPERATOR_APPEND, OPERATOR_MAX,
+    OPERATOR_MIN, OPERATOR_USER_MIN, Operators, operands, put_operand,
+};
+pub use index::{BlockEntry, BlockIndex, head};
+pub use merge::MergeCursor;
+pub use ranges::RangeDeletes;
+pub use reader::{Found, PinnedBlock, ReadBuf, Run};
+pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
+
+use crate::{
+    error::Result,
+    message::{Message, Tag},
+};
+
+/// An entry, borrowed from whoever holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Kind and fresh bit.
+    pub tag: Tag,
+    /// Payload, by kind.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// Its message.
+    pub fn message(&self) -> Message<'a> {
+        Message::new(self.tag, self.payload)
+    }
+}
+
+/// Anything that gives entries in key order, at most one a key: a run, a frozen memtable, a batch.
+pub trait EntrySource {
+    /// The entry stood on; `None` at the end.
+    fn entry(&self) -> Option<Entry<'_>>;
+    /// Goes to the next entry.
+    fn advance(&mut self) -> Result<()>;
+    /// Goes to the first entry not below `key`.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+    /// Range deletes, older than all entries of the source.
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        None
+    }
+}
+
+impl<S: EntrySource + ?Sized> EntrySource for Box<S> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        (**self).entry()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        (**self).advance()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        (**self).seek(key)
+    }
+
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        (**self).range_deletes()
+    }
+}

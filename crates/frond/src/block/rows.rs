@@ -1,0 +1,410 @@
+//! Reading the rows of one block: seek, row i, next, previous.
+//!
+//! [`Rows`] is a position that does not hold the block: every call takes the bytes, so that a cursor
+//! can keep position and pinned block side by side. The key is put together in a buffer that is
+//! reused; the payload is a range of the block.
+
+use std::{cmp::Ordering, ops::Range};
+
+use super::{
+    BadBlock, RESTART_ROWS,
+    builder::TRAILER_BYTES,
+    bytes::{Reader, common_prefix},
+};
+use crate::message::Tag;
+
+/// Where a block's parts lie. Parsing checks only what the other calls rely on for their speed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shape {
+    rows: u32,
+    restarts: u32,
+    rows_end: u32,
+}
+
+impl Shape {
+    /// Reads a block's trailer.
+    pub fn parse(block: &[u8]) -> Result<Shape, BadBlock> {
+        let bad = BadBlock("its trailer does not fit");
+        let trailer = block.len().checked_sub(TRAILER_BYTES).ok_or(bad)?;
+        let mut reader = Reader::new(block.get(trailer..).ok_or(bad)?);
+        let rows = u32::from(reader.u16().ok_or(bad)?);
+        let restarts = u32::from(reader.u16().ok_or(bad)?);
+        let rows_end = trailer.checked_sub(2 * restarts as usize).ok_or(bad)?;
+        if rows == 0 || restarts as usize != (rows as usize).div_ceil(RESTART_ROWS) {
+            return Err(BadBlock("its counts do not agree"));
+        }
+        Ok(Shape { rows, restarts, rows_end: rows_end as u32 })
+    }
+
+    /// Number of rows, at least 1.
+    pub fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    fn restart(&self, block: &[u8], index: u32) -> Result<usize, BadBlock> {
+        let at = self.rows_end as usize + 2 * index as usize;
+        let bytes = block.get(at..at + 2).ok_or(BadBlock("a restart lies outside"))?;
+        Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+    }
+}
+
+/// One row's parts, as they stand in the block.
+struct Row {
+    tag: Tag,
+    shared: usize,
+    suffix: Range<usize>,
+    payload: Range<usize>,
+}
+
+#[inline]
+fn parse_row(block: &[u8], at: usize, end: usize) -> Result<Row, BadBlock> {
+    const BAD: BadBlock = BadBlock("a row does not fit");
+    let head = block.get(at..end).ok_or(BAD)?;
+    let (tag, shared, suffix, payload, head_bytes) = match head.first_chunk::<4>() {
+        // All three lengths below 128: nearly always.
+        Some(four) if u32::from_le_bytes(*four) & 0x8080_8000 == 0 => {
+            (four[0], four[1] as usize, four[2] as usize, four[3] as usize, 4)
+        }
+        _ => long_lengths(head).ok_or(BAD)?,
+    };
+    let suffix_at = at + head_bytes;
+    let payload_at = suffix_at + suffix;
+    let row_end = payload_at + payload;
+    if row_end > end {
+        return Err(BAD);
+    }
+    let tag = Tag::from_disk(tag).ok_or(BadBlock("a row has an unknown tag"))?;
+    Ok(Row { tag, shared, suffix: suffix_at..payload_at, payload: payload_at..row_end })
+}
+
+#[cold]
+fn long_lengths(head: &[u8]) -> Option<(u8, usize, usize, usize, usize)> {
+    let mut reader = Reader::new(head);
+    let tag = reader.u8()?;
+    let shared = reader.varint32()? as usize;
+    let suffix = reader.varint32()? as usize;
+    let payload = reader.varint32()? as usize;
+    Some((tag, shared, suffix, payload, head.len() - reader.rest().len()))
+}
+
+/// A position in a block: on a row, before the first, or after the last.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    key: Vec<u8>,
+    tag: Tag,
+    payload: Range<usize>,
+    /// Number of the row stood on; `rows` after the last.
+    row: u32,
+    /// Where the next row begins.
+    next: usize,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { key: Vec::new(), tag: Tag::DELETE, payload: 0..0, row: u32::MAX, next: 0 }
+    }
+}
+
+impl Rows {
+    /// The key stood on.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Its tag.
+    #[inline]
+    pub fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// Where its payload lies in the block.
+    #[inline]
+    pub fn payload_range(&self) -> Range<usize> {
+        self.payload.clone()
+    }
+
+    /// Its payload.
+    #[inline]
+    pub fn payload<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        block.get(self.payload.clone()).unwrap_or_default()
+    }
+
+    /// Number of the row stood on.
+    pub fn row(&self) -> usize {
+        self.row as usize
+    }
+
+    /// Goes to the first row.
+    #[inline]
+    pub fn first(&mut self, block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
+        self.restart_at(block, shape, 0)
+    }
+
+    /// Goes to the last row.
+    pub fn last(&mut self, block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
+        self.row_at(block, shape, shape.rows() - 1)
+    }
+
+    /// Goes to row `row`, which exists: at most [`RESTART_ROWS`] rows are read.
+    pub fn row_at(&mut self, block: &[u8], shape: &Shape, row: usize) -> Result<(), BadBlock> {
+        assert!(row < shape.rows(), "row {row} of {}", shape.rows());
+        self.restart_at(block, shape, (row / RESTART_ROWS) as u32)?;
+        while self.row() < row {
+            self.next(block, shape)?;
+        }
+        Ok(())
+    }
+
+    fn restart_at(&mut self, block: &[u8], shape: &Shape, index: u32) -> Result<(), BadBlock> {
+        let at = shape.restart(block, index)?;
+        let row = parse_row(block, at, shape.rows_end as usize)?;
+        if row.shared != 0 {
+            return Err(BadBlock("a restart row is not whole"));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(block.get(row.suffix.clone()).unwrap_or_default());
+        self.tag = row.tag;
+        self.next = row.payload.end;
+        self.payload = row.payload;
+        self.row = index * RESTART_ROWS as u32;
+        Ok(())
+    }
+
+    /// Goes to the next row; false if this was the last.
+    #[inline]
+    pub fn next(&mut self, block: &[u8], shape: &Shape) -> Result<bool, BadBlock> {
+        if self.row + 1 >= shape.rows {
+            self.row = shape.rows;
+            return Ok(false);
+        }
+        let row = parse_row(block, self.next, shape.rows_end as usize)?;
+        let suffix = block.get(row.suffix.clone()).unwrap_or_default();
+        self.row += 1;
+        let ascends = if (self.row as usize).is_multiple_of(RESTART_ROWS) {
+            row.shared == 0 && suffix > self.key.as_slice()
+        } else {
+            // The shared prefix is the longest, so the first bytes after it decide.
+            match (suffix.first(), self.key.get(row.shared)) {
+                (Some(new), Some(old)) => new > old,
+                (Some(_), None) => row.shared == self.key.len(),
+                (None, _) => false,
+            }
+        };
+        if !ascends {
+            return Err(BadBlock("its keys do not ascend"));
+        }
+        self.key.truncate(row.shared);
+        self.key.extend_from_slice(suffix);
+        self.tag = row.tag;
+        self.next = row.payload.end;
+        self.payload = row.payload;
+        Ok(true)
+    }
+
+    /// Goes to the row before; false if this was the first. Costs up to [`RESTART_ROWS`] rows.
+    pub fn prev(&mut self, block: &[u8], shape: &Shape) -> Result<bool, BadBlock> {
+        match self.row.min(shape.rows).checked_sub(1) {
+            Some(row) => self.row_at(block, shape, row as usize).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Goes to the first row whose key is not below `key`; false if there is none.
+    pub fn seek(&mut self, block: &[u8], shape: &Shape, key: &[u8]) -> Result<bool, BadBlock> {
+        self.seek_restart(block, shape, key)?;
+        while self.key.as_slice() < key {
+            if !self.next(block, shape)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes to the last row whose key is below `key`; false if there is none.
+    pub fn seek_before(
+        &mut self,
+        block: &[u8],
+        shape: &Shape,
+        key: &[u8],
+    ) -> Result<bool, BadBlock> {
+        if self.seek(block, shape, key)? {
+            return self.prev(block, shape);
+        }
+        self.last(block, shape).map(|()| true)
+    }
+
+    /// Goes to the last restart row whose key is not above `key`, or to the first row.
+    fn seek_restart(&mut self, block: &[u8], shape: &Shape, key: &[u8]) -> Result<(), BadBlock> {
+        let (mut low, mut high) = (0, shape.restarts);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let at = shape.restart(block, middle)?;
+            let row = parse_row(block, at, shape.rows_end as usize)?;
+            match block.get(row.suffix).unwrap_or_default().cmp(key) {
+                Ordering::Greater => high = middle,
+                _ => low = middle,
+            }
+        }
+        self.restart_at(block, shape, low)
+    }
+}
+
+/// The tag of `key` and where its payload lies, without putting any key together: a row's shared
+/// prefix alone often decides.
+pub fn find(
+    block: &[u8],
+    shape: &Shape,
+    key: &[u8],
+) -> Result<Option<(Tag, Range<usize>)>, BadBlock> {
+    let end = shape.rows_end as usize;
+    let (mut low, mut high) = (0, shape.restarts);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        let row = parse_row(block, shape.restart(block, middle)?, end)?;
+        match block.get(row.suffix).unwrap_or_default().cmp(key) {
+            Ordering::Less => low = middle,
+            Ordering::Equal => return Ok(Some((row.tag, row.payload))),
+            Ordering::Greater => high = middle,
+        }
+    }
+    let mut at = shape.restart(block, low)?;
+    let rows = (shape.rows() - low as usize * RESTART_ROWS).min(RESTART_ROWS);
+    // How much of `key` the row before shares; all rows before are below `key`.
+    let mut matched = 0;
+    for _ in 0..rows {
+        let row = parse_row(block, at, end)?;
+        at = row.payload.end;
+        if row.shared > matched {
+            continue;
+        }
+        if row.shared < matched {
+            return Ok(None);
+        }
+        let suffix = block.get(row.suffix).unwrap_or_default();
+        let wanted = key.get(matched..).unwrap_or_default();
+        let common = common_prefix(suffix, wanted);
+        match (suffix.get(common), wanted.get(common)) {
+            (None, None) => return Ok(Some((row.tag, row.payload))),
+            (Some(has), Some(wants)) if has > wants => return Ok(None),
+            (Some(_), None) => return Ok(None),
+            _ => matched += common,
+        }
+    }
+    Ok(None)
+}
+
+/// Checks everything: order, lengths, tags, restarts, and that rows fill the block exactly.
+pub fn check(block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
+    let mut rows = Rows::default();
+    let mut at = 0;
+    if shape.restart(block, 0)? != 0 {
+        return Err(BadBlock("its first row is not at its start"));
+    }
+    rows.first(block, shape)?;
+    loop {
+        if rows.row().is_multiple_of(RESTART_ROWS)
+            && shape.restart(block, (rows.row() / RESTART_ROWS) as u32)? != at
+        {
+            return Err(BadBlock("a restart points beside its row"));
+        }
+        at = rows.next;
+        if !rows.next(block, shape)? {
+            break;
+        }
+    }
+    if at != shape.rows_end as usize {
+        return Err(BadBlock("bytes between rows and restarts"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::BlockBuilder, *};
+
+    fn key(i: usize) -> Vec<u8> {
+        format!("key {:05}", i * 2 + 1).into_bytes()
+    }
+
+    fn build(rows: usize) -> Vec<u8> {
+        let mut builder = BlockBuilder::new();
+        for i in 0..rows {
+            let payload = vec![b'v'; i * 7 % 200];
+            assert!(builder.push(&key(i), Tag::PUT, &payload, 1 << 16));
+        }
+        builder.finish().to_vec()
+    }
+
+    #[test]
+    fn every_row_is_found_from_every_side() {
+        for count in [1, 2, 15, 16, 17, 32, 100] {
+            let block = build(count);
+            let shape = Shape::parse(&block).unwrap();
+            check(&block, &shape).unwrap();
+            let mut rows = Rows::default();
+            for i in 0..count {
+                rows.row_at(&block, &shape, i).unwrap();
+                assert_eq!(rows.key(), key(i));
+                assert!(rows.seek(&block, &shape, &key(i)).unwrap());
+                assert_eq!((rows.row(), rows.payload(&block).len()), (i, i * 7 % 200));
+                let found = find(&block, &shape, &key(i)).unwrap().unwrap();
+                assert_eq!(found, (Tag::PUT, rows.payload_range()));
+                let below = format!("key {:05}", i * 2).into_bytes();
+                assert_eq!(find(&block, &shape, &below).unwrap(), None);
+                assert_eq!(find(&block, &shape, &below[..3]).unwrap(), None);
+                assert!(rows.seek(&block, &shape, &below).unwrap());
+                assert_eq!(rows.row(), i);
+                assert_eq!(rows.seek_before(&block, &shape, &below).unwrap(), i > 0);
+                if i > 0 {
+                    assert_eq!(rows.row(), i - 1);
+                }
+            }
+            assert!(!rows.seek(&block, &shape, b"key 99999").unwrap());
+            assert!(rows.prev(&block, &shape).unwrap());
+            let mut seen = 1;
+            while rows.prev(&block, &shape).unwrap() {
+                seen += 1;
+            }
+            assert_eq!(seen, count);
+        }
+    }
+
+    #[test]
+    fn any_flipped_or_cut_byte_gives_rows_or_an_error() {
+        let block = build(40);
+        let mut rows = Rows::default();
+        let mut walk = |bytes: &[u8]| {
+            let Ok(shape) = Shape::parse(bytes) else { return };
+            let _ = check(bytes, &shape);
+            let _ = rows.seek(bytes, &shape, b"key 00031");
+            let _ = find(bytes, &shape, b"key 00031");
+            let _ = rows.prev(bytes, &shape);
+            if rows.first(bytes, &shape).is_ok() {
+                while let Ok(true) = rows.next(bytes, &shape) {}
+            }
+        };
+        for at in 0..block.len() {
+            for value in [0, 0x7f, 0x80, 0xff, block[at] ^ 1, block[at] ^ 0x10] {
+                let mut bad = block.clone();
+                bad[at] = value;
+                walk(&bad);
+            }
+            walk(&block[..at]);
+            walk(&block[at..]);
+        }
+    }
+
+    #[test]
+    fn a_block_refuses_a_row_beyond_its_limit_but_not_its_first() {
+        let mut builder = BlockBuilder::new();
+        assert!(builder.push(b"k", Tag::PUT, &[0; 100_000], 16384));
+        assert!(!builder.push(b"l", Tag::PUT, b"", 16384));
+        let block = builder.finish().to_vec();
+        let shape = Shape::parse(&block).unwrap();
+        check(&block, &shape).unwrap();
+        assert_eq!(shape.rows(), 1);
+        builder.clear();
+        assert!(builder.push(b"l", Tag::PUT, b"", 16384));
+    }
+}

@@ -1,0 +1,279 @@
+//! The block cache: decoded blocks of runs, so that a cached point read costs a search and no codec.
+//!
+//! Invariants
+//! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number never given
+//!    twice, so a reused extent needs no invalidation.
+//! 2. A block is here only after its checksum and its structure were checked.
+//! 3. A block in use stays alive by its count, evicted or not.
+//!
+//! Threads: all; the cache is sharded, and two threads that miss the same block read it once.
+//! Scan resistance comes from `quick_cache` (S3-FIFO); bulk readers do not come here at all.
+
+use std::{fmt, ops::Deref};
+
+use quick_cache::{Weighter, sync::Cache};
+
+use super::frames::{FRAME_BYTES, Frame, FramePool};
+use crate::{
+    error::{Error, Result},
+    sync::{Arc, AtomicU64, Ordering},
+};
+
+/// Names one block of one extent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BlockKey {
+    /// Offset of the extent, or a number above all offsets for one not yet written.
+    pub extent: u64,
+    /// Hash of the extent's tail; 0 for one not yet written.
+    pub stamp: u64,
+    /// Number of the block in it.
+    pub block: u32,
+}
+
+/// Where decoded blocks come from.
+pub trait BlockSource: Send + Sync + fmt::Debug {
+    /// The block of this key. If it is not at hand, `load` fills and checks `raw_bytes` bytes, and
+    /// returns how many bytes it read from the device.
+    fn block(
+        &self,
+        key: BlockKey,
+        raw_bytes: usize,
+        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
+    ) -> Result<CachedBlock>;
+}
+
+/// A decoded block, shared with the cache.
+#[derive(Clone, Debug)]
+pub struct CachedBlock(Arc<BlockBytes>);
+
+#[derive(Debug)]
+enum BlockBytes {
+    Frame(Frame, usize),
+    Heap(Box<[u8]>),
+}
+
+/// What an entry costs beside its bytes: key, links and counts in the cache, the shared header.
+const ENTRY_BYTES: u64 = 96;
+
+impl CachedBlock {
+    /// Fills a new block. Blocks that fill most of a frame take one, others come from the heap.
+    pub fn load(
+        pool: &Arc<FramePool>,
+        raw_bytes: usize,
+        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
+    ) -> Result<(CachedBlock, u64)> {
+        let (bytes, device_bytes) = if (FRAME_BYTES / 2..=FRAME_BYTES).contains(&raw_bytes) {
+            // The cache's weight bounds the frames it holds; a load is transient on top of it.
+            let mut frame = pool.take().unwrap_or_else(|| pool.take_reserve());
+            let device_bytes = load(&mut frame[..raw_bytes])?;
+            (BlockBytes::Frame(frame, raw_bytes), device_bytes)
+        } else {
+            let mut heap = Vec::new();
+            let no_memory = |_| Error::NoMemory { bytes: raw_bytes, what: "a block" };
+            heap.try_reserve_exact(raw_bytes).map_err(no_memory)?;
+            heap.resize(raw_bytes, 0);
+            let device_bytes = load(&mut heap)?;
+            (BlockBytes::Heap(heap.into_boxed_slice()), device_bytes)
+        };
+        Ok((CachedBlock(Arc::new(bytes)), device_bytes))
+    }
+
+    fn weight(&self) -> u64 {
+        ENTRY_BYTES
+            + match &*self.0 {
+                BlockBytes::Frame(..) => FRAME_BYTES as u64,
+                BlockBytes::Heap(bytes) => bytes.len() as u64,
+            }
+    }
+}
+
+impl Deref for CachedBlock {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &*self.0 {
+            BlockBytes::Frame(frame, len) => frame.get(..*len).unwrap_or_default(),
+            BlockBytes::Heap(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct ByBytes;
+
+impl Weighter<BlockKey, CachedBlock> for ByBytes {
+    fn weight(&self, _: &BlockKey, block: &CachedBlock) -> u64 {
+        block.weight()
+    }
+}
+
+/// What the cache has done since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlockCacheStats {
+    /// Blocks found.
+    pub hits: u64,
+    /// Blocks loaded.
+    pub misses: u64,
+    /// Loads that went to the device.
+    pub device_reads: u64,
+    /// Bytes that these read.
+    pub device_read_bytes: u64,
+    /// Bytes held now.
+    pub resident_bytes: u64,
+    /// Bytes that may be held.
+    pub capacity_bytes: u64,
+    /// Blocks held now.
+    pub blocks: u64,
+}
+
+/// The cache.
+pub struct BlockCache {
+    blocks: Cache<BlockKey, CachedBlock, ByBytes>,
+    pool: Arc<FramePool>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    device_reads: AtomicU64,
+    device_read_bytes: AtomicU64,
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes`, with frames from `pool`.
+    pub fn new(pool: Arc<FramePool>, bytes: usize) -> Arc<Self> {
+        let items = bytes / FRAME_BYTES + 1;
+        Arc::new(Self {
+            blocks: Cache::with_weighter(items, bytes as u64, ByBytes),
+            pool,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            device_reads: AtomicU64::new(0),
+            device_read_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Changes what may be held; evicts at once if that is less.
+    pub fn set_capacity(&self, bytes: usize) {
+        self.blocks.set_capacity(bytes as u64);
+    }
+
+    /// True if the block is here; does not count as a use.
+    pub fn holds(&self, key: &BlockKey) -> bool {
+        self.blocks.contains_key(key)
+    }
+
+    /// Drops everything.
+    pub fn clear(&self) {
+        self.blocks.clear();
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> BlockCacheStats {
+        BlockCacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            device_reads: self.device_reads.load(Ordering::Relaxed),
+            device_read_bytes: self.device_read_bytes.load(Ordering::Relaxed),
+            resident_bytes: self.blocks.weight(),
+            capacity_bytes: self.blocks.capacity(),
+            blocks: self.blocks.len() as u64,
+        }
+    }
+}
+
+impl BlockSource for BlockCache {
+    fn block(
+        &self,
+        key: BlockKey,
+        raw_bytes: usize,
+        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
+    ) -> Result<CachedBlock> {
+        if let Some(block) = self.blocks.get(&key) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(block);
+        }
+        let mut loaded = false;
+        let block = self.blocks.get_or_insert_with(&key, || {
+            loaded = true;
+            let (block, device_bytes) = CachedBlock::load(&self.pool, raw_bytes, load)?;
+            if device_bytes > 0 {
+                self.device_reads.fetch_add(1, Ordering::Relaxed);
+                self.device_read_bytes.fetch_add(device_bytes, Ordering::Relaxed);
+            }
+            Ok::<_, Error>(block)
+        })?;
+        // Found after all: another thread loaded it meanwhile.
+        let counter = if loaded { &self.misses } else { &self.hits };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(block)
+    }
+}
+
+impl fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stats().fmt(f)
+    }
+}
+
+/// No cache: every block is loaded anew. For tests and one-off readers.
+#[derive(Debug)]
+pub struct NoCache(pub Arc<FramePool>);
+
+impl BlockSource for NoCache {
+    fn block(
+        &self,
+        _: BlockKey,
+        raw_bytes: usize,
+        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
+    ) -> Result<CachedBlock> {
+        CachedBlock::load(&self.0, raw_bytes, load).map(|(block, _)| block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(block: u32) -> BlockKey {
+        BlockKey { extent: 4096, stamp: 1, block }
+    }
+
+    #[test]
+    fn a_block_is_loaded_once_and_the_capacity_holds() {
+        let pool = FramePool::new(1 << 20);
+        let cache = BlockCache::new(pool.clone(), 20 * FRAME_BYTES);
+        for round in 0..2 {
+            for block in 0..4 {
+                let mut load = |bytes: &mut [u8]| {
+                    assert_eq!(round, 0, "loaded twice");
+                    bytes.fill(block as u8);
+                    Ok(123)
+                };
+                let got = cache.block(key(block), 12_000, &mut load).unwrap();
+                assert!(got.len() == 12_000 && got.iter().all(|&b| b == block as u8));
+            }
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.hits, stats.misses, stats.device_read_bytes), (4, 4, 492));
+        for block in 4..400 {
+            cache.block(key(block), 12_000, &mut |_| Ok(0)).unwrap();
+        }
+        assert!(pool.frames_used() <= 20);
+        cache.set_capacity(0);
+        assert_eq!(pool.frames_used(), 0);
+    }
+
+    #[test]
+    fn a_failed_load_is_not_remembered_and_a_pinned_block_outlives_eviction() {
+        let pool = FramePool::new(1 << 20);
+        let cache = BlockCache::new(pool, 8 * FRAME_BYTES);
+        let failed = cache.block(key(0), 9000, &mut |_| Err(Error::Closed));
+        assert!(failed.is_err() && !cache.holds(&key(0)));
+        let load = &mut |bytes: &mut [u8]| {
+            bytes.fill(9);
+            Ok(0)
+        };
+        let pinned = cache.block(key(0), 9000, load).unwrap();
+        cache.clear();
+        assert!(!cache.holds(&key(0)) && pinned.iter().all(|&b| b == 9));
+    }
+}

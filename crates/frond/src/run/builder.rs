@@ -1,0 +1,424 @@
+//! Building a run: rows in key order in, an unwritten run out.
+//!
+//! Blocks of a run without codec end where a frame ends: padding the few bytes left over lets readers
+//! use them in place while the run is unwritten, and read exactly four pages once it is written.
+
+use std::collections::BTreeMap;
+
+use super::{
+    filter::{Filter, key_hash},
+    index::{BlockEntry, BlockIndex},
+    ranges::RangeDeletes,
+    reader::Run,
+    tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, Tail},
+};
+use crate::{
+    block::{
+        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, BlockBuilder, Codec, Rows, Shape,
+        common_prefix,
+    },
+    cache::{FRAME_BYTES, FrameBuf, FramePool},
+    error::{Error, Place, Result},
+    io::ALIGN,
+    message::{Kind, Tag},
+    page::{Identity, PageKind},
+    sync::Arc,
+    types::{Lineage, Publish, StoreId},
+};
+
+/// How a run is to be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunOptions {
+    /// What blocks are encoded with, where that pays.
+    pub codec: Codec,
+    /// Bits per key of the filter: 14 in buffer runs, 10 at leaves of unique trees, or none.
+    pub filter_bits: Option<usize>,
+    /// Length of a block before its codec; [`BLOCK_RAW_BYTES_TARGET`] but in tests.
+    pub block_bytes: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { codec: Codec::Raw, filter_bits: None, block_bytes: BLOCK_RAW_BYTES_TARGET }
+    }
+}
+
+/// What is known of the greatest key so far.
+#[derive(Debug, PartialEq, Eq)]
+enum Before {
+    /// Nothing was pushed.
+    Nothing,
+    /// It is exactly this.
+    Key,
+    /// It is below this: the block was carried over unread.
+    Bound,
+}
+
+/// Builds one run.
+#[derive(Debug)]
+pub struct RunBuilder {
+    options: RunOptions,
+    pool: Arc<FramePool>,
+    block: BlockBuilder,
+    /// Of the block being built.
+    separator: Vec<u8>,
+    block_bytes_max: usize,
+    deletes: u32,
+    merges: u32,
+    block_has_blobs: bool,
+    data: FrameBuf,
+    encoded: Vec<u8>,
+    index: BlockIndex,
+    counts: Counts,
+    hashes: Vec<u64>,
+    first_key: Option<Box<[u8]>>,
+    before: Before,
+    before_key: Vec<u8>,
+    ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    blobs: BTreeMap<[u8; 16], u32>,
+}
+
+impl RunBuilder {
+    /// An empty run.
+    pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
+        Self {
+            options,
+            block: BlockBuilder::new(),
+            separator: Vec::new(),
+            block_bytes_max: 0,
+            deletes: 0,
+            merges: 0,
+            block_has_blobs: false,
+            data: FrameBuf::new(pool.clone()),
+            pool,
+            encoded: Vec::new(),
+            index: BlockIndex::default(),
+            counts: Counts::default(),
+            hashes: Vec::new(),
+            first_key: None,
+            before: Before::Nothing,
+            before_key: Vec::new(),
+            ranges: Vec::new(),
+            blobs: BTreeMap::new(),
+        }
+    }
+
+    /// True if nothing was pushed, not even a range delete.
+    pub fn is_empty(&self) -> bool {
+        self.before == Before::Nothing && self.block.rows() == 0 && self.ranges.is_empty()
+    }
+
+    /// Keys so far.
+    pub fn entries(&self) -> u64 {
+        self.counts.entries + self.block.rows() as u64
+    }
+
+    /// Stored bytes of the finished blocks, and raw bytes of the one being built.
+    pub fn bytes_so_far(&self) -> usize {
+        self.data.len() + if self.block.rows() == 0 { 0 } else { self.block.raw_bytes() }
+    }
+
+    /// Appends an entry. Keys ascend strictly over all calls.
+    #[inline]
+    pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {
+        if self.block.rows() == 0 {
+            self.start_block(key)?;
+        } else if key <= self.block.last_key() {
+            return Err(unordered());
+        }
+        if !self.block.push(key, tag, payload, self.block_bytes_max) {
+            self.end_block()?;
+            self.start_block(key)?;
+            self.block.push(key, tag, payload, self.block_bytes_max);
+        }
+        match tag.kind() {
+            Kind::Put | Kind::Versions => {}
+            Kind::Delete => self.deletes += 1,
+            Kind::Merge => self.merges += 1,
+            Kind::PutBlob => self.count_blob(payload),
+        }
+        if self.options.filter_bits.is_some() {
+            self.hashes.push(key_hash(key));
+        }
+        // A row longer than a block is a block of its own.
+        if self.block.raw_bytes() > self.block_bytes_max { self.end_block() } else { Ok(()) }
+    }
+
+    /// Deletes `[from, to)` of everything older than this run.
+    pub fn add_range_delete(&mut self, from: &[u8], to: &[u8]) {
+        self.ranges.push((from.to_vec(), to.to_vec()));
+    }
+
+    /// Counts a reference to a blob that a carried block holds. Rows that are pushed count their own.
+    pub fn add_blob(&mut self, reference: [u8; 16], rows: u32) {
+        *self.blobs.entry(reference).or_default() += rows;
+    }
+
+    /// Appends block `index` of `from` as it stands: `encoded` is what
+    /// [`encoded_block`](Run::encoded_block) gave, so it has been verified. Decodes it only if the
+    /// filter or the blob list needs its rows.
+    pub fn carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()> {
+        self.end_block()?;
+        let no_block = || from.bad_block(index, BadBlock("there is none"));
+        let entry = *from.blocks().entry(index).ok_or_else(no_block)?;
+        // Separator 0 is empty: the first key stands for it.
+        let old: &[u8] = match index {
+            0 => from.first_key().unwrap_or_default(),
+            _ => from.blocks().separator(index),
+        };
+        let ascends = match self.before {
+            Before::Nothing => true,
+            Before::Key => *old > *self.before_key,
+            Before::Bound => *old >= *self.before_key,
+        };
+        if !ascends {
+            return Err(unordered());
+        }
+        let is_first = self.before == Before::Nothing;
+        self.set_separator(old);
+        let exact_first = (is_first && index == 0).then(|| old.into());
+        let needs_rows = self.options.filter_bits.is_some() || entry.has_blobs;
+        if needs_rows || is_first && exact_first.is_none() {
+            self.read_carried(from, index, encoded, needs_rows)?;
+        } else if is_first {
+            self.first_key = exact_first;
+        }
+        self.append(encoded, BlockEntry { offset: 0, ..entry })?;
+        self.before_key.clear();
+        if index + 1 == from.block_count() {
+            self.before = Before::Key;
+            self.before_key.extend_from_slice(from.last_key().unwrap_or_default());
+        } else {
+            self.before = Before::Bound;
+            self.before_key.extend_from_slice(from.blocks().separator(index + 1));
+        }
+        Ok(())
+    }
+
+    /// The run, not yet written; `None` if nothing was pushed.
+    pub fn finish(mut self) -> Result<Option<Arc<Run>>> {
+        self.end_block()?;
+        if self.is_empty() {
+            return Ok(None);
+        }
+        if self.before == Before::Bound {
+            self.find_last_key()?;
+        }
+        self.index.seal();
+        let filter = self.options.filter_bits.filter(|_| !self.hashes.is_empty());
+        let filter = filter.map(|bits| Filter::build(&self.hashes, bits));
+        let blobs = self.blobs.iter().map(|(&reference, &rows)| BlobUse { reference, rows });
+        let tail = Tail {
+            codec: self.options.codec,
+            counts: self.counts,
+            data_bytes: self.data.len() as u32,
+            first_key: self.first_key.take().unwrap_or_default(),
+            last_key: self.before_key.as_slice().into(),
+            range_deletes: RangeDeletes::union(std::mem::take(&mut self.ranges)),
+            blobs: blobs.collect(),
+            index: self.index,
+            filter,
+        };
+        if tail.index.is_empty() && tail.range_deletes.is_empty() {
+            return Ok(None);
+        }
+        let tail_bytes = tail.to_disk(&NOWHERE).len();
+        let extent_bytes = (self.data.len() + tail_bytes).next_multiple_of(ALIGN);
+        let tail_bytes = extent_bytes - self.data.len();
+        if tail_bytes > RUN_TAIL_BYTES_MAX {
+            return Err(too_long());
+        }
+        Ok(Some(Arc::new(Run::unwritten(tail, tail_bytes as u32, self.data, self.pool))))
+    }
+
+    /// Chooses the separator of the block that begins with `key`, and how long it may become.
+    fn start_block(&mut self, key: &[u8]) -> Result<()> {
+        let before = self.before_key.as_slice();
+        let enough = match self.before {
+            Before::Nothing => {
+                self.first_key = Some(key.into());
+                0
+            }
+            Before::Key if key > before => common_prefix(before, key) + 1,
+            // The carried keys are below the bound, so a prefix equal to it is above them.
+            Before::Bound if key >= before => (common_prefix(before, key) + 1).min(key.len()),
+            _ => return Err(unordered()),
+        };
+        self.set_separator(&key[..enough]);
+        self.block_bytes_max = self.options.block_bytes;
+        if self.options.codec == Codec::Raw && self.block_bytes_max == FRAME_BYTES {
+            let room = FRAME_BYTES - self.data.len() % FRAME_BYTES;
+            if room >= FRAME_BYTES / 4 {
+                self.block_bytes_max = room;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_separator(&mut self, separator: &[u8]) {
+        self.separator.clear();
+        if !self.index.is_empty() {
+            self.separator.extend_from_slice(separator);
+        }
+    }
+
+    #[cold]
+    fn count_blob(&mut self, payload: &[u8]) {
+        self.block_has_blobs = true;
+        if let Ok(reference) = payload.try_into() {
+            self.add_blob(reference, 1);
+        }
+    }
+
+    /// Encodes the rows at hand as a block.
+    fn end_block(&mut self) -> Result<()> {
+        let rows = self.block.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        self.before = Before::Key;
+        self.before_key.clear();
+        self.before_key.extend_from_slice(self.block.last_key());
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let mut block = std::mem::take(&mut self.block);
+        let raw = block.finish();
+        if raw.len() > BLOCK_RAW_BYTES_MAX {
+            return Err(too_long());
+        }
+        let codec = self.options.codec.encode(raw, &mut encoded);
+        let stored = if codec == Codec::Raw { raw } else { &encoded };
+        if self.options.codec == Codec::Raw {
+            self.pad_to_frame(stored.len());
+        }
+        let entry = BlockEntry {
+            offset: 0,
+            encoded_bytes: stored.len() as u32,
+            raw_bytes: raw.len() as u32,
+            rows: rows as u32,
+            deletes: std::mem::take(&mut self.deletes),
+            merges: std::mem::take(&mut self.merges),
+            crc: crc32c::crc32c(stored),
+            codec,
+            has_blobs: std::mem::take(&mut self.block_has_blobs),
+        };
+        let appended = self.append(stored, entry);
+        block.clear();
+        self.block = block;
+        self.encoded = encoded;
+        appended
+    }
+
+    /// Lets the next block begin with a frame, if it would cross into one that it can do without.
+    fn pad_to_frame(&mut self, bytes: usize) {
+        const ZEROS: [u8; FRAME_BYTES / 4] = [0; FRAME_BYTES / 4];
+        let room = FRAME_BYTES - self.data.len() % FRAME_BYTES;
+        if bytes <= room || bytes > FRAME_BYTES || room >= ZEROS.len() {
+            return;
+        }
+        let padding = &ZEROS[..room];
+        if let Some(last) = self.index.last_mut() {
+            // Padding belongs to the block before it, and to its CRC. Compressed blocks carry none:
+            // their length must stay below the raw one.
+            if last.codec == Codec::Raw {
+                last.encoded_bytes += room as u32;
+                last.crc = crc32c::crc32c_append(last.crc, padding);
+                self.data.extend(padding);
+            }
+        }
+    }
+
+    fn append(&mut self, stored: &[u8], entry: BlockEntry) -> Result<()> {
+        let offset = self.data.len();
+        if offset + stored.len() > RUN_DATA_BYTES_MAX {
+            return Err(too_long());
+        }
+        self.data.extend(stored);
+        self.index.push(&self.separator, BlockEntry { offset: offset as u32, ..entry });
+        self.counts.entries += u64::from(entry.rows);
+        self.counts.deletes += u64::from(entry.deletes);
+        self.counts.merges += u64::from(entry.merges);
+        self.counts.raw_bytes += u64::from(entry.raw_bytes);
+        Ok(())
+    }
+
+    /// Reads a carried block for its first key, and for hashes and blobs if `all_rows`.
+    fn read_carried(
+        &mut self,
+        from: &Run,
+        index: usize,
+        encoded: &[u8],
+        all_rows: bool,
+    ) -> Result<()> {
+        let entry = *from.blocks().entry(index).ok_or_else(unordered)?;
+        let bad = |bad| from.bad_block(index, bad);
+        let mut raw = vec![0; entry.raw_bytes as usize];
+        entry.codec.decode(encoded, &mut raw).map_err(bad)?;
+        let shape = Shape::parse(&raw).map_err(bad)?;
+        let mut rows = Rows::default();
+        rows.first(&raw, &shape).map_err(bad)?;
+        if self.before == Before::Nothing {
+            self.first_key = Some(rows.key().into());
+        }
+        loop {
+            if all_rows && self.options.filter_bits.is_some() {
+                self.hashes.push(key_hash(rows.key()));
+            }
+            if all_rows
+                && rows.tag().kind() == Kind::PutBlob
+                && let Ok(reference) = rows.payload(&raw).try_into()
+            {
+                self.add_blob(reference, 1);
+            }
+            if !all_rows || !rows.next(&raw, &shape).map_err(bad)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the greatest key out of the last block, which was carried over.
+    fn find_last_key(&mut self) -> Result<()> {
+        let Some(&entry) = self.index.entries().last() else { return Ok(()) };
+        let (start, len) = (entry.offset as usize, entry.encoded_bytes as usize);
+        let mut encoded = Vec::new();
+        self.data.copy_to(start..start + len, &mut encoded);
+        let mut raw = vec![0; entry.raw_bytes as usize];
+        let mut rows = Rows::default();
+        entry
+            .codec
+            .decode(&encoded, &mut raw)
+            .and_then(|()| Shape::parse(&raw))
+            .and_then(|shape| rows.last(&raw, &shape))
+            .map_err(|bad| malformed(bad.0))?;
+        self.before = Before::Key;
+        self.before_key.clear();
+        self.before_key.extend_from_slice(rows.key());
+        Ok(())
+    }
+}
+
+/// To measure a tail before its address is known.
+const NOWHERE: Identity = Identity {
+    store: StoreId([0; 16]),
+    kind: PageKind::Run,
+    offset: 0,
+    bytes: 0,
+    birth: Publish(0),
+    lineage: Lineage(0),
+};
+
+#[cold]
+fn malformed(why: &str) -> Error {
+    let place = Place { file: "(run being built)".into(), offset: 0, bytes: 0 };
+    Error::Malformed { place, what: "a run", why: why.into() }
+}
+
+/// Reaches here only by damage: engine sources are ordered, and cursors check what they read.
+#[cold]
+fn unordered() -> Error {
+    malformed("its keys do not ascend")
+}
+
+#[cold]
+fn too_long() -> Error {
+    Error::InvalidArgument("a row or a run is longer than the format allows".into())
+}

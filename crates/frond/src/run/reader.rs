@@ -1,0 +1,395 @@
+//! A run: immutable, shared, readable from the moment it is built.
+//!
+//! Invariants
+//! 1. Everything but the blocks is resident; no call needs `&mut`.
+//! 2. The blocks are in frames until [`Run::set_written`], in the store's file from then on. The
+//!    switch is one atomic store; who pinned a block before it keeps the frames alive.
+//! 3. Bytes from the file are checked against the CRC in the index before they are decoded, and a
+//!    block's structure before it is cached.
+//!
+//! Threads: all.
+
+use std::{fmt, ops::Deref};
+
+use arc_swap::ArcSwap;
+
+use super::{
+    filter::Filter,
+    index::BlockIndex,
+    ranges::RangeDeletes,
+    tail::{BlobUse, Counts, RUN_TAIL_BYTES_MAX, Tail},
+};
+use crate::{
+    block::{self, BadBlock, Codec, Shape},
+    cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
+    error::{Error, Place, Result},
+    io::ALIGN,
+    message::Tag,
+    page::{Link, PageKind, StoreFile},
+    sync::{Arc, AtomicU64, Ordering},
+};
+
+/// An immutable sorted sequence of entries, at most one message per key.
+pub struct Run {
+    pub(super) tail: Tail,
+    /// Length of the tail on disk, filling zeros included.
+    pub(super) tail_bytes: u32,
+    pub(super) data: ArcSwap<Data>,
+    pub(super) pool: Arc<FramePool>,
+    extent: u64,
+    stamp: u64,
+}
+
+/// Where the blocks are.
+#[derive(Debug)]
+pub(super) enum Data {
+    Unwritten(FrameBuf),
+    Written { file: Arc<StoreFile>, link: Link },
+}
+
+/// Cache keys of runs that are built here lie above all offsets of files.
+static NEXT_UNWRITTEN: AtomicU64 = AtomicU64::new(1 << 63);
+
+/// A decoded block that stays where it is while this is held.
+#[derive(Clone)]
+pub struct PinnedBlock(Pin);
+
+#[derive(Clone)]
+enum Pin {
+    Cached(CachedBlock),
+    InRun { data: Arc<Data>, start: usize, len: usize },
+}
+
+impl Deref for PinnedBlock {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Pin::Cached(block) => block,
+            Pin::InRun { data, start, len } => match &**data {
+                Data::Unwritten(buf) => buf.contiguous(*start..*start + *len).unwrap_or_default(),
+                Data::Written { .. } => &[],
+            },
+        }
+    }
+}
+
+impl fmt::Debug for PinnedBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PinnedBlock({} bytes)", self.len())
+    }
+}
+
+/// A message found by a point read, in its pinned block.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Kind and fresh bit.
+    pub tag: Tag,
+    block: PinnedBlock,
+    payload: std::ops::Range<usize>,
+}
+
+impl Found {
+    /// The payload.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        self.block.get(self.payload.clone()).unwrap_or_default()
+    }
+}
+
+/// Aligned memory for reads from the file, and for joining what lies across frames. Reuse it.
+#[derive(Debug)]
+pub struct ReadBuf {
+    frames: FrameBuf,
+    joined: Vec<u8>,
+}
+
+impl ReadBuf {
+    /// An empty buffer.
+    pub fn new(pool: Arc<FramePool>) -> Self {
+        Self { frames: FrameBuf::new(pool), joined: Vec::new() }
+    }
+
+    /// Reads `bytes` bytes at `offset`, which need not be aligned; the page around them is read too.
+    pub(super) fn fill(&mut self, file: &StoreFile, offset: u64, bytes: usize) -> Result<usize> {
+        let skip = (offset % ALIGN as u64) as usize;
+        let start = offset - skip as u64;
+        let aligned = (skip + bytes).next_multiple_of(ALIGN);
+        let mut slices: Vec<_> =
+            self.frames.reserve_for_read(aligned).map(std::io::IoSliceMut::new).collect();
+        file.file
+            .read_vectored_at(&mut slices, start)
+            .map_err(|e| Error::io(file.path(), "read", start, e))?;
+        Ok(skip)
+    }
+
+    /// Bytes of what was read, by their place in the aligned read.
+    pub(super) fn get(&mut self, start: usize, len: usize) -> &[u8] {
+        self.frames.get(start..start + len, &mut self.joined)
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("entries", &self.entries())
+            .field("blocks", &self.block_count())
+            .field("data_bytes", &self.data_bytes())
+            .field("link", &self.link())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    pub(super) fn unwritten(
+        tail: Tail,
+        tail_bytes: u32,
+        data: FrameBuf,
+        pool: Arc<FramePool>,
+    ) -> Self {
+        let extent = NEXT_UNWRITTEN.fetch_add(1, Ordering::Relaxed);
+        let data = ArcSwap::from_pointee(Data::Unwritten(data));
+        Self { tail, tail_bytes, data, pool, extent, stamp: 0 }
+    }
+
+    /// Reads and verifies a run's tail: one read.
+    pub fn open(file: Arc<StoreFile>, link: Link, pool: Arc<FramePool>) -> Result<Arc<Run>> {
+        const WHAT: &str = "a run";
+        let (bytes, tail_bytes) = (link.bytes, link.tail_bytes);
+        let malformed = |why| file.malformed(link.offset, bytes.into(), WHAT, why);
+        let aligned = link.offset.is_multiple_of(ALIGN as u64)
+            && (bytes as usize).is_multiple_of(ALIGN)
+            && link.offset.checked_add(bytes.into()).is_some();
+        if !aligned || tail_bytes > bytes || tail_bytes as usize > RUN_TAIL_BYTES_MAX {
+            return Err(malformed("its link has impossible lengths"));
+        }
+        let data_bytes = bytes - tail_bytes;
+        let mut buf = ReadBuf::new(pool.clone());
+        let skip = buf.fill(&file, link.offset + u64::from(data_bytes), tail_bytes as usize)?;
+        let tail = buf.get(skip, tail_bytes as usize);
+        file.verify(&link, PageKind::Run, WHAT, tail)?;
+        let tail =
+            Tail::from_disk(&link.identity(file.store, PageKind::Run), tail).map_err(malformed)?;
+        if tail.data_bytes != data_bytes {
+            return Err(malformed("its data is not as long as its link says"));
+        }
+        let data = ArcSwap::from_pointee(Data::Written { file, link });
+        let (extent, stamp) = (link.offset, link.hash);
+        Ok(Arc::new(Run { tail, tail_bytes, data, pool, extent, stamp }))
+    }
+
+    /// Number of keys.
+    pub fn entries(&self) -> u64 {
+        self.tail.counts.entries
+    }
+
+    /// Keys by kind, and bytes before codecs.
+    pub fn counts(&self) -> Counts {
+        self.tail.counts
+    }
+
+    /// Bytes of the blocks as stored.
+    pub fn data_bytes(&self) -> u64 {
+        self.tail.data_bytes.into()
+    }
+
+    /// Length of the extent that the run needs, or has.
+    pub fn extent_bytes(&self) -> u32 {
+        self.tail.data_bytes + self.tail_bytes
+    }
+
+    /// The smallest key; `None` if the run has only range deletes.
+    pub fn first_key(&self) -> Option<&[u8]> {
+        (!self.tail.index.is_empty()).then_some(&*self.tail.first_key)
+    }
+
+    /// The greatest key; `None` if the run has only range deletes.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        (!self.tail.index.is_empty()).then_some(&*self.tail.last_key)
+    }
+
+    /// What new blocks of this run's kind are encoded with.
+    pub fn codec(&self) -> Codec {
+        self.tail.codec
+    }
+
+    /// Deleted ranges, older than all entries of the run (Rule: I26).
+    pub fn range_deletes(&self) -> &RangeDeletes {
+        &self.tail.range_deletes
+    }
+
+    /// Blobs that the run's rows refer to (Rule: I22).
+    pub fn blobs(&self) -> &[BlobUse] {
+        &self.tail.blobs
+    }
+
+    /// The filter, if the run has one.
+    pub fn filter(&self) -> Option<&Filter> {
+        self.tail.filter.as_ref()
+    }
+
+    /// The block index: separators, lengths, counts.
+    pub fn blocks(&self) -> &BlockIndex {
+        &self.tail.index
+    }
+
+    /// Number of blocks.
+    pub fn block_count(&self) -> usize {
+        self.tail.index.len()
+    }
+
+    /// The only block that can hold `key`; 0 if there is none.
+    pub fn block_for(&self, key: &[u8]) -> usize {
+        self.tail.index.block_for(key)
+    }
+
+    /// False only if no key of this [`key_hash`](super::key_hash) is in the run.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.tail.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// Estimate of the stored bytes in `[lo, hi)`; 0 only if the range is certainly empty.
+    pub fn bytes_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
+        if self.certainly_empty(lo, hi) {
+            return 0;
+        }
+        self.tail.index.estimate(lo, hi, |entry| entry.encoded_bytes)
+    }
+
+    /// Estimate of the entries in `[lo, hi)`; 0 only if the range is certainly empty.
+    pub fn entries_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
+        if self.certainly_empty(lo, hi) {
+            return 0;
+        }
+        self.tail.index.estimate(lo, hi, |entry| entry.rows)
+    }
+
+    fn certainly_empty(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
+        self.tail.index.is_empty()
+            || lo.is_some_and(|lo| lo > &*self.tail.last_key)
+            || hi.is_some_and(|hi| hi <= &*self.tail.first_key)
+    }
+
+    /// Memory that the run holds while it is open, unwritten blocks apart.
+    pub fn resident_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.tail.index.resident_bytes()
+            + self.tail.range_deletes.resident_bytes()
+            + self.tail.filter.as_ref().map_or(0, Filter::bytes)
+            + self.tail.blobs.len() * size_of::<BlobUse>()
+            + self.tail.first_key.len()
+            + self.tail.last_key.len()
+    }
+
+    /// Where it lies; `None` while unwritten.
+    pub fn link(&self) -> Option<Link> {
+        match &**self.data.load() {
+            Data::Unwritten(_) => None,
+            Data::Written { link, .. } => Some(*link),
+        }
+    }
+
+    /// The message of `key`, if the run has one. Range deletes are the caller's to ask for.
+    pub fn get(&self, key: &[u8], hash: u64, source: &dyn BlockSource) -> Result<Option<Found>> {
+        if self.certainly_empty(Some(key), None)
+            || key < &*self.tail.first_key
+            || !self.may_contain(hash)
+        {
+            return Ok(None);
+        }
+        let index = self.block_for(key);
+        let block = self.block(index, source)?;
+        let found = Shape::parse(&block).and_then(|shape| block::find(&block, &shape, key));
+        let found = found.map_err(|bad| self.bad_block(index, bad))?;
+        Ok(found.map(|(tag, payload)| Found { tag, block, payload }))
+    }
+
+    /// Block `index` decoded: from the run's own frames if it lies there raw and in one piece, else
+    /// through `source`.
+    pub fn block(&self, index: usize, source: &dyn BlockSource) -> Result<PinnedBlock> {
+        let entry = self.tail.index.entry(index);
+        let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
+        if entry.codec == Codec::Raw {
+            let data = self.data.load();
+            if let Data::Unwritten(buf) = &**data {
+                let (start, len) = (entry.offset as usize, entry.raw_bytes as usize);
+                if buf.contiguous(start..start + len).is_some() {
+                    let data = arc_swap::Guard::into_inner(data);
+                    return Ok(PinnedBlock(Pin::InRun { data, start, len }));
+                }
+            }
+        }
+        let key = BlockKey { extent: self.extent, stamp: self.stamp, block: index as u32 };
+        let mut load = |out: &mut [u8]| self.load(index, out);
+        let block = source.block(key, entry.raw_bytes as usize, &mut load)?;
+        Ok(PinnedBlock(Pin::Cached(block)))
+    }
+
+    /// Fills `out` with block `index`, checked throughout; returns bytes read from the device.
+    fn load(&self, index: usize, out: &mut [u8]) -> Result<u64> {
+        let mut buf = ReadBuf::new(self.pool.clone());
+        let encoded = self.encoded_block(index, &mut buf)?;
+        let codec = self.tail.index.entry(index).map_or(Codec::Raw, |entry| entry.codec);
+        codec
+            .decode(encoded, out)
+            .and_then(|()| Shape::parse(out))
+            .and_then(|shape| block::check(out, &shape))
+            .map_err(|bad| self.bad_block(index, bad))?;
+        Ok(if buf.frames.is_empty() { 0 } else { buf.frames.len() as u64 })
+    }
+
+    /// Block `index` as stored, checked against its CRC: to be decoded, or carried over as it is.
+    pub fn encoded_block<'a>(&self, index: usize, buf: &'a mut ReadBuf) -> Result<&'a [u8]> {
+        let entry = self.tail.index.entry(index);
+        let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
+        let (start, len) = (entry.offset as usize, entry.encoded_bytes as usize);
+        let bytes = match &**self.data.load() {
+            Data::Unwritten(data) => {
+                buf.joined.clear();
+                data.copy_to(start..start + len, &mut buf.joined);
+                buf.joined.as_slice()
+            }
+            Data::Written { file, link } => {
+                let skip = buf.fill(file, link.offset + start as u64, len)?;
+                buf.get(skip, len)
+            }
+        };
+        self.verify_block(index, bytes)?;
+        Ok(bytes)
+    }
+
+    /// Checks stored bytes of block `index` against its CRC.
+    pub(super) fn verify_block(&self, index: usize, encoded: &[u8]) -> Result<()> {
+        let stored = self.tail.index.entry(index).map_or(0, |entry| entry.crc);
+        let computed = crc32c::crc32c(encoded);
+        if stored == computed {
+            return Ok(());
+        }
+        Err(Error::Checksum {
+            place: self.block_place(index),
+            what: "a block",
+            stored: stored.into(),
+            computed: computed.into(),
+        })
+    }
+
+    /// An [`Error::Malformed`] that names the block.
+    pub(super) fn bad_block(&self, index: usize, bad: BadBlock) -> Error {
+        let place = self.block_place(index);
+        Error::Malformed { place, what: "a block", why: bad.0.into() }
+    }
+
+    fn block_place(&self, index: usize) -> Place {
+        let (start, bytes) = self
+            .tail
+            .index
+            .entry(index)
+            .map_or((0, 0), |entry| (u64::from(entry.offset), u64::from(entry.encoded_bytes)));
+        match &**self.data.load() {
+            Data::Unwritten(_) => Place { file: "(unwritten run)".into(), offset: start, bytes },
+            Data::Written { file, link } => file.place(link.offset + start, bytes),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The tail of a run: all that stays resident with it, and its form on disk.
+//!
+//! ```text
+//! tail = header 64 B | first key | last key | index | range deletes | blobs | filter | zeros
+//! ```
+//!
+//! The zeros fill the extent, and the hash in the parent's link covers them too, so that every byte
+//! of a run is covered: blocks by their CRC in the index, all else by the hash.
+//!
+//! Invariants
+//! 1. The length does not depend on where the run will lie: space is allocated before the address is
+//!    known.
+//! 2. On disk a block's CRC is mixed with the extent's identity and the block's number; in memory it
+//!    is plain.
+
+use super::{filter::Filter, index::*, ranges::RangeDeletes};
+use crate::{
+    block::{BLOCK_RAW_BYTES_MAX, Codec, Reader, common_prefix, put_varint},
+    page::Identity,
+};
+
+/// "FRUN", then the version of this layout.
+const MAGIC: u32 = 0x4e55_5246;
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 64;
+
+/// Longest data part of a run: offsets in it are 32 bits, and a run is read and written as one.
+pub const RUN_DATA_BYTES_MAX: usize = 1 << 30;
+/// Longest tail.
+pub const RUN_TAIL_BYTES_MAX: usize = 64 << 20;
+
+/// What is in a run, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Keys.
+    pub entries: u64,
+    /// Keys that have a Delete.
+    pub deletes: u64,
+    /// Keys that have a Merge.
+    pub merges: u64,
+    /// Bytes of all blocks before their codec.
+    pub raw_bytes: u64,
+}
+
+impl Counts {
+    /// Keys that have a value.
+    pub fn puts(&self) -> u64 {
+        self.entries - self.deletes - self.merges
+    }
+}
+
+/// A 16-byte reference to a blob, as a PutBlob carries it, and how many rows of the run have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlobUse {
+    /// The reference.
+    pub reference: [u8; 16],
+    /// Rows that have it.
+    pub rows: u32,
+}
+
+/// All of a run but its blocks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tail {
+    pub codec: Codec,
+    pub counts: Counts,
+    pub data_bytes: u32,
+    pub first_key: Box<[u8]>,
+    pub last_key: Box<[u8]>,
+    pub index: BlockIndex,
+    pub range_deletes: RangeDeletes,
+    pub blobs: Vec<BlobUse>,
+    pub filter: Option<Filter>,
+}
+
+/// What a block's CRC is mixed with on disk.
+fn salt(seed: u64, block: usize) -> u32 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(&(block as u64).to_le_bytes(), seed) as u32
+}
+
+impl Tail {
+    /// The bytes before the filling zeros.
+    pub fn to_disk(&self, identity: &Identity) -> Vec<u8> {
+        let mut body = Vec::with_capacity(HEADER_BYTES + self.index.len() * 24);
+        body.resize(HEADER_BYTES, 0);
+        for key in [&self.first_key, &self.last_key] {
+            put_varint(&mut body, key.len() as u64);
+            body.extend_from_slice(key);
+        }
+        let index_at = body.len();
+        self.index_to_disk(identity.seed(), &mut body);
+        let ranges_at = body.len();
+        self.range_deletes.to_disk(&mut body);
+        let blobs_at = body.len();
+        for blob in &self.blobs {
+            body.extend_from_slice(&blob.reference);
+            body.extend_from_slice(&blob.rows.to_le_bytes());
+        }
+        let filter_at = body.len();
+        if let Some(filter) = &self.filter {
+            filter.to_disk(&mut body);
+        }
+        let probes = self.filter.as_ref().map_or(0, Filter::probes);
+        let lengths = [
+            ranges_at - index_at,
+            blobs_at - ranges_at,
+            filter_at - blobs_at,
+            body.len() - filter_at,
+        ];
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(&MAGIC.to_le_bytes());
+        header.extend_from_slice(&[VERSION, self.codec as u8, probes, 0]);
+        header.extend_from_slice(&self.data_bytes.to_le_bytes());
+        header.extend_from_slice(&(self.index.len() as u32).to_le_bytes());
+        let Counts { entries, deletes, merges, raw_bytes } = self.counts;
+        for count in [entries, deletes, merges, raw_bytes] {
+            header.extend_from_slice(&count.to_le_bytes());
+        }
+        for length in lengths {
+            header.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+        body[..HEADER_BYTES].copy_from_slice(&header);
+        body
+    }
+
+    fn index_to_disk(&self, seed: u64, out: &mut Vec<u8>) {
+        let mut before: &[u8] = &[];
+        for (block, entry) in self.index.entries().iter().enumerate() {
+            let separator = self.index.separator(block);
+            let shared = common_prefix(before, separator);
+            put_varint(out, shared as u64);
+            put_varint(out, (separator.len() - shared) as u64);
+            out.extend_from_slice(&separator[shared..]);
+            before = separator;
+            for number in
+                [entry.encoded_bytes, entry.raw_bytes, entry.rows, entry.deletes, entry.merges]
+            {
+                put_varint(out, number.into());
+            }
+            out.push(entry.codec as u8 | u8::from(entry.has_blobs) << 7);
+            out.extend_from_slice(&(entry.crc ^ salt(seed, block)).to_le_bytes());
+        }
+    }
+
+    /// Reads a tail whose hash was verified; an error says what is wrong with it.
+    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, &'static str> {
+        let (header, rest) =
+            bytes.split_at_checked(HEADER_BYTES).ok_or("shorter than its header")?;
+        let mut header = Reader::new(header);
+        let mut rest = Reader::new(rest);
+        if header.u32() != Some(MAGIC) {
+            return Err("not a run's tail");
+        }
+        let [version, codec, probes, reserved] = header.array().ok_or("no version")?;
+        if version != VERSION || reserved != 0 {
+            return Err("an unknown version");
+        }
+        let codec = Codec::from_disk(codec).ok_or("an unknown codec")?;
+        let mut word = || header.u32().ok_or("shorter than its header");
+        let (data_bytes, blocks) = (word()?, word()?);
+        let mut long = || header.u64().ok_or("shorter than its header");
+        let counts =
+            Counts { entries: long()?, deletes: long()?, merges: long()?, raw_bytes: long()? };
+        let mut length = || header.u32().map(|n| n as usize).ok_or("shorter than its header");
+        let lengths = [length()?, length()?, length()?, length()?];
+        let short = "a part reaches beyond the tail";
+        let first_key: Box<[u8]> = rest.string().ok_or(short)?.into();
+        let last_key: Box<[u8]> = rest.string().ok_or(short)?.into();
+        let mut part = |length: usize| rest.take(length).ok_or(short);
+        let [index, ranges, blobs, filter] =
+            [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?, part(lengths[3])?];
+        if rest.rest().iter().any(|&byte| byte != 0) {
+            return Err("bytes after the last part");
+        }
+        let mut ranges = Reader::new(ranges);
+        let range_deletes = RangeDeletes::from_disk(&mut ranges).ok_or("bad range deletes")?;
+        if !ranges.rest().is_empty() {
+            return Err("bytes after the range deletes");
+        }
+        let filter = match (probes, filter) {
+            (0, []) => None,
+            _ => Some(Filter::from_disk(probes, filter).ok_or("a bad filter")?),
+        };
+        let tail = Tail {
+            codec,
+            counts,
+            data_bytes,
+            index: index_from_disk(identity.seed(), blocks, index, data_bytes)?,
+            first_key,
+            last_key,
+            range_deletes,
+            blobs: blobs_from_disk(blobs).ok_or("a bad blob list")?,
+            filter,
+        };
+        tail.agrees()?;
+        Ok(tail)
+    }
+
+    /// Checks the parts against each other.
+    fn agrees(&self) -> Result<(), &'static str> {
+        let mut counts = Counts::default();
+        for entry in self.index.entries() {
+            counts.entries += u64::from(entry.rows);
+            counts.deletes += u64::from(entry.deletes);
+            counts.merges += u64::from(entry.merges);
+            counts.raw_bytes += u64::from(entry.raw_bytes);
+        }
+        if counts != self.counts {
+            return Err("its counts do not agree with its index");
+        }
+        let last_separator = self.index.separator(self.index.len().saturating_sub(1));
+        let ordered = match self.index.len() {
+            0 => self.first_key.is_empty() && self.last_key.is_empty(),
+            1 => self.first_key <= self.last_key,
+            _ => *self.first_key < *self.index.separator(1) && last_separator <= &*self.last_key,
+        };
+        if !ordered {
+            return Err("its first and last key do not enclose its separators");
+        }
+        if self.index.is_empty() && self.range_deletes.is_empty() {
+            return Err("neither entries nor range deletes");
+        }
+        Ok(())
+    }
+}
+
+fn blobs_from_disk(bytes: &[u8]) -> Option<Vec<BlobUse>> {
+    let mut reader = Reader::new(bytes);
+    let mut blobs = Vec::with_capacity(bytes.len() / 20);
+    while !reader.rest().is_empty() {
+        blobs.push(BlobUse { reference: reader.array()?, rows: reader.u32()? });
+    }
+    Some(blobs)
+}
+
+fn index_from_disk(
+    seed: u64,
+    blocks: u32,
+    bytes: &[u8],
+    data_bytes: u32,
+) -> Result<BlockIndex, &'static str> {
+    const SHORT: &str = "its index is cut short";
+    let mut reader = Reader::new(bytes);
+    let mut index = BlockIndex::default();
+    let (mut separator, mut offset) = (Vec::new(), 0u32);
+    for block in 0..blocks as usize {
+        let shared = reader.varint32().ok_or(SHORT)? as usize;
+        let suffix = reader.string().ok_or(SHORT)?;
+        let ascends = if block == 0 {
+            shared == 0 && suffix.is_empty()
+        } else {
+            shared <= separator.len() && suffix > separator.get(shared..).unwrap_or_default()
+        };
+        if !ascends {
+            return Err("its separators do not ascend");
+        }
+        separator.truncate(shared);
+        separator.extend_from_slice(suffix);
+        let mut number = || reader.varint32().ok_or(SHORT);
+        let (encoded_bytes, raw_bytes) = (number()?, number()?);
+        let (rows, deletes, merges) = (number()?, number()?, number()?);
+        let flags = reader.u8().ok_or(SHORT)?;
+        let codec = Codec::from_disk(flags & 0x7f).ok_or("a block has an unknown codec")?;
+        let crc = reader.u32().ok_or(SHORT)? ^ salt(seed, block);
+        let fits = match codec {
+            Codec::Raw => encoded_bytes >= raw_bytes,
+            _ => encoded_bytes < raw_bytes,
+        };
+        let counted = rows > 0 && deletes.checked_add(merges).is_some_and(|n| n <= rows);
+        if !fits || !counted || raw_bytes as usize > BLOCK_RAW_BYTES_MAX || encoded_bytes == 0 {
+            return Err("a block's lengths or counts are impossible");
+        }
+        let has_blobs = flags & 0x80 != 0;
+        let entry = BlockEntry {
+            offset,
+            encoded_bytes,
+            raw_bytes,
+            rows,
+            deletes,
+            merges,
+            crc,
+            codec,
+            has_blobs,
+        };
+        index.push(&separator, entry);
+        offset = offset.checked_add(encoded_bytes).ok_or("its blocks are longer than any run")?;
+    }
+    if offset != data_bytes || !reader.rest().is_empty() {
+        return Err("its blocks do not fill its data");
+    }
+    index.seal();
+    Ok(index)
+}

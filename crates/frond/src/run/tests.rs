@@ -1,0 +1,339 @@
+//! Claims about whole runs: built, written, opened, read, merged, damaged.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::*;
+use crate::{
+    block::Codec,
+    cache::{BlockCache, BlockSource, FramePool, NoCache},
+    error::Error,
+    io::{MemoryVfs, OpenMode, Vfs},
+    page::{Link, StoreFile},
+    sync::Arc,
+    types::{Lineage, Publish, StoreId},
+};
+
+type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
+
+fn pool() -> Arc<FramePool> {
+    FramePool::new(64 << 20)
+}
+
+fn file() -> Arc<StoreFile> {
+    let mode = OpenMode { write: true, create_new: true, direct: true };
+    let file = MemoryVfs::new().open(Path::new("store.frond"), mode).unwrap();
+    StoreFile::new(file, "store.frond", StoreId([7; 16]))
+}
+
+fn rows(count: usize, step: usize) -> Rows {
+    let row = |i: usize| {
+        let key = format!("customer {:07} {:05}", i * step, i * 37 % 101).into_bytes();
+        let tag = [Tag::PUT, Tag::PUT_FRESH, Tag::DELETE][i % 3];
+        let payload = if tag == Tag::DELETE { vec![] } else { format!("row {i}").into_bytes() };
+        (key, (tag, payload))
+    };
+    (0..count).map(row).collect()
+}
+
+fn build(rows: &Rows, options: RunOptions) -> Arc<Run> {
+    let mut builder = RunBuilder::new(pool(), options);
+    for (key, (tag, payload)) in rows {
+        builder.push(key, *tag, payload).unwrap();
+    }
+    builder.finish().unwrap().unwrap()
+}
+
+fn write(run: &Run, file: &Arc<StoreFile>, offset: u64) -> Link {
+    run.write(file, offset, Publish(5), Lineage(2)).unwrap()
+}
+
+fn all_options() -> impl Iterator<Item = RunOptions> {
+    let codecs = [Codec::Raw, Codec::Lz4, Codec::Zstd1, Codec::Zstd3];
+    codecs.into_iter().flat_map(|codec| {
+        [(None, 16 << 10), (Some(10), 300)].map(|(filter_bits, block_bytes)| RunOptions {
+            codec,
+            filter_bits,
+            block_bytes,
+        })
+    })
+}
+
+fn walk(mut cursor: RunCursor) -> Result<Vec<(Vec<u8>, Tag, Vec<u8>)>> {
+    let mut seen = Vec::new();
+    cursor.seek_first()?;
+    while let Some(entry) = cursor.entry() {
+        seen.push((entry.key.to_vec(), entry.tag, entry.payload.to_vec()));
+        cursor.advance()?;
+    }
+    Ok(seen)
+}
+
+fn expected(rows: &Rows) -> Vec<(Vec<u8>, Tag, Vec<u8>)> {
+    rows.iter().map(|(key, (tag, payload))| (key.clone(), *tag, payload.clone())).collect()
+}
+
+/// Reads everything in every way and compares.
+fn assert_holds(run: &Arc<Run>, rows: &Rows, source: &Arc<dyn BlockSource>) {
+    let wanted = expected(rows);
+    assert_eq!(walk(RunCursor::bulk(run.clone())).unwrap(), wanted);
+    assert_eq!(walk(RunCursor::new(run.clone(), source.clone())).unwrap(), wanted);
+    assert_eq!(run.entries(), rows.len() as u64);
+    assert_eq!(run.first_key(), wanted.first().map(|row| row.0.as_slice()));
+    assert_eq!(run.last_key(), wanted.last().map(|row| row.0.as_slice()));
+    for (key, tag, payload) in wanted.iter().step_by(7) {
+        let found = run.get(key, key_hash(key), &**source).unwrap().unwrap();
+        assert_eq!((found.tag, found.payload()), (*tag, payload.as_slice()));
+        let absent = [key.as_slice(), b"x"].concat();
+        assert!(run.get(&absent, key_hash(&absent), &**source).unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_run_reads_the_same_unwritten_written_and_opened() {
+    let rows = rows(3000, 3);
+    for options in all_options() {
+        let run = build(&rows, options);
+        let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 1 << 20);
+        assert_holds(&run, &rows, &cache);
+        let file = file();
+        let link = write(&run, &file, 8192);
+        assert_eq!(link.bytes, run.extent_bytes());
+        let pinned = run.block(0, &*cache).unwrap();
+        let before = pinned.to_vec();
+        run.set_written(file.clone(), link);
+        assert_eq!(*pinned, *before, "a pinned block outlives the switch");
+        assert_holds(&run, &rows, &cache);
+        let opened = Run::open(file, link, pool()).unwrap();
+        let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 1 << 20);
+        assert_holds(&opened, &rows, &cache);
+        assert_eq!(opened.counts(), run.counts());
+        assert_eq!(opened.counts().deletes, 1000);
+    }
+}
+
+#[test]
+fn bounds_cut_a_cursor_on_both_sides() {
+    let rows = rows(1000, 3);
+    let run = build(&rows, RunOptions { block_bytes: 500, ..RunOptions::default() });
+    let keys: Vec<&Vec<u8>> = rows.keys().collect();
+    let source: Arc<dyn BlockSource> = Arc::new(NoCache(pool()));
+    for (from, to) in [(0, 1000), (0, 0), (5, 6), (17, 900), (400, 400), (999, 1000), (30, 20)] {
+        let lo = keys[from].as_slice();
+        let hi = keys.get(to).map(|key| key.as_slice());
+        let wanted: Vec<_> =
+            expected(&rows).into_iter().skip(from).take(to.saturating_sub(from)).collect();
+        let cursor = RunCursor::new(run.clone(), source.clone()).range(Some(lo), hi);
+        assert_eq!(walk(cursor).unwrap(), wanted, "{from}..{to}");
+        let mut bulk = RunCursor::bulk(run.clone()).range(Some(lo), hi);
+        bulk.seek(b"").unwrap();
+        assert_eq!(bulk.entry().map(|e| e.key.to_vec()), wanted.first().map(|row| row.0.clone()));
+        let estimate = run.entries_between(Some(lo), hi);
+        assert!(estimate > 0 || wanted.is_empty());
+    }
+    assert_eq!(run.bytes_between(Some(b"d"), None), 0);
+    assert_eq!(run.bytes_between(None, Some(b"a")), 0);
+    assert_eq!(run.bytes_between(None, None), run.data_bytes());
+}
+
+#[test]
+fn oversize_rows_stand_alone_and_separators_stay_short() {
+    let mut rows = rows(200, 3);
+    for i in [5usize, 50, 51, 199] {
+        let key = rows.keys().nth(i).unwrap().clone();
+        rows.insert(key, (Tag::PUT, vec![i as u8; 70_000]));
+    }
+    rows.insert(vec![b'z'; 64 << 10], (Tag::PUT, vec![]));
+    for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
+        let run = build(&rows, RunOptions { codec, ..RunOptions::default() });
+        let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 1 << 20);
+        assert_holds(&run, &rows, &cache);
+        let separators = (1..run.block_count()).map(|i| run.blocks().separator(i).len());
+        assert!(separators.max().unwrap() <= "customer 0000000 ".len() + 5);
+        let file = file();
+        let link = write(&run, &file, 4096);
+        assert_holds(&Run::open(file, link, pool()).unwrap(), &rows, &cache);
+    }
+}
+
+/// What a leaf merge does: rewrite the blocks that messages touch, carry the others.
+#[test]
+fn carried_blocks_read_as_if_rewritten() {
+    let old_rows = rows(2000, 3);
+    for (filter_bits, codec) in [(None, Codec::Zstd1), (Some(10), Codec::Lz4), (None, Codec::Raw)] {
+        let options = RunOptions { codec, filter_bits, block_bytes: 1000 };
+        let old = build(&old_rows, options);
+        let touched = |block: usize| matches!(block % 5, 1 | 2);
+        for blocks in [0..old.block_count(), 3..old.block_count() - 2, 2..9] {
+            let mut wanted = Rows::new();
+            let mut builder = RunBuilder::new(pool(), options);
+            let mut buf = ReadBuf::new(pool());
+            for block in blocks.clone() {
+                let lo = old.blocks().separator(block).to_vec();
+                let hi = (block + 1 < old.block_count())
+                    .then(|| old.blocks().separator(block + 1).to_vec());
+                let mut cursor = RunCursor::bulk(old.clone()).range(Some(&lo), hi.as_deref());
+                cursor.start_at_block(block).unwrap();
+                if !touched(block) {
+                    let encoded = old.encoded_block(block, &mut buf).unwrap();
+                    builder.carry_block(&old, block, encoded).unwrap();
+                }
+                while let Some(entry) = cursor.entry() {
+                    let mut keys = vec![entry.key.to_vec()];
+                    if touched(block) {
+                        keys.push([entry.key, b"+"].concat());
+                        keys.iter()
+                            .for_each(|k| builder.push(k, entry.tag, entry.payload).unwrap());
+                    }
+                    for key in keys {
+                        wanted.insert(key, (entry.tag, entry.payload.to_vec()));
+                    }
+                    cursor.advance().unwrap();
+                }
+            }
+            let run = builder.finish().unwrap().unwrap();
+            let source: Arc<dyn BlockSource> = Arc::new(NoCache(pool()));
+            assert_holds(&run, &wanted, &source);
+            let file = file();
+            let link = write(&run, &file, 0);
+            assert_holds(&Run::open(file, link, pool()).unwrap(), &wanted, &source);
+        }
+    }
+}
+
+#[test]
+fn unordered_input_is_refused() {
+    let old = build(&rows(100, 3), RunOptions { block_bytes: 300, ..RunOptions::default() });
+    let mut builder = RunBuilder::new(pool(), RunOptions::default());
+    builder.push(b"d", Tag::PUT, b"").unwrap();
+    assert!(builder.push(b"d", Tag::PUT, b"").is_err());
+    assert!(builder.push(b"c", Tag::PUT, b"").is_err());
+    let mut buf = ReadBuf::new(pool());
+    let encoded = old.encoded_block(1, &mut buf).unwrap();
+    assert!(builder.carry_block(&old, 1, encoded).is_err());
+}
+
+#[test]
+fn range_deletes_and_blobs_travel_with_the_run() {
+    let mut builder = RunBuilder::new(pool(), RunOptions::default());
+    assert!(builder.is_empty());
+    builder.add_range_delete(b"b", b"d");
+    builder.add_range_delete(b"c", b"e");
+    let only_ranges = builder.finish().unwrap().unwrap();
+    assert_eq!((only_ranges.first_key(), only_ranges.entries()), (None, 0));
+    let mut builder = RunBuilder::new(pool(), RunOptions::default());
+    builder.add_range_delete(b"b", b"d");
+    builder.push(b"c", Tag::PUT_BLOB, &[3; 16]).unwrap();
+    builder.push(b"d", Tag::PUT_BLOB, &[3; 16]).unwrap();
+    let run = builder.finish().unwrap().unwrap();
+    for run in [only_ranges, run] {
+        let file = file();
+        let link = write(&run, &file, 4096);
+        let opened = Run::open(file, link, pool()).unwrap();
+        assert_eq!(opened.range_deletes(), run.range_deletes());
+        assert!(opened.range_deletes().covers(b"c") && !opened.range_deletes().covers(b"e"));
+        assert_eq!(opened.blobs(), run.blobs());
+        assert!(walk(RunCursor::bulk(opened)).is_ok());
+    }
+    assert!(RunBuilder::new(pool(), RunOptions::default()).finish().unwrap().is_none());
+}
+
+#[test]
+fn a_merge_folds_by_age_and_applies_range_deletes() {
+    let operators = Operators::new();
+    let folder = Folder::new(&operators);
+    let source = |entries: &[(&str, Tag, &str)], ranges: &[(&str, &str)]| {
+        let mut builder = RunBuilder::new(pool(), RunOptions::default());
+        for (key, tag, payload) in entries {
+            builder.push(key.as_bytes(), *tag, payload.as_bytes()).unwrap();
+        }
+        for (from, to) in ranges {
+            builder.add_range_delete(from.as_bytes(), to.as_bytes());
+        }
+        let mut cursor = RunCursor::bulk(builder.finish().unwrap().unwrap());
+        cursor.seek_first().unwrap();
+        cursor
+    };
+    let newest =
+        source(&[("a", Tag::DELETE, ""), ("c", Tag::PUT, "3c"), ("f", Tag::DELETE, "")], &[]);
+    let middle = source(&[("c", Tag::PUT, "2c"), ("e", Tag::PUT, "2e")], &[("c", "e")]);
+    let oldest = source(
+        &[
+            ("a", Tag::PUT_FRESH, "1a"),
+            ("b", Tag::PUT, "1b"),
+            ("c", Tag::DELETE, ""),
+            ("d", Tag::PUT, "1d"),
+            ("f", Tag::PUT, "1f"),
+        ],
+        &[("a", "z")],
+    );
+    let mut merge = MergeCursor::new(vec![newest, middle, oldest]);
+    let mut seen = Vec::new();
+    while let Some(entry) = merge.next_folded(&folder).unwrap() {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        seen.push((text(entry.key), entry.tag, text(entry.payload)));
+    }
+    let row = |key: &str, tag, payload: &str| (key.to_owned(), tag, payload.to_owned());
+    let wanted = [
+        row("b", Tag::PUT, "1b"),
+        row("c", Tag::PUT, "3c"),
+        row("e", Tag::PUT, "2e"),
+        row("f", Tag::DELETE, ""),
+    ];
+    assert_eq!(seen, wanted);
+}
+
+/// Promise: P9, P20. Every byte of the extent is covered by a checksum.
+#[test]
+fn every_flipped_byte_is_an_error_with_its_place() {
+    let rows = rows(150, 3);
+    for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
+        let options = RunOptions { codec, filter_bits: Some(10), block_bytes: 1000 };
+        let run = build(&rows, options);
+        let file = file();
+        let link = write(&run, &file, 4096);
+        let read =
+            || Run::open(file.clone(), link, pool()).and_then(|run| walk(RunCursor::bulk(run)));
+        assert_eq!(read().unwrap(), expected(&rows));
+        for at in link.offset..link.offset + u64::from(link.bytes) {
+            let mut byte = [0];
+            file.read_at(&mut byte, at).unwrap();
+            file.write_at(&[byte[0] ^ 1 << (at % 8)], at).unwrap();
+            match read() {
+                Err(Error::Checksum { place, .. }) => {
+                    assert!((place.offset..place.offset + place.bytes).contains(&at));
+                }
+                other => panic!("byte {at}: {other:?}"),
+            }
+            file.write_at(&byte, at).unwrap();
+        }
+    }
+}
+
+/// Promise: P9. The right bytes in the wrong place, or under another identity, do not verify.
+#[test]
+fn a_run_that_is_not_the_one_linked_is_refused() {
+    let run = build(&rows(500, 3), RunOptions::default());
+    let file = file();
+    let link = write(&run, &file, 4096);
+    let elsewhere = u64::from(link.bytes) + 8192;
+    let mut bytes = vec![0; link.bytes as usize];
+    file.read_at(&mut bytes, link.offset).unwrap();
+    file.write_at(&bytes, elsewhere).unwrap();
+    let open = |link| Run::open(file.clone(), link, pool()).map(drop);
+    assert!(open(link).is_ok());
+    let bad = [
+        Link { offset: elsewhere, ..link },
+        Link { birth: Publish(6), ..link },
+        Link { lineage: Lineage(3), ..link },
+        Link { hash: link.hash + 1, ..link },
+        Link { bytes: link.bytes - 4096, ..link },
+        Link { tail_bytes: link.tail_bytes - 1, ..link },
+        Link { tail_bytes: 0, ..link },
+        Link { tail_bytes: u32::MAX, ..link },
+        Link { offset: u64::MAX - 4095, ..link },
+        Link { offset: 4097, ..link },
+    ];
+    for link in bad {
+        assert!(open(link).is_err(), "{link:?}");
+    }
+}

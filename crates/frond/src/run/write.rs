@@ -1,0 +1,68 @@
+//! Writing a run into its extent: blocks, then the tail right behind them, in one vectored write.
+
+use std::io::IoSlice;
+
+use super::reader::{Data, Run};
+use crate::{
+    cache::FrameBuf,
+    error::{Error, Result},
+    io::ALIGN,
+    page::{Identity, Link, PageKind, StoreFile, page_hash},
+    sync::Arc,
+    types::{Lineage, Publish},
+};
+
+impl Run {
+    /// Writes the run at `offset`, where [`extent_bytes`](Run::extent_bytes) are its own, and says
+    /// how to find it again. Readers go on with the frames until [`set_written`](Run::set_written).
+    ///
+    /// The link of a run that was written before is returned as it is, and nothing written.
+    pub fn write(
+        &self,
+        file: &StoreFile,
+        offset: u64,
+        birth: Publish,
+        lineage: Lineage,
+    ) -> Result<Link> {
+        let data = self.data.load_full();
+        let data = match &*data {
+            Data::Unwritten(data) => data,
+            Data::Written { link, .. } => return Ok(*link),
+        };
+        let bytes = self.extent_bytes();
+        let identity =
+            Identity { store: file.store, kind: PageKind::Run, offset, bytes, birth, lineage };
+        let mut tail = self.tail.to_disk(&identity);
+        assert!(tail.len() <= self.tail_bytes as usize, "a tail's length does not depend on place");
+        tail.resize(self.tail_bytes as usize, 0);
+        let hash = page_hash(&identity, &tail);
+
+        // Direct I/O writes whole pages: the page that data and tail share is put together anew.
+        let whole = data.len() / ALIGN * ALIGN;
+        let mut end = FrameBuf::new(self.pool.clone());
+        let mut joined = Vec::new();
+        end.extend(data.get(whole..data.len(), &mut joined));
+        end.extend(&tail);
+        drop(tail);
+        let mut left = whole;
+        let blocks = data.slices().map(|slice| {
+            let now = slice.len().min(left);
+            left -= now;
+            &slice[..now]
+        });
+        let slices: Vec<IoSlice<'_>> = blocks
+            .filter(|slice| !slice.is_empty())
+            .chain(end.slices())
+            .map(IoSlice::new)
+            .collect();
+        file.file
+            .write_vectored_at(&slices, offset)
+            .map_err(|e| Error::io(file.path(), "write", offset, e))?;
+        Ok(Link { offset, bytes, tail_bytes: self.tail_bytes, hash, birth, lineage })
+    }
+
+    /// From now on blocks are read from the file; the frames go when the last reader lets go of them.
+    pub fn set_written(&self, file: Arc<StoreFile>, link: Link) {
+        self.data.store(Arc::new(Data::Written { file, link }));
+    }
+}
