@@ -25,8 +25,8 @@ use super::{
     },
     recovery::RecoveredTail,
     segment::{
-        self, SEGMENT_BYTES_MAX, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES, SegmentFile,
-        SegmentHeader,
+        self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES,
+        SegmentFile, SegmentHeader,
     },
 };
 use crate::{
@@ -57,7 +57,7 @@ impl Default for LogOptions {
 
 impl LogOptions {
     fn checked(mut self) -> Result<Self> {
-        let fits = (16 << 10..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
+        let fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
             && self.segment_bytes.is_multiple_of(ALIGN as u64);
         if !fits || self.groups < 2 {
             let why = "a log segment has 16 KiB to 1 GiB in steps of 4 KiB, and 2 groups or more";

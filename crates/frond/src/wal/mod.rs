@@ -31,6 +31,7 @@
 //! Bytes: docs/format.md, "Log". Rules: I13–I15. Promises: P1, P3, P5, P6, P8, P9, P11, P12, P19, P20.
 
 mod aligned;
+mod assembly;
 mod group;
 mod leader;
 mod log;

@@ -50,6 +50,12 @@ impl SegmentReader {
         self.len
     }
 
+    /// The first block, read alone.
+    pub(super) fn head(&mut self) -> Result<&[u8]> {
+        self.read(0, ALIGN as u64, 0)?;
+        Ok(&self.window[..ALIGN])
+    }
+
     /// `bytes` at `offset`. The length must be bounded by the caller.
     pub(super) fn bytes(&mut self, offset: u64, bytes: usize) -> Result<&[u8]> {
         assert!(bytes <= GROUP_BYTES_MAX, "a reader asks for no more than a group");
@@ -59,17 +65,17 @@ impl SegmentReader {
             return Err(Error::WalMissing { file, what: "cut short" });
         }
         if offset < self.start || end > self.start + self.filled as u64 {
-            self.read(offset, end)?;
+            self.read(offset, end, WINDOW_BYTES as u64)?;
         }
         let at = (offset - self.start) as usize;
         let found = self.window.get(at..at + bytes);
         Ok(found.expect("the window holds what was just read"))
     }
 
-    fn read(&mut self, offset: u64, end: u64) -> Result<()> {
+    fn read(&mut self, offset: u64, end: u64, ahead: u64) -> Result<()> {
         let align = ALIGN as u64;
         let start = offset / align * align;
-        let want = (end - start).next_multiple_of(align).max(WINDOW_BYTES as u64);
+        let want = (end - start).next_multiple_of(align).max(ahead);
         // A file whose length is no multiple of the alignment is read to its last whole block: one
         // of ours always is one.
         let want = want.min((self.len - start).next_multiple_of(align)) as usize;

@@ -25,8 +25,8 @@ use std::{
 };
 
 use super::{
-    group::{GROUP_HEADER_BYTES, GroupHeader, GroupKind, Piece, Records, salted_crc},
-    log::RECORD_BYTES_MAX,
+    assembly::Assembly,
+    group::{GROUP_HEADER_BYTES, GroupHeader, GroupKind, salted_crc},
     reader::SegmentReader,
     segment::{self, HeaderFault, SegmentHeader},
 };
@@ -146,7 +146,7 @@ pub fn recover(
     visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
 ) -> Result<RecoveredTail> {
     let files = headers(env, dir, store)?;
-    let mut scan = Scan { env, dir, files: &files, records: 0, groups: 0, large: None };
+    let mut scan = Scan { env, dir, files: &files, assembly: Assembly::default(), groups: 0 };
     let stop = scan.follow(from, visit)?;
     let claim = scan.claims(&stop)?.max(expect.synced()).max(from);
     if claim > stop.at {
@@ -163,7 +163,7 @@ pub fn recover(
     let live = files.iter().filter(|file| file.number <= stop.header.number);
     Ok(RecoveredTail {
         end: stop.at,
-        records: scan.records,
+        records: scan.assembly.records,
         groups: scan.groups,
         torn: stop.torn,
         segment: stop.header.number,
@@ -183,10 +183,11 @@ fn headers(env: &Env, dir: &Path, store: StoreId) -> Result<Vec<Found>> {
         .map(|number| {
             let mut reader = SegmentReader::open(env, dir, number)?;
             let path = reader.path().to_owned();
-            let header = match reader.len() {
-                0..4096 => Err(HeaderFault::Malformed("it is shorter than its header")),
-                _ => SegmentHeader::decode(reader.bytes(0, ALIGN)?),
-            };
+            if reader.len() < segment::SEGMENT_BYTES_MIN {
+                // A segment has its full length before it has its name.
+                return Err(Error::WalMissing { file: path, what: "cut short" });
+            }
+            let header = SegmentHeader::decode(reader.head()?);
             match &header {
                 Err(HeaderFault::TooNew(format)) => {
                     Err(Error::TooNew { file: path, what: format!("log format {format}") })
@@ -218,7 +219,7 @@ struct Stop {
 
 impl Stop {
     fn offset(&self) -> u64 {
-        segment::SEGMENT_HEADER_BYTES + self.at.0 - self.header.first.0
+        (self.at.0 - self.header.first.0).saturating_add(segment::SEGMENT_HEADER_BYTES)
     }
 
     fn place(&self, dir: &Path) -> Place {
@@ -231,10 +232,8 @@ struct Scan<'a> {
     env: &'a Env,
     dir: &'a Path,
     files: &'a [Found],
-    records: u64,
+    assembly: Assembly,
     groups: u64,
-    /// A large record whose last part has not come. `None`: its first part was before the start.
-    large: Option<Vec<u8>>,
 }
 
 impl Scan<'_> {
@@ -284,7 +283,7 @@ impl Scan<'_> {
             self.follow_segment(&mut stop, &mut reader, visit)?;
             if stop.at == from && from > stop.header.first {
                 // Nothing after the start. Then the log must at least reach up to it.
-                self.check_reaches(&stop.header, &mut reader, from)?;
+                stop.chain = Some(self.reach(&stop.header, &mut reader, from)?);
             }
             match self.next_begun(stop.header.number) {
                 Some(next) if next.first == stop.at => {
@@ -322,9 +321,13 @@ impl Scan<'_> {
             let offset = stop.offset();
             let body = offset + GROUP_HEADER_BYTES as u64;
             let bytes = reader.bytes(body, group.header.bytes as usize - GROUP_HEADER_BYTES)?;
-            let path = self.dir.join(segment::file_name(stop.header.number));
-            let place = Place { file: path, offset, bytes: group.header.bytes.into() };
-            self.take_records(&group.header, bytes, place, visit)?;
+            let number = stop.header.number;
+            let place = || Place {
+                file: self.dir.join(segment::file_name(number)),
+                offset,
+                bytes: group.header.bytes.into(),
+            };
+            self.assembly.take(&group.header, bytes, place, visit)?;
             self.groups += 1;
             stop.chain = Some(group.checksum);
             stop.at = Lsn(stop.at.0 + group.header.log_bytes());
@@ -332,86 +335,42 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn take_records(
-        &mut self,
-        header: &GroupHeader,
-        body: &[u8],
-        place: Place,
-        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let malformed = |why: &str| Error::Malformed {
-            place: place.clone(),
-            what: "log group",
-            why: why.to_owned(),
-        };
-        let mut records = Records::new(body);
-        let mut count = 0u32;
-        while let Some((at, piece, payload)) = records.next().map_err(malformed)? {
-            count += 1;
-            let lsn = Lsn(header.first.0 + (GROUP_HEADER_BYTES + at) as u64);
-            match (piece, &mut self.large) {
-                (Piece::Whole, _) => {
-                    self.records += 1;
-                    visit(lsn, payload)?;
+    /// Follows the headers of a segment from its beginning: they must lead to `from`. Returns the
+    /// checksum of the last.
+    fn reach(&self, header: &SegmentHeader, reader: &mut SegmentReader, from: Lsn) -> Result<u32> {
+        let (mut at, mut chain) = (header.first, header.predecessor);
+        while at < from {
+            let group = read_header(reader, header, at)?;
+            let fits = group.filter(|(group, _)| group.predecessor == chain);
+            match fits.map(|(group, checksum)| (group.log_bytes(), checksum)) {
+                Some((bytes, checksum)) if bytes > 0 => {
+                    (at, chain) = (Lsn(at.0 + bytes), checksum);
                 }
-                (Piece::First, large) => *large = Some(payload.to_vec()),
-                // Its beginning lies before the start, so it belongs to what is applied already.
-                (Piece::Middle | Piece::Last, None) => {}
-                (Piece::Middle, Some(large)) => extend(large, payload).map_err(malformed)?,
-                (Piece::Last, Some(large)) => {
-                    extend(large, payload).map_err(malformed)?;
-                    let large = self.large.take().unwrap_or_default();
-                    self.records += 1;
-                    visit(lsn, &large)?;
-                }
-            }
-        }
-        if count != header.records {
-            return Err(malformed("it holds another number of records than it says"));
-        }
-        Ok(())
-    }
-
-    /// Follows the headers of a segment from its beginning: they must lead to `from`.
-    fn check_reaches(
-        &self,
-        header: &SegmentHeader,
-        reader: &mut SegmentReader,
-        from: Lsn,
-    ) -> Result<()> {
-        let mut stop =
-            Stop { at: header.first, header: *header, chain: None, ended: false, torn: false };
-        while stop.at < from {
-            let group = read_header(reader, header, stop.at)?;
-            match group.map(|(group, _)| group.log_bytes()) {
-                Some(bytes) if bytes > 0 => stop.at = Lsn(stop.at.0 + bytes),
                 _ => break,
             }
         }
-        if stop.at == from { Ok(()) } else { Err(damaged(&stop, self.dir, from)) }
+        let stop = Stop { at, header: *header, chain: None, ended: false, torn: false };
+        if at == from { Ok(chain) } else { Err(damaged(&stop, self.dir, from)) }
     }
 
     /// The highest position that anything behind the stop says was synced.
     fn claims(&self, stop: &Stop) -> Result<Lsn> {
         let mut claim = Lsn(0);
-        let mut reader = SegmentReader::open(self.env, self.dir, stop.header.number)?;
-        self.claims_of(&mut reader, &[stop.header.salt], stop, stop.header.first, &mut claim)?;
+        self.claims_of(stop.header.number, stop.header.salt, stop.header.first, stop, &mut claim)?;
         for file in self.files.iter().filter(|file| file.number != stop.header.number) {
             match &file.header {
-                // Before the stop, or what a spare held before it was recycled.
-                Ok(header) if header.first < stop.at => {}
-                Ok(header) => {
+                // The rest lie before the stop, or are what a spare held before it was recycled.
+                Ok(header) if header.first >= stop.at => {
                     claim = claim.max(header.synced);
-                    let mut reader = SegmentReader::open(self.env, self.dir, file.number)?;
-                    self.claims_of(&mut reader, &[header.salt], stop, header.first, &mut claim)?;
+                    self.claims_of(file.number, header.salt, header.first, stop, &mut claim)?;
                 }
-                // The segment after this one with its header gone: its salt is known.
-                Err(_) if file.number.checked_sub(1) == Some(stop.header.number) => {
-                    let salt = segment::salt_after(stop.header.secret, stop.at);
-                    let mut reader = SegmentReader::open(self.env, self.dir, file.number)?;
-                    self.claims_of(&mut reader, &[salt], stop, stop.at, &mut claim)?;
-                }
-                Err(_) => {}
+                _ => {}
+            }
+            let is_next = file.number.checked_sub(1) == Some(stop.header.number);
+            if is_next && file.begun().is_none() {
+                // Its header may be damaged, or the write of it lost: its salt is known.
+                let salt = segment::salt_after(stop.header.secret, stop.at);
+                self.claims_of(file.number, salt, stop.at, stop, &mut claim)?;
             }
         }
         Ok(claim)
@@ -420,23 +379,19 @@ impl Scan<'_> {
     /// Claims of the group headers in one segment, at and behind the stop.
     fn claims_of(
         &self,
-        reader: &mut SegmentReader,
-        salts: &[u64],
-        stop: &Stop,
+        number: u64,
+        salt: u64,
         first: Lsn,
+        stop: &Stop,
         claim: &mut Lsn,
     ) -> Result<()> {
+        let mut reader = SegmentReader::open(self.env, self.dir, number)?;
         let mut offset = segment::SEGMENT_HEADER_BYTES + stop.at.0.saturating_sub(first.0);
         while offset.saturating_add(ALIGN as u64) <= reader.len() {
-            let lsn = Lsn(first.0 + offset - segment::SEGMENT_HEADER_BYTES);
-            let bytes = reader.bytes(offset, GROUP_HEADER_BYTES)?;
-            for &salt in salts {
-                if let Some((group, _)) = GroupHeader::decode(bytes, salt)
-                    && group.first == lsn
-                {
-                    *claim = (*claim).max(group.synced);
-                }
-            }
+            // Not asked: whether the group belongs here. Whoever knew the salt told the truth, and a
+            // group in the wrong place is one more sign of damage.
+            let found = GroupHeader::decode(reader.bytes(offset, GROUP_HEADER_BYTES)?, salt);
+            *claim = found.map_or(*claim, |(group, _)| group.synced.max(*claim));
             offset += ALIGN as u64;
         }
         Ok(())
@@ -455,7 +410,7 @@ fn read_header(
     at: Lsn,
 ) -> Result<Option<(GroupHeader, u32)>> {
     let Some(offset) = at.0.checked_sub(segment.first.0) else { return Ok(None) };
-    let offset = segment::SEGMENT_HEADER_BYTES + offset;
+    let offset = offset.saturating_add(segment::SEGMENT_HEADER_BYTES);
     if offset.saturating_add(ALIGN as u64) > segment.segment_bytes {
         return Ok(None);
     }
@@ -477,16 +432,6 @@ pub(super) fn read_group(
         .bytes(offset + GROUP_HEADER_BYTES as u64, header.bytes as usize - GROUP_HEADER_BYTES)?;
     let whole = salted_crc(segment.salt, body) == header.body_crc;
     Ok(whole.then_some(Group { header, checksum }))
-}
-
-fn extend(large: &mut Vec<u8>, payload: &[u8]) -> Result<(), &'static str> {
-    // The last part brings what the sequencer added.
-    if large.len() + payload.len() > RECORD_BYTES_MAX + super::log::FRAGMENT_ROOM {
-        return Err("a large record is longer than any can be");
-    }
-    large.try_reserve(payload.len()).map_err(|_| "no memory for a large record")?;
-    large.extend_from_slice(payload);
-    Ok(())
 }
 
 fn damaged(stop: &Stop, dir: &Path, known: Lsn) -> Error {

@@ -36,6 +36,8 @@ use crate::{
 pub(super) const SEGMENT_HEADER_BYTES: u64 = ALIGN as u64;
 /// Bytes kept free at the end for the group that says "the next segment exists".
 pub(super) const SEGMENT_END_BYTES: u64 = ALIGN as u64;
+/// Shortest segment, bytes.
+pub(super) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Longest segment, bytes.
 pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
@@ -118,8 +120,8 @@ impl SegmentHeader {
             segment_bytes: word(80)?,
         };
         let bytes = header.segment_bytes;
-        let room = SEGMENT_HEADER_BYTES + SEGMENT_END_BYTES < bytes && bytes <= SEGMENT_BYTES_MAX;
-        if !room || !bytes.is_multiple_of(ALIGN as u64) {
+        let fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes);
+        if !fits || !bytes.is_multiple_of(ALIGN as u64) {
             return Err(HeaderFault::Malformed("its length is impossible"));
         }
         if !header.first.0.is_multiple_of(ALIGN as u64) || header.first.0 > u64::MAX / 2 {

@@ -1,5 +1,9 @@
 //! The log as a whole, on files in memory.
 
+mod crash;
+mod damage;
+mod disk;
+
 use std::{path::Path, time::Duration};
 
 use super::*;

@@ -1,0 +1,76 @@
+//! From verified groups to whole records.
+//!
+//! Invariants
+//! 1. A large record is handed out with its last part only; without one it does not exist
+//!    (Promise: P2).
+//! 2. At most one large record is held, of at most [`RECORD_BYTES_MAX`] (Promise: P20).
+//!
+//! Threads: one owner.
+
+use super::{
+    group::{GROUP_HEADER_BYTES, GroupHeader, Piece, Records},
+    log::{FRAGMENT_ROOM, RECORD_BYTES_MAX},
+};
+use crate::{
+    error::{Error, Place, Result},
+    types::Lsn,
+};
+
+/// Puts records together while groups are read in order.
+#[derive(Default)]
+pub(super) struct Assembly {
+    /// A large record whose last part has not come. `None` also if its first part lay before the
+    /// start: then it belongs to what is applied already.
+    large: Option<Vec<u8>>,
+    /// Records handed out.
+    pub records: u64,
+}
+
+impl Assembly {
+    /// Hands out the records that end in this group.
+    pub(super) fn take(
+        &mut self,
+        header: &GroupHeader,
+        body: &[u8],
+        place: impl Fn() -> Place,
+        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let malformed =
+            |why: &str| Error::Malformed { place: place(), what: "log group", why: why.to_owned() };
+        let mut records = Records::new(body);
+        let mut count = 0u32;
+        while let Some((at, piece, payload)) = records.next().map_err(malformed)? {
+            count += 1;
+            let lsn = Lsn(header.first.0 + (GROUP_HEADER_BYTES + at) as u64);
+            match (piece, &mut self.large) {
+                (Piece::Whole, _) => {
+                    self.records += 1;
+                    visit(lsn, payload)?;
+                }
+                (Piece::First, large) => *large = Some(payload.to_vec()),
+                (Piece::Middle | Piece::Last, None) => {}
+                (Piece::Middle, Some(large)) => extend(large, payload).map_err(malformed)?,
+                (Piece::Last, Some(large)) => {
+                    extend(large, payload).map_err(malformed)?;
+                    let large = self.large.take().unwrap_or_default();
+                    self.records += 1;
+                    visit(lsn, &large)?;
+                }
+            }
+        }
+        if count != header.records {
+            return Err(malformed("it holds another number of records than it says"));
+        }
+        Ok(())
+    }
+}
+
+fn extend(large: &mut Vec<u8>, payload: &[u8]) -> Result<(), &'static str> {
+    // The last part brings what the sequencer added.
+    if large.len() + payload.len() > RECORD_BYTES_MAX + FRAGMENT_ROOM {
+        return Err("a large record is longer than any can be");
+    }
+    large.try_reserve(payload.len()).map_err(|_| "no memory for a large record")?;
+    large.extend_from_slice(payload);
+    Ok(())
+}

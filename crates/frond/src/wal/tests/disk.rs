@@ -1,0 +1,311 @@
+//! A disk that forgets: files in memory whose every write is remembered, so that the state after a
+//! power failure at any point can be made, with any subset of unsynced sectors on the medium.
+//!
+//! Invariants
+//! 1. What a `sync_data` covers is durable; every other written 512-byte sector is there or not,
+//!    by choice. Names change with `sync_dir`, or earlier, in order.
+//! 2. The n-th write, sync or directory operation can be made to fail, once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    io::{File, OpenMode, Vfs},
+    sync::{Arc, Mutex},
+};
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Create(PathBuf, usize),
+    Write(usize, u64, Vec<u8>),
+    Sync(usize),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+    SyncDir,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    names: BTreeMap<PathBuf, usize>,
+    files: Vec<Vec<u8>>,
+    ops: Vec<Op>,
+    fail_at: Option<usize>,
+    /// What a crash has left: the state that `ops` start from.
+    base_names: BTreeMap<PathBuf, usize>,
+    base_files: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk(Arc<Mutex<Inner>>);
+
+/// Which unsynced sectors a crash leaves on the medium.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Survive {
+    Nothing,
+    Everything,
+    /// Every sector, and every directory operation, by the toss of a coin.
+    Coin(u64),
+    /// All but the n-th pending write.
+    AllBut(usize),
+    /// Only the n-th pending write.
+    Only(usize),
+}
+
+impl Disk {
+    pub(super) fn ops(&self) -> usize {
+        self.0.lock().unwrap().ops.len()
+    }
+
+    /// Fails the operation with this index, once.
+    pub(super) fn fail_at(&self, index: usize) {
+        self.0.lock().unwrap().fail_at = Some(index);
+    }
+
+    /// The disk after a power failure when `at` operations had been done.
+    pub(super) fn crash(&self, at: usize, survive: Survive) -> Disk {
+        let inner = self.0.lock().unwrap();
+        let (mut names, mut files) = (inner.base_names.clone(), inner.base_files.clone());
+        let mut pending: Vec<(usize, usize, u64, &[u8])> = Vec::new();
+        let mut pending_names: Vec<&Op> = Vec::new();
+        for (index, op) in inner.ops[..at].iter().enumerate() {
+            match op {
+                Op::Write(file, offset, bytes) => pending.push((index, *file, *offset, bytes)),
+                Op::Sync(synced) => pending.retain(|&(_, file, offset, bytes)| {
+                    let gone = file == *synced;
+                    if gone {
+                        put(&mut files[file], offset, bytes);
+                    }
+                    !gone
+                }),
+                Op::SyncDir => {
+                    pending_names.drain(..).for_each(|op| rename(&mut names, op));
+                }
+                op => {
+                    if let Op::Create(_, file) = op {
+                        files.resize((*file + 1).max(files.len()), Vec::new());
+                    }
+                    pending_names.push(op);
+                }
+            }
+        }
+        let mut coin = 0u64;
+        let mut toss = |seed: u64| {
+            coin += 1;
+            xxhash_rust::xxh3::xxh3_64_with_seed(&coin.to_le_bytes(), seed)
+        };
+        let kept = match survive {
+            Survive::Nothing => 0,
+            Survive::Coin(seed) => toss(seed) as usize % (pending_names.len() + 1),
+            _ => pending_names.len(),
+        };
+        pending_names.iter().take(kept).for_each(|op| rename(&mut names, op));
+        for (n, &(_, file, offset, bytes)) in pending.iter().enumerate() {
+            for (sector, part) in bytes.chunks(512).enumerate() {
+                let there = match survive {
+                    Survive::Nothing => false,
+                    Survive::Everything => true,
+                    Survive::Coin(seed) => toss(seed) & 1 == 1,
+                    Survive::AllBut(lost) => n != lost,
+                    Survive::Only(kept) => n == kept,
+                };
+                if there {
+                    put(&mut files[file], offset + sector as u64 * 512, part);
+                }
+            }
+        }
+        Disk::of(names, files)
+    }
+
+    fn of(names: BTreeMap<PathBuf, usize>, files: Vec<Vec<u8>>) -> Disk {
+        Disk(Arc::new(Mutex::new(Inner {
+            base_names: names.clone(),
+            base_files: files.clone(),
+            names,
+            files,
+            ops: Vec::new(),
+            fail_at: None,
+        })))
+    }
+
+    /// A disk on which all is durable as it is now, to be damaged.
+    pub(super) fn settled(&self) -> Disk {
+        self.crash(self.ops(), Survive::Everything)
+    }
+
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.0.lock().unwrap().names.keys().cloned().collect()
+    }
+
+    /// Lets a test change a file's bytes.
+    pub(super) fn edit<T>(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut inner = self.0.lock().unwrap();
+        let file = inner.names[path];
+        change(&mut inner.files[file])
+    }
+
+    pub(super) fn unlink(&self, path: &Path) {
+        self.0.lock().unwrap().names.remove(path);
+    }
+
+    fn step(inner: &mut Inner, op: Op) -> io::Result<()> {
+        let fails = inner.fail_at == Some(inner.ops.len());
+        if fails {
+            inner.fail_at = None;
+            return Err(io::Error::other("the disk was told to fail"));
+        }
+        inner.ops.push(op);
+        Ok(())
+    }
+}
+
+fn put(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let (start, end) = (offset as usize, offset as usize + bytes.len());
+    if file.len() < end {
+        file.resize(end, 0);
+    }
+    file[start..end].copy_from_slice(bytes);
+}
+
+fn rename(names: &mut BTreeMap<PathBuf, usize>, op: &Op) {
+    match op {
+        Op::Create(path, file) => drop(names.insert(path.clone(), *file)),
+        Op::Rename(from, to) => {
+            let file = names.remove(from).expect("renames are in order");
+            names.insert(to.clone(), file);
+        }
+        Op::Remove(path) => drop(names.remove(path)),
+        _ => {}
+    }
+}
+
+impl Vfs for Disk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut inner = self.0.lock().unwrap();
+        let file = match inner.names.get(path) {
+            Some(_) if mode.create_new => return Err(io::ErrorKind::AlreadyExists.into()),
+            Some(&file) => file,
+            None if mode.create_new => {
+                let file = inner.files.len();
+                Disk::step(&mut inner, Op::Create(path.to_owned(), file))?;
+                inner.files.push(Vec::new());
+                inner.names.insert(path.to_owned(), file);
+                file
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(Arc::new(DiskFile { disk: self.clone(), file, write: mode.write }))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.0.lock().unwrap().names.contains_key(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let inner = self.0.lock().unwrap();
+        let inside = inner.names.keys().filter(|path| path.parent() == Some(dir));
+        let names: BTreeSet<_> = inside.filter_map(|path| path.file_name()).collect();
+        Ok(names.into_iter().map(PathBuf::from).collect())
+    }
+
+    fn create_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut inner = self.0.lock().unwrap();
+        let op = Op::Rename(from.to_owned(), to.to_owned());
+        Disk::step(&mut inner, op.clone())?;
+        rename(&mut inner.names, &op);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.0.lock().unwrap();
+        Disk::step(&mut inner, Op::Remove(path.to_owned()))?;
+        inner.names.remove(path);
+        Ok(())
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        Disk::step(&mut self.0.lock().unwrap(), Op::SyncDir)
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+#[derive(Debug)]
+struct DiskFile {
+    disk: Disk,
+    file: usize,
+    write: bool,
+}
+
+impl File for DiskFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let inner = self.disk.0.lock().unwrap();
+        let start = offset as usize;
+        let bytes = inner.files[self.file].get(start..start + buf.len());
+        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            self.read_at(buf, at)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write_vectored_at(&[io::IoSlice::new(buf)], offset)
+    }
+
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        assert!(self.write && offset.is_multiple_of(4096), "log writes are aligned");
+        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        assert!(bytes.len().is_multiple_of(4096), "log writes are padded");
+        let mut inner = self.disk.0.lock().unwrap();
+        Disk::step(&mut inner, Op::Write(self.file, offset, bytes.clone()))?;
+        put(&mut inner.files[self.file], offset, &bytes);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.0.lock().unwrap().files[self.file].len() as u64)
+    }
+
+    fn set_len(&self, _bytes: u64) -> io::Result<()> {
+        unimplemented!("the log never changes a length")
+    }
+
+    fn allocate(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn punch(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        unimplemented!("the log never punches")
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Disk::step(&mut self.disk.0.lock().unwrap(), Op::Sync(self.file))
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
