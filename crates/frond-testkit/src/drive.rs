@@ -1,1 +1,507 @@
+//! The engine under test, and the run of a script on it and on the model side by side.
+//!
+//! Invariants
+//! 1. An operation answered without an error is answered as the model answers it.
+//! 2. An error that does not stop the store did nothing. After an error that stops it
+//!    (`ErrorKind::Reopen`) the operation may be there or not, and nothing is acknowledged any more.
+//! 3. The note given to the disk before each call says how many steps were issued and how many must
+//!    survive, by the durability table of P1.
 
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use frond::{Durability, Error, ErrorKind, io::Env};
+
+use crate::{
+    disk::{CrashOptions, DiskState, Note, SimVfs, crash_states},
+    model::{Answer, Everything, Model, Refusal, difference, dump_difference, show},
+    ops::Op,
+};
+
+/// How to open a store of one kind, with one set of options.
+pub trait Engine: Sync {
+    /// The open store.
+    type Store: Store;
+
+    /// Opens the store in this world, creating it if there is none.
+    fn open(&self, env: &Env) -> frond::Result<Self::Store>;
+
+    /// The durability level of commits that name none.
+    fn level(&self) -> Durability;
+
+    /// The level of catalog changes and named snapshots (P7: durable when they return).
+    fn catalog_level(&self) -> Durability {
+        Durability::Sync
+    }
+}
+
+/// An open store.
+pub trait Store: Sized {
+    /// Carries out an operation (all but restarts, steps and time). What the engine refuses comes
+    /// back as an answer: see [`answer_or_error`].
+    fn apply(&mut self, op: &Op) -> frond::Result<Answer>;
+
+    /// Reads all rows of all trees and named snapshots.
+    fn read_everything(&mut self) -> frond::Result<Everything>;
+
+    /// The full check; `Err` says what is damaged.
+    fn check(&mut self) -> Result<(), String>;
+
+    /// One step of background work; false if there was none to do.
+    fn step(&mut self) -> bool;
+
+    /// Closes.
+    fn close(self) -> frond::Result<()>;
+}
+
+/// Turns the engine's refusals into answers and leaves other errors.
+pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
+    let error = match result {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
+    let refusal = match &error {
+        Error::NoSuchTree(_) => Refusal::NoSuchTree,
+        Error::TreeExists(_) => Refusal::TreeExists,
+        Error::KeyExists { .. } => Refusal::KeyExists,
+        Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
+        Error::SnapshotExists(_) => Refusal::SnapshotExists,
+        _ => return Err(error),
+    };
+    Ok(Answer::Refused(refusal))
+}
+
+/// A promise was broken: what, and where.
+#[derive(Clone, Debug)]
+pub struct Failure(pub String);
+
+impl Failure {
+    /// A failure with more said in front.
+    pub fn during(self, place: impl fmt::Display) -> Self {
+        Self(format!("{place}: {}", self.0))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Shorthand: fails with this message.
+pub fn fail<T>(what: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure(what.into()))
+}
+
+/// How a run takes errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Errors {
+    /// None is expected.
+    Fail,
+    /// Faults are planned: errors are legal by invariant 2.
+    Expected,
+    /// The disk is small: only `Full` is legal.
+    OnlyFull,
+}
+
+/// A script running on an engine and on the model.
+pub struct Run<'e, E: Engine> {
+    engine: &'e E,
+    vfs: SimVfs,
+    env: Env,
+    store: Option<E::Store>,
+    model: Model,
+    floors: Note,
+    recent: Vec<Recent>,
+    held: BTreeMap<u8, u64>,
+    errors: Errors,
+    stopped: bool,
+    restarts: u64,
+    seed: u64,
+    /// Commits that crashes of the script took, and errors met.
+    pub lost: u64,
+    /// Errors met.
+    pub errors_met: u64,
+}
+
+struct Recent {
+    step: u64,
+    at: Duration,
+    level: Durability,
+}
+
+/// Timers run when the clock moves, and it moves by this: the slack on P1's seconds.
+const TICK: Duration = Duration::from_millis(100);
+/// More steps than any test's backlog: beyond it the background never comes to rest.
+const STEPS_MAX: u32 = 200_000;
+
+impl<'e, E: Engine> Run<'e, E> {
+    /// Opens the store on this disk; the model says what must be in it.
+    pub fn start(
+        engine: &'e E,
+        vfs: SimVfs,
+        seed: u64,
+        model: Model,
+        errors: Errors,
+    ) -> frond::Result<Self> {
+        let env = vfs.env(seed);
+        let step = model.step();
+        let floors = Note { issued: step, floor_power: step, floor_kill: step };
+        vfs.set_note(floors);
+        let store = engine.open(&env)?;
+        Ok(Self::adopt(engine, vfs, env, store, seed, model, errors))
+    }
+
+    /// Goes on with a store that is open already.
+    pub fn adopt(
+        engine: &'e E,
+        vfs: SimVfs,
+        env: Env,
+        store: E::Store,
+        seed: u64,
+        model: Model,
+        errors: Errors,
+    ) -> Self {
+        let step = model.step();
+        let floors = Note { issued: step, floor_power: step, floor_kill: step };
+        vfs.set_note(floors);
+        Self {
+            engine,
+            vfs,
+            env,
+            store: Some(store),
+            model,
+            floors,
+            recent: Vec::new(),
+            held: BTreeMap::new(),
+            errors,
+            stopped: false,
+            restarts: 0,
+            seed,
+            lost: 0,
+            errors_met: 0,
+        }
+    }
+
+    /// The disk of the present incarnation.
+    pub fn vfs(&self) -> &SimVfs {
+        &self.vfs
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What must survive now.
+    pub fn note(&self) -> Note {
+        Note { issued: self.model.step(), ..self.floors }
+    }
+
+    /// True once the store has stopped after a failure.
+    pub fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Runs a script.
+    pub fn script(&mut self, script: &[Op]) -> Result<(), Failure> {
+        for (index, op) in script.iter().enumerate() {
+            let place = || format!("operation {index}: {}", shorten(&op.to_string()));
+            self.go(op).map_err(|failure| failure.during(place()))?;
+        }
+        Ok(())
+    }
+
+    /// Runs one operation.
+    pub fn go(&mut self, op: &Op) -> Result<(), Failure> {
+        match op {
+            Op::Step(count) => self.steps(*count),
+            Op::Advance(millis) => self.advance(Duration::from_millis(u64::from(*millis))),
+            Op::Reopen => return self.reopen(),
+            Op::Crash(seed) => {
+                let options = CrashOptions { seed: *seed, ..CrashOptions::random(1) };
+                let states = crash_states(&self.vfs.disk(), &options);
+                let state = states.into_iter().next_back().expect("there is always a state");
+                return self.restart_on(state.disk, self.floors.floor_power);
+            }
+            Op::Kill => {
+                return self.restart_on(self.vfs.disk().after_kill(), self.floors.floor_kill);
+            }
+            Op::ReadHeld(slot) if !self.held.contains_key(slot) => {}
+            Op::Release(slot) if self.held.remove(slot).is_none() => {}
+            _ => return self.call(op),
+        }
+        Ok(())
+    }
+
+    fn store(&mut self) -> Result<&mut E::Store, Failure> {
+        self.store.as_mut().ok_or_else(|| Failure("the store is not open".into()))
+    }
+
+    fn call(&mut self, op: &Op) -> Result<(), Failure> {
+        let issued = self.model.step() + u64::from(op.is_change());
+        self.vfs.set_note(Note { issued, ..self.floors });
+        let answer = match self.store()?.apply(op) {
+            Ok(answer) => answer,
+            Err(error) => return self.failed(op, &error),
+        };
+        if self.stopped && op.is_change() && answer == Answer::Done {
+            return fail("acknowledged by a store that had stopped");
+        }
+        let expected = match op {
+            Op::Hold(slot) => {
+                self.held.insert(*slot, self.model.step());
+                Answer::Done
+            }
+            Op::ReadHeld(slot) => {
+                Answer::All(self.model.read_all_at(self.held.get(slot).copied().unwrap_or(0)))
+            }
+            _ => self.model.apply(op),
+        };
+        if answer != expected {
+            return fail(mismatch(&expected, &answer));
+        }
+        if answer == Answer::Done {
+            self.acknowledged(op);
+        }
+        self.vfs.set_note(self.note());
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, op: &Op) {
+        let step = self.model.step();
+        let level = match op {
+            Op::Commit(Some(level), _) => *level,
+            Op::Commit(None, _) | Op::Bulk(..) => self.engine.level(),
+            Op::Checkpoint => Durability::Sync,
+            op if op.is_change() => self.engine.catalog_level(),
+            _ => return,
+        };
+        if level == Durability::Sync {
+            self.floors.floor_power = step;
+        } else {
+            self.recent.push(Recent { step, at: self.vfs.now(), level });
+        }
+        if level != Durability::Lazy {
+            self.floors.floor_kill = step;
+        }
+    }
+
+    fn failed(&mut self, op: &Op, error: &Error) -> Result<(), Failure> {
+        self.errors_met += 1;
+        let full = matches!(error, Error::Full(_));
+        match self.errors {
+            Errors::Fail => return fail(format!("unexpected error: {error}")),
+            Errors::OnlyFull if !full => return fail(format!("only Full is legal here: {error}")),
+            _ => {}
+        }
+        if error.kind() == ErrorKind::Reopen {
+            if !self.stopped && op.is_change() {
+                // It may be there after reopening. A refusal in the model makes no step.
+                self.model.apply(op);
+            }
+            self.stopped = true;
+        }
+        self.vfs.set_note(self.note());
+        Ok(())
+    }
+
+    fn steps(&mut self, count: u32) {
+        if let Some(store) = &mut self.store {
+            for _ in 0..count {
+                if !store.step() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Runs background work until there is none.
+    pub fn settle(&mut self) -> Result<(), Failure> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        for _ in 0..STEPS_MAX {
+            if !store.step() {
+                return Ok(());
+            }
+        }
+        fail(format!("background work did not come to rest in {STEPS_MAX} steps"))
+    }
+
+    fn advance(&mut self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() {
+            let tick = left.min(TICK);
+            self.vfs.advance(tick);
+            self.steps(STEPS_MAX);
+            left -= tick;
+        }
+        if self.stopped {
+            return;
+        }
+        let now = self.vfs.now();
+        let floors = &mut self.floors;
+        for Recent { step, at, level } in &self.recent {
+            let age = now.saturating_sub(*at);
+            let (kill, power) = match level {
+                Durability::Lazy => (1, 2),
+                _ => (0, 1),
+            };
+            if age >= Duration::from_secs(kill) + TICK {
+                floors.floor_kill = floors.floor_kill.max(*step);
+            }
+            if age >= Duration::from_secs(power) + TICK {
+                floors.floor_power = floors.floor_power.max(*step);
+            }
+        }
+        self.recent.retain(|recent| recent.step > floors.floor_power);
+        self.vfs.set_note(self.note());
+    }
+
+    /// Closes and opens. Nothing may be lost.
+    pub fn reopen(&mut self) -> Result<(), Failure> {
+        if self.stopped {
+            return Ok(());
+        }
+        self.close()?;
+        if self.stopped {
+            return Ok(());
+        }
+        self.open_again()
+    }
+
+    /// Closes.
+    pub fn close(&mut self) -> Result<(), Failure> {
+        self.held.clear();
+        let Some(store) = self.store.take() else { return Ok(()) };
+        match store.close() {
+            Ok(()) => {
+                let step = self.model.step();
+                self.floors = Note { issued: step, floor_power: step, floor_kill: step };
+                self.recent.clear();
+                self.vfs.set_note(self.note());
+                Ok(())
+            }
+            Err(error) if self.errors == Errors::Fail => fail(format!("close failed: {error}")),
+            Err(_) => {
+                self.errors_met += 1;
+                self.stopped = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn open_again(&mut self) -> Result<(), Failure> {
+        self.restarts += 1;
+        self.env = self.vfs.env(self.seed.wrapping_add(self.restarts));
+        match self.engine.open(&self.env) {
+            Ok(store) => self.store = Some(store),
+            Err(error) if self.errors == Errors::Fail => {
+                return fail(format!("does not open: {error}"));
+            }
+            Err(_) => {
+                self.errors_met += 1;
+                self.stopped = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine or process dies, and starts again on this disk.
+    fn restart_on(&mut self, disk: DiskState, floor: u64) -> Result<(), Failure> {
+        if self.stopped {
+            return Ok(());
+        }
+        self.vfs.halt();
+        self.held.clear();
+        self.store = None;
+        let now = self.vfs.now();
+        self.vfs = SimVfs::start(disk);
+        self.vfs.advance(now);
+        self.open_again()?;
+        let issued = self.model.step();
+        let found = self.store()?.read_everything()?;
+        let step = find_step(&self.model, &found, floor, issued)?;
+        self.lost += issued - step;
+        self.model = self.model.fork_at(step);
+        self.floors = Note { issued: step, floor_power: step, floor_kill: step };
+        self.recent.clear();
+        self.vfs.set_note(self.note());
+        Ok(())
+    }
+
+    /// Compares everything a reader sees with the model.
+    pub fn compare(&mut self) -> Result<(), Failure> {
+        let found = self.store()?.read_everything()?;
+        let expected = self.model.everything();
+        if found == expected { Ok(()) } else { fail(difference(&expected, &found)) }
+    }
+
+    /// Runs the engine's own check.
+    pub fn check(&mut self) -> Result<(), Failure> {
+        self.store()?.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))
+    }
+
+    /// Compare, check, close, open, compare, close: the end of every healthy run.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        self.compare().map_err(|failure| failure.during("at the end"))?;
+        self.check()?;
+        self.reopen()?;
+        self.compare().map_err(|failure| failure.during("after the last restart"))?;
+        self.check()?;
+        self.close()
+    }
+
+    /// Drops the store without closing it, as a program does that lost interest.
+    pub fn abandon(&mut self) {
+        self.held.clear();
+        self.store = None;
+    }
+}
+
+/// Which step the found rows are the state of; an error if none that is legal.
+pub fn find_step(
+    model: &Model,
+    found: &Everything,
+    floor: u64,
+    issued: u64,
+) -> Result<u64, Failure> {
+    let digest = crate::model::digest(found);
+    if let Some(step) = model.step_of(digest, floor, issued) {
+        let expected = model.fork_at(step).everything();
+        return match found == &expected {
+            true => Ok(step),
+            false => fail(format!("step {step}, but {}", difference(&expected, found))),
+        };
+    }
+    let newest = model.fork_at(floor).everything();
+    let why = match model.step_of(digest, 0, model.step()) {
+        Some(step) if step < floor => format!("lost commits: this is the state after step {step}"),
+        Some(step) => format!("this is the state after step {step}, which was not issued yet"),
+        None => "this is the state after no step".to_owned(),
+    };
+    fail(format!(
+        "{why}; legal are steps {floor} to {issued}. Against step {floor}:\n{}",
+        difference(&newest, found)
+    ))
+}
+
+fn mismatch(expected: &Answer, found: &Answer) -> String {
+    match (expected, found) {
+        (Answer::All(expected), Answer::All(found)) => {
+            dump_difference("", expected, found).join("\n")
+        }
+        (Answer::Value(Some(expected)), Answer::Value(Some(found))) => {
+            format!("expected {}, found {}", show(expected), show(found))
+        }
+        _ => format!("expected {expected:?}, found {found:?}"),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    if text.len() > 160 { format!("{}…", &text[..160]) } else { text.to_owned() }
+}

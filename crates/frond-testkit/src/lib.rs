@@ -16,7 +16,7 @@
 //! `crates/frond/tests/`: inside `frond`'s own unit tests its types belong to another build of the
 //! crate.
 
-#![allow(missing_docs)]
+#![deny(missing_docs)]
 
 pub mod campaign;
 mod dice;

@@ -34,6 +34,23 @@ impl Default for CrashOptions {
     }
 }
 
+impl CrashOptions {
+    /// Nothing systematic: so many random subsets, last in the list.
+    pub fn random(subsets: usize) -> Self {
+        Self { seed: 1, tears_per_write: 0, random_subsets: subsets, class_states_max: 0 }
+    }
+
+    /// A short list: for crashes inside recovery, where points are many.
+    pub fn short() -> Self {
+        Self { seed: 1, tears_per_write: 1, random_subsets: 1, class_states_max: 3 }
+    }
+
+    /// The same classes with other random choices.
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed: self.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..self }
+    }
+}
+
 /// One disk that a crash can leave.
 #[derive(Debug)]
 pub struct CrashState {
@@ -121,8 +138,8 @@ fn random_fate(dice: &mut Dice, likely: u64) -> Fate {
 
 /// At most `max` of 0..count, the last among them.
 fn spread(dice: &mut Dice, count: usize, max: usize) -> Vec<usize> {
-    if count <= max {
-        return (0..count).collect();
+    if count <= max || max == 0 {
+        return (0..count.min(max)).collect();
     }
     let mut chosen: Vec<usize> =
         (1..max).map(|_| dice.below(count as u64) as usize).chain([count - 1]).collect();
@@ -220,21 +237,20 @@ fn with(
     }
 }
 
-/// A page that some file held: what a block of the device may still hold when it is given to
-/// another file.
+/// A page that some file held, removed ones too: what a block of the device may still hold when it is
+/// given to another file.
 fn old_bytes(disk: &DiskState, seed: u64) -> Vec<u8> {
     let mut dice = Dice::new(seed);
-    let files = disk.paths();
+    let files: Vec<_> = disk.all_files().collect();
     let mut page = vec![0xa5; PAGE];
     if files.is_empty() {
         return page;
     }
-    let (_, inode) = dice.pick(&files);
-    if let Some(file) = disk.file(*inode) {
-        let pages = file.older.used_pages();
-        if !pages.is_empty() {
-            file.older.read(dice.pick(&pages) * PAGE as u64, &mut page);
-        }
+    let file = dice.pick(&files);
+    let image = if dice.chance(1, 2) { &file.older } else { &file.seen };
+    let pages = image.used_pages();
+    if !pages.is_empty() {
+        image.read(dice.pick(&pages) * PAGE as u64, &mut page);
     }
     page
 }

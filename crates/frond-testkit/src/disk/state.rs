@@ -137,6 +137,11 @@ impl DiskState {
         self.files.get(&inode)
     }
 
+    /// All files, those removed from their directories too.
+    pub fn all_files(&self) -> impl Iterator<Item = &FileState> {
+        self.files.values()
+    }
+
     /// True if the number is a directory's.
     pub fn is_dir(&self, inode: Inode) -> bool {
         self.dirs.contains_key(&inode)

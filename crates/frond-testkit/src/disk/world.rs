@@ -122,13 +122,14 @@ impl World {
             return Err(eio());
         }
         let kind = call.kind;
+        let failed_before = self.failed_change;
         let fault = self.fault_for(kind);
         let name = call.path.file_name().unwrap_or_default().as_encoded_bytes();
         let facts = [self.trace, kind as u64, xxh3_64(name), call.offset, call.bytes, call.data];
         self.trace = xxh3_64(&facts.map(u64::to_le_bytes).concat());
-        if self.log.is_some() || (kind.is_change() && self.failed_change) {
+        if self.log.is_some() || (kind.is_change() && failed_before) {
             let words = self.words(call, fault);
-            if kind.is_change() && self.failed_change {
+            if kind.is_change() && failed_before {
                 self.changes_after_failure.push(words.clone());
             }
             if let Some(log) = &mut self.log {

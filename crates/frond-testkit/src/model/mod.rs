@@ -1,1 +1,503 @@
+//! The model: what every reader must see, by the simplest means (RELIABILITY §4.3).
+//!
+//! A map per tree with the full history of every key. Each operation that changes something and is
+//! not refused is one step of the commit order; the state after every step can be asked for, so that
+//! a snapshot is a step number and a crash a choice among steps.
+//!
+//! Invariants
+//! 1. Step n's digest equals [`digest`] of the rows at step n.
+//! 2. A refused operation changes nothing and is no step.
+//!
+//! [`Model::step_of`] is the law for crashes (P1–P3): what is found must be the state after some step
+//! between the last that had to survive and the last that was issued.
 
+mod operators;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::ops::{Key, Op, Write};
+
+/// A key and its value.
+pub type Row = (Vec<u8>, Vec<u8>);
+/// The rows of each tree, ascending.
+pub type Dump = BTreeMap<String, Vec<Row>>;
+
+/// All that a reader can see of a store.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Everything {
+    /// The trees.
+    pub trees: Dump,
+    /// The trees as of each named snapshot.
+    pub snapshots: BTreeMap<String, Dump>,
+}
+
+/// Why an operation was refused, having changed nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No such tree.
+    NoSuchTree,
+    /// The tree exists already.
+    TreeExists,
+    /// An insert met its key.
+    KeyExists,
+    /// No such snapshot.
+    NoSuchSnapshot,
+    /// The snapshot exists already.
+    SnapshotExists,
+}
+
+/// What an operation answers.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// Refused.
+    Refused(Refusal),
+    /// A value, or none.
+    Value(Option<Vec<u8>>),
+    /// Rows of a scan.
+    Rows(Vec<Row>),
+    /// All trees.
+    All(Dump),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Done => write!(f, "done"),
+            Answer::Refused(why) => write!(f, "refused: {why:?}"),
+            Answer::Value(None) => write!(f, "no value"),
+            Answer::Value(Some(value)) => write!(f, "{}", show(value)),
+            Answer::Rows(rows) => {
+                write!(f, "{} rows:", rows.len())?;
+                let shown = rows.iter().take(20);
+                shown.into_iter().try_for_each(|(k, v)| write!(f, " {}={}", show(k), show(v)))
+            }
+            Answer::All(dump) => {
+                let counts: Vec<_> = dump.iter().map(|(name, rows)| (name, rows.len())).collect();
+                write!(f, "trees {counts:?}")
+            }
+        }
+    }
+}
+
+/// Bytes in print, shortened.
+pub fn show(bytes: &[u8]) -> String {
+    let text: String = bytes.iter().take(24).map(|&b| b.escape_ascii().to_string()).collect();
+    if bytes.len() > 24 { format!("{text}…({} B)", bytes.len()) } else { text }
+}
+
+type TreeNumber = u64;
+type Names<T> = Arc<BTreeMap<String, T>>;
+
+/// Values of one key by step, oldest first; `None`: deleted.
+type Versions = Vec<(u64, Option<Arc<[u8]>>)>;
+
+#[derive(Clone, Debug, Default)]
+struct History {
+    rows: BTreeMap<Vec<u8>, Versions>,
+    digest: u64,
+}
+
+/// The model of a store.
+#[derive(Clone, Debug)]
+pub struct Model {
+    trees: BTreeMap<TreeNumber, History>,
+    names: Vec<(u64, Names<TreeNumber>)>,
+    snapshots: Vec<(u64, Names<u64>)>,
+    digests: Vec<u64>,
+    next_tree: TreeNumber,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            trees: BTreeMap::new(),
+            names: vec![(0, Names::default())],
+            snapshots: vec![(0, Names::default())],
+            digests: vec![0],
+            next_tree: 1,
+        }
+    }
+}
+
+fn row_digest(key: &[u8], value: &[u8]) -> u64 {
+    xxh3_64_with_seed(value, xxh3_64_with_seed(key, 1))
+}
+
+fn tree_digest(name: &str, rows: u64) -> u64 {
+    xxh3_64_with_seed(&rows.to_le_bytes(), xxh3_64_with_seed(name.as_bytes(), 2))
+}
+
+/// Digest of what a reader sees: rows of trees, and names of snapshots.
+pub fn digest(everything: &Everything) -> u64 {
+    let rows = |rows: &Vec<Row>| {
+        rows.iter().fold(0, |sum: u64, (k, v)| sum.wrapping_add(row_digest(k, v)))
+    };
+    let trees = everything.trees.iter().map(|(name, all)| tree_digest(name, rows(all)));
+    let names = everything.snapshots.keys().map(|name| snapshot_digest(name));
+    trees.chain(names).fold(0, u64::wrapping_add)
+}
+
+fn snapshot_digest(name: &str) -> u64 {
+    xxh3_64_with_seed(name.as_bytes(), 3)
+}
+
+impl History {
+    fn at(&self, key: &[u8], step: u64) -> Option<&Arc<[u8]>> {
+        let versions = self.rows.get(key)?;
+        versions.iter().rev().find(|(at, _)| *at <= step)?.1.as_ref()
+    }
+
+    fn put(&mut self, key: Vec<u8>, step: u64, value: Option<Arc<[u8]>>) {
+        let old = self.at(&key, u64::MAX).map(|value| row_digest(&key, value));
+        let new = value.as_ref().map(|value| row_digest(&key, value));
+        self.digest = self.digest.wrapping_sub(old.unwrap_or(0)).wrapping_add(new.unwrap_or(0));
+        let versions = self.rows.entry(key).or_default();
+        match versions.last_mut() {
+            Some(last) if last.0 == step => last.1 = value,
+            _ => versions.push((step, value)),
+        }
+    }
+
+    fn rows_at(&self, step: u64) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Arc<[u8]>)> {
+        self.rows.keys().filter_map(move |key| Some((key, self.at(key, step)?)))
+    }
+
+    fn dump_at(&self, step: u64) -> Vec<Row> {
+        self.rows_at(step).map(|(key, value)| (key.clone(), value.to_vec())).collect()
+    }
+
+    fn forget_after(&mut self, step: u64) {
+        self.rows.retain(|_, versions| {
+            versions.retain(|(at, _)| *at <= step);
+            !versions.is_empty()
+        });
+        let rows = self.rows_at(u64::MAX).map(|(key, value)| row_digest(key, value));
+        self.digest = rows.fold(0, u64::wrapping_add);
+    }
+}
+
+impl Model {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Steps made so far; also the number of the newest state.
+    pub fn step(&self) -> u64 {
+        self.digests.len() as u64 - 1
+    }
+
+    /// The model as it was after this step.
+    pub fn fork_at(&self, step: u64) -> Model {
+        let mut fork = self.clone();
+        if step == self.step() {
+            return fork;
+        }
+        fork.digests.truncate(step as usize + 1);
+        fork.names.retain(|(at, _)| *at <= step);
+        fork.snapshots.retain(|(at, _)| *at <= step);
+        fork.trees.values_mut().for_each(|tree| tree.forget_after(step));
+        fork
+    }
+
+    /// The newest step in `[floor, issued]` whose state has this digest.
+    pub fn step_of(&self, digest: u64, floor: u64, issued: u64) -> Option<u64> {
+        (floor..=issued.min(self.step())).rev().find(|&step| self.digests[step as usize] == digest)
+    }
+
+    /// The digest after a step.
+    pub fn digest_at(&self, step: u64) -> u64 {
+        self.digests[step as usize]
+    }
+
+    fn names_at(&self, step: u64) -> &Names<TreeNumber> {
+        at_step(&self.names, step)
+    }
+
+    fn names(&self) -> &Names<TreeNumber> {
+        self.names_at(u64::MAX)
+    }
+
+    fn snapshots(&self) -> &Names<u64> {
+        at_step(&self.snapshots, u64::MAX)
+    }
+
+    /// Names of the trees now.
+    pub fn tree_names(&self) -> Vec<String> {
+        self.names().keys().cloned().collect()
+    }
+
+    /// All that a reader sees now.
+    pub fn everything(&self) -> Everything {
+        let trees = self.read_all_at(self.step());
+        let snapshots = self.snapshots().iter();
+        let snapshots = snapshots.map(|(name, &step)| (name.clone(), self.read_all_at(step)));
+        Everything { trees, snapshots: snapshots.collect() }
+    }
+
+    /// The trees there are now, as they were after a step; trees younger than that are left out.
+    pub fn read_all_at(&self, step: u64) -> Dump {
+        let then = self.names_at(step);
+        let born = |number: &TreeNumber| then.values().any(|old| old == number);
+        let trees = self.names().iter().filter(|(_, number)| born(number));
+        trees.map(|(name, number)| (name.clone(), self.trees[number].dump_at(step))).collect()
+    }
+
+    /// Carries an operation out, and says what it must answer. Operations about background work,
+    /// restarts and held snapshots change nothing here and answer `Done`; the driver knows the step
+    /// of a held snapshot.
+    pub fn apply(&mut self, op: &Op) -> Answer {
+        match self.try_apply(op) {
+            Ok(answer) => answer,
+            Err(refusal) => Answer::Refused(refusal),
+        }
+    }
+
+    fn try_apply(&mut self, op: &Op) -> Result<Answer, Refusal> {
+        match op {
+            Op::Create { tree, .. } => {
+                self.absent(tree)?;
+                self.name_tree(|names, new| names.insert(tree.clone(), new));
+                self.trees.insert(self.next_tree, History::default());
+                self.next_tree += 1;
+                self.finish_step();
+            }
+            Op::Drop(tree) => {
+                self.tree(tree)?;
+                self.name_tree(|names, _| names.remove(tree));
+                self.finish_step();
+            }
+            Op::Rename(from, to) => {
+                let number = self.tree(from)?;
+                self.absent(to)?;
+                self.name_tree(|names, _| {
+                    names.remove(from);
+                    names.insert(to.clone(), number)
+                });
+                self.finish_step();
+            }
+            Op::Clone(from, to) => {
+                let number = self.tree(from)?;
+                self.absent(to)?;
+                let step = self.step() + 1;
+                let mut copy = History::default();
+                for (key, value) in self.trees[&number].rows_at(u64::MAX) {
+                    copy.put(key.clone(), step, Some(value.clone()));
+                }
+                self.name_tree(|names, new| names.insert(to.clone(), new));
+                self.trees.insert(self.next_tree, copy);
+                self.next_tree += 1;
+                self.finish_step();
+            }
+            Op::Commit(_, writes) => {
+                self.commit(writes)?;
+                self.finish_step();
+            }
+            Op::Bulk(tree, value, keys) => {
+                let (number, step) = (self.tree(tree)?, self.step() + 1);
+                let value: Arc<[u8]> = value.bytes().into();
+                for key in keys {
+                    self.history(number).put(key.bytes(), step, Some(value.clone()));
+                }
+                self.finish_step();
+            }
+            Op::Snapshot(name) => {
+                if self.snapshots().contains_key(name) {
+                    return Err(Refusal::SnapshotExists);
+                }
+                let step = self.step();
+                self.name_snapshot(|names| names.insert(name.clone(), step));
+                self.finish_step();
+            }
+            Op::Unsnapshot(name) => {
+                if !self.snapshots().contains_key(name) {
+                    return Err(Refusal::NoSuchSnapshot);
+                }
+                self.name_snapshot(|names| names.remove(name));
+                self.finish_step();
+            }
+            Op::Get(..) | Op::Scan { .. } | Op::ReadSnapshot(_) => return self.read(op),
+            _ => {}
+        }
+        Ok(Answer::Done)
+    }
+
+    fn read(&self, op: &Op) -> Result<Answer, Refusal> {
+        match op {
+            Op::Get(tree, key) => {
+                let tree = &self.trees[&self.tree(tree)?];
+                Ok(Answer::Value(tree.at(&key.bytes(), u64::MAX).map(|value| value.to_vec())))
+            }
+            Op::Scan { tree, from, to, limit, reverse } => {
+                let tree = &self.trees[&self.tree(tree)?];
+                let (from, to) = (from.bytes(), to.bytes());
+                let rows = tree.rows_at(u64::MAX);
+                let rows = rows.filter(|(key, _)| **key >= from && **key < to);
+                let rows = rows.map(|(key, value)| (key.clone(), value.to_vec()));
+                let limit = *limit as usize;
+                let rows = if *reverse {
+                    rows.rev().take(limit).collect()
+                } else {
+                    rows.take(limit).collect()
+                };
+                Ok(Answer::Rows(rows))
+            }
+            Op::ReadSnapshot(name) => {
+                let step = self.snapshots().get(name).ok_or(Refusal::NoSuchSnapshot)?;
+                Ok(Answer::All(self.read_all_at(*step)))
+            }
+            _ => Ok(Answer::Done),
+        }
+    }
+
+    fn commit(&mut self, writes: &[Write]) -> Result<(), Refusal> {
+        for write in writes {
+            self.tree(write.tree())?;
+        }
+        for write in writes {
+            if let Write::Insert(tree, key, _) = write {
+                let tree = &self.trees[&self.tree(tree)?];
+                if tree.at(&key.bytes(), u64::MAX).is_some() {
+                    return Err(Refusal::KeyExists);
+                }
+            }
+        }
+        for write in writes {
+            self.write(write)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, write: &Write) -> Result<(), Refusal> {
+        let step = self.step() + 1;
+        let number = self.tree(write.tree())?;
+        let tree = self.history(number);
+        let mut merge = |key: &Key, operator: u8, operand: Vec<u8>| {
+            let key = key.bytes();
+            let base = tree.at(&key, u64::MAX).cloned();
+            let value = operators::merge(operator, base.as_deref(), &operand);
+            tree.put(key, step, Some(value.into()));
+        };
+        match write {
+            Write::Add(_, key, number) => {
+                merge(key, operators::ADD, number.to_be_bytes().to_vec());
+            }
+            Write::Max(_, key, value) => merge(key, operators::MAX, value.bytes()),
+            Write::Min(_, key, value) => merge(key, operators::MIN, value.bytes()),
+            Write::Append(_, key, value) => merge(key, operators::APPEND, value.bytes()),
+            Write::Put(_, key, value) | Write::Insert(_, key, value) => {
+                tree.put(key.bytes(), step, Some(value.bytes().into()));
+            }
+            Write::Delete(_, key) => tree.put(key.bytes(), step, None),
+            Write::Range(_, from, to) => {
+                let (from, to) = (from.bytes(), to.bytes());
+                if from < to {
+                    let keys: Vec<_> =
+                        tree.rows.range(from..to).map(|(key, _)| key.clone()).collect();
+                    keys.into_iter().for_each(|key| tree.put(key, step, None));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(&self, name: &str) -> Result<TreeNumber, Refusal> {
+        self.names().get(name).copied().ok_or(Refusal::NoSuchTree)
+    }
+
+    fn absent(&self, name: &str) -> Result<(), Refusal> {
+        if self.names().contains_key(name) { Err(Refusal::TreeExists) } else { Ok(()) }
+    }
+
+    fn history(&mut self, number: TreeNumber) -> &mut History {
+        self.trees.entry(number).or_default()
+    }
+
+    fn name_tree<T>(
+        &mut self,
+        change: impl FnOnce(&mut BTreeMap<String, TreeNumber>, TreeNumber) -> T,
+    ) {
+        let mut names = self.names().clone();
+        change(Arc::make_mut(&mut names), self.next_tree);
+        self.names.push((self.step() + 1, names));
+    }
+
+    fn name_snapshot<T>(&mut self, change: impl FnOnce(&mut BTreeMap<String, u64>) -> T) {
+        let mut names = self.snapshots().clone();
+        change(Arc::make_mut(&mut names));
+        self.snapshots.push((self.step() + 1, names));
+    }
+
+    fn finish_step(&mut self) {
+        let names = self.names_at(u64::MAX).iter();
+        let trees = names.map(|(name, number)| tree_digest(name, self.trees[number].digest));
+        let snapshots = self.snapshots().keys().map(|name| snapshot_digest(name));
+        let digest = trees.chain(snapshots).fold(0, u64::wrapping_add);
+        self.digests.push(digest);
+    }
+}
+
+fn at_step<T>(history: &[(u64, T)], step: u64) -> &T {
+    let found = history.iter().rev().find(|(at, _)| *at <= step);
+    &found.expect("a model's histories begin at step 0").1
+}
+
+/// The first differences, in words; empty if there are none.
+pub fn difference(expected: &Everything, found: &Everything) -> String {
+    let mut lines = dump_difference("", &expected.trees, &found.trees);
+    let names = expected.snapshots.keys().chain(found.snapshots.keys());
+    for name in names.collect::<std::collections::BTreeSet<_>>() {
+        match (expected.snapshots.get(name), found.snapshots.get(name)) {
+            (Some(expected), Some(found)) => {
+                lines.extend(dump_difference(&format!("snapshot {name}: "), expected, found));
+            }
+            (Some(_), None) => lines.push(format!("snapshot {name} is missing")),
+            _ => lines.push(format!("snapshot {name} should not be there")),
+        }
+    }
+    lines.truncate(12);
+    lines.join("\n")
+}
+
+/// The first differences between two sets of trees, in words.
+pub fn dump_difference(prefix: &str, expected: &Dump, found: &Dump) -> Vec<String> {
+    let mut lines = Vec::new();
+    let names = expected.keys().chain(found.keys());
+    for name in names.collect::<std::collections::BTreeSet<_>>() {
+        let (Some(want), Some(have)) = (expected.get(name), found.get(name)) else {
+            let what =
+                if expected.contains_key(name) { "is missing" } else { "should not be there" };
+            lines.push(format!("{prefix}tree {name} {what}"));
+            continue;
+        };
+        if !have.windows(2).all(|pair| pair[0].0 < pair[1].0) {
+            lines.push(format!("{prefix}tree {name}: keys do not ascend"));
+        }
+        let want: BTreeMap<_, _> = want.iter().map(|(k, v)| (k, v)).collect();
+        let have: BTreeMap<_, _> = have.iter().map(|(k, v)| (k, v)).collect();
+        for (key, value) in &want {
+            match have.get(key) {
+                None => lines.push(format!("{prefix}{name}/{}: missing", show(key))),
+                Some(other) if other != value => lines.push(format!(
+                    "{prefix}{name}/{}: expected {}, found {}",
+                    show(key),
+                    show(value),
+                    show(other)
+                )),
+                _ => {}
+            }
+        }
+        let surplus = have.keys().filter(|key| !want.contains_key(*key));
+        lines.extend(
+            surplus.map(|key| format!("{prefix}{name}/{}: should not be there", show(key))),
+        );
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

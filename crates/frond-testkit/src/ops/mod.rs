@@ -1,1 +1,196 @@
+//! Operations as data: what a script does to a store and to the model.
+//!
+//! A script is text, one operation per line, `#` begins a comment; what a campaign found stands as
+//! such a script in `tests/seeds/*.seed` and is run for ever. Keys and values are written as short
+//! names (`k12`, `v7*20`) and expanded by [`Key::bytes`] and [`Value::bytes`], so that a script is
+//! readable and a value of a megabyte takes no room in it.
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `create t0` / `create t0 unique` / `drop t0` / `rename t0 t1` / `clone t0 t1` | catalog |
+//! | `commit LEVEL: put t0 k1 v7*20; insert t0 k2 v1*3; delete t0 k3; add t0 a1 -5; max t0 x1 v2*4; min t0 n1 v3*4; append t0 p1 v5*6; range t0 k1 k9` | one atomic batch; LEVEL is `default`, `sync`, `os` or `lazy` |
+//! | `bulk t0 v7*20 k1 k2 k3` | bulk load of these keys |
+//! | `get t0 k1`, `scan t0 k1 k9 10`, `rscan t0 k1 k9 10` | reads; the number is a limit |
+//! | `snapshot s0`, `unsnapshot s0`, `resnapshot s0` | named snapshots: create, drop, read all |
+//! | `hold 0`, `held 0`, `release 0` | a snapshot held in memory: take, read all, let go |
+//! | `checkpoint`, `step 5`, `advance 700`, `reopen`, `crash 99`, `kill` | background, milliseconds, restarts |
 
+mod generate;
+mod shrink;
+mod text;
+
+pub use generate::{Swarm, generate};
+pub use shrink::shrink;
+pub use text::{parse_script, script_text};
+
+use frond::Durability;
+
+use crate::Dice;
+
+/// A key by name: class letter, number, length of a tail.
+///
+/// The class says which operations may meet the key, so that every operator finds a base of its own
+/// form: `k` plain, `a` add, `x` max, `n` min, `p` append.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key {
+    /// Class letter.
+    pub class: u8,
+    /// Number, four digits in the key.
+    pub number: u32,
+    /// So many bytes follow.
+    pub tail: u32,
+}
+
+impl Key {
+    /// A plain key.
+    pub fn plain(number: u32) -> Self {
+        Self { class: b'k', number, tail: 0 }
+    }
+
+    /// The bytes. Order of plain keys is that of their numbers below 10 000.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut bytes = format!("{}{:04}", char::from(self.class), self.number).into_bytes();
+        let mut dice = Dice::new(u64::from(self.number));
+        bytes.extend((0..self.tail).map(|_| b'a' + dice.below(26) as u8));
+        bytes
+    }
+}
+
+/// A value by seed and length.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Value {
+    /// What the bytes are.
+    pub seed: u32,
+    /// How many.
+    pub bytes: u32,
+}
+
+impl Value {
+    /// The bytes: text that a codec shrinks by about half, different for each seed.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut dice = Dice::new(u64::from(self.seed));
+        let mut bytes = format!("<{}>", self.seed).into_bytes();
+        while bytes.len() < self.bytes as usize {
+            bytes.extend_from_slice(&dice.bits().to_le_bytes()[..5]);
+            bytes.extend_from_slice(b"-row-");
+        }
+        bytes.truncate(self.bytes as usize);
+        bytes
+    }
+}
+
+/// One entry of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Write {
+    /// Put.
+    Put(String, Key, Value),
+    /// Insert: the whole commit fails if the key exists.
+    Insert(String, Key, Value),
+    /// Delete.
+    Delete(String, Key),
+    /// Merge: add to an i64.
+    Add(String, Key, i64),
+    /// Merge: the greater of the two, by bytes.
+    Max(String, Key, Value),
+    /// Merge: the smaller of the two, by bytes.
+    Min(String, Key, Value),
+    /// Merge: append.
+    Append(String, Key, Value),
+    /// Delete `[from, to)`.
+    Range(String, Key, Key),
+}
+
+impl Write {
+    /// The tree it is for.
+    pub fn tree(&self) -> &str {
+        match self {
+            Write::Put(tree, ..)
+            | Write::Insert(tree, ..)
+            | Write::Delete(tree, ..)
+            | Write::Add(tree, ..)
+            | Write::Max(tree, ..)
+            | Write::Min(tree, ..)
+            | Write::Append(tree, ..)
+            | Write::Range(tree, ..) => tree,
+        }
+    }
+}
+
+/// One operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Create a tree.
+    Create {
+        /// Its name.
+        tree: String,
+        /// With leaf filters, and checked inserts.
+        unique: bool,
+    },
+    /// Drop a tree.
+    Drop(String),
+    /// Rename a tree.
+    Rename(String, String),
+    /// Clone a tree.
+    Clone(String, String),
+    /// Commit a batch; `None`: at the store's own level.
+    Commit(Option<Durability>, Vec<Write>),
+    /// Bulk load keys, all with this value.
+    Bulk(String, Value, Vec<Key>),
+    /// Read one key.
+    Get(String, Key),
+    /// Read up to `limit` rows of `[from, to)`.
+    Scan {
+        /// The tree.
+        tree: String,
+        /// First key.
+        from: Key,
+        /// First key no more wanted.
+        to: Key,
+        /// At most so many rows.
+        limit: u32,
+        /// From the end.
+        reverse: bool,
+    },
+    /// Create a named snapshot.
+    Snapshot(String),
+    /// Drop a named snapshot.
+    Unsnapshot(String),
+    /// Read every tree as of a named snapshot.
+    ReadSnapshot(String),
+    /// Take a snapshot and hold it.
+    Hold(u8),
+    /// Read every tree as of a held snapshot.
+    ReadHeld(u8),
+    /// Let a held snapshot go.
+    Release(u8),
+    /// Make everything so far durable.
+    Checkpoint,
+    /// Up to so many steps of background work.
+    Step(u32),
+    /// Let so many milliseconds pass, with background work in between.
+    Advance(u32),
+    /// Close and open.
+    Reopen,
+    /// Lose power with a random part of what is pending, by this seed, and open.
+    Crash(u64),
+    /// Kill the process and open.
+    Kill,
+}
+
+impl Op {
+    /// True if the operation changes what a reader of the store sees, when it succeeds: each such
+    /// operation is one step of the commit order.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Op::Create { .. }
+                | Op::Drop(_)
+                | Op::Rename(..)
+                | Op::Clone(..)
+                | Op::Commit(..)
+                | Op::Bulk(..)
+                | Op::Snapshot(_)
+                | Op::Unsnapshot(_)
+        )
+    }
+}

@@ -1,0 +1,248 @@
+//! The n-th call fails, for n = 0, 1, 2, … until the script passes untouched: once, and from then on
+//! (RELIABILITY §4.2; P10–P12). Afterwards the store is opened again on what is left.
+
+use std::fmt;
+
+use super::guarded;
+use crate::{
+    disk::{CrashOptions, Fault, FaultKind, SimVfs, SyncFailure, When, crash_states},
+    drive::{Engine, Errors, Failure, Run, Store, fail, find_step},
+    model::{Everything, Model},
+    ops::Op,
+};
+
+/// Which faults.
+#[derive(Clone, Debug)]
+pub struct FaultPlan {
+    /// Kinds.
+    pub kinds: Vec<FaultKind>,
+    /// Every so-manieth call; 1: every call.
+    pub stride: u64,
+    /// Crash states tried after each run, random ones.
+    pub crashes: usize,
+}
+
+impl Default for FaultPlan {
+    fn default() -> Self {
+        let syncs = [SyncFailure::CacheKeepsNew, SyncFailure::CacheReverts, SyncFailure::ErrorOnce];
+        let mut kinds = vec![FaultKind::Eio, FaultKind::Short];
+        kinds.extend(syncs.map(FaultKind::Sync));
+        Self { kinds, stride: 1, crashes: 2 }
+    }
+}
+
+impl FaultPlan {
+    /// Damage that the device keeps to itself: lost, misdirected and torn writes, stale reads, bits.
+    /// The calls succeed; no wrong row may come of it.
+    pub fn silent() -> Self {
+        let kinds = vec![
+            FaultKind::LostWrite,
+            FaultKind::Misdirect(4096),
+            FaultKind::Misdirect(-65_536),
+            FaultKind::TornWrite,
+            FaultKind::StaleRead,
+            FaultKind::FlipRead(12_345),
+        ];
+        Self { kinds, stride: 1, crashes: 0 }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.kinds
+            .iter()
+            .all(|kind| !matches!(kind, FaultKind::Eio | FaultKind::Short | FaultKind::Sync(_)))
+    }
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FaultReport {
+    /// Runs.
+    pub runs: u64,
+    /// Runs in which the fault struck.
+    pub struck: u64,
+    /// Runs in which the engine reported an error.
+    pub reported: u64,
+    /// Reopenings after a failure.
+    pub reopened: u64,
+}
+
+impl fmt::Display for FaultReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runs, struck, reported, reopened } = self;
+        write!(f, "{runs} runs, {struck} struck, {reported} with errors, {reopened} reopened")
+    }
+}
+
+/// Fails each call of the script in turn.
+pub fn fail_each_call<E: Engine>(
+    engine: &E,
+    script: &[Op],
+    seed: u64,
+    plan: &FaultPlan,
+) -> Result<FaultReport, Failure> {
+    let mut report = FaultReport::default();
+    for &kind in &plan.kinds {
+        for sticky in [false, true] {
+            let mut n = 0;
+            loop {
+                let fault = Fault { when: When::Call(n), kind, sticky };
+                let place =
+                    format!("{kind:?} at call {n}{}", if sticky { " and after" } else { "" });
+                let passed = guarded(|| one_run(engine, script, seed, plan, fault, &mut report))
+                    .map_err(|failure| failure.during(place))?;
+                if passed {
+                    break;
+                }
+                n += plan.stride;
+            }
+        }
+    }
+    if !plan.is_silent() {
+        let place = "a fault inside recovery";
+        fail_recovery(engine, script, seed, plan, &mut report)
+            .map_err(|failure| failure.during(place))?;
+    }
+    Ok(report)
+}
+
+/// The same for the calls of recovery: the script runs to its end, the machine dies, and each call of
+/// the opening that follows fails in turn. An error is legal and a lie is not (P11); without the
+/// fault the store then opens as if nothing had been.
+fn fail_recovery<E: Engine>(
+    engine: &E,
+    script: &[Op],
+    seed: u64,
+    plan: &FaultPlan,
+    report: &mut FaultReport,
+) -> Result<(), Failure> {
+    let vfs = SimVfs::new();
+    let mut run = Run::start(engine, vfs.clone(), seed, Model::new(), Errors::Fail)?;
+    run.script(script)?;
+    let (note, model) = (run.note(), run.model().clone());
+    let options = CrashOptions::random(1).with_seed(seed);
+    for state in crash_states(&vfs.disk(), &options) {
+        for &kind in &plan.kinds {
+            for sticky in [false, true] {
+                for n in (0..).step_by(plan.stride as usize) {
+                    let fault = Fault { when: When::Call(n), kind, sticky };
+                    let place =
+                        format!("{}, then {kind:?} at call {n}, sticky: {sticky}", state.what);
+                    let world = SimVfs::start(state.disk.clone());
+                    world.plan(fault);
+                    let floor = if state.kill { note.floor_kill } else { note.floor_power };
+                    let legal =
+                        |found: &Everything, floor| find_step(&model, found, floor, note.issued);
+                    let attempt = guarded(|| {
+                        let Ok(mut store) = engine.open(&world.env(seed ^ 2)) else {
+                            return Ok(());
+                        };
+                        match store.read_everything() {
+                            Ok(found) => legal(&found, floor).map(drop),
+                            Err(_) => Ok(()),
+                        }
+                    });
+                    attempt.map_err(|failure| failure.during(&place))?;
+                    report.runs += 1;
+                    if world.struck() == 0 && world.calls() <= n {
+                        break;
+                    }
+                    if world.struck() == 0 {
+                        continue;
+                    }
+                    report.struck += 1;
+                    let reverts = kind == FaultKind::Sync(SyncFailure::CacheReverts);
+                    let floor = if reverts { note.floor_power.min(floor) } else { floor };
+                    let again = SimVfs::start(world.disk().after_kill());
+                    let reopen = guarded(|| {
+                        let mut store = engine.open(&again.env(seed ^ 3))?;
+                        legal(&store.read_everything()?, floor).map(drop)
+                    });
+                    let after = "opened again without the fault";
+                    reopen.map_err(|failure| failure.during(after).during(&place))?;
+                    report.reopened += 1;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run with one fault; true if the script ended before the fault was due.
+fn one_run<E: Engine>(
+    engine: &E,
+    script: &[Op],
+    seed: u64,
+    plan: &FaultPlan,
+    fault: Fault,
+    report: &mut FaultReport,
+) -> Result<bool, Failure> {
+    report.runs += 1;
+    let vfs = SimVfs::new();
+    vfs.plan(fault);
+    let When::Call(due) = fault.when else { return fail("a fault by call number") };
+    let started = Run::start(engine, vfs.clone(), seed, Model::new(), Errors::Expected);
+    let in_open = vfs.struck() > 0;
+    let mut run = match started {
+        Ok(run) => run,
+        Err(_) => {
+            report.struck += 1;
+            report.reported += 1;
+            vfs.mend();
+            // A half-made store opens, or says what it is; what it holds is nothing.
+            Run::start(engine, SimVfs::start(vfs.disk()), seed, Model::new(), Errors::Fail)
+                .map_err(|error| Failure(format!("after a failed creation: {error}")))?
+                .finish()?;
+            return Ok(false);
+        }
+    };
+    let went = run.script(script);
+    let went = went.and_then(|()| if run.stopped() { Ok(()) } else { run.close() });
+    if vfs.struck() == 0 {
+        went?;
+        return Ok(vfs.calls() <= due);
+    }
+    report.struck += 1;
+    report.reported += u64::from(run.errors_met > 0);
+    let (note, model) = (run.note(), run.model().clone());
+    run.abandon();
+    went?;
+    if plan.is_silent() {
+        return after_silent_damage(engine, &vfs, seed, &model).map(|()| false);
+    }
+    let late = vfs.changes_after_failure();
+    if let (false, Some(call)) = (in_open, late.first()) {
+        return fail(format!("P12: changed something after a write or sync had failed: {call}"));
+    }
+    // A cache that reverts has lost what only it had, as a power failure would have.
+    let forgets = fault.kind == FaultKind::Sync(SyncFailure::CacheReverts);
+    let options = CrashOptions::random(plan.crashes).with_seed(seed ^ due);
+    for state in crash_states(&vfs.disk(), &options) {
+        let floor = if state.kill && !forgets { note.floor_kill } else { note.floor_power };
+        let again = SimVfs::start(state.disk);
+        let reopen = || -> Result<(), Failure> {
+            let env = again.env(seed ^ 1);
+            let mut store = engine.open(&env)?;
+            let found = store.read_everything()?;
+            let step = find_step(&model, &found, floor, note.issued)?;
+            let model = model.fork_at(step);
+            Run::adopt(engine, again.clone(), env, store, seed, model, Errors::Fail).finish()
+        };
+        reopen().map_err(|failure| failure.during(format!("then {}", state.what)))?;
+        report.reopened += 1;
+    }
+    Ok(false)
+}
+
+/// After silent damage the store may refuse anything, but what it returns must be right.
+fn after_silent_damage<E: Engine>(
+    engine: &E,
+    vfs: &SimVfs,
+    seed: u64,
+    model: &Model,
+) -> Result<(), Failure> {
+    vfs.mend();
+    let Ok(mut store) = engine.open(&vfs.env(seed)) else { return Ok(()) };
+    let Ok(found) = store.read_everything() else { return Ok(()) };
+    let step = model.step();
+    find_step(model, &found, step, step).map(drop)
+}

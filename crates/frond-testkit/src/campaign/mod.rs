@@ -1,0 +1,66 @@
+//! Campaigns: whole families of runs, each with a report that says how much was tried.
+//!
+//! | campaign | claim |
+//! |---|---|
+//! | [`model_run`], [`same_answers`] | answers are the model's, whatever the options (P2, P3, P25) |
+//! | [`crash_everywhere`] | at every call, whatever a crash leaves opens as a legal state (P1–P8) |
+//! | [`fail_each_call`] | the n-th call failing is an error, never a lie (P10–P12) |
+//! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
+//! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
+//!
+//! Every campaign is a function of engine, script and seed alone.
+
+mod crash;
+mod faults;
+mod full;
+mod model;
+mod sweep;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use crash::{CrashPlan, CrashReport, crash_everywhere};
+pub use faults::{FaultPlan, FaultReport, fail_each_call};
+pub use full::{FullReport, fill_the_disk};
+pub use model::{model_run, same_answers};
+pub use sweep::{Damage, SweepPlan, SweepReport, sweep_damage};
+
+use crate::{
+    drive::{Failure, fail},
+    ops::{Op, script_text, shrink},
+};
+
+/// Runs a piece of a campaign; a panic of the engine is a failure like any other (P20).
+fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            fail(format!("panic: {}", text.unwrap_or_default()))
+        }
+    }
+}
+
+/// Runs a campaign on a script. If it fails, makes the script small and panics with it, ready to be
+/// kept in `tests/seeds/`.
+pub fn hold<T>(
+    name: &str,
+    seed: u64,
+    script: &[Op],
+    campaign: impl Fn(&[Op]) -> Result<T, Failure>,
+) -> T {
+    let failure = match campaign(script) {
+        Ok(report) => return report,
+        Err(failure) => failure,
+    };
+    let small = shrink(script, SHRINK_ATTEMPTS, |script| campaign(script).is_err());
+    let last = campaign(&small).err().unwrap_or_else(|| failure.clone());
+    panic!(
+        "{name}, seed {seed}: {failure}\n--- smallest script found ({} of {} operations): {last}\n{}---",
+        small.len(),
+        script.len(),
+        script_text(&small)
+    );
+}
+
+const SHRINK_ATTEMPTS: usize = 150;

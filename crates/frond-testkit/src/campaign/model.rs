@@ -1,0 +1,42 @@
+//! Scripts against the model, and the same script under different options.
+
+use super::guarded;
+use crate::{
+    disk::SimVfs,
+    drive::{Engine, Errors, Failure, Run, fail},
+    model::Model,
+    ops::Op,
+};
+
+/// Runs a script, comparing every answer; ends with check and restarts. Returns how many commits the
+/// crashes of the script took, so that a test can assert that they took some now and then.
+pub fn model_run<E: Engine>(engine: &E, script: &[Op], seed: u64) -> Result<u64, Failure> {
+    guarded(|| {
+        let vfs = SimVfs::new();
+        let mut run = Run::start(engine, vfs, seed, Model::new(), Errors::Fail)?;
+        run.script(script)?;
+        run.finish()?;
+        match run.vfs().violations().first() {
+            None => Ok(run.lost),
+            Some(violation) => fail(violation.clone()),
+        }
+    })
+}
+
+/// The same run twice must make the same calls: a seed replays a failure only then.
+pub fn same_answers<E: Engine>(engine: &E, script: &[Op], seed: u64) -> Result<u64, Failure> {
+    guarded(|| {
+        let mut traces = Vec::new();
+        for _ in 0..2 {
+            let vfs = SimVfs::new();
+            let mut run = Run::start(engine, vfs, seed, Model::new(), Errors::Fail)?;
+            run.script(script)?;
+            run.close()?;
+            traces.push((run.vfs().trace(), run.vfs().calls()));
+        }
+        match traces[0] == traces[1] {
+            true => Ok(traces[0].0),
+            false => fail(format!("one seed, two traces (hash, calls): {traces:?}")),
+        }
+    })
+}

@@ -1,0 +1,412 @@
+//! Seeded scripts. A [`Swarm`] says which operations a script may hold and how likely each is; each
+//! seed of a campaign throws its own swarm, so that some runs have no deletes and grow, some nothing
+//! but catalog changes, some no restarts (RELIABILITY §4.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frond::Durability;
+
+use super::{Key, Op, Value, Write};
+use crate::Dice;
+
+/// Which operations, and how often: weights, 0 = never.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// Operations in the script.
+    pub length: usize,
+    /// Numbers of keys are below this.
+    pub keys: u32,
+    /// Names of trees are below this.
+    pub trees: u32,
+    /// Values have up to so many bytes.
+    pub value_bytes_max: u32,
+    /// One value in so many has up to so many bytes; `(0, 0)`: none.
+    pub large_values: (u32, u32),
+    /// One key in so many has a tail of up to 600 bytes; 0: none.
+    pub long_keys: u32,
+    /// A batch has up to so many entries.
+    pub batch_entries_max: u32,
+    /// Entries: put, insert, delete, merges, range delete.
+    pub writes: [u32; 5],
+    /// Batches.
+    pub commit: u32,
+    /// Bulk loads.
+    pub bulk: u32,
+    /// Create, drop, rename.
+    pub catalog: u32,
+    /// Clones.
+    pub clone: u32,
+    /// Gets and scans.
+    pub read: u32,
+    /// Named snapshots.
+    pub named: u32,
+    /// Held snapshots.
+    pub held: u32,
+    /// Checkpoints.
+    pub checkpoint: u32,
+    /// Background steps.
+    pub step: u32,
+    /// Time passing.
+    pub advance: u32,
+    /// Clean restarts.
+    pub reopen: u32,
+    /// Crashes and kills.
+    pub crash: u32,
+    /// A level for some commits.
+    pub levels: bool,
+}
+
+impl Swarm {
+    /// All kinds of operations.
+    pub fn everything(length: usize) -> Self {
+        Self {
+            length,
+            keys: 40,
+            trees: 3,
+            value_bytes_max: 60,
+            large_values: (0, 0),
+            long_keys: 12,
+            batch_entries_max: 6,
+            writes: [10, 3, 4, 4, 1],
+            commit: 40,
+            bulk: 1,
+            catalog: 3,
+            clone: 1,
+            read: 12,
+            named: 3,
+            held: 3,
+            checkpoint: 2,
+            step: 6,
+            advance: 3,
+            reopen: 1,
+            crash: 1,
+            levels: true,
+        }
+    }
+
+    /// Only what a plain ordered store has: one catalog of trees, puts, deletes, scans, restarts.
+    pub fn plain(length: usize) -> Self {
+        let mut swarm = Self::everything(length);
+        swarm.writes = [10, 0, 4, 0, 0];
+        (swarm.bulk, swarm.clone, swarm.named, swarm.held) = (0, 0, 0, 0);
+        swarm
+    }
+
+    /// Without restarts of any kind: for campaigns that crash from outside.
+    pub fn without_restarts(mut self) -> Self {
+        (self.reopen, self.crash) = (0, 0);
+        self
+    }
+
+    /// Switches features off and sizes up and down by chance.
+    pub fn thrown(seed: u64, length: usize) -> Self {
+        let mut swarm = Self::everything(length);
+        let dice = &mut Dice::new(seed ^ 0x5a5a);
+        let weights = [
+            &mut swarm.bulk,
+            &mut swarm.catalog,
+            &mut swarm.clone,
+            &mut swarm.read,
+            &mut swarm.named,
+            &mut swarm.held,
+            &mut swarm.checkpoint,
+            &mut swarm.step,
+            &mut swarm.advance,
+            &mut swarm.reopen,
+            &mut swarm.crash,
+        ];
+        for weight in weights {
+            match dice.below(4) {
+                0 => *weight = 0,
+                1 => *weight *= 4,
+                _ => {}
+            }
+        }
+        for weight in &mut swarm.writes[1..] {
+            match dice.below(4) {
+                0 => *weight = 0,
+                1 => *weight *= 3,
+                _ => {}
+            }
+        }
+        swarm.keys = *dice.pick(&[4, 12, 40, 200, 1000]);
+        swarm.trees = *dice.pick(&[1, 2, 3, 6]);
+        swarm.value_bytes_max = *dice.pick(&[0, 10, 60, 300, 3000]);
+        swarm.batch_entries_max = *dice.pick(&[1, 3, 10, 60]);
+        swarm.long_keys = *dice.pick(&[0, 0, 12, 3]);
+        swarm.large_values = *dice.pick(&[(0, 0), (0, 0), (20, 9000), (30, 70_000)]);
+        swarm.levels = dice.chance(1, 2);
+        swarm
+    }
+}
+
+/// A script by seed. Most of it is valid when run from an empty store; some asks for what is not
+/// there, because refusals must be right as well.
+pub fn generate(seed: u64, swarm: &Swarm) -> Vec<Op> {
+    let mut generator = Generator {
+        dice: Dice::new(seed),
+        swarm,
+        trees: BTreeMap::new(),
+        snapshots: BTreeSet::new(),
+        held: BTreeSet::new(),
+        value_seed: 0,
+    };
+    let mut script = vec![generator.create_some()];
+    while script.len() < swarm.length {
+        let op = generator.op();
+        script.push(op);
+    }
+    script
+}
+
+struct Generator<'a> {
+    dice: Dice,
+    swarm: &'a Swarm,
+    trees: BTreeMap<String, bool>,
+    snapshots: BTreeSet<String>,
+    held: BTreeSet<u8>,
+    value_seed: u32,
+}
+
+impl Generator<'_> {
+    fn op(&mut self) -> Op {
+        let swarm = self.swarm;
+        let weights = [
+            swarm.commit,
+            swarm.bulk,
+            swarm.catalog,
+            swarm.clone,
+            swarm.read,
+            swarm.named,
+            swarm.held,
+            swarm.checkpoint,
+            swarm.step,
+            swarm.advance,
+            swarm.reopen,
+            swarm.crash,
+        ];
+        match self.weighted(&weights) {
+            0 => self.commit(),
+            1 => self.bulk(),
+            2 => self.catalog(),
+            3 => {
+                let (from, to) = (self.tree(), self.any_tree_name());
+                if self.trees.contains_key(&from) {
+                    let unique = self.trees[&from];
+                    self.trees.entry(to.clone()).or_insert(unique);
+                }
+                Op::Clone(from, to)
+            }
+            4 => self.read(),
+            5 => self.named(),
+            6 => self.held(),
+            7 => Op::Checkpoint,
+            8 => Op::Step(self.dice.between(1, 20) as u32),
+            9 => Op::Advance(*self.dice.pick(&[20, 150, 600, 1100, 2500])),
+            10 => {
+                self.held.clear();
+                Op::Reopen
+            }
+            _ => {
+                self.held.clear();
+                if self.dice.chance(1, 4) { Op::Kill } else { Op::Crash(self.dice.below(1 << 32)) }
+            }
+        }
+    }
+
+    fn weighted(&mut self, weights: &[u32]) -> usize {
+        let total: u32 = weights.iter().sum();
+        let mut left = self.dice.below(u64::from(total)) as u32;
+        for (index, &weight) in weights.iter().enumerate() {
+            if left < weight {
+                return index;
+            }
+            left -= weight;
+        }
+        0
+    }
+
+    fn any_tree_name(&mut self) -> String {
+        format!("t{}", self.dice.below(u64::from(self.swarm.trees)))
+    }
+
+    /// Mostly a tree that exists.
+    fn tree(&mut self) -> String {
+        let names: Vec<String> = self.trees.keys().cloned().collect();
+        if names.is_empty() || self.dice.chance(1, 50) {
+            self.any_tree_name()
+        } else {
+            self.dice.pick(&names).clone()
+        }
+    }
+
+    fn create_some(&mut self) -> Op {
+        let tree = self.any_tree_name();
+        let unique = self.dice.chance(1, 3);
+        self.trees.entry(tree.clone()).or_insert(unique);
+        Op::Create { tree, unique }
+    }
+
+    fn catalog(&mut self) -> Op {
+        match self.dice.below(5) {
+            0 if self.trees.len() > 1 => {
+                let tree = self.tree();
+                self.trees.remove(&tree);
+                Op::Drop(tree)
+            }
+            1 => {
+                let (from, to) = (self.tree(), self.any_tree_name());
+                if !self.trees.contains_key(&to)
+                    && let Some(unique) = self.trees.remove(&from)
+                {
+                    self.trees.insert(to.clone(), unique);
+                }
+                Op::Rename(from, to)
+            }
+            _ => self.create_some(),
+        }
+    }
+
+    fn key_of(&mut self, class: u8) -> Key {
+        let number = self.dice.below(u64::from(self.swarm.keys)) as u32;
+        let long = self.swarm.long_keys;
+        // The tail follows from the number, so that the key is met again.
+        let tail = if long > 0 && number % long == 1 { 40 + number * 37 % 560 } else { 0 };
+        Key { class, number, tail }
+    }
+
+    fn any_key(&mut self) -> Key {
+        let class = *self.dice.pick(b"kkkkaxnp");
+        self.key_of(class)
+    }
+
+    fn value(&mut self) -> Value {
+        self.value_seed += 1;
+        let (one_in, bytes_max) = self.swarm.large_values;
+        let large = one_in > 0 && self.dice.chance(1, u64::from(one_in));
+        let bytes_max = if large { bytes_max } else { self.swarm.value_bytes_max };
+        Value { seed: self.value_seed, bytes: self.dice.between(0, u64::from(bytes_max)) as u32 }
+    }
+
+    fn commit(&mut self) -> Op {
+        let level = if self.swarm.levels && self.dice.chance(1, 4) {
+            Some(*self.dice.pick(&[Durability::Sync, Durability::Os, Durability::Lazy]))
+        } else {
+            None
+        };
+        let count = self.dice.between(1, u64::from(self.swarm.batch_entries_max.max(1)));
+        let mut writes: Vec<Write> = Vec::new();
+        // Keys that an insert of this batch names are named by it alone.
+        let mut touched: BTreeSet<(String, Key)> = BTreeSet::new();
+        let mut ranged: BTreeSet<String> = BTreeSet::new();
+        let mut inserted: BTreeSet<(String, Key)> = BTreeSet::new();
+        for _ in 0..count {
+            let write = self.write();
+            let tree = write.tree().to_owned();
+            let key = match &write {
+                Write::Range(..) => {
+                    if inserted.iter().any(|(name, _)| *name == tree) {
+                        continue;
+                    }
+                    ranged.insert(tree);
+                    writes.push(write);
+                    continue;
+                }
+                Write::Put(_, key, _)
+                | Write::Insert(_, key, _)
+                | Write::Delete(_, key)
+                | Write::Add(_, key, _)
+                | Write::Max(_, key, _)
+                | Write::Min(_, key, _)
+                | Write::Append(_, key, _) => *key,
+            };
+            let place = (tree.clone(), key);
+            if inserted.contains(&place) {
+                continue;
+            }
+            if matches!(write, Write::Insert(..)) {
+                if touched.contains(&place) || ranged.contains(&tree) {
+                    continue;
+                }
+                inserted.insert(place.clone());
+            }
+            touched.insert(place);
+            writes.push(write);
+        }
+        Op::Commit(level, writes)
+    }
+
+    fn write(&mut self) -> Write {
+        let tree = self.tree();
+        match self.weighted(&self.swarm.writes) {
+            0 => {
+                let class = *self.dice.pick(b"kkkxnp");
+                Write::Put(tree, self.key_of(class), self.value())
+            }
+            1 => Write::Insert(tree, self.key_of(b'k'), self.value()),
+            2 => Write::Delete(tree, self.any_key()),
+            3 => match self.dice.below(4) {
+                0 => Write::Add(tree, self.key_of(b'a'), self.dice.below(2000) as i64 - 1000),
+                1 => Write::Max(tree, self.key_of(b'x'), self.value()),
+                2 => Write::Min(tree, self.key_of(b'n'), self.value()),
+                _ => {
+                    let mut value = self.value();
+                    value.bytes = value.bytes.min(12);
+                    Write::Append(tree, self.key_of(b'p'), value)
+                }
+            },
+            _ => {
+                let (a, b) = (self.any_key(), self.any_key());
+                let (from, to) = if a.bytes() <= b.bytes() { (a, b) } else { (b, a) };
+                Write::Range(tree, from, to)
+            }
+        }
+    }
+
+    fn bulk(&mut self) -> Op {
+        let (tree, value) = (self.tree(), self.value());
+        let count = self.dice.between(0, 60);
+        Op::Bulk(tree, value, (0..count).map(|_| self.key_of(b'k')).collect())
+    }
+
+    fn read(&mut self) -> Op {
+        let tree = self.tree();
+        if self.dice.chance(1, 2) {
+            return Op::Get(tree, self.any_key());
+        }
+        let (from, to) = (self.any_key(), self.any_key());
+        let limit = *self.dice.pick(&[1, 3, 10, 1000]);
+        Op::Scan { tree, from, to, limit, reverse: self.dice.chance(1, 2) }
+    }
+
+    fn named(&mut self) -> Op {
+        let name = format!("s{}", self.dice.below(3));
+        match self.dice.below(4) {
+            0 => {
+                self.snapshots.insert(name.clone());
+                Op::Snapshot(name)
+            }
+            1 => {
+                self.snapshots.remove(&name);
+                Op::Unsnapshot(name)
+            }
+            _ => match self.snapshots.first() {
+                Some(name) => Op::ReadSnapshot(name.clone()),
+                None => Op::Snapshot(name),
+            },
+        }
+    }
+
+    fn held(&mut self) -> Op {
+        let slot = self.dice.below(3) as u8;
+        if !self.held.contains(&slot) {
+            self.held.insert(slot);
+            return Op::Hold(slot);
+        }
+        if self.dice.chance(1, 3) {
+            self.held.remove(&slot);
+            return Op::Release(slot);
+        }
+        Op::ReadHeld(slot)
+    }
+}
