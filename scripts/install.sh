@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Installs what a target of the Makefile needs and this machine lacks.
+#
+#   scripts/install.sh build        a C compiler (for zstd) and Rust
+#   scripts/install.sh rivals       the libraries of the stores that benches compare with
+#   scripts/install.sh checks       shellcheck
+#
+# Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
+set -euo pipefail
+
+RUST_NEEDED=1.90
+
+packages=()
+
+need() { # need PACKAGE COMMAND-OR-FILE
+    if [[ $2 == /* ]]; then
+        compgen -G "$2" >/dev/null || packages+=("$1")
+    else
+        command -v "$2" >/dev/null || packages+=("$1")
+    fi
+}
+
+rust() {
+    if [[ -f ${CARGO_HOME:-$HOME/.cargo}/env ]]; then
+        # shellcheck disable=SC1091
+        . "${CARGO_HOME:-$HOME/.cargo}/env"
+    fi
+    local found=0
+    command -v cargo >/dev/null && found=$(rustc --version | cut -d' ' -f2)
+    if [[ $(printf '%s\n' "$RUST_NEEDED" "$found" | sort -V | head -n1) != "$RUST_NEEDED" ]]; then
+        echo "Rust $RUST_NEEDED or newer is needed (found: ${found/#0/none})." >&2
+        echo "Install it with: curl --proto '=https' -sSf https://sh.rustup.rs | sh" >&2
+        exit 2
+    fi
+}
+
+want_rust=
+for what in "$@"; do
+    case $what in
+    build)
+        need build-essential cc
+        want_rust=1
+        ;;
+    rivals)
+        need librocksdb-dev '/usr/lib/*/librocksdb.so'
+        need libsqlite3-dev '/usr/lib/*/libsqlite3.so'
+        need liblmdb-dev '/usr/lib/*/liblmdb.so'
+        ;;
+    checks)
+        need shellcheck shellcheck
+        ;;
+    *)
+        echo "install.sh: unknown word \"$what\"" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if ((${#packages[@]} > 0)); then
+    as_root=()
+    if ((EUID != 0)); then
+        if ! command -v sudo >/dev/null; then
+            echo "Please install: ${packages[*]}" >&2
+            exit 2
+        fi
+        as_root=(sudo)
+    fi
+    echo "Installing ${packages[*]}"
+    if ! "${as_root[@]}" apt-get install -y -q "${packages[@]}" >/dev/null 2>&1; then
+        # The lists of a fresh machine may be empty or old.
+        "${as_root[@]}" apt-get update -q >/dev/null
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -q "${packages[@]}" >/dev/null
+    fi
+fi
+if [[ -n $want_rust ]]; then rust; fi
