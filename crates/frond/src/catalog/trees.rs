@@ -1,0 +1,160 @@
+//! The catalog in memory: which trees there are, by name and by id.
+//!
+//! It mirrors tree 0, whose entries are the truth: a change is committed there and synced first, then
+//! shown here. Callers serialise changes by [`Catalog::change`]; look-ups share a read lock and
+//! happen once per opened handle, never per operation.
+//!
+//! Threads: all.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
+use crate::{
+    Error, Lineage, Result, Seqno, SizeClass, TreeId,
+    pipeline::TreeDirectory,
+    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
+    tree::TreeTraits,
+};
+
+/// The tree that holds the catalog itself.
+pub(crate) const CATALOG_TREE: TreeId = TreeId(0);
+
+/// One tree, shared by its handles.
+#[derive(Debug)]
+pub(crate) struct TreeEntry {
+    pub id: TreeId,
+    pub lineage: Lineage,
+    pub class: SizeClass,
+    pub unique: bool,
+    pub birth: Seqno,
+    record: Mutex<TreeRecord>,
+    dropped: AtomicBool,
+}
+
+/// The trees and named snapshots of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    state: RwLock<State>,
+    change: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_name: BTreeMap<String, Arc<TreeEntry>>,
+    by_id: HashMap<TreeId, Arc<TreeEntry>>,
+    snapshots: BTreeMap<String, SnapshotRecord>,
+    counters: CounterRecord,
+}
+
+impl TreeEntry {
+    pub fn new(record: TreeRecord) -> Arc<Self> {
+        Arc::new(Self {
+            id: record.id,
+            lineage: record.lineage,
+            class: record.size_class,
+            unique: record.unique,
+            birth: record.birth,
+            record: Mutex::new(record),
+            dropped: AtomicBool::new(false),
+        })
+    }
+
+    pub fn name(&self) -> String {
+        self.record.lock().unwrap().name.clone()
+    }
+
+    pub fn record(&self) -> TreeRecord {
+        self.record.lock().unwrap().clone()
+    }
+
+    /// An error if the tree was dropped: its handles are of no more use.
+    pub fn check(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) { Err(Error::NoSuchTree(self.name())) } else { Ok(()) }
+    }
+}
+
+impl Catalog {
+    /// Serialises changes; held from the check of a change until it is shown.
+    pub fn change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().unwrap()
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<Arc<TreeEntry>> {
+        self.state.read().unwrap().by_name.get(name).cloned()
+    }
+
+    pub fn by_id(&self, id: TreeId) -> Option<Arc<TreeEntry>> {
+        self.state.read().unwrap().by_id.get(&id).cloned()
+    }
+
+    /// All trees, by name.
+    pub fn trees(&self) -> Vec<Arc<TreeEntry>> {
+        self.state.read().unwrap().by_name.values().cloned().collect()
+    }
+
+    pub fn counters(&self) -> CounterRecord {
+        self.state.read().unwrap().counters.clone()
+    }
+
+    pub fn set_counters(&self, counters: CounterRecord) {
+        self.state.write().unwrap().counters = counters;
+    }
+
+    /// Shows a tree, or what has changed about it.
+    pub fn show_tree(&self, record: TreeRecord) -> Arc<TreeEntry> {
+        let mut state = self.state.write().unwrap();
+        if let Some(entry) = state.by_id.get(&record.id).cloned() {
+            let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
+            state.by_name.remove(&old.name);
+            state.by_name.insert(record.name, entry.clone());
+            return entry;
+        }
+        let name = record.name.clone();
+        let entry = TreeEntry::new(record);
+        state.by_id.insert(entry.id, entry.clone());
+        state.by_name.insert(name, entry.clone());
+        entry
+    }
+
+    /// Takes a dropped tree away.
+    pub fn hide_tree(&self, id: TreeId) {
+        let mut state = self.state.write().unwrap();
+        if let Some(entry) = state.by_id.remove(&id) {
+            entry.dropped.store(true, Ordering::Release);
+            let name = entry.name();
+            if state.by_name.get(&name).is_some_and(|other| other.id == id) {
+                state.by_name.remove(&name);
+            }
+        }
+    }
+
+    pub fn show_snapshot(&self, record: SnapshotRecord) {
+        self.state.write().unwrap().snapshots.insert(record.name.clone(), record);
+    }
+
+    pub fn hide_snapshot(&self, id: u32) {
+        self.state.write().unwrap().snapshots.retain(|_, record| record.id != id);
+    }
+
+    pub fn snapshots(&self) -> Vec<SnapshotRecord> {
+        self.state.read().unwrap().snapshots.values().cloned().collect()
+    }
+}
+
+impl TreeDirectory for Catalog {
+    fn traits(&self, tree: TreeId) -> Option<TreeTraits> {
+        if tree == CATALOG_TREE {
+            return Some(TreeTraits {
+                lineage: Lineage(0),
+                class: SizeClass::Fast,
+                leaf_filters: false,
+            });
+        }
+        let entry = self.by_id(tree)?;
+        Some(TreeTraits {
+            lineage: entry.lineage,
+            class: entry.class,
+            leaf_filters: entry.unique,
+        })
+    }
+}

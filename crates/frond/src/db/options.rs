@@ -1,0 +1,115 @@
+//! What a caller may choose when opening a store, and the seams that tests use.
+
+use crate::{
+    Durability,
+    io::Env,
+    pipeline::Limits,
+    run::{MergeOperator, Operators},
+    sync::Arc,
+    tree::Shape,
+};
+
+/// How to open a store. Three things matter: where it is, how much memory it may use, and how
+/// durable commits are. The rest has good defaults and mostly no knob.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let options = frond::Options::new().cache_size(64 << 20).durability(frond::Durability::Os);
+/// let db = frond::Db::open(dir.path().join("store"), options)?;
+/// db.close()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) cache_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
+    pub(crate) operators: Operators,
+    pub(crate) env: Env,
+    pub(crate) tuning: Tuning,
+}
+
+/// Sizes for tests, so that a few hundred keys exercise what a few hundred million do otherwise.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Tuning {
+    /// Tree shape; default by [`Shape::default`].
+    pub shape: Option<Shape>,
+    /// Pipeline limits; default by the cache size.
+    pub limits: Option<Limits>,
+    /// Log segment bytes.
+    pub segment_bytes: Option<u64>,
+    /// Log group buffer bytes.
+    pub group_bytes: Option<usize>,
+}
+
+/// Least memory a store works with.
+pub const CACHE_BYTES_MIN: u64 = 4 << 20;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 256 << 20,
+            durability: Durability::Sync,
+            create: true,
+            read_only: false,
+            operators: Operators::default(),
+            env: Env::real(),
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults: 256 MiB of cache, durability `sync`, create the store if there is none.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All the memory the store may use, bytes: cache, memtables, buffers, filters. At least 4 MiB.
+    pub fn cache_size(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes.max(CACHE_BYTES_MIN);
+        self
+    }
+
+    /// When commits are acknowledged, unless a commit says otherwise.
+    pub fn durability(mut self, level: Durability) -> Self {
+        self.durability = level;
+        self
+    }
+
+    /// Whether to create the store if the directory holds no file of one. Default: yes.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Opens without writing a byte; writes fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Registers a merge operator under a number from 64 on. It must be associative and
+    /// deterministic, and must be registered at every later opening.
+    pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Self {
+        self.operators.register(number, operator);
+        self
+    }
+
+    /// Other files, clock, randomness and threads.
+    #[doc(hidden)]
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Other sizes.
+    #[doc(hidden)]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+}

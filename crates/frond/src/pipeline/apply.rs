@@ -1,0 +1,126 @@
+//! Apply: the oldest frozen memtable into the trees, and the new roots published.
+
+use crate::{
+    Publish, Result, TreeId,
+    sync::{Arc, AtomicU64, Ordering},
+    tree::{Effects, Job, TreeContext, TreeRoot, TreeTraits},
+    version::MemSlot,
+};
+
+use super::Engine;
+
+/// Pending fraction of a leaf at which it is flushed, in 1/16: a half. Leaves carry a general codec,
+/// which makes a leaf's rewrite the dearest step there is; the idle drain settles the rest.
+pub(super) const LEAF_FILL_SIXTEENTHS: u64 = 8;
+
+type TreeOutcome = Result<(TreeId, TreeRoot, Effects)>;
+
+impl Engine {
+    /// Applies the oldest frozen memtable; false if there is none.
+    pub(crate) fn apply_oldest(&self) -> Result<bool> {
+        let mut jobs = self.roots.lock().unwrap();
+        let version = self.versions.hold();
+        let Some(slot) = version.frozen.last().cloned() else { return Ok(false) };
+        let last = slot.last().expect("frozen memtables have an end");
+        self.sequencer.wait_visible(last);
+        while slot.writers.load(Ordering::Acquire) > 0 {
+            crate::sync::thread::yield_now();
+        }
+        let entries = slot.table.entries() as u64;
+        self.progress.store(0, Ordering::Relaxed);
+        let per_entry = jobs.work_per_entry.max(256);
+        self.progress_expected.store((entries * per_entry / 256).max(1), Ordering::Relaxed);
+
+        let publish = Publish(version.publish.0 + 1);
+        let mut roots = (*version.roots).clone();
+        let mut effects = Effects::default();
+        let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
+        let progress = self.progress.clone();
+        for tree in slot.table.trees() {
+            let Some(traits) = self.trees.traits(tree) else { continue };
+            let old = roots.get(&tree).cloned().unwrap_or_default();
+            let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
+            tasks.push(Box::new(move || apply_tree(&cx, &slot, tree, traits, &old, publish, &progress)));
+        }
+        for outcome in self.pool.run(tasks) {
+            let (tree, root, changed) = outcome?;
+            roots.insert(tree, Arc::new(root));
+            effects.merge(changed);
+        }
+        self.drop_dead_trees(&mut roots, &mut effects)?;
+        self.record(publish, effects);
+        self.versions.publish(publish, roots, Some(&slot));
+        let done = self.progress.load(Ordering::Relaxed);
+        if entries > 0 {
+            let now = done * 256 / entries;
+            jobs.work_per_entry = if jobs.work_per_entry == 0 { now } else { (jobs.work_per_entry * 3 + now) / 4 };
+        }
+        self.progress_expected.store(0, Ordering::Relaxed);
+        self.signal.notify();
+        Ok(true)
+    }
+
+    /// Writes down what a publish did to pages, before it can be seen.
+    pub(super) fn record(&self, publish: Publish, effects: Effects) {
+        for (run, delta) in effects.run_refs.values() {
+            run.add_refs(*delta);
+        }
+        self.effects.lock().unwrap().push_back((publish, effects));
+    }
+
+    /// Takes the roots of dropped trees away; all their pages die.
+    fn drop_dead_trees(
+        &self,
+        roots: &mut crate::version::Roots,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let dead: Vec<TreeId> =
+            roots.keys().copied().filter(|tree| self.trees.traits(*tree).is_none()).collect();
+        for tree in dead {
+            if let Some(root) = roots.remove(&tree) {
+                root.bury(&self.cx, effects)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded
+    /// piece of work. False if every buffer is empty.
+    pub(crate) fn drain_some(&self) -> Result<bool> {
+        let _jobs = self.roots.lock().unwrap();
+        let version = self.versions.hold();
+        let publish = Publish(version.publish.0 + 1);
+        for (&tree, root) in version.roots.iter() {
+            let Some(traits) = self.trees.traits(tree) else { continue };
+            let mut job = Job::new(&self.cx, traits, publish, 0, &self.progress);
+            let Some(drained) = job.drain(root)? else { continue };
+            job.flush_ticks();
+            let mut roots = (*version.roots).clone();
+            roots.insert(tree, Arc::new(drained));
+            let effects = std::mem::take(&mut job.effects);
+            self.record(publish, effects);
+            self.versions.publish(publish, roots, None);
+            self.signal.notify();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+fn apply_tree(
+    cx: &TreeContext,
+    slot: &MemSlot,
+    tree: TreeId,
+    traits: TreeTraits,
+    old: &TreeRoot,
+    publish: Publish,
+    progress: &AtomicU64,
+) -> TreeOutcome {
+    let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
+    let root = super::batch::with_batch(&slot.table, tree, &cx.operators, |batch| match batch {
+        Some(batch) => job.apply(old, batch),
+        None => Ok(old.clone()),
+    })?;
+    job.flush_ticks();
+    Ok((tree, root, std::mem::take(&mut job.effects)))
+}

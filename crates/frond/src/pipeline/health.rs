@@ -1,0 +1,43 @@
+//! Whether the store may go on. The first failed write or sync, or a panic in background work, stops
+//! it for good (P12, P16): every later call but statistics and close fails until it is reopened.
+
+use crate::{
+    Error, Result,
+    sync::{AtomicBool, Mutex, Ordering},
+};
+
+/// Running, or failed and why.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    failed: AtomicBool,
+    why: Mutex<Option<String>>,
+}
+
+impl Health {
+    /// `Err(Error::Failed)` once anything has failed. One relaxed load in the common case.
+    pub fn check(&self) -> Result<()> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(Error::Failed(self.why().unwrap_or_default()))
+    }
+
+    /// Why the store stopped, if it did.
+    pub fn why(&self) -> Option<String> {
+        self.why.lock().unwrap().clone()
+    }
+
+    /// Stops the store. The first reason stays.
+    pub fn fail(&self, why: impl Into<String>) {
+        self.why.lock().unwrap().get_or_insert_with(|| why.into());
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Passes a result on; an error that means the medium cannot be trusted stops the store.
+    pub fn watch<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.fail(error.to_string());
+        }
+        result
+    }
+}

@@ -1,0 +1,182 @@
+//! The pipeline: everything that runs behind the commits.
+//!
+//! freeze → apply → publish → checkpoint. A full memtable is frozen; its batches are applied to their
+//! trees by the worker pool; the new roots are published as one version; the checkpoint makes a
+//! version durable, so that the log before it can go. Pacing keeps all of it ahead of the writers.
+//!
+//! Invariants
+//! 1. Memtables are applied oldest first, one at a time, all trees of one in the same publish: every
+//!    version has one boundary (Rule: I9).
+//! 2. A memtable is applied only when its writer count is zero and all its commits are visible
+//!    (Rules: I2, I4).
+//! 3. One root-changing job set at a time (Rule: I8); inside it, trees are independent.
+//! 4. A checkpoint writes a published version whose boundary is durable in the log (Rules: I10, I30).
+//! 5. A panic or an I/O error in background work stops the store (P12, P16): `Health`.
+//!
+//! Threads: one applier, one checkpointer, a pool for tree jobs; or none (`Workers::Manual`), then
+//! `step` does one unit of work on the calling thread.
+
+mod apply;
+mod batch;
+mod checkpoint;
+mod health;
+mod pace;
+mod pool;
+mod workers;
+
+pub(crate) use checkpoint::CheckpointState;
+pub(crate) use health::Health;
+pub(crate) use pool::TaskPool;
+pub(crate) use workers::Background;
+
+use crate::{
+    Seqno,
+    io::Env,
+    store::Store,
+    sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
+    tree::{Effects, TreeContext},
+    txn::Sequencer,
+    version::{MemSlot, Versions},
+    wal::Log,
+};
+use crate::{Publish, Result, TreeId, memtable::Memtable, tree::TreeTraits};
+use std::collections::VecDeque;
+
+/// Byte limits of the pipeline, all derived from the cache size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Active memtable bytes at which it is frozen.
+    pub memtable_bytes: u64,
+    /// Memtable log bytes at which it is frozen (Rule: I13).
+    pub memtable_log_bytes: u64,
+    /// Unwritten run bytes that may exist.
+    pub unwritten_bytes: u64,
+    /// Log bytes after which a checkpoint is due.
+    pub checkpoint_log_bytes: u64,
+    /// Time after which one is due, if anything changed, milliseconds.
+    pub checkpoint_millis: u64,
+}
+
+impl Limits {
+    /// The limits for a memory budget.
+    pub fn for_cache(cache_bytes: u64) -> Self {
+        let memtable_max: u64 = if cache_bytes >= 4 << 30 { 256 << 20 } else { 64 << 20 };
+        Self {
+            memtable_bytes: (cache_bytes / 8).clamp(256 << 10, memtable_max),
+            memtable_log_bytes: 64 << 20,
+            unwritten_bytes: cache_bytes / 4,
+            checkpoint_log_bytes: 256 << 20,
+            checkpoint_millis: 10_000,
+        }
+    }
+}
+
+/// What a tree job needs to know of a tree; the catalog answers.
+pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
+    /// `None`: the tree is gone, and so is its batch.
+    fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
+}
+
+/// The engine behind the public handles.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub env: Env,
+    pub limits: Limits,
+    pub cx: Arc<TreeContext>,
+    pub store: Arc<Store>,
+    pub log: Arc<Log>,
+    pub sequencer: Sequencer,
+    pub versions: Versions,
+    pub health: Health,
+    pub trees: Arc<dyn TreeDirectory>,
+    pub pool: TaskPool,
+    pub checkpoint: CheckpointState,
+    /// Held by the one root-changing job set (invariant 3).
+    pub(crate) roots: Mutex<RootJobs>,
+    /// What published jobs did to pages, until a checkpoint takes it.
+    pub(crate) effects: Mutex<VecDeque<(Publish, Effects)>>,
+    /// Entries encoded by the running apply, and how many it will be, for pacing.
+    pub progress: Arc<AtomicU64>,
+    pub progress_expected: AtomicU64,
+    pub(crate) signal: Signal,
+}
+
+/// State that only the holder of the job lock uses.
+#[derive(Debug, Default)]
+pub(crate) struct RootJobs {
+    /// Entries encoded per entry applied, of late, in 1/256.
+    pub work_per_entry: u64,
+}
+
+/// Wakes background threads and those who wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    epoch: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Something happened that somebody may wait for.
+    pub fn notify(&self) {
+        *self.epoch.lock().unwrap() += 1;
+        self.changed.notify_all();
+    }
+
+    /// The epoch now: read before looking at the condition.
+    pub fn epoch(&self) -> u64 {
+        *self.epoch.lock().unwrap()
+    }
+
+    /// Waits until the epoch has moved on from `seen`, or `millis` have passed.
+    pub fn wait(&self, seen: u64, millis: u64) {
+        let guard: MutexGuard<'_, u64> = self.epoch.lock().unwrap();
+        if *guard == seen {
+            let time = std::time::Duration::from_millis(millis);
+            drop(self.changed.wait_timeout(guard, time).unwrap());
+        }
+    }
+}
+
+impl Engine {
+    /// Freezes the active memtable if it holds anything. Returns the boundary: every commit through
+    /// it is in roots or frozen memtables.
+    pub fn freeze(&self) -> Seqno {
+        let mut section = self.sequencer.enter();
+        self.freeze_in(&mut section)
+    }
+
+    /// The same, for who is in the sequencer's section already.
+    pub fn freeze_in(&self, section: &mut crate::txn::Section) -> Seqno {
+        let last = section.last();
+        if last == section.active.base {
+            return last;
+        }
+        section.active.freeze(last);
+        let table = Memtable::new(self.cx.pool.clone());
+        let fresh = MemSlot::new(table, last, self.log.position());
+        section.active = fresh.clone();
+        self.versions.freeze(fresh);
+        last
+    }
+
+    /// True if the active memtable has reached its size.
+    pub fn memtable_is_full(&self, slot: &MemSlot) -> bool {
+        slot.table.bytes() as u64 >= self.limits.memtable_bytes
+    }
+
+    /// Bytes of runs that are not written yet.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.cx.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// One unit of background work on this thread, whatever is most due; false if there is none.
+    pub fn step(&self) -> Result<bool> {
+        self.health.check()?;
+        self.log.tick(self.env.clock.now())?;
+        if self.checkpoint_is_due() {
+            self.run_checkpoint()?;
+            return Ok(true);
+        }
+        self.apply_oldest()
+    }
+}

@@ -1,0 +1,59 @@
+//! Pacing: writers are slowed by microseconds long before anything would have to stop them.
+//!
+//! The active memtable may fill only about as fast as the frozen one is applied: at any moment its
+//! fill, as a share of its limit, stays below the progress of the running apply plus some slack. A
+//! writer that is ahead waits a little; at the end of an apply the next memtable is about full, and
+//! nobody has noticed a change of pace. Writers stop hard only when two memtables are full.
+//!
+//! Progress is measured in entries encoded, against what recent applies took per entry.
+//!
+//! Threads: committers, after their commit is visible and holding nothing (Rule: I36).
+
+use crate::{Result, sync::Ordering, version::MemSlot};
+
+use super::Engine;
+
+/// How far the fill may run ahead of the apply, in 1/256.
+const SLACK: u64 = 64;
+
+impl Engine {
+    /// Waits as long as this writer is ahead of the background work. Called before a commit enters
+    /// the sequencer.
+    pub(crate) fn pace(&self) -> Result<()> {
+        loop {
+            self.health.check()?;
+            let seen = self.signal.epoch();
+            let version = self.versions.current();
+            let fill = self.fill(&version.active);
+            let frozen = version.frozen.len();
+            drop(version);
+            if frozen == 0 || fill < SLACK {
+                return Ok(());
+            }
+            if fill < 256 {
+                let expected = self.progress_expected.load(Ordering::Relaxed);
+                let done = self.progress.load(Ordering::Relaxed);
+                // The last of the work is never certain until the publish.
+                let progress = (done * 256).checked_div(expected).map_or(0, |share| share.min(224));
+                if fill < progress + SLACK {
+                    return Ok(());
+                }
+            }
+            self.help_or_wait(seen)?;
+        }
+    }
+
+    fn fill(&self, slot: &MemSlot) -> u64 {
+        slot.table.bytes() as u64 * 256 / self.limits.memtable_bytes.max(1)
+    }
+
+    fn help_or_wait(&self, seen: u64) -> Result<()> {
+        match self.env.workers {
+            crate::io::Workers::Manual => {
+                self.apply_oldest()?;
+            }
+            crate::io::Workers::Threads(_) => self.signal.wait(seen, 1),
+        }
+        Ok(())
+    }
+}

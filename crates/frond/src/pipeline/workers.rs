@@ -1,0 +1,114 @@
+//! The background threads: one applies, one checkpoints, one keeps the log's timers.
+//!
+//! Each loop looks for work, does it, and otherwise waits for the signal. An error or a panic stops
+//! the store within that moment; nothing is retried (P12, P16).
+
+use std::{panic, time::Duration};
+
+use crate::{
+    Result,
+    io::Workers,
+    sync::{Arc, AtomicBool, Mutex, Ordering, thread},
+};
+
+use super::Engine;
+
+/// How long the store must have been left alone before buffers are drained.
+const IDLE_MILLIS: u64 = 1000;
+
+/// Handles of the running threads.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    stop: Arc<AtomicBool>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+impl Background {
+    /// Starts the threads the engine's environment asks for.
+    pub fn start(engine: &Arc<Engine>) -> Result<Self> {
+        let background = Self::default();
+        if let Workers::Threads(_) = engine.env.workers {
+            background.spawn(engine, "frond-apply", Engine::apply_loop);
+            background.spawn(engine, "frond-checkpoint", Engine::checkpoint_loop);
+            background.spawn(engine, "frond-log", Engine::log_loop);
+        }
+        Ok(background)
+    }
+
+    fn spawn(&self, engine: &Arc<Engine>, name: &str, work: fn(&Engine, &AtomicBool) -> Result<()>) {
+        let (engine, stop) = (engine.clone(), self.stop.clone());
+        let owned = name.to_owned();
+        let run = move || {
+            let outcome =
+                panic::catch_unwind(panic::AssertUnwindSafe(|| work(&engine, &stop)));
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => engine.health.fail(error.to_string()),
+                Err(_) => engine.health.fail(format!("thread {owned} panicked")),
+            }
+            engine.signal.notify();
+        };
+        match thread::Builder::new().name(name.to_owned()).spawn(run) {
+            Ok(handle) => self.threads.lock().unwrap().push(handle),
+            Err(error) => panic!("cannot start thread {name}: {error}"),
+        }
+    }
+
+    /// Ends the threads; work in hand is finished.
+    pub fn stop(&self, engine: &Engine) {
+        self.stop.store(true, Ordering::Release);
+        engine.signal.notify();
+        for thread in self.threads.lock().unwrap().drain(..) {
+            // A panic in it was recorded by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Engine {
+    fn apply_loop(&self, stop: &AtomicBool) -> Result<()> {
+        let mut idle_since = self.env.clock.now();
+        let mut last_seen = self.sequencer.visible();
+        while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
+            let seen = self.signal.epoch();
+            let room = self.unwritten_bytes() < self.limits.unwritten_bytes;
+            if room && self.apply_oldest()? {
+                idle_since = self.env.clock.now();
+                continue;
+            }
+            let now = self.env.clock.now();
+            let visible = self.sequencer.visible();
+            if visible != last_seen {
+                last_seen = visible;
+                idle_since = now;
+            }
+            let idle = now.saturating_sub(idle_since) >= Duration::from_millis(IDLE_MILLIS);
+            if room && idle && self.drain_some()? {
+                continue;
+            }
+            self.signal.wait(seen, if idle { 100 } else { 20 });
+        }
+        Ok(())
+    }
+
+    fn checkpoint_loop(&self, stop: &AtomicBool) -> Result<()> {
+        while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
+            let seen = self.signal.epoch();
+            if self.checkpoint_is_due() {
+                self.run_checkpoint()?;
+                self.signal.notify();
+            } else {
+                self.signal.wait(seen, 20);
+            }
+        }
+        Ok(())
+    }
+
+    fn log_loop(&self, stop: &AtomicBool) -> Result<()> {
+        while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
+            self.log.tick(self.env.clock.now())?;
+            self.env.clock.sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,439 @@
+//! Apply: a batch and a root in, a new root out.
+//!
+//! 1. A batch for an empty or one-leaf tree is merged with the leaf; more than one leaf coming out
+//!    makes a root node above them.
+//! 2. A batch wholly above the tree's maximum becomes leaves at the right edge and touches no old
+//!    one: keys that only grow are written once.
+//! 3. Any other batch becomes runs in front of the root's buffer, cut at the pivots where a child's
+//!    part is large enough to go down by itself, and the root is settled (`settle.rs`).
+//!
+//! Invariants
+//! 1. Published nodes and runs are never changed; the job works on copies and seals them.
+//! 2. The job counts every run reference it adds or takes, and names every node it replaced, so
+//!    that births and deaths can be recorded with the publish (Rule: I21).
+//! 3. Nothing newer ever stands below anything older of the same key (Rule: I1): the maximum of
+//!    step 2 is an upper bound over leaves and everything pending.
+//!
+//! Threads: one job a tree at a time (Rule: I8); jobs of different trees run side by side. Cost: each
+//! entry is encoded once here, and once more for each merge on its way down. Idea: Bender et al.,
+//! "An Introduction to Bε-trees and Write-Optimization", 2015; references moving down before bytes
+//! do: Conway et al., "SplinterDB", 2020.
+
+use crate::{
+    Publish,
+    error::Result,
+    run::{EntrySource, Run, RunBuilder, RunOptions},
+    sync::{Arc, AtomicU64, Ordering},
+};
+
+use super::{
+    context::{Effects, TreeContext, TreeTraits},
+    node::{Child, Node, NodeRef, Part, Root, RunHandle, Tier},
+};
+
+/// One tree's root with what belongs to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TreeRoot {
+    pub root: Root,
+    /// No key of the tree is above it (it may itself be gone).
+    pub max_key: Vec<u8>,
+    /// True if `max_key` says anything: something was applied.
+    pub has_max: bool,
+}
+
+/// What is applied: entries ascending, one message a key, newest already folded.
+pub(crate) struct Batch<'a> {
+    pub entries: &'a mut dyn EntrySource,
+    /// Disjoint, ascending; older than all entries of the batch (Rule: I26).
+    pub range_deletes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Least and greatest key touched, range deletes included.
+    pub min_key: Vec<u8>,
+    pub max_key: Vec<u8>,
+    /// About how many bytes of keys and payloads.
+    pub bytes: u64,
+}
+
+/// A root-changing job of one tree.
+pub(crate) struct Job<'a> {
+    pub cx: &'a TreeContext,
+    pub traits: TreeTraits,
+    /// The version that will link what this job makes.
+    pub publish: Publish,
+    pub effects: Effects,
+    /// Entries encoded so far, for pacing.
+    pub progress: &'a AtomicU64,
+    /// Pending fraction of a leaf at which it is flushed, in 1/16.
+    pub leaf_fill_sixteenths: u64,
+    counted: u64,
+}
+
+impl<'a> Job<'a> {
+    pub fn new(
+        cx: &'a TreeContext,
+        traits: TreeTraits,
+        publish: Publish,
+        leaf_fill_sixteenths: u64,
+        progress: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            cx,
+            traits,
+            publish,
+            effects: Effects::default(),
+            progress,
+            leaf_fill_sixteenths,
+            counted: 0,
+        }
+    }
+
+    /// Applies a batch. The old root stays valid; on error nothing of the new one is linked.
+    pub fn apply(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
+        self.cx.counters.batches.fetch_add(1, Ordering::Relaxed);
+        let appends = !old.has_max || batch.min_key > old.max_key;
+        let max_key =
+            if old.has_max { old.max_key.clone().max(batch.max_key.clone()) } else { batch.max_key.clone() };
+        let root = match &old.root {
+            Root::Empty => self.apply_to_leaf(None, batch)?,
+            Root::Leaf(leaf) => self.apply_to_leaf(Some(leaf), batch)?,
+            Root::Node(node) if appends && batch.range_deletes.is_empty() && self.fills_leaf(&batch) => {
+                let leaves = self.build_leaves(batch.entries)?;
+                let mut top = self.reopen(node)?;
+                let siblings = self.append_leaves(&mut top, leaves)?;
+                self.grow_root(top, siblings)
+            }
+            Root::Node(node) => {
+                let mut top = self.reopen(node)?;
+                let tier = self.build_tier(&top, batch)?;
+                if !tier.parts.is_empty() {
+                    top.tiers.insert(0, tier);
+                }
+                let nodes = self.settle(top)?;
+                self.root_of(nodes)
+            }
+        };
+        Ok(TreeRoot { root, max_key, has_max: true })
+    }
+
+    /// True if the batch makes at least a quarter of a leaf: fewer would leave crumbs.
+    fn fills_leaf(&self, batch: &Batch<'_>) -> bool {
+        batch.bytes / 2 >= self.cx.shape.leaf_bytes / 4
+    }
+
+    fn apply_to_leaf(&mut self, leaf: Option<&Arc<RunHandle>>, batch: Batch<'_>) -> Result<Root> {
+        let leaves = self.merge_into_leaves(Some(batch), &[], leaf, (None, None))?;
+        if let Some(leaf) = leaf {
+            self.effects.count(leaf, -1);
+        }
+        let node = self.node_over(leaves);
+        Ok(match node {
+            None => Root::Empty,
+            Some(mut node) if node.children.len() == 1 => match node.children.pop() {
+                Some(Child::Leaf(run)) => {
+                    self.effects.count(&run, 1);
+                    Root::Leaf(run)
+                }
+                _ => unreachable!("node_over makes level-1 nodes"),
+            },
+            Some(node) => {
+                let nodes = self.split(node);
+                self.root_of(nodes)
+            }
+        })
+    }
+
+    /// A level-1 node over fresh leaves; `None` over none.
+    fn node_over(&mut self, leaves: Vec<Arc<RunHandle>>) -> Option<Node> {
+        let pivots = self.pivots_between(&leaves);
+        let children: Vec<Child> = leaves.into_iter().map(Child::Leaf).collect();
+        (!children.is_empty()).then(|| Node { level: 1, pivots, children, tiers: Vec::new() })
+    }
+
+    /// The shortest keys that separate neighbouring fresh leaves.
+    pub(super) fn pivots_between(&self, leaves: &[Arc<RunHandle>]) -> Vec<Box<[u8]>> {
+        let pairs = leaves.windows(2);
+        pairs
+            .map(|pair| {
+                let last = pair[0].resident().map_or(&[][..], |run| run.last_key());
+                let first = pair[1].resident().map_or(&[][..], |run| run.first_key());
+                shortest_separator(last, first).into()
+            })
+            .collect()
+    }
+
+    /// Takes a sealed node apart for changing: its page dies and its references are given back
+    /// until the changed copy is sealed.
+    pub(super) fn reopen(&mut self, node: &Arc<NodeRef>) -> Result<Node> {
+        let content = node.load(self.cx)?;
+        self.effects.dead_nodes.push(node.clone());
+        for run in content.run_refs() {
+            self.effects.count(run, -1);
+        }
+        Ok((*content).clone())
+    }
+
+    /// Seals a changed node.
+    pub(super) fn seal(&mut self, mut node: Node) -> Arc<NodeRef> {
+        node.drop_consumed();
+        for run in node.run_refs() {
+            self.effects.count(run, 1);
+        }
+        NodeRef::new(node, self.traits.lineage, self.publish)
+    }
+
+    /// Seals siblings of one level into a root, adding levels until one node is left.
+    pub(super) fn root_of(&mut self, mut nodes: Vec<(Box<[u8]>, Node)>) -> Root {
+        loop {
+            match nodes.len() {
+                0 => return Root::Empty,
+                1 => {
+                    let Some((_, node)) = nodes.pop() else { return Root::Empty };
+                    return self.collapse(node);
+                }
+                _ => {
+                    let level = nodes.first().map_or(1, |(_, node)| node.level) + 1;
+                    let mut pivots = Vec::new();
+                    let mut children = Vec::new();
+                    for (first_key, node) in nodes {
+                        if !children.is_empty() {
+                            pivots.push(first_key);
+                        }
+                        children.push(Child::Node(self.seal(node)));
+                    }
+                    nodes = self.split(Node { level, pivots, children, tiers: Vec::new() });
+                }
+            }
+        }
+    }
+
+    /// A root node with one child and no buffer is its child.
+    fn collapse(&mut self, mut node: Node) -> Root {
+        node.drop_consumed();
+        if node.children.len() == 1 && node.tiers.is_empty() {
+            match node.children.pop() {
+                Some(Child::Leaf(run)) => {
+                    self.effects.count(&run, 1);
+                    return Root::Leaf(run);
+                }
+                Some(Child::Node(child)) => return Root::Node(child),
+                None => return Root::Empty,
+            }
+        }
+        if node.children.is_empty() {
+            return Root::Empty;
+        }
+        Root::Node(self.seal(node))
+    }
+
+    fn grow_root(&mut self, top: Node, siblings: Vec<(Box<[u8]>, Node)>) -> Root {
+        let mut nodes = Vec::with_capacity(1 + siblings.len());
+        nodes.push((Box::default(), top));
+        nodes.extend(siblings);
+        self.root_of(nodes)
+    }
+
+    /// Hangs leaves, all above the tree's maximum, at the right edge below `node`. Returns new
+    /// siblings to its right, each with its first key.
+    fn append_leaves(
+        &mut self,
+        node: &mut Node,
+        leaves: Vec<Arc<RunHandle>>,
+    ) -> Result<Vec<(Box<[u8]>, Node)>> {
+        let (Some(first), true) = (leaves.first(), !node.children.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        self.cx.counters.leaves_appended.fetch_add(leaves.len() as u64, Ordering::Relaxed);
+        if node.level == 1 {
+            // The maximum is an upper bound below the first new key, so the key itself separates.
+            let mut pivot: Box<[u8]> =
+                first.resident().map_or(&[][..], |run| run.first_key()).into();
+            let inner = self.pivots_between(&leaves);
+            let mut inner = inner.into_iter();
+            for leaf in leaves {
+                node.pivots.push(pivot);
+                node.children.push(Child::Leaf(leaf));
+                pivot = inner.next().unwrap_or_default();
+                for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+                    part.live.push(0);
+                }
+            }
+        } else if let Some(Child::Node(last)) = node.children.last().cloned() {
+            let mut child = self.reopen(&last)?;
+            let siblings = self.append_leaves(&mut child, leaves)?;
+            let sealed = self.seal(child);
+            if let Some(slot) = node.children.last_mut() {
+                *slot = Child::Node(sealed);
+            }
+            for (first_key, sibling) in siblings {
+                node.pivots.push(first_key);
+                let sealed = self.seal(sibling);
+                node.children.push(Child::Node(sealed));
+                for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+                    part.live.push(0);
+                }
+            }
+        }
+        let mut halves = self.split_right(std::mem::take(node)).into_iter();
+        if let Some((_, left)) = halves.next() {
+            *node = left;
+        }
+        Ok(halves.collect())
+    }
+
+    /// Turns a batch into the parts of a new tier of `top`.
+    fn build_tier(&mut self, top: &Node, batch: Batch<'_>) -> Result<Tier> {
+        let mut tier = Tier::default();
+        let mut builder = self.buffer_builder();
+        let push_bytes = self.cx.shape.push_bytes;
+        let run_bytes = self.cx.shape.run_bytes;
+        let mut child = 0;
+        let mut lo: Option<Box<[u8]>> = None;
+        let carry_ranges = !batch.range_deletes.is_empty();
+        for (from, to) in &batch.range_deletes {
+            builder.add_range_delete(from, to);
+        }
+        while batch.entries.is_valid() {
+            let key = batch.entries.key();
+            let mut crossed = false;
+            while top.pivots.get(child).is_some_and(|pivot| key >= &**pivot) {
+                child += 1;
+                crossed = true;
+            }
+            // A run with range deletes stays whole: they are clipped by reference, not cut.
+            let bytes = builder.data_bytes() as u64;
+            if !carry_ranges && (bytes >= run_bytes || (crossed && bytes >= push_bytes)) {
+                let full = std::mem::replace(&mut builder, self.buffer_builder());
+                let hi: Box<[u8]> = key.into();
+                self.finish_part(top, full, &mut lo, Some(hi), &mut tier)?;
+            }
+            builder.push(key, batch.entries.tag(), batch.entries.payload())?;
+            self.tick(1);
+            batch.entries.advance()?;
+        }
+        self.finish_part(top, builder, &mut lo, None, &mut tier)?;
+        Ok(tier)
+    }
+
+    fn finish_part(
+        &mut self,
+        top: &Node,
+        builder: RunBuilder,
+        lo: &mut Option<Box<[u8]>>,
+        hi: Option<Box<[u8]>>,
+        tier: &mut Tier,
+    ) -> Result<()> {
+        let start = std::mem::replace(lo, hi.clone());
+        if let Some(run) = builder.finish()? {
+            let run = self.handle(run);
+            if let Some(part) = self.part_of(top, run, start, hi)? {
+                tier.parts.push(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of `run` for `node`, clipped to [lo, hi), with its live bytes; `None` if nothing of it
+    /// lies in the node's children.
+    pub(super) fn part_of(
+        &self,
+        node: &Node,
+        run: Arc<RunHandle>,
+        lo: Option<Box<[u8]>>,
+        hi: Option<Box<[u8]>>,
+    ) -> Result<Option<Part>> {
+        let opened = run.open(self.cx)?.clone();
+        let mut live = Vec::with_capacity(node.children.len());
+        for c in 0..node.children.len() {
+            let (from, to) = clip((lo.as_deref(), hi.as_deref()), node.child_range(c));
+            live.push(self.live_between(&opened, from, to)?);
+        }
+        let any = live.iter().any(|&bytes| bytes > 0);
+        Ok(any.then_some(Part { run, lo, hi, live }))
+    }
+
+    /// Bytes of `run` in [lo, hi): 0 exactly if there is nothing, range deletes included.
+    fn live_between(&self, run: &Run, lo: Option<&[u8]>, hi: Option<&[u8]>) -> Result<u32> {
+        if let (Some(lo), Some(hi)) = (lo, hi)
+            && lo >= hi
+        {
+            return Ok(0);
+        }
+        let mut bytes = run.bytes_between(lo, hi);
+        let overlaps = |range: &(Vec<u8>, Vec<u8>)| {
+            hi.is_none_or(|hi| range.0.as_slice() < hi) && lo.is_none_or(|lo| lo < range.1.as_slice())
+        };
+        bytes += run.range_deletes().iter().filter(|range| overlaps(range)).count() as u64 * 64;
+        Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
+    /// Leaves of entries alone.
+    fn build_leaves(&mut self, entries: &mut dyn EntrySource) -> Result<Vec<Arc<RunHandle>>> {
+        let mut leaves = Vec::new();
+        let mut builder = self.leaf_builder();
+        while entries.is_valid() {
+            if builder.data_bytes() as u64 >= self.cx.shape.leaf_bytes {
+                let full = std::mem::replace(&mut builder, self.leaf_builder());
+                leaves.extend(full.finish()?.map(|run| self.handle(run)));
+            }
+            // A Delete above the maximum deletes nothing; a Merge finds no base.
+            if let Some((tag, payload)) = self.at_bottom(entries.tag(), entries.payload())? {
+                builder.push(entries.key(), tag, &payload)?;
+            }
+            self.tick(1);
+            entries.advance()?;
+        }
+        leaves.extend(builder.finish()?.map(|run| self.handle(run)));
+        Ok(leaves)
+    }
+
+    pub(super) fn buffer_builder(&self) -> RunBuilder {
+        RunBuilder::new(self.cx.pool.clone(), RunOptions::buffer())
+    }
+
+    pub(super) fn leaf_builder(&self) -> RunBuilder {
+        RunBuilder::new(
+            self.cx.pool.clone(),
+            RunOptions::leaf(self.traits.class, self.traits.leaf_filters),
+        )
+    }
+
+    pub(super) fn handle(&self, run: Run) -> Arc<RunHandle> {
+        RunHandle::new(run, self.traits.lineage, self.publish)
+    }
+
+    /// Counts encoded entries; the pacer sees them in steps.
+    pub(super) fn tick(&mut self, entries: u64) {
+        self.counted += entries;
+        if self.counted >= 256 {
+            self.flush_ticks();
+        }
+    }
+
+    /// Hands all counted entries to the counters.
+    pub fn flush_ticks(&mut self) {
+        self.progress.fetch_add(self.counted, Ordering::Relaxed);
+        self.cx.counters.entries_encoded.fetch_add(self.counted, Ordering::Relaxed);
+        self.counted = 0;
+    }
+}
+
+/// The intersection of two ranges.
+pub(super) fn clip<'k>(
+    a: (Option<&'k [u8]>, Option<&'k [u8]>),
+    b: (Option<&'k [u8]>, Option<&'k [u8]>),
+) -> (Option<&'k [u8]>, Option<&'k [u8]>) {
+    let lo = match (a.0, b.0) {
+        (Some(x), Some(y)) => Some(x.max(y)),
+        (x, y) => x.or(y),
+    };
+    let hi = match (a.1, b.1) {
+        (Some(x), Some(y)) => Some(x.min(y)),
+        (x, y) => x.or(y),
+    };
+    (lo, hi)
+}
+
+/// A shortest key above `last` and not above `first`.
+pub(super) fn shortest_separator<'k>(last: &[u8], first: &'k [u8]) -> &'k [u8] {
+    let common = last.iter().zip(first).take_while(|(a, b)| a == b).count();
+    first.get(..common + 1).unwrap_or(first)
+}

@@ -1,0 +1,156 @@
+//! What a tree job is given: memory, files, the shape to aim at; and what it leaves behind.
+
+use crate::{
+    Lineage, Publish, SizeClass,
+    cache::{BlockCache, FramePool},
+    error::Result,
+    run::{Operators, Run},
+    store::{Link, Store},
+    sync::{Arc, AtomicU64, Mutex, Weak},
+};
+use std::collections::HashMap;
+
+use super::node::{NodeRef, RunHandle, RunMeta};
+
+/// Sizes that decide a tree's shape. Production uses `Shape::default`; tests use tiny ones, so that a
+/// few hundred keys make a deep tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Encoded bytes a leaf aims at. 512 KiB: about 25 k index entries, 1.3 ms of merging.
+    pub leaf_bytes: u64,
+    /// Children a node may have before it splits.
+    pub fanout_max: usize,
+    /// Least bytes handed to a child node: less would rewrite more node metadata than data.
+    pub push_bytes: u64,
+    /// Encoded bytes after which a buffer run is cut.
+    pub run_bytes: u64,
+    /// Tiers an upper node may hold before similar ones are merged.
+    pub tiers_max: usize,
+    /// Tiers a level-1 node may hold: one merged and three small ones.
+    pub tiers_max_bottom: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            leaf_bytes: 512 << 10,
+            fanout_max: 32,
+            push_bytes: 256 << 10,
+            run_bytes: 1 << 20,
+            tiers_max: 8,
+            tiers_max_bottom: 4,
+        }
+    }
+}
+
+/// Counters of tree work, over all trees.
+#[derive(Debug, Default)]
+pub(crate) struct TreeCounters {
+    pub batches: AtomicU64,
+    pub batch_entries: AtomicU64,
+    pub entries_encoded: AtomicU64,
+    pub leaf_flushes: AtomicU64,
+    pub leaf_entries_encoded: AtomicU64,
+    pub blocks_carried: AtomicU64,
+    pub pushes: AtomicU64,
+    pub run_merges: AtomicU64,
+    pub run_merge_entries: AtomicU64,
+    pub leaves_appended: AtomicU64,
+    pub node_splits: AtomicU64,
+}
+
+/// Descriptors of pages that were loaded, so that one extent has one descriptor (Rule: I31).
+/// Consulted when a node page is decoded, never on a descent.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    runs: Mutex<HashMap<u64, Weak<RunHandle>>>,
+}
+
+/// Everything tree code needs from the rooms below it.
+#[derive(Debug)]
+pub(crate) struct TreeContext {
+    pub store: Arc<Store>,
+    pub pool: Arc<FramePool>,
+    pub cache: Arc<BlockCache>,
+    pub operators: Arc<Operators>,
+    pub shape: Shape,
+    pub counters: TreeCounters,
+    pub descriptors: Descriptors,
+}
+
+/// What an apply did to pages, for the version room to record with the publish.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Node pages of the old root that the new one does not link.
+    pub dead_nodes: Vec<Arc<NodeRef>>,
+    /// Change of run references, by the descriptor's address (only a map key: the handle beside it
+    /// keeps the address from being used again). A run that ends at zero is dead.
+    pub run_refs: HashMap<usize, (Arc<RunHandle>, i64)>,
+}
+
+/// What a tree is, as far as its jobs care.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeTraits {
+    pub lineage: Lineage,
+    pub class: SizeClass,
+    /// Leaves carry filters: keys are unique and not append-only.
+    pub leaf_filters: bool,
+}
+
+impl Effects {
+    /// Counts a reference more (+1) or less (−1) to `run`.
+    pub fn count(&mut self, run: &Arc<RunHandle>, delta: i64) {
+        self.run_refs.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0)).1 += delta;
+    }
+
+    /// Takes over what another job of the same publish did.
+    pub fn merge(&mut self, other: Effects) {
+        self.dead_nodes.extend(other.dead_nodes);
+        for (_, (run, delta)) in other.run_refs {
+            self.count(&run, delta);
+        }
+    }
+}
+
+impl TreeContext {
+    /// Opens a run on disk: one verified read of its tail.
+    pub fn open_run(&self, link: &Link) -> Result<Run> {
+        Run::open(&self.store, link)
+    }
+
+    /// The one descriptor of a run extent.
+    pub fn run_handle(&self, link: Link, meta: RunMeta) -> Arc<RunHandle> {
+        let mut runs = self.descriptors.runs.lock().unwrap();
+        if let Some(handle) = runs.get(&link.offset).and_then(Weak::upgrade)
+            && handle.birth == link.birth
+        {
+            return handle;
+        }
+        let refs = self.store.run_refs(&link);
+        let handle = RunHandle::on_disk(link, meta, refs);
+        runs.insert(link.offset, Arc::downgrade(&handle));
+        if runs.len() > 64 && runs.len().is_power_of_two() {
+            runs.retain(|_, weak| weak.strong_count() > 0);
+        }
+        handle
+    }
+
+    /// Remembers the descriptor of a run that has just been written.
+    pub fn remember(&self, handle: &Arc<RunHandle>) {
+        if let Some(link) = handle.link() {
+            self.descriptors.runs.lock().unwrap().insert(link.offset, Arc::downgrade(handle));
+        }
+    }
+}
+
+/// A number in [70 %, 130 %] of `base`, fixed by `seed`: thresholds that are equal everywhere come
+/// due everywhere at once.
+pub(crate) fn jitter(base: u64, seed: u64) -> u64 {
+    let hash = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) >> 40; // 24 bits
+    base * 7 / 10 + (base * 6 / 10) * hash / (1 << 24)
+}
+
+/// A seed for `jitter` from a page.
+pub(crate) fn jitter_seed(birth: Publish, position: usize) -> u64 {
+    birth.0.wrapping_mul(31).wrapping_add(position as u64)
+}

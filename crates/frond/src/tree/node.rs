@@ -1,0 +1,377 @@
+//! Nodes and what they are made of: pivots, children, and a buffer of runs that wait.
+//!
+//! A `Node` is plain data: apply copies one, changes the copy and seals it; a sealed node is never
+//! changed again. What is shared between nodes and versions are the descriptors: one [`NodeRef`] per
+//! node page, one [`RunHandle`] per run extent, each holding its content while resident and its
+//! address once written.
+//!
+//! Invariants
+//! 1. `pivots.len() + 1 == children.len()`; pivots ascend strictly. Child `c` holds the keys in
+//!    `[pivots[c-1], pivots[c])`.
+//! 2. Children of a level-1 node are leaf runs, of higher ones nodes one level lower.
+//! 3. Tiers stand newest first, and a tier is newer than everything below the node (Rule: I1). The
+//!    parts of one tier are disjoint and ascend.
+//! 4. `live[c]` of a part is an upper estimate of the bytes it still holds for child `c`, and is 0
+//!    exactly if nothing of it is live there: entries already handed down do not exist for it.
+//! 5. A part's keys are read only inside `[lo, hi)` of the part and of the child.
+//!
+//! Threads: sealed nodes are read by all, without latches.
+
+use crate::{
+    Lineage, Publish,
+    error::Result,
+    run::Run,
+    store::Link,
+    sync::{Arc, AtomicU32, OnceLock, Ordering},
+};
+
+use super::TreeContext;
+
+/// A key bound inside a node; `None` is unbounded.
+pub(crate) type Bound = Option<Box<[u8]>>;
+
+/// What a tree's root is.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Root {
+    /// Nothing was ever applied, or all is deleted.
+    #[default]
+    Empty,
+    /// One leaf.
+    Leaf(Arc<RunHandle>),
+    /// A node.
+    Node(Arc<NodeRef>),
+}
+
+/// A child link.
+#[derive(Clone, Debug)]
+pub(crate) enum Child {
+    /// A leaf run, below a level-1 node.
+    Leaf(Arc<RunHandle>),
+    /// A node.
+    Node(Arc<NodeRef>),
+}
+
+/// The shared descriptor of one node page.
+#[derive(Debug)]
+pub(crate) struct NodeRef {
+    /// In whose line it was born (Rule: I19).
+    pub lineage: Lineage,
+    /// The version that first linked it (Rule: I20).
+    pub birth: Publish,
+    link: OnceLock<Link>,
+    node: OnceLock<Arc<Node>>,
+}
+
+/// The shared descriptor of one run extent.
+#[derive(Debug)]
+pub(crate) struct RunHandle {
+    /// In whose line it was born (Rule: I19).
+    pub lineage: Lineage,
+    /// The version that first linked it (Rule: I20).
+    pub birth: Publish,
+    /// What flush decisions need without opening the run.
+    pub meta: RunMeta,
+    link: OnceLock<Link>,
+    run: OnceLock<Arc<Run>>,
+    /// (node, part) and (node, leaf) references in the newest version (Rule: I21).
+    refs: AtomicU32,
+    /// The same in the version that the last checkpoint fixed.
+    refs_durable: AtomicU32,
+}
+
+/// What a link says of a run besides its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RunMeta {
+    /// Entries.
+    pub entries: u64,
+    /// Encoded bytes of all blocks.
+    pub bytes: u64,
+    /// True if it carries range deletes: lookups must open it whatever its keys are.
+    pub range_deletes: bool,
+}
+
+/// One run, or a stretch of one, waiting in a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub run: Arc<RunHandle>,
+    /// First key that counts; set when the part was handed down from a parent.
+    pub lo: Bound,
+    /// First key that does not.
+    pub hi: Bound,
+    /// Invariant 4; one for each child of the node.
+    pub live: Vec<u32>,
+}
+
+/// Parts of one age.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tier {
+    pub parts: Vec<Part>,
+}
+
+/// An inner node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// 1 above leaves.
+    pub level: u8,
+    pub pivots: Vec<Box<[u8]>>,
+    pub children: Vec<Child>,
+    /// Newest first.
+    pub tiers: Vec<Tier>,
+}
+
+impl NodeRef {
+    /// A sealed node that has no address yet.
+    pub fn new(node: Node, lineage: Lineage, birth: Publish) -> Arc<Self> {
+        debug_assert!(node.is_well_formed(), "node.rs invariants 1 to 4");
+        let resident = OnceLock::new();
+        let _ = resident.set(Arc::new(node));
+        Arc::new(Self { lineage, birth, link: OnceLock::new(), node: resident })
+    }
+
+    /// A node on disk.
+    pub fn on_disk(link: Link) -> Arc<Self> {
+        let address = OnceLock::new();
+        let (lineage, birth) = (link.lineage, link.birth);
+        let _ = address.set(link);
+        Arc::new(Self { lineage, birth, link: address, node: OnceLock::new() })
+    }
+
+    /// The node, read and verified if it is not resident. One page read at most.
+    pub fn load(&self, cx: &TreeContext) -> Result<Arc<Node>> {
+        if let Some(node) = self.node.get() {
+            return Ok(node.clone());
+        }
+        let link = self.link.get().expect("a node is resident or has an address");
+        let node = super::page::read_node(cx, link)?;
+        Ok(self.node.get_or_init(|| node).clone())
+    }
+
+    /// The node if it is in memory.
+    pub fn resident(&self) -> Option<&Arc<Node>> {
+        self.node.get()
+    }
+
+    /// The address, once written.
+    pub fn link(&self) -> Option<&Link> {
+        self.link.get()
+    }
+
+    /// Records the address; only the checkpoint calls this, once.
+    pub fn set_link(&self, link: Link) {
+        assert!(self.link.set(link).is_ok(), "a node page is written once");
+    }
+}
+
+impl RunHandle {
+    /// A run that has no address yet.
+    pub fn new(run: Run, lineage: Lineage, birth: Publish) -> Arc<Self> {
+        let meta = RunMeta {
+            entries: run.entries(),
+            bytes: run.data_bytes(),
+            range_deletes: !run.range_deletes().is_empty(),
+        };
+        let resident = OnceLock::new();
+        let _ = resident.set(Arc::new(run));
+        Arc::new(Self {
+            lineage,
+            birth,
+            meta,
+            link: OnceLock::new(),
+            run: resident,
+            refs: AtomicU32::new(0),
+            refs_durable: AtomicU32::new(0),
+        })
+    }
+
+    /// A run on disk with `refs` references in the newest version.
+    pub fn on_disk(link: Link, meta: RunMeta, refs: u32) -> Arc<Self> {
+        let address = OnceLock::new();
+        let (lineage, birth) = (link.lineage, link.birth);
+        let _ = address.set(link);
+        Arc::new(Self {
+            lineage,
+            birth,
+            meta,
+            link: address,
+            run: OnceLock::new(),
+            refs: AtomicU32::new(refs),
+            refs_durable: AtomicU32::new(refs),
+        })
+    }
+
+    /// The run, its tail read and verified if it was not open. One read at most.
+    pub fn open(&self, cx: &TreeContext) -> Result<&Arc<Run>> {
+        if let Some(run) = self.run.get() {
+            return Ok(run);
+        }
+        let link = self.link.get().expect("a run is resident or has an address");
+        let run = Arc::new(cx.open_run(link)?);
+        Ok(self.run.get_or_init(|| run))
+    }
+
+    /// The run if its tail is in memory.
+    pub fn resident(&self) -> Option<&Arc<Run>> {
+        self.run.get()
+    }
+
+    /// The address, once written.
+    pub fn link(&self) -> Option<&Link> {
+        self.link.get()
+    }
+
+    /// Records the address; only the checkpoint calls this, once.
+    pub fn set_link(&self, link: Link) {
+        assert!(self.link.set(link).is_ok(), "a run is written once");
+    }
+
+    /// Adds to the references of the newest version; returns what is left. Only the tree's one
+    /// root-changing job calls this (Rule: I8).
+    pub fn add_refs(&self, delta: i64) -> u32 {
+        let old = i64::from(self.refs.load(Ordering::Relaxed));
+        let new = u32::try_from(old + delta).expect("references are counted, never below zero");
+        self.refs.store(new, Ordering::Relaxed);
+        new
+    }
+
+    /// References in the newest version.
+    pub fn refs(&self) -> u32 {
+        self.refs.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the references of the version a checkpoint writes; only the checkpoint calls this.
+    pub fn add_refs_durable(&self, delta: i64) -> u32 {
+        let old = i64::from(self.refs_durable.load(Ordering::Relaxed));
+        let new = u32::try_from(old + delta).expect("references are counted, never below zero");
+        self.refs_durable.store(new, Ordering::Relaxed);
+        new
+    }
+
+    /// References in the version that the last checkpoint fixed.
+    pub fn refs_durable(&self) -> u32 {
+        self.refs_durable.load(Ordering::Relaxed)
+    }
+}
+
+impl Part {
+    /// Bytes live for all children.
+    pub fn live_bytes(&self) -> u64 {
+        self.live.iter().map(|&bytes| u64::from(bytes)).sum()
+    }
+}
+
+impl Tier {
+    /// Bytes live in all parts.
+    pub fn live_bytes(&self) -> u64 {
+        self.parts.iter().map(Part::live_bytes).sum()
+    }
+
+    /// The part that covers `key`, if any.
+    pub fn part_for(&self, key: &[u8]) -> Option<&Part> {
+        // First part whose lower bound is above the key; the one before it may cover the key.
+        let after =
+            self.parts.partition_point(|part| part.lo.as_deref().is_none_or(|lo| lo <= key));
+        let part = self.parts.get(after.checked_sub(1)?)?;
+        part.hi.as_deref().is_none_or(|hi| key < hi).then_some(part)
+    }
+}
+
+impl Node {
+    /// Which child holds `key`.
+    pub fn child_for(&self, key: &[u8]) -> usize {
+        self.pivots.partition_point(|pivot| &**pivot <= key)
+    }
+
+    /// The keys of child `c`, as bounds; the outermost are unbounded.
+    pub fn child_range(&self, c: usize) -> (Option<&[u8]>, Option<&[u8]>) {
+        let lo = c.checked_sub(1).and_then(|i| self.pivots.get(i));
+        (lo.map(|key| &**key), self.pivots.get(c).map(|key| &**key))
+    }
+
+    /// Bytes that wait for child `c`.
+    pub fn pending_bytes(&self, c: usize) -> u64 {
+        let parts = self.tiers.iter().flat_map(|tier| &tier.parts);
+        parts.map(|part| u64::from(part.live.get(c).copied().unwrap_or(0))).sum()
+    }
+
+    /// Bytes that wait for each child.
+    pub fn pending_by_child(&self) -> Vec<u64> {
+        let mut pending = vec![0u64; self.children.len()];
+        for part in self.tiers.iter().flat_map(|tier| &tier.parts) {
+            for (sum, &bytes) in pending.iter_mut().zip(&part.live) {
+                *sum += u64::from(bytes);
+            }
+        }
+        pending
+    }
+
+    /// Every run reference of this node: parts and leaves.
+    pub fn run_refs(&self) -> impl Iterator<Item = &Arc<RunHandle>> {
+        let parts = self.tiers.iter().flat_map(|tier| &tier.parts).map(|part| &part.run);
+        let leaves = self.children.iter().filter_map(|child| match child {
+            Child::Leaf(run) => Some(run),
+            Child::Node(_) => None,
+        });
+        parts.chain(leaves)
+    }
+
+    /// Drops parts of which nothing is live, and tiers without parts.
+    pub fn drop_consumed(&mut self) {
+        for tier in &mut self.tiers {
+            tier.parts.retain(|part| part.live.iter().any(|&bytes| bytes > 0));
+        }
+        self.tiers.retain(|tier| !tier.parts.is_empty());
+    }
+
+    /// Replaces child `c` by `children`, separated by `pivots`; nothing may wait for `c`. By none
+    /// only if `c` is the only child.
+    pub fn replace_child(&mut self, c: usize, children: Vec<Child>, pivots: Vec<Box<[u8]>>) {
+        debug_assert_eq!(self.pending_bytes(c), 0, "all that waits moves first (Rule: I1)");
+        let count = children.len();
+        assert!(if count > 0 { count == pivots.len() + 1 } else { self.children.len() == 1 });
+        for part in self.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+            part.live.splice(c..=c, std::iter::repeat_n(0, count));
+        }
+        self.children.splice(c..=c, children);
+        self.pivots.splice(c..c, pivots);
+    }
+
+    /// Takes child `c + 1` away; child `c` takes over its range. Nothing may wait for either: an
+    /// entry consumed for one of them would become live again under the other.
+    pub fn absorb_right(&mut self, c: usize) {
+        debug_assert_eq!(self.pending_bytes(c) + self.pending_bytes(c + 1), 0);
+        for part in self.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+            part.live.remove(c + 1);
+        }
+        self.children.remove(c + 1);
+        self.pivots.remove(c);
+    }
+
+    /// True if nothing is below this node and nothing waits in it, as far as memory tells.
+    pub fn is_hollow(&self) -> bool {
+        self.tiers.is_empty()
+            && self.children.iter().all(|child| match child {
+                Child::Leaf(run) => run.meta.entries == 0,
+                Child::Node(node) => node.resident().is_some_and(|node| node.is_hollow()),
+            })
+    }
+
+    /// Invariants 1 to 4.
+    pub fn is_well_formed(&self) -> bool {
+        let ascending = |keys: &[Box<[u8]>]| keys.windows(2).all(|pair| pair[0] < pair[1]);
+        let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
+        self.pivots.len() + 1 == self.children.len()
+            && ascending(&self.pivots)
+            && self.children.iter().all(|child| matches!(child, Child::Leaf(_)) == (self.level == 1))
+            && parts().all(|part| part.live.len() == self.children.len())
+            && parts().all(|part| match (&part.lo, &part.hi) {
+                (Some(lo), Some(hi)) => lo < hi,
+                _ => true,
+            })
+            && self.tiers.iter().all(|tier| {
+                tier.parts.windows(2).all(|pair| match (&pair[0].hi, &pair[1].lo) {
+                    (Some(hi), Some(lo)) => hi <= lo,
+                    _ => false,
+                })
+            })
+    }
+}

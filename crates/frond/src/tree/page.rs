@@ -1,0 +1,153 @@
+//! Node pages: a node as bytes.
+//!
+//! Bytes: docs/format.md, "Node page". The page's checksum and identity are the store room's; this
+//! file checks the structure after that, in release builds too: a node that is not well formed is
+//! damage, whatever its checksum says (P20).
+
+use crate::{
+    Error, Lineage, Place, Publish,
+    coding::{Reader, put_bytes, put_optional, put_varint},
+    error::Result,
+    store::{Link, PageKind},
+    sync::Arc,
+};
+
+use super::{
+    TreeContext,
+    node::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier},
+};
+
+const FORMAT: u8 = 1;
+/// Deeper than any tree can be: 2^40 leaves at a fanout of 2.
+const LEVEL_MAX: u8 = 40;
+
+/// Appends a link: offset, bytes, tail bytes, hash, birth, lineage.
+pub(crate) fn put_link(out: &mut Vec<u8>, link: &Link) {
+    put_varint(out, link.offset);
+    put_varint(out, u64::from(link.bytes));
+    put_varint(out, u64::from(link.tail_bytes));
+    out.extend_from_slice(&link.hash.to_le_bytes());
+    put_varint(out, link.birth.0);
+    put_varint(out, u64::from(link.lineage.0));
+}
+
+/// Reads what [`put_link`] wrote.
+pub(crate) fn read_link(reader: &mut Reader<'_>) -> Option<Link> {
+    Some(Link {
+        offset: reader.varint()?,
+        bytes: u32::try_from(reader.varint()?).ok()?,
+        tail_bytes: u32::try_from(reader.varint()?).ok()?,
+        hash: reader.u64()?,
+        birth: Publish(reader.varint()?),
+        lineage: Lineage(u32::try_from(reader.varint()?).ok()?),
+    })
+}
+
+fn put_run(out: &mut Vec<u8>, run: &RunHandle) {
+    put_link(out, run.link().expect("a checkpoint writes runs before the nodes that link them"));
+    put_varint(out, run.meta.entries);
+    put_varint(out, run.meta.bytes);
+    out.push(u8::from(run.meta.range_deletes));
+}
+
+/// The page of a node whose children and runs all have addresses.
+pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
+    let mut out = vec![FORMAT, node.level];
+    put_varint(&mut out, node.children.len() as u64);
+    for pivot in &node.pivots {
+        put_bytes(&mut out, pivot);
+    }
+    for child in &node.children {
+        match child {
+            Child::Leaf(run) => put_run(&mut out, run),
+            Child::Node(child) => put_link(
+                &mut out,
+                child.link().expect("a checkpoint writes children before their parents"),
+            ),
+        }
+    }
+    put_varint(&mut out, node.tiers.len() as u64);
+    for tier in &node.tiers {
+        put_varint(&mut out, tier.parts.len() as u64);
+        for part in &tier.parts {
+            put_run(&mut out, &part.run);
+            put_optional(&mut out, part.lo.as_deref());
+            put_optional(&mut out, part.hi.as_deref());
+            part.live.iter().for_each(|&bytes| put_varint(&mut out, u64::from(bytes)));
+        }
+    }
+    out
+}
+
+/// Reads a node page: checksum, identity, then structure.
+pub(crate) fn read_node(cx: &TreeContext, link: &Link) -> Result<Arc<Node>> {
+    let bytes = cx.store.read_page(PageKind::Node, link)?;
+    let node = decode_node(cx, &bytes).and_then(|node| {
+        let links_fit = |birth: Publish| birth <= link.birth;
+        let births_ok = node.run_refs().all(|run| links_fit(run.birth))
+            && node.children.iter().all(|child| match child {
+                Child::Node(child) => links_fit(child.birth),
+                Child::Leaf(_) => true,
+            });
+        (births_ok && node.is_well_formed()).then_some(node)
+    });
+    node.map(Arc::new).ok_or_else(|| Error::Malformed {
+        place: Place {
+            file: cx.store.path().to_owned(),
+            offset: link.offset,
+            bytes: u64::from(link.bytes),
+        },
+        what: "node page",
+        why: "its structure breaks a rule of docs/format.md".into(),
+    })
+}
+
+fn read_run(cx: &TreeContext, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {
+    let link = read_link(reader)?;
+    let meta = RunMeta {
+        entries: reader.varint()?,
+        bytes: reader.varint()?,
+        range_deletes: match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
+    };
+    Some(cx.run_handle(link, meta))
+}
+
+fn decode_node(cx: &TreeContext, bytes: &[u8]) -> Option<Node> {
+    let mut reader = Reader::new(bytes);
+    let (format, level) = (reader.u8()?, reader.u8()?);
+    if format != FORMAT || level == 0 || level > LEVEL_MAX {
+        return None;
+    }
+    let count = reader.count(13)?;
+    let mut node = Node { level, ..Node::default() };
+    for _ in 1..count {
+        node.pivots.push(reader.bytes()?.into());
+    }
+    for _ in 0..count {
+        node.children.push(if level == 1 {
+            Child::Leaf(read_run(cx, &mut reader)?)
+        } else {
+            Child::Node(NodeRef::on_disk(read_link(&mut reader)?))
+        });
+    }
+    for _ in 0..reader.count(1)? {
+        let mut tier = Tier::default();
+        for _ in 0..reader.count(17)? {
+            let run = read_run(cx, &mut reader)?;
+            let lo = reader.optional()?.map(Box::from);
+            let hi = reader.optional()?.map(Box::from);
+            let mut live = Vec::with_capacity(count);
+            for _ in 0..count {
+                live.push(u32::try_from(reader.varint()?).ok()?);
+            }
+            tier.parts.push(Part { run, lo, hi, live });
+        }
+        node.tiers.push(tier);
+    }
+    // The page is padded to whole sectors; what follows must be padding.
+    reader.rest().iter().all(|&byte| byte == 0).then_some(node)
+}

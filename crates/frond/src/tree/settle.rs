@@ -1,0 +1,268 @@
+//! Settling: what a node does with its buffer after something was put in front of it.
+//!
+//! - An upper node hands its fullest child everything that waits for it, by reference, once that is
+//!   at least `push_bytes`; at most two children a time, more when far over (Rule: I39).
+//! - A level-1 node flushes leaves *metered by bytes*: while more waits than the node aims at, the
+//!   fullest leaf is merged with all that waits for it. What comes in is so covered by what goes
+//!   out, batch by batch; thresholds alone would bring all leaves due at once.
+//! - Tiers of similar size are merged when there are too many for a reader's good.
+//! - A node with too many children splits.
+//!
+//! Invariants
+//! 1. A child is handed *all* live parts of it, from all tiers, in age order (Rule: I1).
+//! 2. Only tiers adjacent in age are merged; a merge reads a part only through its range and its
+//!    live children (Rule: I1).
+//!
+//! Threads: as `apply.rs`.
+
+use crate::{error::Result, sync::Ordering};
+
+use super::{
+    apply::{Job, clip},
+    context::{jitter, jitter_seed},
+    node::{Child, Node, NodeRef, Part, Tier},
+};
+use crate::sync::Arc;
+
+impl Job<'_> {
+    /// Brings a changed node within its limits. Returns it, or its pieces each with the first key of
+    /// its range (the first piece's is meaningless), or nothing if all of it is deleted.
+    pub(super) fn settle(&mut self, mut node: Node) -> Result<Vec<(Box<[u8]>, Node)>> {
+        if node.level == 1 {
+            self.flush_leaves(&mut node)?;
+        } else {
+            self.push_down(&mut node)?;
+            self.absorb_hollow(&mut node);
+        }
+        node.drop_consumed();
+        self.merge_tiers(&mut node)?;
+        if node.children.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.split(node))
+    }
+
+    fn push_down(&mut self, node: &mut Node) -> Result<()> {
+        let shape = self.cx.shape;
+        let mut pushed = 0;
+        loop {
+            let pending = node.pending_by_child();
+            let total: u64 = pending.iter().sum();
+            let Some((c, &bytes)) = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes) else {
+                return Ok(());
+            };
+            let seed = jitter_seed(self.publish, c);
+            let soft = shape.push_bytes * node.children.len() as u64;
+            let far_over = total > 2 * soft;
+            if bytes == 0 || (!far_over && (bytes < jitter(shape.push_bytes, seed) || pushed >= 2)) {
+                return Ok(());
+            }
+            self.push_child(node, c)?;
+            pushed += 1;
+        }
+    }
+
+    /// Hands child `c` all that waits for it.
+    pub(super) fn push_child(&mut self, node: &mut Node, c: usize) -> Result<()> {
+        let Some(Child::Node(child)) = node.children.get(c).cloned() else {
+            unreachable!("node.rs invariant 2: push_child is for upper nodes")
+        };
+        self.cx.counters.pushes.fetch_add(1, Ordering::Relaxed);
+        let mut lower = self.reopen(&child)?;
+        let mut handed = Vec::new();
+        let (from, to) = node.child_range(c);
+        let (from, to) = (from.map(Box::<[u8]>::from), to.map(Box::<[u8]>::from));
+        for tier in &mut node.tiers {
+            let mut moved = Tier::default();
+            for part in &mut tier.parts {
+                if part.live.get(c).is_none_or(|&bytes| bytes == 0) {
+                    continue;
+                }
+                if let Some(live) = part.live.get_mut(c) {
+                    *live = 0;
+                }
+                let (lo, hi) =
+                    clip((part.lo.as_deref(), part.hi.as_deref()), (from.as_deref(), to.as_deref()));
+                let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
+                if let Some(part) = self.part_of(&lower, part.run.clone(), lo, hi)? {
+                    moved.parts.push(part);
+                }
+            }
+            if !moved.parts.is_empty() {
+                handed.push(moved);
+            }
+        }
+        handed.append(&mut lower.tiers);
+        lower.tiers = handed;
+        let pieces = self.settle(lower)?;
+        let mut children = Vec::with_capacity(pieces.len());
+        let mut pivots = Vec::new();
+        for (first_key, piece) in pieces {
+            if !children.is_empty() {
+                pivots.push(first_key);
+            }
+            children.push(Child::Node(self.seal(piece)));
+        }
+        if children.is_empty() && node.children.len() > 1 {
+            // Everything below is deleted. Taking the child away would let the neighbour's range
+            // grow over parts that were consumed there, so an empty node stays until both are idle.
+            children.push(Child::Node(self.empty_node(node.level - 1)));
+        }
+        node.replace_child(c, children, pivots);
+        Ok(())
+    }
+
+    /// Takes hollow children away where neither they nor their neighbour wait for anything.
+    fn absorb_hollow(&mut self, node: &mut Node) {
+        let hollow = |child: Option<&Child>| match child {
+            Some(Child::Node(child)) => child.resident().is_some_and(|child| child.is_hollow()),
+            _ => false,
+        };
+        let mut c = 0;
+        while c + 1 < node.children.len() {
+            let (left, right) = (hollow(node.children.get(c)), hollow(node.children.get(c + 1)));
+            if (left || right) && node.pending_bytes(c) + node.pending_bytes(c + 1) == 0 {
+                if !right {
+                    node.children.swap(c, c + 1);
+                }
+                if let Some(Child::Node(child)) = node.children.get(c + 1).cloned() {
+                    self.bury(&child);
+                }
+                node.absorb_right(c);
+            } else {
+                c += 1;
+            }
+        }
+    }
+
+    /// Counts a subtree of resident nodes as dead.
+    fn bury(&mut self, node: &Arc<NodeRef>) {
+        self.effects.dead_nodes.push(node.clone());
+        if let Some(content) = node.resident() {
+            for run in content.run_refs() {
+                self.effects.count(run, -1);
+            }
+            for child in &content.children {
+                if let Child::Node(child) = child {
+                    self.bury(child);
+                }
+            }
+        }
+    }
+
+    /// A chain of nodes down to one empty leaf.
+    fn empty_node(&mut self, level: u8) -> Arc<NodeRef> {
+        let child = if level == 1 {
+            Child::Leaf(self.empty_leaf())
+        } else {
+            Child::Node(self.empty_node(level - 1))
+        };
+        self.seal(Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() })
+    }
+
+    /// Bytes that may wait in a level-1 node: on average half of what its leaves are due at.
+    fn leaf_pending_target(&self, node: &Node) -> u64 {
+        let leaves: u64 = node.children.iter().map(|child| self.due_bytes(child)).sum();
+        jitter(leaves / 2, jitter_seed(self.publish, node.children.len()))
+    }
+
+    /// Pending bytes at which a leaf is due.
+    fn due_bytes(&self, child: &Child) -> u64 {
+        let bytes = match child {
+            Child::Leaf(run) => run.meta.bytes,
+            Child::Node(_) => 0,
+        };
+        bytes.max(self.cx.shape.leaf_bytes / 4) * self.leaf_fill_sixteenths / 16
+    }
+
+    fn flush_leaves(&mut self, node: &mut Node) -> Result<()> {
+        let target = self.leaf_pending_target(node);
+        loop {
+            let pending = node.pending_by_child();
+            let total: u64 = pending.iter().sum();
+            if total <= target {
+                return Ok(());
+            }
+            let fullest = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes);
+            let Some((c, &bytes)) = fullest else { return Ok(()) };
+            let due = node.children.get(c).map_or(0, |child| self.due_bytes(child));
+            // None below a quarter of its due, unless the node is far over.
+            if bytes == 0 || (bytes < due / 4 && total <= 2 * target) {
+                return Ok(());
+            }
+            self.flush_leaf(node, c)?;
+        }
+    }
+
+    /// Merges tiers until readers meet few enough: the window of adjacent tiers that costs least.
+    fn merge_tiers(&mut self, node: &mut Node) -> Result<()> {
+        let shape = self.cx.shape;
+        let max = if node.level == 1 { shape.tiers_max_bottom } else { shape.tiers_max };
+        while node.tiers.len() > max {
+            let sizes: Vec<u64> = node.tiers.iter().map(Tier::live_bytes).collect();
+            let width = 4.min(sizes.len());
+            let windows = sizes.windows(width).map(|window| window.iter().sum::<u64>());
+            let Some((first, _)) = windows.enumerate().min_by_key(|&(_, bytes)| bytes) else {
+                return Ok(());
+            };
+            let merged = self.merge_window(node, first, width)?;
+            node.tiers.splice(first..first + width, (!merged.parts.is_empty()).then_some(merged));
+        }
+        Ok(())
+    }
+
+    /// Cuts a node that has too many children into halves.
+    pub(super) fn split(&mut self, node: Node) -> Vec<(Box<[u8]>, Node)> {
+        let max = self.cx.shape.fanout_max;
+        let count = node.children.len();
+        if count <= max {
+            return vec![(Box::default(), node)];
+        }
+        let pieces = count.div_ceil(max * 3 / 4).max(2);
+        self.split_at(node, (1..pieces).map(|i| i * count / pieces).collect())
+    }
+
+    /// The same for a node that grows at its right edge: the left piece stays full.
+    pub(super) fn split_right(&mut self, node: Node) -> Vec<(Box<[u8]>, Node)> {
+        let max = self.cx.shape.fanout_max;
+        let count = node.children.len();
+        self.split_at(node, (1..count.div_ceil(max)).map(|i| i * max).collect())
+    }
+
+    fn split_at(&mut self, node: Node, cuts: Vec<usize>) -> Vec<(Box<[u8]>, Node)> {
+        let mut pieces = vec![(Box::default(), node)];
+        for &cut in cuts.iter().rev() {
+            let Some((_, first)) = pieces.first_mut() else { break };
+            let (pivot, right) = first.split_off(cut);
+            self.cx.counters.node_splits.fetch_add(1, Ordering::Relaxed);
+            pieces.insert(1, (pivot, right));
+        }
+        pieces
+    }
+}
+
+impl Node {
+    /// Splits children `cut..` off, with the parts that are live for them. Returns the pivot between.
+    fn split_off(&mut self, cut: usize) -> (Box<[u8]>, Node) {
+        debug_assert!(cut > 0 && cut < self.children.len());
+        let children = self.children.split_off(cut);
+        let mut pivots = self.pivots.split_off(cut - 1);
+        let pivot = pivots.remove(0);
+        let mut tiers = Vec::new();
+        for tier in &mut self.tiers {
+            let mut right = Tier::default();
+            for part in &mut tier.parts {
+                let live = part.live.split_off(cut);
+                if live.iter().any(|&bytes| bytes > 0) {
+                    let (run, lo, hi) = (part.run.clone(), part.lo.clone(), part.hi.clone());
+                    right.parts.push(Part { run, lo, hi, live });
+                }
+            }
+            if !right.parts.is_empty() {
+                tiers.push(right);
+            }
+        }
+        self.drop_consumed();
+        (pivot, Node { level: self.level, pivots, children, tiers })
+    }
+}

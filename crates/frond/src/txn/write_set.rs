@@ -1,0 +1,267 @@
+//! The write set: what a batch wants to do, private until commit.
+//!
+//! Keys and payloads are appended to one arena; an entry is a position in it. At commit the entries
+//! are sorted by (tree, key, position) and folded to one message a key (Rule: I5). A batch that was
+//! filled in order, as most are, is not sorted.
+//!
+//! Invariants
+//! 1. Per key the messages fold in the order they were added; a range delete hides earlier entries
+//!    only.
+//! 2. After `seal`, entries ascend strictly by (tree, key), and range deletes stand per tree, older
+//!    than every entry that is left.
+//!
+//! Threads: one.
+
+use std::cmp::Ordering;
+
+use crate::{Kind, Message, Tag, TreeId, error::Result, run::Operators};
+
+/// One entry: where its key and payload lie in the arena.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    tree: TreeId,
+    tag: Tag,
+    /// True for `insert`: the key must be absent.
+    insert: bool,
+    start: u32,
+    key_bytes: u32,
+    payload_bytes: u32,
+}
+
+/// A range delete, by position among the entries.
+#[derive(Clone, Debug)]
+struct RangeSlot {
+    tree: TreeId,
+    from: Vec<u8>,
+    to: Vec<u8>,
+    /// How many entries stood before it.
+    position: usize,
+}
+
+/// Entries of one batch. Reused from batch to batch; memory stays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteSet {
+    arena: Vec<u8>,
+    slots: Vec<Slot>,
+    ranges: Vec<RangeSlot>,
+    order: Vec<(u64, u32)>,
+    sorted: Vec<Slot>,
+    has_inserts: bool,
+}
+
+/// A borrowed entry of a sealed write set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub key: &'a [u8],
+    pub tag: Tag,
+    pub payload: &'a [u8],
+    pub insert: bool,
+}
+
+impl WriteSet {
+    pub fn clear(&mut self) {
+        self.arena.clear();
+        self.slots.clear();
+        self.ranges.clear();
+        self.has_inserts = false;
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() + self.ranges.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.arena.len() + self.slots.len() * 24
+    }
+
+    pub fn has_inserts(&self) -> bool {
+        self.has_inserts
+    }
+
+    /// Appends an entry; `payload` in pieces, so that an operator and its operand need no buffer.
+    pub fn push(&mut self, tree: TreeId, key: &[u8], tag: Tag, payload: &[&[u8]], insert: bool) {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(key);
+        payload.iter().for_each(|piece| self.arena.extend_from_slice(piece));
+        let payload_bytes = self.arena.len() - start - key.len();
+        self.has_inserts |= insert;
+        self.slots.push(Slot {
+            tree,
+            tag,
+            insert,
+            start: start as u32,
+            key_bytes: key.len() as u32,
+            payload_bytes: payload_bytes as u32,
+        });
+    }
+
+    pub fn push_range(&mut self, tree: TreeId, from: &[u8], to: &[u8]) {
+        let (from, to) = (from.to_vec(), to.to_vec());
+        self.ranges.push(RangeSlot { tree, from, to, position: self.slots.len() });
+    }
+
+    fn key(&self, slot: &Slot) -> &[u8] {
+        let start = slot.start as usize;
+        &self.arena[start..start + slot.key_bytes as usize]
+    }
+
+    fn entry(&self, slot: &Slot) -> Entry<'_> {
+        let payload = slot.start as usize + slot.key_bytes as usize;
+        Entry {
+            key: self.key(slot),
+            tag: slot.tag,
+            payload: &self.arena[payload..payload + slot.payload_bytes as usize],
+            insert: slot.insert,
+        }
+    }
+
+    /// Sorts and folds. Invariant 2 holds afterwards.
+    pub fn seal(&mut self, operators: &Operators) -> Result<()> {
+        self.hide_range_deleted();
+        if !self.is_ascending() {
+            self.sort();
+            self.fold(operators)?;
+        }
+        Ok(())
+    }
+
+    fn is_ascending(&self) -> bool {
+        self.slots
+            .windows(2)
+            .all(|pair| (pair[0].tree, self.key(&pair[0])) < (pair[1].tree, self.key(&pair[1])))
+    }
+
+    fn hide_range_deleted(&mut self) {
+        if self.ranges.is_empty() {
+            return;
+        }
+        let ranges = std::mem::take(&mut self.ranges);
+        let mut position = 0;
+        let arena = &self.arena;
+        self.slots.retain(|slot| {
+            let start = slot.start as usize;
+            let key = &arena[start..start + slot.key_bytes as usize];
+            let hidden = ranges.iter().any(|range| {
+                range.position > position
+                    && range.tree == slot.tree
+                    && range.from.as_slice() <= key
+                    && key < range.to.as_slice()
+            });
+            position += 1;
+            !hidden
+        });
+        self.ranges = ranges;
+    }
+
+    fn sort(&mut self) {
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(self.slots.iter().enumerate().map(|(i, slot)| {
+            let head = u64::from(slot.tree.0) << 32 | u64::from(head4(self.key(slot)));
+            (head, i as u32)
+        }));
+        order.sort_unstable_by(|a, b| match a.0.cmp(&b.0) {
+            Ordering::Equal => {
+                let (x, y) = (&self.slots[a.1 as usize], &self.slots[b.1 as usize]);
+                self.key(x).cmp(self.key(y)).then(a.1.cmp(&b.1))
+            }
+            other => other,
+        });
+        self.sorted.clear();
+        self.sorted.extend(order.iter().map(|&(_, i)| self.slots[i as usize]));
+        std::mem::swap(&mut self.slots, &mut self.sorted);
+        self.order = order;
+    }
+
+    /// One message a key: later messages over earlier ones.
+    fn fold(&mut self, operators: &Operators) -> Result<()> {
+        let same = |a: &Slot, b: &Slot| a.tree == b.tree && self.key(a) == self.key(b);
+        if !self.slots.windows(2).any(|pair| same(&pair[0], &pair[1])) {
+            return Ok(());
+        }
+        let mut folded: Vec<Slot> = Vec::with_capacity(self.slots.len());
+        for i in 0..self.slots.len() {
+            let slot = self.slots[i];
+            let Some(&older) = folded.last() else {
+                folded.push(slot);
+                continue;
+            };
+            if older.tree != slot.tree || self.key(&older) != self.key(&slot) {
+                folded.push(slot);
+                continue;
+            }
+            let kept = if slot.tag.kind() == Kind::Merge && older.tag.kind() != Kind::Delete {
+                let (new, old) = (self.entry(&slot), self.entry(&older));
+                let message = operators.fold(
+                    Message::new(new.tag, new.payload),
+                    Message::new(old.tag, old.payload),
+                )?;
+                self.append_folded(&slot, message)
+            } else if slot.tag.kind() == Kind::Merge {
+                // Operands over a Delete: the base is nothing, and older values stay hidden.
+                let value = operators.resolve(None, self.entry(&slot).payload)?;
+                self.append_folded(&slot, (Tag::PUT, value))
+            } else {
+                slot
+            };
+            let insert = older.insert;
+            if let Some(last) = folded.last_mut() {
+                *last = Slot { insert, ..kept };
+            }
+        }
+        self.slots = folded;
+        Ok(())
+    }
+
+    fn append_folded(&mut self, slot: &Slot, (tag, payload): (Tag, Vec<u8>)) -> Slot {
+        let key = self.key(slot).to_vec();
+        let start = self.arena.len() as u32;
+        self.arena.extend_from_slice(&key);
+        self.arena.extend_from_slice(&payload);
+        Slot { tag, start, payload_bytes: payload.len() as u32, ..*slot }
+    }
+
+    /// Trees touched, ascending.
+    pub fn trees(&self) -> Vec<TreeId> {
+        let mut trees: Vec<TreeId> = Vec::new();
+        for slot in &self.slots {
+            if trees.last() != Some(&slot.tree) {
+                trees.push(slot.tree);
+            }
+        }
+        trees.extend(self.ranges.iter().map(|range| range.tree));
+        trees.sort_unstable();
+        trees.dedup();
+        trees
+    }
+
+    /// Entries of a tree, ascending. After `seal`.
+    pub fn entries(&self, tree: TreeId) -> impl Iterator<Item = Entry<'_>> + Clone {
+        let from = self.slots.partition_point(|slot| slot.tree < tree);
+        let to = self.slots.partition_point(|slot| slot.tree <= tree);
+        self.slots[from..to].iter().map(|slot| self.entry(slot))
+    }
+
+    /// Range deletes of a tree, in the order they were added.
+    pub fn ranges(&self, tree: TreeId) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mine = self.ranges.iter().filter(move |range| range.tree == tree);
+        mine.map(|range| (&*range.from, &*range.to))
+    }
+
+    /// Marks entries proven absent as fresh (Rule: I7): all inserts of the batch.
+    pub fn freshen_inserts(&mut self) {
+        for slot in &mut self.slots {
+            if slot.insert && slot.tag.is_put() {
+                slot.tag = slot.tag.with_fresh();
+            }
+        }
+    }
+}
+
+/// The first four bytes of a key as a number that orders like the key.
+fn head4(key: &[u8]) -> u32 {
+    let mut head = [0u8; 4];
+    let count = key.len().min(4);
+    head[..count].copy_from_slice(&key[..count]);
+    u32::from_be_bytes(head)
+}

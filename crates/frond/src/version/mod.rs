@@ -1,0 +1,194 @@
+//! Versions: which roots and memtables are alive together; what a reader holds.
+//!
+//! A [`Version`] is an immutable value: the root of every tree, the frozen memtables newest first,
+//! and the active one. Readers take the current one without a lock and need nothing else.
+//!
+//! Invariants
+//! 1. All roots of a version hold exactly the commits up to `applied` (Rule: I9), and its memtables
+//!    exactly those above it, each an interval of seqnos (Rule: I2).
+//! 2. `publish` grows with every change of roots, not with a freeze, and dates births and deaths.
+//! 3. A version is registered as live from before it can be read until its last reader is gone, so
+//!    that no page it links is reused (Rule: I18).
+//! 4. Versions are swapped under one lock (`Versions::swap`); readers never take it.
+//!
+//! Threads: all.
+
+use std::collections::BTreeMap;
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::{
+    Lsn, Publish, Seqno, TreeId,
+    memtable::Memtable,
+    sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering},
+    tree::TreeRoot,
+};
+
+/// A memtable with the interval of commits it stands for.
+#[derive(Debug)]
+pub(crate) struct MemSlot {
+    pub table: Memtable,
+    /// Every commit in it is above this one.
+    pub base: Seqno,
+    /// Its last commit; `u64::MAX` while it is active.
+    last: AtomicU64,
+    /// Commits that were assigned to it and have not finished inserting.
+    pub writers: AtomicUsize,
+    /// Its commits' records lie at or after this position of the log.
+    pub log_from: Lsn,
+}
+
+impl MemSlot {
+    pub fn new(table: Memtable, base: Seqno, log_from: Lsn) -> Arc<Self> {
+        Arc::new(Self {
+            table,
+            base,
+            last: AtomicU64::new(u64::MAX),
+            writers: AtomicUsize::new(0),
+            log_from,
+        })
+    }
+
+    /// Seals the interval; only the sequencer calls this, inside its critical section.
+    pub fn freeze(&self, last: Seqno) {
+        self.last.store(last.0, Ordering::Release);
+    }
+
+    /// The last commit, once frozen.
+    pub fn last(&self) -> Option<Seqno> {
+        let last = self.last.load(Ordering::Acquire);
+        (last != u64::MAX).then_some(Seqno(last))
+    }
+}
+
+/// Roots by tree. Shared from version to version; cloned when a root changes.
+pub(crate) type Roots = BTreeMap<TreeId, Arc<TreeRoot>>;
+
+/// One consistent state of the store.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub publish: Publish,
+    pub applied: Seqno,
+    pub roots: Arc<Roots>,
+    /// Newest first.
+    pub frozen: Vec<Arc<MemSlot>>,
+    pub active: Arc<MemSlot>,
+    _live: LiveGuard,
+}
+
+impl Version {
+    /// Memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemSlot>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+}
+
+/// The current version, and the registry of those still held.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    current: ArcSwap<Version>,
+    swap: Mutex<()>,
+    live: Arc<Live>,
+}
+
+/// Publish numbers of versions that somebody may be reading.
+#[derive(Debug, Default)]
+struct Live {
+    held: Mutex<BTreeMap<Publish, usize>>,
+}
+
+#[derive(Debug)]
+struct LiveGuard {
+    publish: Publish,
+    live: Arc<Live>,
+}
+
+impl LiveGuard {
+    fn new(publish: Publish, live: &Arc<Live>) -> Self {
+        *live.held.lock().unwrap().entry(publish).or_default() += 1;
+        Self { publish, live: live.clone() }
+    }
+}
+
+impl Drop for LiveGuard {
+    fn drop(&mut self) {
+        let mut held = self.live.held.lock().unwrap();
+        if let Some(count) = held.get_mut(&self.publish) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.publish);
+            }
+        }
+    }
+}
+
+impl Versions {
+    pub fn new(publish: Publish, applied: Seqno, roots: Roots, active: Arc<MemSlot>) -> Self {
+        let live = Arc::new(Live::default());
+        let version = Version {
+            publish,
+            applied,
+            roots: Arc::new(roots),
+            frozen: Vec::new(),
+            active,
+            _live: LiveGuard::new(publish, &live),
+        };
+        Self { current: ArcSwap::from_pointee(version), swap: Mutex::new(()), live }
+    }
+
+    /// The current version, for the length of one call.
+    pub fn current(&self) -> Guard<Arc<Version>> {
+        self.current.load()
+    }
+
+    /// The current version, to keep.
+    pub fn hold(&self) -> Arc<Version> {
+        self.current.load_full()
+    }
+
+    /// Puts a new active memtable in front. Called inside the sequencer's critical section, before
+    /// any commit can go to the new one.
+    pub fn freeze(&self, active: Arc<MemSlot>) {
+        let _swap = self.swap.lock().unwrap();
+        let old = self.current.load_full();
+        let mut frozen = Vec::with_capacity(old.frozen.len() + 1);
+        frozen.push(old.active.clone());
+        frozen.extend(old.frozen.iter().cloned());
+        self.current.store(Arc::new(Version {
+            publish: old.publish,
+            applied: old.applied,
+            roots: old.roots.clone(),
+            frozen,
+            active,
+            _live: LiveGuard::new(old.publish, &self.live),
+        }));
+    }
+
+    /// Publishes changed roots. If `applied` names a memtable, it is the oldest frozen one and its
+    /// commits are in the roots now: it leaves the list in the same swap (Rule: I9).
+    pub fn publish(&self, publish: Publish, roots: Roots, applied: Option<&Arc<MemSlot>>) {
+        let _swap = self.swap.lock().unwrap();
+        let old = self.current.load_full();
+        assert!(publish > old.publish, "version invariant 2");
+        let mut frozen = old.frozen.clone();
+        let mut boundary = old.applied;
+        if let Some(slot) = applied {
+            let oldest = frozen.pop().expect("an applied memtable was frozen");
+            assert!(Arc::ptr_eq(&oldest, slot), "memtables are applied oldest first");
+            boundary = slot.last().expect("an applied memtable was frozen");
+        }
+        self.current.store(Arc::new(Version {
+            publish,
+            applied: boundary,
+            roots: Arc::new(roots),
+            frozen,
+            active: old.active.clone(),
+            _live: LiveGuard::new(publish, &self.live),
+        }));
+    }
+
+    /// Publish numbers that are still held, ascending.
+    pub fn held(&self) -> Vec<Publish> {
+        self.live.held.lock().unwrap().keys().copied().collect()
+    }
+}
