@@ -152,7 +152,7 @@ impl Engine {
             return last;
         }
         section.active.freeze(last);
-        let table = Memtable::new(self.cx.pool.clone());
+        let table = Arc::new(Memtable::new(self.cx.pool.clone()));
         let fresh = MemSlot::new(table, last, self.log.position());
         section.active = fresh.clone();
         self.versions.freeze(fresh);

@@ -20,9 +20,10 @@
 //! do: Conway et al., "SplinterDB", 2020.
 
 use crate::{
-    Publish,
+    Publish, SizeClass,
+    block::Codec,
     error::Result,
-    run::{EntrySource, Run, RunBuilder, RunOptions},
+    run::{EntrySource, Folded, Folder, Run, RunBuilder, RunOptions},
     sync::{Arc, AtomicU64, Ordering},
 };
 
@@ -43,14 +44,19 @@ pub(crate) struct TreeRoot {
 
 /// What is applied: entries ascending, one message a key, newest already folded.
 pub(crate) struct Batch<'a> {
-    pub entries: &'a mut dyn EntrySource,
-    /// Disjoint, ascending; older than all entries of the batch (Rule: I26).
-    pub range_deletes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Its range deletes are older than all its entries (Rule: I26).
+    pub source: Box<dyn EntrySource + 'a>,
     /// Least and greatest key touched, range deletes included.
     pub min_key: Vec<u8>,
     pub max_key: Vec<u8>,
     /// About how many bytes of keys and payloads.
     pub bytes: u64,
+}
+
+impl Batch<'_> {
+    fn has_range_deletes(&self) -> bool {
+        self.source.range_deletes().is_some_and(|ranges| !ranges.is_empty())
+    }
 }
 
 /// A root-changing job of one tree.
@@ -95,8 +101,8 @@ impl<'a> Job<'a> {
         let root = match &old.root {
             Root::Empty => self.apply_to_leaf(None, batch)?,
             Root::Leaf(leaf) => self.apply_to_leaf(Some(leaf), batch)?,
-            Root::Node(node) if appends && batch.range_deletes.is_empty() && self.fills_leaf(&batch) => {
-                let leaves = self.build_leaves(batch.entries)?;
+            Root::Node(node) if appends && !batch.has_range_deletes() && self.fills_leaf(&batch) => {
+                let leaves = self.build_leaves(batch.source)?;
                 let mut top = self.reopen(node)?;
                 let siblings = self.append_leaves(&mut top, leaves)?;
                 self.grow_root(top, siblings)
@@ -120,7 +126,7 @@ impl<'a> Job<'a> {
     }
 
     fn apply_to_leaf(&mut self, leaf: Option<&Arc<RunHandle>>, batch: Batch<'_>) -> Result<Root> {
-        let leaves = self.merge_into_leaves(Some(batch), &[], leaf, (None, None))?;
+        let leaves = self.merge_batch(batch, leaf)?;
         if let Some(leaf) = leaf {
             self.effects.count(leaf, -1);
         }
@@ -153,9 +159,9 @@ impl<'a> Job<'a> {
         let pairs = leaves.windows(2);
         pairs
             .map(|pair| {
-                let last = pair[0].resident().map_or(&[][..], |run| run.last_key());
-                let first = pair[1].resident().map_or(&[][..], |run| run.first_key());
-                shortest_separator(last, first).into()
+                let last = pair[0].resident().and_then(|run| run.last_key());
+                let first = pair[1].resident().and_then(|run| run.first_key());
+                shortest_separator(last.unwrap_or_default(), first.unwrap_or_default()).into()
             })
             .collect()
     }
@@ -244,8 +250,8 @@ impl<'a> Job<'a> {
         self.cx.counters.leaves_appended.fetch_add(leaves.len() as u64, Ordering::Relaxed);
         if node.level == 1 {
             // The maximum is an upper bound below the first new key, so the key itself separates.
-            let mut pivot: Box<[u8]> =
-                first.resident().map_or(&[][..], |run| run.first_key()).into();
+            let first_key = first.resident().and_then(|run| run.first_key());
+            let mut pivot: Box<[u8]> = first_key.unwrap_or_default().into();
             let inner = self.pivots_between(&leaves);
             let mut inner = inner.into_iter();
             for leaf in leaves {
@@ -287,27 +293,27 @@ impl<'a> Job<'a> {
         let run_bytes = self.cx.shape.run_bytes;
         let mut child = 0;
         let mut lo: Option<Box<[u8]>> = None;
-        let carry_ranges = !batch.range_deletes.is_empty();
-        for (from, to) in &batch.range_deletes {
+        let ranges = batch.source.range_deletes();
+        let whole = batch.has_range_deletes();
+        for (from, to) in ranges.into_iter().flat_map(|ranges| ranges.iter()) {
             builder.add_range_delete(from, to);
         }
-        while batch.entries.is_valid() {
-            let key = batch.entries.key();
+        let mut source = batch.source;
+        while let Some(entry) = source.entry() {
             let mut crossed = false;
-            while top.pivots.get(child).is_some_and(|pivot| key >= &**pivot) {
+            while top.pivots.get(child).is_some_and(|pivot| entry.key >= &**pivot) {
                 child += 1;
                 crossed = true;
             }
             // A run with range deletes stays whole: they are clipped by reference, not cut.
-            let bytes = builder.data_bytes() as u64;
-            if !carry_ranges && (bytes >= run_bytes || (crossed && bytes >= push_bytes)) {
+            let bytes = builder.bytes_so_far() as u64;
+            if !whole && (bytes >= run_bytes || (crossed && bytes >= push_bytes)) {
                 let full = std::mem::replace(&mut builder, self.buffer_builder());
-                let hi: Box<[u8]> = key.into();
-                self.finish_part(top, full, &mut lo, Some(hi), &mut tier)?;
+                self.finish_part(top, full, &mut lo, Some(entry.key.into()), &mut tier)?;
             }
-            builder.push(key, batch.entries.tag(), batch.entries.payload())?;
+            builder.push(entry.key, entry.tag, entry.payload)?;
             self.tick(1);
-            batch.entries.advance()?;
+            source.advance()?;
         }
         self.finish_part(top, builder, &mut lo, None, &mut tier)?;
         Ok(tier)
@@ -358,25 +364,30 @@ impl<'a> Job<'a> {
             return Ok(0);
         }
         let mut bytes = run.bytes_between(lo, hi);
-        let overlaps = |range: &(Vec<u8>, Vec<u8>)| {
-            hi.is_none_or(|hi| range.0.as_slice() < hi) && lo.is_none_or(|lo| lo < range.1.as_slice())
+        let overlaps = |(from, to): &(&[u8], &[u8])| {
+            hi.is_none_or(|hi| *from < hi) && lo.is_none_or(|lo| lo < *to)
         };
-        bytes += run.range_deletes().iter().filter(|range| overlaps(range)).count() as u64 * 64;
+        bytes += run.range_deletes().iter().filter(overlaps).count() as u64 * 64;
         Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
     /// Leaves of entries alone.
-    fn build_leaves(&mut self, entries: &mut dyn EntrySource) -> Result<Vec<Arc<RunHandle>>> {
+    fn build_leaves(&mut self, mut entries: Box<dyn EntrySource + '_>) -> Result<Vec<Arc<RunHandle>>> {
         let mut leaves = Vec::new();
         let mut builder = self.leaf_builder();
-        while entries.is_valid() {
-            if builder.data_bytes() as u64 >= self.cx.shape.leaf_bytes {
+        let operators = self.cx.operators.clone();
+        let folder = Folder::new(&operators);
+        let mut made = Vec::new();
+        while let Some(entry) = entries.entry() {
+            if builder.bytes_so_far() as u64 >= self.cx.shape.leaf_bytes {
                 let full = std::mem::replace(&mut builder, self.leaf_builder());
                 leaves.extend(full.finish()?.map(|run| self.handle(run)));
             }
             // A Delete above the maximum deletes nothing; a Merge finds no base.
-            if let Some((tag, payload)) = self.at_bottom(entries.tag(), entries.payload())? {
-                builder.push(entries.key(), tag, &payload)?;
+            match folder.settle(entry.message(), &mut made)? {
+                Folded::Newer(tag) => builder.push(entry.key, tag, entry.payload)?,
+                Folded::Made(tag) => builder.push(entry.key, tag, &made)?,
+                Folded::Nothing => {}
             }
             self.tick(1);
             entries.advance()?;
@@ -386,18 +397,24 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn buffer_builder(&self) -> RunBuilder {
-        RunBuilder::new(self.cx.pool.clone(), RunOptions::buffer())
+        let options =
+            RunOptions { codec: Codec::Raw, filter_bits: Some(14), block_bytes: self.cx.shape.block_bytes };
+        RunBuilder::new(self.cx.pool.clone(), options)
     }
 
     pub(super) fn leaf_builder(&self) -> RunBuilder {
-        RunBuilder::new(
-            self.cx.pool.clone(),
-            RunOptions::leaf(self.traits.class, self.traits.leaf_filters),
-        )
+        let codec = match self.traits.class {
+            SizeClass::Fast => Codec::Lz4,
+            SizeClass::Default => Codec::Zstd1,
+            SizeClass::Small => Codec::Zstd3,
+        };
+        let filter_bits = self.traits.leaf_filters.then_some(10);
+        let options = RunOptions { codec, filter_bits, block_bytes: self.cx.shape.block_bytes };
+        RunBuilder::new(self.cx.pool.clone(), options)
     }
 
-    pub(super) fn handle(&self, run: Run) -> Arc<RunHandle> {
-        RunHandle::new(run, self.traits.lineage, self.publish)
+    pub(super) fn handle(&self, run: Arc<Run>) -> Arc<RunHandle> {
+        RunHandle::new(run, self.traits.lineage, self.publish, &self.cx.unwritten)
     }
 
     /// Counts encoded entries; the pacer sees them in steps.

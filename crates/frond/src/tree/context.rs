@@ -2,10 +2,12 @@
 
 use crate::{
     Lineage, Publish, SizeClass,
+    block::BLOCK_RAW_BYTES_TARGET,
     cache::{BlockCache, FramePool},
     error::Result,
     run::{Operators, Run},
-    store::{Link, Store},
+    page::Link,
+    store::Store,
     sync::{Arc, AtomicU64, Mutex, Weak},
 };
 use std::collections::HashMap;
@@ -22,6 +24,8 @@ pub struct Shape {
     pub fanout_max: usize,
     /// Least bytes handed to a child node: less would rewrite more node metadata than data.
     pub push_bytes: u64,
+    /// Bytes of a block before its codec.
+    pub block_bytes: usize,
     /// Encoded bytes after which a buffer run is cut.
     pub run_bytes: u64,
     /// Tiers an upper node may hold before similar ones are merged.
@@ -36,6 +40,7 @@ impl Default for Shape {
             leaf_bytes: 512 << 10,
             fanout_max: 32,
             push_bytes: 256 << 10,
+            block_bytes: BLOCK_RAW_BYTES_TARGET,
             run_bytes: 1 << 20,
             tiers_max: 8,
             tiers_max_bottom: 4,
@@ -76,6 +81,8 @@ pub(crate) struct TreeContext {
     pub shape: Shape,
     pub counters: TreeCounters,
     pub descriptors: Descriptors,
+    /// Bytes of runs that have no address yet.
+    pub unwritten: Arc<AtomicU64>,
 }
 
 /// What an apply did to pages, for the version room to record with the publish.
@@ -114,8 +121,8 @@ impl Effects {
 
 impl TreeContext {
     /// Opens a run on disk: one verified read of its tail.
-    pub fn open_run(&self, link: &Link) -> Result<Run> {
-        Run::open(&self.store, link)
+    pub fn open_run(&self, link: &Link) -> Result<Arc<Run>> {
+        Run::open(self.store.file().clone(), *link, self.pool.clone())
     }
 
     /// The one descriptor of a run extent.

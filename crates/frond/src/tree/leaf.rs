@@ -11,22 +11,28 @@
 //!
 //! Threads: as `apply.rs`.
 
-use std::borrow::Cow;
-
 use crate::{
-    Kind, Tag,
     error::Result,
-    run::{EntrySource, MergeCursor, RunCursor},
+    run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunCursor},
     sync::{Arc, Ordering},
 };
 
 use super::{
+    TreeContext,
     apply::{Batch, Job, clip},
     node::{Child, Node, Part, RunHandle, Tier},
 };
 
 /// Parts of one age that take part in a merge, each with the range to read.
 type Stretch<'n> = (&'n Part, Option<&'n [u8]>, Option<&'n [u8]>);
+
+/// What a merge reads from.
+pub(super) enum Source<'a> {
+    /// A batch from above.
+    Batch(Box<dyn EntrySource + 'a>),
+    /// Everything of one age.
+    Chain(Chain),
+}
 
 impl Job<'_> {
     /// Flushes leaf `c` of a level-1 node.
@@ -71,21 +77,55 @@ impl Job<'_> {
 
     /// Merges leaves `first..=last` with all that waits for them. Changes nothing in the node.
     fn merge_leaves(&mut self, node: &Node, first: usize, last: usize) -> Result<Vec<Arc<RunHandle>>> {
-        let range = (node.child_range(first).0, node.child_range(last).1);
-        let tiers: Vec<Vec<Stretch<'_>>> = (node.tiers.iter())
-            .map(|tier| live_stretches(node, tier, first, last))
-            .filter(|stretches| !stretches.is_empty())
-            .collect();
-        let mut out = Vec::new();
-        // Neighbours are merged one after the other into one sequence of leaves.
-        let leaves: Vec<&Arc<RunHandle>> = (node.children.get(first..=last).unwrap_or_default().iter())
-            .filter_map(|child| match child {
-                Child::Leaf(run) => Some(run),
-                Child::Node(_) => None,
-            })
-            .collect();
-        out.extend(self.merge_run_stretches(&tiers, &leaves, range)?);
-        Ok(out)
+        let mut sources = Vec::with_capacity(node.tiers.len() + 1);
+        let mut expected = 0;
+        for tier in &node.tiers {
+            let chain = self.chain_of(node, tier, first, last)?;
+            if let Some((chain, bytes)) = chain {
+                // About what general codecs leave of a buffer run.
+                expected += bytes / 2;
+                sources.push(Source::Chain(chain));
+            }
+        }
+        // Neighbouring leaves are one sequence, the oldest.
+        let mut cursors = Vec::new();
+        for child in node.children.get(first..=last).unwrap_or_default() {
+            if let Child::Leaf(leaf) = child
+                && !leaf.is_hollow()
+            {
+                expected += leaf.meta.bytes;
+                cursors.push(bulk_cursor(self.cx, leaf, None, None)?);
+            }
+        }
+        sources.push(Source::Chain(Chain::new(cursors, RangeDeletes::union(Vec::new()))));
+        self.write_leaves(sources, expected)
+    }
+
+    /// The live entries of a tier for some children, with about their bytes; `None` if there are none.
+    fn chain_of(
+        &self,
+        node: &Node,
+        tier: &Tier,
+        first: usize,
+        last: usize,
+    ) -> Result<Option<(Chain, u64)>> {
+        let mut cursors = Vec::new();
+        let mut ranges = Vec::new();
+        let mut bytes = 0;
+        for (part, lo, hi) in live_stretches(node, tier, first, last) {
+            let run = part.run.open(self.cx)?;
+            for (from, to) in run.range_deletes().iter() {
+                if let (Some(from), Some(to)) = clip((Some(from), Some(to)), (lo, hi))
+                    && from < to
+                {
+                    ranges.push((from.to_vec(), to.to_vec()));
+                }
+            }
+            bytes += run.bytes_between(lo, hi);
+            cursors.push(bulk_cursor(self.cx, &part.run, lo, hi)?);
+        }
+        let some = !cursors.is_empty();
+        Ok(some.then(|| (Chain::new(cursors, RangeDeletes::union(ranges)), bytes)))
     }
 
     fn put_leaves(&mut self, node: &mut Node, first: usize, last: usize, leaves: Vec<Arc<RunHandle>>) {
@@ -108,107 +148,55 @@ impl Job<'_> {
 
     /// A leaf without entries, holding a range that must not change hands yet.
     pub(super) fn empty_leaf(&self) -> Arc<RunHandle> {
-        self.handle(self.leaf_builder().finish_empty())
+        RunHandle::hollow(self.traits.lineage, self.publish)
     }
 
-    /// Merges a batch (a tree of one leaf at most) or stretches of tiers with a leaf into new leaves.
-    pub(super) fn merge_into_leaves(
+    /// Merges a batch with the only leaf of a tree, if it has one.
+    pub(super) fn merge_batch(
         &mut self,
-        batch: Option<Batch<'_>>,
-        tiers: &[Vec<Stretch<'_>>],
+        batch: Batch<'_>,
         leaf: Option<&Arc<RunHandle>>,
-        range: (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<Vec<Arc<RunHandle>>> {
-        let leaves: Vec<&Arc<RunHandle>> = leaf.into_iter().collect();
-        let Some(batch) = batch else { return self.merge_run_stretches(tiers, &leaves, range) };
-        let mut pending = batch.bytes / 2;
-        let mut merge = MergeCursor::new(self.cx.operators.clone());
-        merge.push_range_deletes(0, &batch.range_deletes);
-        merge.push(batch.entries);
-        let mut cursors = self.leaf_cursors(&leaves, range)?;
-        for (cursor, leaf) in cursors.iter_mut().zip(&leaves) {
-            pending += leaf.meta.bytes;
-            merge.push(cursor);
-        }
-        self.write_leaves(&mut merge, pending)
-    }
-
-    fn merge_run_stretches(
-        &mut self,
-        tiers: &[Vec<Stretch<'_>>],
-        leaves: &[&Arc<RunHandle>],
-        range: (Option<&[u8]>, Option<&[u8]>),
-    ) -> Result<Vec<Arc<RunHandle>>> {
-        let mut expected = 0;
-        let mut ages = Vec::new();
-        let mut range_deletes = Vec::new();
-        for stretches in tiers {
-            let age = ages.len();
-            let mut cursors = Vec::new();
-            for (part, lo, hi) in stretches {
-                let run = part.run.open(self.cx)?;
-                for (from, to) in run.range_deletes() {
-                    let (from, to) = clip((Some(from), Some(to)), (*lo, *hi));
-                    if let (Some(from), Some(to)) = (from, to)
-                        && from < to
-                    {
-                        range_deletes.push((age, vec![(from.to_vec(), to.to_vec())]));
-                    }
-                }
-                expected += run.bytes_between(*lo, *hi) / 2;
-                cursors.push(RunCursor::bulk(run.clone(), &self.cx.cache, *lo, *hi)?);
-            }
-            ages.push(Chain::new(cursors)?);
-        }
-        let mut leaf_cursors = self.leaf_cursors(leaves, range)?;
-        let mut merge = MergeCursor::new(self.cx.operators.clone());
-        for (age, ranges) in &range_deletes {
-            merge.push_range_deletes(*age, ranges);
-        }
-        for chain in &mut ages {
-            merge.push(chain);
-        }
-        for (cursor, leaf) in leaf_cursors.iter_mut().zip(leaves) {
+        let mut expected = batch.bytes / 2;
+        let mut sources = vec![Source::Batch(batch.source)];
+        if let Some(leaf) = leaf.filter(|leaf| !leaf.is_hollow()) {
             expected += leaf.meta.bytes;
-            merge.push(cursor);
+            let cursor = bulk_cursor(self.cx, leaf, None, None)?;
+            sources.push(Source::Chain(Chain::new(vec![cursor], RangeDeletes::union(Vec::new()))));
         }
-        self.write_leaves(&mut merge, expected)
-    }
-
-    fn leaf_cursors(
-        &self,
-        leaves: &[&Arc<RunHandle>],
-        range: (Option<&[u8]>, Option<&[u8]>),
-    ) -> Result<Vec<RunCursor>> {
-        leaves
-            .iter()
-            .map(|leaf| RunCursor::bulk(leaf.open(self.cx)?.clone(), &self.cx.cache, range.0, range.1))
-            .collect()
+        self.write_leaves(sources, expected)
     }
 
     /// Writes what a merge yields as leaves of even size.
     fn write_leaves(
         &mut self,
-        merge: &mut MergeCursor<'_>,
+        mut sources: Vec<Source<'_>>,
         expected: u64,
     ) -> Result<Vec<Arc<RunHandle>>> {
         let leaf_bytes = self.cx.shape.leaf_bytes;
         let cut_bytes = if expected <= 2 * leaf_bytes {
             2 * leaf_bytes
         } else {
-            let pieces = (expected / leaf_bytes).max(2);
-            expected / pieces
+            expected / (expected / leaf_bytes).max(2)
         };
+        let operators = self.cx.operators.clone();
+        let folder = Folder::new(&operators);
+        sources.retain(|source| source.entry().is_some() || source.range_deletes().is_some_and(|r| !r.is_empty()));
+        let mut merge = MergeCursor::new(sources);
         let mut leaves = Vec::new();
         let mut builder = self.leaf_builder();
         let mut entries = 0;
-        while merge.next_folded()? {
-            if builder.data_bytes() as u64 >= cut_bytes {
+        let mut made = Vec::new();
+        while let Some(entry) = merge.next_folded(&folder)? {
+            if builder.bytes_so_far() as u64 >= cut_bytes {
                 let full = std::mem::replace(&mut builder, self.leaf_builder());
                 leaves.extend(full.finish()?.map(|run| self.handle(run)));
             }
-            if let Some((tag, payload)) = self.at_bottom(merge.tag(), merge.payload())? {
-                builder.push(merge.key(), tag, &payload)?;
+            // Everything older has been met: Deletes vanish, operands become values.
+            match folder.settle(entry.message(), &mut made)? {
+                Folded::Newer(tag) => builder.push(entry.key, tag, entry.payload)?,
+                Folded::Made(tag) => builder.push(entry.key, tag, &made)?,
+                Folded::Nothing => {}
             }
             self.tick(1);
             entries += 1;
@@ -218,69 +206,40 @@ impl Job<'_> {
         Ok(leaves)
     }
 
-    /// A message that has met everything older: Deletes vanish, operands become values.
-    pub(super) fn at_bottom<'p>(
-        &self,
-        tag: Tag,
-        payload: &'p [u8],
-    ) -> Result<Option<(Tag, Cow<'p, [u8]>)>> {
-        Ok(match tag.kind() {
-            Kind::Delete => None,
-            Kind::Merge => {
-                Some((Tag::PUT, Cow::Owned(self.cx.operators.resolve(None, payload)?)))
-            }
-            _ => Some((tag, Cow::Borrowed(payload))),
-        })
-    }
-
     /// Merges `width` tiers from `first` on into one.
     pub(super) fn merge_window(&mut self, node: &Node, first: usize, width: usize) -> Result<Tier> {
         self.cx.counters.run_merges.fetch_add(1, Ordering::Relaxed);
         let window = node.tiers.get(first..first + width).unwrap_or_default();
         let last = node.children.len().saturating_sub(1);
-        let mut chains = Vec::new();
-        let mut range_deletes = Vec::new();
+        let mut sources = Vec::with_capacity(width);
+        let mut ranges = Vec::new();
         for tier in window {
-            let mut cursors = Vec::new();
-            for (part, lo, hi) in live_stretches(node, tier, 0, last) {
-                let run = part.run.open(self.cx)?;
-                for (from, to) in run.range_deletes() {
-                    if let (Some(from), Some(to)) = clip((Some(from), Some(to)), (lo, hi))
-                        && from < to
-                    {
-                        range_deletes.push((chains.len(), vec![(from.to_vec(), to.to_vec())]));
-                    }
-                }
-                cursors.push(RunCursor::bulk(run.clone(), &self.cx.cache, lo, hi)?);
+            if let Some((chain, _)) = self.chain_of(node, tier, 0, last)? {
+                let own = chain.ranges.iter();
+                ranges.extend(own.map(|(from, to)| (from.to_vec(), to.to_vec())));
+                sources.push(Source::Chain(chain));
             }
-            chains.push(Chain::new(cursors)?);
         }
-        let mut merge = MergeCursor::new(self.cx.operators.clone());
-        for (age, ranges) in &range_deletes {
-            merge.push_range_deletes(*age, ranges);
-        }
-        for chain in &mut chains {
-            merge.push(chain);
-        }
-        let ranges: Vec<(Vec<u8>, Vec<u8>)> =
-            range_deletes.iter().flat_map(|(_, ranges)| ranges.clone()).collect();
         let mut tier = Tier::default();
         let mut builder = self.buffer_builder();
         for (from, to) in &ranges {
             builder.add_range_delete(from, to);
         }
+        let operators = self.cx.operators.clone();
+        let folder = Folder::new(&operators);
+        let mut merge = MergeCursor::new(sources);
         let mut lo: Option<Box<[u8]>> = None;
         let mut entries = 0;
-        while merge.next_folded()? {
-            if ranges.is_empty() && builder.data_bytes() as u64 >= self.cx.shape.run_bytes {
+        while let Some(entry) = merge.next_folded(&folder)? {
+            if ranges.is_empty() && builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
                 let full = std::mem::replace(&mut builder, self.buffer_builder());
-                let hi: Box<[u8]> = merge.key().into();
+                let hi: Box<[u8]> = entry.key.into();
                 let start = lo.replace(hi.clone());
                 if let Some(run) = full.finish()? {
                     tier.parts.extend(self.part_of(node, self.handle(run), start, Some(hi))?);
                 }
             }
-            builder.push(merge.key(), merge.tag(), merge.payload())?;
+            builder.push(entry.key, entry.tag, entry.payload)?;
             self.tick(1);
             entries += 1;
         }
@@ -290,6 +249,17 @@ impl Job<'_> {
         self.cx.counters.run_merge_entries.fetch_add(entries, Ordering::Relaxed);
         Ok(tier)
     }
+}
+
+fn bulk_cursor(
+    cx: &TreeContext,
+    run: &RunHandle,
+    lo: Option<&[u8]>,
+    hi: Option<&[u8]>,
+) -> Result<RunCursor> {
+    let mut cursor = RunCursor::bulk(run.open(cx)?.clone()).range(lo, hi);
+    cursor.seek_first()?;
+    Ok(cursor)
 }
 
 /// The stretches of a tier that are live for children `first..=last`: neighbouring live children of
@@ -314,52 +284,68 @@ fn live_stretches<'n>(node: &'n Node, tier: &'n Tier, first: usize, last: usize)
     stretches
 }
 
-/// Cursors over disjoint ascending ranges, one after the other.
+/// Cursors over disjoint ascending ranges, one after the other: the entries of one age.
 pub(super) struct Chain {
     cursors: Vec<RunCursor>,
     current: usize,
+    ranges: RangeDeletes,
 }
 
 impl Chain {
-    pub(super) fn new(cursors: Vec<RunCursor>) -> Result<Self> {
-        let mut chain = Self { cursors, current: 0 };
+    pub(super) fn new(cursors: Vec<RunCursor>, ranges: RangeDeletes) -> Self {
+        let mut chain = Self { cursors, current: 0, ranges };
         chain.skip_ended();
-        Ok(chain)
+        chain
     }
 
     fn skip_ended(&mut self) {
-        while self.cursors.get(self.current).is_some_and(|cursor| !cursor.is_valid()) {
+        while self.cursors.get(self.current).is_some_and(|cursor| cursor.entry().is_none()) {
             self.current += 1;
         }
     }
-
-    fn cursor(&self) -> &RunCursor {
-        self.cursors.get(self.current).expect("read only while valid")
-    }
 }
 
-impl EntrySource for Chain {
-    fn is_valid(&self) -> bool {
-        self.current < self.cursors.len()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.cursor().key()
-    }
-
-    fn tag(&self) -> Tag {
-        self.cursor().tag()
-    }
-
-    fn payload(&self) -> &[u8] {
-        self.cursor().payload()
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        if let Some(cursor) = self.cursors.get_mut(self.current) {
-            cursor.advance()?;
+impl EntrySource for Source<'_> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        match self {
+            Source::Batch(batch) => batch.entry(),
+            Source::Chain(chain) => chain.cursors.get(chain.current)?.entry(),
         }
-        self.skip_ended();
-        Ok(())
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Source::Batch(batch) => batch.advance(),
+            Source::Chain(chain) => {
+                if let Some(cursor) = chain.cursors.get_mut(chain.current) {
+                    cursor.next()?;
+                    if cursor.entry().is_none() {
+                        chain.skip_ended();
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        match self {
+            Source::Batch(batch) => batch.seek(key),
+            Source::Chain(chain) => {
+                chain.current = 0;
+                chain.cursors.iter_mut().try_for_each(|cursor| cursor.seek(key))?;
+                chain.skip_ended();
+                Ok(())
+            }
+        }
+    }
+
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        match self {
+            Source::Batch(batch) => batch.range_deletes(),
+            Source::Chain(chain) => Some(&chain.ranges),
+        }
     }
 }

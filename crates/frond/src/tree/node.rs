@@ -20,9 +20,9 @@
 use crate::{
     Lineage, Publish,
     error::Result,
+    page::Link,
     run::Run,
-    store::Link,
-    sync::{Arc, AtomicU32, OnceLock, Ordering},
+    sync::{Arc, AtomicU32, AtomicU64, OnceLock, Ordering},
 };
 
 use super::TreeContext;
@@ -77,6 +77,8 @@ pub(crate) struct RunHandle {
     refs: AtomicU32,
     /// The same in the version that the last checkpoint fixed.
     refs_durable: AtomicU32,
+    /// Where the bytes of an unwritten run are counted.
+    unwritten: Option<Arc<AtomicU64>>,
 }
 
 /// What a link says of a run besides its address.
@@ -163,40 +165,58 @@ impl NodeRef {
 }
 
 impl RunHandle {
-    /// A run that has no address yet.
-    pub fn new(run: Run, lineage: Lineage, birth: Publish) -> Arc<Self> {
+    /// A run that has no address yet; its bytes count to `unwritten` until it has, or is dropped.
+    pub fn new(
+        run: Arc<Run>,
+        lineage: Lineage,
+        birth: Publish,
+        unwritten: &Arc<AtomicU64>,
+    ) -> Arc<Self> {
         let meta = RunMeta {
             entries: run.entries(),
             bytes: run.data_bytes(),
             range_deletes: !run.range_deletes().is_empty(),
         };
-        let resident = OnceLock::new();
-        let _ = resident.set(Arc::new(run));
-        Arc::new(Self {
-            lineage,
-            birth,
-            meta,
-            link: OnceLock::new(),
-            run: resident,
-            refs: AtomicU32::new(0),
-            refs_durable: AtomicU32::new(0),
-        })
+        unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
+        let handle = Self::blank(lineage, birth, meta, Some(unwritten.clone()), 0);
+        let _ = handle.run.set(run);
+        Arc::new(handle)
+    }
+
+    /// A leaf without entries: it holds a range that must not change hands yet, and no extent.
+    pub fn hollow(lineage: Lineage, birth: Publish) -> Arc<Self> {
+        Arc::new(Self::blank(lineage, birth, RunMeta::default(), None, 0))
     }
 
     /// A run on disk with `refs` references in the newest version.
     pub fn on_disk(link: Link, meta: RunMeta, refs: u32) -> Arc<Self> {
-        let address = OnceLock::new();
-        let (lineage, birth) = (link.lineage, link.birth);
-        let _ = address.set(link);
-        Arc::new(Self {
+        let handle = Self::blank(link.lineage, link.birth, meta, None, refs);
+        let _ = handle.link.set(link);
+        Arc::new(handle)
+    }
+
+    fn blank(
+        lineage: Lineage,
+        birth: Publish,
+        meta: RunMeta,
+        unwritten: Option<Arc<AtomicU64>>,
+        refs: u32,
+    ) -> Self {
+        Self {
             lineage,
             birth,
             meta,
-            link: address,
+            link: OnceLock::new(),
             run: OnceLock::new(),
             refs: AtomicU32::new(refs),
             refs_durable: AtomicU32::new(refs),
-        })
+            unwritten,
+        }
+    }
+
+    /// True for [`RunHandle::hollow`]: nothing to open, read or write.
+    pub fn is_hollow(&self) -> bool {
+        self.meta.entries == 0 && !self.meta.range_deletes
     }
 
     /// The run, its tail read and verified if it was not open. One read at most.
@@ -205,7 +225,7 @@ impl RunHandle {
             return Ok(run);
         }
         let link = self.link.get().expect("a run is resident or has an address");
-        let run = Arc::new(cx.open_run(link)?);
+        let run = cx.open_run(link)?;
         Ok(self.run.get_or_init(|| run))
     }
 
@@ -222,6 +242,9 @@ impl RunHandle {
     /// Records the address; only the checkpoint calls this, once.
     pub fn set_link(&self, link: Link) {
         assert!(self.link.set(link).is_ok(), "a run is written once");
+        if let (Some(unwritten), Some(run)) = (&self.unwritten, self.run.get()) {
+            unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
+        }
     }
 
     /// Adds to the references of the newest version; returns what is left. Only the tree's one
@@ -249,6 +272,15 @@ impl RunHandle {
     /// References in the version that the last checkpoint fixed.
     pub fn refs_durable(&self) -> u32 {
         self.refs_durable.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for RunHandle {
+    fn drop(&mut self) {
+        if let (None, Some(unwritten), Some(run)) = (self.link.get(), &self.unwritten, self.run.get())
+        {
+            unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
+        }
     }
 }
 
@@ -350,7 +382,7 @@ impl Node {
     pub fn is_hollow(&self) -> bool {
         self.tiers.is_empty()
             && self.children.iter().all(|child| match child {
-                Child::Leaf(run) => run.meta.entries == 0,
+                Child::Leaf(run) => run.is_hollow(),
                 Child::Node(node) => node.resident().is_some_and(|node| node.is_hollow()),
             })
     }

@@ -5,10 +5,10 @@
 //! damage, whatever its checksum says (P20).
 
 use crate::{
-    Error, Lineage, Place, Publish,
+    Error, Place, Publish,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::Result,
-    store::{Link, PageKind},
+    page::{LINK_BYTES, Link, PageKind},
     sync::Arc,
 };
 
@@ -21,30 +21,23 @@ const FORMAT: u8 = 1;
 /// Deeper than any tree can be: 2^40 leaves at a fanout of 2.
 const LEVEL_MAX: u8 = 40;
 
-/// Appends a link: offset, bytes, tail bytes, hash, birth, lineage.
-pub(crate) fn put_link(out: &mut Vec<u8>, link: &Link) {
-    put_varint(out, link.offset);
-    put_varint(out, u64::from(link.bytes));
-    put_varint(out, u64::from(link.tail_bytes));
-    out.extend_from_slice(&link.hash.to_le_bytes());
-    put_varint(out, link.birth.0);
-    put_varint(out, u64::from(link.lineage.0));
+fn put_link(out: &mut Vec<u8>, link: &Link) {
+    out.extend_from_slice(&link.to_disk());
 }
 
-/// Reads what [`put_link`] wrote.
-pub(crate) fn read_link(reader: &mut Reader<'_>) -> Option<Link> {
-    Some(Link {
-        offset: reader.varint()?,
-        bytes: u32::try_from(reader.varint()?).ok()?,
-        tail_bytes: u32::try_from(reader.varint()?).ok()?,
-        hash: reader.u64()?,
-        birth: Publish(reader.varint()?),
-        lineage: Lineage(u32::try_from(reader.varint()?).ok()?),
-    })
+fn read_link(reader: &mut Reader<'_>) -> Option<Link> {
+    reader.array::<LINK_BYTES>().map(|bytes| Link::from_disk(&bytes))
 }
 
 fn put_run(out: &mut Vec<u8>, run: &RunHandle) {
-    put_link(out, run.link().expect("a checkpoint writes runs before the nodes that link them"));
+    // A hollow leaf has a link of zero bytes; its birth and lineage are kept.
+    let hollow = Link { birth: run.birth, lineage: run.lineage, ..Link::default() };
+    let link = run.link().copied().unwrap_or(hollow);
+    assert!(
+        link.bytes > 0 || run.is_hollow(),
+        "a checkpoint writes runs before the nodes that link them"
+    );
+    put_link(out, &link);
     put_varint(out, run.meta.entries);
     put_varint(out, run.meta.bytes);
     out.push(u8::from(run.meta.range_deletes));
@@ -113,6 +106,10 @@ fn read_run(cx: &TreeContext, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>>
             _ => return None,
         },
     };
+    if link.bytes == 0 {
+        let hollow = RunHandle::hollow(link.lineage, link.birth);
+        return (meta == RunMeta::default()).then_some(hollow);
+    }
     Some(cx.run_handle(link, meta))
 }
 
@@ -122,7 +119,7 @@ fn decode_node(cx: &TreeContext, bytes: &[u8]) -> Option<Node> {
     if format != FORMAT || level == 0 || level > LEVEL_MAX {
         return None;
     }
-    let count = reader.count(13)?;
+    let count = reader.count(LINK_BYTES)?;
     let mut node = Node { level, ..Node::default() };
     for _ in 1..count {
         node.pivots.push(reader.bytes()?.into());
@@ -136,7 +133,7 @@ fn decode_node(cx: &TreeContext, bytes: &[u8]) -> Option<Node> {
     }
     for _ in 0..reader.count(1)? {
         let mut tier = Tier::default();
-        for _ in 0..reader.count(17)? {
+        for _ in 0..reader.count(LINK_BYTES)? {
             let run = read_run(cx, &mut reader)?;
             let lo = reader.optional()?.map(Box::from);
             let hi = reader.optional()?.map(Box::from);

@@ -1,10 +1,12 @@
-//! Transactions: the write set, the sequencer, what is visible.
+//! Transactions: the write set, the sequencer, the key locks of checked inserts.
 //!
-//! A batch is one transaction: its write set is private until commit; the sequencer orders commits.
-//! Locks, savepoints and two-phase commit will live here.
+//! A batch is one transaction: its write set is private until commit; the sequencer orders commits
+//! and says what is visible.
 
+mod locks;
 mod sequencer;
 mod write_set;
 
-pub(crate) use sequencer::Sequencer;
+pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
+pub(crate) use sequencer::{Section, Sequencer};
 pub(crate) use write_set::WriteSet;

@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Kind, Message, Tag, TreeId, error::Result, run::Operators};
+use crate::{Error, Kind, Message, Tag, TreeId, error::Result, run::Operators};
 
 /// One entry: where its key and payload lie in the arena.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,8 @@ struct Slot {
     tag: Tag,
     /// True for `insert`: the key must be absent.
     insert: bool,
+    /// Place in the batch, range deletes not counted.
+    position: u32,
     start: u32,
     key_bytes: u32,
     payload_bytes: u32,
@@ -56,6 +58,7 @@ pub(crate) struct Entry<'a> {
     pub tag: Tag,
     pub payload: &'a [u8],
     pub insert: bool,
+    pub position: usize,
 }
 
 impl WriteSet {
@@ -89,6 +92,7 @@ impl WriteSet {
             tree,
             tag,
             insert,
+            position: self.slots.len() as u32,
             start: start as u32,
             key_bytes: key.len() as u32,
             payload_bytes: payload_bytes as u32,
@@ -112,6 +116,7 @@ impl WriteSet {
             tag: slot.tag,
             payload: &self.arena[payload..payload + slot.payload_bytes as usize],
             insert: slot.insert,
+            position: slot.position as usize,
         }
     }
 
@@ -189,6 +194,12 @@ impl WriteSet {
             if older.tree != slot.tree || self.key(&older) != self.key(&slot) {
                 folded.push(slot);
                 continue;
+            }
+            if slot.insert && older.tag.kind() != Kind::Delete {
+                return Err(Error::KeyExists {
+                    tree: format!("number {}", slot.tree),
+                    index: slot.position as usize,
+                });
             }
             let kept = if slot.tag.kind() == Kind::Merge && older.tag.kind() != Kind::Delete {
                 let (new, old) = (self.entry(&slot), self.entry(&older));

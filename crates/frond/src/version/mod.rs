@@ -27,7 +27,7 @@ use crate::{
 /// A memtable with the interval of commits it stands for.
 #[derive(Debug)]
 pub(crate) struct MemSlot {
-    pub table: Memtable,
+    pub table: Arc<Memtable>,
     /// Every commit in it is above this one.
     pub base: Seqno,
     /// Its last commit; `u64::MAX` while it is active.
@@ -39,7 +39,7 @@ pub(crate) struct MemSlot {
 }
 
 impl MemSlot {
-    pub fn new(table: Memtable, base: Seqno, log_from: Lsn) -> Arc<Self> {
+    pub fn new(table: Arc<Memtable>, base: Seqno, log_from: Lsn) -> Arc<Self> {
         Arc::new(Self {
             table,
             base,

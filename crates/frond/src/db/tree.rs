@@ -1,0 +1,202 @@
+//! Trees: ordered maps from keys to values, as users hold them.
+
+use std::ops::{Bound, RangeBounds};
+
+use crate::{
+    Error, Layout, Result, Seqno, SizeClass,
+    catalog::TreeEntry,
+    sync::Arc,
+};
+
+use super::{Batch, Cursor, Shared, batch::check_key, read::ReadView};
+
+/// What a new tree is to be like.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreeOptions {
+    /// Size against speed.
+    pub size_class: SizeClass,
+    /// Keys are mostly inserted with a check that they are absent, in random order: leaves get
+    /// filters, so that the check of an absent key costs no read.
+    pub unique: bool,
+    /// Bytes that the owner wants kept with the tree, up to 1 MiB.
+    pub attributes: Vec<u8>,
+    /// What keys look like, if known.
+    pub key_layout: Option<Layout>,
+    /// What values look like, if known.
+    pub value_layout: Option<Layout>,
+}
+
+/// A tree's name and what it was created with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeInfo {
+    /// The name.
+    pub name: String,
+    /// The options it was created with.
+    pub options: TreeOptions,
+    /// The commit that created it.
+    pub birth: Seqno,
+}
+
+/// A handle to a tree; cheap to clone, usable from all threads at once.
+///
+/// Reads see every commit that returned before they began, and never wait for a writer.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) entry: Arc<TreeEntry>,
+}
+
+impl Tree {
+    /// The name now.
+    pub fn name(&self) -> String {
+        self.entry.name()
+    }
+
+    /// Name and options.
+    pub fn info(&self) -> TreeInfo {
+        let record = self.entry.record();
+        TreeInfo {
+            name: record.name,
+            birth: record.birth,
+            options: TreeOptions {
+                size_class: record.size_class,
+                unique: record.unique,
+                attributes: record.attributes,
+                key_layout: record.key_layout,
+                value_layout: record.value_layout,
+            },
+        }
+    }
+
+    /// The value of a key. Costs one copy of the value, and at most one read of the device when the
+    /// upper part of the tree is in memory.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if the tree was dropped; I/O errors and damage of what had to be read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// The same into a buffer that is reused; false, and an empty buffer, if there is no such key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.entry.check()?;
+        check_key(key)?;
+        self.shared.engine.health.check()?;
+        let version = self.shared.engine.versions.current();
+        let at = self.shared.engine.sequencer.visible();
+        ReadView { engine: &self.shared.engine, version: &version, at }
+            .get(self.entry.id, key, value)
+    }
+
+    /// True if the key exists. Costs what [`get`](Self::get) costs, less the copy.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        let mut value = Vec::new();
+        self.get_into(key, &mut value)
+    }
+
+    /// The values of many keys, all from the same moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.entry.check()?;
+        self.shared.engine.health.check()?;
+        let version = self.shared.engine.versions.current();
+        let at = self.shared.engine.sequencer.visible();
+        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        // In key order, neighbours find their blocks in the cache.
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+        let mut values: Vec<Option<Vec<u8>>> = keys.iter().map(|_| None).collect();
+        for index in order {
+            let key = keys[index].as_ref();
+            check_key(key)?;
+            let mut value = Vec::new();
+            if view.get(self.entry.id, key, &mut value)? {
+                values[index] = Some(value);
+            }
+        }
+        Ok(values)
+    }
+
+    /// A commit of one `put`.
+    ///
+    /// # Errors
+    /// Those of [`Batch::put`] and [`Db::commit`](crate::Db::commit).
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<Seqno> {
+        let mut batch = Batch::new();
+        batch.put(self, key, value)?;
+        self.shared.commit(&mut batch, None)
+    }
+
+    /// A commit of one `delete`.
+    ///
+    /// # Errors
+    /// Those of [`Batch::delete`] and [`Db::commit`](crate::Db::commit).
+    pub fn delete(&self, key: &[u8]) -> Result<Seqno> {
+        let mut batch = Batch::new();
+        batch.delete(self, key)?;
+        self.shared.commit(&mut batch, None)
+    }
+
+    /// A cursor over a range of keys, as of now, before its first row.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.create_tree("t", Default::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     tree.put(key.as_bytes(), b"1")?;
+    /// }
+    /// let mut cursor = tree.scan(&b"b"[..]..)?;
+    /// while let Some((key, value)) = cursor.next()? {
+    ///     println!("{key:?} {value:?}");
+    /// }
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+        self.entry.check()?;
+        self.shared.engine.health.check()?;
+        let snapshot = self.shared.snapshot();
+        Cursor::new(snapshot, self.entry.id, bounds(&range)?)
+    }
+}
+
+/// A range as [from, to) with inclusive ends made exclusive.
+pub(super) fn bounds<'k>(
+    range: &impl RangeBounds<&'k [u8]>,
+) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    let after = |key: &[u8]| {
+        let mut next = key.to_vec();
+        next.push(0);
+        next
+    };
+    let from = match range.start_bound() {
+        Bound::Included(key) => Some(key.to_vec()),
+        Bound::Excluded(key) => Some(after(key)),
+        Bound::Unbounded => None,
+    };
+    let to = match range.end_bound() {
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Unbounded => None,
+    };
+    if let (Some(from), Some(to)) = (&from, &to)
+        && from > to
+    {
+        return Err(Error::InvalidArgument("a range ends before it begins".into()));
+    }
+    Ok((from, to))
+}

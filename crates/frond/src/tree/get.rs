@@ -1,0 +1,112 @@
+//! Point lookups: from the root's buffer down to the leaf, newest message first.
+//!
+//! The key is hashed once; a run's filter is asked before its index. A lookup stops at the first
+//! message that hides everything older. Cost: one filter probe per run on the path, one block of the
+//! leaf.
+//!
+//! Threads: all; nothing is latched.
+
+use crate::{
+    Tag,
+    error::Result,
+    run::{Found, key_hash},
+    sync::Arc,
+};
+
+use super::{
+    TreeContext,
+    apply::TreeRoot,
+    node::{Child, Node, Root, RunHandle, Tier},
+};
+
+/// What a visitor is shown of a key, newest first.
+pub(crate) enum Lookup {
+    /// A message.
+    Message(Found),
+    /// A range delete covers the key: nothing older counts.
+    RangeDeleted,
+}
+
+impl Lookup {
+    /// True if nothing older matters.
+    pub fn is_base(&self) -> bool {
+        match self {
+            Lookup::Message(found) => found.tag.is_base(),
+            Lookup::RangeDeleted => true,
+        }
+    }
+
+    /// Tag and payload; a range delete is a Delete.
+    pub fn message(&self) -> (Tag, &[u8]) {
+        match self {
+            Lookup::Message(found) => (found.tag, found.payload()),
+            Lookup::RangeDeleted => (Tag::DELETE, &[]),
+        }
+    }
+}
+
+impl TreeRoot {
+    /// Shows every message of `key`, newest first, until one hides the rest.
+    pub fn get(
+        &self,
+        cx: &TreeContext,
+        key: &[u8],
+        visit: &mut dyn FnMut(Lookup) -> Result<()>,
+    ) -> Result<()> {
+        let hash = key_hash(key);
+        let mut node: Arc<Node> = match &self.root {
+            Root::Empty => return Ok(()),
+            Root::Leaf(leaf) => return look_in(cx, leaf, key, hash, visit).map(drop),
+            Root::Node(node) => node.load(cx)?,
+        };
+        loop {
+            let c = node.child_for(key);
+            for tier in &node.tiers {
+                if let Some(run) = live_run(tier, c, key)
+                    && look_in(cx, run, key, hash, visit)?
+                {
+                    return Ok(());
+                }
+            }
+            match node.children.get(c) {
+                Some(Child::Leaf(leaf)) => return look_in(cx, leaf, key, hash, visit).map(drop),
+                Some(Child::Node(child)) => {
+                    let next = child.load(cx)?;
+                    node = next;
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+fn live_run<'n>(tier: &'n Tier, c: usize, key: &[u8]) -> Option<&'n Arc<RunHandle>> {
+    let part = tier.part_for(key)?;
+    part.live.get(c).is_some_and(|&bytes| bytes > 0).then_some(&part.run)
+}
+
+/// Looks in one run; true if what was found hides everything older.
+fn look_in(
+    cx: &TreeContext,
+    handle: &RunHandle,
+    key: &[u8],
+    hash: u64,
+    visit: &mut dyn FnMut(Lookup) -> Result<()>,
+) -> Result<bool> {
+    if handle.is_hollow() {
+        return Ok(false);
+    }
+    let run = handle.open(cx)?;
+    if let Some(found) = run.get(key, hash, &*cx.cache)? {
+        let base = found.tag.is_base();
+        visit(Lookup::Message(found))?;
+        if base {
+            return Ok(true);
+        }
+    }
+    if handle.meta.range_deletes && run.range_deletes().covers(key) {
+        visit(Lookup::RangeDeleted)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
