@@ -1,7 +1,7 @@
 //! Apply: the oldest frozen memtable into the trees, and the new roots published.
 
 use crate::{
-    Publish, Result, TreeId,
+    Lineage, Publish, Result, TreeId,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Effects, Job, TreeContext, TreeRoot, TreeTraits},
     version::MemSlot,
@@ -13,7 +13,7 @@ use super::Engine;
 /// which makes a leaf's rewrite the dearest step there is; the idle drain settles the rest.
 pub(super) const LEAF_FILL_SIXTEENTHS: u64 = 8;
 
-type TreeOutcome = Result<(TreeId, TreeRoot, Effects)>;
+type TreeOutcome = Result<(TreeId, TreeRoot, Lineage, Effects)>;
 
 impl Engine {
     /// Applies the oldest frozen memtable; false if there is none.
@@ -33,7 +33,7 @@ impl Engine {
 
         let publish = Publish(version.publish.0 + 1);
         let mut roots = (*version.roots).clone();
-        let mut effects = Effects::default();
+        let mut effects = Vec::new();
         let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
         let progress = self.progress.clone();
         for tree in slot.table.trees() {
@@ -43,9 +43,9 @@ impl Engine {
             tasks.push(Box::new(move || apply_tree(&cx, &slot, tree, traits, &old, publish, &progress)));
         }
         for outcome in self.pool.run(tasks) {
-            let (tree, root, changed) = outcome?;
+            let (tree, root, lineage, changed) = outcome?;
             roots.insert(tree, Arc::new(root));
-            effects.merge(changed);
+            effects.push((lineage, changed));
         }
         self.drop_dead_trees(&mut roots, &mut effects)?;
         self.record(publish, effects);
@@ -61,9 +61,10 @@ impl Engine {
     }
 
     /// Writes down what a publish did to pages, before it can be seen.
-    pub(super) fn record(&self, publish: Publish, effects: Effects) {
-        for (run, delta) in effects.run_refs.values() {
-            run.add_refs(*delta);
+    pub(super) fn record(&self, publish: Publish, effects: Vec<(Lineage, Effects)>) {
+        for (lineage, effects) in &effects {
+            let own = effects.run_refs.values().filter(|(run, _)| run.lineage == *lineage);
+            own.for_each(|(run, delta)| drop(run.add_refs(*delta)));
         }
         self.effects.lock().unwrap().push_back((publish, effects));
     }
@@ -72,13 +73,15 @@ impl Engine {
     fn drop_dead_trees(
         &self,
         roots: &mut crate::version::Roots,
-        effects: &mut Effects,
+        effects: &mut Vec<(Lineage, Effects)>,
     ) -> Result<()> {
         let dead: Vec<TreeId> =
             roots.keys().copied().filter(|tree| self.trees.traits(*tree).is_none()).collect();
         for tree in dead {
             if let Some(root) = roots.remove(&tree) {
-                root.bury(&self.cx, effects)?;
+                let mut buried = Effects::default();
+                root.bury(&self.cx, &mut buried)?;
+                effects.push((Lineage(tree.0), buried));
             }
         }
         Ok(())
@@ -98,7 +101,7 @@ impl Engine {
             let mut roots = (*version.roots).clone();
             roots.insert(tree, Arc::new(drained));
             let effects = std::mem::take(&mut job.effects);
-            self.record(publish, effects);
+            self.record(publish, vec![(traits.lineage, effects)]);
             self.versions.publish(publish, roots, None);
             self.signal.notify();
             return Ok(true);
@@ -117,10 +120,10 @@ fn apply_tree(
     progress: &AtomicU64,
 ) -> TreeOutcome {
     let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
-    let root = super::batch::with_batch(&slot.table, tree, &cx.operators, |batch| match batch {
-        Some(batch) => job.apply(old, batch),
-        None => Ok(old.clone()),
-    })?;
+    let root = match super::batch::batch_of(&slot.table, tree, &cx.operators)? {
+        Some(batch) => job.apply(old, batch)?,
+        None => old.clone(),
+    };
     job.flush_ticks();
-    Ok((tree, root, std::mem::take(&mut job.effects)))
+    Ok((tree, root, traits.lineage, std::mem::take(&mut job.effects)))
 }

@@ -39,7 +39,7 @@ use crate::{
     version::{MemSlot, Versions},
     wal::Log,
 };
-use crate::{Publish, Result, TreeId, memtable::Memtable, tree::TreeTraits};
+use crate::{Lineage, Publish, Result, TreeId, memtable::Memtable, tree::TreeTraits};
 use std::collections::VecDeque;
 
 /// Byte limits of the pipeline, all derived from the cache size.
@@ -94,7 +94,7 @@ pub(crate) struct Engine {
     /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
-    pub(crate) effects: Mutex<VecDeque<(Publish, Effects)>>,
+    pub(crate) effects: Mutex<VecDeque<(Publish, Vec<(Lineage, Effects)>)>>,
     /// Entries encoded by the running apply, and how many it will be, for pacing.
     pub progress: Arc<AtomicU64>,
     pub progress_expected: AtomicU64,

@@ -109,14 +109,6 @@ impl Effects {
     pub fn count(&mut self, run: &Arc<RunHandle>, delta: i64) {
         self.run_refs.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0)).1 += delta;
     }
-
-    /// Takes over what another job of the same publish did.
-    pub fn merge(&mut self, other: Effects) {
-        self.dead_nodes.extend(other.dead_nodes);
-        for (_, (run, delta)) in other.run_refs {
-            self.count(&run, delta);
-        }
-    }
 }
 
 impl TreeContext {

@@ -20,6 +20,7 @@ use arc_swap::{ArcSwap, Guard};
 use crate::{
     Lsn, Publish, Seqno, TreeId,
     memtable::Memtable,
+    store::Store,
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering},
     tree::TreeRoot,
 };
@@ -73,7 +74,7 @@ pub(crate) struct Version {
     /// Newest first.
     pub frozen: Vec<Arc<MemSlot>>,
     pub active: Arc<MemSlot>,
-    _live: LiveGuard,
+    _pin: Pin,
 }
 
 impl Version {
@@ -83,57 +84,51 @@ impl Version {
     }
 }
 
-/// The current version, and the registry of those still held.
+/// The current version.
 #[derive(Debug)]
 pub(crate) struct Versions {
     current: ArcSwap<Version>,
     swap: Mutex<()>,
-    live: Arc<Live>,
+    store: Arc<Store>,
 }
 
-/// Publish numbers of versions that somebody may be reading.
-#[derive(Debug, Default)]
-struct Live {
-    held: Mutex<BTreeMap<Publish, usize>>,
-}
-
+/// A pin of one version's pages, for as long as it lives.
 #[derive(Debug)]
-struct LiveGuard {
+struct Pin {
     publish: Publish,
-    live: Arc<Live>,
+    store: Arc<Store>,
 }
 
-impl LiveGuard {
-    fn new(publish: Publish, live: &Arc<Live>) -> Self {
-        *live.held.lock().unwrap().entry(publish).or_default() += 1;
-        Self { publish, live: live.clone() }
+impl Pin {
+    fn new(publish: Publish, store: &Arc<Store>) -> Self {
+        store.space().pin_version(publish);
+        Self { publish, store: store.clone() }
     }
 }
 
-impl Drop for LiveGuard {
+impl Drop for Pin {
     fn drop(&mut self) {
-        let mut held = self.live.held.lock().unwrap();
-        if let Some(count) = held.get_mut(&self.publish) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.publish);
-            }
-        }
+        self.store.space().unpin_version(self.publish);
     }
 }
 
 impl Versions {
-    pub fn new(publish: Publish, applied: Seqno, roots: Roots, active: Arc<MemSlot>) -> Self {
-        let live = Arc::new(Live::default());
+    pub fn new(
+        store: Arc<Store>,
+        publish: Publish,
+        applied: Seqno,
+        roots: Roots,
+        active: Arc<MemSlot>,
+    ) -> Self {
         let version = Version {
             publish,
             applied,
             roots: Arc::new(roots),
             frozen: Vec::new(),
             active,
-            _live: LiveGuard::new(publish, &live),
+            _pin: Pin::new(publish, &store),
         };
-        Self { current: ArcSwap::from_pointee(version), swap: Mutex::new(()), live }
+        Self { current: ArcSwap::from_pointee(version), swap: Mutex::new(()), store }
     }
 
     /// The current version, for the length of one call.
@@ -160,7 +155,7 @@ impl Versions {
             roots: old.roots.clone(),
             frozen,
             active,
-            _live: LiveGuard::new(old.publish, &self.live),
+            _pin: Pin::new(old.publish, &self.store),
         }));
     }
 
@@ -183,12 +178,7 @@ impl Versions {
             roots: Arc::new(roots),
             frozen,
             active: old.active.clone(),
-            _live: LiveGuard::new(publish, &self.live),
+            _pin: Pin::new(publish, &self.store),
         }));
-    }
-
-    /// Publish numbers that are still held, ascending.
-    pub fn held(&self) -> Vec<Publish> {
-        self.live.held.lock().unwrap().keys().copied().collect()
     }
 }

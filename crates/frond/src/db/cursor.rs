@@ -1,0 +1,569 @@
+//! Cursors: ordered walks over a range of keys, in both directions.
+//!
+//! A cursor keeps a snapshot and a position, and fetches rows in pieces into a buffer that it reuses:
+//! a few rows first, more as the walk goes on. Pieces of a backward walk are as long as a block of the
+//! leaf and are merged forward, then handed out from their end.
+//!
+//! Invariants
+//! 1. The position is a gap between keys; `next` returns the row above the gap and moves above it,
+//!    `prev` the row below and moves below it.
+//! 2. The buffer holds rows that border on the gap, in the direction of the last step.
+//!
+//! Threads: one.
+
+use crate::{
+    Kind, Message, Result, Seqno, Tag, TreeId,
+    memtable::{MemCursor, Memtable},
+    run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunCursor},
+    sync::Arc,
+    tree::{LeafStretch, Position, clip},
+};
+
+use super::{Snapshot, read::Messages};
+
+/// Rows of a first piece; later pieces double up to `ROWS_MAX`.
+const ROWS_FIRST: usize = 16;
+const ROWS_MAX: usize = 2048;
+/// Bytes after which a piece ends, whatever its rows.
+const PIECE_BYTES_MAX: usize = 128 << 10;
+/// How far back a memtable is looked through for the begin of a backward piece.
+const BACK_STEPS: usize = 256;
+
+/// Rows in one allocation: keys and values back to back.
+#[derive(Clone, Debug, Default)]
+pub struct RowBuf {
+    bytes: Vec<u8>,
+    rows: Vec<(u32, u32, u32)>,
+}
+
+impl RowBuf {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True if there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Key and value of row `index`.
+    pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let &(start, key, value) = self.rows.get(index)?;
+        let (start, key, value) = (start as usize, key as usize, value as usize);
+        let row = self.bytes.get(start..start + key + value)?;
+        row.split_at_checked(key)
+    }
+
+    /// Rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// Forgets the rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.rows.push((start, key.len() as u32, value.len() as u32));
+    }
+}
+
+/// Where a cursor stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Gap {
+    /// Below the first row of the range.
+    Low,
+    /// Above the last row.
+    High,
+    /// Just above this key.
+    Above(Vec<u8>),
+    /// Just below this key.
+    Below(Vec<u8>),
+}
+
+/// A walk over the rows of one tree in a range, as of one moment.
+#[derive(Debug)]
+pub struct Cursor {
+    snapshot: Snapshot,
+    tree: TreeId,
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+    gap: Gap,
+    rows: RowBuf,
+    /// Rows `index..` are above the gap (forward), rows `..index` below it (backward).
+    index: usize,
+    forward: bool,
+    piece_rows: usize,
+}
+
+impl Cursor {
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        tree: TreeId,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> Result<Self> {
+        Ok(Self {
+            snapshot,
+            tree,
+            from,
+            to,
+            gap: Gap::Low,
+            rows: RowBuf::new(),
+            index: 0,
+            forward: true,
+            piece_rows: ROWS_FIRST,
+        })
+    }
+
+    /// Moves the gap just below `key`: `next` then returns the first row not below it.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.forget(Gap::Below(key.to_vec()));
+    }
+
+    /// Moves the gap below the first row.
+    pub fn seek_first(&mut self) {
+        self.forget(Gap::Low);
+    }
+
+    /// Moves the gap above the last row.
+    pub fn seek_last(&mut self) {
+        self.forget(Gap::High);
+    }
+
+    fn forget(&mut self, gap: Gap) {
+        self.gap = gap;
+        self.rows.clear();
+        self.index = 0;
+        self.piece_rows = ROWS_FIRST;
+    }
+
+    /// The next row up, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// I/O errors and damage of what had to be read.
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.turn(true);
+        if self.index >= self.rows.len() && !self.fetch_up()? {
+            return Ok(None);
+        }
+        self.index += 1;
+        Ok(self.rows.get(self.index - 1))
+    }
+
+    /// The next row down, or `None` at the begin of the range. On a fresh cursor, call
+    /// [`seek_last`](Self::seek_last) first.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.turn(false);
+        if self.index == 0 && !self.fetch_down()? {
+            return Ok(None);
+        }
+        self.index -= 1;
+        Ok(self.rows.get(self.index))
+    }
+
+    /// Up to `rows_max` rows up, into a buffer that is emptied first; no row means the end.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn read_batch(&mut self, out: &mut RowBuf, rows_max: usize) -> Result<usize> {
+        out.clear();
+        self.turn(true);
+        while out.len() < rows_max {
+            if self.index >= self.rows.len() && !self.fetch_up()? {
+                break;
+            }
+            if out.is_empty() && self.index == 0 && self.rows.len() <= rows_max {
+                std::mem::swap(out, &mut self.rows);
+                self.rows.clear();
+                if let Some((key, _)) = out.len().checked_sub(1).and_then(|last| out.get(last)) {
+                    self.gap = Gap::Above(key.to_vec());
+                }
+                break;
+            }
+            if let Some((key, value)) = self.rows.get(self.index) {
+                out.push(key, value);
+            }
+            self.index += 1;
+        }
+        Ok(out.len())
+    }
+
+    /// Makes the buffer fit the direction, by fetching anew if it does not.
+    fn turn(&mut self, forward: bool) {
+        if self.forward == forward {
+            return;
+        }
+        let gap = self.edge();
+        self.forward = forward;
+        self.forget(gap);
+    }
+
+    /// The gap, after the rows handed out so far.
+    fn edge(&self) -> Gap {
+        let last = if self.forward {
+            self.index.checked_sub(1).and_then(|index| self.rows.get(index))
+        } else {
+            self.rows.get(self.index)
+        };
+        match last {
+            None => self.gap.clone(),
+            Some((key, _)) if self.forward => Gap::Above(key.to_vec()),
+            Some((key, _)) => Gap::Below(key.to_vec()),
+        }
+    }
+
+    /// Fetches the piece above the gap; false if there is none.
+    fn fetch_up(&mut self) -> Result<bool> {
+        self.gap = self.edge();
+        self.rows.clear();
+        self.index = 0;
+        // The first key that counts.
+        let mut at = match &self.gap {
+            Gap::Low => self.from.clone(),
+            Gap::High => return Ok(false),
+            Gap::Above(key) => {
+                let mut above = key.clone();
+                above.push(0);
+                Some(above)
+            }
+            Gap::Below(key) => Some(key.clone()),
+        };
+        if let (Some(key), Some(from)) = (&mut at, &self.from) {
+            *key = key.clone().max(from.clone());
+        }
+        loop {
+            if let (Some(at), Some(to)) = (&at, &self.to)
+                && at >= to
+            {
+                return Ok(false);
+            }
+            let position = at.as_deref().map_or(Position::First, Position::At);
+            let stretch = self.stretch(position)?;
+            let range = clip(
+                (at.as_deref(), self.to.as_deref()),
+                (stretch.lo.as_deref(), stretch.hi.as_deref()),
+            );
+            self.merge(&stretch, range, self.piece_rows)?;
+            if !self.rows.is_empty() {
+                self.piece_rows = (self.piece_rows * 2).min(ROWS_MAX);
+                return Ok(true);
+            }
+            match &stretch.hi {
+                None => return Ok(false),
+                Some(hi) => at = Some(hi.to_vec()),
+            }
+        }
+    }
+
+    /// Fetches the piece below the gap; false if there is none.
+    fn fetch_down(&mut self) -> Result<bool> {
+        self.gap = self.edge();
+        self.rows.clear();
+        self.index = 0;
+        // The first key that does not count.
+        let mut below = match &self.gap {
+            Gap::Low => return Ok(false),
+            Gap::High => self.to.clone(),
+            Gap::Above(key) => {
+                let mut above = key.clone();
+                above.push(0);
+                Some(above)
+            }
+            Gap::Below(key) => Some(key.clone()),
+        };
+        if let Some(to) = &self.to {
+            below = Some(below.map_or(to.clone(), |key| key.min(to.clone())));
+        }
+        loop {
+            if let (Some(below), Some(from)) = (&below, &self.from)
+                && below <= from
+            {
+                return Ok(false);
+            }
+            let position = below.as_deref().map_or(Position::Last, Position::Below);
+            let stretch = self.stretch(position)?;
+            let start = self.piece_start(&stretch, below.as_deref())?;
+            let range = clip(
+                (self.from.as_deref(), below.as_deref()),
+                (start.as_deref(), stretch.hi.as_deref()),
+            );
+            self.merge(&stretch, range, usize::MAX)?;
+            if !self.rows.is_empty() {
+                self.index = self.rows.len();
+                return Ok(true);
+            }
+            match start {
+                None => return Ok(false),
+                Some(start) => below = Some(start),
+            }
+        }
+    }
+
+    fn stretch(&self, position: Position<'_>) -> Result<LeafStretch> {
+        match self.snapshot.version.roots.get(&self.tree) {
+            Some(root) => root.stretch(&self.snapshot.engine.cx, position),
+            None => Ok(LeafStretch::default()),
+        }
+    }
+
+    /// Where a backward piece that ends at `below` begins: the nearest begin of a block of the
+    /// stretch's largest run, or so many rows back in a memtable, whatever is nearer.
+    fn piece_start(&self, stretch: &LeafStretch, below: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut start: Option<Vec<u8>> = stretch.lo.as_deref().map(<[u8]>::to_vec);
+        let largest = stretch.runs.iter().max_by_key(|part| part.run.meta.bytes);
+        if let Some(part) = largest {
+            let run = part.run.open(&self.snapshot.engine.cx)?;
+            let blocks = run.blocks();
+            let block = below.map_or(blocks.len().saturating_sub(1), |key| {
+                let block = run.block_for(key);
+                // A block that begins at the key itself has nothing below it.
+                if blocks.separator(block) >= key { block.saturating_sub(1) } else { block }
+            });
+            if block > 0 {
+                start = start.max(Some(blocks.separator(block).to_vec()));
+            }
+        }
+        for slot in self.snapshot.version.memtables() {
+            let mut cursor = slot.table.cursor(self.tree, self.snapshot.at);
+            match below {
+                Some(key) => cursor.seek_below(key),
+                None => cursor.seek_last(),
+            }
+            for _ in 0..BACK_STEPS {
+                if !cursor.is_valid() {
+                    break;
+                }
+                cursor.prev();
+            }
+            if let Some(key) = cursor.key() {
+                start = start.max(Some(key.to_vec()));
+            }
+        }
+        Ok(start)
+    }
+
+    /// Appends the rows of a range inside one stretch to the buffer, forward.
+    fn merge(
+        &mut self,
+        stretch: &LeafStretch,
+        (lo, hi): (Option<&[u8]>, Option<&[u8]>),
+        rows_max: usize,
+    ) -> Result<()> {
+        if let (Some(lo), Some(hi)) = (lo, hi)
+            && lo >= hi
+        {
+            return Ok(());
+        }
+        let engine = self.snapshot.engine.clone();
+        let folder = Folder::new(&engine.cx.operators);
+        let mut sources = Vec::with_capacity(stretch.runs.len() + 2);
+        for slot in self.snapshot.version.memtables() {
+            let source = MemSource::new(&slot.table, self.tree, self.snapshot.at, folder, lo, hi)?;
+            sources.push(ReadSource::Memtable(Box::new(source)));
+        }
+        for part in &stretch.runs {
+            let run = part.run.open(&engine.cx)?;
+            let (lo, hi) = clip((lo, hi), (part.lo.as_deref(), part.hi.as_deref()));
+            if let (Some(lo), Some(hi)) = (lo, hi)
+                && lo >= hi
+            {
+                continue;
+            }
+            let mut cursor = RunCursor::new(run.clone(), engine.cx.cache.clone()).range(lo, hi);
+            cursor.seek_first()?;
+            let ranges = run.range_deletes();
+            let ranges = (!ranges.is_empty()).then(|| {
+                RangeDeletes::union(
+                    ranges
+                        .iter()
+                        .filter_map(|(from, to)| match clip((Some(from), Some(to)), (lo, hi)) {
+                            (Some(from), Some(to)) if from < to => Some((from.to_vec(), to.to_vec())),
+                            _ => None,
+                        })
+                        .collect(),
+                )
+            });
+            if cursor.entry().is_some() || ranges.is_some() {
+                sources.push(ReadSource::Run(Box::new(cursor), ranges));
+            }
+        }
+        let view = self.snapshot.view();
+        let mut merge = MergeCursor::new(sources);
+        let mut value = Vec::new();
+        while self.rows.len() < rows_max && self.rows.bytes.len() < PIECE_BYTES_MAX.max(rows_max) {
+            let Some(entry) = merge.next_folded(&folder)? else { break };
+            match entry.tag.kind() {
+                Kind::Put => self.rows.push(entry.key, entry.payload),
+                Kind::Delete => {}
+                _ => {
+                    let mut messages = Messages::default();
+                    messages.take(entry.message(), &mut value);
+                    if messages.finish(&view, &mut value)? {
+                        self.rows.push(entry.key, &value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a scan merges.
+enum ReadSource<'a> {
+    Memtable(Box<MemSource<'a>>),
+    Run(Box<RunCursor>, Option<RangeDeletes>),
+}
+
+impl EntrySource for ReadSource<'_> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        match self {
+            ReadSource::Memtable(source) => source.entry(),
+            ReadSource::Run(cursor, _) => cursor.entry(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            ReadSource::Memtable(source) => source.advance(),
+            ReadSource::Run(cursor, _) => cursor.next(),
+        }
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        match self {
+            ReadSource::Memtable(source) => source.seek(key),
+            ReadSource::Run(cursor, _) => cursor.seek(key),
+        }
+    }
+
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        match self {
+            ReadSource::Memtable(source) => Some(&source.ranges),
+            ReadSource::Run(_, ranges) => ranges.as_ref(),
+        }
+    }
+}
+
+/// One memtable as of a seqno: versions folded to one message a key.
+struct MemSource<'a> {
+    cursor: MemCursor,
+    folder: Folder<'a>,
+    ranges: RangeDeletes,
+    hi: Option<Vec<u8>>,
+    tag: Option<Tag>,
+    payload: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+impl<'a> MemSource<'a> {
+    fn new(
+        table: &Arc<Memtable>,
+        tree: TreeId,
+        at: Seqno,
+        folder: Folder<'a>,
+        lo: Option<&[u8]>,
+        hi: Option<&[u8]>,
+    ) -> Result<Self> {
+        let mut cursor = table.cursor(tree, at);
+        match lo {
+            Some(lo) => cursor.seek(lo),
+            None => cursor.seek_first(),
+        }
+        let ranges = cursor.range_deletes();
+        let owned = ranges.iter().map(|range| (range.from.to_vec(), range.to.to_vec())).collect();
+        let mut source = Self {
+            cursor,
+            folder,
+            ranges: RangeDeletes::union(owned),
+            hi: hi.map(<[u8]>::to_vec),
+            tag: None,
+            payload: Vec::new(),
+            spare: Vec::new(),
+        };
+        source.settle()?;
+        Ok(source)
+    }
+
+    /// Folds the key stood on, or the next one that has a message left.
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            self.tag = None;
+            let Some(key) = self.cursor.key() else { return Ok(()) };
+            if self.hi.as_deref().is_some_and(|hi| key >= hi) {
+                return Ok(());
+            }
+            let cover = self.cursor.cover();
+            let mut tag: Option<Tag> = None;
+            for (seqno, older) in self.cursor.versions() {
+                if cover.is_some_and(|cover| seqno < cover) {
+                    break;
+                }
+                let Some(newer) = tag else {
+                    self.payload.clear();
+                    self.payload.extend_from_slice(older.payload);
+                    tag = Some(older.tag);
+                    if older.tag.is_base() {
+                        break;
+                    }
+                    continue;
+                };
+                let message = Message::new(newer, &self.payload);
+                tag = match self.folder.fold(message, older, &mut self.spare)? {
+                    Folded::Newer(tag) => Some(tag),
+                    Folded::Made(tag) => {
+                        std::mem::swap(&mut self.payload, &mut self.spare);
+                        Some(tag)
+                    }
+                    Folded::Nothing => None,
+                };
+                if tag.is_none_or(|tag| tag.is_base()) {
+                    break;
+                }
+            }
+            if tag.is_some() {
+                self.tag = tag;
+                return Ok(());
+            }
+            self.cursor.next();
+        }
+    }
+}
+
+impl EntrySource for MemSource<'_> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        let (tag, key) = (self.tag?, self.cursor.key()?);
+        Some(Entry { key, tag, payload: &self.payload })
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.cursor.next();
+        self.settle()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.cursor.seek(key);
+        self.settle()
+    }
+
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        Some(&self.ranges)
+    }
+}

@@ -1,0 +1,256 @@
+//! Checkpoint: a published version made durable, so that the log before its boundary can go.
+//!
+//! 1. Fix V, the current version, and its boundary F.
+//! 2. Take the page effects of all publishes through V: deaths, and run references as of V.
+//! 3. Write what V links and has no address: runs and children before the nodes that link them.
+//! 4. Sync the log through F (Rule: I10).
+//! 5. Publish: root directory, space map, sync, slot, sync (the store room).
+//! 6. Trim the log that neither slot needs.
+//!
+//! Invariants
+//! 1. Pages that died before V is fixed are never written (Rule: I10).
+//! 2. A page gets its address once, here, and is readable at it before the address is linked.
+//! 3. One checkpoint at a time.
+//!
+//! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
+
+use crate::{
+    Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    page::PageKind,
+    store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
+    sync::{Arc, AtomicU64, Mutex, Ordering},
+    tree::{Child, Node, NodeRef, Root, RunHandle, TreeRoot, encode_node},
+    version::Version,
+    wal::{TRAILER_BYTES, checkpoint_record},
+};
+
+use super::Engine;
+
+/// What checkpoints remember of each other.
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointState {
+    running: Mutex<()>,
+    /// Version in the newest slot.
+    publish: AtomicU64,
+    /// Boundary in the newest slot.
+    applied: AtomicU64,
+    /// Log position when the last one began.
+    log_at: AtomicU64,
+    /// Clock when the last one ended, milliseconds.
+    ended_millis: AtomicU64,
+    pub count: AtomicU64,
+    pub pages_written: AtomicU64,
+    pub bytes_written: AtomicU64,
+}
+
+impl CheckpointState {
+    /// The state after opening a store whose newest slot has this version.
+    pub fn new(publish: Publish, applied: Seqno, log_at: Lsn, now_millis: u64) -> Self {
+        let state = Self::default();
+        state.publish.store(publish.0, Ordering::Relaxed);
+        state.applied.store(applied.0, Ordering::Relaxed);
+        state.log_at.store(log_at.0, Ordering::Relaxed);
+        state.ended_millis.store(now_millis, Ordering::Relaxed);
+        state
+    }
+}
+
+impl Engine {
+    fn now_millis(&self) -> u64 {
+        u64::try_from(self.env.clock.now().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// True if there is something to make durable and one of the limits is reached.
+    pub(crate) fn checkpoint_is_due(&self) -> bool {
+        let version = self.versions.current();
+        let state = &self.checkpoint;
+        if version.publish.0 <= state.publish.load(Ordering::Relaxed) {
+            return false;
+        }
+        let log = self.log.position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
+        let age = self.now_millis().saturating_sub(state.ended_millis.load(Ordering::Relaxed));
+        self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
+            || log >= self.limits.checkpoint_log_bytes
+            || age >= self.limits.checkpoint_millis
+    }
+
+    /// Makes the current version durable.
+    pub(crate) fn run_checkpoint(&self) -> Result<()> {
+        self.checkpoint_with(None)
+    }
+
+    /// The same; with `clean`, as the last act of a clean close at that end of the log.
+    pub(crate) fn checkpoint_with(&self, clean: Option<Lsn>) -> Result<()> {
+        let _one = self.checkpoint.running.lock().unwrap();
+        self.health.check()?;
+        let version = self.versions.hold();
+        if version.publish.0 <= self.checkpoint.publish.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let outcome = self.write_version(&version, clean);
+        self.health.watch(outcome)
+    }
+
+    fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
+        let log_at = self.log.position();
+        // What replay needs: the records of every memtable that V does not hold.
+        let oldest = version.frozen.last().unwrap_or(&version.active);
+        let log_from = clean.unwrap_or(oldest.log_from);
+        self.take_effects(version.publish)?;
+        let mut directory = RootDirectory::default();
+        for (&tree, root) in version.roots.iter() {
+            let durable = self.write_tree(tree, root, version.applied)?;
+            directory.trees.insert(tree, durable);
+        }
+        let log_synced = match clean {
+            Some(end) => end,
+            None => self.log.sync_through_now()?,
+        };
+        let superblock = self.store.publish(&Checkpoint {
+            publish: version.publish,
+            applied: version.applied,
+            log_from,
+            log_synced,
+            clean,
+            roots: &directory,
+        })?;
+        if clean.is_none() {
+            self.log_checkpoint(superblock.sequence)?;
+        }
+        let needed = self.store.log_needed_from();
+        if clean.is_none() {
+            self.log.trim(needed)?;
+        }
+        self.store.space().log_trimmed(needed);
+        let state = &self.checkpoint;
+        state.publish.store(version.publish.0, Ordering::Relaxed);
+        state.applied.store(version.applied.0, Ordering::Relaxed);
+        state.log_at.store(log_at.0, Ordering::Relaxed);
+        state.ended_millis.store(self.now_millis(), Ordering::Relaxed);
+        state.count.fetch_add(1, Ordering::Relaxed);
+        self.store.give_back()?;
+        self.signal.notify();
+        Ok(())
+    }
+
+    /// Says in the log that a slot is durable: a log that knows it beside slots that do not betrays a
+    /// lost write (RELIABILITY §3.2). Skipped when the log is full at the moment: it is a witness,
+    /// nothing depends on it.
+    fn log_checkpoint(&self, sequence: u64) -> Result<()> {
+        if let Some(reservation) = self.log.try_reserve(TRAILER_BYTES) {
+            self.log.fill(&reservation, &[&checkpoint_record(sequence)]);
+        }
+        Ok(())
+    }
+
+    /// Step 2.
+    fn take_effects(&self, through: Publish) -> Result<()> {
+        let mut changed: Vec<Arc<RunHandle>> = Vec::new();
+        loop {
+            let next = {
+                let mut queue = self.effects.lock().unwrap();
+                match queue.front() {
+                    Some((publish, _)) if *publish <= through => queue.pop_front(),
+                    _ => None,
+                }
+            };
+            let Some((publish, by_lineage)) = next else { break };
+            for (lineage, effects) in by_lineage {
+                for node in effects.dead_nodes {
+                    if let Some(link) = node.link().filter(|link| link.lineage == lineage) {
+                        self.store.die(link, lineage, publish)?;
+                    }
+                }
+                for (run, delta) in effects.run_refs.into_values() {
+                    if run.lineage != lineage || delta == 0 {
+                        continue;
+                    }
+                    let left = run.add_refs_durable(delta);
+                    match (left, run.link()) {
+                        (0, Some(link)) => self.store.die(link, lineage, publish)?,
+                        (_, Some(_)) => changed.push(run),
+                        (_, None) => {}
+                    }
+                }
+            }
+        }
+        for run in changed {
+            if let (Some(link), refs @ 1..) = (run.link(), run.refs_durable()) {
+                self.store.set_run_refs(link, refs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 3, for one tree.
+    fn write_tree(&self, _tree: TreeId, root: &TreeRoot, applied: Seqno) -> Result<DurableRoot> {
+        let mut durable = DurableRoot {
+            applied,
+            max_key: root.has_max.then(|| root.max_key.clone()),
+            ..DurableRoot::default()
+        };
+        match &root.root {
+            Root::Empty => {}
+            Root::Leaf(run) => {
+                self.write_run(run)?;
+                durable.link = run.link().copied();
+                durable.entries = run.meta.entries;
+                durable.bytes = run.meta.bytes;
+            }
+            Root::Node(node) => {
+                self.write_node(node)?;
+                durable.link = node.link().copied();
+                durable.level = node.load(&self.cx)?.level;
+            }
+        }
+        durable.lineage = durable.link.map_or(Lineage(0), |link| link.lineage);
+        Ok(durable)
+    }
+
+    fn write_node(&self, node: &NodeRef) -> Result<()> {
+        if node.link().is_some() {
+            return Ok(());
+        }
+        let content: Arc<Node> = node.load(&self.cx)?;
+        for run in content.run_refs() {
+            self.write_run(run)?;
+        }
+        for child in &content.children {
+            if let Child::Node(child) = child {
+                self.write_node(child)?;
+            }
+        }
+        let bytes = encode_node(&content);
+        let link = self.store.put_page(PageKind::Node, node.birth, node.lineage, &[&bytes])?;
+        self.count_page(link.bytes);
+        node.set_link(link);
+        Ok(())
+    }
+
+    fn write_run(&self, handle: &Arc<RunHandle>) -> Result<()> {
+        if handle.link().is_some() || handle.is_hollow() {
+            return Ok(());
+        }
+        let run = handle.resident().expect("a run without an address is in memory");
+        let extent = self.store.allocate(&Request {
+            class: Class::Run,
+            kind: PageKind::Run,
+            bytes: u64::from(run.extent_bytes()),
+            birth: handle.birth,
+            lineage: handle.lineage,
+        })?;
+        let file = self.store.file();
+        let link = run.write(file, extent.offset, handle.birth, handle.lineage)?;
+        run.set_written(file.clone(), link);
+        self.count_page(link.bytes);
+        self.store.set_run_refs(&link, handle.refs_durable())?;
+        handle.set_link(link);
+        self.cx.remember(handle);
+        Ok(())
+    }
+
+    fn count_page(&self, bytes: u32) {
+        self.checkpoint.pages_written.fetch_add(1, Ordering::Relaxed);
+        self.checkpoint.bytes_written.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+}
