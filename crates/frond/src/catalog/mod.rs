@@ -3,8 +3,10 @@
 //! Bytes: docs/format.md, "Catalog".
 
 mod record;
+mod trees;
 
 pub use record::{
     ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, OperatorRecord, Parent,
     RECORD_BYTES_MAX, Record, SnapshotRecord, TreeRecord, validate_name,
 };
+pub(crate) use trees::{CATALOG_TREE, Catalog, TreeEntry};

@@ -187,6 +187,12 @@ impl Record {
         Record::Tree(TreeRecord { id: tree, ..TreeRecord::default() }).key()
     }
 
+    /// The tree whose record is kept under `key`, if it is such a key.
+    pub fn tree_of_key(key: &[u8]) -> Option<TreeId> {
+        let number = key.strip_prefix(&[TREE])?;
+        Some(TreeId(u32::from_be_bytes(number.try_into().ok()?)))
+    }
+
     /// Key of a named snapshot's record.
     pub fn snapshot_key(id: u32) -> Vec<u8> {
         Record::Snapshot(SnapshotRecord { id, ..SnapshotRecord::default() }).key()

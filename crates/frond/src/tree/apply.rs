@@ -434,7 +434,7 @@ impl<'a> Job<'a> {
 }
 
 /// The intersection of two ranges.
-pub(super) fn clip<'k>(
+pub(crate) fn clip<'k>(
     a: (Option<&'k [u8]>, Option<&'k [u8]>),
     b: (Option<&'k [u8]>, Option<&'k [u8]>),
 ) -> (Option<&'k [u8]>, Option<&'k [u8]>) {

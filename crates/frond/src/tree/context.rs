@@ -62,6 +62,7 @@ pub(crate) struct TreeCounters {
     pub run_merge_entries: AtomicU64,
     pub leaves_appended: AtomicU64,
     pub node_splits: AtomicU64,
+    pub drains: AtomicU64,
 }
 
 /// Descriptors of pages that were loaded, so that one extent has one descriptor (Rule: I31).

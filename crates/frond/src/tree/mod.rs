@@ -1,7 +1,7 @@
 //! The tree: immutable nodes of pivots, children and waiting runs; a batch and a root make a new root.
 //!
-//! Doors: [`TreeRoot`] (a root and its maximum), [`Job`] (a root-changing job: `apply`, `drain`),
-//! [`TreeRoot::get`] and [`TreeScan`] for readers, [`walk`] for whoever must see every page.
+//! Doors: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers and `walk` for
+//! whoever must see every page; [`Job`], a root-changing job: `apply`, `drain`.
 //!
 //! The tree knows no log, no transactions and no seqnos: only sorted batches. Where a page lives is
 //! decided by the checkpoint; the tree links descriptors.
@@ -10,6 +10,7 @@
 
 mod apply;
 mod context;
+mod drain;
 mod get;
 mod leaf;
 mod node;
@@ -17,10 +18,9 @@ mod page;
 mod scan;
 mod settle;
 
-pub(crate) use apply::{Batch, Job, TreeRoot};
-pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
+pub(crate) use apply::{Batch, Job, TreeRoot, clip};
 pub use context::Shape;
-pub(crate) use get::Lookup;
+pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
 pub(crate) use node::{Child, Node, NodeRef, Root, RunHandle, RunMeta};
-pub(crate) use page::{encode_node, put_link, read_link};
-pub(crate) use scan::TreeScan;
+pub(crate) use page::encode_node;
+pub(crate) use scan::{LeafStretch, Position};

@@ -95,6 +95,12 @@ impl Job<'_> {
         handed.append(&mut lower.tiers);
         lower.tiers = handed;
         let pieces = self.settle(lower)?;
+        self.replace_node(node, c, pieces);
+        Ok(())
+    }
+
+    /// Puts the pieces of a changed child in its place.
+    pub(super) fn replace_node(&mut self, node: &mut Node, c: usize, pieces: Vec<(Box<[u8]>, Node)>) {
         let mut children = Vec::with_capacity(pieces.len());
         let mut pivots = Vec::new();
         for (first_key, piece) in pieces {
@@ -109,7 +115,6 @@ impl Job<'_> {
             children.push(Child::Node(self.empty_node(node.level - 1)));
         }
         node.replace_child(c, children, pivots);
-        Ok(())
     }
 
     /// Takes hollow children away where neither they nor their neighbour wait for anything.

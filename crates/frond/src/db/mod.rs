@@ -1,0 +1,183 @@
+//! The public face of the engine: a database, its trees, batches, snapshots and cursors.
+//!
+//! Threads: every handle may be used from all threads at once.
+
+mod batch;
+mod catalog;
+mod commit;
+mod cursor;
+mod open;
+mod options;
+mod read;
+mod snapshot;
+mod stats;
+mod tree;
+
+pub use batch::Batch;
+pub use cursor::{Cursor, RowBuf};
+pub use options::{CACHE_BYTES_MIN, Options, Tuning};
+pub use snapshot::Snapshot;
+pub use stats::Stats;
+pub use tree::{Tree, TreeInfo, TreeOptions};
+
+use crate::{
+    Durability, Error, Result, Seqno,
+    catalog::Catalog,
+    io::Workers,
+    pipeline::{Background, Engine},
+    sync::{Arc, AtomicBool, Mutex, Ordering},
+    txn::KeyLockTable,
+};
+use std::path::Path;
+
+/// An open store.
+///
+/// Cheap to clone. The store closes when [`close`](Db::close) is called or the last handle (trees,
+/// snapshots and cursors included) is dropped; `close` tells about errors.
+///
+/// ```
+/// use frond::{Db, Options};
+///
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Db::open(dir.path().join("store"), Options::new())?;
+/// let words = db.create_tree("words", Default::default())?;
+/// words.put(b"frond", b"the leaf of a fern")?;
+/// assert_eq!(words.get(b"frond")?.as_deref(), Some(&b"the leaf of a fern"[..]));
+/// db.close()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Db {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all handles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub engine: Arc<Engine>,
+    pub catalog: Arc<Catalog>,
+    pub locks: KeyLockTable,
+    pub durability: Durability,
+    pub read_only: bool,
+    pub closed: AtomicBool,
+    background: Background,
+    closing: Mutex<()>,
+}
+
+impl Db {
+    /// Opens the store in `dir`, and creates it if there is none (unless `Options` say otherwise).
+    /// After a crash this replays the log: at most 512 MiB of it.
+    ///
+    /// # Errors
+    /// `Locked` if the store has an owner; `NotAStore`, `TooNew`, `ForeignFile`, `Truncated`,
+    /// `WalDamaged`, `WalMissing`, `NoSuperblock` for what cannot be opened; nothing is written then.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        open::open(dir.as_ref(), options)
+    }
+
+    /// Commits a batch at the store's durability, and empties it. Returns the commit's number.
+    ///
+    /// # Errors
+    /// `KeyExists` if an insert met its key: nothing was done. `Full`: nothing was done. `Failed`,
+    /// `OutcomeUnknown`: the store has stopped.
+    pub fn commit(&self, batch: &mut Batch) -> Result<Seqno> {
+        self.shared.commit(batch, None)
+    }
+
+    /// The same at a durability of its own.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_with(&self, batch: &mut Batch, durability: Durability) -> Result<Seqno> {
+        self.shared.commit(batch, Some(durability))
+    }
+
+    /// The store as of now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.snapshot()
+    }
+
+    /// Makes everything committed so far durable in trees, so that the log behind it can go. Never
+    /// needed for safety; useful before copying files. Blocks until done.
+    ///
+    /// # Errors
+    /// I/O errors, which stop the store.
+    pub fn checkpoint(&self) -> Result<()> {
+        if self.shared.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let engine = &self.shared.engine;
+        engine.health.check()?;
+        engine.freeze();
+        while engine.apply_oldest()? {}
+        engine.run_checkpoint()
+    }
+
+    /// Counters and sizes.
+    pub fn stats(&self) -> Stats {
+        Stats::collect(&self.shared)
+    }
+
+    /// One step of background work, where the environment has no threads; false if there is none.
+    #[doc(hidden)]
+    pub fn step(&self) -> Result<bool> {
+        let engine = &self.shared.engine;
+        engine.health.watch(engine.step())
+    }
+
+    /// One step of draining buffers; false if all are empty.
+    #[doc(hidden)]
+    pub fn drain_step(&self) -> Result<bool> {
+        self.shared.engine.drain_some()
+    }
+
+    /// Closes the store: all commits become durable, and the next open needs no recovery. Handles
+    /// that are left fail with `Closed` when they write.
+    ///
+    /// # Errors
+    /// I/O errors; the store then recovers at the next open, and loses nothing that was acknowledged.
+    pub fn close(&self) -> Result<()> {
+        self.shared.close()
+    }
+}
+
+impl Shared {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let version = self.engine.versions.hold();
+        // Loaded after the version: whatever was visible before this call is in it (Rule: I4). What
+        // became visible since may lie in a newer memtable than the version knows, so the moment is
+        // cut at the end of the newest one it has.
+        let visible = self.engine.sequencer.visible();
+        let at = version.active.last().map_or(visible, |last| last.min(visible));
+        Snapshot { engine: self.engine.clone(), version, at }
+    }
+
+    fn close(&self) -> Result<()> {
+        let _closing = self.closing.lock().unwrap();
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let engine = &*self.engine;
+        self.background.stop(engine);
+        let outcome = if self.read_only || engine.health.check().is_err() {
+            Ok(())
+        } else {
+            engine.close()
+        };
+        engine.pool.close();
+        outcome
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Errors were asked for by nobody: the next open recovers.
+        let _ = self.close();
+    }
+}
+
+/// True if the environment has no threads of its own.
+pub(crate) fn is_manual(engine: &Engine) -> bool {
+    engine.env.workers == Workers::Manual
+}

@@ -1,0 +1,245 @@
+//! Opening: from the files of a directory to an engine that runs.
+//!
+//! 1. The store room takes the lock and chooses a superblock slot.
+//! 2. The catalog is read from tree 0 as of the slot's boundary F.
+//! 3. The log is replayed from the slot's position: records above F go into the memtable as their
+//!    commits did, in the order of the log; catalog entries are shown as they pass.
+//! 4. The log goes on in a new segment, and a checkpoint makes the recovered state durable by its own
+//!    writes before a row is served (P6).
+//!
+//! Invariants
+//! 1. Until step 4 nothing is written but what the store room writes to own the store.
+//! 2. Replay meets seqnos in ascending order; a record at or below F is passed over (Rule: I9).
+
+use std::path::Path;
+
+use crate::{
+    Error, Place, Result, Seqno,
+    cache::{BlockCache, FramePool},
+    catalog::{CATALOG_TREE, Catalog},
+    io::Workers,
+    memtable::Memtable,
+    page::Link,
+    pipeline::{Background, CheckpointState, Engine, Health, Limits, TaskPool},
+    store::{self, Found, Opened, StoreOptions, TreeRoot as DurableRoot},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
+    tree::{
+        Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot,
+    },
+    txn::{KeyLockTable, Sequencer},
+    version::{MemSlot, Roots, Versions},
+    wal::{self, Expect, Item, Log, LogOptions, Record},
+};
+
+use super::{Cursor, Db, Options, Shared, Snapshot};
+
+pub(super) fn open(dir: &Path, options: Options) -> Result<Db> {
+    let env = options.env.clone();
+    let store_options = StoreOptions { read_only: options.read_only, ..StoreOptions::default() };
+    let opened = match store::probe(&env, dir)? {
+        Found::Store => store::open(&env, dir, store_options)?,
+        Found::Nothing | Found::Directory if options.create && !options.read_only => {
+            store::create(&env, dir, store_options)?
+        }
+        Found::Nothing | Found::Directory => {
+            let why = "there is no store here; give `create` to make one".into();
+            return Err(Error::NotAStore { path: dir.into(), why });
+        }
+        Found::LogOnly => {
+            let why = "log segments without their store file; put it back, or restore from a backup";
+            return Err(Error::NotAStore { path: dir.into(), why: why.into() });
+        }
+    };
+    recover(dir, options, opened)
+}
+
+fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
+    let Opened { store, superblock, roots, .. } = opened;
+    let env = options.env.clone();
+    let store = Arc::new(store);
+    let limits = options.tuning.limits.unwrap_or_else(|| Limits::for_cache(options.cache_bytes));
+    let pool = FramePool::new(options.cache_bytes as usize);
+    // What memtables, unwritten runs and merges leave.
+    let cache_bytes = options.cache_bytes - options.cache_bytes / 4 - options.cache_bytes / 4;
+    let cx = Arc::new(TreeContext {
+        store: store.clone(),
+        cache: BlockCache::new(pool.clone(), cache_bytes as usize),
+        pool,
+        operators: Arc::new(options.operators.clone()),
+        shape: options.tuning.shape.unwrap_or_default(),
+        counters: TreeCounters::default(),
+        descriptors: Descriptors::default(),
+        unwritten: Arc::new(AtomicU64::new(0)),
+    });
+    let mut loaded = Roots::new();
+    for (tree, durable) in roots.trees {
+        loaded.insert(tree, Arc::new(load_root(&cx, durable)));
+    }
+    let log_options = LogOptions::default();
+    let log_options = LogOptions {
+        segment_bytes: options.tuning.segment_bytes.unwrap_or(log_options.segment_bytes),
+        group_bytes: options.tuning.group_bytes.unwrap_or(log_options.group_bytes),
+        ..log_options
+    };
+    let catalog = Arc::new(Catalog::default());
+    let active = MemSlot::new(
+        Arc::new(Memtable::new(cx.pool.clone())),
+        superblock.applied,
+        superblock.log_from,
+    );
+    let publish = store.counts_from().next();
+    let versions =
+        Versions::new(store.clone(), publish, superblock.applied, loaded, active.clone());
+    // The log is read before it is resumed; what replay inserts needs no log.
+    let mut replayed = Vec::new();
+    let mut boundary = superblock.applied;
+    let is_new = superblock.is_new() && !log_exists(&env, dir)?;
+    let sequencer = Sequencer::new(superblock.applied, active.clone());
+    let tail = if is_new {
+        None
+    } else {
+        let expect = match superblock.clean {
+            Some(end) => Expect::CleanEnd(end),
+            None => Expect::Crashed { synced: superblock.log_synced },
+        };
+        let visit = &mut |lsn, payload: &[u8]| {
+            replay(&sequencer, superblock.applied, lsn, payload, &mut boundary, &mut replayed)
+        };
+        Some(wal::recover(&env, dir, store.id(), superblock.log_from, expect, visit)?)
+    };
+    sequencer.jump_visible(boundary);
+    let level = options.durability;
+    let log = match tail {
+        _ if options.read_only => None,
+        None => Some(Log::create(env.clone(), dir, store.id(), level, log_options)?),
+        Some(tail) => Some(Log::resume(env.clone(), dir, store.id(), level, log_options, tail)?),
+    };
+    let threads = match env.workers {
+        Workers::Threads(count) => count.saturating_sub(1),
+        Workers::Manual => 0,
+    };
+    let now_millis = env.clock.now().as_millis() as u64;
+    let position = log.as_ref().map_or(superblock.log_from, Log::position);
+    let engine = Arc::new(Engine {
+        limits,
+        cx,
+        store,
+        log,
+        sequencer,
+        versions,
+        health: Health::default(),
+        trees: catalog.clone(),
+        pool: TaskPool::new(threads),
+        checkpoint: CheckpointState::new(
+            superblock.publish,
+            superblock.applied,
+            position,
+            now_millis,
+        ),
+        roots: Mutex::default(),
+        effects: Mutex::default(),
+        progress: Arc::new(AtomicU64::new(0)),
+        progress_expected: AtomicU64::new(0),
+        signal: Default::default(),
+        env,
+    });
+    load_catalog(&engine, &catalog, superblock.applied)?;
+    for (key, value) in replayed {
+        Shared::show_record(&catalog, &key, value.as_deref(), &|why| malformed_catalog(&engine, why))?;
+    }
+    if !options.read_only && !is_new {
+        // P6: what was recovered is made durable by our own writes before it is served.
+        engine.freeze();
+        while engine.apply_oldest()? {}
+        engine.force_publish();
+        engine.run_checkpoint()?;
+    }
+    let background = if options.read_only { Background::default() } else { Background::start(&engine)? };
+    Ok(Db {
+        shared: Arc::new(Shared {
+            engine,
+            catalog,
+            locks: KeyLockTable::default(),
+            durability: level,
+            read_only: options.read_only,
+            closed: AtomicBool::new(false),
+            background,
+            closing: Mutex::new(()),
+        }),
+    })
+}
+
+fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
+    let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
+    Ok(names.iter().any(|name| name.to_string_lossy().starts_with("log-")))
+}
+
+fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
+    let root = match durable.link {
+        None => Root::Empty,
+        Some(link) if durable.level == 0 => Root::Leaf(leaf_handle(cx, link, &durable)),
+        Some(link) => Root::Node(NodeRef::on_disk(link)),
+    };
+    let has_max = durable.max_key.is_some();
+    TreeRoot { root, max_key: durable.max_key.unwrap_or_default(), has_max }
+}
+
+fn leaf_handle(
+    cx: &TreeContext,
+    link: Link,
+    durable: &DurableRoot,
+) -> Arc<crate::tree::RunHandle> {
+    let meta =
+        RunMeta { entries: durable.entries, bytes: durable.bytes, range_deletes: false };
+    cx.run_handle(link, meta)
+}
+
+type CatalogEntry = (Vec<u8>, Option<Vec<u8>>);
+
+/// Puts one log record into the active memtable.
+fn replay(
+    sequencer: &Sequencer,
+    applied: Seqno,
+    lsn: crate::Lsn,
+    payload: &[u8],
+    boundary: &mut Seqno,
+    catalog: &mut Vec<CatalogEntry>,
+) -> Result<()> {
+    let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
+    if seqno <= applied {
+        return Ok(());
+    }
+    let slot = sequencer.enter_replay().assign_replayed(seqno);
+    while let Some(item) = items.next()? {
+        match item {
+            Item::Entry { tree, key, message } => {
+                slot.table.insert(tree, seqno, std::iter::once((key, message.tag, message.payload)));
+                if tree == CATALOG_TREE {
+                    let value = message.tag.is_put().then(|| message.payload.to_vec());
+                    catalog.push((key.to_vec(), value));
+                }
+            }
+            Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
+            Item::Extent(_) => {}
+        }
+    }
+    slot.writers.fetch_sub(1, Ordering::Release);
+    *boundary = seqno;
+    Ok(())
+}
+
+fn malformed_catalog(engine: &Engine, why: String) -> Error {
+    let place = Place { file: engine.store.file().path().to_owned(), offset: 0, bytes: 0 };
+    Error::Malformed { place, what: "catalog entry", why }
+}
+
+/// Shows what tree 0 held at the boundary; replayed changes follow.
+fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()> {
+    let snapshot = Snapshot { engine: engine.clone(), version: engine.versions.hold(), at };
+    let mut cursor = Cursor::new(snapshot, CATALOG_TREE, (None, None))?;
+    while let Some((key, value)) = cursor.next()? {
+        Shared::show_record(catalog, key, Some(value), &|why| malformed_catalog(engine, why))?;
+    }
+    Ok(())
+}
+

@@ -1,0 +1,103 @@
+//! Draining: buffers emptied towards the leaves while the machine has nothing else to do, and the
+//! end of a whole tree.
+//!
+//! A drain does one bounded piece of work, about one node's leaves, and returns; the next call goes
+//! on. Reads of a drained tree meet one run.
+
+use crate::{
+    error::Result,
+    sync::{Arc, Ordering},
+};
+
+use super::{
+    TreeContext,
+    apply::{Job, TreeRoot},
+    context::Effects,
+    node::{Child, Node, NodeRef, Root},
+};
+
+impl Job<'_> {
+    /// Moves some of what waits in buffers down; `None` if nothing waits anywhere. Expects a job with
+    /// a leaf fill of 0, so that leaves take whatever waits for them.
+    pub fn drain(&mut self, old: &TreeRoot) -> Result<Option<TreeRoot>> {
+        let Root::Node(node) = &old.root else { return Ok(None) };
+        let Some(pieces) = self.drain_node(node)? else { return Ok(None) };
+        self.cx.counters.drains.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(TreeRoot { root: self.root_of(pieces), ..old.clone() }))
+    }
+
+    fn drain_node(&mut self, node: &Arc<NodeRef>) -> Result<Option<Vec<(Box<[u8]>, Node)>>> {
+        let content = node.load(self.cx)?;
+        if !content.tiers.is_empty() {
+            let mut changed = self.reopen(node)?;
+            if changed.level > 1 {
+                let pending = changed.pending_by_child();
+                let fullest = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes);
+                if let Some((c, _)) = fullest {
+                    self.push_child(&mut changed, c)?;
+                }
+                changed.drop_consumed();
+                return Ok(Some(self.split(changed)));
+            }
+            return self.settle(changed).map(Some);
+        }
+        for (c, child) in content.children.iter().enumerate() {
+            let Child::Node(child) = child else { return Ok(None) };
+            if let Some(pieces) = self.drain_node(child)? {
+                let mut changed = self.reopen(node)?;
+                self.replace_node(&mut changed, c, pieces);
+                return Ok(Some(self.split(changed)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl TreeRoot {
+    /// Counts every page of the tree as dead. Reads every node, no leaf.
+    pub fn bury(&self, cx: &TreeContext, effects: &mut Effects) -> Result<()> {
+        match &self.root {
+            Root::Empty => Ok(()),
+            Root::Leaf(leaf) => {
+                effects.count(leaf, -1);
+                Ok(())
+            }
+            Root::Node(node) => bury_node(cx, node, effects),
+        }
+    }
+
+    /// Shows every node, parents before children, until `visit` fails. Reads every node, no leaf.
+    pub fn walk(
+        &self,
+        cx: &TreeContext,
+        visit: &mut dyn FnMut(&Arc<NodeRef>, &Arc<Node>) -> Result<()>,
+    ) -> Result<()> {
+        match &self.root {
+            Root::Node(node) => walk_node(cx, node, visit),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bury_node(cx: &TreeContext, node: &Arc<NodeRef>, effects: &mut Effects) -> Result<()> {
+    walk_node(cx, node, &mut |node, content| {
+        effects.dead_nodes.push(node.clone());
+        content.run_refs().for_each(|run| effects.count(run, -1));
+        Ok(())
+    })
+}
+
+fn walk_node(
+    cx: &TreeContext,
+    node: &Arc<NodeRef>,
+    visit: &mut dyn FnMut(&Arc<NodeRef>, &Arc<Node>) -> Result<()>,
+) -> Result<()> {
+    let content = node.load(cx)?;
+    visit(node, &content)?;
+    for child in &content.children {
+        if let Child::Node(child) = child {
+            walk_node(cx, child, visit)?;
+        }
+    }
+    Ok(())
+}
