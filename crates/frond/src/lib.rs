@@ -8,25 +8,47 @@ pub mod cache;
 pub mod catalog;
 #[allow(dead_code)] // each room takes what it needs
 mod coding;
+mod db;
 mod error;
 pub mod io;
 mod layout;
 pub mod memtable;
 mod message;
 pub mod page;
+mod pipeline;
 #[doc(hidden)]
 pub mod plant;
 pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs
 mod sync;
+mod tree;
 pub mod tuple;
+mod txn;
 mod types;
+mod version;
 pub mod wal;
 
+#[doc(hidden)]
+pub use db::Tuning;
+pub use db::{
+    Batch, CACHE_BYTES_MIN, Cursor, Db, Options, RowBuf, Snapshot, Stats, Tree, TreeInfo,
+    TreeOptions,
+};
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};
 pub use message::{Kind, Message, Tag};
+#[doc(hidden)]
+pub use pipeline::Limits;
+/// Merge operators: the built-in numbers, and the trait for a user's own.
+pub mod operator {
+    pub use crate::run::{
+        MergeOperator, OPERATOR_ADD as ADD, OPERATOR_APPEND as APPEND, OPERATOR_MAX as MAX,
+        OPERATOR_MIN as MIN, OPERATOR_USER_MIN as USER_MIN,
+    };
+}
+#[doc(hidden)]
+pub use tree::Shape;
 pub use types::{
     Durability, KEY_BYTES_MAX, Lineage, Lsn, Publish, Seqno, SizeClass, StoreId, TreeId,
     VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,

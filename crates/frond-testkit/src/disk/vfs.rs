@@ -432,6 +432,14 @@ impl File for SimFile {
         }
         Ok(taken)
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        let held = &mut *self.holds_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(held) {
+            self.vfs.world().locks.remove(&self.inode);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for SimFile {

@@ -69,7 +69,11 @@ impl TreeEntry {
 
     /// An error if the tree was dropped: its handles are of no more use.
     pub fn check(&self) -> Result<()> {
-        if self.dropped.load(Ordering::Acquire) { Err(Error::NoSuchTree(self.name())) } else { Ok(()) }
+        if self.dropped.load(Ordering::Acquire) {
+            Err(Error::NoSuchTree(self.name()))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -151,10 +155,6 @@ impl TreeDirectory for Catalog {
             });
         }
         let entry = self.by_id(tree)?;
-        Some(TreeTraits {
-            lineage: entry.lineage,
-            class: entry.class,
-            leaf_filters: entry.unique,
-        })
+        Some(TreeTraits { lineage: entry.lineage, class: entry.class, leaf_filters: entry.unique })
     }
 }

@@ -5,9 +5,7 @@
 
 use crate::{
     Durability, Error, Lineage, Result, Tag, TreeId,
-    catalog::{
-        CATALOG_TREE, Record, TreeEntry, TreeRecord, validate_name,
-    },
+    catalog::{CATALOG_TREE, Record, TreeEntry, TreeRecord, validate_name},
     sync::Arc,
 };
 

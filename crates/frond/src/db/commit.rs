@@ -58,7 +58,7 @@ impl Shared {
         engine.sequencer.wait_visible(seqno);
         drop(locks);
         if level != Durability::Lazy {
-            engine.log.wait(&reservation, level)?;
+            engine.log().wait(&reservation, level)?;
         }
         Ok(seqno)
     }
@@ -71,10 +71,10 @@ impl Shared {
         trees: &[TreeId],
     ) -> Result<(Seqno, crate::wal::Reservation)> {
         let engine = &*self.engine;
-        let bytes_max = engine.log.record_bytes_max();
+        let bytes_max = engine.log().record_bytes_max();
         let whole = body.len() + trailer(Seqno(0)).len();
         let (fragments, rest) = if whole > bytes_max {
-            let (fragments, rest) = engine.log.append_fragments(body)?;
+            let (fragments, rest) = engine.log().append_fragments(body)?;
             (Some(fragments), rest)
         } else {
             (None, body)
@@ -84,12 +84,12 @@ impl Shared {
             let mut section = engine.sequencer.enter();
             engine.health.check()?;
             let reserved = match &fragments {
-                None => engine.log.try_reserve(bytes),
-                Some(fragments) => engine.log.try_reserve_last(fragments, bytes),
+                None => engine.log().try_reserve(bytes),
+                Some(fragments) => engine.log().try_reserve_last(fragments, bytes),
             };
             let Some(reservation) = reserved else {
                 drop(section);
-                engine.log.wait_for_room()?;
+                engine.log().wait_for_room()?;
                 continue;
             };
             let (seqno, slot) = section.assign();
@@ -100,13 +100,17 @@ impl Shared {
             }
             break (seqno, slot, reservation);
         };
-        engine.log.fill(&reservation, &[rest, &trailer(seqno)]);
+        engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
         for &tree in trees {
             for (from, to) in writes.ranges(tree) {
                 slot.table.delete_range(tree, seqno, from, to);
             }
             let entries = writes.entries(tree);
-            slot.table.insert(tree, seqno, entries.map(|entry| (entry.key, entry.tag, entry.payload)));
+            slot.table.insert(
+                tree,
+                seqno,
+                entries.map(|entry| (entry.key, entry.tag, entry.payload)),
+            );
         }
         engine.sequencer.finish(seqno, &slot);
         Ok((seqno, reservation))
@@ -114,7 +118,11 @@ impl Shared {
 
     /// Locks the keys of checked inserts and of every write to trees that have them, and makes sure
     /// that inserted keys are absent.
-    fn check_inserts(&self, writes: &mut WriteSet, trees: &[TreeId]) -> Result<Option<KeyLocks<'_>>> {
+    fn check_inserts(
+        &self,
+        writes: &mut WriteSet,
+        trees: &[TreeId],
+    ) -> Result<Option<KeyLocks<'_>>> {
         let mut hashes = Vec::new();
         for &tree in trees {
             let Some(entry) = self.catalog.by_id(tree) else { continue };
@@ -166,4 +174,3 @@ fn build_record(record: &mut RecordBuilder, writes: &WriteSet, trees: &[TreeId])
         }
     }
 }
-

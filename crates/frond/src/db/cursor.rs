@@ -254,8 +254,9 @@ impl Cursor {
             }
             let position = at.as_deref().map_or(Position::First, Position::At);
             let stretch = self.stretch(position)?;
+            let to = self.to.clone();
             let range = clip(
-                (at.as_deref(), self.to.as_deref()),
+                (at.as_deref(), to.as_deref()),
                 (stretch.lo.as_deref(), stretch.hi.as_deref()),
             );
             self.merge(&stretch, range, self.piece_rows)?;
@@ -298,8 +299,9 @@ impl Cursor {
             let position = below.as_deref().map_or(Position::Last, Position::Below);
             let stretch = self.stretch(position)?;
             let start = self.piece_start(&stretch, below.as_deref())?;
+            let from = self.from.clone();
             let range = clip(
-                (self.from.as_deref(), below.as_deref()),
+                (from.as_deref(), below.as_deref()),
                 (start.as_deref(), stretch.hi.as_deref()),
             );
             self.merge(&stretch, range, usize::MAX)?;
@@ -392,7 +394,9 @@ impl Cursor {
                     ranges
                         .iter()
                         .filter_map(|(from, to)| match clip((Some(from), Some(to)), (lo, hi)) {
-                            (Some(from), Some(to)) if from < to => Some((from.to_vec(), to.to_vec())),
+                            (Some(from), Some(to)) if from < to => {
+                                Some((from.to_vec(), to.to_vec()))
+                            }
                             _ => None,
                         })
                         .collect(),
@@ -442,7 +446,7 @@ impl EntrySource for ReadSource<'_> {
     fn advance(&mut self) -> Result<()> {
         match self {
             ReadSource::Memtable(source) => source.advance(),
-            ReadSource::Run(cursor, _) => cursor.next(),
+            ReadSource::Run(cursor, _) => cursor.advance(),
         }
     }
 

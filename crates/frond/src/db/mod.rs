@@ -23,7 +23,6 @@ pub use tree::{Tree, TreeInfo, TreeOptions};
 use crate::{
     Durability, Error, Result, Seqno,
     catalog::Catalog,
-    io::Workers,
     pipeline::{Background, Engine},
     sync::{Arc, AtomicBool, Mutex, Ordering},
     txn::KeyLockTable,
@@ -160,13 +159,11 @@ impl Shared {
         }
         let engine = &*self.engine;
         self.background.stop(engine);
-        let outcome = if self.read_only || engine.health.check().is_err() {
-            Ok(())
-        } else {
-            engine.close()
-        };
+        let outcome =
+            if self.read_only || engine.health.check().is_err() { Ok(()) } else { engine.close() };
         engine.pool.close();
-        outcome
+        engine.health.close();
+        outcome.and(engine.store.release())
     }
 }
 
@@ -175,9 +172,4 @@ impl Drop for Shared {
         // Errors were asked for by nobody: the next open recovers.
         let _ = self.close();
     }
-}
-
-/// True if the environment has no threads of its own.
-pub(crate) fn is_manual(engine: &Engine) -> bool {
-    engine.env.workers == Workers::Manual
 }

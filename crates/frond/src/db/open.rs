@@ -14,7 +14,7 @@
 use std::path::Path;
 
 use crate::{
-    Error, Place, Result, Seqno,
+    Error, Lsn, Place, Result, Seqno,
     cache::{BlockCache, FramePool},
     catalog::{CATALOG_TREE, Catalog},
     io::Workers,
@@ -23,9 +23,7 @@ use crate::{
     pipeline::{Background, CheckpointState, Engine, Health, Limits, TaskPool},
     store::{self, Found, Opened, StoreOptions, TreeRoot as DurableRoot},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
-    tree::{
-        Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot,
-    },
+    tree::{Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot},
     txn::{KeyLockTable, Sequencer},
     version::{MemSlot, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
@@ -46,7 +44,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Db> {
             return Err(Error::NotAStore { path: dir.into(), why });
         }
         Found::LogOnly => {
-            let why = "log segments without their store file; put it back, or restore from a backup";
+            let why =
+                "log segments without their store file; put it back, or restore from a backup";
             return Err(Error::NotAStore { path: dir.into(), why: why.into() });
         }
     };
@@ -90,29 +89,21 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
     let publish = store.counts_from().next();
     let versions =
         Versions::new(store.clone(), publish, superblock.applied, loaded, active.clone());
-    // The log is read before it is resumed; what replay inserts needs no log.
-    let mut replayed = Vec::new();
-    let mut boundary = superblock.applied;
     let is_new = superblock.is_new() && !log_exists(&env, dir)?;
-    let sequencer = Sequencer::new(superblock.applied, active.clone());
-    let tail = if is_new {
-        None
-    } else {
-        let expect = match superblock.clean {
-            Some(end) => Expect::CleanEnd(end),
-            None => Expect::Crashed { synced: superblock.log_synced },
-        };
-        let visit = &mut |lsn, payload: &[u8]| {
-            replay(&sequencer, superblock.applied, lsn, payload, &mut boundary, &mut replayed)
-        };
-        Some(wal::recover(&env, dir, store.id(), superblock.log_from, expect, visit)?)
+    let expect = match superblock.clean {
+        Some(end) => Expect::CleanEnd(end),
+        None => Expect::Crashed { synced: superblock.log_synced },
     };
-    sequencer.jump_visible(boundary);
-    let level = options.durability;
-    let log = match tail {
-        _ if options.read_only => None,
-        None => Some(Log::create(env.clone(), dir, store.id(), level, log_options)?),
-        Some(tail) => Some(Log::resume(env.clone(), dir, store.id(), level, log_options, tail)?),
+    let (id, level) = (store.id(), options.durability);
+    let log = if options.read_only {
+        None
+    } else if is_new {
+        Some(Log::create(env.clone(), dir, id, level, log_options)?)
+    } else {
+        // First pass: where the log ends, and which extents only it names (Rule: I11).
+        let from = store.log_needed_from();
+        let tail = wal::recover(&env, dir, id, from, expect, &mut |_, _| Ok(()))?;
+        Some(Log::resume(env.clone(), dir, id, level, log_options, tail)?)
     };
     let threads = match env.workers {
         Workers::Threads(count) => count.saturating_sub(1),
@@ -125,7 +116,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         cx,
         store,
         log,
-        sequencer,
+        sequencer: Sequencer::new(superblock.applied, active),
         versions,
         health: Health::default(),
         trees: catalog.clone(),
@@ -141,20 +132,24 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         progress: Arc::new(AtomicU64::new(0)),
         progress_expected: AtomicU64::new(0),
         signal: Default::default(),
-        env,
+        env: env.clone(),
     });
     load_catalog(&engine, &catalog, superblock.applied)?;
-    for (key, value) in replayed {
-        Shared::show_record(&catalog, &key, value.as_deref(), &|why| malformed_catalog(&engine, why))?;
+    if !is_new {
+        let expect = if options.read_only { expect } else { Expect::Crashed { synced: position } };
+        wal::recover(&env, dir, id, superblock.log_from, expect, &mut |lsn, payload| {
+            replay(&engine, &catalog, superblock.applied, lsn, payload)
+        })?;
     }
     if !options.read_only && !is_new {
         // P6: what was recovered is made durable by our own writes before it is served.
         engine.freeze();
         while engine.apply_oldest()? {}
-        engine.force_publish();
+        engine.publish_unchanged();
         engine.run_checkpoint()?;
     }
-    let background = if options.read_only { Background::default() } else { Background::start(&engine)? };
+    let background =
+        if options.read_only { Background::default() } else { Background::start(&engine)? };
     Ok(Db {
         shared: Arc::new(Shared {
             engine,
@@ -184,47 +179,49 @@ fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
     TreeRoot { root, max_key: durable.max_key.unwrap_or_default(), has_max }
 }
 
-fn leaf_handle(
-    cx: &TreeContext,
-    link: Link,
-    durable: &DurableRoot,
-) -> Arc<crate::tree::RunHandle> {
-    let meta =
-        RunMeta { entries: durable.entries, bytes: durable.bytes, range_deletes: false };
+fn leaf_handle(cx: &TreeContext, link: Link, durable: &DurableRoot) -> Arc<crate::tree::RunHandle> {
+    let meta = RunMeta { entries: durable.entries, bytes: durable.bytes, range_deletes: false };
     cx.run_handle(link, meta)
 }
 
-type CatalogEntry = (Vec<u8>, Option<Vec<u8>>);
-
-/// Puts one log record into the active memtable.
+/// Does again what one log record did.
 fn replay(
-    sequencer: &Sequencer,
+    engine: &Engine,
+    catalog: &Catalog,
     applied: Seqno,
-    lsn: crate::Lsn,
+    lsn: Lsn,
     payload: &[u8],
-    boundary: &mut Seqno,
-    catalog: &mut Vec<CatalogEntry>,
 ) -> Result<()> {
     let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
     if seqno <= applied {
         return Ok(());
     }
-    let slot = sequencer.enter_replay().assign_replayed(seqno);
+    let mut section = engine.sequencer.enter();
+    if engine.log.is_some() && engine.memtable_is_full(&section.active) {
+        engine.freeze_at(&mut section, lsn);
+        drop(section);
+        while engine.step()? {}
+        section = engine.sequencer.enter();
+    }
+    let slot = section.assign_replayed(seqno);
+    drop(section);
     while let Some(item) = items.next()? {
         match item {
-            Item::Entry { tree, key, message } => {
-                slot.table.insert(tree, seqno, std::iter::once((key, message.tag, message.payload)));
+            Item::Entry { tree, key, tag, payload } => {
+                slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
                 if tree == CATALOG_TREE {
-                    let value = message.tag.is_put().then(|| message.payload.to_vec());
-                    catalog.push((key.to_vec(), value));
+                    let value = tag.is_put().then_some(payload);
+                    Shared::show_record(catalog, key, value, &|why| {
+                        malformed_catalog(engine, why)
+                    })?;
                 }
             }
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
             Item::Extent(_) => {}
         }
     }
+    engine.sequencer.jump_visible(seqno);
     slot.writers.fetch_sub(1, Ordering::Release);
-    *boundary = seqno;
     Ok(())
 }
 
@@ -242,4 +239,3 @@ fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()
     }
     Ok(())
 }
-

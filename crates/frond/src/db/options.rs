@@ -1,7 +1,7 @@
 //! What a caller may choose when opening a store, and the seams that tests use.
 
 use crate::{
-    Durability,
+    Durability, Result,
     io::Env,
     pipeline::Limits,
     run::{MergeOperator, Operators},
@@ -94,9 +94,12 @@ impl Options {
 
     /// Registers a merge operator under a number from 64 on. It must be associative and
     /// deterministic, and must be registered at every later opening.
-    pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Self {
-        self.operators.register(number, operator);
-        self
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the number is one of the built-in ones.
+    pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Result<Self> {
+        self.operators.register(number, operator)?;
+        Ok(self)
     }
 
     /// Other files, clock, randomness and threads.

@@ -1,8 +1,7 @@
 //! Reads at a seqno: memtables newest first, then the tree.
 
 use crate::{
-    Error, Kind, Message, Result, Seqno, TreeId,
-    pipeline::Engine,
+    Error, Kind, Message, Result, Seqno, Tag, TreeId, pipeline::Engine, run::Folder,
     version::Version,
 };
 
@@ -59,12 +58,16 @@ impl Messages {
             }
             return Ok(exists);
         }
-        let operators = &view.engine.cx.operators;
-        let mut base = exists.then(|| std::mem::take(value));
+        let folder = Folder::new(&view.engine.cx.operators);
+        let mut made = Vec::new();
+        let mut exists = exists;
         for operands in self.operands.iter().rev() {
-            base = Some(operators.resolve(base.as_deref(), operands)?);
+            let base = if exists { Tag::PUT } else { Tag::DELETE };
+            let newer = Message::new(Tag::MERGE, operands);
+            folder.fold(newer, Message::new(base, value), &mut made)?;
+            std::mem::swap(value, &mut made);
+            exists = true;
         }
-        *value = base.unwrap_or_default();
         Ok(true)
     }
 }
@@ -107,4 +110,3 @@ impl Engine {
         Err(Error::InvalidArgument("blobs".into()))
     }
 }
-

@@ -1,11 +1,6 @@
 //! Snapshots: the store as it was after one commit.
 
-use crate::{
-    Result, Seqno,
-    pipeline::Engine,
-    sync::Arc,
-    version::Version,
-};
+use crate::{Result, Seqno, pipeline::Engine, sync::Arc, version::Version};
 
 use super::{Cursor, Tree, read::ReadView, tree::bounds};
 use std::ops::RangeBounds;

@@ -2,11 +2,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use crate::{
-    Error, Layout, Result, Seqno, SizeClass,
-    catalog::TreeEntry,
-    sync::Arc,
-};
+use crate::{Error, Layout, Result, Seqno, SizeClass, catalog::TreeEntry, sync::Arc};
 
 use super::{Batch, Cursor, Shared, batch::check_key, read::ReadView};
 
@@ -88,8 +84,11 @@ impl Tree {
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
         let at = self.shared.engine.sequencer.visible();
-        ReadView { engine: &self.shared.engine, version: &version, at }
-            .get(self.entry.id, key, value)
+        ReadView { engine: &self.shared.engine, version: &version, at }.get(
+            self.entry.id,
+            key,
+            value,
+        )
     }
 
     /// True if the key exists. Costs what [`get`](Self::get) costs, less the copy.

@@ -206,4 +206,11 @@ impl File for MemoryFile {
         }
         Ok(free)
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        if std::mem::take(&mut *self.holds_lock.lock().unwrap()) {
+            *self.content.locked.lock().unwrap() = false;
+        }
+        Ok(())
+    }
 }

@@ -66,6 +66,9 @@ pub trait File: Send + Sync + fmt::Debug {
     fn is_direct(&self) -> bool;
     /// Takes the exclusive lock on the open file description; false if another holds it.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Gives the lock back. Closing the last descriptor does, too; a closed store may have handles
+    /// left.
+    fn unlock(&self) -> io::Result<()>;
 }
 
 /// A file system.

@@ -208,6 +208,10 @@ impl File for RealFile {
             Err(std::fs::TryLockError::Error(error)) => Err(error),
         }
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
 }
 
 /// Linux takes at most 1024 slices in one call.

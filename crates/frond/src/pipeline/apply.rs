@@ -40,7 +40,9 @@ impl Engine {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let old = roots.get(&tree).cloned().unwrap_or_default();
             let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
-            tasks.push(Box::new(move || apply_tree(&cx, &slot, tree, traits, &old, publish, &progress)));
+            tasks.push(Box::new(move || {
+                apply_tree(&cx, &slot, tree, traits, &old, publish, &progress)
+            }));
         }
         for outcome in self.pool.run(tasks) {
             let (tree, root, lineage, changed) = outcome?;
@@ -53,7 +55,8 @@ impl Engine {
         let done = self.progress.load(Ordering::Relaxed);
         if entries > 0 {
             let now = done * 256 / entries;
-            jobs.work_per_entry = if jobs.work_per_entry == 0 { now } else { (jobs.work_per_entry * 3 + now) / 4 };
+            jobs.work_per_entry =
+                if jobs.work_per_entry == 0 { now } else { (jobs.work_per_entry * 3 + now) / 4 };
         }
         self.progress_expected.store(0, Ordering::Relaxed);
         self.signal.notify();
@@ -64,7 +67,9 @@ impl Engine {
     pub(super) fn record(&self, publish: Publish, effects: Vec<(Lineage, Effects)>) {
         for (lineage, effects) in &effects {
             let own = effects.run_refs.values().filter(|(run, _)| run.lineage == *lineage);
-            own.for_each(|(run, delta)| drop(run.add_refs(*delta)));
+            for (run, delta) in own {
+                run.add_refs(*delta);
+            }
         }
         self.effects.lock().unwrap().push_back((publish, effects));
     }

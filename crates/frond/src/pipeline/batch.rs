@@ -32,8 +32,11 @@ pub(super) fn batch_of<'a>(
     operators: &'a Operators,
 ) -> Result<Option<Batch<'a>>> {
     let drain = table.drain_cursor(tree);
-    let owned: Vec<(Vec<u8>, Vec<u8>)> =
-        drain.range_deletes().iter().map(|range| (range.from.to_vec(), range.to.to_vec())).collect();
+    let owned: Vec<(Vec<u8>, Vec<u8>)> = drain
+        .range_deletes()
+        .iter()
+        .map(|range| (range.from.to_vec(), range.to.to_vec()))
+        .collect();
     let lows = owned.iter().map(|(from, _)| from.as_slice()).chain(table.min_key(tree));
     let highs = owned.iter().map(|(_, to)| to.as_slice()).chain(table.max_key(tree));
     let (Some(min_key), Some(max_key)) =

@@ -67,7 +67,7 @@ impl Engine {
         if version.publish.0 <= state.publish.load(Ordering::Relaxed) {
             return false;
         }
-        let log = self.log.position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
+        let log = self.log().position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
         let age = self.now_millis().saturating_sub(state.ended_millis.load(Ordering::Relaxed));
         self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
             || log >= self.limits.checkpoint_log_bytes
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
-        let log_at = self.log.position();
+        let log_at = self.log().position();
         // What replay needs: the records of every memtable that V does not hold.
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = clean.unwrap_or(oldest.log_from);
@@ -104,7 +104,7 @@ impl Engine {
         }
         let log_synced = match clean {
             Some(end) => end,
-            None => self.log.sync_through_now()?,
+            None => self.log().sync_through_now()?,
         };
         let superblock = self.store.publish(&Checkpoint {
             publish: version.publish,
@@ -119,7 +119,7 @@ impl Engine {
         }
         let needed = self.store.log_needed_from();
         if clean.is_none() {
-            self.log.trim(needed)?;
+            self.log().trim(needed)?;
         }
         self.store.space().log_trimmed(needed);
         let state = &self.checkpoint;
@@ -128,7 +128,6 @@ impl Engine {
         state.log_at.store(log_at.0, Ordering::Relaxed);
         state.ended_millis.store(self.now_millis(), Ordering::Relaxed);
         state.count.fetch_add(1, Ordering::Relaxed);
-        self.store.give_back()?;
         self.signal.notify();
         Ok(())
     }
@@ -137,8 +136,8 @@ impl Engine {
     /// lost write (RELIABILITY §3.2). Skipped when the log is full at the moment: it is a witness,
     /// nothing depends on it.
     fn log_checkpoint(&self, sequence: u64) -> Result<()> {
-        if let Some(reservation) = self.log.try_reserve(TRAILER_BYTES) {
-            self.log.fill(&reservation, &[&checkpoint_record(sequence)]);
+        if let Some(reservation) = self.log().try_reserve(TRAILER_BYTES) {
+            self.log().fill(&reservation, &[&checkpoint_record(sequence)]);
         }
         Ok(())
     }

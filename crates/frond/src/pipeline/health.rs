@@ -9,6 +9,7 @@ use crate::{
 /// Running, or failed and why.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
+    /// Set after `why`, or for a clean close without one.
     failed: AtomicBool,
     why: Mutex<Option<String>>,
 }
@@ -19,7 +20,7 @@ impl Health {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
         }
-        Err(Error::Failed(self.why().unwrap_or_default()))
+        Err(self.why().map_or(Error::Closed, Error::Failed))
     }
 
     /// Why the store stopped, if it did.
@@ -30,6 +31,11 @@ impl Health {
     /// Stops the store. The first reason stays.
     pub fn fail(&self, why: impl Into<String>) {
         self.why.lock().unwrap().get_or_insert_with(|| why.into());
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Ends the store's life without a failure: every call fails with `Closed` from now on.
+    pub fn close(&self) {
         self.failed.store(true, Ordering::Release);
     }
 

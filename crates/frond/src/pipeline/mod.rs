@@ -30,16 +30,16 @@ pub(crate) use pool::TaskPool;
 pub(crate) use workers::Background;
 
 use crate::{
-    Seqno,
+    Lineage, Lsn, Publish, Result, Seqno, TreeId,
     io::Env,
+    memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
-    tree::{Effects, TreeContext},
-    txn::Sequencer,
+    tree::{Effects, TreeContext, TreeTraits},
+    txn::{Section, Sequencer},
     version::{MemSlot, Versions},
     wal::Log,
 };
-use crate::{Lineage, Publish, Result, TreeId, memtable::Memtable, tree::TreeTraits};
 use std::collections::VecDeque;
 
 /// Byte limits of the pipeline, all derived from the cache size.
@@ -84,7 +84,8 @@ pub(crate) struct Engine {
     pub limits: Limits,
     pub cx: Arc<TreeContext>,
     pub store: Arc<Store>,
-    pub log: Arc<Log>,
+    /// `None` if the store is open read-only.
+    pub log: Option<Log>,
     pub sequencer: Sequencer,
     pub versions: Versions,
     pub health: Health,
@@ -146,17 +147,46 @@ impl Engine {
     }
 
     /// The same, for who is in the sequencer's section already.
-    pub fn freeze_in(&self, section: &mut crate::txn::Section) -> Seqno {
+    pub fn freeze_in(&self, section: &mut Section) -> Seqno {
+        self.freeze_at(section, self.log().position())
+    }
+
+    /// The same; `log_from` is a position at or before the next commit's record.
+    pub fn freeze_at(&self, section: &mut Section, log_from: Lsn) -> Seqno {
         let last = section.last();
         if last == section.active.base {
             return last;
         }
         section.active.freeze(last);
         let table = Arc::new(Memtable::new(self.cx.pool.clone()));
-        let fresh = MemSlot::new(table, last, self.log.position());
+        let fresh = MemSlot::new(table, last, log_from);
         section.active = fresh.clone();
         self.versions.freeze(fresh);
         last
+    }
+
+    /// The log of a store that is open for writing.
+    pub fn log(&self) -> &Log {
+        self.log.as_ref().expect("nothing writes to a store that is open read-only")
+    }
+
+    /// A version like the current one with a number of its own: every checkpoint needs one.
+    pub fn publish_unchanged(&self) {
+        let _jobs = self.roots.lock().unwrap();
+        let version = self.versions.hold();
+        let publish = Publish(version.publish.0 + 1);
+        self.versions.publish(publish, (*version.roots).clone(), None);
+    }
+
+    /// The last acts of a clean close: everything applied and durable, the slot marked clean.
+    pub fn close(&self) -> Result<()> {
+        self.freeze();
+        while self.apply_oldest()? {}
+        self.publish_unchanged();
+        self.run_checkpoint()?;
+        let end = self.health.watch(self.log().close())?;
+        self.publish_unchanged();
+        self.checkpoint_with(Some(end))
     }
 
     /// True if the active memtable has reached its size.
@@ -172,7 +202,7 @@ impl Engine {
     /// One unit of background work on this thread, whatever is most due; false if there is none.
     pub fn step(&self) -> Result<bool> {
         self.health.check()?;
-        self.log.tick(self.env.clock.now())?;
+        self.log().tick(self.env.clock.now())?;
         if self.checkpoint_is_due() {
             self.run_checkpoint()?;
             return Ok(true);

@@ -35,12 +35,16 @@ impl Background {
         Ok(background)
     }
 
-    fn spawn(&self, engine: &Arc<Engine>, name: &str, work: fn(&Engine, &AtomicBool) -> Result<()>) {
+    fn spawn(
+        &self,
+        engine: &Arc<Engine>,
+        name: &str,
+        work: fn(&Engine, &AtomicBool) -> Result<()>,
+    ) {
         let (engine, stop) = (engine.clone(), self.stop.clone());
         let owned = name.to_owned();
         let run = move || {
-            let outcome =
-                panic::catch_unwind(panic::AssertUnwindSafe(|| work(&engine, &stop)));
+            let outcome = panic::catch_unwind(panic::AssertUnwindSafe(|| work(&engine, &stop)));
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => engine.health.fail(error.to_string()),
@@ -106,7 +110,7 @@ impl Engine {
 
     fn log_loop(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
-            self.log.tick(self.env.clock.now())?;
+            self.log().tick(self.env.clock.now())?;
             self.env.clock.sleep(Duration::from_millis(20));
         }
         Ok(())

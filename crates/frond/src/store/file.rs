@@ -195,6 +195,13 @@ impl Store {
         self.guard.fail(why);
     }
 
+    /// Gives the store up: writing stops, and another may own it.
+    pub fn release(&self) -> Result<()> {
+        self.guard.fail("it is closed");
+        let file = &self.data;
+        file.file.unlock().map_err(|e| Error::io(&file.path, "unlock", 0, e))
+    }
+
     /// `Failed` if writing has stopped, `ReadOnly` if it never was allowed.
     pub fn check_writable(&self) -> Result<()> {
         self.guard.check()?;

@@ -200,4 +200,8 @@ impl File for Guard {
     fn try_lock(&self) -> io::Result<bool> {
         self.file.try_lock()
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
 }

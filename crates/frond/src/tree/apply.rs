@@ -96,12 +96,17 @@ impl<'a> Job<'a> {
     pub fn apply(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
         self.cx.counters.batches.fetch_add(1, Ordering::Relaxed);
         let appends = !old.has_max || batch.min_key > old.max_key;
-        let max_key =
-            if old.has_max { old.max_key.clone().max(batch.max_key.clone()) } else { batch.max_key.clone() };
+        let max_key = if old.has_max {
+            old.max_key.clone().max(batch.max_key.clone())
+        } else {
+            batch.max_key.clone()
+        };
         let root = match &old.root {
             Root::Empty => self.apply_to_leaf(None, batch)?,
             Root::Leaf(leaf) => self.apply_to_leaf(Some(leaf), batch)?,
-            Root::Node(node) if appends && !batch.has_range_deletes() && self.fills_leaf(&batch) => {
+            Root::Node(node)
+                if appends && !batch.has_range_deletes() && self.fills_leaf(&batch) =>
+            {
                 let leaves = self.build_leaves(batch.source)?;
                 let mut top = self.reopen(node)?;
                 let siblings = self.append_leaves(&mut top, leaves)?;
@@ -372,7 +377,10 @@ impl<'a> Job<'a> {
     }
 
     /// Leaves of entries alone.
-    fn build_leaves(&mut self, mut entries: Box<dyn EntrySource + '_>) -> Result<Vec<Arc<RunHandle>>> {
+    fn build_leaves(
+        &mut self,
+        mut entries: Box<dyn EntrySource + '_>,
+    ) -> Result<Vec<Arc<RunHandle>>> {
         let mut leaves = Vec::new();
         let mut builder = self.leaf_builder();
         let operators = self.cx.operators.clone();
@@ -397,8 +405,11 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn buffer_builder(&self) -> RunBuilder {
-        let options =
-            RunOptions { codec: Codec::Raw, filter_bits: Some(14), block_bytes: self.cx.shape.block_bytes };
+        let options = RunOptions {
+            codec: Codec::Raw,
+            filter_bits: Some(14),
+            block_bytes: self.cx.shape.block_bytes,
+        };
         RunBuilder::new(self.cx.pool.clone(), options)
     }
 

@@ -5,8 +5,8 @@ use crate::{
     block::BLOCK_RAW_BYTES_TARGET,
     cache::{BlockCache, FramePool},
     error::Result,
-    run::{Operators, Run},
     page::Link,
+    run::{Operators, Run},
     store::Store,
     sync::{Arc, AtomicU64, Mutex, Weak},
 };
@@ -108,7 +108,8 @@ pub(crate) struct TreeTraits {
 impl Effects {
     /// Counts a reference more (+1) or less (−1) to `run`.
     pub fn count(&mut self, run: &Arc<RunHandle>, delta: i64) {
-        self.run_refs.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0)).1 += delta;
+        self.run_refs.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0)).1 +=
+            delta;
     }
 }
 

@@ -28,14 +28,6 @@ pub(crate) enum Lookup {
 }
 
 impl Lookup {
-    /// True if nothing older matters.
-    pub fn is_base(&self) -> bool {
-        match self {
-            Lookup::Message(found) => found.tag.is_base(),
-            Lookup::RangeDeleted => true,
-        }
-    }
-
     /// Tag and payload; a range delete is a Delete.
     pub fn message(&self) -> (Tag, &[u8]) {
         match self {

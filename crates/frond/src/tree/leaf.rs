@@ -76,7 +76,12 @@ impl Job<'_> {
     }
 
     /// Merges leaves `first..=last` with all that waits for them. Changes nothing in the node.
-    fn merge_leaves(&mut self, node: &Node, first: usize, last: usize) -> Result<Vec<Arc<RunHandle>>> {
+    fn merge_leaves(
+        &mut self,
+        node: &Node,
+        first: usize,
+        last: usize,
+    ) -> Result<Vec<Arc<RunHandle>>> {
         let mut sources = Vec::with_capacity(node.tiers.len() + 1);
         let mut expected = 0;
         for tier in &node.tiers {
@@ -128,7 +133,13 @@ impl Job<'_> {
         Ok(some.then(|| (Chain::new(cursors, RangeDeletes::union(ranges)), bytes)))
     }
 
-    fn put_leaves(&mut self, node: &mut Node, first: usize, last: usize, leaves: Vec<Arc<RunHandle>>) {
+    fn put_leaves(
+        &mut self,
+        node: &mut Node,
+        first: usize,
+        last: usize,
+        leaves: Vec<Arc<RunHandle>>,
+    ) {
         for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
             for live in part.live.get_mut(first..=last).unwrap_or_default() {
                 *live = 0;
@@ -181,7 +192,9 @@ impl Job<'_> {
         };
         let operators = self.cx.operators.clone();
         let folder = Folder::new(&operators);
-        sources.retain(|source| source.entry().is_some() || source.range_deletes().is_some_and(|r| !r.is_empty()));
+        sources.retain(|source| {
+            source.entry().is_some() || source.range_deletes().is_some_and(|r| !r.is_empty())
+        });
         let mut merge = MergeCursor::new(sources);
         let mut leaves = Vec::new();
         let mut builder = self.leaf_builder();
@@ -264,7 +277,12 @@ fn bulk_cursor(
 
 /// The stretches of a tier that are live for children `first..=last`: neighbouring live children of
 /// one part are read in one go.
-fn live_stretches<'n>(node: &'n Node, tier: &'n Tier, first: usize, last: usize) -> Vec<Stretch<'n>> {
+fn live_stretches<'n>(
+    node: &'n Node,
+    tier: &'n Tier,
+    first: usize,
+    last: usize,
+) -> Vec<Stretch<'n>> {
     let mut stretches: Vec<Stretch<'n>> = Vec::new();
     for part in &tier.parts {
         let mut open = false;
@@ -320,7 +338,7 @@ impl EntrySource for Source<'_> {
             Source::Batch(batch) => batch.advance(),
             Source::Chain(chain) => {
                 if let Some(cursor) = chain.cursors.get_mut(chain.current) {
-                    cursor.next()?;
+                    cursor.advance()?;
                     if cursor.entry().is_none() {
                         chain.skip_ended();
                     }

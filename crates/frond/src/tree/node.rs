@@ -277,7 +277,8 @@ impl RunHandle {
 
 impl Drop for RunHandle {
     fn drop(&mut self) {
-        if let (None, Some(unwritten), Some(run)) = (self.link.get(), &self.unwritten, self.run.get())
+        if let (None, Some(unwritten), Some(run)) =
+            (self.link.get(), &self.unwritten, self.run.get())
         {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
@@ -393,7 +394,10 @@ impl Node {
         let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
         self.pivots.len() + 1 == self.children.len()
             && ascending(&self.pivots)
-            && self.children.iter().all(|child| matches!(child, Child::Leaf(_)) == (self.level == 1))
+            && self
+                .children
+                .iter()
+                .all(|child| matches!(child, Child::Leaf(_)) == (self.level == 1))
             && parts().all(|part| part.live.len() == self.children.len())
             && parts().all(|part| match (&part.lo, &part.hi) {
                 (Some(lo), Some(hi)) => lo < hi,

@@ -5,7 +5,7 @@
 //! damage, whatever its checksum says (P20).
 
 use crate::{
-    Error, Place, Publish,
+    Error, Publish,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::Result,
     page::{LINK_BYTES, Link, PageKind},
@@ -74,7 +74,7 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
 
 /// Reads a node page: checksum, identity, then structure.
 pub(crate) fn read_node(cx: &TreeContext, link: &Link) -> Result<Arc<Node>> {
-    let bytes = cx.store.read_page(PageKind::Node, link)?;
+    let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;
     let node = decode_node(cx, &bytes).and_then(|node| {
         let links_fit = |birth: Publish| birth <= link.birth;
         let births_ok = node.run_refs().all(|run| links_fit(run.birth))
@@ -85,11 +85,7 @@ pub(crate) fn read_node(cx: &TreeContext, link: &Link) -> Result<Arc<Node>> {
         (births_ok && node.is_well_formed()).then_some(node)
     });
     node.map(Arc::new).ok_or_else(|| Error::Malformed {
-        place: Place {
-            file: cx.store.path().to_owned(),
-            offset: link.offset,
-            bytes: u64::from(link.bytes),
-        },
+        place: cx.store.file().place(link.offset, u64::from(link.bytes)),
         what: "node page",
         why: "its structure breaks a rule of docs/format.md".into(),
     })

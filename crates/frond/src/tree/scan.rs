@@ -67,7 +67,8 @@ impl TreeRoot {
             };
             let (lo, hi) = node.child_range(c);
             // The range of a child lies inside its parent's, but its outer pivots are the parent's.
-            let (lo, hi) = (lo.map(Box::from).or(stretch.lo.take()), hi.map(Box::from).or(stretch.hi.take()));
+            let (lo, hi) =
+                (lo.map(Box::from).or(stretch.lo.take()), hi.map(Box::from).or(stretch.hi.take()));
             (stretch.lo, stretch.hi) = (lo, hi);
             for tier in &node.tiers {
                 for part in &tier.parts {

@@ -48,13 +48,15 @@ impl Job<'_> {
         loop {
             let pending = node.pending_by_child();
             let total: u64 = pending.iter().sum();
-            let Some((c, &bytes)) = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes) else {
+            let Some((c, &bytes)) = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes)
+            else {
                 return Ok(());
             };
             let seed = jitter_seed(self.publish, c);
             let soft = shape.push_bytes * node.children.len() as u64;
             let far_over = total > 2 * soft;
-            if bytes == 0 || (!far_over && (bytes < jitter(shape.push_bytes, seed) || pushed >= 2)) {
+            if bytes == 0 || (!far_over && (bytes < jitter(shape.push_bytes, seed) || pushed >= 2))
+            {
                 return Ok(());
             }
             self.push_child(node, c)?;
@@ -81,8 +83,10 @@ impl Job<'_> {
                 if let Some(live) = part.live.get_mut(c) {
                     *live = 0;
                 }
-                let (lo, hi) =
-                    clip((part.lo.as_deref(), part.hi.as_deref()), (from.as_deref(), to.as_deref()));
+                let (lo, hi) = clip(
+                    (part.lo.as_deref(), part.hi.as_deref()),
+                    (from.as_deref(), to.as_deref()),
+                );
                 let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
                 if let Some(part) = self.part_of(&lower, part.run.clone(), lo, hi)? {
                     moved.parts.push(part);
@@ -100,7 +104,12 @@ impl Job<'_> {
     }
 
     /// Puts the pieces of a changed child in its place.
-    pub(super) fn replace_node(&mut self, node: &mut Node, c: usize, pieces: Vec<(Box<[u8]>, Node)>) {
+    pub(super) fn replace_node(
+        &mut self,
+        node: &mut Node,
+        c: usize,
+        pieces: Vec<(Box<[u8]>, Node)>,
+    ) {
         let mut children = Vec::with_capacity(pieces.len());
         let mut pivots = Vec::new();
         for (first_key, piece) in pieces {

@@ -14,7 +14,11 @@
 
 use std::cmp::Ordering;
 
-use crate::{Error, Kind, Message, Tag, TreeId, error::Result, run::Operators};
+use crate::{
+    Error, Kind, Message, Tag, TreeId,
+    error::Result,
+    run::{Folded, Folder, Operators},
+};
 
 /// One entry: where its key and payload lie in the arena.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +188,8 @@ impl WriteSet {
         if !self.slots.windows(2).any(|pair| same(&pair[0], &pair[1])) {
             return Ok(());
         }
+        let folder = Folder::new(operators);
+        let mut made = Vec::new();
         let mut folded: Vec<Slot> = Vec::with_capacity(self.slots.len());
         for i in 0..self.slots.len() {
             let slot = self.slots[i];
@@ -201,17 +207,16 @@ impl WriteSet {
                     index: slot.position as usize,
                 });
             }
-            let kept = if slot.tag.kind() == Kind::Merge && older.tag.kind() != Kind::Delete {
+            let kept = if slot.tag.kind() == Kind::Merge {
                 let (new, old) = (self.entry(&slot), self.entry(&older));
-                let message = operators.fold(
-                    Message::new(new.tag, new.payload),
-                    Message::new(old.tag, old.payload),
-                )?;
-                self.append_folded(&slot, message)
-            } else if slot.tag.kind() == Kind::Merge {
-                // Operands over a Delete: the base is nothing, and older values stay hidden.
-                let value = operators.resolve(None, self.entry(&slot).payload)?;
-                self.append_folded(&slot, (Tag::PUT, value))
+                let newer = Message::new(new.tag, new.payload);
+                // Operands over a Delete become a value: the base is nothing, and older values stay
+                // hidden.
+                let older = Message::new(old.tag, old.payload);
+                match folder.fold(newer, older, &mut made)? {
+                    Folded::Made(tag) => self.append_folded(&slot, tag, &made),
+                    Folded::Newer(_) | Folded::Nothing => slot,
+                }
             } else {
                 slot
             };
@@ -224,11 +229,11 @@ impl WriteSet {
         Ok(())
     }
 
-    fn append_folded(&mut self, slot: &Slot, (tag, payload): (Tag, Vec<u8>)) -> Slot {
+    fn append_folded(&mut self, slot: &Slot, tag: Tag, payload: &[u8]) -> Slot {
         let key = self.key(slot).to_vec();
         let start = self.arena.len() as u32;
         self.arena.extend_from_slice(&key);
-        self.arena.extend_from_slice(&payload);
+        self.arena.extend_from_slice(payload);
         Slot { tag, start, payload_bytes: payload.len() as u32, ..*slot }
     }
 

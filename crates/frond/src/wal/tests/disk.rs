@@ -308,4 +308,8 @@ impl File for DiskFile {
     fn try_lock(&self) -> io::Result<bool> {
         Ok(true)
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,0 +1,78 @@
+//! Statistics: what the engine has done and holds, as named numbers with units.
+
+use crate::sync::Ordering;
+
+use super::Shared;
+
+/// Counters since the store was opened, and sizes now. Names end in their unit.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    values: Vec<(&'static str, u64)>,
+    /// Why the store has stopped, if it has.
+    pub failed: Option<String>,
+}
+
+impl Stats {
+    /// All numbers, by name, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.values.iter().copied()
+    }
+
+    /// One number.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.values.iter().find(|(own, _)| *own == name).map(|&(_, value)| value)
+    }
+
+    pub(crate) fn collect(shared: &Shared) -> Self {
+        let engine = &shared.engine;
+        let version = engine.versions.hold();
+        let counters = &engine.cx.counters;
+        let count = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
+        let log = engine.log.as_ref().map(|log| log.stats()).unwrap_or_default();
+        let cache = engine.cx.cache.stats();
+        let store = engine.store.stats();
+        let space = engine.store.space().stats();
+        let values = vec![
+            ("seqno_visible", engine.sequencer.visible().0),
+            ("seqno_applied", version.applied.0),
+            ("publish", version.publish.0),
+            ("memtable_active_bytes", version.active.table.bytes() as u64),
+            ("memtables_frozen", version.frozen.len() as u64),
+            ("runs_unwritten_bytes", engine.unwritten_bytes()),
+            ("frames_used", engine.cx.pool.frames_used() as u64),
+            ("frames_limit", engine.cx.pool.frames_limit() as u64),
+            ("apply_batches", count(&counters.batches)),
+            ("apply_entries_encoded", count(&counters.entries_encoded)),
+            ("leaf_flushes", count(&counters.leaf_flushes)),
+            ("leaf_entries_encoded", count(&counters.leaf_entries_encoded)),
+            ("leaf_blocks_carried", count(&counters.blocks_carried)),
+            ("leaves_appended", count(&counters.leaves_appended)),
+            ("node_pushes", count(&counters.pushes)),
+            ("node_splits", count(&counters.node_splits)),
+            ("run_merges", count(&counters.run_merges)),
+            ("run_merge_entries", count(&counters.run_merge_entries)),
+            ("drains", count(&counters.drains)),
+            ("checkpoints", count(&engine.checkpoint.count)),
+            ("checkpoint_pages_written", count(&engine.checkpoint.pages_written)),
+            ("checkpoint_bytes_written", count(&engine.checkpoint.bytes_written)),
+            ("log_written_bytes", log.written_bytes),
+            ("log_groups", log.groups),
+            ("log_syncs", log.syncs),
+            ("cache_hits", cache.hits),
+            ("cache_misses", cache.misses),
+            ("device_reads", cache.device_reads),
+            ("device_read_bytes", cache.device_read_bytes),
+            ("store_reads", store.io.reads),
+            ("store_read_bytes", store.io.read_bytes),
+            ("store_writes", store.io.writes),
+            ("store_written_bytes", store.io.write_bytes),
+            ("store_syncs", store.io.syncs),
+            ("space_live_bytes", space.live),
+            ("space_kept_bytes", space.kept),
+            ("space_free_bytes", space.free),
+            ("space_end_bytes", space.end),
+            ("trees", shared.catalog.trees().len() as u64),
+        ];
+        Self { values, failed: engine.health.why() }
+    }
+}

@@ -1,0 +1,174 @@
+//! The public API from the outside: what is written is read, in order, also after reopening, with a
+//! tree so finely cut that a few thousand keys make it several levels deep.
+
+use std::collections::BTreeMap;
+
+use frond::{Batch, Db, Durability, Limits, Options, Shape, Tree, TreeOptions, Tuning};
+
+fn tiny() -> Tuning {
+    Tuning {
+        shape: Some(Shape {
+            leaf_bytes: 2048,
+            fanout_max: 4,
+            push_bytes: 1024,
+            block_bytes: 512,
+            run_bytes: 4096,
+            tiers_max: 4,
+            tiers_max_bottom: 3,
+        }),
+        limits: Some(Limits {
+            memtable_bytes: 16 << 10,
+            memtable_log_bytes: 1 << 20,
+            unwritten_bytes: 256 << 10,
+            checkpoint_log_bytes: 1 << 20,
+            checkpoint_millis: 50,
+        }),
+        segment_bytes: Some(64 << 10),
+        group_bytes: Some(16 << 10),
+    }
+}
+
+fn options() -> Options {
+    Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tiny())
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn assert_same(tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let mut cursor = tree.scan(..).unwrap();
+    for (key, value) in model {
+        let (k, v) = cursor.next().unwrap().expect("as many rows as the model");
+        assert_eq!((k, v), (key.as_slice(), value.as_slice()));
+    }
+    assert!(cursor.next().unwrap().is_none(), "no more rows than the model");
+    cursor.seek_last();
+    for (key, value) in model.iter().rev() {
+        let (k, v) = cursor.prev().unwrap().expect("as many rows as the model, backward");
+        assert_eq!((k, v), (key.as_slice(), value.as_slice()));
+    }
+    assert!(cursor.prev().unwrap().is_none());
+}
+
+#[test]
+fn random_changes_match_a_map_through_reopenings() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut model = BTreeMap::new();
+    let mut dice = Dice(7);
+    for round in 0..6 {
+        let db = Db::open(&path, options()).unwrap();
+        let tree = match round {
+            0 => db.create_tree("t", TreeOptions::default()).unwrap(),
+            _ => db.open_tree("t").unwrap(),
+        };
+        assert_same(&tree, &model);
+        let mut batch = Batch::new();
+        for step in 0..3000 {
+            let key = format!("key{:06}", dice.roll(20_000)).into_bytes();
+            match dice.roll(10) {
+                0..7 => {
+                    let value = vec![b'v'; dice.roll(60) as usize];
+                    batch.put(&tree, &key, &value).unwrap();
+                    model.insert(key, value);
+                }
+                7 => {
+                    batch.merge(&tree, &key, frond::operator::APPEND, b"+").unwrap();
+                    model.entry(key).or_default().push(b'+');
+                }
+                8 => {
+                    batch.delete(&tree, &key).unwrap();
+                    model.remove(&key);
+                }
+                _ => {
+                    let mut to = key.clone();
+                    to[8] = b'9';
+                    to.push(0);
+                    batch.delete_range(&tree, &key, &to).unwrap();
+                    let gone: Vec<_> = model.range(key..to).map(|(k, _)| k.clone()).collect();
+                    gone.iter().for_each(|key| drop(model.remove(key)));
+                }
+            }
+            if step % 7 == 0 {
+                db.commit(&mut batch).unwrap();
+            }
+            if step % 500 == 0 {
+                db.commit(&mut batch).unwrap();
+                let probe = format!("key{:06}", dice.roll(20_000)).into_bytes();
+                assert_eq!(tree.get(&probe).unwrap(), model.get(&probe).cloned());
+            }
+        }
+        db.commit(&mut batch).unwrap();
+        for _ in 0..300 {
+            let probe = format!("key{:06}", dice.roll(20_000)).into_bytes();
+            assert_eq!(tree.get(&probe).unwrap(), model.get(&probe).cloned());
+        }
+        assert_same(&tree, &model);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn ascending_keys_append_leaves_and_touch_no_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let mut batch = Batch::new();
+    for n in 0u64..20_000 {
+        batch.put(&tree, &n.to_be_bytes(), b"a value of some length").unwrap();
+        if n % 100 == 99 {
+            db.commit(&mut batch).unwrap();
+        }
+    }
+    db.checkpoint().unwrap();
+    let stats = db.stats();
+    assert!(stats.get("leaves_appended").unwrap() > 10, "{stats:?}");
+    let mut cursor = tree.scan(..).unwrap();
+    for n in 0u64..20_000 {
+        assert_eq!(cursor.next().unwrap().unwrap().0, n.to_be_bytes());
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_checked_insert_of_a_present_key_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let unique = TreeOptions { unique: true, ..TreeOptions::default() };
+    let tree = db.create_tree("t", unique).unwrap();
+    let mut batch = Batch::new();
+    batch.insert(&tree, b"a", b"1").unwrap();
+    db.commit(&mut batch).unwrap();
+    batch.put(&tree, b"b", b"2").unwrap();
+    batch.insert(&tree, b"a", b"3").unwrap();
+    let error = db.commit(&mut batch).unwrap_err();
+    assert!(matches!(error, frond::Error::KeyExists { index: 1, .. }), "{error}");
+    assert_eq!(tree.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(tree.get(b"b").unwrap(), None);
+    db.close().unwrap();
+}
+
+#[test]
+fn trees_are_created_renamed_and_dropped_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let db = Db::open(&path, options()).unwrap();
+    let a = db.create_tree("a", TreeOptions::default()).unwrap();
+    a.put(b"k", b"v").unwrap();
+    db.rename_tree("a", "b").unwrap();
+    db.create_tree("gone", TreeOptions::default()).unwrap().put(b"k", b"v").unwrap();
+    db.drop_tree("gone").unwrap();
+    db.close().unwrap();
+    let db = Db::open(&path, options()).unwrap();
+    let names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
+    assert_eq!(names, ["b"]);
+    assert_eq!(db.open_tree("b").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(db.open_tree("gone").is_err());
+    db.close().unwrap();
+}
