@@ -201,7 +201,10 @@ impl<'a> Record<'a> {
 /// The arena.
 pub(super) struct Arena {
     segments: Box<[AtomicPtr<Segment>]>,
+    /// Frames of records.
     benches: Box<[Bench]>,
+    /// The frame of nodes, apart: what a descent touches lies in few pages.
+    nodes: Bench,
     owned: Mutex<Owned>,
     bytes: AtomicUsize,
     pool: Arc<FramePool>,
@@ -219,12 +222,9 @@ struct Owned {
 // SAFETY: the pointers are owned by the arena, which uses them only when it drops.
 unsafe impl Send for Owned {}
 
-/// Where a writer leaves its two free ends; [`TAKEN`] while somebody has them.
+/// Where a writer leaves the free end of its frame; [`TAKEN`] while somebody has it.
 #[repr(align(64))]
-struct Bench {
-    records: AtomicU64,
-    nodes: AtomicU64,
-}
+struct Bench(AtomicU64);
 
 const TAKEN: u64 = u64::MAX;
 const NONE: u64 = u64::MAX - 1;
@@ -243,15 +243,15 @@ pub(super) struct Writer<'a> {
     arena: &'a Arena,
     bench: Option<&'a Bench>,
     records: Option<Piece>,
-    nodes: Option<Piece>,
 }
 
 impl Arena {
     pub(super) fn new(pool: Arc<FramePool>) -> Self {
-        let bench = || Bench { records: AtomicU64::new(NONE), nodes: AtomicU64::new(NONE) };
+        let bench = || Bench(AtomicU64::new(NONE));
         Self {
             segments: (0..SEGMENTS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             benches: (0..BENCHES).map(|_| bench()).collect(),
+            nodes: bench(),
             owned: Mutex::new(Owned::default()),
             bytes: AtomicUsize::new(0),
             pool,
@@ -271,16 +271,25 @@ impl Arena {
         let first = (mark.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         for step in 0..BENCHES {
             let bench = &self.benches[(first + step) % BENCHES];
-            // Acquire pairs with the Release of the writer that left the bench: what it wrote into
-            // the frames comes before what this one writes.
-            let records = bench.records.swap(TAKEN, Ordering::Acquire);
-            if records != TAKEN {
-                let nodes = bench.nodes.swap(TAKEN, Ordering::Acquire);
-                let [records, nodes] = [records, nodes].map(|packed| self.unpack(packed));
-                return Writer { arena: self, bench: Some(bench), records, nodes };
+            if let Some(records) = self.take(bench) {
+                return Writer { arena: self, bench: Some(bench), records };
             }
         }
-        Writer { arena: self, bench: None, records: None, nodes: None }
+        Writer { arena: self, bench: None, records: None }
+    }
+
+    /// What lies on a bench, now the caller's until it is left there again; `None`: somebody has it.
+    fn take(&self, bench: &Bench) -> Option<Option<Piece>> {
+        // Acquire pairs with the Release of `leave`: what was written into the frame before comes
+        // before what is written now.
+        let packed = bench.0.swap(TAKEN, Ordering::Acquire);
+        (packed != TAKEN).then(|| self.unpack(packed))
+    }
+
+    fn leave(&self, bench: &Bench, piece: Option<Piece>) {
+        let packed =
+            piece.map_or(NONE, |piece| u64::from(piece.frame) << 32 | u64::from(piece.used));
+        bench.0.store(packed, Ordering::Release);
     }
 
     fn unpack(&self, packed: u64) -> Option<Piece> {
@@ -481,10 +490,23 @@ impl<'a> Writer<'a> {
             .unwrap_or_else(|| unreachable!("the piece was made for this record"))
     }
 
+    /// Memory in the frame of nodes; in a new one if another writer has that just now.
+    fn allocate_shared(&mut self, bytes: usize, align: usize) -> (*mut u8, NonZeroU32) {
+        let arena = self.arena;
+        let taken = arena.take(&arena.nodes);
+        let mut piece = taken.flatten();
+        let claimed = bump(arena, &mut piece, bytes, align);
+        if taken.is_some() {
+            arena.leave(&arena.nodes, piece);
+        } else if self.records.is_none_or(|records| records.used as usize > FRAME_BYTES / 2) {
+            self.records = piece; // the rest of that frame is worth more than of this one
+        }
+        claimed
+    }
+
     /// Places an object that others will share.
     pub(super) fn place<T: Placed>(&mut self, object: T) -> At<T> {
-        let (base, word) =
-            bump(self.arena, &mut self.nodes, size_of::<T>(), align_of::<T>().max(UNIT_BYTES));
+        let (base, word) = self.allocate_shared(size_of::<T>(), align_of::<T>().max(UNIT_BYTES));
         // SAFETY: the memory is this writer's alone (4), large enough and aligned.
         unsafe { base.cast::<T>().write(object) };
         At { word, kind: PhantomData }
@@ -501,7 +523,7 @@ impl<'a> Writer<'a> {
         fill: impl FnOnce(*mut u8),
     ) -> At<T> {
         debug_assert!(bytes >= size_of::<T>());
-        let (base, word) = bump(self.arena, &mut self.nodes, bytes, CACHE_LINE_BYTES);
+        let (base, word) = self.allocate_shared(bytes, CACHE_LINE_BYTES);
         // SAFETY: as in `place`; a cache line's alignment is above every placed type's.
         unsafe { base.cast::<T>().write(object) };
         fill(base);
@@ -558,12 +580,7 @@ fn claim(
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
         if let Some(bench) = self.bench {
-            let pack = |piece: Option<Piece>| {
-                piece.map_or(NONE, |piece| u64::from(piece.frame) << 32 | u64::from(piece.used))
-            };
-            // Nodes first: the bench is free for others once `records` is no longer TAKEN.
-            bench.nodes.store(pack(self.nodes), Ordering::Release);
-            bench.records.store(pack(self.records), Ordering::Release);
+            self.arena.leave(bench, self.records);
         }
     }
 }

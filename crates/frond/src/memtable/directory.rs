@@ -12,6 +12,7 @@
 
 use super::{
     arena::{Arena, At, AtomicAt, RecordHead, Writer, placed},
+    batch::Inserted,
     node::NodeHead,
     tree::Tree,
 };
@@ -60,9 +61,15 @@ impl Table {
             && self.runs.load(Ordering::Acquire) == 0
     }
 
-    pub(super) fn count(&self, entries: usize, bytes: usize) {
-        self.entries.fetch_add(entries as u64, Ordering::Relaxed);
-        self.entry_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(super) fn count(&self, inserted: Inserted) {
+        self.entries.fetch_add(inserted.entries as u64, Ordering::Relaxed);
+        self.entry_bytes.fetch_add(inserted.bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Entries inserted, and their bytes.
+    pub(super) fn entries(&self) -> (usize, usize) {
+        let [entries, bytes] = [&self.entries, &self.entry_bytes];
+        (entries.load(Ordering::Relaxed) as usize, bytes.load(Ordering::Relaxed) as usize)
     }
 }
 

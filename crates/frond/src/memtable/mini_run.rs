@@ -14,8 +14,9 @@
 
 use super::{
     arena::{Arena, AtomicAt},
+    batch::{Batch, Entry, Inserted},
     node::NodeHead,
-    tree::{Entry, Tree},
+    tree::Tree,
 };
 use crate::{
     Seqno, Tag, TreeId,
@@ -27,8 +28,7 @@ use crate::{
 pub struct SortedRun {
     arena: Arena,
     root: AtomicAt<NodeHead>,
-    entries: usize,
-    entry_bytes: usize,
+    inserted: Inserted,
 }
 
 impl SortedRun {
@@ -40,22 +40,19 @@ impl SortedRun {
         let arena = Arena::new(pool);
         let root = AtomicAt::empty();
         let entries = messages.map(|(key, tag, payload)| Entry { key, tag, payload });
-        let (entries, entry_bytes) = Tree { arena: &arena, root: &root }.insert_batch(
-            &mut arena.writer(),
-            Seqno(0),
-            entries,
-        );
-        Self { arena, root, entries, entry_bytes }
+        let tree = Tree { arena: &arena, root: &root };
+        let inserted = Batch::new(tree, &mut arena.writer(), Seqno(0)).insert_all(entries);
+        Self { arena, root, inserted }
     }
 
     /// Messages.
     pub fn entries(&self) -> usize {
-        self.entries
+        self.inserted.entries
     }
 
     /// Bytes of keys and payloads.
     pub fn entry_bytes(&self) -> usize {
-        self.entry_bytes
+        self.inserted.bytes
     }
 
     /// Memory held, bytes.

@@ -23,6 +23,7 @@
 //! poor man's normalised keys), optimistic lock coupling (Leis et al.).
 
 mod arena;
+mod batch;
 mod cursor;
 mod directory;
 mod mini_run;
@@ -44,9 +45,10 @@ use crate::{
     sync::{Arc, AtomicUsize, Ordering},
 };
 use arena::Arena;
+use batch::{Batch, Entry, Inserted};
 use directory::{Directory, Table};
 use mini_run::AttachedRuns;
-use tree::{Entry, Leaf};
+use tree::Leaf;
 use versions::Versions;
 
 /// The newest state, whatever its seqno.
@@ -56,7 +58,6 @@ pub const LATEST: Seqno = Seqno(u64::MAX);
 pub struct Memtable {
     directory: Directory,
     runs: AttachedRuns,
-    entries: AtomicUsize,
     run_bytes: AtomicUsize,
     arena: Arena,
 }
@@ -68,7 +69,6 @@ impl Memtable {
         Self {
             directory: Directory::new(),
             runs: AttachedRuns::default(),
-            entries: AtomicUsize::new(0),
             run_bytes: AtomicUsize::new(0),
             arena: Arena::new(pool),
         }
@@ -86,9 +86,8 @@ impl Memtable {
         let mut writer = self.arena.writer();
         let table = self.directory.find_or_add(&mut writer, tree);
         let entries = entries.map(|(key, tag, payload)| Entry { key, tag, payload });
-        let (new, bytes) = table.tree(&self.arena).insert_batch(&mut writer, seqno, entries);
-        table.count(new, bytes);
-        self.entries.fetch_add(new, Ordering::Relaxed);
+        let tree = table.tree(&self.arena);
+        table.count(Batch::new(tree, &mut writer, seqno).insert_all(entries));
     }
 
     /// Deletes the keys from `from` up to, not including, `to`, in all versions below `seqno`.
@@ -96,18 +95,17 @@ impl Memtable {
         let mut writer = self.arena.writer();
         let table = self.directory.find_or_add(&mut writer, tree);
         if ranges::add(&table.ranges, &mut writer, RangeDelete { seqno, from, to }) {
-            table.count(1, from.len() + to.len());
-            self.entries.fetch_add(1, Ordering::Relaxed);
+            table.count(Inserted { entries: 1, bytes: from.len() + to.len() });
         }
     }
 
     /// Attaches a large transaction's messages for one tree (Rule: I6).
     pub fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<SortedRun>) {
         let table = self.directory.find_or_add(&mut self.arena.writer(), tree);
-        let (entries, entry_bytes, bytes) = (run.entries(), run.entry_bytes(), run.bytes());
+        let (entries, bytes) = (run.entries(), run.bytes());
+        let inserted = Inserted { entries, bytes: run.entry_bytes() };
         if self.runs.attach(tree, seqno, run) {
-            table.count(entries, entry_bytes);
-            self.entries.fetch_add(entries, Ordering::Relaxed);
+            table.count(inserted);
             self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
             // Release: who sees the count sees the run in the list.
             table.runs.fetch_add(1, Ordering::Release);
@@ -180,15 +178,12 @@ impl Memtable {
 
     /// Versions and range deletes inserted, of all trees.
     pub fn entries(&self) -> usize {
-        self.entries.load(Ordering::Relaxed)
+        self.directory.tables(&self.arena).iter().map(|table| table.entries().0).sum()
     }
 
     /// Versions and range deletes of one tree, and the bytes of their keys and payloads.
     pub fn tree_entries(&self, tree: TreeId) -> (usize, usize) {
-        self.table(tree).map_or((0, 0), |table| {
-            let [entries, bytes] = [&table.entries, &table.entry_bytes];
-            (entries.load(Ordering::Relaxed) as usize, bytes.load(Ordering::Relaxed) as usize)
-        })
+        self.table(tree).map_or((0, 0), Table::entries)
     }
 
     /// The greatest key of a tree, in any version, also a deleted one; range deletes aside.

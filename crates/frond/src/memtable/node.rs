@@ -290,7 +290,7 @@ impl<'a> Node<'a> {
         while len > 1 {
             let half = len / 2;
             let below = heads[base + half - 1].load(Ordering::Relaxed) < wanted;
-            base += if below { half } else { 0 };
+            base += std::hint::select_unpredictable(below, half, 0);
             len -= half;
         }
         if len == 1 && heads[base].load(Ordering::Relaxed) < wanted {
@@ -363,18 +363,17 @@ impl<'a> Node<'a> {
         let count = self.count();
         debug_assert!(slot <= count && count < self.heads.len());
         let skip = self.head.skip.load(Ordering::Relaxed) as usize;
-        for to in (slot + 1..=count).rev() {
-            let head = self.heads[to - 1].load(Ordering::Relaxed);
-            self.heads[to].store(head, Ordering::Relaxed);
+        for pair in self.heads[slot..=count].windows(2).rev() {
+            pair[1].store(pair[0].load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        for to in (slot + 1..=count).rev() {
-            self.keys[to].store(self.keys[to - 1].load());
+        for pair in self.keys[slot..=count].windows(2).rev() {
+            pair[1].store(pair[0].load());
         }
         self.heads[slot].store(key_head(arena.record(record).key(), skip), Ordering::Relaxed);
         self.keys[slot].store(Some(record));
         if child.is_some() {
-            for to in (slot + 1..=count).rev() {
-                self.children[to].store(self.children[to - 1].load());
+            for pair in self.children[slot..=count].windows(2).rev() {
+                pair[1].store(pair[0].load());
             }
             self.children[slot].store(child);
         }

@@ -1,4 +1,5 @@
-//! The B+tree over an arena's records: descend, insert, split, and copy a leaf for cursors.
+//! The B+tree over an arena's records: descend, split, and copy a leaf for cursors. Inserting is in
+//! `batch.rs`.
 //!
 //! Invariants
 //! 1. A descent believes a child only when, after the child's version was taken, its parent (for the
@@ -13,34 +14,21 @@
 
 use super::{
     arena::{Arena, At, AtomicAt, RecordHead, Writer},
-    node::{LEAF_BYTES, Node, Position, SLOTS, SLOTS_SMALL, node, place_node},
-    versions,
+    node::{LEAF_BYTES, Node, NodeHead, Position, SLOTS, SLOTS_SMALL, node, place_node},
 };
-use crate::{Seqno, Tag};
-
-/// Entries located ahead while a sorted batch is inserted: their leaves arrive meanwhile.
-const LOCATED_AHEAD: usize = 8;
 
 /// One tree: an arena and a place for the root's address.
 #[derive(Clone, Copy)]
 pub(super) struct Tree<'a> {
     pub(super) arena: &'a Arena,
-    pub(super) root: &'a AtomicAt<super::node::NodeHead>,
-}
-
-/// What an insert brings.
-#[derive(Clone, Copy)]
-pub(super) struct Entry<'e> {
-    pub(super) key: &'e [u8],
-    pub(super) tag: Tag,
-    pub(super) payload: &'e [u8],
+    pub(super) root: &'a AtomicAt<NodeHead>,
 }
 
 /// A node and its version when it was reached.
 #[derive(Clone, Copy)]
-struct Seen<'a> {
-    node: Node<'a>,
-    version: u64,
+pub(super) struct Seen<'a> {
+    pub(super) node: Node<'a>,
+    pub(super) version: u64,
 }
 
 /// Which leaf a cursor wants.
@@ -86,15 +74,16 @@ impl<'a> Tree<'a> {
 
     /// The leaf chosen by `slot_of` on the way down.
     #[inline]
-    fn descend(&self, slot_of: impl Fn(&Node<'a>) -> usize) -> Option<Seen<'a>> {
+    pub(super) fn descend(&self, slot_of: impl Fn(&Node<'a>) -> usize) -> Option<Seen<'a>> {
         'restart: loop {
             let mut seen = self.root()?;
             while seen.node.level() > 0 {
                 let Some(at) = seen.node.child(slot_of(&seen.node)) else { continue 'restart };
-                let child = node(self.arena, at);
-                if child.level() == 0 {
+                // Before the child is touched: all its lines arrive together.
+                if seen.node.level() == 1 {
                     self.arena.prefetch(at, LEAF_BYTES);
                 }
+                let child = node(self.arena, at);
                 let version = child.lock().begin();
                 if !seen.node.lock().validate(seen.version) {
                     continue 'restart;
@@ -147,85 +136,13 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Inserts ascending entries of one commit; how many were new, and their bytes.
-    pub(super) fn insert_batch<'e>(
-        &self,
-        writer: &mut Writer<'a>,
-        seqno: Seqno,
-        entries: impl Iterator<Item = Entry<'e>>,
-    ) -> (usize, usize) {
-        let mut inserted = (0, 0);
-        let mut entries = entries.fuse();
-        let mut located: [Option<(Entry<'e>, Option<Seen<'a>>)>; LOCATED_AHEAD] =
-            [None; LOCATED_AHEAD];
-        let mut turn = 0;
-        loop {
-            let slot = turn % LOCATED_AHEAD;
-            turn += 1;
-            let due = located[slot].take();
-            if let Some((entry, seen)) = due
-                && self.insert(writer, seqno, entry, seen)
-            {
-                inserted.0 += 1;
-                inserted.1 += entry.key.len() + entry.payload.len();
-            }
-            match entries.next() {
-                Some(entry) => {
-                    let seen = self.descend(|node| node.child_slot_for(self.arena, entry.key));
-                    located[slot] = Some((entry, seen));
-                }
-                None if located.iter().all(Option::is_none) => return inserted,
-                None => {}
-            }
-        }
-    }
-
-    /// Inserts one version; false if it was there. `seen` is the leaf found for the key a while ago.
-    fn insert(
-        &self,
-        writer: &mut Writer<'a>,
-        seqno: Seqno,
-        entry: Entry<'_>,
-        mut seen: Option<Seen<'a>>,
-    ) -> bool {
-        let Entry { key, tag, payload } = entry;
-        let mut record = None;
-        loop {
-            let leaf = match seen.take() {
-                // Only a version that still holds makes the leaf the right one.
-                Some(leaf) => Some(leaf),
-                None => self.descend_with_room(writer, key),
-            };
-            let Some(leaf) = leaf else { continue };
-            let Position { slot, found } = leaf.node.search(self.arena, key);
-            if found {
-                let first = leaf.node.key(slot);
-                if leaf.node.lock().validate(leaf.version)
-                    && let Some(first) = first
-                {
-                    return versions::place(self.arena, first, seqno, || match record {
-                        Some(whole) => whole,
-                        None => writer.record(seqno, tag, &[], payload),
-                    });
-                }
-                continue;
-            }
-            let at = *record.get_or_insert_with(|| writer.record(seqno, tag, key, payload));
-            if leaf.node.is_full() {
-                self.split_leaf(writer, key, at);
-                continue;
-            }
-            if leaf.node.lock().try_lock(leaf.version) {
-                leaf.node.insert(self.arena, slot, at, None);
-                leaf.node.lock().unlock();
-                return true;
-            }
-        }
-    }
-
     /// The leaf for a key, every inner node above it with room for one more child. `None`: something
     /// changed (perhaps by this call), try again.
-    fn descend_with_room(&self, writer: &mut Writer<'a>, key: &[u8]) -> Option<Seen<'a>> {
+    pub(super) fn descend_with_room(
+        &self,
+        writer: &mut Writer<'a>,
+        key: &[u8],
+    ) -> Option<Seen<'a>> {
         let Some(mut seen) = self.root() else {
             let leaf = place_node(writer, 0, SLOTS_SMALL);
             // Whoever loses leaves a small leaf unused.
@@ -241,7 +158,11 @@ impl<'a> Tree<'a> {
                 self.split(writer, parent, seen, cut, separator);
                 return None;
             }
-            let child = node(self.arena, seen.node.child(slot)?);
+            let at = seen.node.child(slot)?;
+            if seen.node.level() == 1 {
+                self.arena.prefetch(at, LEAF_BYTES);
+            }
+            let child = node(self.arena, at);
             let version = child.lock().begin();
             if !seen.node.lock().validate(seen.version) {
                 return None;
@@ -254,7 +175,7 @@ impl<'a> Tree<'a> {
 
     /// Makes room in the full leaf to which `key` belongs; `record` has that key.
     #[cold]
-    fn split_leaf(&self, writer: &mut Writer<'a>, key: &[u8], record: At<RecordHead>) {
+    pub(super) fn split_leaf(&self, writer: &mut Writer<'a>, key: &[u8], record: At<RecordHead>) {
         let Some(mut seen) = self.root() else { return };
         let mut parent = None;
         while seen.node.level() > 0 {
