@@ -1,7 +1,7 @@
 //! Building one block, row by row.
 
-use super::{RESTART_ROWS, common_prefix, put_varint, varint_bytes};
-use crate::message::Tag;
+use super::{RESTART_ROWS, common_prefix, varint_bytes};
+use crate::{coding::put_varint, message::Tag};
 
 /// Builds a block in its raw form. Reusable: [`clear`](BlockBuilder::clear) keeps the memory.
 #[derive(Debug, Default)]

@@ -25,7 +25,8 @@ mod codec;
 mod rows;
 
 pub use builder::BlockBuilder;
-pub use bytes::{Reader, common_prefix, put_varint, varint_bytes};
+pub use bytes::common_prefix;
+pub(crate) use bytes::{varint_bytes, varint32};
 pub use codec::Codec;
 pub use rows::{Rows, Shape, check, find};
 

@@ -9,9 +9,9 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     BadBlock, RESTART_ROWS,
     builder::TRAILER_BYTES,
-    bytes::{Reader, common_prefix},
+    bytes::{common_prefix, varint32},
 };
-use crate::message::Tag;
+use crate::{coding::Reader, message::Tag};
 
 /// Where a block's parts lie. Parsing checks only what the other calls rely on for their speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,9 +26,10 @@ impl Shape {
     pub fn parse(block: &[u8]) -> Result<Shape, BadBlock> {
         let bad = BadBlock("its trailer does not fit");
         let trailer = block.len().checked_sub(TRAILER_BYTES).ok_or(bad)?;
-        let mut reader = Reader::new(block.get(trailer..).ok_or(bad)?);
-        let rows = u32::from(reader.u16().ok_or(bad)?);
-        let restarts = u32::from(reader.u16().ok_or(bad)?);
+        let counts: [u8; TRAILER_BYTES] =
+            block.get(trailer..).and_then(|counts| counts.try_into().ok()).ok_or(bad)?;
+        let rows = u32::from(u16::from_le_bytes([counts[0], counts[1]]));
+        let restarts = u32::from(u16::from_le_bytes([counts[2], counts[3]]));
         let rows_end = trailer.checked_sub(2 * restarts as usize).ok_or(bad)?;
         if rows == 0 || restarts as usize != (rows as usize).div_ceil(RESTART_ROWS) {
             return Err(BadBlock("its counts do not agree"));
@@ -81,9 +82,9 @@ fn parse_row(block: &[u8], at: usize, end: usize) -> Result<Row, BadBlock> {
 fn long_lengths(head: &[u8]) -> Option<(u8, usize, usize, usize, usize)> {
     let mut reader = Reader::new(head);
     let tag = reader.u8()?;
-    let shared = reader.varint32()? as usize;
-    let suffix = reader.varint32()? as usize;
-    let payload = reader.varint32()? as usize;
+    let shared = varint32(&mut reader)? as usize;
+    let suffix = varint32(&mut reader)? as usize;
+    let payload = varint32(&mut reader)? as usize;
     Some((tag, shared, suffix, payload, head.len() - reader.rest().len()))
 }
 
@@ -97,11 +98,36 @@ pub struct Rows {
     row: u32,
     /// Where the next row begins.
     next: usize,
+    /// Going backward, a restart's rows are read once, forward, and then handed out from here.
+    interval: Interval,
+}
+
+/// The rows of one restart.
+#[derive(Clone, Debug)]
+struct Interval {
+    /// Which restart; `u32::MAX` if none.
+    restart: u32,
+    keys: Vec<u8>,
+    rows: Vec<IntervalRow>,
+}
+
+#[derive(Clone, Debug)]
+struct IntervalRow {
+    key_end: usize,
+    tag: Tag,
+    payload: Range<usize>,
 }
 
 impl Default for Rows {
     fn default() -> Self {
-        Self { key: Vec::new(), tag: Tag::DELETE, payload: 0..0, row: u32::MAX, next: 0 }
+        Self {
+            key: Vec::new(),
+            tag: Tag::DELETE,
+            payload: 0..0,
+            row: u32::MAX,
+            next: 0,
+            interval: Interval { restart: u32::MAX, keys: Vec::new(), rows: Vec::new() },
+        }
     }
 }
 
@@ -143,7 +169,8 @@ impl Rows {
 
     /// Goes to the last row.
     pub fn last(&mut self, block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
-        self.row_at(block, shape, shape.rows() - 1)
+        self.fill_interval(block, shape, shape.restarts - 1)?;
+        self.in_interval(shape.rows - 1)
     }
 
     /// Goes to row `row`, which exists: at most [`RESTART_ROWS`] rows are read.
@@ -157,6 +184,8 @@ impl Rows {
     }
 
     fn restart_at(&mut self, block: &[u8], shape: &Shape, index: u32) -> Result<(), BadBlock> {
+        // A jump: perhaps in another block.
+        self.interval.restart = u32::MAX;
         let at = shape.restart(block, index)?;
         let row = parse_row(block, at, shape.rows_end as usize)?;
         if row.shared != 0 {
@@ -202,12 +231,54 @@ impl Rows {
         Ok(true)
     }
 
-    /// Goes to the row before; false if this was the first. Costs up to [`RESTART_ROWS`] rows.
+    /// Goes to the row before; false if this was the first.
+    #[inline]
     pub fn prev(&mut self, block: &[u8], shape: &Shape) -> Result<bool, BadBlock> {
-        match self.row.min(shape.rows).checked_sub(1) {
-            Some(row) => self.row_at(block, shape, row as usize).map(|()| true),
-            None => Ok(false),
+        let Some(row) = self.row.min(shape.rows).checked_sub(1) else { return Ok(false) };
+        let restart = row / RESTART_ROWS as u32;
+        if self.interval.restart != restart {
+            self.fill_interval(block, shape, restart)?;
         }
+        self.in_interval(row).map(|()| true)
+    }
+
+    /// Reads all rows of a restart.
+    fn fill_interval(&mut self, block: &[u8], shape: &Shape, restart: u32) -> Result<(), BadBlock> {
+        self.restart_at(block, shape, restart)?;
+        self.interval.keys.clear();
+        self.interval.rows.clear();
+        loop {
+            self.interval.keys.extend_from_slice(&self.key);
+            self.interval.rows.push(IntervalRow {
+                key_end: self.interval.keys.len(),
+                tag: self.tag,
+                payload: self.payload.clone(),
+            });
+            if self.interval.rows.len() == RESTART_ROWS || !self.next(block, shape)? {
+                break;
+            }
+        }
+        self.interval.restart = restart;
+        Ok(())
+    }
+
+    /// Goes to a row of the interval at hand.
+    #[inline]
+    fn in_interval(&mut self, row: u32) -> Result<(), BadBlock> {
+        const BAD: BadBlock = BadBlock("a restart has too few rows");
+        let index = row as usize % RESTART_ROWS;
+        let start = match index.checked_sub(1) {
+            Some(before) => self.interval.rows.get(before).ok_or(BAD)?.key_end,
+            None => 0,
+        };
+        let IntervalRow { key_end, tag, payload } = self.interval.rows.get(index).ok_or(BAD)?;
+        self.key.clear();
+        self.key.extend_from_slice(self.interval.keys.get(start..*key_end).ok_or(BAD)?);
+        self.tag = *tag;
+        self.payload = payload.clone();
+        self.next = payload.end;
+        self.row = row;
+        Ok(())
     }
 
     /// Goes to the first row whose key is not below `key`; false if there is none.
@@ -361,12 +432,21 @@ mod tests {
                 }
             }
             assert!(!rows.seek(&block, &shape, b"key 99999").unwrap());
-            assert!(rows.prev(&block, &shape).unwrap());
-            let mut seen = 1;
+            let mut seen = count;
             while rows.prev(&block, &shape).unwrap() {
-                seen += 1;
+                seen -= 1;
+                assert_eq!((rows.row(), rows.key()), (seen, &key(seen)[..]));
+                assert_eq!(rows.payload(&block).len(), seen * 7 % 200);
             }
-            assert_eq!(seen, count);
+            assert_eq!(seen, 0);
+            rows.last(&block, &shape).unwrap();
+            assert_eq!(rows.key(), key(count - 1));
+            if count > 2 {
+                // A turn in the middle.
+                assert!(rows.prev(&block, &shape).unwrap() && rows.prev(&block, &shape).unwrap());
+                assert!(rows.next(&block, &shape).unwrap());
+                assert_eq!(rows.key(), key(count - 2));
+            }
         }
     }
 

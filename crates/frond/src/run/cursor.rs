@@ -10,7 +10,7 @@
 //! Threads: a cursor belongs to one thread; it keeps the run alive.
 
 use super::{
-    Entry, EntrySource, RangeDeletes,
+    Direction, Entry, EntrySource, RangeDeletes,
     reader::{Data, PinnedBlock, ReadBuf, Run},
 };
 use crate::{
@@ -31,7 +31,8 @@ pub struct RunCursor {
     access: Access,
     lo: Option<Box<[u8]>>,
     hi: Option<Box<[u8]>>,
-    /// No block from here on can hold a key below `hi`.
+    /// Only these blocks can hold keys of the range.
+    blocks_start: usize,
     blocks_end: usize,
     block: usize,
     bytes: Bytes,
@@ -89,6 +90,7 @@ impl RunCursor {
 
     fn with(run: Arc<Run>, access: Access) -> Self {
         Self {
+            blocks_start: 0,
             blocks_end: run.block_count(),
             run,
             access,
@@ -106,6 +108,7 @@ impl RunCursor {
     pub fn range(mut self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> Self {
         self.lo = lo.map(Into::into);
         self.hi = hi.map(Into::into);
+        self.blocks_start = lo.map_or(0, |lo| self.run.block_for(lo));
         let end = hi.map_or(usize::MAX, |hi| self.run.block_for(hi) + 1);
         self.blocks_end = end.min(self.run.block_count());
         self
@@ -141,6 +144,49 @@ impl RunCursor {
         }
     }
 
+    /// Goes to the last entry of the range.
+    pub fn seek_last(&mut self) -> Result<()> {
+        match self.hi.take() {
+            Some(hi) => {
+                let sought = self.seek_before_unbounded(&hi);
+                self.hi = Some(hi);
+                sought
+            }
+            None => {
+                self.on_entry = false;
+                match self.blocks_end.checked_sub(1) {
+                    Some(last) => self.enter_last(last)?,
+                    None => return Ok(()),
+                }
+                self.stop_at_lo();
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to the last entry of the range that is below `key`.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        match &self.hi {
+            Some(hi) if **hi < *key => self.seek_last(),
+            _ => self.seek_before_unbounded(key),
+        }
+    }
+
+    fn seek_before_unbounded(&mut self, key: &[u8]) -> Result<()> {
+        let index = self.run.block_for(key);
+        let in_block = self.on_entry && self.block == index;
+        if !in_block && !self.load(index, Direction::Backward)? {
+            return Ok(());
+        }
+        let found = self.rows.seek_before(self.bytes.get(), &self.shape, key);
+        self.on_entry = found.map_err(|bad| self.run.bad_block(index, bad))?;
+        if !self.on_entry && index > self.blocks_start {
+            self.enter_last(index - 1)?;
+        }
+        self.stop_at_lo();
+        Ok(())
+    }
+
     /// Goes to the first entry of block `index`, bounds permitting (`lo` is not looked at).
     pub fn start_at_block(&mut self, index: usize) -> Result<()> {
         self.enter(index)?;
@@ -159,7 +205,7 @@ impl RunCursor {
     fn seek_unbounded(&mut self, key: &[u8]) -> Result<()> {
         let index = self.run.block_for(key);
         let in_block = self.on_entry && self.block == index;
-        if !in_block && !self.load(index)? {
+        if !in_block && !self.load(index, Direction::Forward)? {
             return Ok(());
         }
         let found = self.rows.seek(self.bytes.get(), &self.shape, key);
@@ -196,6 +242,21 @@ impl RunCursor {
         Ok(())
     }
 
+    /// Goes to the entry before.
+    #[inline]
+    pub fn retreat(&mut self) -> Result<()> {
+        if !self.on_entry {
+            return Ok(());
+        }
+        match self.rows.prev(self.bytes.get(), &self.shape) {
+            Ok(true) => {}
+            Ok(false) => self.previous_block()?,
+            Err(bad) => return Err(self.fail(bad)),
+        }
+        self.stop_at_lo();
+        Ok(())
+    }
+
     #[cold]
     fn fail(&mut self, bad: BadBlock) -> crate::Error {
         self.on_entry = false;
@@ -214,41 +275,82 @@ impl RunCursor {
         }
     }
 
+    #[inline]
+    fn stop_at_lo(&mut self) {
+        if self.block <= self.blocks_start
+            && let Some(lo) = &self.lo
+            && self.on_entry
+            && self.rows.key() < &**lo
+        {
+            self.on_entry = false;
+        }
+    }
+
     /// Leaves a block at its end: its last key must be below what follows.
     fn next_block(&mut self) -> Result<()> {
+        self.check_last()?;
+        self.enter(self.block + 1)
+    }
+
+    /// Leaves a block at its start.
+    fn previous_block(&mut self) -> Result<()> {
+        self.check_first()?;
+        match self.block.checked_sub(1) {
+            Some(before) if before >= self.blocks_start => self.enter_last(before),
+            _ => {
+                self.on_entry = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to the first entry of a block.
+    fn enter(&mut self, index: usize) -> Result<()> {
+        if !self.load(index, Direction::Forward)? {
+            return Ok(());
+        }
+        let first = self.rows.first(self.bytes.get(), &self.shape);
+        first.map_err(|bad| self.fail(bad))?;
+        self.check_first()?;
+        self.on_entry = true;
+        Ok(())
+    }
+
+    /// Goes to the last entry of a block.
+    fn enter_last(&mut self, index: usize) -> Result<()> {
+        if !self.load(index, Direction::Backward)? {
+            return Ok(());
+        }
+        let last = self.rows.last(self.bytes.get(), &self.shape);
+        last.map_err(|bad| self.fail(bad))?;
+        self.check_last()?;
+        self.on_entry = true;
+        Ok(())
+    }
+
+    /// Standing on a block's first row: no key before it may belong here (Invariant 1).
+    fn check_first(&mut self) -> Result<()> {
+        let fits = if self.block == 0 {
+            self.run.first_key() == Some(self.rows.key())
+        } else {
+            self.rows.key() >= self.run.blocks().separator(self.block)
+        };
+        if fits { Ok(()) } else { Err(self.fail(BadBlock("its first key lies outside it"))) }
+    }
+
+    /// Standing on a block's last row: it must be below what follows (Invariant 1).
+    fn check_last(&mut self) -> Result<()> {
         let after = self.block + 1;
         let fits = if after == self.run.block_count() {
             self.run.last_key() == Some(self.rows.key())
         } else {
             self.rows.key() < self.run.blocks().separator(after)
         };
-        if !fits {
-            return Err(self.fail(BadBlock("its last key lies outside it")));
-        }
-        self.enter(after)
-    }
-
-    /// Goes to the first entry of a block.
-    fn enter(&mut self, index: usize) -> Result<()> {
-        if !self.load(index)? {
-            return Ok(());
-        }
-        let first = self.rows.first(self.bytes.get(), &self.shape);
-        first.map_err(|bad| self.fail(bad))?;
-        let fits = if index == 0 {
-            self.run.first_key() == Some(self.rows.key())
-        } else {
-            self.rows.key() >= self.run.blocks().separator(index)
-        };
-        if !fits {
-            return Err(self.fail(BadBlock("its first key lies outside it")));
-        }
-        self.on_entry = true;
-        Ok(())
+        if fits { Ok(()) } else { Err(self.fail(BadBlock("its last key lies outside it"))) }
     }
 
     /// Makes a block the current one; false if the range has none of that number.
-    fn load(&mut self, index: usize) -> Result<bool> {
+    fn load(&mut self, index: usize, direction: Direction) -> Result<bool> {
         self.on_entry = false;
         if index >= self.blocks_end {
             return Ok(false);
@@ -263,7 +365,8 @@ impl RunCursor {
                     Bytes::Own(own) => std::mem::take(own),
                     Bytes::Pinned(_) => Vec::new(),
                 };
-                bulk.decode(&self.run, index, self.blocks_end, &mut own)?;
+                let blocks = self.blocks_start..self.blocks_end;
+                bulk.decode(&self.run, index, blocks, direction, &mut own)?;
                 self.bytes = Bytes::Own(own);
             }
         }
@@ -274,12 +377,14 @@ impl RunCursor {
 }
 
 impl Bulk {
-    /// Decodes block `index` into `out`, reading on from it if it is not at hand.
+    /// Decodes block `index` into `out`; if it is not at hand, reads it with those that come next in
+    /// this direction.
     fn decode(
         &mut self,
         run: &Run,
         index: usize,
-        blocks_end: usize,
+        blocks: std::ops::Range<usize>,
+        direction: Direction,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let missing = || run.bad_block(index, BadBlock("there is none"));
@@ -294,21 +399,44 @@ impl Bulk {
         match &*data {
             Data::Unwritten(_) => decode(run, index, run.encoded_block(index, &mut self.buf)?, out),
             Data::Written { file, link } => {
-                let mut end = index;
-                let mut bytes = 0;
-                while end < blocks_end && bytes < BULK_BYTES {
-                    bytes += run.blocks().entry(end).map_or(0, |e| e.encoded_bytes as usize);
-                    end += 1;
-                }
+                let piece = piece(run, index, blocks, direction);
+                let lengths = run.blocks().entries().get(piece.clone()).unwrap_or_default();
+                let bytes = lengths.iter().map(|entry| entry.encoded_bytes as usize).sum();
+                let first = lengths.first().map_or(start, |entry| entry.offset as usize);
                 self.blocks = 0..0;
-                self.skip = self.buf.fill(file, link.offset + start as u64, bytes)?;
-                self.blocks = index..end;
-                self.start = start;
+                self.skip = self.buf.fill(file, link.offset + first as u64, bytes)?;
+                self.blocks = piece;
+                self.start = first;
                 self.device_bytes += bytes as u64;
-                decode(run, index, self.buf.get(self.skip, len), out)
+                decode(run, index, self.buf.get(self.skip + start - first, len), out)
             }
         }
     }
+}
+
+/// Blocks to read at once: `index`, and more in this direction until [`BULK_BYTES`] are together.
+fn piece(
+    run: &Run,
+    index: usize,
+    blocks: std::ops::Range<usize>,
+    direction: Direction,
+) -> std::ops::Range<usize> {
+    let bytes = |block| run.blocks().entry(block).map_or(0, |entry| entry.encoded_bytes as usize);
+    let (mut start, mut end, mut total) = (index, index + 1, bytes(index));
+    while total < BULK_BYTES {
+        match direction {
+            Direction::Forward if end < blocks.end => {
+                total += bytes(end);
+                end += 1;
+            }
+            Direction::Backward if start > blocks.start => {
+                start -= 1;
+                total += bytes(start);
+            }
+            _ => break,
+        }
+    }
+    start..end
 }
 
 fn decode(run: &Run, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
@@ -328,8 +456,24 @@ impl EntrySource for RunCursor {
         RunCursor::advance(self)
     }
 
+    #[inline]
+    fn retreat(&mut self) -> Result<()> {
+        RunCursor::retreat(self)
+    }
+
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         RunCursor::seek(self, key)
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        RunCursor::seek_before(self, key)
+    }
+
+    fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        let (first, last) = (self.run.first_key()?, self.run.last_key()?);
+        let lo = self.lo.as_deref().map_or(first, |lo| lo.max(first));
+        let hi = self.hi.as_deref().map_or(last, |hi| hi.min(last));
+        Some((lo, hi))
     }
 
     fn range_deletes(&self) -> Option<&RangeDeletes> {

@@ -16,7 +16,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    block::{Reader, put_varint},
+    coding::{Reader, put_bytes},
     error::{Error, Place, Result},
     message::{Kind, Message, Tag},
     sync::Arc,
@@ -137,27 +137,30 @@ fn integer(bytes: &[u8]) -> i64 {
 /// Appends one operand to the payload of a Merge.
 pub fn put_operand(out: &mut Vec<u8>, operator: u8, operand: &[u8]) {
     out.push(operator);
-    put_varint(out, operand.len() as u64);
-    out.extend_from_slice(operand);
+    put_bytes(out, operand);
 }
 
 /// The operands of a Merge, oldest first.
 pub fn operands(payload: &[u8]) -> impl Iterator<Item = Result<(u8, &[u8])>> {
     let mut reader = Reader::new(payload);
     std::iter::from_fn(move || {
-        if reader.rest().is_empty() {
-            return None;
-        }
-        let operand = reader.u8().zip(reader.string());
-        if operand.is_none() {
+        let operand = next_operand(&mut reader);
+        if operand.is_err() {
             reader = Reader::new(&[]);
         }
-        Some(operand.ok_or_else(|| {
-            let bytes = payload.len() as u64;
-            let place = Place { file: "(message)".into(), offset: 0, bytes };
-            let why = "an operand does not fit".into();
-            Error::Malformed { place, what: "the operands of a merge", why }
-        }))
+        operand.transpose()
+    })
+}
+
+/// The next operand; `None` at the end.
+fn next_operand<'a>(reader: &mut Reader<'a>) -> Result<Option<(u8, &'a [u8])>> {
+    if reader.rest().is_empty() {
+        return Ok(None);
+    }
+    reader.u8().zip(reader.bytes()).map(Some).ok_or_else(|| {
+        let place = Place { file: "(message)".into(), offset: 0, bytes: 0 };
+        let why = "an operand does not fit".into();
+        Error::Malformed { place, what: "the operands of a merge", why }
     })
 }
 
@@ -272,24 +275,23 @@ impl<'a> Folder<'a> {
 
     /// Appends the older operands, then the newer, combining where the two meet.
     fn concatenate(&self, older: &[u8], newer: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let mut before = &older[..0];
-        let mut last = None;
-        let mut at = 0;
-        for operand in operands(older) {
-            let (operator, operand) = operand?;
-            before = &older[..at];
-            at += 1 + crate::block::varint_bytes(operand.len() as u64) + operand.len();
-            last = Some((operator, operand));
+        let mut reader = Reader::new(older);
+        let (mut last, mut last_bytes) = (None, 0);
+        loop {
+            let bytes = reader.rest().len();
+            let Some(operand) = next_operand(&mut reader)? else { break };
+            (last, last_bytes) = (Some(operand), bytes);
         }
-        let first = operands(newer).next().transpose()?;
+        let mut rest = Reader::new(newer);
+        let first = next_operand(&mut rest)?;
         match (last, first) {
             (Some((a, old)), Some((b, new))) if a == b => {
                 let mut combined = Vec::new();
                 self.operators.combine(a, old, new, &mut combined)?;
-                out.extend_from_slice(before);
+                let before = older.len() - last_bytes;
+                out.extend_from_slice(older.get(..before).unwrap_or_default());
                 put_operand(out, a, &combined);
-                let rest = 1 + crate::block::varint_bytes(new.len() as u64) + new.len();
-                out.extend_from_slice(newer.get(rest..).unwrap_or_default());
+                out.extend_from_slice(rest.rest());
             }
             _ => {
                 out.extend_from_slice(older);

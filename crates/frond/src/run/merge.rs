@@ -1,17 +1,27 @@
 //! Merging ordered sources, newest first, into one ordered sequence of folded messages.
 //!
+//! A loser tree: after the winner moves on, one comparison on each level between it and the root finds
+//! the next winner. Sources are compared by eight bytes of their key after the prefix common to all,
+//! kept beside the tree; only on a tie are the keys looked at. A tree node remembers whether its two
+//! keys were equal, so that the usual key, which only one source has, costs no further comparison and
+//! no copy.
+//!
 //! Invariants
 //! 1. Sources are in order of age; of one key the newer message is folded over the older.
 //! 2. A source's range deletes hide what older sources have, never its own entries (Rule: I26).
 //!    Which of them the output keeps is the caller's to say.
 //!
-//! Threads: one.
+//! Threads: one. Idea: Knuth, "The Art of Computer Programming", volume 3, § 5.4.1.
+
+use std::cmp::Ordering;
 
 use super::{
-    Entry, EntrySource,
+    Direction, Entry, EntrySource,
     fold::{Folded, Folder},
+    index::head,
 };
 use crate::{
+    block::common_prefix,
     error::Result,
     message::{Message, Tag},
 };
@@ -20,20 +30,63 @@ use crate::{
 #[derive(Debug)]
 pub struct MergeCursor<S> {
     sources: Vec<S>,
+    direction: Direction,
+    /// Length of a prefix that all keys of all sources have.
+    skip: usize,
+    /// Of each source's key, complemented when walking backward; greatest when exhausted.
+    heads: Vec<u64>,
+    /// Node n has children 2n and 2n + 1; sources are the leaves, from node `sources.len()` on.
+    losers: Vec<Loser>,
+    winner: usize,
     /// Sources that stand on the key yielded last, newest first.
     members: Vec<usize>,
+    state: State,
     /// Newest source that has range deletes; `usize::MAX` if none has.
     first_with_ranges: usize,
     folded: Vec<u8>,
     spare: Vec<u8>,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Loser {
+    source: u32,
+    /// Its key equals that of the source which won here.
+    equal: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Sources have moved: the tree is to be built anew.
+    Unbuilt,
+    /// The winner has yet to be yielded.
+    Ready,
+    /// The winner alone was yielded.
+    One,
+    /// `members` were yielded.
+    Many,
+}
+
 impl<S: EntrySource> MergeCursor<S> {
     /// A merge of sources that already stand on their first entries, newest first.
     pub fn new(sources: Vec<S>) -> Self {
+        Self::with(sources, Direction::Forward)
+    }
+
+    /// A merge in falling order of sources that already stand on their last entries, newest first.
+    pub fn backward(sources: Vec<S>) -> Self {
+        Self::with(sources, Direction::Backward)
+    }
+
+    fn with(sources: Vec<S>, direction: Direction) -> Self {
         let has_ranges = |source: &S| source.range_deletes().is_some_and(|r| !r.is_empty());
         Self {
+            direction,
+            skip: shared_prefix(&sources),
+            heads: vec![0; sources.len()],
+            losers: vec![Loser::default(); sources.len()],
+            winner: 0,
             members: Vec::with_capacity(sources.len()),
+            state: State::Unbuilt,
             first_with_ranges: sources.iter().position(has_ranges).unwrap_or(usize::MAX),
             sources,
             folded: Vec::new(),
@@ -46,49 +99,28 @@ impl<S: EntrySource> MergeCursor<S> {
         &self.sources
     }
 
-    /// Goes to the first keys not below `key`.
+    /// Goes to the first keys not below `key`; backward, to the first keys below it.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.members.clear();
-        self.sources.iter_mut().try_for_each(|source| source.seek(key))
+        self.state = State::Unbuilt;
+        for source in &mut self.sources {
+            match self.direction {
+                Direction::Forward => source.seek(key)?,
+                Direction::Backward => source.seek_before(key)?,
+            }
+        }
+        Ok(())
     }
 
     /// Goes to the next key; false at the end. [`group`](MergeCursor::group) then gives its messages.
     pub fn next_group(&mut self) -> Result<bool> {
-        loop {
-            for &member in &self.members {
-                self.sources[member].advance()?;
-            }
-            self.members.clear();
-            let mut least: Option<&[u8]> = None;
-            for (index, source) in self.sources.iter().enumerate() {
-                let Some(entry) = source.entry() else { continue };
-                match least.map(|least| entry.key.cmp(least)) {
-                    Some(std::cmp::Ordering::Greater) => continue,
-                    Some(std::cmp::Ordering::Equal) => {}
-                    Some(std::cmp::Ordering::Less) | None => {
-                        self.members.clear();
-                        least = Some(entry.key);
-                    }
-                }
-                self.members.push(index);
-            }
-            let Some(key) = least else { return Ok(false) };
-            let hider = self.sources.iter().enumerate().skip(self.first_with_ranges);
-            let hider = hider
-                .filter_map(|(index, source)| Some((index, source.range_deletes()?)))
-                .find(|(_, ranges)| ranges.covers(key));
-            let Some((hider, _)) = hider else { return Ok(true) };
-            // Hidden members are passed over like the others, so they stay in the list, at its end,
-            // where `group` does not see them.
-            if self.members.first().is_some_and(|&newest| newest <= hider) {
-                let visible = self.members.iter().take_while(|&&member| member <= hider).count();
-                let hidden = self.members.split_off(visible);
-                for member in hidden {
-                    self.sources[member].advance()?;
-                }
-                return Ok(true);
-            }
+        if !self.next_key()? {
+            return Ok(false);
         }
+        if self.state == State::One {
+            self.members.clear();
+            self.members.push(self.winner);
+        }
+        Ok(true)
     }
 
     /// The messages of the key stood on, newest first, each with the number of its source.
@@ -97,25 +129,29 @@ impl<S: EntrySource> MergeCursor<S> {
     }
 
     /// Goes to the next key of which a message remains, and gives it.
+    #[inline]
     pub fn next_folded(&mut self, folder: &Folder<'_>) -> Result<Option<Entry<'_>>> {
         loop {
-            if !self.next_group()? {
+            if !self.next_key()? {
                 return Ok(None);
             }
-            if self.members.len() == 1 {
-                break;
+            if self.state == State::One {
+                return Ok(self.sources[self.winner].entry());
             }
-            if let Some((tag, made)) = self.fold_group(folder)? {
-                let newest = self.members.first().and_then(|&m| self.sources[m].entry());
-                let key = newest.map_or(&[][..], |entry| entry.key);
-                let payload = match made {
-                    Some(member) => self.sources[member].entry().map_or(&[][..], |e| e.payload),
-                    None => &self.folded,
-                };
-                return Ok(Some(Entry { key, tag, payload }));
+            if let Some((tag, holder)) = self.fold_group(folder)? {
+                return Ok(Some(self.folded_entry(tag, holder)));
             }
         }
-        Ok(self.members.first().and_then(|&member| self.sources[member].entry()))
+    }
+
+    fn folded_entry(&self, tag: Tag, holder: Option<usize>) -> Entry<'_> {
+        let of = |member: usize| self.sources[member].entry();
+        let key = self.members.first().and_then(|&m| of(m)).map_or(&[][..], |entry| entry.key);
+        let payload = match holder {
+            Some(member) => of(member).map_or(&[][..], |entry| entry.payload),
+            None => &self.folded,
+        };
+        Entry { key, tag, payload }
     }
 
     /// Folds the group: the tag, and the member whose payload it is, or `None` for `self.folded`.
@@ -143,4 +179,193 @@ impl<S: EntrySource> MergeCursor<S> {
         }
         Ok(result)
     }
+
+    /// Goes to the next key that is not wholly hidden: state is then `One` or `Many`.
+    #[inline]
+    fn next_key(&mut self) -> Result<bool> {
+        loop {
+            match self.state {
+                State::One => {
+                    self.step(self.winner)?;
+                    self.replay(self.winner);
+                }
+                State::Ready => {}
+                State::Many | State::Unbuilt => self.rebuild()?,
+            }
+            self.state = State::Ready;
+            if self.heads.get(self.winner).is_none_or(|&head| head == u64::MAX)
+                && self.sources.get(self.winner).is_none_or(|source| source.entry().is_none())
+            {
+                return Ok(false);
+            }
+            self.state = State::One;
+            if self.is_shared() {
+                self.gather();
+            }
+            if self.first_with_ranges == usize::MAX || self.hide() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// True if another source stands on the winner's key: it then lost to it directly, somewhere on
+    /// the winner's path.
+    #[inline]
+    fn is_shared(&self) -> bool {
+        let mut node = (self.winner + self.sources.len()) / 2;
+        while node > 0 {
+            if self.losers[node].equal {
+                return true;
+            }
+            node /= 2;
+        }
+        false
+    }
+
+    /// Lists all sources that stand on the winner's key.
+    fn gather(&mut self) {
+        self.state = State::Many;
+        self.members.clear();
+        let Some(wanted) = self.sources[self.winner].entry() else { return };
+        for (index, source) in self.sources.iter().enumerate() {
+            if self.heads[index] == self.heads[self.winner]
+                && source.entry().is_some_and(|entry| entry.key == wanted.key)
+            {
+                self.members.push(index);
+            }
+        }
+    }
+
+    /// Drops members that a newer source's range deletes hide; false if none is left. Hidden ones
+    /// move on with the others, because the tree is built anew.
+    #[cold]
+    fn hide(&mut self) -> bool {
+        let Some(entry) = self.sources[self.winner].entry() else { return false };
+        let covers =
+            |source: &S| source.range_deletes().is_some_and(|ranges| ranges.covers(entry.key));
+        let hider = self.sources.iter().skip(self.first_with_ranges).position(covers);
+        let Some(hider) = hider.map(|position| position + self.first_with_ranges) else {
+            return true;
+        };
+        if self.state == State::One {
+            return self.winner <= hider;
+        }
+        self.members.iter().any(|&member| member <= hider) && {
+            // What is not listed is not yielded; `rebuild` finds it again by its key.
+            self.members.retain(|&member| member <= hider);
+            true
+        }
+    }
+
+    /// Moves the yielded members on, and builds the tree.
+    #[cold]
+    fn rebuild(&mut self) -> Result<()> {
+        if self.state == State::Many
+            && let Some(&newest) = self.members.first()
+        {
+            // Every source on that key, hidden ones too.
+            self.winner = newest;
+            self.gather();
+            let members = std::mem::take(&mut self.members);
+            members.iter().try_for_each(|&member| self.step(member))?;
+            self.members = members;
+        }
+        for index in 0..self.sources.len() {
+            self.take_head(index);
+        }
+        self.winner = match self.sources.len() {
+            0 | 1 => 0,
+            _ => self.build(1),
+        };
+        Ok(())
+    }
+
+    /// Plays all games below `node`; the depth is that of the tree.
+    fn build(&mut self, node: usize) -> usize {
+        let sources = self.sources.len();
+        if node >= sources {
+            return node - sources;
+        }
+        let (a, b) = (self.build(2 * node), self.build(2 * node + 1));
+        let (winner, loser, equal) = self.play(a, b);
+        self.losers[node] = Loser { source: loser as u32, equal };
+        winner
+    }
+
+    #[inline]
+    fn step(&mut self, index: usize) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.sources[index].advance()?,
+            Direction::Backward => self.sources[index].retreat()?,
+        }
+        self.take_head(index);
+        Ok(())
+    }
+
+    #[inline]
+    fn take_head(&mut self, index: usize) {
+        let head = self.sources[index].entry().map(|entry| head(entry.key, self.skip));
+        self.heads[index] = match (head, self.direction) {
+            (None, _) => u64::MAX,
+            (Some(head), Direction::Forward) => head,
+            (Some(head), Direction::Backward) => !head,
+        };
+    }
+
+    /// Plays the games of `index`, the last winner, against the losers on its path.
+    #[inline]
+    fn replay(&mut self, index: usize) {
+        let mut winner = index;
+        let mut node = (index + self.sources.len()) / 2;
+        while node > 0 {
+            let other = self.losers[node].source as usize;
+            let (best, loser, equal) = self.play(winner, other);
+            self.losers[node] = Loser { source: loser as u32, equal };
+            winner = best;
+            node /= 2;
+        }
+        self.winner = winner;
+    }
+
+    /// Which of two sources is first, which is not, and whether they stand on the same key.
+    #[inline]
+    fn play(&self, a: usize, b: usize) -> (usize, usize, bool) {
+        match self.heads[a].cmp(&self.heads[b]) {
+            Ordering::Less => (a, b, false),
+            Ordering::Greater => (b, a, false),
+            Ordering::Equal => self.play_by_keys(a, b),
+        }
+    }
+
+    fn play_by_keys(&self, a: usize, b: usize) -> (usize, usize, bool) {
+        let key = |index: usize| self.sources[index].entry().map(|entry| entry.key);
+        let order = match (key(a), key(b)) {
+            (None, None) => return (a, b, false),
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(a), Some(b)) => match self.direction {
+                Direction::Forward => a.cmp(b),
+                Direction::Backward => b.cmp(a),
+            },
+        };
+        match order {
+            Ordering::Less => (a, b, false),
+            Ordering::Greater => (b, a, false),
+            // The newer wins.
+            Ordering::Equal => (a.min(b), a.max(b), true),
+        }
+    }
+}
+
+/// Length of a prefix that all keys have which the sources can ever stand on.
+fn shared_prefix<S: EntrySource>(sources: &[S]) -> usize {
+    let mut enclosing: Option<(&[u8], &[u8])> = None;
+    for source in sources {
+        let Some((first, last)) = source.bounds() else { return 0 };
+        enclosing = Some(match enclosing {
+            None => (first, last),
+            Some((lo, hi)) => (lo.min(first), hi.max(last)),
+        });
+    }
+    enclosing.map_or(0, |(lo, hi)| common_prefix(lo, hi))
 }

@@ -36,8 +36,10 @@
 //! ```text
 //! RunCursor::new(run, source: Arc<dyn BlockSource>) or RunCursor::bulk(run), then .range(lo, hi)
 //!   .seek_first(), .seek(key), .start_at_block(i), .advance() -> Result<()>; .entry() -> Option<Entry>
-//! trait EntrySource { entry(&self) -> Option<Entry>; advance(&mut self); seek(&mut self, key); range_deletes(&self) }
+//!   .seek_last(), .seek_before(key), .retreat()               // strictly below key; range as above
+//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat, seek_before(key), bounds, range_deletes }
 //! MergeCursor::new(sources: Vec<impl EntrySource>)            // newest first, positioned; Box<dyn EntrySource> is one too
+//! MergeCursor::backward(sources)                              // standing on their last entries; .seek(key): first keys below it
 //!   .next_folded(&Folder) -> Result<Option<Entry>>            // one message a key, range deletes applied
 //!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages of a key, newest first
 //! Folder::new(&Operators).fold(newer: Message, older: Message, out: &mut Vec<u8>) -> Result<Folded>
@@ -65,6 +67,8 @@ mod filter;
 mod fold;
 mod index;
 mod merge;
+#[cfg(test)]
+mod model_tests;
 mod ranges;
 mod reader;
 mod tail;
@@ -86,7 +90,7 @@ pub use reader::{Found, PinnedBlock, ReadBuf, Run};
 pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     message::{Message, Tag},
 };
 
@@ -116,6 +120,18 @@ pub trait EntrySource {
     fn advance(&mut self) -> Result<()>;
     /// Goes to the first entry not below `key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
+    /// Goes to the entry before. Sources that only walk forward refuse.
+    fn retreat(&mut self) -> Result<()> {
+        Err(forward_only())
+    }
+    /// Goes to the last entry below `key`. Sources that only walk forward refuse.
+    fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
+        Err(forward_only())
+    }
+    /// Two keys that enclose, ends included, all that the source can ever stand on, if it knows.
+    fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        None
+    }
     /// Range deletes, older than all entries of the source.
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         None
@@ -137,7 +153,35 @@ impl<S: EntrySource + ?Sized> EntrySource for Box<S> {
         (**self).seek(key)
     }
 
+    #[inline]
+    fn retreat(&mut self) -> Result<()> {
+        (**self).retreat()
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        (**self).seek_before(key)
+    }
+
+    fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        (**self).bounds()
+    }
+
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         (**self).range_deletes()
     }
+}
+
+/// Which way a cursor walks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// Keys ascend.
+    #[default]
+    Forward,
+    /// Keys descend.
+    Backward,
+}
+
+#[cold]
+fn forward_only() -> Error {
+    Error::InvalidArgument("this source walks forward only".into())
 }

@@ -4,7 +4,7 @@
 //! 1. Fragments are sorted, disjoint and not empty.
 //! 2. Inside a run they are older than all its points (Rule: I26).
 
-use crate::block::{Reader, put_varint};
+use crate::coding::{Reader, put_bytes, put_varint};
 
 /// The deleted ranges `[from, to)` of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,17 +84,16 @@ impl RangeDeletes {
     pub(super) fn to_disk(&self, out: &mut Vec<u8>) {
         put_varint(out, self.fragments.len() as u64);
         for end in self.fragments.iter().flat_map(|(from, to)| [from, to]) {
-            put_varint(out, end.len() as u64);
-            out.extend_from_slice(end);
+            put_bytes(out, end);
         }
     }
 
     /// Reads fragments; `None` unless invariant 1 holds.
     pub(super) fn from_disk(reader: &mut Reader<'_>) -> Option<Self> {
-        let count = reader.varint32()?;
+        let count = reader.count(3)?;
         let mut fragments: Vec<Fragment> = Vec::new();
         for _ in 0..count {
-            let (from, to) = (reader.string()?, reader.string()?);
+            let (from, to) = (reader.bytes()?, reader.bytes()?);
             let after = fragments.last().is_none_or(|(_, end)| **end < *from);
             if from >= to || !after {
                 return None;

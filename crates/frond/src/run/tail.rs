@@ -15,7 +15,8 @@
 
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
-    block::{BLOCK_RAW_BYTES_MAX, Codec, Reader, common_prefix, put_varint},
+    block::{BLOCK_RAW_BYTES_MAX, Codec, common_prefix, varint32},
+    coding::{Reader, put_bytes, put_varint},
     page::Identity,
 };
 
@@ -83,8 +84,7 @@ impl Tail {
         let mut body = Vec::with_capacity(HEADER_BYTES + self.index.len() * 24);
         body.resize(HEADER_BYTES, 0);
         for key in [&self.first_key, &self.last_key] {
-            put_varint(&mut body, key.len() as u64);
-            body.extend_from_slice(key);
+            put_bytes(&mut body, key);
         }
         let index_at = body.len();
         self.index_to_disk(identity.seed(), &mut body);
@@ -128,8 +128,7 @@ impl Tail {
             let separator = self.index.separator(block);
             let shared = common_prefix(before, separator);
             put_varint(out, shared as u64);
-            put_varint(out, (separator.len() - shared) as u64);
-            out.extend_from_slice(&separator[shared..]);
+            put_bytes(out, &separator[shared..]);
             before = separator;
             for number in
                 [entry.encoded_bytes, entry.raw_bytes, entry.rows, entry.deletes, entry.merges]
@@ -163,8 +162,8 @@ impl Tail {
         let mut length = || header.u32().map(|n| n as usize).ok_or("shorter than its header");
         let lengths = [length()?, length()?, length()?, length()?];
         let short = "a part reaches beyond the tail";
-        let first_key: Box<[u8]> = rest.string().ok_or(short)?.into();
-        let last_key: Box<[u8]> = rest.string().ok_or(short)?.into();
+        let first_key: Box<[u8]> = rest.bytes().ok_or(short)?.into();
+        let last_key: Box<[u8]> = rest.bytes().ok_or(short)?.into();
         let mut part = |length: usize| rest.take(length).ok_or(short);
         let [index, ranges, blobs, filter] =
             [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?, part(lengths[3])?];
@@ -243,8 +242,8 @@ fn index_from_disk(
     let mut index = BlockIndex::default();
     let (mut separator, mut offset) = (Vec::new(), 0u32);
     for block in 0..blocks as usize {
-        let shared = reader.varint32().ok_or(SHORT)? as usize;
-        let suffix = reader.string().ok_or(SHORT)?;
+        let shared = varint32(&mut reader).ok_or(SHORT)? as usize;
+        let suffix = reader.bytes().ok_or(SHORT)?;
         let ascends = if block == 0 {
             shared == 0 && suffix.is_empty()
         } else {
@@ -255,7 +254,7 @@ fn index_from_disk(
         }
         separator.truncate(shared);
         separator.extend_from_slice(suffix);
-        let mut number = || reader.varint32().ok_or(SHORT);
+        let mut number = || varint32(&mut reader).ok_or(SHORT);
         let (encoded_bytes, raw_bytes) = (number()?, number()?);
         let (rows, deletes, merges) = (number()?, number()?, number()?);
         let flags = reader.u8().ok_or(SHORT)?;
