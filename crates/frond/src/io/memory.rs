@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -24,8 +25,73 @@ enum Node {
 
 #[derive(Debug, Default)]
 struct MemoryContent {
-    bytes: Mutex<Vec<u8>>,
+    bytes: Mutex<Sparse>,
     locked: Mutex<bool>,
+}
+
+/// Bytes of which only the pages written take memory, so that tests can go beyond 2^32.
+#[derive(Debug, Default)]
+struct Sparse {
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+    len: u64,
+}
+
+const PAGE: usize = 4096;
+
+impl Sparse {
+    /// Calls `act` with each page's number and the ranges in the page and in the whole.
+    fn pieces(offset: u64, bytes: u64, mut act: impl FnMut(u64, Range<usize>, Range<usize>)) {
+        let mut done = 0;
+        while done < bytes {
+            let at = (offset + done) % PAGE as u64;
+            let piece = (PAGE as u64 - at).min(bytes - done);
+            let (at, from, to) = (at as usize, done as usize, (done + piece) as usize);
+            act((offset + done) / PAGE as u64, at..at + piece as usize, from..to);
+            done += piece;
+        }
+    }
+
+    fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.len);
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Self::pieces(offset, buf.len() as u64, |page, inside, whole| match self.pages.get(&page) {
+            Some(page) => buf[whole].copy_from_slice(&page[inside]),
+            None => buf[whole].fill(0),
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, buf: &[u8], offset: u64) {
+        Self::pieces(offset, buf.len() as u64, |page, inside, whole| {
+            let page = self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE]));
+            page[inside].copy_from_slice(&buf[whole]);
+        });
+        self.len = self.len.max(offset + buf.len() as u64);
+    }
+
+    fn zero(&mut self, offset: u64, end: u64) {
+        let end = end.min(self.len);
+        let first = offset.div_ceil(PAGE as u64);
+        let last = end / PAGE as u64;
+        if first < last {
+            let mut after = self.pages.split_off(&first);
+            self.pages.append(&mut after.split_off(&last));
+        }
+        for (from, to) in
+            [(offset, end.min(first * PAGE as u64)), (offset.max(last * PAGE as u64), end)]
+        {
+            Self::pieces(from, to.saturating_sub(from), |page, inside, _| {
+                if let Some(page) = self.pages.get_mut(&page) {
+                    page[inside].fill(0);
+                }
+            });
+        }
+    }
+
+    fn set_len(&mut self, bytes: u64) {
+        self.zero(bytes, self.len);
+        self.len = bytes;
+    }
 }
 
 #[derive(Debug)]
@@ -105,7 +171,7 @@ impl Vfs for MemoryVfs {
 }
 
 impl MemoryFile {
-    fn writable(&self) -> io::Result<crate::sync::MutexGuard<'_, Vec<u8>>> {
+    fn writable(&self) -> io::Result<crate::sync::MutexGuard<'_, Sparse>> {
         if !self.write {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -123,11 +189,7 @@ impl Drop for MemoryFile {
 
 impl File for MemoryFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = self.content.bytes.lock().unwrap();
-        let start = offset as usize;
-        let range = bytes.get(start..start + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(range);
-        Ok(())
+        self.content.bytes.lock().unwrap().read(buf, offset)
     }
 
     fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
@@ -140,12 +202,7 @@ impl File for MemoryFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let mut bytes = self.writable()?;
-        let end = offset as usize + buf.len();
-        if bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        bytes[offset as usize..end].copy_from_slice(buf);
+        self.writable()?.write(buf, offset);
         Ok(())
     }
 
@@ -159,29 +216,22 @@ impl File for MemoryFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.content.bytes.lock().unwrap().len() as u64)
+        Ok(self.content.bytes.lock().unwrap().len)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.writable()?.resize(bytes as usize, 0);
+        self.writable()?.set_len(bytes);
         Ok(())
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let mut content = self.writable()?;
-        let end = (offset + bytes) as usize;
-        if content.len() < end {
-            content.resize(end, 0);
-        }
+        content.len = content.len.max(offset + bytes);
         Ok(())
     }
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let mut content = self.writable()?;
-        let end = content.len().min((offset + bytes) as usize);
-        if let Some(range) = content.get_mut(offset as usize..end) {
-            range.fill(0);
-        }
+        self.writable()?.zero(offset, offset + bytes);
         Ok(())
     }
 
@@ -212,5 +262,28 @@ impl File for MemoryFile {
             *self.content.locked.lock().unwrap() = false;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparse_bytes_read_back_and_holes_are_zeros() {
+        let mut sparse = Sparse::default();
+        sparse.write(&[7; 10_000], (1 << 40) + 5);
+        let mut buf = [1; 10_010];
+        sparse.read(&mut buf[..10_005], 1 << 40).unwrap();
+        assert_eq!((&buf[..5], &buf[5..10_005]), (&[0; 5][..], &[7; 10_000][..]));
+        assert!(sparse.read(&mut buf, 1 << 40).is_err(), "past the end");
+        sparse.zero((1 << 40) + 100, (1 << 40) + 9000);
+        sparse.read(&mut buf[..10_005], 1 << 40).unwrap();
+        let kept = buf[..10_005].iter().filter(|&&byte| byte == 7).count();
+        assert_eq!(kept, 95 + 1005);
+        sparse.set_len((1 << 40) + 6);
+        sparse.set_len((1 << 40) + 8);
+        sparse.read(&mut buf[..8], 1 << 40).unwrap();
+        assert_eq!(&buf[..8], [0, 0, 0, 0, 0, 7, 0, 0], "what was cut off does not come back");
     }
 }

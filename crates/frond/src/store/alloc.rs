@@ -186,6 +186,34 @@ impl Allocator {
         start
     }
 
+    /// A place at the frontier, whatever is free below it: where the reserve is.
+    pub fn allocate_at_frontier(&mut self, class: Class, bytes: u64) -> u64 {
+        let start = self.frontier;
+        self.frontier = region_end(start + bytes - 1);
+        self.join(class, start, self.frontier);
+        let taken = self.set(class).take(start, start + bytes);
+        assert!(taken, "alloc invariant 1: a region just joined is free");
+        start
+    }
+
+    /// Takes a free range out while it is punched; false if it is not free.
+    pub fn hold(&mut self, class: Option<Class>, start: u64, end: u64) -> bool {
+        match class {
+            Some(class) => self.set(class).take(start, end),
+            None => self.open.take(start, end),
+        }
+    }
+
+    /// Ends a [`hold`](Self::hold).
+    pub fn put_back(&mut self, class: Option<Class>, start: u64, end: u64) {
+        let put = match class {
+            Some(class) => self.release(class, start, end),
+            None => self.open.put(start, end).is_some(),
+        };
+        assert!(put, "alloc invariant 1: what was held was not free");
+        self.draw_back();
+    }
+
     /// Moves whole regions from `open` to a class.
     fn assign(&mut self, class: Class, start: u64, end: u64) {
         assert!(self.open.take(start, end), "alloc invariant 1: regions given away were open");
@@ -323,9 +351,11 @@ impl Allocator {
         }
     }
 
-    /// All listed free ranges, in no order.
-    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.classes.iter().chain([&self.open]).flat_map(FreeSet::iter)
+    /// All listed free ranges with their class, in no order.
+    pub fn ranges_by_class(&self) -> impl Iterator<Item = (Option<Class>, u64, u64)> + '_ {
+        let classes = Class::ALL.into_iter().map(Some).zip(&self.classes);
+        let sets = classes.chain([(None, &self.open)]);
+        sets.flat_map(|(class, set)| set.iter().map(move |(start, end)| (class, start, end)))
     }
 
     /// Everything from here on is free.
@@ -445,7 +475,8 @@ mod tests {
                         let list = used.iter().map(|(&s, &(e, class))| (s, e, class));
                         let new = Allocator::around(floor, list).unwrap();
                         let sorted = |alloc: &Allocator| {
-                            let mut ranges: Vec<_> = alloc.ranges().collect();
+                            let ranges = alloc.ranges_by_class().map(|(_, s, e)| (s, e));
+                            let mut ranges: Vec<_> = ranges.collect();
                             ranges.sort_unstable();
                             ranges
                         };
@@ -455,7 +486,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                let free: u64 = alloc.ranges().map(|(s, e)| e - s).sum();
+                let free: u64 = alloc.ranges_by_class().map(|(_, s, e)| e - s).sum();
                 let taken: u64 = used.iter().map(|(s, (e, _))| e - s).sum();
                 prop_assert_eq!(floor.max(DATA_START) + free + taken, alloc.frontier());
             }

@@ -8,7 +8,7 @@
 //! 3. After a failed write or sync every writing call returns `Failed` (P12).
 //!
 //! Threads: all, but `publish` one at a time (a lock sees to it). Locks, in the order they are taken:
-//! checkpoint, slots, space.
+//! checkpoint, slots, resizing, space or reserve.
 
 use std::{
     io::IoSlice,
@@ -21,9 +21,10 @@ use super::{
     guard::{Guard, IoCounts},
     owner::{self, HEADROOM},
     page::{self, Page, page_bytes},
+    reserve::Reserve,
     root_directory::RootDirectory,
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
-    space_map::refused,
+    space_map::{MapPage, map_request, refused},
     superblock::{
         DATA_START, PAGE_BYTES_MAX, SLOT_BYTES, SLOT_OFFSETS, Superblock, Totals, link_lies_below,
         slot_of,
@@ -76,6 +77,8 @@ struct SlotPair {
     newest: Superblock,
     older: Option<Superblock>,
     next_sequence: u64,
+    /// A slot whose roots were damaged, so that it was passed over, still says how long the file is.
+    file_bytes: u64,
 }
 
 /// An open store file.
@@ -92,6 +95,9 @@ pub struct Store {
     /// No page may be born above this before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
     checkpoints: AtomicU64,
+    pub(super) reserve: Mutex<Reserve>,
+    /// Held while the file is backed, cut or punched.
+    pub(super) resizing: Mutex<()>,
 }
 
 impl Store {
@@ -113,6 +119,8 @@ impl Store {
             counts_from: Publish(0),
             birth_limit: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            reserve: Mutex::new(Reserve::default()),
+            resizing: Mutex::new(()),
         }
     }
 
@@ -121,8 +129,9 @@ impl Store {
         newest: Superblock,
         older: Option<Superblock>,
         next_sequence: u64,
+        file_bytes: u64,
     ) {
-        self.slots = Mutex::new(SlotPair { newest, older, next_sequence });
+        self.slots = Mutex::new(SlotPair { newest, older, next_sequence, file_bytes });
         self.counts_from = newest.publish_limit;
     }
 
@@ -178,6 +187,11 @@ impl Store {
         slots.older.map_or(slots.newest.log_from, |older| older.log_from.min(slots.newest.log_from))
     }
 
+    /// No slot says that the file is longer than this.
+    pub(super) fn slots_file_bytes(&self) -> u64 {
+        self.slots.lock().unwrap().file_bytes
+    }
+
     /// Counters and sums.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
@@ -226,7 +240,7 @@ impl Store {
         let bytes = extent_bytes(request.bytes).ok_or_else(|| {
             Error::InvalidArgument(format!("an extent of {} bytes", request.bytes))
         })?;
-        Ok(self.space.lock().allocate(request, bytes, temporary))
+        self.allocate_backed(request, bytes, temporary)
     }
 
     /// The page is in no version of its lineage from `at` on. `by` is the lineage of the tree that
@@ -400,25 +414,26 @@ impl Store {
         self.check_writable()?;
         let SlotPair { newest, next_sequence, .. } = *self.slots.lock().unwrap();
         Self::check_advances(checkpoint, &newest)?;
-        let roots = self.write_roots(checkpoint.roots, checkpoint.publish)?;
-        // From here on the space has changed for a version that may never be: a failure, which is one
-        // of I/O or a contradiction in the map, stops the store.
-        let finished = self.finish_publish(checkpoint, roots, newest, next_sequence);
-        finished.inspect_err(|error| self.fail(&format!("a checkpoint failed: {error}")))
+        let finished = self.finish_publish(checkpoint, newest, next_sequence);
+        finished.inspect_err(|error| {
+            // A full disk leaves everything as it was; the rest is a failed write or sync, or a map
+            // that contradicts itself.
+            if !matches!(error, Error::Full(_)) {
+                self.fail(&format!("a checkpoint failed: {error}"));
+            }
+        })
     }
 
     fn finish_publish(
         &self,
         checkpoint: &Checkpoint<'_>,
-        roots: Link,
         newest: Superblock,
         next_sequence: u64,
     ) -> Result<Superblock> {
         let at = checkpoint.publish;
-        if let Some(old) = &newest.roots {
-            self.die(old, STORE_LINEAGE, at)?;
-        }
-        let (map, totals) = self.write_map(at, newest.publish)?;
+        let roots = self.write_roots(checkpoint.roots, at)?;
+        let written = self.write_map(at, newest.publish);
+        let (map, totals) = written.inspect_err(|_| self.space.lock().take_back(roots.offset))?;
         let superblock = Superblock {
             sequence: next_sequence,
             publish: at,
@@ -465,19 +480,35 @@ impl Store {
         if page_bytes(payload.len()) > u64::from(PAGE_BYTES_MAX) {
             return Err(Error::InvalidArgument("too many trees for one root directory".into()));
         }
-        self.put_page(PageKind::Directory, at, STORE_LINEAGE, &[&payload])
+        let link = self.put_page(PageKind::Directory, at, STORE_LINEAGE, &[&payload])?;
+        // Once, if a full disk makes this checkpoint be tried again.
+        let old = self.space.lock().roots.take();
+        if let Some(old) = old {
+            self.die(&old, STORE_LINEAGE, at)?;
+        }
+        Ok(link)
     }
 
     /// Writes the changed pages of the space map and its directory. No page of the map is listed in a
     /// zone, so no allocation here changes what is being written.
     fn write_map(&self, at: Publish, previous: Publish) -> Result<(Link, Totals)> {
         let planned = self.space.lock().plan_zones(at, previous);
-        let planned = planned.map_err(|why| refused(&self.data, why))?;
+        let mut planned = planned.map_err(|why| refused(&self.data, why))?;
+        for index in 0..planned.len() {
+            let page = &planned[index].page;
+            match self.secure(&map_request(page.payload.len(), at), page.extent, false) {
+                Ok(extent) => planned[index].page.extent = extent,
+                Err(error) => {
+                    // The one refused is given back already; there is never an extent at 0.
+                    planned[index].page.extent.offset = 0;
+                    self.space.lock().zones_refused(&planned);
+                    return Err(error);
+                }
+            }
+        }
         let mut written = Vec::with_capacity(planned.len());
         for zone in planned {
-            let (extent, payload) = (zone.page.extent, &zone.page.payload);
-            let link =
-                self.write_page(PageKind::Map, extent, at, STORE_LINEAGE, &[payload.as_slice()])?;
+            let link = self.write_map_page(&zone.page, at)?;
             written.push((zone, link));
         }
         let planned = {
@@ -485,12 +516,17 @@ impl Store {
             space.zones_written(&written);
             space.plan_directory(at, previous)
         };
-        let (page, totals) = planned.map_err(|why| refused(&self.data, why))?;
+        let (directory, mut page) = planned.map_err(|why| refused(&self.data, why))?;
+        page.extent = self.secure(&map_request(page.payload.len(), at), page.extent, false)?;
+        let totals = directory.totals(page.extent);
         assert!(totals.are_exact(), "superblock invariant 3: the sums are exact: {totals:?}");
-        let payload: &[u8] = &page.payload;
-        let link = self.write_page(PageKind::Map, page.extent, at, STORE_LINEAGE, &[payload])?;
+        let link = self.write_map_page(&page, at)?;
         self.space.lock().directory_written(link);
         Ok((link, totals))
+    }
+
+    fn write_map_page(&self, page: &MapPage, at: Publish) -> Result<Link> {
+        self.write_page(PageKind::Map, page.extent, at, STORE_LINEAGE, &[&page.payload])
     }
 
     fn write_slot(&self, superblock: &Superblock) -> Result<()> {
@@ -504,12 +540,12 @@ impl Store {
     fn slot_is_durable(&self, superblock: Superblock) {
         let mut slots = self.slots.lock().unwrap();
         let before = slots.newest;
-        // The pins of an open are the chosen slot's version and the one before it.
-        self.space.lock().slot_published(superblock.publish, before.previous);
+        self.space.lock().slot_published(&superblock);
         *slots = SlotPair {
             newest: superblock,
             older: Some(before),
             next_sequence: superblock.sequence + 1,
+            file_bytes: superblock.totals.file_bytes.max(before.totals.file_bytes),
         };
         self.birth_limit.fetch_max(superblock.publish_limit.0, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);

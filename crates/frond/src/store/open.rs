@@ -200,10 +200,11 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
 
     let mut first_error = None;
     for (index, superblock) in slots.good.iter().enumerate() {
-        match Store::load(env, dir, &guard, &data, superblock, &options) {
+        let older = slots.good.get(index + 1);
+        match Store::load(env, dir, &guard, &data, (superblock, older), &options) {
             Ok((mut store, roots)) => {
-                let older = slots.good.get(index + 1).copied();
-                store.adopt_slots(*superblock, older, slots.next_sequence(superblock));
+                let next_sequence = slots.next_sequence(superblock);
+                store.adopt_slots(*superblock, older.copied(), next_sequence, slots.file_bytes());
                 if !options.read_only {
                     store.begin_writing(env, slots.publish_limit())?;
                 }
@@ -291,6 +292,11 @@ impl Slots {
         if slot_of(next) == slot_of(chosen.sequence) { next + 1 } else { next }
     }
 
+    fn file_bytes(&self) -> u64 {
+        let lengths = self.good.iter().map(|superblock| superblock.totals.file_bytes);
+        lengths.max().unwrap_or_default()
+    }
+
     fn publish_limit(&self) -> Publish {
         let limits = self.good.iter().map(|superblock| superblock.publish_limit);
         limits.max().unwrap_or_default()
@@ -341,7 +347,7 @@ impl Store {
         dir: &Path,
         guard: &Arc<Guard>,
         data: &Arc<StoreFile>,
-        superblock: &Superblock,
+        (superblock, older): (&Superblock, Option<&Superblock>),
         options: &StoreOptions,
     ) -> Result<(Self, RootDirectory)> {
         let (found, expected) = (guard.len().unwrap_or(0), superblock.totals.file_bytes);
@@ -353,7 +359,7 @@ impl Store {
             return Err(Error::TooNew { file: data.path.clone(), what });
         }
         let read = |link: &_, kind, what| Store::read_page_of(data, link, kind, what);
-        let space = space_map::load(data, superblock, options.allocate_from, |link| {
+        let space = space_map::load(data, superblock, older, options.allocate_from, |link| {
             read(link, PageKind::Map, "a page of the space map")
         })?;
         let mut roots = RootDirectory::default();

@@ -23,6 +23,7 @@ use super::{
     alloc::{Allocator, Class},
     map::ZONE_BYTES,
     pins::{Keeper, LineagePin, NEVER, Pins},
+    ranges::Ranges,
     superblock::OFFSET_MAX,
 };
 use crate::{
@@ -146,11 +147,17 @@ pub(super) struct Inner {
     kept: BTreeMap<Keeper, Vec<u64>>,
     /// Dead extents that only the log keeps.
     kept_by_log: BTreeMap<Lsn, Vec<u64>>,
+    /// The version pinned for the older slot.
+    pub older_slot: Publish,
     /// The log is needed from here on.
     pub log_kept_from: Lsn,
     pub zones: BTreeMap<u64, Zone>,
     /// The directory page of the newest map.
     pub directory: Option<Link>,
+    /// The root directory of the newest slot.
+    pub roots: Option<Link>,
+    /// Places that have disk space behind them, as far as is known.
+    pub backed: Ranges,
     stats: SpaceStats,
 }
 
@@ -219,18 +226,31 @@ impl Inner {
             pins: Pins::default(),
             kept: BTreeMap::new(),
             kept_by_log: BTreeMap::new(),
+            older_slot: Publish(0),
             log_kept_from: Lsn(0),
             zones: BTreeMap::new(),
             directory: None,
+            roots: None,
+            backed: Ranges::default(),
             stats: SpaceStats::default(),
         }
     }
 
     pub fn stats(&self) -> SpaceStats {
         let end = self.end();
-        let used = self.stats.live + self.stats.kept + self.stats.temporary;
-        let free = (end - super::superblock::DATA_START).saturating_sub(used);
+        let free = (end - super::superblock::DATA_START).saturating_sub(self.used_bytes());
         SpaceStats { end, free, extents: self.extents.len() as u64, ..self.stats }
+    }
+
+    /// Bytes in extents.
+    pub fn used_bytes(&self) -> u64 {
+        self.stats.live + self.stats.kept + self.stats.temporary
+    }
+
+    /// Bytes of the newest map's pages.
+    pub fn map_bytes(&self) -> u64 {
+        let zones = self.zones.values().filter_map(|zone| zone.written.map(|entry| entry.link));
+        zones.chain(self.directory).map(|link| u64::from(link.bytes)).sum()
     }
 
     /// End of the last extent.
@@ -244,10 +264,19 @@ impl Inner {
     /// A new extent. Length must be a multiple of the granularity.
     pub fn allocate(&mut self, request: &Request, bytes: u32, temporary: bool) -> Extent {
         let offset = self.alloc.allocate(request.class, u64::from(bytes));
-        let extent = Extent { offset, bytes };
+        self.record_allocated(request, Extent { offset, bytes }, temporary)
+    }
+
+    /// Records an extent that the allocator has just given.
+    pub fn record_allocated(
+        &mut self,
+        request: &Request,
+        extent: Extent,
+        temporary: bool,
+    ) -> Extent {
         assert!(extent.end() <= OFFSET_MAX, "the file has an end");
         let record = Record {
-            bytes,
+            bytes: extent.bytes,
             class: request.class,
             kind: request.kind,
             lineage: request.lineage,
@@ -436,7 +465,7 @@ impl Inner {
         }
     }
 
-    fn free(&mut self, offset: u64, record: Record) {
+    pub fn free(&mut self, offset: u64, record: Record) {
         let end = offset + u64::from(record.bytes);
         let freed = self.alloc.release(record.class, offset, end);
         assert!(freed, "I18: an extent is freed once (offset {offset})");

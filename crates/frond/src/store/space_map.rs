@@ -25,7 +25,9 @@ use super::{
     map::{MapDirectory, ZONE_BYTES, decode_zone, encode_zone, sums},
     page::{Page, page_bytes},
     pins::NEVER,
-    space::{Extent, Inner, Record, Refused, Request, STORE_LINEAGE, Zone, ZoneEntry},
+    space::{
+        Extent, Inner, Record, Refused, Request, STORE_LINEAGE, Zone, ZoneEntry, extent_bytes,
+    },
     superblock::{DATA_START, Superblock, Totals, link_lies_below},
 };
 use crate::{
@@ -116,17 +118,19 @@ impl Inner {
     }
 
     fn allocate_map_page(&mut self, payload: usize, at: Publish) -> Result<Extent, Refused> {
-        let bytes = page_bytes(payload);
-        let refused = || Refused { offset: 0, bytes, why: "a map page too long".into() };
-        let bytes = u32::try_from(bytes).map_err(|_| refused())?;
-        let request = Request {
-            class: Class::Node,
-            kind: PageKind::Map,
-            bytes: u64::from(bytes),
-            birth: at,
-            lineage: STORE_LINEAGE,
-        };
+        let request = map_request(payload, at);
+        let refused =
+            || Refused { offset: 0, bytes: request.bytes, why: "a map page too long".into() };
+        let bytes = extent_bytes(request.bytes).ok_or_else(refused)?;
         Ok(self.allocate(&request, bytes, false))
+    }
+
+    /// The disk was full: none of these pages was written, their zones are to be written again.
+    pub fn zones_refused(&mut self, pages: &[ZonePage]) {
+        for page in pages {
+            self.zones.entry(page.zone).or_default().dirty = true;
+            self.take_back(page.page.extent.offset);
+        }
     }
 
     /// Second step: the zone pages are built, here are their links.
@@ -138,13 +142,13 @@ impl Inner {
         }
     }
 
-    /// Third step: the directory page as of `at`, with a place for it, and the sums for the slot.
+    /// Third step: the directory as of `at`, and a page with a place for it.
     pub fn plan_directory(
         &mut self,
         at: Publish,
         previous: Publish,
-    ) -> Result<(MapPage, Totals), Refused> {
-        if let Some(old) = self.directory {
+    ) -> Result<(MapDirectory, MapPage), Refused> {
+        if let Some(old) = self.directory.take() {
             self.die(&old, STORE_LINEAGE, at)?;
         }
         let zones = self.zones.iter().filter_map(|(&zone, state)| Some((zone, state.written?)));
@@ -161,20 +165,27 @@ impl Inner {
         };
         let payload = directory.encode();
         let extent = self.allocate_map_page(payload.len(), at)?;
-        let totals = directory.totals(extent);
-        Ok((MapPage { extent, payload }, totals))
+        Ok((directory, MapPage { extent, payload }))
     }
 
-    /// Both slots hold their versions, as any reader does.
-    fn pin_slots(&mut self, superblock: &Superblock) {
-        self.pins.pin_version(superblock.publish);
-        self.pins.pin_version(superblock.previous);
+    /// Both slots hold their versions, as any reader does, and their log.
+    ///
+    /// Without an older slot nothing is held for one: if the slot lost was the newer, its publishing
+    /// had let the version before `newest` go, and the log may name extents in its place by now.
+    fn pin_slots(&mut self, newest: &Superblock, older: Option<&Superblock>) {
+        self.older_slot = older.map_or(newest.publish, |_| newest.previous);
+        self.log_kept_from =
+            older.map_or(newest.log_from, |older| older.log_from.min(newest.log_from));
+        self.pins.pin_version(newest.publish);
+        self.pins.pin_version(self.older_slot);
     }
 
-    /// The slot of `newest` is durable in the place of `oldest`'s.
-    pub fn slot_published(&mut self, newest: Publish, oldest: Publish) {
-        self.pins.pin_version(newest);
-        self.unpin_version(oldest);
+    /// The slot of `newest` is durable: what only the one that it overwrote showed is free.
+    pub fn slot_published(&mut self, newest: &Superblock) {
+        self.roots = newest.roots;
+        self.pins.pin_version(newest.publish);
+        let overwritten = std::mem::replace(&mut self.older_slot, newest.previous);
+        self.unpin_version(overwritten);
     }
 
     /// Last step: the directory is built.
@@ -183,9 +194,20 @@ impl Inner {
     }
 }
 
+/// What is asked of the allocator for a map page with so many bytes of payload.
+pub(super) fn map_request(payload: usize, birth: Publish) -> Request {
+    Request {
+        class: Class::Node,
+        kind: PageKind::Map,
+        bytes: page_bytes(payload),
+        birth,
+        lineage: STORE_LINEAGE,
+    }
+}
+
 impl MapDirectory {
     /// The sums of the map whose directory lies in `own`.
-    fn totals(&self, own: Extent) -> Totals {
+    pub fn totals(&self, own: Extent) -> Totals {
         let (mut live, mut pending, mut end) = (u64::from(own.bytes), 0, own.end());
         for (_, entry) in &self.zones {
             live += entry.live + u64::from(entry.link.bytes);
@@ -202,17 +224,18 @@ impl MapDirectory {
     }
 }
 
-/// Loads the map that a superblock links. `read` reads and verifies one page; nothing below `floor`
+/// Loads the map that a superblock links; `older` is the other slot, if it is good. `read` reads and verifies one page; nothing below `floor`
 /// will be allocated.
 pub(super) fn load(
     file: &StoreFile,
     superblock: &Superblock,
+    older: Option<&Superblock>,
     floor: u64,
     read: impl Fn(&Link) -> Result<Page>,
 ) -> Result<Inner> {
     let Some(link) = superblock.map else {
         let mut inner = Inner::new(Allocator::new(floor));
-        inner.pin_slots(superblock);
+        inner.pin_slots(superblock, older);
         return Ok(inner);
     };
     let at = superblock.publish;
@@ -245,7 +268,7 @@ pub(super) fn load(
         });
         added.map_err(|why| bad(&entry.link, why))?;
     }
-    loader.finish(superblock, floor, directory, link).map_err(|why| bad(&link, why))
+    loader.finish(superblock, older, floor, directory, link).map_err(|why| bad(&link, why))
 }
 
 /// Extents read from the map, checked as they come.
@@ -291,6 +314,7 @@ impl Loader {
     fn finish(
         self,
         superblock: &Superblock,
+        older: Option<&Superblock>,
         floor: u64,
         directory: MapDirectory,
         own: Link,
@@ -302,6 +326,7 @@ impl Loader {
         let mut inner = Inner::new(Allocator::around(floor, used)?);
         let mut dead = Vec::new();
         for (offset, record) in self.used {
+            inner.backed.insert(offset, offset + u64::from(record.bytes));
             if record.death != NEVER {
                 dead.push(offset);
             }
@@ -316,7 +341,8 @@ impl Loader {
             .map(|(zone, entry)| (zone, Zone { written: Some(entry), dirty: false }))
             .collect();
         inner.directory = Some(own);
-        inner.pin_slots(superblock);
+        inner.roots = superblock.roots;
+        inner.pin_slots(superblock, older);
         for offset in dead {
             inner.settle(offset);
         }

@@ -2,3 +2,4 @@
 //! The store as a whole, on files in memory.
 
 mod basics;
+mod model;

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Disk space: taken before it is depended on, given back when it is free.
+//!
+//! A place is **backed** when writing there cannot meet a full disk: the file system has given space
+//! for it. Allocating backs the extent first, so that a full disk is a refused allocation and not a
+//! failed write, which would stop the store (P12, P13). A **reserve** beyond the last region is backed
+//! ahead of need; background work falls back on it when the disk is full. Commits are admitted only
+//! while free space less what was admitted exceeds the reserve (Rule: I24).
+//!
+//! Invariants
+//! 1. What is punched or cut off is in no extent, and cannot be handed out meanwhile.
+//! 2. Backing, cutting and punching happen one at a time; the space lock is not held for them.
+//! 3. Only extents keep bytes: both slots and all pins hold theirs as extents, so nothing durable
+//!    lies in what is given back.
+//!
+//! Threads: all.
+
+use super::{
+    alloc::Class,
+    file::Store,
+    space::{Extent, Inner, Request},
+    superblock::DATA_START,
+};
+use crate::error::{Error, Result};
+
+/// Backing comes in pieces of this size: a call for each run would be a journal entry for each.
+const BACK_BYTES: u64 = 1 << 20;
+/// Free ranges shorter than this stay as they are: punching them would tear the file to pieces.
+const PUNCH_BYTES_MIN: u64 = 1 << 20;
+/// The disk is asked for its free space again after so much was admitted.
+const MEASURE_EVERY: u64 = 32 << 20;
+
+/// What has been promised to commits, and how much the disk had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reserve {
+    /// Kept for background work.
+    target: u64,
+    /// Admitted and not settled.
+    admitted: u64,
+    /// Free on the file system when last asked.
+    disk_free: u64,
+    /// Admitted since.
+    since: u64,
+}
+
+/// How the reserve stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReserveStats {
+    /// Bytes kept for background work.
+    pub target: u64,
+    /// Bytes promised to commits that are not applied yet.
+    pub admitted: u64,
+    /// Bytes of the file that are free and backed.
+    pub backed_free: u64,
+    /// Bytes free on the file system when last asked.
+    pub disk_free: u64,
+}
+
+/// A free range taken out of the allocator while it is punched.
+pub(super) struct Held {
+    class: Option<Class>,
+    start: u64,
+    end: u64,
+}
+
+impl Store {
+    /// A place for `request`, backed by disk space.
+    pub(super) fn allocate_backed(
+        &self,
+        request: &Request,
+        bytes: u32,
+        temporary: bool,
+    ) -> Result<Extent> {
+        let extent = self.space().lock().allocate(request, bytes, temporary);
+        self.secure(request, extent, temporary)
+    }
+
+    /// Backs an extent just allocated. If the disk is full, moves it to the reserve; if that is used
+    /// up, gives it back.
+    pub(super) fn secure(
+        &self,
+        request: &Request,
+        extent: Extent,
+        temporary: bool,
+    ) -> Result<Extent> {
+        if self.space().lock().backed.contains(extent.offset, extent.end()) {
+            return Ok(extent);
+        }
+        match self.back(extent.offset, extent.end()) {
+            Ok(()) => return Ok(extent),
+            Err(Error::Full(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let mut space = self.space().lock();
+        space.take_back(extent.offset);
+        space.allocate_backed_only(request, extent.bytes, temporary).ok_or_else(|| {
+            Error::Full(format!("no {} bytes in {}", extent.bytes, self.dir().display()))
+        })
+    }
+
+    /// Has the file system give space for `[start, end)`, and for what follows in the same piece.
+    pub(super) fn back(&self, start: u64, end: u64) -> Result<()> {
+        let _one_at_a_time = self.resizing.lock().unwrap();
+        let to = end.next_multiple_of(BACK_BYTES);
+        let mut done = self.file().file.allocate(start, to - start);
+        let mut backed_to = to;
+        if done.is_err() {
+            // The rest of the piece may be what does not fit.
+            done = self.file().file.allocate(start, end - start);
+            backed_to = end;
+        }
+        match done {
+            Ok(()) => {
+                self.space().lock().backed.insert(start, backed_to);
+                Ok(())
+            }
+            Err(error) => {
+                self.check_writable()?;
+                Err(Error::Full(format!("{error}")))
+            }
+        }
+    }
+
+    /// Sets the reserve by Rule I24 from the limit of unwritten bytes, and backs as much beyond the
+    /// last region as is short. A disk too full for that refuses commits, not this call.
+    pub fn set_reserve(&self, dirty_limit: u64) -> Result<ReserveStats> {
+        self.check_writable()?;
+        let (live, map) = {
+            let space = self.space().lock();
+            (space.stats().live, space.map_bytes())
+        };
+        let wanted = 3 * dirty_limit + map + (64 << 20);
+        // Small stores do not pay for large ones: commits are admitted more strictly instead.
+        let target = wanted.min((4 << 20) + live / 16);
+        self.reserve.lock().unwrap().target = target;
+        let (frontier, short) = {
+            let space = self.space().lock();
+            let frontier = space.alloc.frontier();
+            let beyond = space.backed.within(frontier, frontier + target);
+            (frontier, beyond.first().is_none_or(|&(s, e)| s > frontier || e < frontier + target))
+        };
+        if short && !matches!(self.back(frontier, frontier + target), Ok(()) | Err(Error::Full(_)))
+        {
+            self.check_writable()?;
+        }
+        self.measure_disk()?;
+        Ok(self.reserve_stats())
+    }
+
+    /// How the reserve stands.
+    pub fn reserve_stats(&self) -> ReserveStats {
+        let backed_free = self.space().lock().backed_free();
+        let Reserve { target, admitted, disk_free, .. } = *self.reserve.lock().unwrap();
+        ReserveStats { target, admitted, backed_free, disk_free }
+    }
+
+    fn measure_disk(&self) -> Result<()> {
+        let disk_free = self.disk_free()?;
+        let mut reserve = self.reserve.lock().unwrap();
+        (reserve.disk_free, reserve.since) = (disk_free, 0);
+        Ok(())
+    }
+
+    /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if the
+    /// reserve would be touched; deletes, drops and background work do not ask.
+    pub fn admit(&self, bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        let needed = bytes.saturating_mul(2);
+        if self.try_admit(needed, true) {
+            return Ok(());
+        }
+        // Space may have come back since the disk was asked.
+        self.measure_disk()?;
+        if self.try_admit(needed, false) {
+            return Ok(());
+        }
+        let ReserveStats { target, admitted, backed_free, disk_free } = self.reserve_stats();
+        Err(Error::Full(format!(
+            "{needed} bytes are needed; {backed_free} are free in the store and {disk_free} on the \
+             disk, of which {admitted} are promised and {target} kept in reserve"
+        )))
+    }
+
+    fn try_admit(&self, needed: u64, recent: bool) -> bool {
+        let backed_free = self.space().lock().backed_free();
+        let mut reserve = self.reserve.lock().unwrap();
+        if recent && reserve.since.saturating_add(needed) > MEASURE_EVERY {
+            return false;
+        }
+        let promised = reserve.target.saturating_add(reserve.admitted).saturating_add(needed);
+        let admitted = backed_free.saturating_add(reserve.disk_free) >= promised;
+        if admitted {
+            reserve.admitted += needed;
+            reserve.since += needed;
+        }
+        admitted
+    }
+
+    /// `bytes` of admitted commits are applied and durable, or gave up.
+    pub fn settle_admitted(&self, bytes: u64) {
+        let mut reserve = self.reserve.lock().unwrap();
+        reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
+    }
+
+    /// Cuts off the free tail (but for the reserve) and punches free ranges of 1 MiB and more, the
+    /// highest first, until about `keep` bytes of backed free space are left. Returns the bytes given
+    /// back. Call it after a checkpoint; with 0 when the store is idle or closes.
+    pub fn give_back(&self, keep: u64) -> Result<u64> {
+        self.check_writable()?;
+        let _one_at_a_time = self.resizing.lock().unwrap();
+        let target = self.reserve.lock().unwrap().target;
+        let slots_end = self.slots_file_bytes();
+        let (cut_at, excess, before) = {
+            let mut space = self.space().lock();
+            let before = space.backed.total();
+            let cut_at = space.cut_tail(target).max(slots_end);
+            (cut_at, space.backed_free().saturating_sub(keep.saturating_add(target)), before)
+        };
+        let len = self.file().file.len().unwrap_or(0);
+        let failed = |action| move |e| Error::io(self.file().path(), action, cut_at, e);
+        if len > cut_at {
+            self.file().file.set_len(cut_at).map_err(failed("cut"))?;
+        }
+        let held = self.space().lock().hold_free(excess);
+        let punched = held.iter().try_for_each(|held| {
+            self.file().file.punch(held.start, held.end - held.start).map_err(failed("punch"))
+        });
+        let mut space = self.space().lock();
+        for held in held {
+            space.alloc.put_back(held.class, held.start, held.end);
+        }
+        punched.map(|()| before.saturating_sub(space.backed.total()))
+    }
+}
+
+impl Inner {
+    /// Undoes an allocation that nothing was written to, or nothing links.
+    pub fn take_back(&mut self, offset: u64) {
+        if let Some(record) = self.extents.get(&offset).copied() {
+            self.free(offset, record);
+        }
+    }
+
+    /// An extent at the head of the reserve, if it has room.
+    fn allocate_backed_only(
+        &mut self,
+        request: &Request,
+        bytes: u32,
+        temporary: bool,
+    ) -> Option<Extent> {
+        let frontier = self.alloc.frontier();
+        if !self.backed.contains(frontier, frontier + u64::from(bytes)) {
+            return None;
+        }
+        let offset = self.alloc.allocate_at_frontier(request.class, u64::from(bytes));
+        Some(self.record_allocated(request, Extent { offset, bytes }, temporary))
+    }
+
+    /// Bytes that are free and backed.
+    pub fn backed_free(&self) -> u64 {
+        self.backed.total().saturating_sub(self.used_bytes())
+    }
+
+    /// Forgets what is backed beyond the reserve; the length the file should have.
+    fn cut_tail(&mut self, reserve: u64) -> u64 {
+        let end = self.end();
+        let frontier = self.alloc.frontier().max(DATA_START);
+        let keep = if reserve > 0 { frontier + reserve } else { end };
+        let keep = keep.max(end);
+        self.backed.remove(keep, u64::MAX);
+        // Never longer than what is backed: the reserve may not have been had.
+        let beyond = self.backed.within(end, keep);
+        beyond.last().map_or(end, |&(_, e)| e)
+    }
+
+    /// Takes free, backed ranges out of the allocator, the highest first, about `excess` bytes.
+    fn hold_free(&mut self, excess: u64) -> Vec<Held> {
+        let mut free: Vec<_> = self.alloc.ranges_by_class().collect();
+        free.sort_unstable_by_key(|&(_, start, _)| std::cmp::Reverse(start));
+        let (mut held, mut bytes) = (Vec::new(), 0);
+        for (class, start, end) in free {
+            for (start, end) in self.backed.within(start, end).into_iter().rev() {
+                let enough = bytes >= excess || end - start < PUNCH_BYTES_MIN;
+                if !enough && self.alloc.hold(class, start, end) {
+                    self.backed.remove(start, end);
+                    bytes += end - start;
+                    held.push(Held { class, start, end });
+                }
+            }
+        }
+        held
+    }
+}
