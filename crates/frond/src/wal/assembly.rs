@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, Place, Result},
+    plant::plant,
     types::Lsn,
 };
 
@@ -47,7 +48,12 @@ impl Assembly {
                     self.records += 1;
                     visit(lsn, payload)?;
                 }
-                (Piece::First, large) => *large = Some(payload.to_vec()),
+                (Piece::First, large) => {
+                    let unfinished = large.replace(payload.to_vec());
+                    if plant!("wal: a record exists without its last fragment") {
+                        unfinished.map_or(Ok(()), |unfinished| visit(lsn, &unfinished))?;
+                    }
+                }
                 (Piece::Middle | Piece::Last, None) => {}
                 (Piece::Middle, Some(large)) => extend(large, payload).map_err(malformed)?,
                 (Piece::Last, Some(large)) => {

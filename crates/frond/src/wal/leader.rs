@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    plant::plant,
     sync::{MutexGuard, Ordering},
     types::Lsn,
 };
@@ -77,7 +78,10 @@ impl Log {
             let synced = state.durable;
             drop(state);
             let written = self.write_group(&mut self.writer.lock().unwrap(), sealed, synced);
-            let begun = self.or_fail(written)?;
+            let begun = match written {
+                Err(_) if plant!("wal: a failed write does not poison") => None,
+                written => self.or_fail(written)?,
+            };
             state = self.state.lock().unwrap();
             if let Some(segment) = begun {
                 state.live.push_back((segment.number, sealed.first));
@@ -196,13 +200,23 @@ impl Log {
     fn sync_files<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
         state.syncing = true;
         let covered = state.written;
-        let files = state.unsynced.clone();
+        let mut files = state.unsynced.clone();
+        if plant!("wal: skip the sync") {
+            files.clear();
+        }
         drop(state);
         let synced = files.iter().try_for_each(|segment| {
             count(&self.counters.syncs, 1);
-            segment.sync_data()
+            match segment.sync_data() {
+                Err(_) if plant!("wal: retry a failed sync") => segment.sync_data(),
+                synced => synced,
+            }
         });
         self.or_fail(synced)?;
+        let covered = match plant!("wal: sample the covered position after the sync") {
+            true => self.written(),
+            false => covered,
+        };
         let now = self.env.clock.now();
         let mut state = self.state.lock().unwrap();
         state.last_sync = now;
@@ -258,10 +272,9 @@ impl Log {
             let mut state = self.state.lock().unwrap();
             self.check(&state)?;
             // A segment still waiting for its sync may be renamed only after it.
-            let whole = state
-                .live
-                .get(1)
-                .is_some_and(|&(_, next)| next <= keep_from && next <= state.durable);
+            let early = plant!("wal: trim one segment early") && state.live.len() > 1;
+            let last = if early { state.live.front() } else { state.live.get(1) };
+            let whole = last.is_some_and(|&(_, next)| next <= keep_from && next <= state.durable);
             if !whole {
                 return Ok(());
             }

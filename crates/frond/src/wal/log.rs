@@ -33,6 +33,7 @@ use crate::{
     cache::FramePool,
     error::{Error, Result},
     io::{ALIGN, Env, OpenMode},
+    plant::plant,
     sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     types::{Durability, Lsn, StoreId},
 };
@@ -270,7 +271,11 @@ impl Log {
         let (dir, options) = (dir.into(), options.checked()?);
         let direct = level == Durability::Sync;
         let number = tail.segment + 1;
+        let mut tail = tail;
         tail.clear_way(&env, &dir)?;
+        if plant!("wal: append behind the torn tail") && tail.torn {
+            tail.end.0 += ALIGN as u64;
+        }
         let header = SegmentHeader {
             store,
             number,
@@ -496,6 +501,9 @@ impl Log {
     pub fn wait(&self, reservation: &Reservation, level: Durability) -> Result<()> {
         let after = reservation.lsn.next();
         match level {
+            Durability::Sync if plant!("wal: acknowledge before the sync") => {
+                self.reach(after, false)
+            }
             Durability::Lazy if self.stopped.load(Ordering::Acquire) => self.reach(after, false),
             Durability::Lazy => Ok(()),
             Durability::Os => self.reach(after, false),

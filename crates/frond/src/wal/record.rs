@@ -16,6 +16,7 @@
 use std::path::PathBuf;
 
 use crate::{
+    coding::{Reader, put_bytes, put_varint},
     error::{Error, Place, Result},
     message::{Kind, Tag},
     types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId},
@@ -77,7 +78,7 @@ impl RecordBuilder {
     /// What follows belongs to this tree.
     pub fn tree(&mut self, tree: TreeId) {
         self.bytes.push(TREE);
-        put_number(&mut self.bytes, tree.0.into());
+        put_varint(&mut self.bytes, tree.0.into());
         self.last.clear();
     }
 
@@ -100,11 +101,11 @@ impl RecordBuilder {
         for (bytes, flag) in shares {
             if bytes > 0 {
                 control |= flag;
-                put_number(out, bytes as u64);
+                put_varint(out, bytes as u64);
             }
         }
         out[at] = control;
-        put_number(out, (rest.len() - shared) as u64);
+        put_varint(out, (rest.len() - shared) as u64);
         if shared > 0 {
             let tail = self.base.len() - shared;
             let middle = rest.len() - self.base.len();
@@ -114,8 +115,7 @@ impl RecordBuilder {
             out.extend_from_slice(rest);
         }
         if !empty {
-            put_number(out, payload.len() as u64);
-            out.extend_from_slice(payload);
+            put_bytes(out, payload);
         }
         if !self.has_base {
             self.has_base = true;
@@ -129,16 +129,15 @@ impl RecordBuilder {
     pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         self.bytes.push(DELETE_RANGE);
         for key in [from, to] {
-            put_number(&mut self.bytes, key.len() as u64);
-            self.bytes.extend_from_slice(key);
+            put_bytes(&mut self.bytes, key);
         }
     }
 
     /// Names an extent that this commit brings into the store (Rule: I11).
     pub fn extent(&mut self, extent: LogExtent) {
         self.bytes.push(EXTENT);
-        put_number(&mut self.bytes, extent.offset);
-        put_number(&mut self.bytes, extent.bytes);
+        put_varint(&mut self.bytes, extent.offset);
+        put_varint(&mut self.bytes, extent.bytes);
     }
 
     /// Length so far, bytes.
@@ -226,7 +225,7 @@ pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
             let items = RecordItems {
                 lsn,
                 bytes: payload.len(),
-                rest: body,
+                rest: Reader::new(body),
                 tree: None,
                 base: None,
                 key: Vec::new(),
@@ -243,7 +242,7 @@ pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
 pub struct RecordItems<'a> {
     lsn: Lsn,
     bytes: usize,
-    rest: &'a [u8],
+    rest: Reader<'a>,
     tree: Option<TreeId>,
     base: Option<Vec<u8>>,
     /// The last key of the current tree.
@@ -259,8 +258,7 @@ impl RecordItems<'_> {
 
     fn take(&mut self) -> Result<Option<Item<'_>>, &'static str> {
         let in_no_tree = "an item stands in no tree";
-        while let Some((&control, rest)) = self.rest.split_first() {
-            self.rest = rest;
+        while let Some(control) = self.rest.u8() {
             match control {
                 TREE => {
                     let tree =
@@ -328,31 +326,14 @@ impl RecordItems<'_> {
     }
 
     fn number(&mut self) -> Result<u64, &'static str> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first().ok_or("a number is cut short")?;
-            self.rest = rest;
-            let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                return Err("a number is too large");
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err("a number is too long")
+        self.rest.varint().ok_or("a number is cut short or too large")
     }
 }
 
 impl<'a> RecordItems<'a> {
     fn string(&mut self, max: usize) -> Result<&'a [u8], &'static str> {
-        let bytes = self.number()?;
-        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= max);
-        let bytes = bytes.ok_or("a string is longer than any can be")?;
-        let (string, rest) = self.rest.split_at_checked(bytes).ok_or("a string is cut short")?;
-        self.rest = rest;
-        Ok(string)
+        let string = self.rest.bytes().ok_or("a string is cut short")?;
+        if string.len() > max { Err("a string is longer than any can be") } else { Ok(string) }
     }
 }
 
@@ -381,16 +362,6 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
-}
-
-/// Appends a LEB128 number.
-#[inline]
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use super::{
 use crate::{
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
+    plant::plant,
     types::{Lsn, StoreId},
 };
 
@@ -148,8 +149,9 @@ pub fn recover(
     let files = headers(env, dir, store)?;
     let mut scan = Scan { env, dir, files: &files, assembly: Assembly::default(), groups: 0 };
     let stop = scan.follow(from, visit)?;
-    let claim = scan.claims(&stop)?.max(expect.synced()).max(from);
-    if claim > stop.at {
+    let witnesses = scan.witnesses(&stop)?;
+    let claim = witnesses.synced.max(expect.synced()).max(from);
+    if claim > stop.at && !plant!("wal: stop silently at damage") {
         return Err(Error::WalDamaged {
             place: stop.place(dir),
             first_lost: stop.at.0,
@@ -165,7 +167,7 @@ pub fn recover(
         end: stop.at,
         records: scan.assembly.records,
         groups: scan.groups,
-        torn: stop.torn,
+        torn: witnesses.any,
         segment: stop.header.number,
         secret: Some(stop.header.secret),
         chain: stop.chain.unwrap_or(stop.header.predecessor),
@@ -214,7 +216,22 @@ struct Stop {
     chain: Option<u32>,
     /// The segment says that the next one exists.
     ended: bool,
-    torn: bool,
+}
+
+/// What stands behind the stop.
+#[derive(Default)]
+struct Witnesses {
+    /// Some header of this log verifies.
+    any: bool,
+    /// The highest position that one says was synced.
+    synced: Lsn,
+}
+
+impl Witnesses {
+    fn hear(&mut self, synced: Lsn) {
+        self.any = true;
+        self.synced = self.synced.max(synced);
+    }
 }
 
 impl Stop {
@@ -273,7 +290,7 @@ impl Scan<'_> {
     ) -> Result<Stop> {
         let header = self.start(from)?;
         let chain = (header.first == from).then_some(header.predecessor);
-        let mut stop = Stop { at: from, header, chain, ended: false, torn: false };
+        let mut stop = Stop { at: from, header, chain, ended: false };
         let aligned = from.0.is_multiple_of(ALIGN as u64);
         if !aligned {
             return Err(damaged(&stop, self.dir, from));
@@ -288,7 +305,6 @@ impl Scan<'_> {
             match self.next_begun(stop.header.number) {
                 Some(next) if next.first == stop.at => {
                     if stop.chain.is_some_and(|chain| chain != next.predecessor) {
-                        stop.torn = true;
                         return Ok(stop);
                     }
                     let chain = Some(next.predecessor);
@@ -308,10 +324,9 @@ impl Scan<'_> {
         let limit = self.next_begun(stop.header.number).map_or(u64::MAX, |next| next.first.0);
         while stop.at.0 < limit {
             let Some(group) = read_group(reader, &stop.header, stop.at)? else { break };
-            let fits = stop.chain.is_none_or(|chain| chain == group.header.predecessor)
-                && stop.at.0 + group.header.log_bytes() <= limit;
-            if !fits {
-                stop.torn = true;
+            let chained = stop.chain.is_none_or(|chain| chain == group.header.predecessor)
+                || plant!("wal: chain not checked");
+            if !chained || stop.at.0 + group.header.log_bytes() > limit {
                 break;
             }
             if group.header.kind == GroupKind::End {
@@ -349,20 +364,21 @@ impl Scan<'_> {
                 _ => break,
             }
         }
-        let stop = Stop { at, header: *header, chain: None, ended: false, torn: false };
+        let stop = Stop { at, header: *header, chain: None, ended: false };
         if at == from { Ok(chain) } else { Err(damaged(&stop, self.dir, from)) }
     }
 
-    /// The highest position that anything behind the stop says was synced.
-    fn claims(&self, stop: &Stop) -> Result<Lsn> {
-        let mut claim = Lsn(0);
-        self.claims_of(stop.header.number, stop.header.salt, stop.header.first, stop, &mut claim)?;
+    /// Looks at everything behind the stop.
+    fn witnesses(&self, stop: &Stop) -> Result<Witnesses> {
+        let mut found = Witnesses::default();
+        self.hear(stop.header.number, stop.header.salt, stop.offset(), &mut found)?;
         for file in self.files.iter().filter(|file| file.number != stop.header.number) {
             match &file.header {
                 // The rest lie before the stop, or are what a spare held before it was recycled.
                 Ok(header) if header.first >= stop.at => {
-                    claim = claim.max(header.synced);
-                    self.claims_of(file.number, header.salt, header.first, stop, &mut claim)?;
+                    found.hear(header.synced);
+                    let start = segment::SEGMENT_HEADER_BYTES;
+                    self.hear(file.number, header.salt, start, &mut found)?;
                 }
                 _ => {}
             }
@@ -370,28 +386,25 @@ impl Scan<'_> {
             if is_next && file.begun().is_none() {
                 // Its header may be damaged, or the write of it lost: its salt is known.
                 let salt = segment::salt_after(stop.header.secret, stop.at);
-                self.claims_of(file.number, salt, stop.at, stop, &mut claim)?;
+                self.hear(file.number, salt, segment::SEGMENT_HEADER_BYTES, &mut found)?;
             }
         }
-        Ok(claim)
+        Ok(found)
     }
 
-    /// Claims of the group headers in one segment, at and behind the stop.
-    fn claims_of(
-        &self,
-        number: u64,
-        salt: u64,
-        first: Lsn,
-        stop: &Stop,
-        claim: &mut Lsn,
-    ) -> Result<()> {
+    /// Hears the group headers in one segment from an offset on. Not asked: whether a group belongs
+    /// where it stands. Whoever knew the salt told the truth, and a group in the wrong place is one
+    /// more sign of damage.
+    fn hear(&self, number: u64, salt: u64, start: u64, found: &mut Witnesses) -> Result<()> {
         let mut reader = SegmentReader::open(self.env, self.dir, number)?;
-        let mut offset = segment::SEGMENT_HEADER_BYTES + stop.at.0.saturating_sub(first.0);
+        let mut offset = start;
         while offset.saturating_add(ALIGN as u64) <= reader.len() {
-            // Not asked: whether the group belongs here. Whoever knew the salt told the truth, and a
-            // group in the wrong place is one more sign of damage.
-            let found = GroupHeader::decode(reader.bytes(offset, GROUP_HEADER_BYTES)?, salt);
-            *claim = found.map_or(*claim, |(group, _)| group.synced.max(*claim));
+            let header = GroupHeader::decode(reader.bytes(offset, GROUP_HEADER_BYTES)?, salt);
+            if let Some((group, _)) = header
+                && group.kind != GroupKind::End
+            {
+                found.hear(group.synced);
+            }
             offset += ALIGN as u64;
         }
         Ok(())
@@ -414,7 +427,13 @@ fn read_header(
     if offset.saturating_add(ALIGN as u64) > segment.segment_bytes {
         return Ok(None);
     }
-    let header = GroupHeader::decode(reader.bytes(offset, GROUP_HEADER_BYTES)?, segment.salt);
+    let bytes = match reader.bytes(offset, GROUP_HEADER_BYTES) {
+        Err(Error::Io { .. }) if plant!("wal: read error is the end of the log") => {
+            return Ok(None);
+        }
+        bytes => bytes?,
+    };
+    let header = GroupHeader::decode(bytes, segment.salt);
     Ok(header.filter(|(header, _)| {
         header.first == at && offset + u64::from(header.bytes) <= segment.segment_bytes
     }))

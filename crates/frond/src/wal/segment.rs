@@ -28,6 +28,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::{ALIGN, File, OpenMode, Vfs},
+    plant::plant,
     sync::Arc,
     types::{Lsn, StoreId},
 };
@@ -138,6 +139,9 @@ fn checksum(header: &[u8]) -> u32 {
 
 /// The salt of the segment that begins at `first`, after one that holds `secret` (invariant 3).
 pub(super) fn salt_after(secret: u64, first: Lsn) -> u64 {
+    if plant!("wal: no salt") {
+        return 0;
+    }
     xxhash_rust::xxh3::xxh3_64_with_seed(&first.0.to_le_bytes(), secret)
 }
 
@@ -201,7 +205,10 @@ pub(super) fn make(
             Ok(()) | Err(_) => Error::io(&unfinished, "write", 0, error),
         });
     }
-    let renamed = vfs.rename(&unfinished, &path).and_then(|()| vfs.sync_dir(dir));
+    let mut renamed = vfs.rename(&unfinished, &path);
+    if !plant!("wal: no directory sync for a new segment") {
+        renamed = renamed.and_then(|()| vfs.sync_dir(dir));
+    }
     renamed.map_err(|error| Error::io(&path, "rename", 0, error))?;
     Ok(SegmentFile { number, path, file })
 }

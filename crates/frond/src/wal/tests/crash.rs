@@ -78,7 +78,7 @@ fn check(run: &Run, at: usize, survive: Survive) -> (Disk, RecoveredTail, Vec<Ve
 
 /// Promise: P1, P2, P3, P5, P8
 #[test]
-fn a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced() {
+pub(super) fn a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced() {
     let mut states = 0;
     for seed in 0..4u64 {
         let disk = Disk::default();
@@ -107,7 +107,7 @@ fn a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced() {
 
 /// Promise: P5, P6
 #[test]
-fn a_recovered_log_is_written_to_and_crashed_again() {
+pub(super) fn a_recovered_log_is_written_to_and_crashed_again() {
     let mut lost_something = 0;
     for seed in 0..24u64 {
         let disk = Disk::default();
@@ -135,7 +135,7 @@ fn a_recovered_log_is_written_to_and_crashed_again() {
 
 /// Promise: P12
 #[test]
-fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost() {
+pub(super) fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost() {
     let mut failures = 0;
     for fail_at in 0..200 {
         let disk = Disk::default();

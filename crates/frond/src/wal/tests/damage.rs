@@ -1,7 +1,7 @@
 //! Damage to a log that was synced, and hostile logs.
 
 use super::{disk::*, *};
-use crate::wal::group::{GROUP_HEADER_BYTES, GroupHeader, salted_crc};
+use crate::wal::group::{GROUP_HEADER_BYTES, GroupHeader, GroupKind, salted_crc};
 use crate::wal::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, number_of};
 
 fn env_on(disk: &Disk) -> Env {
@@ -59,7 +59,7 @@ fn all_or_error(disk: &Disk, records: &[Vec<u8>], what: &str) -> bool {
 
 /// Promise: P9
 #[test]
-fn no_damaged_sector_shortens_a_synced_log() {
+pub(super) fn no_damaged_sector_shortens_a_synced_log() {
     let (disk, records, _) = settled(60);
     assert!(segments(&disk).len() >= 3 && all_or_error(&disk, &records, "undamaged"));
     let (mut seen, mut harmless) = (0, 0);
@@ -89,7 +89,7 @@ fn no_damaged_sector_shortens_a_synced_log() {
 
 /// Promise: P9
 #[test]
-fn no_flipped_bit_shortens_a_synced_log() {
+pub(super) fn no_flipped_bit_shortens_a_synced_log() {
     let (disk, records, end) = settled(5);
     let path = segments(&disk).remove(0);
     let bits = (SEGMENT_HEADER_BYTES + end.0 + 4096) * 8;
@@ -105,7 +105,7 @@ fn no_flipped_bit_shortens_a_synced_log() {
 
 /// Promise: P9, P19
 #[test]
-fn blocks_swapped_lost_or_stale_and_files_cut_missing_or_renamed_are_seen() {
+pub(super) fn blocks_swapped_lost_or_stale_and_files_cut_missing_or_renamed_are_seen() {
     let (disk, records, _) = settled(60);
     let paths = segments(&disk);
     let (mut seen, blocks) = (0, 8);
@@ -144,7 +144,7 @@ fn blocks_swapped_lost_or_stale_and_files_cut_missing_or_renamed_are_seen() {
 
 /// Promise: P19
 #[test]
-fn a_log_shorter_than_the_slot_says_is_damaged_and_a_foreign_one_refused() {
+pub(super) fn a_log_shorter_than_the_slot_says_is_damaged_and_a_foreign_one_refused() {
     let (disk, _, _) = settled(20);
     let env = env_on(&disk);
     let (_, tail) = read(&env, Lsn(0), CRASHED).unwrap();
@@ -169,7 +169,7 @@ fn a_log_shorter_than_the_slot_says_is_damaged_and_a_foreign_one_refused() {
 /// A group that the device put on the medium before its predecessor is cut off, unless something says
 /// that the predecessor was synced.
 #[test]
-fn a_reordered_tail_is_cut_and_a_synced_gap_is_not() {
+pub(super) fn a_reordered_tail_is_cut_and_a_synced_gap_is_not() {
     for synced_between in [false, true] {
         let disk = Disk::default();
         let env = env_on(&disk);
@@ -200,11 +200,75 @@ fn a_reordered_tail_is_cut_and_a_synced_gap_is_not() {
     }
 }
 
+/// Promise: P11
+#[test]
+pub(super) fn an_unreadable_block_is_an_error_and_never_the_end() {
+    let (disk, _, _) = settled(60);
+    for block in 0..8 {
+        let copy = disk.settled();
+        copy.unreadable(block * 4096);
+        let result = read(&env_on(&copy), Lsn(0), CRASHED);
+        assert!(matches!(result, Err(Error::Io { .. })), "block {block}");
+    }
+}
+
+/// Rule: I14. A row that holds the bytes of a log does not speak for the log.
+#[test]
+pub(super) fn row_content_cannot_imitate_a_group() {
+    let disk = Disk::default();
+    let env = env_on(&disk);
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
+    let forged = GroupHeader {
+        first: Lsn(4096),
+        synced: Lsn(1 << 30),
+        bytes: 100,
+        body_crc: 0,
+        predecessor: 0,
+        kind: GroupKind::Records,
+        records: 0,
+    };
+    // The second block of the second group is all row content.
+    let mut row = vec![0; 7000];
+    let at = 4096 - GROUP_HEADER_BYTES - 8;
+    row[at..at + GROUP_HEADER_BYTES].copy_from_slice(&forged.encode(0).0);
+    for payload in [&b"first"[..], &row] {
+        let reservation = append(&log, payload).unwrap();
+        log.wait(&reservation, Durability::Os).unwrap();
+    }
+    let disk = disk.settled();
+    let torn = SEGMENT_HEADER_BYTES as usize + 4096;
+    disk.edit(&segments(&disk)[0], |bytes| bytes[torn..torn + 512].fill(0));
+    let (records, tail) = read(&env_on(&disk), Lsn(0), CRASHED).unwrap();
+    assert!(records == [b"first"] && tail.end == Lsn(4096) && !tail.torn);
+}
+
+/// Rule: I14. A group that verifies alone but follows another predecessor is not replayed.
+#[test]
+pub(super) fn a_group_that_does_not_fit_its_predecessor_is_not_replayed() {
+    let disk = Disk::default();
+    let env = env_on(&disk);
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
+    for payload in [b"first", b"other"] {
+        let reservation = append(&log, payload).unwrap();
+        log.wait(&reservation, Durability::Os).unwrap();
+    }
+    let disk = disk.settled();
+    disk.edit(&segments(&disk)[0], |bytes| {
+        let salt = SegmentHeader::decode(bytes).unwrap().salt;
+        let second = &mut bytes[SEGMENT_HEADER_BYTES as usize + 4096..];
+        let (mut header, _) = GroupHeader::decode(second, salt).unwrap();
+        header.predecessor ^= 1;
+        second[..GROUP_HEADER_BYTES].copy_from_slice(&header.encode(salt).0);
+    });
+    let (records, tail) = read(&env_on(&disk), Lsn(0), CRASHED).unwrap();
+    assert!(records == [b"first"] && tail.torn);
+}
+
 /// Mutates a log and mends its checksums, so that what comes behind them is reached.
 ///
 /// Promise: P20
 #[test]
-fn hostile_logs_with_right_checksums_are_answered() {
+pub(super) fn hostile_logs_with_right_checksums_are_answered() {
     let (disk, _, _) = settled(60);
     let (mut answers, mut errors) = (0, 0);
     for seed in 0..4000u64 {

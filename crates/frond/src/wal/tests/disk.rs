@@ -33,6 +33,8 @@ struct Inner {
     files: Vec<Vec<u8>>,
     ops: Vec<Op>,
     fail_at: Option<usize>,
+    /// Offset in any file whose block cannot be read.
+    unreadable: Option<u64>,
     /// What a crash has left: the state that `ops` start from.
     base_names: BTreeMap<PathBuf, usize>,
     base_files: Vec<Vec<u8>>,
@@ -62,6 +64,11 @@ impl Disk {
     /// Fails the operation with this index, once.
     pub(super) fn fail_at(&self, index: usize) {
         self.0.lock().unwrap().fail_at = Some(index);
+    }
+
+    /// Makes the block at this offset of the files unreadable.
+    pub(super) fn unreadable(&self, offset: u64) {
+        self.0.lock().unwrap().unreadable = Some(offset);
     }
 
     /// The disk after a power failure when `at` operations had been done.
@@ -127,6 +134,7 @@ impl Disk {
             files,
             ops: Vec::new(),
             fail_at: None,
+            unreadable: None,
         })))
     }
 
@@ -248,6 +256,10 @@ struct DiskFile {
 impl File for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let inner = self.disk.0.lock().unwrap();
+        let end = offset + buf.len() as u64;
+        if inner.unreadable.is_some_and(|bad| offset <= bad && bad < end) {
+            return Err(io::Error::other("the medium cannot be read"));
+        }
         let start = offset as usize;
         let bytes = inner.files[self.file].get(start..start + buf.len());
         buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);

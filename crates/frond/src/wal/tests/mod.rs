@@ -3,6 +3,11 @@
 mod crash;
 mod damage;
 mod disk;
+#[cfg(shuttle)]
+mod interleavings;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod threads;
 
 use std::{path::Path, time::Duration};
 

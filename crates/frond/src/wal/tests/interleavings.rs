@@ -1,0 +1,144 @@
+//! Schedules of the real log under a model checker: leaders and followers, a failing sync, few
+//! buffers, a log thread that trims.
+//!
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p frond --lib wal::tests::interleavings`.
+
+use super::{disk::*, *};
+use crate::sync::thread;
+
+const TINY: LogOptions = LogOptions { segment_bytes: 16 << 10, group_bytes: 4 << 10, groups: 2 };
+
+fn env_on(disk: &Disk) -> Env {
+    Env {
+        vfs: Arc::new(disk.clone()),
+        clock: Arc::new(ManualClock::default()),
+        rng: Arc::new(SeededRng::default()),
+        workers: Workers::Threads(2),
+    }
+}
+
+fn commit(log: &Log, sequencer: &Mutex<Vec<Vec<u8>>>, payload: Vec<u8>) -> Result<Reservation> {
+    let reservation = loop {
+        let mut order = sequencer.lock().unwrap();
+        if let Some(reservation) = log.try_reserve(payload.len()) {
+            order.push(payload.clone());
+            break reservation;
+        }
+        drop(order);
+        log.wait_for_room()?;
+    };
+    log.fill(&reservation, &[&payload]);
+    Ok(reservation)
+}
+
+/// Promise: P1, P3, P12
+fn commits_with(fail_at: Option<usize>) {
+    let disk = Disk::default();
+    let env = env_on(&disk);
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, TINY).unwrap();
+    if let Some(fail_at) = fail_at {
+        disk.fail_at(disk.ops() + fail_at);
+    }
+    let log = Arc::new(log);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let threads: Vec<_> = (0..3u8)
+        .map(|n| {
+            let (log, order) = (log.clone(), order.clone());
+            thread::spawn(move || {
+                let mut acknowledged = Vec::new();
+                for i in 0..2u8 {
+                    let level = [Durability::Sync, Durability::Os][usize::from(n == 2)];
+                    let payload = vec![n * 16 + i; 700 * (n as usize + 1)];
+                    let reservation = match commit(&log, &order, payload.clone()) {
+                        Ok(reservation) => reservation,
+                        Err(Error::Failed(_)) => break,
+                        Err(other) => panic!("{other}"),
+                    };
+                    match log.wait(&reservation, level) {
+                        Ok(()) if level == Durability::Sync => {
+                            assert!(log.durable() > reservation.lsn());
+                            acknowledged.push(payload);
+                        }
+                        Ok(()) => assert!(log.written() > reservation.lsn()),
+                        Err(Error::OutcomeUnknown(_)) => break,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    let ticking = {
+        let log = log.clone();
+        thread::spawn(move || {
+            for i in 1..3 {
+                match log.tick(Duration::from_millis(600 * i)) {
+                    Ok(()) | Err(Error::Failed(_)) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        })
+    };
+    let acknowledged: Vec<_> =
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    ticking.join().unwrap();
+    let order = order.lock().unwrap().clone();
+    for survive in [Survive::Nothing, Survive::Everything] {
+        let after = env_on(&disk.crash(disk.ops(), survive));
+        let expect = Expect::Crashed { synced: log.durable() };
+        let (records, _) = read(&after, Lsn(0), expect).unwrap();
+        assert!(records == order[..records.len()], "a prefix of the sequencer's order");
+        assert!(acknowledged.iter().all(|payload| records.contains(payload)));
+    }
+}
+
+#[test]
+fn leaders_and_followers_acknowledge_only_what_is_durable() {
+    shuttle::check_random(|| commits_with(None), 1500);
+    shuttle::check_pct(|| commits_with(None), 1500, 3);
+}
+
+#[test]
+fn a_failing_write_or_sync_leaves_nobody_waiting() {
+    for fail_at in 0..12 {
+        shuttle::check_random(move || commits_with(Some(fail_at)), 200);
+    }
+}
+
+/// Rule: I13
+#[test]
+fn append_checkpoint_and_recycle_share_one_log() {
+    let model = || {
+        let disk = Disk::default();
+        let env = env_on(&disk);
+        let log = Arc::new(Log::create(env, DIR, STORE, Durability::Sync, TINY).unwrap());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let trimming = {
+            let (log, order) = (log.clone(), order.clone());
+            thread::spawn(move || {
+                let mut kept = (Lsn(0), 0);
+                for _ in 0..2 {
+                    let at = {
+                        let order = order.lock().unwrap();
+                        (log.position(), order.len())
+                    };
+                    log.sync_through_now().unwrap();
+                    log.trim(at.0).unwrap();
+                    kept = at;
+                }
+                kept
+            })
+        };
+        for i in 0..8u8 {
+            let reservation = commit(&log, &order, vec![i; 3000]).unwrap();
+            log.wait(&reservation, Durability::Os).unwrap();
+        }
+        let (from, before) = trimming.join().unwrap();
+        let end = log.close().unwrap();
+        let after = env_on(&disk.crash(disk.ops(), Survive::Nothing));
+        let (records, _) = read(&after, from, Expect::CleanEnd(end)).unwrap();
+        let order = order.lock().unwrap();
+        assert!(records.len() >= order.len() - before && order.ends_with(&records));
+    };
+    shuttle::check_random(model, 1000);
+}
