@@ -30,3 +30,5 @@ pub use shuttle::{
 };
 #[cfg(shuttle)]
 pub use std::sync::OnceLock;
+// No schedule depends on it, and the model checker has none.
+pub use std::thread::available_parallelism;

@@ -131,7 +131,7 @@ pub struct Env {
 impl Env {
     /// The real files, clock and randomness, with a worker for each core.
     pub fn real() -> Self {
-        let cores = crate::sync::thread::available_parallelism().map_or(2, |n| n.get());
+        let cores = crate::sync::available_parallelism().map_or(2, |n| n.get());
         Self {
             vfs: Arc::new(RealVfs),
             clock: Arc::new(RealClock::new()),

@@ -7,6 +7,7 @@ mod disk;
 mod interleavings;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+#[cfg(not(shuttle))]
 mod threads;
 
 use std::{path::Path, time::Duration};
