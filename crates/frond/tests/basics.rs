@@ -172,3 +172,43 @@ fn trees_are_created_renamed_and_dropped_for_good() {
     assert!(db.open_tree("gone").is_err());
     db.close().unwrap();
 }
+
+/// Promise: P25. Rules: I4, I28.
+#[test]
+fn a_snapshot_reads_the_same_rows_for_its_whole_life() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut held = Vec::new();
+    let mut dice = Dice(11);
+    for round in 0..40u64 {
+        for _ in 0..200 {
+            let key = format!("key{:05}", dice.roll(3000)).into_bytes();
+            if dice.roll(4) == 0 {
+                tree.delete(&key).unwrap();
+                model.remove(&key);
+            } else {
+                let value = format!("{round} {}", dice.roll(1000)).into_bytes();
+                tree.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        if round % 5 == 0 {
+            held.push((db.snapshot(), model.clone()));
+        }
+        for (snapshot, model) in &held {
+            let mut cursor = snapshot.scan(&tree, ..).unwrap();
+            for row in model {
+                let (key, value) = cursor.next().unwrap().expect("a row for each of the model's");
+                assert_eq!((key, value), (row.0.as_slice(), row.1.as_slice()), "round {round}");
+            }
+            assert!(cursor.next().unwrap().is_none());
+            let key = format!("key{:05}", dice.roll(3000)).into_bytes();
+            assert_eq!(snapshot.get(&tree, &key).unwrap(), model.get(&key).cloned());
+        }
+    }
+    assert!(db.stats().get("checkpoints").unwrap() > 0);
+    drop(held);
+    db.close().unwrap();
+}

@@ -17,6 +17,7 @@ use crate::{
     run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunCursor},
     sync::Arc,
     tree::{LeafStretch, Position, clip},
+    version::Version,
 };
 
 use super::{Snapshot, read::Messages};
@@ -253,13 +254,14 @@ impl Cursor {
                 return Ok(false);
             }
             let position = at.as_deref().map_or(Position::First, Position::At);
-            let stretch = self.stretch(position)?;
+            let version = self.snapshot.version();
+            let stretch = self.stretch(&version, position)?;
             let to = self.to.clone();
             let range = clip(
                 (at.as_deref(), to.as_deref()),
                 (stretch.lo.as_deref(), stretch.hi.as_deref()),
             );
-            self.merge(&stretch, range, self.piece_rows)?;
+            self.merge(&version, &stretch, range, self.piece_rows)?;
             if !self.rows.is_empty() {
                 self.piece_rows = (self.piece_rows * 2).min(ROWS_MAX);
                 return Ok(true);
@@ -297,14 +299,15 @@ impl Cursor {
                 return Ok(false);
             }
             let position = below.as_deref().map_or(Position::Last, Position::Below);
-            let stretch = self.stretch(position)?;
-            let start = self.piece_start(&stretch, below.as_deref())?;
+            let version = self.snapshot.version();
+            let stretch = self.stretch(&version, position)?;
+            let start = self.piece_start(&version, &stretch, below.as_deref())?;
             let from = self.from.clone();
             let range = clip(
                 (from.as_deref(), below.as_deref()),
                 (start.as_deref(), stretch.hi.as_deref()),
             );
-            self.merge(&stretch, range, usize::MAX)?;
+            self.merge(&version, &stretch, range, usize::MAX)?;
             if !self.rows.is_empty() {
                 self.index = self.rows.len();
                 return Ok(true);
@@ -316,8 +319,8 @@ impl Cursor {
         }
     }
 
-    fn stretch(&self, position: Position<'_>) -> Result<LeafStretch> {
-        match self.snapshot.version.roots.get(&self.tree) {
+    fn stretch(&self, version: &Version, position: Position<'_>) -> Result<LeafStretch> {
+        match version.roots.get(&self.tree) {
             Some(root) => root.stretch(&self.snapshot.engine.cx, position),
             None => Ok(LeafStretch::default()),
         }
@@ -325,7 +328,12 @@ impl Cursor {
 
     /// Where a backward piece that ends at `below` begins: the nearest begin of a block of the
     /// stretch's largest run, or so many rows back in a memtable, whatever is nearer.
-    fn piece_start(&self, stretch: &LeafStretch, below: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+    fn piece_start(
+        &self,
+        version: &Version,
+        stretch: &LeafStretch,
+        below: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
         let mut start: Option<Vec<u8>> = stretch.lo.as_deref().map(<[u8]>::to_vec);
         let largest = stretch.runs.iter().max_by_key(|part| part.run.meta.bytes);
         if let Some(part) = largest {
@@ -340,8 +348,8 @@ impl Cursor {
                 start = start.max(Some(blocks.separator(block).to_vec()));
             }
         }
-        for slot in self.snapshot.version.memtables() {
-            let mut cursor = slot.table.cursor(self.tree, self.snapshot.at);
+        for slot in version.memtables() {
+            let mut cursor = slot.table.cursor(self.tree, self.snapshot.seqno());
             match below {
                 Some(key) => cursor.seek_below(key),
                 None => cursor.seek_last(),
@@ -362,6 +370,7 @@ impl Cursor {
     /// Appends the rows of a range inside one stretch to the buffer, forward.
     fn merge(
         &mut self,
+        version: &Version,
         stretch: &LeafStretch,
         (lo, hi): (Option<&[u8]>, Option<&[u8]>),
         rows_max: usize,
@@ -374,8 +383,9 @@ impl Cursor {
         let engine = self.snapshot.engine.clone();
         let folder = Folder::new(&engine.cx.operators);
         let mut sources = Vec::with_capacity(stretch.runs.len() + 2);
-        for slot in self.snapshot.version.memtables() {
-            let source = MemSource::new(&slot.table, self.tree, self.snapshot.at, folder, lo, hi)?;
+        for slot in version.memtables() {
+            let source =
+                MemSource::new(&slot.table, self.tree, self.snapshot.seqno(), folder, lo, hi)?;
             sources.push(ReadSource::Memtable(Box::new(source)));
         }
         for part in &stretch.runs {
@@ -406,7 +416,8 @@ impl Cursor {
                 sources.push(ReadSource::Run(Box::new(cursor), ranges));
             }
         }
-        let view = self.snapshot.view();
+        let snapshot = self.snapshot.clone();
+        let view = snapshot.view(version);
         let mut merge = MergeCursor::new(sources);
         let mut value = Vec::new();
         while self.rows.len() < rows_max && self.rows.bytes.len() < PIECE_BYTES_MAX.max(rows_max) {

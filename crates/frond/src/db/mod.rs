@@ -143,13 +143,7 @@ impl Db {
 
 impl Shared {
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let version = self.engine.versions.hold();
-        // Loaded after the version: whatever was visible before this call is in it (Rule: I4). What
-        // became visible since may lie in a newer memtable than the version knows, so the moment is
-        // cut at the end of the newest one it has.
-        let visible = self.engine.sequencer.visible();
-        let at = version.active.last().map_or(visible, |last| last.min(visible));
-        Snapshot { engine: self.engine.clone(), version, at }
+        Snapshot::new(self.engine.clone(), || self.engine.sequencer.visible())
     }
 
     fn close(&self) -> Result<()> {

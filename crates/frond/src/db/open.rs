@@ -118,6 +118,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         log,
         sequencer: Sequencer::new(superblock.applied, active),
         versions,
+        snapshots: Default::default(),
         health: Health::default(),
         trees: catalog.clone(),
         pool: TaskPool::new(threads),
@@ -232,7 +233,7 @@ fn malformed_catalog(engine: &Engine, why: String) -> Error {
 
 /// Shows what tree 0 held at the boundary; replayed changes follow.
 fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()> {
-    let snapshot = Snapshot { engine: engine.clone(), version: engine.versions.hold(), at };
+    let snapshot = Snapshot::new(engine.clone(), || at);
     let mut cursor = Cursor::new(snapshot, CATALOG_TREE, (None, None))?;
     while let Some((key, value)) = cursor.next()? {
         Shared::show_record(catalog, key, Some(value), &|why| malformed_catalog(engine, why))?;

@@ -51,7 +51,10 @@ impl Engine {
         }
         self.drop_dead_trees(&mut roots, &mut effects)?;
         self.record(publish, effects);
+        let publishing = self.snapshots.publishing();
+        publishing.pin_below(&self.versions.hold(), &slot, &self.versions);
         self.versions.publish(publish, roots, Some(&slot));
+        drop(publishing);
         let done = self.progress.load(Ordering::Relaxed);
         if entries > 0 {
             let now = done * 256 / entries;

@@ -37,7 +37,7 @@ use crate::{
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     tree::{Effects, TreeContext, TreeTraits},
     txn::{Section, Sequencer},
-    version::{MemSlot, Versions},
+    version::{MemSlot, Snapshots, Versions},
     wal::Log,
 };
 use std::collections::VecDeque;
@@ -88,6 +88,7 @@ pub(crate) struct Engine {
     pub log: Option<Log>,
     pub sequencer: Sequencer,
     pub versions: Versions,
+    pub snapshots: Snapshots,
     pub health: Health,
     pub trees: Arc<dyn TreeDirectory>,
     pub pool: TaskPool,

@@ -13,6 +13,10 @@
 //!
 //! Threads: all.
 
+mod snapshots;
+
+pub(crate) use snapshots::{SnapshotState, Snapshots};
+
 use std::collections::BTreeMap;
 
 use arc_swap::{ArcSwap, Guard};
@@ -157,6 +161,18 @@ impl Versions {
             active,
             _pin: Pin::new(old.publish, &self.store),
         }));
+    }
+
+    /// `old` with one memtable in front: what a snapshot keeps that lies inside that memtable.
+    fn with_memtable(&self, old: &Version, slot: &Arc<MemSlot>) -> Arc<Version> {
+        Arc::new(Version {
+            publish: old.publish,
+            applied: old.applied,
+            roots: old.roots.clone(),
+            frozen: Vec::new(),
+            active: slot.clone(),
+            _pin: Pin::new(old.publish, &self.store),
+        })
     }
 
     /// Publishes changed roots. If `applied` names a memtable, it is the oldest frozen one and its

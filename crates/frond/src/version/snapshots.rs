@@ -1,0 +1,121 @@
+//! Registered snapshots, and what becomes of them when the commits they exclude enter the trees.
+//!
+//! A snapshot is a seqno. While the roots of the current version hold nothing above it, it reads the
+//! current version, whichever that is, and pins nothing but its memtables' order. When the memtable
+//! that the seqno lies in is applied, the snapshot is given the version before that publish and that
+//! one memtable to keep; everything older is in the roots it keeps, everything newer is not its
+//! concern (Rule: I28).
+//!
+//! Invariants
+//! 1. Registration and publishing exclude each other: a snapshot is either in the registry when a
+//!    publish looks, or was taken after it and lies at or above its boundary (Rule: I4).
+//! 2. A snapshot is pinned before the version that it must not read is published.
+//!
+//! Threads: all.
+
+use std::collections::BTreeMap;
+
+use arc_swap::ArcSwapOption;
+
+use crate::{
+    Seqno,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use super::{MemSlot, Version, Versions};
+
+/// What a snapshot reads from.
+#[derive(Debug)]
+pub(crate) struct SnapshotState {
+    pub at: Seqno,
+    /// Set when the current version goes beyond `at`.
+    pinned: ArcSwapOption<Version>,
+}
+
+/// All snapshots that are held, by seqno and how many hold it.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    held: Mutex<BTreeMap<Seqno, (Arc<SnapshotState>, usize)>>,
+}
+
+/// The registry, locked for a publish.
+pub(crate) struct Publishing<'a> {
+    held: MutexGuard<'a, BTreeMap<Seqno, (Arc<SnapshotState>, usize)>>,
+}
+
+impl Snapshots {
+    /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state.
+    pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
+        let mut held = self.held.lock().unwrap();
+        let at = visible();
+        let fresh = || (Arc::new(SnapshotState { at, pinned: ArcSwapOption::empty() }), 0);
+        let (state, count) = held.entry(at).or_insert_with(fresh);
+        *count += 1;
+        state.clone()
+    }
+
+    /// One more holder of a registered snapshot.
+    pub fn share(&self, state: &SnapshotState) {
+        if let Some((_, count)) = self.held.lock().unwrap().get_mut(&state.at) {
+            *count += 1;
+        }
+    }
+
+    /// One holder less.
+    pub fn release(&self, state: &SnapshotState) {
+        let mut held = self.held.lock().unwrap();
+        if let Some((_, count)) = held.get_mut(&state.at) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&state.at);
+            }
+        }
+    }
+
+    /// Keeps registrations away while a publish is decided and done.
+    pub fn publishing(&self) -> Publishing<'_> {
+        Publishing { held: self.held.lock().unwrap() }
+    }
+
+    /// Number of distinct moments held, and the oldest.
+    pub fn oldest(&self) -> (usize, Option<Seqno>) {
+        let held = self.held.lock().unwrap();
+        (held.len(), held.keys().next().copied())
+    }
+}
+
+impl Publishing<'_> {
+    /// Pins every snapshot that the publish of `slot` leaves behind: those below its last commit.
+    pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemSlot>, versions: &Versions) {
+        let Some(last) = slot.last() else { return };
+        let mut kept: Option<Arc<Version>> = None;
+        for (&at, (state, _)) in self.held.range(..last) {
+            if state.pinned.load().is_none() {
+                debug_assert!(at >= old.applied, "snapshots.rs invariant 1");
+                let kept = kept.get_or_insert_with(|| versions.with_memtable(old, slot));
+                state.pinned.store(Some(kept.clone()));
+            }
+        }
+    }
+}
+
+impl SnapshotState {
+    /// The version to read, filtered by `at`.
+    pub fn version(&self, versions: &Versions) -> Arc<Version> {
+        loop {
+            if let Some(pinned) = self.pinned.load_full() {
+                return pinned;
+            }
+            let current = versions.hold();
+            if current.applied <= self.at {
+                return current;
+            }
+            // A publish went by since the first look; the pin stands before the swap.
+        }
+    }
+
+    /// True once the snapshot keeps pages and memory of its own.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.load().is_some()
+    }
+}
