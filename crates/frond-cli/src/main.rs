@@ -1,4 +1,72 @@
-//! The `frond` command.
-#[allow(dead_code)]
+//! The `frond` command: one file a subcommand, each with its arguments and a `run`.
+//!
+//! Everything it does goes through the public API of the library. Output is on standard output; what
+//! goes wrong is one line on standard error (`fail.rs` lists the exit codes).
+
+mod bench;
+mod common;
+mod dump;
+mod escape;
+mod fail;
+mod get;
+mod load;
+mod log;
 mod parse;
-fn main() {}
+mod rows;
+mod scan;
+mod show;
+mod stats;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Load, look into, check and back up a Frond store.
+#[derive(Parser)]
+#[command(name = "frond", version, max_term_width = 100)]
+struct Frond {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Load(load::Args),
+    Get(get::Args),
+    Scan(scan::Args),
+    Dump(dump::Args),
+    Stats(stats::Args),
+    Log(log::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let command = match Frond::try_parse() {
+        Ok(frond) => frond.command,
+        Err(error) if error.use_stderr() => return usage(&error).report(),
+        // Help and version.
+        Err(answer) => return if answer.print().is_ok() { 0 } else { 2 }.into(),
+    };
+    let outcome = match command {
+        Command::Load(args) => load::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Scan(args) => scan::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Stats(args) => stats::run(args),
+        Command::Log(args) => log::run(args),
+        Command::Bench(args) => bench::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fail) => fail.report(),
+    }
+}
+
+/// The parser's message without its page of usage.
+fn usage(error: &clap::Error) -> fail::Fail {
+    let text = error.to_string();
+    let message = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let message = message.split("\n\nFor more information").next().unwrap_or(message);
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    fail::Fail::Error(format!("{message} (see `frond help`)"))
+}

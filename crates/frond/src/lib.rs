@@ -53,3 +53,8 @@ pub use types::{
     Durability, KEY_BYTES_MAX, Lineage, Lsn, Publish, Seqno, SizeClass, StoreId, TreeId,
     VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
 };
+
+/// The example of the README must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

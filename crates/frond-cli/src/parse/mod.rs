@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. A record that is not well-formed is an error that names its line; nothing is guessed, dropped
 //!    or cut short. Any bytes end in records or one error, never in a panic.
-//! 2. Memory: one record of at most `RECORD_BYTES_MAX`, and at most [`COLUMNS_MAX`] names.
+//! 2. Memory: one record of at most `lines::RECORD_BYTES_MAX`, and at most [`COLUMNS_MAX`] names.
 //! 3. A field that is missing (not in the header's reach, JSON null, `\N`) is different from an
 //!    empty one.
 //!
@@ -21,8 +21,6 @@ mod lines;
 mod tests;
 
 use std::{collections::HashMap, fmt, io::BufRead, path::Path};
-
-use lines::RECORD_BYTES_MAX;
 
 /// Most different field names in one input.
 pub const COLUMNS_MAX: usize = 4000;

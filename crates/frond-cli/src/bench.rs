@@ -1,0 +1,15 @@
+//! `frond bench`: workloads on Frond and its rivals. The code is in `frond-lab`.
+
+use crate::fail::{Fail, Result};
+
+/// Run a workload against Frond and other stores, and compare
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    bench: frond_lab::bench::Args,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    frond_lab::bench::run(&args.bench).map_err(|failure| Fail::Error(failure.to_string()))
+}

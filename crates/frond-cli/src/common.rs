@@ -1,0 +1,128 @@
+//! What several subcommands share: opening a store, sizes, and standard output.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use frond::{Db, Options, Tree};
+
+use crate::fail::{Result, error};
+
+/// The store, and the memory that the command may use for it.
+#[derive(clap::Args)]
+pub struct StoreArgs {
+    /// Directory of the store
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Memory for the store, e.g. 64M or 2G
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    pub memory: u64,
+}
+
+impl StoreArgs {
+    /// Opens the store for reading; nothing is created or changed.
+    pub fn open(&self) -> Result<Db> {
+        Ok(Db::open(
+            &self.dir,
+            Options::new().cache_size(self.memory).read_only(true).create(false),
+        )?)
+    }
+}
+
+/// The tree of this name, or an error that names those there are.
+pub fn open_tree(db: &Db, name: &str) -> Result<Tree> {
+    match db.open_tree(name) {
+        Err(frond::Error::NoSuchTree(_)) => {
+            let names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
+            match names.as_slice() {
+                [] => error(format!("no tree \"{name}\"; the store is empty")),
+                names => error(format!("no tree \"{name}\"; there are: {}", names.join(", "))),
+            }
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Bytes of `64M`, `2G`, `4096`: powers of 1024.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_uppercase();
+    let shift = match unit.trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("\"{text}\" is no size; write for example 64M")),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| format!("\"{text}\" is no size; write for example 64M"))
+}
+
+/// A size for people: three digits and a unit.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    match (unit, value) {
+        (0, _) => format!("{bytes} B"),
+        (_, value) if value < 9.995 => format!("{value:.2} {}", UNITS[unit]),
+        (_, value) if value < 99.95 => format!("{value:.1} {}", UNITS[unit]),
+        (_, value) => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+/// A number for people: 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes of all files of a store.
+pub fn store_bytes(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+}
+
+/// Standard output, buffered. What is written after the reader has gone ends the command quietly.
+pub fn output() -> BufWriter<io::StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// Prints one line.
+pub fn say(line: &str) -> Result {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        assert_eq!(parse_size("64M"), Ok(64 << 20));
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_size("100"), Ok(100));
+        for bad in ["", "M", "1.5G", "-1", "9X", "99999999999T"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+        assert_eq!([size(999), size(1000), size(12_345_678)], ["999 B", "1.00 KB", "12.3 MB"]);
+        assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! `frond dump`: every entry, in a form that two stores can be compared by.
+
+use std::io::Write;
+
+use crate::{
+    common::{StoreArgs, open_tree, output},
+    escape::escape_into,
+    fail::Result,
+};
+
+/// Print every entry: tree TAB key TAB value
+///
+/// Trees in the order of their names, entries in the order of their keys. Bytes that are no printable
+/// text are escaped (\t, \n, \r, \\, \xNN), so that equal content gives equal lines.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Only this tree
+    tree: Option<String>,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let db = args.store.open()?;
+    let mut names: Vec<String> = match &args.tree {
+        Some(name) => vec![name.clone()],
+        None => db.trees().into_iter().map(|tree| tree.name).collect(),
+    };
+    names.sort();
+    let mut out = output();
+    let mut line = String::new();
+    for name in names {
+        let mut cursor = open_tree(&db, &name)?.scan(..)?;
+        while let Some((key, value)) = cursor.next()? {
+            line.clear();
+            for (at, word) in [name.as_bytes(), key, value].into_iter().enumerate() {
+                if at > 0 {
+                    line.push('\t');
+                }
+                escape_into(word, &mut line);
+            }
+            line.push('\n');
+            out.write_all(line.as_bytes())?;
+        }
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,76 @@
+//! How a command ends that cannot do what it was asked: one line on standard error, and a code.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | `check` found damage; `get` found no such key |
+//! | 2 | the command was not understood, or could not be carried out |
+
+use std::{fmt, io, process::ExitCode};
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub enum Fail {
+    /// The answer is no: damage, or nothing found. Code 1.
+    Negative(String),
+    /// It could not be done. Code 2.
+    Error(String),
+    /// Whoever read our output has gone; that is nobody's fault.
+    ReaderGone,
+}
+
+/// `Result` of a command.
+pub type Result<T = (), E = Fail> = std::result::Result<T, E>;
+
+impl Fail {
+    /// Prints the line, and gives the code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Fail::ReaderGone => ExitCode::SUCCESS,
+            Fail::Negative(why) => {
+                eprintln!("frond: {}", one_line(why));
+                ExitCode::from(1)
+            }
+            Fail::Error(why) => {
+                eprintln!("frond: {}", one_line(why));
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// An error in words of our own.
+pub fn error<T>(why: impl fmt::Display) -> Result<T> {
+    Err(Fail::Error(why.to_string()))
+}
+
+/// The text without its line ends.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl From<frond::Error> for Fail {
+    fn from(error: frond::Error) -> Self {
+        Fail::Error(error.to_string())
+    }
+}
+
+impl From<io::Error> for Fail {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Fail::ReaderGone,
+            _ => Fail::Error(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line() {
+        assert_eq!(one_line("a\n\n  b\tc\n"), "a b c");
+        assert!(matches!(Fail::from(io::Error::from(io::ErrorKind::BrokenPipe)), Fail::ReaderGone));
+    }
+}

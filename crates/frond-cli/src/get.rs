@@ -1,0 +1,45 @@
+//! `frond get`: one entry.
+
+use std::io::Write;
+
+use crate::{
+    common::{StoreArgs, open_tree, output},
+    fail::{Fail, Result},
+    show::Form,
+};
+
+/// Print the entry of a key
+///
+/// The key of a tree that `frond load` wrote is given column by column: `frond get DIR pkgs zsh 5.9`.
+/// Of any other tree it is one word, in which \xNN stands for a byte. The exit code is 1 if there is
+/// no such key.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Tree
+    tree: String,
+    /// Key, one word per key column
+    #[arg(required = true, allow_hyphen_values = true)]
+    key: Vec<String>,
+    /// Print the value's bytes as they are
+    #[arg(long)]
+    raw: bool,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let db = args.store.open()?;
+    let tree = open_tree(&db, &args.tree)?;
+    let form = Form::of(&db, &tree);
+    let key = form.key(&args.key)?;
+    let Some(value) = tree.get(&key)? else {
+        return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
+    };
+    let mut out = output();
+    match args.raw {
+        true => out.write_all(&value)?,
+        false => form.write_record(&key, &value, &mut out)?,
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,204 @@
+//! Records into batches: row and index entries of a record always in the same one.
+//!
+//! Without `--replace` a key that exists fails the whole batch, and the error names the line. With
+//! it, the index entries of the row that was there are taken back in the same batch.
+
+use std::collections::HashMap;
+
+use frond::{Batch, Db};
+
+use crate::{
+    fail::{Fail, Result},
+    parse::Record,
+    rows::{RowBuilder, write_index_key},
+};
+
+use super::{Args, target::Target};
+
+/// Most bytes of one batch, so that long rows do not need much memory. A row alone may be longer.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Where a field goes.
+#[derive(Clone, Copy)]
+enum Place {
+    Column(usize),
+    More,
+}
+
+/// Fills and commits batches.
+pub struct Loader<'t> {
+    target: &'t Target,
+    batch: Batch,
+    batch_rows: u64,
+    batch_bytes: usize,
+    /// Line of each row in the batch.
+    lines: Vec<u64>,
+    builder: RowBuilder,
+    index_key: Vec<u8>,
+    /// Where the fields of each name go.
+    places: Vec<Place>,
+    /// Rows of this batch by key, for `--replace`.
+    replaced: Option<HashMap<Vec<u8>, Vec<u8>>>,
+    next_number: u64,
+}
+
+impl<'t> Loader<'t> {
+    /// A loader with an empty batch.
+    pub fn new(target: &'t Target, args: &Args) -> Result<Self> {
+        let mut loader = Self {
+            target,
+            batch: Batch::new(),
+            batch_rows: args.batch,
+            batch_bytes: 0,
+            lines: Vec::new(),
+            builder: RowBuilder::new(&target.header),
+            index_key: Vec::new(),
+            places: Vec::new(),
+            replaced: args.replace.then(HashMap::new),
+            next_number: 0,
+        };
+        if target.header.key.is_empty() {
+            loader.next_number = loader.number_after_the_last()?;
+        }
+        Ok(loader)
+    }
+
+    fn number_after_the_last(&self) -> Result<u64> {
+        let mut cursor = self.target.tree.scan(..)?;
+        cursor.seek_last();
+        match cursor.prev()? {
+            None => Ok(0),
+            Some((key, _)) => {
+                let (last,): (u64,) = frond::tuple::decode(key)?;
+                Ok(last.saturating_add(1))
+            }
+        }
+    }
+
+    /// Numbers rows from the first again, to meet those that were loaded before.
+    pub fn count_from_zero(&mut self) {
+        self.next_number = 0;
+    }
+
+    /// True if the batch should be committed now.
+    pub fn is_full(&self) -> bool {
+        self.rows() >= self.batch_rows || self.batch_bytes >= BATCH_BYTES_MAX
+    }
+
+    /// Rows in the batch.
+    pub fn rows(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// Builds key, row and index keys of a record, and gives them; nothing is added yet.
+    pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
+        let at_line = |why: String| Fail::Error(format!("line {}: {why}", record.line));
+        self.builder.clear();
+        for (name, value) in record.fields() {
+            let place = match self.places.get(name as usize) {
+                Some(place) => *place,
+                None => {
+                    self.learn_places(names).map_err(at_line)?;
+                    self.places[name as usize]
+                }
+            };
+            match place {
+                Place::Column(column) => self.builder.set(column, value),
+                Place::More => self.builder.set_more(&names[name as usize], value),
+            }
+        }
+        self.builder.finish(&self.target.header, self.next_number).map_err(at_line)?;
+        self.next_number += 1;
+        Ok(&self.builder)
+    }
+
+    fn learn_places(&mut self, names: &[String]) -> Result<(), String> {
+        let header = &self.target.header;
+        for name in names.iter().skip(self.places.len()) {
+            let column = header.columns.iter().position(|known| known == name);
+            self.places.push(match column {
+                Some(column) => Place::Column(column),
+                None if header.more => Place::More,
+                None => return Err(format!("the tree has no column \"{name}\"")),
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a record to the batch.
+    pub fn add(&mut self, record: &Record, names: &[String]) -> Result {
+        self.build(record, names)?;
+        self.add_built(record.line).map_err(|fail| match fail {
+            Fail::Error(why) => Fail::Error(format!("line {}: {why}", record.line)),
+            other => other,
+        })
+    }
+
+    fn add_built(&mut self, line: u64) -> Result {
+        let Target { tree, indexes, header } = self.target;
+        self.take_back_old_entries()?;
+        let (key, row) = (self.builder.key(), self.builder.row());
+        // A number is new by itself: nobody has to look whether it is there.
+        let numbered = header.key.is_empty();
+        if let Some(replaced) = &mut self.replaced {
+            self.batch.put(tree, key, row)?;
+            replaced.insert(key.to_vec(), row.to_vec());
+        } else if numbered {
+            self.batch.put(tree, key, row)?;
+        } else {
+            self.batch.insert(tree, key, row)?;
+        }
+        self.batch_bytes += key.len() + row.len();
+        for (at, index) in indexes.iter().enumerate() {
+            self.builder.index_key(header, at, &mut self.index_key).map_err(Fail::Error)?;
+            self.batch.put(index, &self.index_key, b"")?;
+            self.batch_bytes += self.index_key.len();
+        }
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// Deletes the index entries of the row that the built one replaces.
+    fn take_back_old_entries(&mut self) -> Result {
+        let Target { tree, indexes, header } = self.target;
+        let Some(replaced) = &self.replaced else { return Ok(()) };
+        let key = self.builder.key();
+        let old = match replaced.get(key) {
+            Some(row) => Some(row.clone()),
+            None => tree.get(key)?,
+        };
+        let Some(old) = old else { return Ok(()) };
+        let fields = header.decode(key, &old).map_err(Fail::Error)?;
+        for (index, column) in indexes.iter().zip(&header.indexes) {
+            let value = fields.iter().find(|(name, _)| *name == column.name);
+            let value = value.map(|(_, value)| value.as_slice());
+            write_index_key(column, value, key, &mut self.index_key).map_err(Fail::Error)?;
+            self.batch.delete(index, &self.index_key)?;
+        }
+        Ok(())
+    }
+
+    /// Commits the batch, and gives the number of its rows.
+    pub fn commit(&mut self, db: &Db) -> Result<u64> {
+        if self.lines.is_empty() {
+            return Ok(0);
+        }
+        let entries_per_row = 1 + self.target.indexes.len();
+        db.commit(&mut self.batch).map_err(|error| match error {
+            frond::Error::KeyExists { index, .. } => {
+                let line = self.lines.get(index / entries_per_row).copied().unwrap_or_default();
+                Fail::Error(format!(
+                    "line {line}: a row with this key exists (--replace would replace it)"
+                ))
+            }
+            other => Fail::from(other),
+        })?;
+        let rows = self.rows();
+        self.lines.clear();
+        self.batch_bytes = 0;
+        if let Some(replaced) = &mut self.replaced {
+            replaced.clear();
+        }
+        Ok(rows)
+    }
+}

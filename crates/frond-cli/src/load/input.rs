@@ -1,0 +1,122 @@
+//! The records of the input, the first ones held back until the columns are known.
+//!
+//! CSV and TSV name their columns at the start. In JSON lines and control paragraphs names turn up
+//! as one goes: those met in the first batch become the columns, later ones go into `more`.
+//!
+//! Memory: the records of one batch, at most [`HELD_BYTES_MAX`], and one record.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, BufReader},
+    path::Path,
+};
+
+use crate::{
+    fail::{Fail, Result, error},
+    parse::{self, Format, ParseError, Record, Source},
+};
+
+use super::Args;
+
+/// Most bytes of records that are held back.
+const HELD_BYTES_MAX: usize = 8 << 20;
+
+/// The input.
+pub struct Input {
+    source: Box<dyn Source>,
+    format: Format,
+    held: VecDeque<Record>,
+    current: Record,
+    length: Option<u64>,
+}
+
+impl Input {
+    /// Opens the file, or standard input, that the command names.
+    pub fn open(args: &Args) -> Result<Self> {
+        let path = args.file.as_deref().filter(|path| *path != Path::new("-"));
+        let Some(format) = args.format.or_else(|| path.and_then(Format::of_path)) else {
+            return error("say with --format what the input is: csv, tsv, json or control");
+        };
+        if args.columns.is_some() && !matches!(format, Format::Csv | Format::Tsv) {
+            return error("--columns is for CSV and TSV; other records name their fields");
+        }
+        let (input, length): (Box<dyn io::BufRead>, _) = match path {
+            None => (Box::new(BufReader::with_capacity(256 << 10, io::stdin())), None),
+            Some(path) => {
+                let shown = path.display();
+                let fail = |error: io::Error| Fail::Error(format!("cannot read {shown}: {error}"));
+                let file = File::open(path).map_err(fail)?;
+                let about = file.metadata().map_err(fail)?;
+                if about.is_dir() {
+                    return error(format!("cannot read {shown}: it is a directory"));
+                }
+                let length = about.is_file().then_some(about.len());
+                (Box::new(BufReader::with_capacity(256 << 10, file)), length)
+            }
+        };
+        let source = parse::open(format, input, args.columns.as_deref()).map_err(malformed)?;
+        let mut input =
+            Self { source, format, held: VecDeque::new(), current: Record::default(), length };
+        for _ in 0..args.skip {
+            if !input.source.next(&mut input.current).map_err(malformed)? {
+                return error(format!("the input has fewer than {} records", args.skip));
+            }
+        }
+        Ok(input)
+    }
+
+    /// Reads ahead as far as one batch, so that its names are known. An error in it is final:
+    /// nothing has been created yet.
+    pub fn learn_columns(&mut self, rows: u64) -> Result {
+        let mut bytes = 0;
+        while (self.held.len() as u64) < rows && bytes < HELD_BYTES_MAX {
+            let mut record = Record::default();
+            match self.source.next(&mut record) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => {
+                    let why = malformed(why);
+                    return Err(super::stopped_at(why, 0));
+                }
+            }
+            bytes += record.value_bytes();
+            self.held.push_back(record);
+        }
+        Ok(())
+    }
+
+    /// The next record, and the names that the numbers of its fields refer to.
+    pub fn next(&mut self) -> Result<Option<(&Record, &[String])>> {
+        if let Some(record) = self.held.pop_front() {
+            self.current = record;
+        } else if !self.source.next(&mut self.current).map_err(malformed)? {
+            return Ok(None);
+        }
+        Ok(Some((&self.current, self.source.columns().names())))
+    }
+
+    /// The names met so far.
+    pub fn names(&self) -> &[String] {
+        self.source.columns().names()
+    }
+
+    /// Whether later records may have names that are not known yet.
+    pub fn may_have_more(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Control)
+    }
+
+    /// Bytes read.
+    pub fn position(&self) -> u64 {
+        self.source.position()
+    }
+
+    /// Bytes of the whole input, if it is a file.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+}
+
+fn malformed(why: ParseError) -> Fail {
+    Fail::Error(why.to_string())
+}

@@ -1,0 +1,208 @@
+//! `frond load`: records from text into a tree and its indexes.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `input.rs` | the records, the first ones held back until the columns are known |
+//! | `target.rs` | the tree and its indexes: made anew, or found and compared |
+//! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
+//! | `ledger.rs` | what has been acknowledged, line by line |
+//! | `verify.rs` | is everything there that the ledger says? |
+//!
+//! Invariants
+//! 1. A batch is committed whole or not at all, row and index entries together; a batch with a
+//!    malformed record is not committed, and if it is the first, nothing is created.
+//! 2. A line in the ledger is written after the commit of its batch has returned, never before.
+
+mod batches;
+mod input;
+mod ledger;
+mod target;
+mod verify;
+
+use std::{path::PathBuf, time::Duration};
+
+use frond::{Db, Durability, Options, SizeClass};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    common::{StoreArgs, grouped, say, size, store_bytes},
+    fail::{Fail, Result},
+    parse::Format,
+    rows::KeyColumn,
+};
+
+use batches::Loader;
+use input::Input;
+
+/// Load records from CSV, TSV, JSON lines or Debian control paragraphs
+///
+/// The records become tree TREE, and each --index a tree TREE.by_COLUMN. Rows are committed in
+/// batches; when a record is malformed, its line is named, its batch is not committed, and what was
+/// committed before stays.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Tree to load into; it is created if it does not exist
+    tree: String,
+    /// File to read; - or nothing for standard input
+    file: Option<PathBuf>,
+    /// Format, if the file's name does not tell it
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Key columns; NAME:int for integers. Without, rows are numbered
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', value_parser = KeyColumn::parse)]
+    key: Vec<KeyColumn>,
+    /// Column to index; may be given several times
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = KeyColumn::parse)]
+    index: Vec<KeyColumn>,
+    /// Names of the columns of a CSV or TSV input whose first line does not have them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+    /// Rows per commit
+    #[arg(long, value_name = "ROWS", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    batch: u64,
+    /// Replace rows whose key exists, instead of stopping there
+    #[arg(long)]
+    replace: bool,
+    /// Skip so many records first
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    skip: u64,
+    /// When a commit counts as done: sync, os, lazy
+    #[arg(long, value_name = "LEVEL", default_value = "sync", value_parser = parse_durability)]
+    durability: Durability,
+    /// Size class of new trees: fast, default, small
+    #[arg(long, value_name = "CLASS", default_value = "default", value_parser = parse_class)]
+    class: SizeClass,
+    /// Append a line to this file after each acknowledged batch
+    #[arg(long, value_name = "FILE")]
+    ack: Option<PathBuf>,
+    /// Load nothing: check that what this ledger (of --ack) says is there
+    #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
+    verify: Option<PathBuf>,
+}
+
+fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "sync" => Ok(Durability::Sync),
+        "os" => Ok(Durability::Os),
+        "lazy" => Ok(Durability::Lazy),
+        _ => Err("it is sync, os or lazy".to_owned()),
+    }
+}
+
+fn parse_class(text: &str) -> Result<SizeClass, String> {
+    match text {
+        "fast" => Ok(SizeClass::Fast),
+        "default" => Ok(SizeClass::Default),
+        "small" => Ok(SizeClass::Small),
+        _ => Err("it is fast, default or small".to_owned()),
+    }
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let mut input = Input::open(&args)?;
+    if let Some(ledger) = &args.verify {
+        return verify::run(&args, &mut input, ledger);
+    }
+    // Everything that can be wrong with the call or the first rows is found before a byte is written.
+    input.learn_columns(args.batch)?;
+    if !args.store.dir.exists() {
+        target::new_header(&args, &input)?;
+    }
+    let options = Options::new().cache_size(args.store.memory).durability(args.durability);
+    let db = Db::open(&args.store.dir, options)?;
+    let outcome = load(&args, &db, &mut input);
+    // What was acknowledged is in the log either way; a close makes the next opening quick.
+    let closed = db.close();
+    let summary = outcome?;
+    closed?;
+    say(&summary)
+}
+
+fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
+    let started = std::time::Instant::now();
+    let target = target::Target::open(db, args, input)?;
+    let mut loader = Loader::new(&target, args)?;
+    let mut ledger = args.ack.as_deref().map(ledger::Ledger::append_to).transpose()?;
+    let bar = progress(input);
+    let mut loaded = 0;
+    loop {
+        let rows = match fill(input, &mut loader).and_then(|()| loader.commit(db)) {
+            Ok(0) => break,
+            Ok(rows) => rows,
+            Err(fail) => {
+                bar.finish_and_clear();
+                return Err(stopped_at(fail, args.skip + loaded));
+            }
+        };
+        loaded += rows;
+        if let Some(ledger) = &mut ledger {
+            ledger.acknowledge(rows, loaded)?;
+        }
+        show_progress(&bar, args, input, loaded, started.elapsed());
+    }
+    bar.finish_and_clear();
+    let seconds = started.elapsed().as_secs_f64().max(0.001);
+    let indexes = match target.indexes.len() {
+        0 => String::new(),
+        1 => " with 1 index".to_owned(),
+        more => format!(" with {more} indexes"),
+    };
+    Ok(format!(
+        "{} rows ({}) into \"{}\"{indexes} in {seconds:.1} s: {} rows/s",
+        grouped(loaded),
+        size(input.position()),
+        args.tree,
+        grouped((loaded as f64 / seconds) as u64),
+    ))
+}
+
+/// Puts the next batch of records into the loader.
+fn fill(input: &mut Input, loader: &mut Loader<'_>) -> Result {
+    while !loader.is_full() {
+        let Some((record, names)) = input.next()? else { break };
+        loader.add(record, names)?;
+    }
+    Ok(())
+}
+
+/// The error, with what stays loaded and how to go on.
+fn stopped_at(fail: Fail, rows: u64) -> Fail {
+    match fail {
+        Fail::Error(why) if rows > 0 => Fail::Error(format!(
+            "{why}; {} rows before it are loaded (go on after them with --skip {rows})",
+            grouped(rows)
+        )),
+        Fail::Error(why) => Fail::Error(format!("{why}; nothing is loaded")),
+        other => other,
+    }
+}
+
+fn progress(input: &Input) -> ProgressBar {
+    let (bar, template) = match input.length() {
+        Some(bytes) => (ProgressBar::new(bytes), "{wide_bar} {percent:>3} %  {msg}  {eta} left"),
+        None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn show_progress(bar: &ProgressBar, args: &Args, input: &Input, loaded: u64, time: Duration) {
+    bar.set_position(input.position());
+    if bar.is_hidden() {
+        return;
+    }
+    let rate = (loaded as f64 / time.as_secs_f64().max(0.001)) as u64;
+    bar.set_message(format!(
+        "{} rows  {} rows/s  read {}  store {}",
+        grouped(loaded),
+        grouped(rate),
+        size(input.position()),
+        size(store_bytes(&args.store.dir)),
+    ));
+}

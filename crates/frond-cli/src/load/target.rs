@@ -1,0 +1,130 @@
+//! The tree that is loaded into, and its indexes.
+//!
+//! Invariant: the tree is created after its indexes, so that a tree with a header has them all. What
+//! an interrupted creation left behind is an index without its tree; it is empty, and made anew.
+
+use frond::{Db, Tree, TreeOptions};
+
+use crate::{
+    fail::{Result, error},
+    rows::{Header, IndexHeader, KeyColumn, VERSION},
+};
+
+use super::{Args, Input};
+
+/// A tree and its indexes, in the order of the header.
+pub struct Target {
+    pub tree: Tree,
+    pub indexes: Vec<Tree>,
+    pub header: Header,
+}
+
+impl Target {
+    /// Finds the tree, or creates it with the columns that the input has.
+    pub fn open(db: &Db, args: &Args, input: &Input) -> Result<Self> {
+        match db.open_tree(&args.tree) {
+            Ok(tree) => Self::found(db, tree, args),
+            Err(frond::Error::NoSuchTree(_)) => Self::create(db, args, input),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Finds the tree.
+    pub fn existing(db: &Db, args: &Args) -> Result<Self> {
+        Self::found(db, crate::common::open_tree(db, &args.tree)?, args)
+    }
+
+    fn found(db: &Db, tree: Tree, args: &Args) -> Result<Self> {
+        let Some(header) = Header::from_attributes(&tree.info().options.attributes) else {
+            return error(format!("tree \"{}\" exists and is none that `load` wrote", args.tree));
+        };
+        for (what, asked, has) in
+            [("key", &args.key, &header.key), ("indexes", &args.index, &header.indexes)]
+        {
+            if !asked.is_empty() && asked != has {
+                return error(format!(
+                    "tree \"{}\" exists with other {what}: {}",
+                    args.tree,
+                    if has.is_empty() { "none".to_owned() } else { names(has) }
+                ));
+            }
+        }
+        let indexes = header
+            .indexes
+            .iter()
+            .map(|column| db.open_tree(&index_name(&args.tree, column)))
+            .collect::<frond::Result<_>>()?;
+        Ok(Self { tree, indexes, header })
+    }
+
+    fn create(db: &Db, args: &Args, input: &Input) -> Result<Self> {
+        let header = new_header(args, input)?;
+        let mut indexes = Vec::with_capacity(header.indexes.len());
+        for column in &header.indexes {
+            let name = index_name(&args.tree, column);
+            let about =
+                IndexHeader { frond_index: VERSION, of: args.tree.clone(), column: column.clone() };
+            let options = TreeOptions {
+                size_class: args.class,
+                attributes: serde_json::to_vec(&about).expect("a header has a JSON form"),
+                key_layout: Some(header.index_layout(column)),
+                ..TreeOptions::default()
+            };
+            match db.open_tree(&name) {
+                Err(frond::Error::NoSuchTree(_)) => {}
+                Err(other) => return Err(other.into()),
+                Ok(left) if left.scan(..)?.next()?.is_none() => db.drop_tree(&name)?,
+                Ok(_) => return error(format!("tree \"{name}\" exists and is not empty")),
+            }
+            indexes.push(db.create_tree(&name, options)?);
+        }
+        let options = TreeOptions {
+            size_class: args.class,
+            // Keys that the input chooses are checked; numbers are new by themselves.
+            unique: !header.key.is_empty(),
+            attributes: header.to_attributes(),
+            key_layout: Some(header.key_layout()),
+            value_layout: Some(header.row_layout()),
+        };
+        let tree = db.create_tree(&args.tree, options)?;
+        Ok(Self { tree, indexes, header })
+    }
+}
+
+/// Name of the index of a tree on a column.
+fn index_name(tree: &str, column: &KeyColumn) -> String {
+    format!("{tree}.by_{}", column.name)
+}
+
+/// The header of a new tree for this input.
+///
+/// # Errors
+/// The command names columns that the input does not have.
+pub fn new_header(args: &Args, input: &Input) -> Result<Header> {
+    let columns = input.names().to_vec();
+    for (what, asked) in [("--key", &args.key), ("--index", &args.index)] {
+        for (at, column) in asked.iter().enumerate() {
+            if !columns.contains(&column.name) {
+                return error(format!(
+                    "{what}: no column \"{}\"; there are: {}",
+                    column.name,
+                    columns.join(", ")
+                ));
+            }
+            if asked.iter().take(at).any(|other| other.name == column.name) {
+                return error(format!("{what} names column \"{}\" twice", column.name));
+            }
+        }
+    }
+    Ok(Header {
+        frond_rows: VERSION,
+        columns,
+        key: args.key.clone(),
+        indexes: args.index.clone(),
+        more: input.may_have_more(),
+    })
+}
+
+fn names(columns: &[KeyColumn]) -> String {
+    columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
+}

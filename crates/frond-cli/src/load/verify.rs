@@ -1,0 +1,88 @@
+//! Is everything there that a ledger says was acknowledged?
+//!
+//! The input is read again from its start, and each row up to the last acknowledged one is looked up,
+//! in the tree and in every index. Then everything is counted: beyond what was acknowledged there may
+//! be the one batch that was on its way when the loader ended, wholly or not at all.
+
+use std::path::Path;
+
+use frond::{Db, Options, Tree};
+
+use crate::{
+    common::{grouped, say},
+    fail::{Fail, Result},
+};
+
+use super::{Args, batches::Loader, input::Input, ledger, target::Target};
+
+/// Runs it; a difference is exit code 1.
+pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
+    let (batches, acknowledged) = ledger::read(path)?;
+    // Opening recovers what the log holds; it must be allowed to write.
+    let options = Options::new().cache_size(args.store.memory).create(false);
+    let db = Db::open(&args.store.dir, options)?;
+    let target = Target::existing(&db, args)?;
+    let mut loader = Loader::new(&target, args)?;
+    loader.count_from_zero();
+    let mut index_key = Vec::new();
+    for row in 0..acknowledged {
+        let Some((record, names)) = input.next()? else {
+            return differs(format!("the ledger has {acknowledged} rows, the input has {row}"));
+        };
+        let built = loader.build(record, names)?;
+        if target.tree.get(built.key())?.as_deref() != Some(built.row()) {
+            return differs(format!("line {}: the row is not there as loaded", record.line));
+        }
+        for (at, index) in target.indexes.iter().enumerate() {
+            built.index_key(&target.header, at, &mut index_key).map_err(Fail::Error)?;
+            if !index.contains(&index_key)? {
+                let name = index.name();
+                return differs(format!("line {}: the row is not in \"{name}\"", record.line));
+            }
+        }
+    }
+    while !loader.is_full() {
+        let Some((record, names)) = input.next()? else { break };
+        loader.add(record, names)?;
+    }
+    let on_its_way = loader.rows();
+    let rows = count(&target.tree)?;
+    let surplus = rows.checked_sub(acknowledged);
+    if !surplus.is_some_and(|surplus| surplus == 0 || surplus == on_its_way) {
+        return differs(format!(
+            "\"{}\" has {rows} rows; {acknowledged} were acknowledged, and {on_its_way} may have \
+             been on their way",
+            args.tree
+        ));
+    }
+    for index in &target.indexes {
+        let entries = count(index)?;
+        if entries != rows {
+            return differs(format!("\"{}\" has {entries} entries for {rows} rows", index.name()));
+        }
+    }
+    db.close()?;
+    let more = match surplus.unwrap_or_default() {
+        0 => "nothing of the batch after them".to_owned(),
+        surplus => format!("the batch of {} rows after them, whole", grouped(surplus)),
+    };
+    say(&format!(
+        "{} rows in {} batches were acknowledged: all are there, with {} index entries; and {more}",
+        grouped(acknowledged),
+        grouped(batches),
+        grouped(acknowledged * target.indexes.len() as u64),
+    ))
+}
+
+fn differs(why: String) -> Result {
+    Err(Fail::Negative(why))
+}
+
+fn count(tree: &Tree) -> Result<u64> {
+    let mut cursor = tree.scan(..)?;
+    let mut entries = 0;
+    while cursor.next()?.is_some() {
+        entries += 1;
+    }
+    Ok(entries)
+}

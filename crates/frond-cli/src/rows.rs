@@ -1,0 +1,444 @@
+//! How `load` keeps records: the header in a tree's attributes, keys, index keys and rows.
+//!
+//! The **header** is JSON in the attributes of the tree: the names of the columns, which of them are
+//! the key and which are indexed. It is fixed when the tree is created.
+//!
+//! A **key** holds the key columns as a tuple: strings as text columns, or 64-bit integers; without
+//! key columns it is the number of the row (`u64`). Key columns are not repeated in the row.
+//!
+//! A **row** is column-wise:
+//!
+//! | part | bytes |
+//! |---|---|
+//! | presence | one bit for each column that is not in the key, in order, least bit first, set if the record has the field; whole bytes |
+//! | columns | for each of them LEB128 length and the bytes; a missing one has length 0 |
+//! | more | if the header says so: LEB128 length, then for each field whose name came too late for the header LEB128 length and name, LEB128 length and value |
+//!
+//! An **index key** is the column as an optional part (a flag, then the value as in a key), followed
+//! by the key of the row; its value is empty.
+//!
+//! Invariants
+//! 1. A record whose key columns are as they should be comes back from key and row field by field.
+//! 2. Rows and keys fit the layouts given here.
+//! 3. Bytes that are no row, or no key, of this header are refused; nothing panics.
+
+use frond::{End, Hint, Layout, Part, tuple};
+use serde::{Deserialize, Serialize};
+
+/// What a tree that was loaded says about itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of this format.
+    pub frond_rows: u32,
+    /// Names of all columns.
+    pub columns: Vec<String>,
+    /// The key columns, in order; none if rows are numbered.
+    pub key: Vec<KeyColumn>,
+    /// The indexed columns.
+    pub indexes: Vec<KeyColumn>,
+    /// Whether rows may have fields that are not among the columns.
+    pub more: bool,
+}
+
+/// What an index says about itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IndexHeader {
+    /// Version of this format.
+    pub frond_index: u32,
+    /// The tree that it is an index of.
+    pub of: String,
+    /// Name and kind of the column.
+    pub column: KeyColumn,
+}
+
+/// A column of a key or an index.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyColumn {
+    /// Its name.
+    pub name: String,
+    /// How it is written in keys.
+    #[serde(default)]
+    pub kind: ColumnKind,
+}
+
+/// How a column is written in keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnKind {
+    /// As text, in the order of its bytes.
+    #[default]
+    Text,
+    /// As an integer of 64 bits, in the order of numbers.
+    Int,
+}
+
+/// Version of header and rows.
+pub const VERSION: u32 = 1;
+
+impl KeyColumn {
+    /// Reads `NAME` or `NAME:int`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, kind) = match text.rsplit_once(':') {
+            Some((name, "int")) => (name, ColumnKind::Int),
+            Some((name, "text")) => (name, ColumnKind::Text),
+            _ => (text, ColumnKind::Text),
+        };
+        match name.is_empty() {
+            true => Err("a column needs a name".to_owned()),
+            false => Ok(Self { name: name.to_owned(), kind }),
+        }
+    }
+
+    /// Appends the value as a part of a key.
+    pub fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        use tuple::KeyPart;
+        match self.kind {
+            ColumnKind::Text => value.write(out),
+            ColumnKind::Int => integer(value)
+                .ok_or_else(|| format!("column \"{}\" is not an integer of 64 bits", self.name))?
+                .write(out),
+        }
+        Ok(())
+    }
+
+    fn describe(&self, optional: bool, parts: &mut Vec<Part>) {
+        use tuple::KeyPart;
+        match (self.kind, optional) {
+            (ColumnKind::Text, false) => <[u8]>::describe(false, parts),
+            (ColumnKind::Text, true) => Option::<&[u8]>::describe(false, parts),
+            (ColumnKind::Int, false) => i64::describe(false, parts),
+            (ColumnKind::Int, true) => Option::<i64>::describe(false, parts),
+        }
+    }
+
+    fn read(&self, reader: &mut tuple::KeyReader<'_>) -> frond::Result<Vec<u8>> {
+        use tuple::ReadKeyPart;
+        match self.kind {
+            ColumnKind::Text => Vec::read(reader),
+            ColumnKind::Int => i64::read(reader).map(|number| number.to_string().into_bytes()),
+        }
+    }
+
+    fn read_optional(&self, reader: &mut tuple::KeyReader<'_>) -> frond::Result<Option<Vec<u8>>> {
+        use tuple::ReadKeyPart;
+        match self.kind {
+            ColumnKind::Text => Option::read(reader),
+            ColumnKind::Int => {
+                Ok(Option::<i64>::read(reader)?.map(|number| number.to_string().into_bytes()))
+            }
+        }
+    }
+}
+
+/// The integer of this text, if it is written as we would write it: key columns are kept only in the
+/// key, and must come back as they were.
+fn integer(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// A field of a row: name and value.
+pub type Field = (String, Vec<u8>);
+
+impl Header {
+    /// Reads a tree's attributes; `None` if it was not loaded by us.
+    pub fn from_attributes(attributes: &[u8]) -> Option<Self> {
+        let header: Self = serde_json::from_slice(attributes).ok()?;
+        (header.frond_rows == VERSION).then_some(header)
+    }
+
+    /// The attributes.
+    pub fn to_attributes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("names and numbers have a JSON form")
+    }
+
+    /// Numbers of the columns that are in the row, in order: all that are not in the key.
+    pub fn row_columns(&self) -> Vec<usize> {
+        let in_key = |name: &String| self.key.iter().any(|column| column.name == *name);
+        (0..self.columns.len()).filter(|&at| !in_key(&self.columns[at])).collect()
+    }
+
+    /// Layout of keys.
+    pub fn key_layout(&self) -> Layout {
+        let mut parts = Vec::new();
+        self.key.iter().for_each(|column| column.describe(false, &mut parts));
+        if parts.is_empty() {
+            parts.push(Part::Fixed(8, Hint::Integer));
+        }
+        Layout::new(parts)
+    }
+
+    /// Layout of rows.
+    pub fn row_layout(&self) -> Layout {
+        let columns = self.row_columns().len();
+        let mut parts = Vec::with_capacity(columns + 2);
+        if columns > 0 {
+            parts.push(Part::Fixed(columns.div_ceil(8) as u16, Hint::None));
+        }
+        parts.resize(parts.len() + columns + usize::from(self.more), Part::Var(End::Prefixed));
+        if parts.is_empty() {
+            parts.push(Part::Var(End::Rest));
+        }
+        Layout::new(parts)
+    }
+
+    /// Layout of the keys of an index on this column.
+    pub fn index_layout(&self, column: &KeyColumn) -> Layout {
+        let mut parts = Vec::new();
+        column.describe(true, &mut parts);
+        parts.extend_from_slice(self.key_layout().parts());
+        Layout::new(parts)
+    }
+
+    /// The fields of the row (`key`, `row`) in the order of the columns, then those of no column.
+    pub fn decode(&self, key: &[u8], row: &[u8]) -> Result<Vec<Field>, String> {
+        let mut fields: Vec<Option<Vec<u8>>> = vec![None; self.columns.len()];
+        for (column, value) in self.key.iter().zip(self.decode_key(key)?) {
+            if let Some(at) = self.columns.iter().position(|name| *name == column.name) {
+                fields[at] = Some(value);
+            }
+        }
+        let columns = self.row_columns();
+        let mut reader = Reader { rest: row };
+        let present = reader.take(columns.len().div_ceil(8))?;
+        for (at, column) in columns.iter().enumerate() {
+            let value = reader.bytes()?;
+            match present.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1) {
+                true => fields[*column] = Some(value.to_vec()),
+                false if value.is_empty() => {}
+                false => return Err("a column that is missing has a value".to_owned()),
+            }
+        }
+        let named = self.columns.iter().cloned().zip(fields);
+        let mut fields: Vec<Field> =
+            named.filter_map(|(name, value)| Some((name, value?))).collect();
+        if self.more {
+            let mut more = Reader { rest: reader.bytes()? };
+            while !more.rest.is_empty() {
+                let name = String::from_utf8_lossy(more.bytes()?).into_owned();
+                fields.push((name, more.bytes()?.to_vec()));
+            }
+        }
+        match reader.rest.is_empty() {
+            true => Ok(fields),
+            false => Err("bytes follow the last column".to_owned()),
+        }
+    }
+
+    /// The values of the key columns.
+    pub fn decode_key(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let mut reader = tuple::KeyReader::new(key);
+        let values = self.read_key(&mut reader).map_err(|error| error.to_string())?;
+        match reader.rest().is_empty() {
+            true => Ok(values),
+            false => Err("bytes follow the last key column".to_owned()),
+        }
+    }
+
+    fn read_key(&self, reader: &mut tuple::KeyReader<'_>) -> frond::Result<Vec<Vec<u8>>> {
+        use tuple::ReadKeyPart;
+        if self.key.is_empty() {
+            return Ok(vec![u64::read(reader)?.to_string().into_bytes()]);
+        }
+        self.key.iter().map(|column| column.read(reader)).collect()
+    }
+
+    /// Value of the indexed column, and the key of the row, of an index key.
+    pub fn decode_index_key<'k>(
+        &self,
+        column: &KeyColumn,
+        key: &'k [u8],
+    ) -> Result<(Option<Vec<u8>>, &'k [u8]), String> {
+        let mut reader = tuple::KeyReader::new(key);
+        let value = column.read_optional(&mut reader).map_err(|error| error.to_string())?;
+        Ok((value, reader.rest()))
+    }
+
+    /// The key for values of the key columns, or of the first few of them, as typed by a user.
+    pub fn key_of(&self, values: &[String]) -> Result<Vec<u8>, String> {
+        let mut key = Vec::new();
+        if self.key.is_empty() {
+            return match values {
+                [] => Ok(key),
+                [number] => match number.parse::<u64>() {
+                    Ok(number) => Ok(tuple::encode(&(number,))),
+                    Err(_) => Err(format!("rows are numbered, and \"{number}\" is no number")),
+                },
+                _ => Err("rows are numbered: the key is one number".to_owned()),
+            };
+        }
+        if values.len() > self.key.len() {
+            let names: Vec<&str> = self.key.iter().map(|column| column.name.as_str()).collect();
+            return Err(format!("the key has {} columns: {}", names.len(), names.join(", ")));
+        }
+        for (column, value) in self.key.iter().zip(values) {
+            column.write(value.as_bytes(), &mut key)?;
+        }
+        Ok(key)
+    }
+}
+
+/// The parts of one record, ready to be written: filled field by field, then read off.
+#[derive(Default, Debug)]
+pub struct RowBuilder {
+    key: Vec<u8>,
+    row: Vec<u8>,
+    more: Vec<u8>,
+    /// Place of each column's value in `values`.
+    spans: Vec<Option<(usize, usize)>>,
+    values: Vec<u8>,
+    row_columns: Vec<usize>,
+    key_columns: Vec<usize>,
+    index_columns: Vec<usize>,
+}
+
+impl RowBuilder {
+    /// A builder for rows of this header; all columns it names must be among its columns.
+    pub fn new(header: &Header) -> Self {
+        let place = |column: &KeyColumn| {
+            let found = header.columns.iter().position(|name| *name == column.name);
+            found.expect("key and index columns are among the columns")
+        };
+        Self {
+            spans: vec![None; header.columns.len()],
+            row_columns: header.row_columns(),
+            key_columns: header.key.iter().map(place).collect(),
+            index_columns: header.indexes.iter().map(place).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Forgets the record before.
+    pub fn clear(&mut self) {
+        self.spans.fill(None);
+        self.values.clear();
+        self.more.clear();
+    }
+
+    /// A field of a column.
+    pub fn set(&mut self, column: usize, value: &[u8]) {
+        let start = self.values.len();
+        self.values.extend_from_slice(value);
+        self.spans[column] = Some((start, self.values.len()));
+    }
+
+    /// A field that has no column.
+    pub fn set_more(&mut self, name: &str, value: &[u8]) {
+        push_bytes(&mut self.more, name.as_bytes());
+        push_bytes(&mut self.more, value);
+    }
+
+    fn value(&self, column: usize) -> Option<&[u8]> {
+        let (start, end) = self.spans[column]?;
+        Some(&self.values[start..end])
+    }
+
+    /// Builds key and row. `number` is the key if there are no key columns.
+    pub fn finish(&mut self, header: &Header, number: u64) -> Result<(), String> {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for (column, place) in header.key.iter().zip(&self.key_columns) {
+            let value = self
+                .value(*place)
+                .ok_or_else(|| format!("there is no \"{}\", which is of the key", column.name))?;
+            column.write(value, &mut key)?;
+        }
+        if header.key.is_empty() {
+            key.extend_from_slice(&number.to_be_bytes());
+        }
+        self.key = key;
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        row.resize(self.row_columns.len().div_ceil(8), 0);
+        for (at, column) in self.row_columns.iter().enumerate() {
+            let value = self.value(*column);
+            if value.is_some() {
+                row[at / 8] |= 1 << (at % 8);
+            }
+            push_bytes(&mut row, value.unwrap_or_default());
+        }
+        if header.more {
+            push_bytes(&mut row, &self.more);
+        }
+        self.row = row;
+        Ok(())
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The row.
+    pub fn row(&self) -> &[u8] {
+        &self.row
+    }
+
+    /// Replaces `out` by the key of the record in this index.
+    pub fn index_key(
+        &self,
+        header: &Header,
+        index: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let (column, place) = (&header.indexes[index], self.index_columns[index]);
+        write_index_key(column, self.value(place), &self.key, out)
+    }
+}
+
+/// Replaces `out` by the key under which a row stands in an index.
+pub fn write_index_key(
+    column: &KeyColumn,
+    value: Option<&[u8]>,
+    key: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    use tuple::KeyPart;
+    out.clear();
+    match value {
+        Some(value) => {
+            out.push(1);
+            column.write(value, out)?;
+        }
+        None => match column.kind {
+            ColumnKind::Text => None::<&[u8]>.write(out),
+            ColumnKind::Int => None::<i64>.write(out),
+        },
+    }
+    out.extend_from_slice(key);
+    Ok(())
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.rest.split_at_checked(bytes).ok_or("the row is cut off")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], String> {
+        let whole = Part::Var(End::Prefixed).bytes_in(self.rest).ok_or("the row is cut off")?;
+        let part = self.take(whole)?;
+        // The prefix ends with the first byte below 80.
+        let prefix = part.iter().position(|byte| *byte < 0x80).map_or(whole, |at| at + 1);
+        Ok(part.get(prefix..).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

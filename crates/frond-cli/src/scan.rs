@@ -1,0 +1,80 @@
+//! `frond scan`: a range of entries in order.
+
+use std::io::Write;
+use std::ops::Bound;
+
+use crate::{
+    common::{StoreArgs, grouped, open_tree, output, say},
+    fail::Result,
+    show::Form,
+};
+
+/// Print entries in the order of their keys
+///
+/// One line per entry, tabs between columns. Bounds are given like keys of `frond get`, the columns
+/// of one key separated by commas; the first few columns of a key stand for all keys that begin so.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Tree
+    tree: String,
+    /// First key
+    #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
+    from: Vec<String>,
+    /// Key to stop before
+    #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
+    to: Vec<String>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true,
+        conflicts_with_all = ["from", "to"])]
+    prefix: Vec<String>,
+    /// Only these columns
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// At most so many entries
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    limit: u64,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Print only how many there are
+    #[arg(long)]
+    count: bool,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let db = args.store.open()?;
+    let tree = open_tree(&db, &args.tree)?;
+    let form = Form::of(&db, &tree);
+    form.check_columns(&args.columns)?;
+    let (from, to) = match args.prefix.is_empty() {
+        true => (form.key(&args.from)?, Some(form.key(&args.to)?).filter(|to| !to.is_empty())),
+        false => {
+            let prefix = form.key(&args.prefix)?;
+            let end = frond::tuple::prefix_end(&prefix);
+            (prefix, end)
+        }
+    };
+    if to.as_ref().is_some_and(|to| *to <= from) {
+        return crate::fail::error("--to is not after --from");
+    }
+    let range =
+        (Bound::Included(from.as_slice()), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
+    let mut cursor = tree.scan(range)?;
+    if args.reverse {
+        cursor.seek_last();
+    }
+    let (mut out, mut count) = (output(), 0);
+    while count < args.limit {
+        let entry = if args.reverse { cursor.prev()? } else { cursor.next()? };
+        let Some((key, value)) = entry else { break };
+        count += 1;
+        if !args.count {
+            writeln!(out, "{}", form.line(key, value, &args.columns)?)?;
+        }
+    }
+    out.flush()?;
+    if args.count { say(&grouped(count)) } else { Ok(()) }
+}

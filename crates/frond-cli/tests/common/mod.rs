@@ -1,0 +1,72 @@
+//! Running the command as a user does.
+
+use std::{path::PathBuf, process::Output};
+
+use assert_cmd::Command;
+
+/// A directory for one test, with a store that does not exist yet.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// What a run of the command gave.
+#[derive(Debug)]
+pub struct Answer {
+    pub out: String,
+    pub err: String,
+    pub code: i32,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Path of the store, as an argument.
+    pub fn store(&self) -> String {
+        self.path("store").display().to_string()
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.path(name), content).expect("written");
+        self.path(name).display().to_string()
+    }
+
+    /// Runs `frond WORDS…`; `STORE` stands for the store's path.
+    pub fn frond(&self, words: &[&str]) -> Answer {
+        self.frond_reading(words, b"")
+    }
+
+    /// The same with standard input.
+    pub fn frond_reading(&self, words: &[&str], input: &[u8]) -> Answer {
+        let store = self.store();
+        let words = words.iter().map(|word| if *word == "STORE" { store.as_str() } else { word });
+        let mut command = Command::cargo_bin("frond").expect("the command is built");
+        let Output { status, stdout, stderr } =
+            command.args(words).write_stdin(input).output().expect("it runs");
+        Answer {
+            out: String::from_utf8(stdout).expect("text"),
+            err: String::from_utf8(stderr).expect("text"),
+            code: status.code().expect("an exit code"),
+        }
+    }
+
+    /// Runs what must succeed.
+    pub fn ok(&self, words: &[&str]) -> String {
+        let answer = self.frond(words);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{words:?}: {answer:?}");
+        answer.out
+    }
+
+    /// Runs what must fail with this code, and gives its one line.
+    pub fn fails(&self, code: i32, words: &[&str]) -> String {
+        let answer = self.frond(words);
+        assert_eq!((answer.code, answer.out.as_str()), (code, ""), "{words:?}: {answer:?}");
+        assert_eq!(answer.err.lines().count(), 1, "{words:?}: {answer:?}");
+        answer.err.strip_prefix("frond: ").expect("who says it").trim_end().to_owned()
+    }
+}

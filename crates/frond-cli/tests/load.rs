@@ -1,0 +1,302 @@
+//! `frond load`, and what other commands show of what it loaded.
+
+mod common;
+
+use common::Place;
+
+const PACKAGES: &str = "\
+Package: zsh
+Version: 5.9
+Section: shells
+Description: shell with lots of features
+ It is large.
+
+Package: bash
+Version: 5.2
+Section: shells
+
+Package: acl
+Version: 2.3
+";
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn control_paragraphs_become_rows_and_an_index() {
+    let place = Place::new();
+    let file = place.write("packages.control", PACKAGES);
+    let out = place.ok(&["load", "STORE", "pkgs", &file, "--key", "Package", "--index", "Section"]);
+    assert!(out.starts_with("3 rows (168 B) into \"pkgs\" with 1 index in "), "{out}");
+    assert_eq!(
+        place.ok(&["get", "STORE", "pkgs", "zsh"]),
+        "Package: zsh\nVersion: 5.9\nSection: shells\nDescription: shell with lots of features\n It \
+         is large.\n"
+    );
+    assert_eq!(
+        lines(&place.ok(&["scan", "STORE", "pkgs", "--columns", "Package,Version"])),
+        ["acl\t2.3", "bash\t5.2", "zsh\t5.9"]
+    );
+    assert_eq!(
+        lines(&place.ok(&["scan", "STORE", "pkgs.by_Section"])),
+        ["\\N\tacl", "shells\tbash", "shells\tzsh"]
+    );
+    assert_eq!(
+        place.ok(&["scan", "STORE", "pkgs.by_Section", "--prefix", "shells", "--count"]),
+        "2\n"
+    );
+    assert_eq!(
+        place.ok(&["scan", "STORE", "pkgs", "--reverse", "--limit", "1", "--columns", "Package"]),
+        "zsh\n"
+    );
+    assert_eq!(place.ok(&["scan", "STORE", "pkgs", "--from", "b", "--to", "z", "--count"]), "1\n");
+}
+
+#[test]
+fn fields_that_turn_up_late_are_kept() {
+    let place = Place::new();
+    let text = "{\"id\":1,\"a\":\"x\"}\n{\"id\":2,\"b\":\"late\"}\n";
+    let file = place.write("rows.jsonl", text);
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--batch", "1"]);
+    assert_eq!(place.ok(&["get", "STORE", "t", "2"]), "id: 2\nb: late\n");
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\tx", "2\t\tb: late"]);
+}
+
+#[test]
+fn integers_are_in_the_order_of_numbers() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n10,a\n-3,b\n9,c\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int"]);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["-3\tb", "9\tc", "10\ta"]);
+    let file = place.write("t2.csv", "id,v\n11,a\nten,b\n");
+    assert_eq!(
+        place.fails(2, &["load", "STORE", "t", &file]),
+        "line 3: column \"id\" is not an integer of 64 bits; nothing is loaded"
+    );
+}
+
+#[test]
+fn rows_without_a_key_are_numbered() {
+    let place = Place::new();
+    let csv = b"a,b\nx,1\nx,1\n";
+    for _ in 0..2 {
+        let answer = place.frond_reading(&["load", "STORE", "t", "--format", "csv"], csv);
+        assert_eq!(answer.code, 0, "{answer:?}");
+    }
+    assert_eq!(
+        lines(&place.ok(&["scan", "STORE", "t"])),
+        ["0\tx\t1", "1\tx\t1", "2\tx\t1", "3\tx\t1"]
+    );
+}
+
+#[test]
+fn malformed_first_batch_creates_nothing() {
+    let place = Place::new();
+    for (name, text, says) in [
+        ("a.csv", "a,b\n1,2\n1,2,3\n", "line 3: 3 fields, and 2 columns have names"),
+        ("b.csv", "a,b\n1,\"2\n", "line 2: a quote is opened and never closed"),
+        (
+            "c.jsonl",
+            "{\"a\":1}\n{\"a\"\n",
+            "line 2: no JSON object: EOF while parsing an object at column 0",
+        ),
+        ("d.control", "A: 1\nB\n", "line 2: neither a field (Name: value) nor a continuation line"),
+    ] {
+        let file = place.write(name, text);
+        let message = place.fails(2, &["load", "STORE", "t", &file]);
+        assert!(message.starts_with(says.split(" at column").next().expect("words")), "{message}");
+        assert!(message.ends_with("; nothing is loaded"), "{message}");
+        assert!(!place.path("store").exists());
+    }
+}
+
+#[test]
+fn failing_batch_is_not_committed() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id\n1\n2\n3\n4\n5\nbad,row\n");
+    assert_eq!(
+        place.fails(2, &["load", "STORE", "t", &file, "--key", "id", "--batch", "2"]),
+        "line 7: 2 fields, and 1 columns have names; 4 rows before it are loaded (go on after them \
+         with --skip 4)"
+    );
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "4\n");
+    place.write("t.csv", "id\n1\n2\n3\n4\n5\n6\n");
+    place.ok(&["load", "STORE", "t", &file, "--skip", "4"]);
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "6\n");
+}
+
+#[test]
+fn key_that_exists_stops_the_load_at_its_line() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,a\n2,b\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v"]);
+    let again = place.write("again.csv", "id,v\n3,c\n2,z\n");
+    assert_eq!(
+        place.fails(2, &["load", "STORE", "t", &again]),
+        "line 3: a row with this key exists (--replace would replace it); nothing is loaded"
+    );
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "2\n");
+    assert_eq!(place.ok(&["scan", "STORE", "t.by_v", "--count"]), "2\n");
+    // Twice in one batch is no better.
+    let twice = place.write("twice.csv", "id,v\n7,c\n7,d\n");
+    assert!(place.fails(2, &["load", "STORE", "t", &twice]).starts_with("line 3: a row with"));
+}
+
+#[test]
+fn replaced_rows_leave_no_index_entries() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,a\n2,b\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v"]);
+    // One replaces a row of before, then itself within the batch.
+    let again = place.write("again.csv", "id,v\n2,y\n3,c\n2,z\n2,b\n1,a\n");
+    place.ok(&["load", "STORE", "t", &again, "--replace"]);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\ta", "2\tb", "3\tc"]);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t.by_v"])), ["a\t1", "b\t2", "c\t3"]);
+}
+
+#[test]
+fn ledger_tells_what_must_be_there() {
+    let place = Place::new();
+    let text: String = (0..25).map(|id| format!("{id},v{}\n", id % 3)).collect();
+    let file = place.write("t.csv", format!("id,v\n{text}"));
+    let ledger = place.path("ledger").display().to_string();
+    let load = ["load", "STORE", "t", &file, "--key", "id", "--index", "v", "--batch", "10"];
+    place.ok(&[&load[..], &["--ack", &ledger]].concat());
+    let verify = [&load[..], &["--verify", &ledger]].concat();
+    assert_eq!(
+        place.ok(&verify),
+        "25 rows in 3 batches were acknowledged: all are there, with 25 index entries; and nothing \
+         of the batch after them\n"
+    );
+    // As if the loader had been killed before it could write the last line: still all right.
+    place.write("ledger", "acknowledged\t10\t10\nacknowledged\t10\t20\nacknow");
+    assert!(place.ok(&verify).ends_with("and the batch of 5 rows after them, whole\n"));
+    // Half a batch more than acknowledged, or less than that, is not.
+    place.write("ledger", "acknowledged\t10\t10\n");
+    let message = place.fails(1, &verify);
+    assert!(
+        message.starts_with("\"t\" has 25 rows; 10 were acknowledged, and 10 may"),
+        "{message}"
+    );
+    place.write("ledger", "acknowledged\t30\t30\n");
+    assert_eq!(place.fails(1, &verify), "the ledger has 30 rows, the input has 25");
+    place.write("t.csv", format!("id,v\n{}", text.replace("7,v1", "7,other")));
+    place.write("ledger", "acknowledged\t10\t10\n");
+    assert_eq!(place.fails(1, &verify), "line 9: the row is not there as loaded");
+}
+
+#[test]
+fn wrong_calls_are_one_line_and_change_nothing() {
+    let place = Place::new();
+    let file = place.write("t.csv", "a,b\n1,2\n");
+    let plain = place.write("t.txt", "a,b\n");
+    for (words, says) in [
+        (
+            &["load", "STORE", "t", &file, "--key", "c"][..],
+            "--key: no column \"c\"; there are: a, b",
+        ),
+        (&["load", "STORE", "t", &file, "--index", "a,a"], "--index names column \"a\" twice"),
+        (
+            &["load", "STORE", "t", &plain],
+            "say with --format what the input is: csv, tsv, json or control",
+        ),
+        (
+            &["load", "STORE", "t", "/no/such.csv"],
+            "cannot read /no/such.csv: No such file or directory (os error 2)",
+        ),
+        (
+            &["load", "STORE", "t", &file, "--batch", "0"],
+            "invalid value '0' for '--batch <ROWS>': 0 is not in 1..=1000000 (see `frond help`)",
+        ),
+        (
+            &["load", "STORE", "t", &file, "--durability", "maybe"],
+            "invalid value 'maybe' for '--durability <LEVEL>': it is sync, os or lazy (see `frond help`)",
+        ),
+        (
+            &["load", "STORE", "t", &file, "--memory", "lots"],
+            "invalid value 'lots' for '--memory <SIZE>': \"lots\" is no size; write for example 64M (see `frond help`)",
+        ),
+        (
+            &["load", "STORE", "t", &file, "--frobnicate"],
+            "unexpected argument '--frobnicate' found (see `frond help`)",
+        ),
+        (
+            &["load"],
+            "the following required arguments were not provided: <DIR> <TREE> (see `frond help`)",
+        ),
+        (&["frobnicate"], "unrecognized subcommand 'frobnicate' (see `frond help`)"),
+    ] {
+        let message = place.fails(2, words);
+        assert!(message.starts_with(says.trim_end_matches(" (see `frond help`)")), "{message}");
+    }
+    let entries = |place: &Place| std::fs::read_dir(place.path("store")).map_or(0, Iterator::count);
+    let before = entries(&place);
+    for words in [&["get", "STORE", "t", "1"][..], &["scan", "STORE", "t"], &["dump", "STORE"]] {
+        assert_eq!(place.frond(words).code, 2, "{words:?}");
+        assert_eq!(entries(&place), before, "{words:?} wrote something");
+    }
+}
+
+#[test]
+fn columns_are_those_of_the_first_load() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,a\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
+    let other = place.write("u.csv", "id,w\n2,b\n");
+    assert_eq!(
+        place.fails(2, &["load", "STORE", "t", &other]),
+        "line 2: the tree has no column \"w\"; nothing is loaded"
+    );
+    assert_eq!(
+        place.fails(2, &["load", "STORE", "t", &file, "--key", "v"]),
+        "tree \"t\" exists with other key: id"
+    );
+    let reordered = place.write("r.csv", "v,id\nb,2\n");
+    place.ok(&["load", "STORE", "t", &reordered]);
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\ta", "2\tb"]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_loaded_and_shown_escaped() {
+    let place = Place::new();
+    let file = place.write("t.csv", b"id,v\nk\xff,\x00\xfe\\\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
+    assert_eq!(place.ok(&["scan", "STORE", "t"]), "k\\xff\t\\x00\\xfe\\\\\n");
+    assert_eq!(
+        place.ok(&["dump", "STORE", "t"]),
+        "t\tk\\xff\\x00\\x01\t\\x01\\x03\\x00\\xfe\\\\\n"
+    );
+}
+
+#[test]
+fn get_says_when_there_is_nothing() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,a\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
+    assert_eq!(place.fails(1, &["get", "STORE", "t", "2"]), "no such key in \"t\"");
+    assert_eq!(place.fails(2, &["get", "STORE", "u", "2"]), "no tree \"u\"; there are: t");
+    assert_eq!(place.fails(2, &["get", "STORE", "t", "2", "3"]), "the key has 1 columns: id");
+    assert_eq!(
+        place.fails(2, &["scan", "STORE", "t", "--columns", "w"]),
+        "no column \"w\"; there are: id, v"
+    );
+}
+
+#[test]
+fn dump_is_sorted_by_tree_and_key() {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n2,b\n1,a\n");
+    place.ok(&["load", "STORE", "z", &file, "--key", "id", "--index", "v"]);
+    place.ok(&["load", "STORE", "a", &file, "--key", "id"]);
+    let dump = place.ok(&["dump", "STORE"]);
+    let words: Vec<(&str, &str)> = dump
+        .lines()
+        .map(|line| {
+            let mut words = line.split('\t');
+            (words.next().expect("a tree"), words.next().expect("a key"))
+        })
+        .collect();
+    assert_eq!(words.len(), 6);
+    assert!(words.is_sorted());
+}

@@ -1,0 +1,98 @@
+//! The commands that look into a store.
+
+mod common;
+
+use common::Place;
+
+fn loaded() -> Place {
+    let place = Place::new();
+    let file = place.write("t.csv", "id,v\n1,a\n2,b\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v"]);
+    place
+}
+
+#[test]
+fn stats_are_for_people_and_for_programs() {
+    let place = loaded();
+    let json = place.ok(&["stats", "STORE", "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(stats["seqno_visible"].as_u64().is_some_and(|seqno| seqno > 0), "{json}");
+    assert!(stats["files_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{json}");
+    assert!(stats["failed"].is_null());
+    let text = place.ok(&["stats", "STORE"]);
+    assert!(text.lines().any(|line| line.starts_with("seqno visible ")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("files ") && line.contains("B  ")), "{text}");
+}
+
+/// Promise: P21.
+#[test]
+fn looking_changes_no_byte() {
+    let place = loaded();
+    let files = || {
+        let mut files: Vec<_> = std::fs::read_dir(place.path("store"))
+            .expect("a directory")
+            .map(|file| file.expect("a file").path())
+            .map(|path| (path.clone(), std::fs::read(path).expect("readable")))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    for words in [
+        &["get", "STORE", "t", "1"][..],
+        &["scan", "STORE", "t.by_v"],
+        &["dump", "STORE"],
+        &["stats", "STORE"],
+        &["log", "STORE", "--entries"],
+    ] {
+        place.ok(words);
+        assert!(files() == before, "{words:?} changed the store");
+    }
+}
+
+#[test]
+fn log_prints_commits_and_their_entries() {
+    let place = loaded();
+    let log = place.ok(&["log", "STORE", "--entries"]);
+    assert!(log.lines().last().is_some_and(|line| line.contains(" records in ")), "{log}");
+}
+
+#[test]
+fn directory_without_a_store_is_told_so() {
+    let place = Place::new();
+    place.write("file", "x");
+    let dir = place.path("").display().to_string();
+    let file = place.path("file").display().to_string();
+    for place_of in [dir.as_str(), file.as_str(), "/no/such/place"] {
+        for command in ["stats", "dump", "log"] {
+            let message = place.fails(2, &[command, place_of]);
+            assert!(message.contains(place_of.trim_end_matches('/')), "{message}");
+        }
+    }
+}
+
+#[test]
+fn store_in_use_names_its_owner() {
+    let place = Place::new();
+    let db = frond::Db::open(place.path("store"), frond::Options::new()).expect("a store");
+    let message = place.fails(2, &["stats", "STORE"]);
+    let owner = std::process::id().to_string();
+    assert!(message.starts_with("FRD-3101 ") && message.contains(&owner), "{message}");
+    db.close().expect("closed");
+}
+
+#[test]
+fn output_may_be_cut_off_by_its_reader() {
+    let place = Place::new();
+    let rows: String = (0..20_000).map(|id| format!("{id},some text\n")).collect();
+    let file = place.write("t.csv", format!("id,v\n{rows}"));
+    place.ok(&["load", "STORE", "t", &file]);
+    let frond = assert_cmd::cargo::cargo_bin("frond");
+    let script = format!("'{}' dump '{}' | head -n 1", frond.display(), place.store());
+    let output = std::process::Command::new("bash")
+        .args(["-o", "pipefail", "-c", &script])
+        .output()
+        .expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success());
+}
