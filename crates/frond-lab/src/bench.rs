@@ -222,7 +222,9 @@ fn finish(outcomes: &mut [(TargetName, Final)], with_null: bool) -> Vec<Row> {
             subtract_generator(&mut outcome.rows, &null);
         }
         for row in &mut outcome.rows {
-            row.budgets = crate::results::budgets(row);
+            if *target != TargetName::Null {
+                row.budgets = crate::results::budgets(row);
+            }
         }
         if *target != TargetName::Null || with_null {
             rows.extend(outcome.rows.iter().cloned());

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::measure::{self, MemoryLimit};
-use crate::results::{Final, Row, Verified, budgets};
+use crate::results::{Final, Row, Verified};
 use crate::schema::{Checksum, Table};
 use crate::size::Bytes;
 use crate::targets::{self, Result, Setup, Target, TargetName};
@@ -66,7 +66,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         memory: order.memory,
         write_buffer,
         durability: order.spec.durability,
-        tables: workload.tables(),
+        table: workload.table(),
         unique: workload.unique(),
     };
     let target = targets::open(order.target, &setup)?;
@@ -106,7 +106,6 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         if keeps_rows {
             finish(row, disk, compacted, &verified, volume);
         }
-        row.budgets = budgets(row);
     }
     Ok(())
 }
@@ -139,15 +138,12 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result<(Verified, u64)> {
     let begin = Instant::now();
     let expected = workload.expected();
-    let tables: Vec<Table> = workload.tables();
+    let table: Table = workload.table();
     let mut session = target.session()?;
     let (mut right, mut entries) = (0, 0);
-    let keyspaces = tables
-        .iter()
-        .flat_map(|table| (0..=table.indexes.len()).map(move |keyspace| (table, keyspace)));
-    for ((table, keyspace), expected) in keyspaces.zip(&expected) {
+    for (keyspace, expected) in expected.iter().enumerate() {
         let mut sum = Checksum::default();
-        session.range(table, keyspace, &[], &[], u64::MAX, &mut |key, value| {
+        session.range(&table, keyspace, &[], &[], u64::MAX, &mut |key, value| {
             sum.add(key, value);
             true
         })?;

@@ -15,8 +15,12 @@ mod settings;
 #[allow(dead_code)] // unused where no rival is built in
 mod ticker;
 
+#[cfg(has_lmdb)]
+mod lmdb;
 #[cfg(has_rocksdb)]
 mod rocksdb;
+#[cfg(has_sqlite3)]
+mod sqlite;
 
 pub use registry::{Share, TargetName, available, open};
 
@@ -74,8 +78,8 @@ pub struct Setup {
     pub write_buffer: Option<Bytes>,
     /// Durability class.
     pub durability: Durability,
-    /// Tables to create.
-    pub tables: Vec<Table>,
+    /// The table to create: a keyspace of rows, and one for each index.
+    pub table: Table,
     /// Whether rows never replace each other: Frond's unique trees.
     pub unique: bool,
 }

@@ -117,6 +117,11 @@ pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
         TargetName::Null => Ok(Box::new(Null)),
         #[cfg(has_rocksdb)]
         TargetName::RocksDb(_) => Ok(Box::new(super::rocksdb::RocksDb::open(setup)?)),
+        #[cfg(has_sqlite3)]
+        TargetName::Sqlite => Ok(Box::new(super::sqlite::Sqlite::open(setup)?)),
+        #[cfg(has_lmdb)]
+        TargetName::Lmdb => Ok(Box::new(super::lmdb::Lmdb::open(setup)?)),
+        #[allow(unreachable_patterns)] // reachable where a rival is missing
         _ => {
             let _ = setup;
             Err(Failure(format!("target {name}: not built in")))

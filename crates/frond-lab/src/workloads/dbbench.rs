@@ -347,8 +347,8 @@ impl DbBench {
 }
 
 impl Workload for DbBench {
-    fn tables(&self) -> Vec<Table> {
-        vec![Table::raw("usertable")]
+    fn table(&self) -> Table {
+        Table::raw("usertable")
     }
 
     fn unique(&self) -> bool {

@@ -139,8 +139,8 @@ impl Iibench {
 }
 
 impl Workload for Iibench {
-    fn tables(&self) -> Vec<Table> {
-        vec![self.table.clone()]
+    fn table(&self) -> Table {
+        self.table.clone()
     }
 
     fn unique(&self) -> bool {

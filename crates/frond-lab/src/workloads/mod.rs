@@ -54,8 +54,8 @@ pub struct Volume {
 
 /// A workload.
 pub trait Workload {
-    /// Its tables; the first holds all keyspaces that are verified.
-    fn tables(&self) -> Vec<Table>;
+    /// Its table.
+    fn table(&self) -> Table;
     /// Whether no key is ever put twice.
     fn unique(&self) -> bool;
     /// Runs its steps.

@@ -158,7 +158,7 @@ fn compression(name: &str) -> Result<c_int> {
 fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Result<Handle> {
     let [upper, bottom] =
         [compression(&settings.compression)?, compression(&settings.bottommost_compression)?];
-    let names = setup.tables.iter().flat_map(|table| table.keyspaces());
+    let names = setup.table.keyspaces().into_iter();
     let mut names: Vec<CString> =
         names.map(CString::new).collect::<std::result::Result<_, _>>().map_err(path_error)?;
     // The default family must be opened too; it stays empty.

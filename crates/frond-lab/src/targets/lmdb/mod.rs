@@ -1,0 +1,312 @@
+//! LMDB as a target: keyspaces are named databases, one write transaction is a commit.
+//!
+//! Invariants
+//! 1. A write transaction begins with the first put after a commit and ends at the commit.
+//! 2. Reads use one read transaction per session, renewed for each call, so that they see the last commit.
+//!
+//! Threads: LMDB ties a write transaction to its thread, and so does a session.
+
+mod ffi;
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::Arc;
+
+use libc::{c_int, c_uint};
+use serde::Deserialize;
+
+use super::ticker::Ticker;
+use super::{Direction, Durability, Failure, Result, Session, Setup, Target, Visit, settings};
+use crate::schema::Keyspace;
+
+const SETTINGS: &str = include_str!("lmdb.settings.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    map_gib: usize,
+    no_read_ahead: bool,
+    no_tls: bool,
+    sync_each_commit: String,
+    os_flags: String,
+    lazy_flags: String,
+}
+
+struct Environment(*mut ffi::Env);
+
+// SAFETY: lmdb.h: an environment may be shared by threads; transactions are kept to one each.
+unsafe impl Send for Environment {}
+// SAFETY: as above.
+unsafe impl Sync for Environment {}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        // SAFETY: sessions borrow the target and are gone; the handle is closed once.
+        unsafe { ffi::mdb_env_close(self.0) };
+    }
+}
+
+fn check(code: c_int) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    // SAFETY: mdb_strerror returns a static or thread-local zero-terminated string.
+    let text = unsafe { CStr::from_ptr(ffi::mdb_strerror(code)) };
+    Err(Failure(format!("lmdb: {}", text.to_string_lossy())))
+}
+
+/// LMDB under test.
+pub struct Lmdb {
+    environment: Arc<Environment>,
+    databases: Vec<ffi::Dbi>,
+    ticker: Option<Ticker>,
+}
+
+fn flag(name: &str) -> Result<c_uint> {
+    match name {
+        "default" => Ok(0),
+        "NOSYNC" => Ok(ffi::NOSYNC),
+        "NOMETASYNC" => Ok(ffi::NOMETASYNC),
+        _ => Err(Failure(format!("lmdb.settings.toml: unknown flag `{name}`"))),
+    }
+}
+
+impl Lmdb {
+    /// Opens a fresh environment.
+    pub fn open(setup: &Setup) -> Result<Self> {
+        let settings: Settings = settings::parse("lmdb.settings.toml", SETTINGS)?;
+        let mut flags = match setup.durability {
+            Durability::Sync => flag(&settings.sync_each_commit)?,
+            Durability::Os => flag(&settings.os_flags)?,
+            Durability::Lazy => flag(&settings.lazy_flags)?,
+        };
+        flags |= if settings.no_read_ahead { ffi::NORDAHEAD } else { 0 };
+        flags |= if settings.no_tls { ffi::NOTLS } else { 0 };
+        let failure = |error: std::ffi::NulError| Failure(format!("lmdb: {error}"));
+        let path = CString::new(setup.dir.as_os_str().as_bytes()).map_err(failure)?;
+        let names = setup.table.keyspaces();
+        let mut env = ptr::null_mut();
+        // SAFETY: the out pointer is live; the handle is used only if the call succeeded.
+        check(unsafe { ffi::mdb_env_create(&mut env) })?;
+        let environment = Arc::new(Environment(env));
+        // SAFETY: the handle is fresh; options come before the open, as lmdb.h demands.
+        unsafe {
+            check(ffi::mdb_env_set_mapsize(env, settings.map_gib << 30))?;
+            check(ffi::mdb_env_set_maxdbs(env, names.len() as c_uint))?;
+            check(ffi::mdb_env_open(env, path.as_ptr(), flags, 0o644))?;
+        }
+        let mut databases = Vec::new();
+        // SAFETY: one transaction of this thread opens all databases and is committed.
+        unsafe {
+            let mut txn = ptr::null_mut();
+            check(ffi::mdb_txn_begin(env, ptr::null_mut(), 0, &mut txn))?;
+            for name in names {
+                let (name, mut dbi) = (CString::new(name).map_err(failure)?, 0);
+                check(ffi::mdb_dbi_open(txn, name.as_ptr(), ffi::CREATE, &mut dbi))?;
+                databases.push(dbi);
+            }
+            check(ffi::mdb_txn_commit(txn))?;
+        }
+        let ticker = (setup.durability == Durability::Os).then(|| {
+            let environment = Arc::clone(&environment);
+            Ticker::each_second(move || sync(&environment))
+        });
+        Ok(Self { environment, databases, ticker })
+    }
+}
+
+fn sync(environment: &Environment) -> Result<()> {
+    // SAFETY: the environment is open; mdb_env_sync may be called by any thread.
+    check(unsafe { ffi::mdb_env_sync(environment.0, 1) })
+}
+
+impl Target for Lmdb {
+    fn version(&self) -> String {
+        // SAFETY: a constant zero-terminated string; null means the numbers are not wanted.
+        let text = unsafe {
+            CStr::from_ptr(ffi::mdb_version(ptr::null_mut(), ptr::null_mut(), ptr::null_mut()))
+        };
+        text.to_string_lossy().split(':').next().unwrap_or_default().to_owned()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        settings::pairs(SETTINGS)
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(LmdbSession { target: self, write: ptr::null_mut(), read: ptr::null_mut() }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        sync(&self.environment)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.ticker.take().map_or(Ok(()), Ticker::stop)?;
+        sync(&self.environment)
+    }
+}
+
+struct LmdbSession<'a> {
+    target: &'a Lmdb,
+    write: *mut ffi::Txn,
+    read: *mut ffi::Txn,
+}
+
+impl Drop for LmdbSession<'_> {
+    fn drop(&mut self) {
+        // SAFETY: both transactions are this session's; a null one is left alone.
+        unsafe {
+            for txn in [self.write, self.read].into_iter().filter(|txn| !txn.is_null()) {
+                ffi::mdb_txn_abort(txn);
+            }
+        }
+    }
+}
+
+fn val(bytes: &[u8]) -> ffi::Val {
+    ffi::Val { size: bytes.len(), data: bytes.as_ptr().cast_mut().cast() }
+}
+
+/// # Safety
+/// `val` must come from LMDB within a transaction that outlives `'a`.
+unsafe fn bytes<'a>(val: &ffi::Val) -> &'a [u8] {
+    if val.data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise; LMDB points into its map.
+    unsafe { std::slice::from_raw_parts(val.data.cast(), val.size) }
+}
+
+impl LmdbSession<'_> {
+    fn begin(&mut self) -> Result<()> {
+        if self.write.is_null() {
+            let env = self.target.environment.0;
+            // SAFETY: the environment is open; the transaction stays on this thread.
+            check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), 0, &mut self.write) })?;
+        }
+        Ok(())
+    }
+
+    /// Runs `act` inside the read transaction, which sees the newest commit (Invariant 2).
+    fn reading<T>(&mut self, act: impl FnOnce(*mut ffi::Txn) -> Result<T>) -> Result<T> {
+        // SAFETY: the transaction is this session's; it is reset after each use and renewed here.
+        unsafe {
+            match self.read.is_null() {
+                true => {
+                    let env = self.target.environment.0;
+                    check(ffi::mdb_txn_begin(env, ptr::null_mut(), ffi::RDONLY, &mut self.read))?;
+                }
+                false => check(ffi::mdb_txn_renew(self.read))?,
+            }
+        }
+        let result = act(self.read);
+        // SAFETY: as above; whatever `act` borrowed from the map has been given up.
+        unsafe { ffi::mdb_txn_reset(self.read) };
+        result
+    }
+}
+
+impl Session for LmdbSession<'_> {
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.begin()?;
+        let (mut key, mut value) = (val(key), val(value));
+        let dbi = self.target.databases[keyspace];
+        // SAFETY: LMDB copies key and value during the call.
+        check(unsafe { ffi::mdb_put(self.write, dbi, &mut key, &mut value, 0) })
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
+        self.begin()?;
+        let mut key = val(key);
+        // SAFETY: as in `put`; a null value deletes the key.
+        let code = unsafe {
+            ffi::mdb_del(self.write, self.target.databases[keyspace], &mut key, ptr::null_mut())
+        };
+        if code == ffi::NOTFOUND { Ok(()) } else { check(code) }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.write, ptr::null_mut());
+        // SAFETY: commit frees the transaction in every case; it was ours.
+        if txn.is_null() { Ok(()) } else { check(unsafe { ffi::mdb_txn_commit(txn) }) }
+    }
+
+    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let dbi = self.target.databases[keyspace];
+        self.reading(|txn| {
+            let (mut key, mut found) = (val(key), val(&[]));
+            // SAFETY: the transaction is live; `found` points into the map until it ends.
+            match unsafe { ffi::mdb_get(txn, dbi, &mut key, &mut found) } {
+                ffi::NOTFOUND => Ok(false),
+                code => {
+                    check(code)?;
+                    // SAFETY: the call succeeded within this transaction.
+                    value.extend_from_slice(unsafe { bytes(&found) });
+                    Ok(true)
+                }
+            }
+        })
+    }
+
+    fn scan(
+        &mut self,
+        keyspace: Keyspace,
+        from: Option<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let dbi = self.target.databases[keyspace];
+        self.reading(|txn| {
+            let mut cursor = ptr::null_mut();
+            // SAFETY: the transaction is live; the cursor is closed below, before it ends.
+            check(unsafe { ffi::mdb_cursor_open(txn, dbi, &mut cursor) })?;
+            let outcome = walk(cursor, from, direction, visit);
+            // SAFETY: opened above, closed once.
+            unsafe { ffi::mdb_cursor_close(cursor) };
+            outcome
+        })
+    }
+}
+
+fn walk(
+    cursor: *mut ffi::Cursor,
+    from: Option<&[u8]>,
+    direction: Direction,
+    visit: Visit<'_>,
+) -> Result<()> {
+    let (mut key, mut value) = (val(from.unwrap_or_default()), val(&[]));
+    // SAFETY: the cursor is open as long as this function runs.
+    let mut step = |key: &mut ffi::Val, op| unsafe {
+        ffi::mdb_cursor_get(cursor, key, &mut value, op)
+    };
+    let next = if direction == Direction::Forward { ffi::NEXT } else { ffi::PREV };
+    // LMDB takes no empty keys: an empty bound is none.
+    let from = from.filter(|from| !from.is_empty());
+    let mut code = match (from, direction) {
+        (None, Direction::Forward) => step(&mut key, ffi::FIRST),
+        (None, Direction::Reverse) => step(&mut key, ffi::LAST),
+        (Some(_), Direction::Forward) => step(&mut key, ffi::SET_RANGE),
+        (Some(from), Direction::Reverse) => match step(&mut key, ffi::SET_RANGE) {
+            ffi::NOTFOUND => step(&mut key, ffi::LAST),
+            // SAFETY: the call succeeded, so the key points into the map.
+            0 if unsafe { bytes(&key) } != from => step(&mut key, ffi::PREV),
+            code => code,
+        },
+    };
+    loop {
+        if code == ffi::NOTFOUND {
+            return Ok(());
+        }
+        check(code)?;
+        // SAFETY: key and value point into the map, unchanged while the read transaction lives.
+        let (key_bytes, value_bytes) = unsafe { (bytes(&key), bytes(&value)) };
+        if !visit(key_bytes, value_bytes) {
+            return Ok(());
+        }
+        // SAFETY: as in `step`, whose borrow of `value` has ended.
+        code = unsafe { ffi::mdb_cursor_get(cursor, &mut key, &mut value, next) };
+    }
+}
