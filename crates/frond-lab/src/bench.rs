@@ -17,7 +17,7 @@ use crate::report;
 use crate::results::{Conditions, Final, Row, subtract_generator};
 use crate::size::Bytes;
 use crate::targets::{Durability, Failure, Result, Share, TargetName, available};
-use crate::workloads::{Name, Shape, Spec};
+use crate::workloads::{Name, Profile, Shape, Spec};
 
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
@@ -64,6 +64,12 @@ pub struct Args {
     /// Longest time of a step that reads or overwrites, in seconds
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
+    /// Queries per second beside the load of iibench-query; 0 for as many as possible
+    #[arg(long, default_value_t = 10.0)]
+    pub query_rate: f64,
+    /// How repetitive the web log is
+    #[arg(long, value_enum, default_value_t = Profile::Typical)]
+    pub profile: Profile,
     /// Write buffers to try with RocksDB, each as a target of its own: m/3,m/6,16MB
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub rocksdb_write_buffer: Vec<Share>,
@@ -110,6 +116,8 @@ impl Args {
                 shape: self.shape,
                 threads: self.threads,
                 seconds: self.seconds,
+                query_rate: self.query_rate,
+                profile: self.profile,
                 durability: self.durability,
             },
             memory: self.memory,

@@ -94,7 +94,7 @@ pub struct Client<'m> {
     meter: &'m Meter,
     operation: &'static str,
     latencies: Histogram<u64>,
-    cpu_s: f64,
+    cpu_s: Option<f64>,
     counts: bool,
 }
 
@@ -126,12 +126,19 @@ impl Meter {
         self.new_client(operation, false)
     }
 
+    /// A second kind of operation on a thread that has a client already, whose CPU is counted there.
+    pub fn second_client(&self, operation: &'static str) -> Client<'_> {
+        let mut client = self.new_client(operation, false);
+        client.cpu_s = None;
+        client
+    }
+
     fn new_client(&self, operation: &'static str, counts: bool) -> Client<'_> {
         Client {
             meter: self,
             operation,
             latencies: new_histogram(),
-            cpu_s: process::thread_cpu_s(),
+            cpu_s: Some(process::thread_cpu_s()),
             counts,
         }
     }
@@ -260,7 +267,7 @@ impl Client<'_> {
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        let cpu = process::thread_cpu_s() - self.cpu_s;
+        let cpu = self.cpu_s.map_or(0.0, |begin| process::thread_cpu_s() - begin);
         self.meter.client_cpu_ns.fetch_add((cpu * 1e9) as u64, Ordering::Relaxed);
         let mut all = lock(&self.meter.latencies);
         let sum = all.entry(self.operation).or_insert_with(new_histogram);

@@ -224,12 +224,15 @@ impl DbBench {
                 let readers: Vec<_> =
                     (0..threads).map(|client| scope.spawn(reader(client))).collect();
                 let writer = beside.then(|| scope.spawn(|| self.write_beside(meter, target)));
-                for reader in readers {
-                    found += reader.join().expect("a panic of a client ends the run")?;
+                let join = |reader: std::thread::ScopedJoinHandle<'_, Result<u64>>| {
+                    reader.join().expect("a panic of a client ends the run")
+                };
+                let ends: Vec<Result<u64>> = readers.into_iter().map(join).collect();
+                meter.stop_side_clients(); // before any error: the writer would never end
+                let written = writer.map_or(Ok(0), join)?;
+                for end in ends {
+                    found += end?;
                 }
-                meter.stop_side_clients();
-                let written = writer
-                    .map_or(Ok(0), |w| w.join().expect("a panic of a client ends the run"))?;
                 Ok(Volume { changed_bytes: written, ..Volume::default() })
             })
         })?;

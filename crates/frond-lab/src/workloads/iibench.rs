@@ -7,10 +7,13 @@
 //! Comparable with Tokutek's published figures: one client, 1000 rows per commit, indexes present
 //! before the first row.
 
+use std::time::{Duration, Instant};
+
 use super::{Bench, Spec, Volume, Workload};
+use crate::measure::Meter;
 use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type, Value};
-use crate::targets::{Result, Session};
+use crate::targets::{Result, Session, Target};
 
 /// Rows per commit of the published runs.
 pub const ROWS_PER_COMMIT: u64 = 1000;
@@ -122,19 +125,102 @@ impl Batch {
     }
 }
 
-/// The load.
+/// The load, alone or with a query client beside it.
 pub struct Iibench {
     spec: Spec,
     table: Table,
     sums: Vec<Checksum>,
+    queries: bool,
 }
 
 impl Iibench {
-    /// The workload.
-    pub fn new(spec: &Spec) -> Self {
+    /// The workload; with `queries` one client asks while the other inserts.
+    pub fn new(spec: &Spec, queries: bool) -> Self {
         let table = table();
         let sums = vec![Checksum::default(); table.indexes.len() + 1];
-        Self { spec: spec.clone(), table, sums }
+        Self { spec: spec.clone(), table, sums, queries }
+    }
+}
+
+/// Inserts `rows` rows, a thousand per commit; gives how many it came to.
+fn insert(
+    meter: &Meter,
+    target: &dyn Target,
+    rows: u64,
+    (purchases, table, sums): (&mut Purchases, &Table, &mut [Checksum]),
+) -> Result<u64> {
+    let mut session = target.session()?;
+    let mut batch = Batch::new();
+    let mut client = meter.client("commit");
+    let mut left = rows;
+    while left > 0 && client.go_on() {
+        let n = left.min(ROWS_PER_COMMIT);
+        batch.generate(purchases, table, n as usize, sums);
+        client.time(n, || batch.insert(table, session.as_mut()))?;
+        left -= n;
+    }
+    Ok(rows - left)
+}
+
+/// Rows a query reads.
+const QUERY_ROWS: u64 = 10;
+/// Rows after which queries begin, or a fifth of all where that is less.
+const QUERIES_FROM: u64 = 1_000_000;
+
+/// Asks in the four shapes of the published mode, each continuing an index from a random place.
+/// Latency counts from the scheduled start, unless there is no schedule.
+fn query(meter: &Meter, target: &dyn Target, spec: &Spec, table: &Table) -> Result<u64> {
+    let mut choice = Random::stream(spec.seed, "iibench", 0, 1, Purpose::Choice);
+    while meter.done() < QUERIES_FROM.min(spec.rows / 5) && !meter.is_stopped() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut session = target.session()?;
+    let mut client = meter.side_client("query");
+    let pause = Duration::from_secs_f64(1.0 / spec.query_rate.max(1e-6));
+    let (mut due, mut key, mut read) = (Instant::now(), Vec::new(), 0);
+    for shape in (0..4).cycle() {
+        if spec.query_rate > 0.0 {
+            due += pause;
+            while let Some(early) = due.checked_duration_since(Instant::now()) {
+                if meter.is_stopped() {
+                    return Ok(read);
+                }
+                std::thread::sleep(early.min(Duration::from_millis(50)));
+            }
+        } else {
+            due = Instant::now();
+        }
+        if meter.is_stopped() {
+            break;
+        }
+        let (keyspace, from) = question(shape, meter.done(), &mut choice);
+        key.clear();
+        from.iter().for_each(|value| value.append_key(&mut key));
+        let mut left = QUERY_ROWS;
+        client.time_from(due, || {
+            session.range(table, keyspace, &from, &key, QUERY_ROWS, &mut |key, value| {
+                std::hint::black_box((key, value));
+                left -= 1;
+                left > 0
+            })
+        })?;
+        read += QUERY_ROWS - left;
+    }
+    Ok(read)
+}
+
+/// Keyspace and first key of a query.
+fn question(shape: u32, rows: u64, choice: &mut Random) -> (usize, Vec<Value<'static>>) {
+    let id = choice.below(rows) as i32 + 1;
+    let customer = choice.below(100_000) as i32;
+    let price = Value::F32(price(choice.unit(), customer));
+    let millis = START_MILLIS + choice.below(rows) * 1000 / ROWS_PER_VIRTUAL_SECOND;
+    let customer = Value::I32(choice.below(100_000) as i32);
+    match shape {
+        0 => (0, vec![Value::I32(id)]),
+        1 => (3, vec![price, Value::Millis(millis), customer]),
+        2 => (1, vec![price, customer]),
+        _ => (2, vec![Value::I32(choice.below(1_000) as i32), price, customer]),
     }
 }
 
@@ -149,21 +235,22 @@ impl Workload for Iibench {
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {
         let (rows, table, sums) = (self.spec.rows, &self.table, &mut self.sums);
-        let mut purchases = Purchases::new(self.spec.seed);
-        bench.step("iibench", "row", rows, None, |meter, target| {
-            let mut session = target.session()?;
-            let mut batch = Batch::new();
-            let mut client = meter.client("commit");
-            let mut left = rows;
-            while left > 0 && client.go_on() {
-                let n = left.min(ROWS_PER_COMMIT);
-                batch.generate(&mut purchases, table, n as usize, sums);
-                client.time(n, || batch.insert(table, session.as_mut()))?;
-                left -= n;
-            }
-            let done = rows - left;
-            Ok(Volume { changed_bytes: done * ROW_BYTES, ..Volume::default() })
+        let (spec, queries) = (&self.spec, self.queries);
+        let mut purchases = Purchases::new(spec.seed);
+        let name = if queries { "iibench-query" } else { "iibench" };
+        let mut read = None;
+        let row = bench.step(name, "row", rows, None, |meter, target| {
+            std::thread::scope(|scope| {
+                let asker = queries.then(|| scope.spawn(|| query(meter, target, spec, table)));
+                let done = insert(meter, target, rows, (&mut purchases, table, sums));
+                meter.stop_side_clients(); // before any error: the asker would never end
+                if let Some(asker) = asker {
+                    read = Some(asker.join().expect("a panic of a client ends the run")?);
+                }
+                Ok(Volume { changed_bytes: done? * ROW_BYTES, ..Volume::default() })
+            })
         })?;
+        row.found = read;
         Ok(())
     }
 

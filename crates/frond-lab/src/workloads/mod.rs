@@ -9,8 +9,11 @@
 mod bench;
 mod dbbench;
 mod iibench;
+mod queue;
+mod weblog;
 
 pub use bench::Bench;
+pub use weblog::Profile;
 
 use crate::schema::{Checksum, Table};
 use crate::targets::{Durability, Result};
@@ -28,7 +31,11 @@ pub struct Spec {
     pub threads: u64,
     /// Seconds of a timed step.
     pub seconds: u64,
-    /// Durability class, for the record.
+    /// Queries per second beside a load; 0 for as many as possible.
+    pub query_rate: f64,
+    /// How repetitive the web log is.
+    pub profile: Profile,
+    /// Durability class.
     pub durability: Durability,
 }
 
@@ -72,6 +79,10 @@ pub trait Workload {
 pub enum Name {
     /// Insert in primary-key order with three random secondary indexes (iibench-2011).
     Iibench,
+    /// The same, with a client that queries all four orders meanwhile.
+    IibenchQuery,
+    /// Log rows with long strings and three indexes, two writers.
+    Weblog,
     /// Put ascending keys.
     Fillseq,
     /// Put uniformly random keys.
@@ -90,12 +101,17 @@ pub enum Name {
     Seekrandom,
     /// Fillrandom, then get while one thread writes.
     Readwhilewriting,
+    /// Put at the right, delete at the left, read the first.
+    Queue,
 }
 
 /// Makes a workload.
 pub fn make(name: Name, spec: &Spec) -> Box<dyn Workload> {
     match name {
-        Name::Iibench => Box::new(iibench::Iibench::new(spec)),
+        Name::Iibench => Box::new(iibench::Iibench::new(spec, false)),
+        Name::IibenchQuery => Box::new(iibench::Iibench::new(spec, true)),
+        Name::Weblog => Box::new(weblog::Load::new(spec)),
+        Name::Queue => Box::new(queue::Queue::new(spec)),
         Name::Fillseq => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillSeq)),
         Name::Fillrandom => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillRandom)),
         Name::Overwrite => Box::new(dbbench::DbBench::new(spec, dbbench::Test::Overwrite)),

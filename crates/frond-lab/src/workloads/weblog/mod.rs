@@ -1,0 +1,176 @@
+//! `weblog`: a performance log of database calls, with long strings and three indexes (WORKLOADS §4).
+//!
+//! Invariants
+//! 1. The generator is not tuned towards a compression ratio; its test pins the reference.
+//! 2. Both writers take their commits from one generator, so the rows do not depend on their number.
+//!
+//! Phase 1 of the specification, the load: 7 days, 2 writers, 500 rows per commit, in order of end.
+
+mod generator;
+mod population;
+
+pub use generator::Profile;
+
+use std::sync::Mutex;
+
+use super::{Bench, Spec, Volume, Workload};
+use crate::measure::Meter;
+use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type, Value};
+use crate::targets::{Result, Target};
+use generator::{Call, Traffic, WebLog, columns};
+
+const ROWS_PER_COMMIT: u64 = 500;
+const WRITERS: u64 = 2;
+const DAYS: f64 = 7.0;
+
+fn table() -> Table {
+    let column = |name, kind| Column { name, kind };
+    Table {
+        name: "perf_log",
+        columns: vec![
+            column("log_id", Type::U64),
+            column("begin_ts", Type::Millis),
+            column("end_ts", Type::Millis),
+            column("duration_ms", Type::U32),
+            column("instance_name", Type::Text),
+            column("proc_name", Type::Text),
+            column("app_server", Type::Text),
+            column("login_name", Type::Text),
+            column("row_count", Type::U32),
+            column("error_code", Type::I32),
+            column("param_text", Type::Text),
+        ],
+        primary: vec![1, 0],
+        indexes: vec![
+            Index { name: "ix_proc", columns: vec![5, 1] },
+            Index { name: "ix_inst", columns: vec![4, 1] },
+            Index { name: "ix_dur", columns: vec![3, 1] },
+        ],
+    }
+}
+
+/// The load.
+pub struct Load {
+    spec: Spec,
+    table: Table,
+    sums: Vec<Checksum>,
+    volume: Volume,
+}
+
+impl Load {
+    /// The workload.
+    pub fn new(spec: &Spec) -> Self {
+        let table = table();
+        let sums = vec![Checksum::default(); table.indexes.len() + 1];
+        Self { spec: spec.clone(), table, sums, volume: Volume::default() }
+    }
+
+    fn write(
+        &self,
+        meter: &Meter,
+        target: &dyn Target,
+        source: &Mutex<Source>,
+        population: &population::Population,
+    ) -> Result<(Vec<Checksum>, Volume)> {
+        let (mut session, mut client) = (target.session()?, meter.client("commit"));
+        let mut sums = vec![Checksum::default(); self.sums.len()];
+        let (mut volume, mut calls) = (Volume::default(), Vec::new());
+        let mut encoded = vec![EncodedRow::default(); ROWS_PER_COMMIT as usize];
+        while client.go_on() {
+            if !take(source, &mut calls) {
+                break;
+            }
+            for (call, encoded) in calls.iter().zip(&mut encoded) {
+                let row = columns(population, call);
+                encoded.encode(&self.table, &row);
+                encoded.add_to(&mut sums);
+                self.add(&mut volume, &row);
+            }
+            client.time(calls.len() as u64, || {
+                for (call, encoded) in calls.iter().zip(&encoded) {
+                    session.insert_row(&self.table, &columns(population, call), encoded)?;
+                }
+                session.commit()
+            })?;
+        }
+        Ok((sums, volume))
+    }
+
+    fn add(&self, volume: &mut Volume, row: &[Value<'_>]) {
+        let bytes: u64 = row.iter().map(Value::logical_bytes).sum();
+        let key: u64 = self.table.primary.iter().map(|&c| row[c].logical_bytes()).sum();
+        let entry = |index: &Index| -> u64 {
+            key + index.columns.iter().map(|&c| row[c].logical_bytes()).sum::<u64>()
+        };
+        volume.changed_bytes += bytes;
+        volume.live_bytes += bytes;
+        volume.live_bytes_indexed += bytes + self.table.indexes.iter().map(entry).sum::<u64>();
+    }
+}
+
+/// The generator, and how many rows are still to come.
+struct Source {
+    log: WebLog,
+    left: u64,
+}
+
+/// Swaps the calls of the last commit for those of the next; false if there are none.
+fn take(source: &Mutex<Source>, calls: &mut Vec<Call>) -> bool {
+    let mut source = source.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let n = source.left.min(ROWS_PER_COMMIT);
+    source.left -= n;
+    calls.drain(..).for_each(|call| source.log.give_back(call));
+    calls.extend((0..n).map(|_| source.log.next_call()));
+    n > 0
+}
+
+impl Workload for Load {
+    fn table(&self) -> Table {
+        self.table.clone()
+    }
+
+    fn unique(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {
+        let rows = self.spec.rows;
+        let traffic = Traffic {
+            rows_per_day: rows as f64 / DAYS,
+            daily_curve: true,
+            instance_subsets: true,
+            profile: self.spec.profile,
+        };
+        let log = WebLog::new(self.spec.seed, traffic);
+        let population = log.population().clone();
+        let source = Mutex::new(Source { log, left: rows });
+        let mut written = Vec::new();
+        let this = &*self;
+        bench.step("weblog", "row", rows, None, |meter, target| {
+            std::thread::scope(|scope| {
+                let write = || this.write(meter, target, &source, &population);
+                let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+                for writer in writers {
+                    written.push(writer.join().expect("a panic of a writer ends the run")?);
+                }
+                let changed_bytes = written.iter().map(|(_, volume)| volume.changed_bytes).sum();
+                Ok(Volume { changed_bytes, ..Volume::default() })
+            })
+        })?;
+        for (sums, volume) in written {
+            self.sums.iter_mut().zip(&sums).for_each(|(all, sum)| all.merge(sum));
+            self.volume.changed_bytes += volume.changed_bytes;
+            self.volume.live_bytes += volume.live_bytes;
+            self.volume.live_bytes_indexed += volume.live_bytes_indexed;
+        }
+        Ok(())
+    }
+
+    fn expected(&self) -> Vec<Checksum> {
+        self.sums.clone()
+    }
+
+    fn volume(&self) -> Volume {
+        self.volume
+    }
+}
