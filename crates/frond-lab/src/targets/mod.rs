@@ -9,6 +9,7 @@
 //!
 //! Threads: a target is shared, a session belongs to one thread.
 
+mod frond;
 mod null;
 mod registry;
 mod settings;
@@ -80,7 +81,7 @@ pub struct Setup {
     pub durability: Durability,
     /// The table to create: a keyspace of rows, and one for each index.
     pub table: Table,
-    /// Whether rows never replace each other: Frond's unique trees.
+    /// Whether absent keys are asked for in random order: Frond's unique trees.
     pub unique: bool,
 }
 

@@ -115,6 +115,7 @@ pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
     available(name)?;
     match name {
         TargetName::Null => Ok(Box::new(Null)),
+        TargetName::Frond => Ok(Box::new(super::frond::Frond::open(setup)?)),
         #[cfg(has_rocksdb)]
         TargetName::RocksDb(_) => Ok(Box::new(super::rocksdb::RocksDb::open(setup)?)),
         #[cfg(has_sqlite3)]

@@ -230,7 +230,7 @@ impl Workload for Iibench {
     }
 
     fn unique(&self) -> bool {
-        true
+        false
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {

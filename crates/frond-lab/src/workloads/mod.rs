@@ -63,7 +63,7 @@ pub struct Volume {
 pub trait Workload {
     /// Its table.
     fn table(&self) -> Table;
-    /// Whether no key is ever put twice.
+    /// Whether absent keys are asked for in random order, so that filters pay.
     fn unique(&self) -> bool;
     /// Runs its steps.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()>;

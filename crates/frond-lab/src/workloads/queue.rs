@@ -48,7 +48,7 @@ impl Workload for Queue {
     }
 
     fn unique(&self) -> bool {
-        true
+        false
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {

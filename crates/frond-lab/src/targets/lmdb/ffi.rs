@@ -61,20 +61,10 @@ unsafe extern "C" {
     pub fn mdb_txn_abort(txn: *mut Txn);
     pub fn mdb_txn_reset(txn: *mut Txn);
     pub fn mdb_txn_renew(txn: *mut Txn) -> c_int;
-    pub fn mdb_dbi_open(
-        txn: *mut Txn,
-        name: *const c_char,
-        flags: c_uint,
-        dbi: *mut Dbi,
-    ) -> c_int;
+    pub fn mdb_dbi_open(txn: *mut Txn, name: *const c_char, flags: c_uint, dbi: *mut Dbi) -> c_int;
     pub fn mdb_get(txn: *mut Txn, dbi: Dbi, key: *mut Val, value: *mut Val) -> c_int;
-    pub fn mdb_put(
-        txn: *mut Txn,
-        dbi: Dbi,
-        key: *mut Val,
-        value: *mut Val,
-        flags: c_uint,
-    ) -> c_int;
+    pub fn mdb_put(txn: *mut Txn, dbi: Dbi, key: *mut Val, value: *mut Val, flags: c_uint)
+    -> c_int;
     pub fn mdb_del(txn: *mut Txn, dbi: Dbi, key: *mut Val, value: *mut Val) -> c_int;
     pub fn mdb_cursor_open(txn: *mut Txn, dbi: Dbi, cursor: *mut *mut Cursor) -> c_int;
     pub fn mdb_cursor_close(cursor: *mut Cursor);

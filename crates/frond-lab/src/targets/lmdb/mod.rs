@@ -279,9 +279,8 @@ fn walk(
 ) -> Result<()> {
     let (mut key, mut value) = (val(from.unwrap_or_default()), val(&[]));
     // SAFETY: the cursor is open as long as this function runs.
-    let mut step = |key: &mut ffi::Val, op| unsafe {
-        ffi::mdb_cursor_get(cursor, key, &mut value, op)
-    };
+    let mut step =
+        |key: &mut ffi::Val, op| unsafe { ffi::mdb_cursor_get(cursor, key, &mut value, op) };
     let next = if direction == Direction::Forward { ffi::NEXT } else { ffi::PREV };
     // LMDB takes no empty keys: an empty bound is none.
     let from = from.filter(|from| !from.is_empty());

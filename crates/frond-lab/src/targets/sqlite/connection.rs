@@ -40,7 +40,8 @@ impl Connection {
     pub fn open(path: &CStr) -> Result<Self> {
         let mut db = ptr::null_mut();
         // SAFETY: path is zero-terminated; db receives a handle even on failure.
-        let code = unsafe { ffi::sqlite3_open_v2(path.as_ptr(), &mut db, ffi::OPEN_FLAGS, ptr::null()) };
+        let code =
+            unsafe { ffi::sqlite3_open_v2(path.as_ptr(), &mut db, ffi::OPEN_FLAGS, ptr::null()) };
         let connection = Self { db, statements: HashMap::new() };
         connection.check(code).map(|()| connection)
     }

@@ -110,9 +110,11 @@ fn ddl(table: &Table) -> Vec<String> {
     let tail = if rowid { "" } else { " WITHOUT ROWID" };
     let key = names(&table.primary);
     let mut sql = vec![format!("CREATE TABLE {name}({columns}, PRIMARY KEY({key})){tail}")];
-    sql.extend(table.indexes.iter().map(|index| {
-        format!("CREATE INDEX {} ON {name}({})", index.name, names(&index.columns))
-    }));
+    sql.extend(
+        table.indexes.iter().map(|index| {
+            format!("CREATE INDEX {} ON {name}({})", index.name, names(&index.columns))
+        }),
+    );
     sql
 }
 

@@ -169,7 +169,13 @@ impl WebLog {
         let in_day = self.clock_millis - day as f64 * DAY_MILLIS;
         if self.bursts.0 != day {
             let minute = || self.choice.unit() * (DAY_MILLIS - 60_000.0);
-            self.bursts = (day, std::array::from_fn({ let mut minute = minute; move |_| minute() }));
+            self.bursts = (
+                day,
+                std::array::from_fn({
+                    let mut minute = minute;
+                    move |_| minute()
+                }),
+            );
         }
         let hour = in_day / 3_600_000.0;
         let curve = 1.0 + 0.6 * (std::f64::consts::TAU * (hour - 9.0) / 24.0).sin();
@@ -424,7 +430,8 @@ mod tests {
 
     fn zlib_ratio(bytes: &[u8], block: usize) -> f64 {
         let compressed = |block: &[u8]| {
-            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
+            let mut encoder =
+                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
             encoder.write_all(block).and_then(|()| encoder.finish()).map_or(0, |out| out.len())
         };
         bytes.len() as f64 / bytes.chunks(block).map(compressed).sum::<usize>() as f64
@@ -437,7 +444,11 @@ mod tests {
         for (profile, reference) in references {
             let (bytes, text) = packed(profile, ROWS);
             let ratio = zlib_ratio(&bytes, 64 << 10);
-            println!("{profile:?}: {ratio:.2}x, {} B a row, {} text", bytes.len() / ROWS, text / ROWS);
+            println!(
+                "{profile:?}: {ratio:.2}x, {} B a row, {} text",
+                bytes.len() / ROWS,
+                text / ROWS
+            );
             assert!((ratio / reference - 1.0).abs() < 0.15, "{profile:?}: {ratio} for {reference}");
             assert!((150..210).contains(&(bytes.len() / ROWS)), "{} B a row", bytes.len() / ROWS);
         }

@@ -130,7 +130,7 @@ impl Workload for Load {
     }
 
     fn unique(&self) -> bool {
-        true
+        false
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {

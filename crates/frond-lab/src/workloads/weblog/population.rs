@@ -28,9 +28,8 @@ const ENTITIES: [&str; 20] = [
     "Invoice", "Message", "Order", "Payment", "Price", "Product", "Report", "Session", "Shipment",
     "Stock", "Supplier", "User",
 ];
-const SUFFIXES: [&str; 10] = [
-    "", "ById", "ByAccount", "ByDate", "Details", "History", "Page", "Summary", "Status", "V2",
-];
+const SUFFIXES: [&str; 10] =
+    ["", "ById", "ByAccount", "ByDate", "Details", "History", "Page", "Summary", "Status", "V2"];
 const POOLS: [&str; 6] = ["web", "api", "batch", "report", "mobile", "partner"];
 
 /// How many rows a procedure returns.
@@ -117,11 +116,13 @@ impl Population {
     pub fn new(seed: u64, subsets: bool) -> Self {
         let mut random = Random::stream(seed, "weblog", 0, 0, Purpose::Population);
         let third = if subsets { INSTANCES / 3 } else { INSTANCES };
-        let mut combinations: Vec<usize> = (0..VERBS.len() * ENTITIES.len() * SUFFIXES.len()).collect();
+        let mut combinations: Vec<usize> =
+            (0..VERBS.len() * ENTITIES.len() * SUFFIXES.len()).collect();
         shuffle(&mut combinations, &mut random);
         let procedures = combinations.iter().take(PROCEDURES);
         let procedures = procedures.map(|&n| procedure(n, third, subsets, &mut random)).collect();
-        let instances = (0..INSTANCES).map(|i| format!("SQLPRD{:02}\\INST{}", i / 3 + 1, i % 3 + 1));
+        let instances =
+            (0..INSTANCES).map(|i| format!("SQLPRD{:02}\\INST{}", i / 3 + 1, i % 3 + 1));
         let server = |i: usize| format!("web-{}-{:02}", ["a", "b", "c"][i / 20], i % 20 + 1);
         Self {
             procedures,
@@ -179,9 +180,8 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
 
 /// Distinct words of two to four syllables.
 fn words(random: &mut Random) -> Vec<String> {
-    const STARTS: [&str; 16] = [
-        "b", "br", "c", "d", "f", "g", "l", "m", "n", "p", "pr", "r", "s", "st", "t", "v",
-    ];
+    const STARTS: [&str; 16] =
+        ["b", "br", "c", "d", "f", "g", "l", "m", "n", "p", "pr", "r", "s", "st", "t", "v"];
     const VOWELS: [&str; 6] = ["a", "e", "i", "o", "u", "ea"];
     const ENDS: [&str; 8] = ["", "", "", "n", "r", "s", "t", "l"];
     let mut words = std::collections::BTreeSet::new();
