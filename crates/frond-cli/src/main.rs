@@ -3,6 +3,7 @@
 //! Everything it does goes through the public API of the library. Output is on standard output; what
 //! goes wrong is one line on standard error (`fail.rs` lists the exit codes).
 
+mod backup;
 mod bench;
 mod common;
 mod dump;
@@ -37,6 +38,8 @@ enum Command {
     Dump(dump::Args),
     Stats(stats::Args),
     Log(log::Args),
+    Backup(backup::BackupArgs),
+    Restore(backup::RestoreArgs),
     Bench(bench::Args),
 }
 
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Log(args) => log::run(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Bench(args) => bench::run(args),
     };
     match outcome {

@@ -1,0 +1,45 @@
+//! A backup is a store; a restored backup is the same.
+
+mod common;
+
+use common::Place;
+
+fn loaded() -> Place {
+    let place = Place::new();
+    let rows: String = (0..5000).map(|id| format!("{id},some text of {id}\n")).collect();
+    let file = place.write("t.csv", format!("id,v\n{rows}"));
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"]);
+    place
+}
+
+#[test]
+fn backup_and_restore_give_the_same_entries() {
+    let place = loaded();
+    let (copy, back) = (place.path("copy"), place.path("back"));
+    let (copy, back) = (copy.display().to_string(), back.display().to_string());
+    place.ok(&["backup", "STORE", &copy]);
+    let restored = place.ok(&["restore", &copy, &back]);
+    assert!(restored.contains(" with 10000 entries restored to "), "{restored}");
+    let before = place.ok(&["dump", "STORE"]);
+    assert_eq!(place.ok(&["dump", &copy]), before);
+    assert_eq!(place.ok(&["dump", &back]), before);
+    // It is a store of its own, and can be written.
+    let more = place.write("more.csv", "id,v\n9999999,x\n");
+    place.ok(&["load", &back, "t", &more]);
+    assert_eq!(place.ok(&["scan", &back, "t", "--count"]), "5,001\n");
+    assert_eq!(place.ok(&["dump", "STORE"]), before);
+}
+
+#[test]
+fn nothing_is_overwritten_and_nothing_half_made() {
+    let place = loaded();
+    let taken = place.write("taken", "x");
+    let free = place.path("free").display().to_string();
+    assert!(place.fails(2, &["backup", "STORE", &taken]).ends_with("taken exists already"));
+    assert!(place.fails(2, &["backup", &taken, &free]).contains("taken"));
+    assert!(place.fails(2, &["restore", "/no/such", &free]).contains("/no/such"));
+    let db = frond::Db::open(place.path("store"), frond::Options::new()).expect("a store");
+    assert!(place.fails(2, &["backup", "STORE", &free]).starts_with("FRD-3101 "));
+    drop(db);
+    assert!(!place.path("free").exists() && !place.path("free.partial").exists());
+}
