@@ -51,10 +51,17 @@ impl Shared {
         writes.seal(&engine.cx.operators)?;
         let trees = writes.trees();
         let locks = self.check_inserts(writes, &trees)?;
-        let (seqno, reservation) = RECORD.with_borrow_mut(|record| {
-            build_record(record, writes, &trees);
-            self.sequence(writes, record.finish(), &trees)
-        })?;
+        // Deletes may always go on: they are how space comes back (Rule: I24).
+        let admitted = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
+        if admitted > 0 {
+            engine.store.admit(admitted)?;
+        }
+        let (seqno, reservation) = RECORD
+            .with_borrow_mut(|record| {
+                build_record(record, writes, &trees);
+                self.sequence(writes, record.finish(), &trees, admitted)
+            })
+            .inspect_err(|_| engine.store.settle_admitted(admitted))?;
         engine.sequencer.wait_visible(seqno);
         drop(locks);
         if level != Durability::Lazy {
@@ -69,6 +76,7 @@ impl Shared {
         writes: &WriteSet,
         body: &[u8],
         trees: &[TreeId],
+        admitted: u64,
     ) -> Result<(Seqno, crate::wal::Reservation)> {
         let engine = &*self.engine;
         let bytes_max = engine.log().record_bytes_max();
@@ -93,6 +101,7 @@ impl Shared {
                 continue;
             };
             let (seqno, slot) = section.assign();
+            slot.admitted.fetch_add(admitted, Ordering::Relaxed);
             if engine.memtable_is_full(&slot) && engine.versions.current().frozen.is_empty() {
                 engine.freeze_in(&mut section);
                 drop(section);

@@ -69,6 +69,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         counters: TreeCounters::default(),
         descriptors: Descriptors::default(),
         unwritten: Arc::new(AtomicU64::new(0)),
+        resident: Arc::new(AtomicU64::new(0)),
     });
     let mut loaded = Roots::new();
     for (tree, durable) in roots.trees {
@@ -77,7 +78,11 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
     let log_options = LogOptions::default();
     let log_options = LogOptions {
         segment_bytes: options.tuning.segment_bytes.unwrap_or(log_options.segment_bytes),
-        group_bytes: options.tuning.group_bytes.unwrap_or(log_options.group_bytes),
+        // All group buffers together take at most a sixteenth of the budget.
+        group_bytes: options.tuning.group_bytes.unwrap_or_else(|| {
+            let share = options.cache_bytes as usize / 16 / log_options.groups;
+            log_options.group_bytes.min(share.next_power_of_two() / 2).max(64 << 10)
+        }),
         ..log_options
     };
     let catalog = Arc::new(Catalog::default());
@@ -113,6 +118,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
     let position = log.as_ref().map_or(superblock.log_from, Log::position);
     let engine = Arc::new(Engine {
         limits,
+        cache_bytes: options.cache_bytes,
         cx,
         store,
         log,
@@ -132,6 +138,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         effects: Mutex::default(),
         progress: Arc::new(AtomicU64::new(0)),
         progress_expected: AtomicU64::new(0),
+        idle: AtomicBool::new(false),
         signal: Default::default(),
         env: env.clone(),
     });

@@ -55,6 +55,8 @@ impl Engine {
         publishing.pin_below(&self.versions.hold(), &slot, &self.versions);
         self.versions.publish(publish, roots, Some(&slot));
         drop(publishing);
+        let admitted = slot.admitted.load(Ordering::Relaxed);
+        self.checkpoint.applied_to(last, admitted);
         let done = self.progress.load(Ordering::Relaxed);
         if entries > 0 {
             let now = done * 256 / entries;

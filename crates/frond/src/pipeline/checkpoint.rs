@@ -25,6 +25,7 @@ use crate::{
 };
 
 use super::Engine;
+use std::collections::VecDeque;
 
 /// What checkpoints remember of each other.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub(crate) struct CheckpointState {
     log_at: AtomicU64,
     /// Clock when the last one ended, milliseconds.
     ended_millis: AtomicU64,
+    /// Disk space promised to memtables that are applied and not durable in trees: last commit, bytes.
+    promised: Mutex<VecDeque<(Seqno, u64)>>,
     pub count: AtomicU64,
     pub pages_written: AtomicU64,
     pub bytes_written: AtomicU64,
@@ -52,6 +55,11 @@ impl CheckpointState {
         state.log_at.store(log_at.0, Ordering::Relaxed);
         state.ended_millis.store(now_millis, Ordering::Relaxed);
         state
+    }
+
+    /// A memtable through `last` is applied; `admitted` bytes were promised to it.
+    pub fn applied_to(&self, last: Seqno, admitted: u64) {
+        self.promised.lock().unwrap().push_back((last, admitted));
     }
 }
 
@@ -72,6 +80,7 @@ impl Engine {
         self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
             || log >= self.limits.checkpoint_log_bytes
             || age >= self.limits.checkpoint_millis
+            || self.idle.load(Ordering::Relaxed)
     }
 
     /// Makes the current version durable.
@@ -128,7 +137,31 @@ impl Engine {
         state.log_at.store(log_at.0, Ordering::Relaxed);
         state.ended_millis.store(self.now_millis(), Ordering::Relaxed);
         state.count.fetch_add(1, Ordering::Relaxed);
+        self.settle_disk(version.applied, clean.is_some())?;
         self.signal.notify();
+        Ok(())
+    }
+
+    /// Promises of disk space that are kept are taken back, the reserve follows the size of the store,
+    /// and what is free beyond a fifth of the live bytes goes back to the file system.
+    fn settle_disk(&self, applied: Seqno, closing: bool) -> Result<()> {
+        loop {
+            let mut promised = self.checkpoint.promised.lock().unwrap();
+            match promised.front() {
+                Some(&(last, bytes)) if last <= applied => {
+                    promised.pop_front();
+                    self.store.settle_admitted(bytes);
+                }
+                _ => break,
+            }
+        }
+        let live = self.store.space().stats().live;
+        if closing || self.idle.load(Ordering::Relaxed) {
+            self.store.give_back(0)?;
+        } else {
+            self.store.set_reserve(self.limits.unwritten_bytes)?;
+            self.store.give_back(live / 5 + (8 << 20))?;
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod apply;
 mod batch;
 mod checkpoint;
 mod health;
+mod memory;
 mod pace;
 mod pool;
 mod workers;
@@ -34,7 +35,7 @@ use crate::{
     io::Env,
     memtable::Memtable,
     store::Store,
-    sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
+    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     tree::{Effects, TreeContext, TreeTraits},
     txn::{Section, Sequencer},
     version::{MemSlot, Snapshots, Versions},
@@ -82,6 +83,8 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 pub(crate) struct Engine {
     pub env: Env,
     pub limits: Limits,
+    /// The one budget.
+    pub cache_bytes: u64,
     pub cx: Arc<TreeContext>,
     pub store: Arc<Store>,
     /// `None` if the store is open read-only.
@@ -100,6 +103,9 @@ pub(crate) struct Engine {
     /// Entries encoded by the running apply, and how many it will be, for pacing.
     pub progress: Arc<AtomicU64>,
     pub progress_expected: AtomicU64,
+    /// Everything is drained and nothing was committed for a while: a checkpoint is due if anything
+    /// is not durable, and free space goes back.
+    pub(crate) idle: AtomicBool,
     pub(crate) signal: Signal,
 }
 
@@ -204,6 +210,7 @@ impl Engine {
     pub fn step(&self) -> Result<bool> {
         self.health.check()?;
         self.log().tick(self.env.clock.now())?;
+        self.balance_memory();
         if self.checkpoint_is_due() {
             self.run_checkpoint()?;
             return Ok(true);

@@ -47,6 +47,11 @@ impl TaskPool {
         Self { shared, threads: Mutex::new(threads) }
     }
 
+    /// Threads besides the submitters.
+    pub fn threads(&self) -> usize {
+        self.threads.lock().unwrap().len()
+    }
+
     /// Runs all of `jobs`, on this thread and the pool's, and returns their results in order. A
     /// panic in a job is a panic here.
     pub fn run<T: Send + 'static>(&self, jobs: Vec<Box<dyn FnOnce() -> T + Send>>) -> Vec<T> {

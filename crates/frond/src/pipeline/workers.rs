@@ -77,6 +77,7 @@ impl Engine {
             let seen = self.signal.epoch();
             let room = self.unwritten_bytes() < self.limits.unwritten_bytes;
             if room && self.apply_oldest()? {
+                self.idle.store(false, Ordering::Relaxed);
                 idle_since = self.env.clock.now();
                 continue;
             }
@@ -90,6 +91,7 @@ impl Engine {
             if room && idle && self.drain_some()? {
                 continue;
             }
+            self.idle.store(room && idle, Ordering::Relaxed);
             self.signal.wait(seen, if idle { 100 } else { 20 });
         }
         Ok(())
@@ -111,6 +113,7 @@ impl Engine {
     fn log_loop(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
             self.log().tick(self.env.clock.now())?;
+            self.balance_memory();
             self.env.clock.sleep(Duration::from_millis(20));
         }
         Ok(())

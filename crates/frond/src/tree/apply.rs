@@ -425,7 +425,7 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn handle(&self, run: Arc<Run>) -> Arc<RunHandle> {
-        RunHandle::new(run, self.traits.lineage, self.publish, &self.cx.unwritten)
+        RunHandle::new(run, self.traits.lineage, self.publish, self.cx)
     }
 
     /// Counts encoded entries; the pacer sees them in steps.

@@ -84,6 +84,8 @@ pub(crate) struct TreeContext {
     pub descriptors: Descriptors,
     /// Bytes of runs that have no address yet.
     pub unwritten: Arc<AtomicU64>,
+    /// Bytes of indexes and filters of open runs.
+    pub resident: Arc<AtomicU64>,
 }
 
 /// What an apply did to pages, for the version room to record with the publish.

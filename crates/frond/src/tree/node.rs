@@ -13,7 +13,8 @@
 //!    parts of one tier are disjoint and ascend.
 //! 4. `live[c]` of a part is an upper estimate of the bytes it still holds for child `c`, and is 0
 //!    exactly if nothing of it is live there: entries already handed down do not exist for it.
-//! 5. A part's keys are read only inside `[lo, hi)` of the part and of the child.
+//! 5. A part's keys are read only inside `[lo, hi)` of the part and of the child. The ends of the
+//!    node's own range are known to its parts only: a part that reaches beyond them is clipped.
 //!
 //! Threads: sealed nodes are read by all, without latches.
 
@@ -79,6 +80,8 @@ pub(crate) struct RunHandle {
     refs_durable: AtomicU32,
     /// Where the bytes of an unwritten run are counted.
     unwritten: Option<Arc<AtomicU64>>,
+    /// Where the bytes of an open run's index and filter are counted.
+    resident: OnceLock<Arc<AtomicU64>>,
 }
 
 /// What a link says of a run besides its address.
@@ -165,13 +168,9 @@ impl NodeRef {
 }
 
 impl RunHandle {
-    /// A run that has no address yet; its bytes count to `unwritten` until it has, or is dropped.
-    pub fn new(
-        run: Arc<Run>,
-        lineage: Lineage,
-        birth: Publish,
-        unwritten: &Arc<AtomicU64>,
-    ) -> Arc<Self> {
+    /// A run that has no address yet; its bytes count to `cx.unwritten` until it has, or is dropped.
+    pub fn new(run: Arc<Run>, lineage: Lineage, birth: Publish, cx: &TreeContext) -> Arc<Self> {
+        let unwritten = &cx.unwritten;
         let meta = RunMeta {
             entries: run.entries(),
             bytes: run.data_bytes(),
@@ -179,6 +178,7 @@ impl RunHandle {
         };
         unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
         let handle = Self::blank(lineage, birth, meta, Some(unwritten.clone()), 0);
+        handle.count_resident(cx, &run);
         let _ = handle.run.set(run);
         Arc::new(handle)
     }
@@ -211,6 +211,13 @@ impl RunHandle {
             refs: AtomicU32::new(refs),
             refs_durable: AtomicU32::new(refs),
             unwritten,
+            resident: OnceLock::new(),
+        }
+    }
+
+    fn count_resident(&self, cx: &TreeContext, run: &Run) {
+        if self.resident.set(cx.resident.clone()).is_ok() {
+            cx.resident.fetch_add(run.resident_bytes() as u64, Ordering::Relaxed);
         }
     }
 
@@ -226,7 +233,10 @@ impl RunHandle {
         }
         let link = self.link.get().expect("a run is resident or has an address");
         let run = cx.open_run(link)?;
-        Ok(self.run.get_or_init(|| run))
+        Ok(self.run.get_or_init(|| {
+            self.count_resident(cx, &run);
+            run
+        }))
     }
 
     /// The run if its tail is in memory.
@@ -277,6 +287,9 @@ impl RunHandle {
 
 impl Drop for RunHandle {
     fn drop(&mut self) {
+        if let (Some(resident), Some(run)) = (self.resident.get(), self.run.get()) {
+            resident.fetch_sub(run.resident_bytes() as u64, Ordering::Relaxed);
+        }
         if let (None, Some(unwritten), Some(run)) =
             (self.link.get(), &self.unwritten, self.run.get())
         {

@@ -267,10 +267,17 @@ impl Node {
             let mut right = Tier::default();
             for part in &mut tier.parts {
                 let live = part.live.split_off(cut);
+                // A node does not know the ends of its own range: its parts carry them (node.rs
+                // invariant 5). Unclipped, the outermost child of either half would read what belongs
+                // to the other, consumed entries among it.
                 if live.iter().any(|&bytes| bytes > 0) {
-                    let (run, lo, hi) = (part.run.clone(), part.lo.clone(), part.hi.clone());
-                    right.parts.push(Part { run, lo, hi, live });
+                    let bounds = (part.lo.as_deref(), part.hi.as_deref());
+                    let (lo, hi) = clip(bounds, (Some(&pivot), None));
+                    let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
+                    right.parts.push(Part { run: part.run.clone(), lo, hi, live });
                 }
+                let (lo, hi) = clip((part.lo.as_deref(), part.hi.as_deref()), (None, Some(&pivot)));
+                (part.lo, part.hi) = (lo.map(Box::from), hi.map(Box::from));
             }
             if !right.parts.is_empty() {
                 tiers.push(right);

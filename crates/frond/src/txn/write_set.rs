@@ -81,6 +81,11 @@ impl WriteSet {
         self.arena.len() + self.slots.len() * 24
     }
 
+    /// True if nothing in it adds data.
+    pub fn only_deletes(&self) -> bool {
+        self.slots.iter().all(|slot| slot.tag.kind() == Kind::Delete)
+    }
+
     pub fn has_inserts(&self) -> bool {
         self.has_inserts
     }

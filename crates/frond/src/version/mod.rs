@@ -39,6 +39,8 @@ pub(crate) struct MemSlot {
     last: AtomicU64,
     /// Commits that were assigned to it and have not finished inserting.
     pub writers: AtomicUsize,
+    /// Disk space promised to its commits, bytes.
+    pub admitted: AtomicU64,
     /// Its commits' records lie at or after this position of the log.
     pub log_from: Lsn,
 }
@@ -50,6 +52,7 @@ impl MemSlot {
             base,
             last: AtomicU64::new(u64::MAX),
             writers: AtomicUsize::new(0),
+            admitted: AtomicU64::new(0),
             log_from,
         })
     }

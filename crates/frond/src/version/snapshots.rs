@@ -77,6 +77,23 @@ impl Snapshots {
         Publishing { held: self.held.lock().unwrap() }
     }
 
+    /// Bytes of memtables that only snapshots hold.
+    pub fn pinned_memtable_bytes(&self) -> u64 {
+        let held = self.held.lock().unwrap();
+        let mut seen: Vec<*const MemSlot> = Vec::new();
+        let mut bytes = 0;
+        for (state, _) in held.values() {
+            if let Some(version) = state.pinned.load_full() {
+                let slot = Arc::as_ptr(&version.active);
+                if !seen.contains(&slot) {
+                    seen.push(slot);
+                    bytes += version.active.table.bytes() as u64;
+                }
+            }
+        }
+        bytes
+    }
+
     /// Number of distinct moments held, and the oldest.
     pub fn oldest(&self) -> (usize, Option<Seqno>) {
         let held = self.held.lock().unwrap();

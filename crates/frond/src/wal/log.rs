@@ -337,6 +337,11 @@ impl Log {
         })
     }
 
+    /// Memory that the group buffers take, bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.options.groups * self.options.group_bytes
+    }
+
     /// Longest record that one reservation takes, bytes; longer ones go through
     /// [`Log::append_fragments`].
     pub fn record_bytes_max(&self) -> usize {

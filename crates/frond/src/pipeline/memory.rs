@@ -1,0 +1,38 @@
+//! Memory: one number for everything, and the block cache takes what the rest leaves.
+//!
+//! Memtables, unwritten runs, open runs' indexes and filters, log buffers and the working memory of
+//! jobs come first, because commits wait for them; what is left of the budget holds blocks. The split
+//! is set anew several times a second.
+//!
+//! Invariant: the block cache keeps a sixteenth of the budget whatever the rest takes, so that reads
+//! go on; the rest has limits of its own (`Limits`), which sum up below that.
+//!
+//! Threads: the log thread, or `step`.
+
+use crate::sync::Ordering;
+
+use super::Engine;
+
+/// A tree job reads its sources in pieces of a quarter of a mebibyte and builds one run.
+const JOB_BYTES: u64 = 2 << 20;
+
+impl Engine {
+    /// Gives the block cache what the rest of the budget leaves it.
+    pub(crate) fn balance_memory(&self) {
+        let version = self.versions.current();
+        let memtables: u64 = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
+        let busy = !version.frozen.is_empty();
+        drop(version);
+        let pinned = self.snapshots.pinned_memtable_bytes();
+        let jobs = if busy { JOB_BYTES * (1 + self.pool.threads() as u64) } else { 0 };
+        let others = memtables
+            + pinned
+            + jobs
+            + self.unwritten_bytes()
+            + self.cx.resident.load(Ordering::Relaxed)
+            + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
+        let budget = self.cache_bytes - self.cache_bytes / 16;
+        let blocks = budget.saturating_sub(others).max(self.cache_bytes / 16);
+        self.cx.cache.set_capacity(blocks as usize);
+    }
+}
