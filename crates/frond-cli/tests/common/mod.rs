@@ -1,5 +1,7 @@
 //! Running the command as a user does.
 
+#![allow(dead_code)] // each test file takes what it needs
+
 use std::{path::PathBuf, process::Output};
 
 use assert_cmd::Command;
