@@ -37,16 +37,18 @@ use crate::{
 const UNIT_BYTES: usize = 4;
 /// Units of a frame: the low bits of an address.
 const FRAME_UNITS_LOG: u32 = (FRAME_BYTES / UNIT_BYTES).trailing_zeros();
-/// Frames of a segment of the frame table: 8 KiB of pointers reach 16 MiB.
-const SEGMENT_FRAMES: usize = 1024;
+/// Frames of a segment of the frame table: 8 KiB of pointers reach 16 MiB. (The model checker's
+/// atomics are large and slow to make: it gets small tables.)
+const SEGMENT_FRAMES: usize = if cfg!(shuttle) { 8 } else { 1024 };
 const SEGMENT_FRAMES_LOG: u32 = SEGMENT_FRAMES.trailing_zeros();
 /// Segments, so that every 32-bit address has its place.
-const SEGMENTS: usize = 1 << (32 - FRAME_UNITS_LOG - SEGMENT_FRAMES_LOG);
+const SEGMENTS: usize =
+    if cfg!(shuttle) { 2 } else { 1 << (32 - FRAME_UNITS_LOG - SEGMENT_FRAMES_LOG) };
 /// Records above this have a heap piece of their own, so that they waste no end of a frame.
 const RECORD_IN_FRAME_BYTES_MAX: usize = FRAME_BYTES / 4;
 /// Places where writers leave half-used frames for the next one. More writers at once than this
 /// begin a frame each.
-const BENCHES: usize = 16;
+const BENCHES: usize = if cfg!(shuttle) { 1 } else { 16 };
 const CACHE_LINE_BYTES: usize = 64;
 
 const PAYLOAD_BITS: u32 = 15;

@@ -223,7 +223,9 @@ impl MemCursor {
             } else {
                 self.outermost_source()
             };
-            if self.current.is_none() || self.versions().next().is_some() {
+            // At the latest seqno every key has a version to be seen; do not read it before it is
+            // asked for.
+            if self.current.is_none() || self.at == LATEST || self.versions().next().is_some() {
                 return;
             }
             self.leave_key();

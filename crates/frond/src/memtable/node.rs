@@ -312,6 +312,15 @@ impl<'a> Node<'a> {
         count: usize,
     ) -> Position {
         let tied = |slot: usize| self.heads[slot].load(Ordering::Relaxed) == wanted;
+        // An outermost node has no common prefix to skip, so all its heads may tie. Ascending keys
+        // meet it at the end.
+        if let Some(last) = count.checked_sub(1)
+            && tied(last)
+            && let Some(at) = self.key(last)
+            && arena.record(at).key() < key
+        {
+            return Position { slot: count, found: false };
+        }
         // Unseen ties lie below `high`: steps double from the first one.
         let mut step = 1;
         while low + step < count && tied(low + step) {

@@ -15,9 +15,9 @@ use super::{
 };
 
 /// Records fetched ahead of a walk.
-const RECORDS_AHEAD: usize = 8;
-/// Bytes of a record worth fetching: its head and most keys.
-const RECORD_FETCH_BYTES: usize = 64;
+const RECORDS_AHEAD: usize = 12;
+/// Bytes of a record worth fetching: a small one straddles two cache lines.
+const RECORD_FETCH_BYTES: usize = 128;
 
 /// The first or last key of a tree.
 pub(super) fn outermost<'a>(tree: Tree<'a>, end: Leaf<'_>) -> Option<&'a [u8]> {

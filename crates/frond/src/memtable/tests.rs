@@ -328,7 +328,7 @@ fn thousands_of_tiny_trees_cost_little_and_are_listed() {
         memtable.insert(TreeId(tree * 3), Seqno(1), [(&key[..], PUT, &key[..])].into_iter());
     }
     assert_eq!(memtable.trees(), (0..trees).map(|tree| TreeId(tree * 3)).collect::<Vec<_>>());
-    assert!(memtable.bytes() < trees as usize * 300 + 3 * FRAME_BYTES);
+    assert!(memtable.bytes() < trees as usize * 360 + 3 * FRAME_BYTES);
     assert!(memtable.max_key(TreeId(1)).is_none());
     drop(memtable);
     assert_eq!(pool.frames_used(), 0, "all memory returns");
