@@ -4,14 +4,9 @@
 //! 1. Every number stands with its conditions: machine, versions, settings, memory, durability, seed.
 //! 2. What Frond loses is shown as large as what it wins.
 
+mod page;
+mod svg;
 mod table;
 
+pub use page::page;
 pub use table::table;
-
-use crate::results::{Conditions, Final, Row};
-use crate::targets::{Result, TargetName};
-
-/// The page.
-pub fn page(_: &Conditions, _: &[(TargetName, Final)], _: &[Row]) -> Result<String> {
-    Ok(String::new())
-}

@@ -88,7 +88,6 @@ pub fn figure(value: f64) -> String {
 
 fn cells(row: &Row) -> Vec<String> {
     let optional = |value: Option<f64>| value.map_or("-".to_owned(), figure);
-    let p99 = row.latencies.iter().find(|(name, _)| name.ends_with("_p99_us"));
     let done = match row.finished {
         true => "all".to_owned(),
         false => format!("{:.0} %", 100.0 * row.ops as f64 / row.ops_planned.max(1) as f64),
@@ -104,7 +103,7 @@ fn cells(row: &Row) -> Vec<String> {
         optional(row.cpu_fg_us_op),
         optional(row.cpu_bg_us_op),
         optional(row.wr_b_op_quiesced.or(row.wr_b_op)),
-        optional(p99.map(|(_, value)| *value)),
+        optional(row.latency("p99_us")),
         row.disk_b.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
         row.rss_over_null_b.map_or("-".to_owned(), |bytes| Bytes(bytes.max(0) as u64).to_string()),
     ]

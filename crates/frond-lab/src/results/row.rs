@@ -198,6 +198,14 @@ impl Row {
         row
     }
 
+    /// A latency of the step's main operation: that with the most requests.
+    pub fn latency(&self, part: &str) -> Option<f64> {
+        let counts =
+            self.latencies.iter().filter_map(|(name, n)| Some((name.strip_suffix("_count")?, n)));
+        let (main, _) = counts.max_by(|a, b| a.1.total_cmp(b.1))?;
+        self.latencies.get(&format!("{main}_{part}")).copied()
+    }
+
     fn take_latencies(&mut self, taken: &Taken) {
         for (operation, histogram) in &taken.latencies {
             if histogram.is_empty() {

@@ -1,0 +1,367 @@
+//! The page: one file, no network, readable without script.
+//!
+//! Invariants
+//! 1. The losses come first, and are drawn exactly as the wins.
+//! 2. Each chart's figures stand in a table behind it; all rows are inlined as JSON.
+
+use std::fmt::Write;
+
+use super::svg::{Bar, Line, bars, escape, lines};
+use super::table::figure;
+use crate::results::{Conditions, Final, Row};
+use crate::size::Bytes;
+use crate::targets::{Result, TargetName};
+
+const STYLE: &str = include_str!("page.css");
+
+/// A figure that is charted.
+struct Metric {
+    name: &'static str,
+    unit: &'static str,
+    more_is_better: bool,
+    of: fn(&Row) -> Option<f64>,
+}
+
+const METRICS: [Metric; 9] = [
+    Metric { name: "Rate", unit: "operations/s", more_is_better: true, of: |row| Some(row.ops_s) },
+    Metric {
+        name: "Exit velocity",
+        unit: "operations/s over the last million or fifth",
+        more_is_better: true,
+        of: |row| row.exit_velocity,
+    },
+    Metric {
+        name: "Evenness",
+        unit: "worst second / mean",
+        more_is_better: true,
+        of: |row| row.worst_over_mean,
+    },
+    Metric {
+        name: "CPU",
+        unit: "us per operation, all threads, generator subtracted",
+        more_is_better: false,
+        of: |row| row.cpu_us_op,
+    },
+    Metric {
+        name: "Written",
+        unit: "bytes per operation, until the quiesce ended",
+        more_is_better: false,
+        of: |row| row.wr_b_op_quiesced.or(row.wr_b_op).filter(|bytes| *bytes > 0.0),
+    },
+    Metric {
+        name: "Read",
+        unit: "bytes per operation",
+        more_is_better: false,
+        of: |row| row.rd_b_op.filter(|bytes| *bytes > 0.0),
+    },
+    Metric {
+        name: "Latency p99",
+        unit: "us per request",
+        more_is_better: false,
+        of: |row| row.latency("p99_us"),
+    },
+    Metric {
+        name: "Size",
+        unit: "MB allocated after clean close",
+        more_is_better: false,
+        of: |row| row.disk_b.map(|bytes| bytes as f64 / 1e6),
+    },
+    Metric {
+        name: "Memory",
+        unit: "MB resident at peak, beyond the null target",
+        more_is_better: false,
+        of: |row| row.rss_over_null_b.map(|bytes| bytes.max(0) as f64 / 1e6),
+    },
+];
+
+/// The page.
+pub fn page(
+    conditions: &Conditions,
+    outcomes: &[(TargetName, Final)],
+    rows: &[Row],
+) -> Result<String> {
+    let mut out = String::new();
+    let title = format!("frond bench {}", escape(&conditions.workload));
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}</title>\n<style>\n{STYLE}</style>\n\
+         <h1>{title}</h1>\n<p class=\"note\">{}</p>\n",
+        caption(conditions, outcomes)
+    );
+    out.push_str(&stopped(rows, outcomes));
+    out.push_str(&ratios(rows));
+    let mut steps: Vec<&str> = rows.iter().map(|row| row.step.as_str()).collect();
+    steps.dedup();
+    steps.sort_unstable();
+    steps.dedup();
+    for step in steps {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.step == step).collect();
+        out.push_str(&section(step, &rows, conditions));
+    }
+    out.push_str(&settings(outcomes));
+    // `</` would end the script element inside a string.
+    let json = serde_json::to_string(rows)?.replace("</", "<\\/");
+    let _ = write!(out, "<script type=\"application/json\" id=\"rows\">{json}</script>\n</html>\n");
+    Ok(out)
+}
+
+fn caption(conditions: &Conditions, outcomes: &[(TargetName, Final)]) -> String {
+    let versions: Vec<&str> =
+        outcomes.iter().map(|(_, o)| o.version.as_str()).filter(|v| !v.is_empty()).collect();
+    let quiesce = if conditions.quiesce { "quiesced" } else { "no quiesce" };
+    let limit = conditions.time_limit_s.map(|s| format!(", {s} s a target")).unwrap_or_default();
+    escape(&format!(
+        "{} rows, memory {} for everything, durability {}, seed {}, {quiesce}{limit}. {}; Frond {}. \
+         {}, {} of memory, Linux {}, {}; load {} at the start; {} s since 1970. Each target in its own \
+         process, one run: read ratios, not absolutes.",
+        conditions.rows,
+        Bytes(conditions.memory_b),
+        conditions.durability,
+        conditions.seed,
+        versions.join(", "),
+        conditions.frond,
+        conditions.cpu,
+        Bytes(conditions.machine_memory_b),
+        conditions.kernel,
+        conditions.file_system,
+        conditions.load_average,
+        conditions.began_unix_s,
+    ))
+}
+
+fn stopped(rows: &[Row], outcomes: &[(TargetName, Final)]) -> String {
+    let mut out = String::new();
+    for row in rows.iter().filter(|row| !row.finished) {
+        let part = 100.0 * row.ops as f64 / row.ops_planned.max(1) as f64;
+        let _ = writeln!(
+            out,
+            "<p class=\"note\"><b>{}</b> was stopped in {} after {part:.0} % of {} operations; its \
+             figures are for that part.</p>",
+            escape(&row.target),
+            escape(&row.step),
+            row.ops_planned
+        );
+    }
+    for (target, outcome) in outcomes {
+        if let Some(failure) = &outcome.failure {
+            let _ = writeln!(out, "<p class=\"loses\">{target} failed: {}</p>", escape(failure));
+        }
+    }
+    out
+}
+
+/// Frond against each rival, the worst first (Invariant 1). Above 1 is better for Frond.
+fn ratios(rows: &[Row]) -> String {
+    let mut all: Vec<(f64, String)> = Vec::new();
+    for frond in rows.iter().filter(|row| row.target == "frond") {
+        let rivals = rows.iter().filter(|row| {
+            row.step == frond.step && !["frond", "null"].contains(&row.target.as_str())
+        });
+        for (rival, metric) in rivals.flat_map(|rival| METRICS.iter().map(move |m| (rival, m))) {
+            let (Some(ours), Some(theirs)) = ((metric.of)(frond), (metric.of)(rival)) else {
+                continue;
+            };
+            let better = if metric.more_is_better { ours / theirs } else { theirs / ours };
+            if !better.is_finite() {
+                continue;
+            }
+            let class = match better {
+                b if b < 0.95 => "loses",
+                b if b > 1.05 => "wins",
+                _ => "even",
+            };
+            let line = format!(
+                "<tr><td>{}</td><td>{} ({})</td><td>{}</td><td>{}</td><td>{}</td><td \
+                 class=\"{class}\">{better:.2}</td></tr>\n",
+                escape(&frond.step),
+                metric.name,
+                metric.unit,
+                escape(&rival.target),
+                figure(ours),
+                figure(theirs),
+            );
+            all.push((better, line));
+        }
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let losses = all.iter().filter(|(better, _)| *better < 0.95).count();
+    let wins = all.iter().filter(|(better, _)| *better > 1.05).count();
+    let lines: String = all.into_iter().map(|(_, line)| line).collect();
+    format!(
+        "<h2>Frond against the others, worst first</h2>\n<p>{losses} losses, {wins} wins. Above 1 Frond \
+         is better by that factor.</p>\n<div class=\"scroll\"><table><tr><th>step</th><th>figure</th>\
+         <th>against</th><th>Frond</th><th>rival</th><th>times better</th></tr>\n{lines}</table></div>\n"
+    )
+}
+
+fn section(step: &str, rows: &[&Row], conditions: &Conditions) -> String {
+    let mut out = format!("<h2>{}</h2>\n", escape(step));
+    let note = format!(
+        "{}, {} rows, memory {}, durability {}, seed {}",
+        conditions.workload,
+        conditions.rows,
+        Bytes(conditions.memory_b),
+        conditions.durability,
+        conditions.seed
+    );
+    let curves: Vec<Line> = rows
+        .iter()
+        .map(|row| Line { target: row.target.clone(), points: curve(row) })
+        .filter(|line| line.points.len() > 1)
+        .collect();
+    if !curves.is_empty() {
+        let chart = lines("operations done", "operations/s", &curves);
+        let _ = writeln!(
+            out,
+            "<figure>{chart}<figcaption>Rate of each second against operations done. {}</figcaption>\
+             </figure>",
+            escape(&note)
+        );
+    }
+    for metric in &METRICS {
+        let marks: Vec<Bar> = rows
+            .iter()
+            .filter_map(|row| {
+                let remark = match row.finished {
+                    true => String::new(),
+                    false => "(stopped)".to_owned(),
+                };
+                Some(Bar { target: row.target.clone(), value: (metric.of)(row)?, remark })
+            })
+            .collect();
+        if marks.is_empty() {
+            continue;
+        }
+        let direction = if metric.more_is_better { "more is better" } else { "less is better" };
+        let _ = writeln!(
+            out,
+            "<figure>{}<figcaption><b>{}</b>, {}; {direction}. {}</figcaption></figure>",
+            bars(metric.unit, &marks),
+            metric.name,
+            metric.unit,
+            escape(&note)
+        );
+    }
+    out.push_str(&budgets(rows));
+    out.push_str(&figures(rows));
+    out
+}
+
+/// Rate of each second over the operations done by then.
+fn curve(row: &Row) -> Vec<(f64, f64)> {
+    row.series.iter().zip(&row.int_ops_s).map(|(s, rate)| (s.mark.ops as f64, *rate)).collect()
+}
+
+fn budgets(rows: &[&Row]) -> String {
+    let Some(frond) = rows.iter().find(|row| row.target == "frond" && !row.budgets.is_empty())
+    else {
+        return String::new();
+    };
+    let mut out =
+        "<details open><summary>Frond's budgets</summary><table><tr><th>column</th><th>for\
+                   </th><th>budget</th><th>measured</th></tr>"
+            .to_owned();
+    for budget in &frond.budgets {
+        let class = if budget.measured > budget.budget { "loses" } else { "wins" };
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
+            escape(&budget.column),
+            escape(&budget.what),
+            figure(budget.budget),
+            figure(budget.measured)
+        );
+    }
+    out + "</table></details>\n"
+}
+
+/// Every column that is a plain figure, one line each, one column per target.
+fn figures(rows: &[&Row]) -> String {
+    let values: Vec<serde_json::Value> =
+        rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
+    let mut names: Vec<&String> = Vec::new();
+    for name in values.iter().filter_map(|value| value.as_object()).flat_map(|map| map.keys()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut out =
+        "<details><summary>All figures</summary><div class=\"scroll\"><table><tr><th>column\
+                   </th><th></th>"
+            .to_owned();
+    rows.iter().for_each(|row| {
+        let _ = write!(out, "<th>{}</th>", escape(&row.target));
+    });
+    out.push_str("</tr>");
+    for name in names {
+        let cells: Vec<String> = values.iter().map(|value| cell(&value[name.as_str()])).collect();
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+            let _ = write!(out, "<tr><td>{}</td><td></td>{cells}</tr>\n", escape(name));
+        }
+    }
+    out + "</table></div></details>\n"
+}
+
+fn cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Number(n) => n.as_f64().map(figure).unwrap_or_default(),
+        serde_json::Value::String(text) => escape(text),
+        serde_json::Value::Bool(yes) => yes.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn settings(outcomes: &[(TargetName, Final)]) -> String {
+    let mut out = "<h2>Settings</h2>\n".to_owned();
+    for (target, outcome) in outcomes.iter().filter(|(_, outcome)| !outcome.settings.is_empty()) {
+        let _ = write!(
+            out,
+            "<details><summary>{target}: {}</summary><table>",
+            escape(&outcome.version)
+        );
+        for (name, value) in &outcome.settings {
+            let _ = write!(out, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value));
+        }
+        out.push_str("</table></details>\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(target: &str, ops_s: f64, cpu: f64) -> Row {
+        Row {
+            target: target.to_owned(),
+            step: "iibench".to_owned(),
+            finished: true,
+            ops_s,
+            cpu_us_op: Some(cpu),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn losses_stand_before_wins() {
+        let rows = [row("frond", 100.0, 9.0), row("rocksdb", 50.0, 3.0)];
+        let text = page(&Conditions::default(), &[], &rows).expect("plain data");
+        let (loss, win) = (text.find("0.33</td>"), text.find("2.00</td>"));
+        assert!(loss.is_some() && loss < win, "{loss:?} {win:?}");
+        assert!(text.contains("1 losses, 1 wins"));
+    }
+
+    #[test]
+    fn page_needs_nothing_from_outside() {
+        let rows = [row("frond", 1.0, 1.0), row("</script><b>", 1.0, 1.0)];
+        let text = page(&Conditions::default(), &[], &rows).expect("plain data");
+        assert!(!text.contains("http") && !text.contains("src=") && !text.contains("@import"));
+        assert_eq!(text.matches("</script>").count(), 1);
+        assert!(text.contains("prefers-color-scheme: dark"));
+    }
+}
