@@ -196,7 +196,7 @@ impl Meter {
                 write_b: usage.write_bytes,
                 cpu_s: usage.cpu_s,
             });
-            if tick % 5 == 0 {
+            if tick.is_multiple_of(5) {
                 disk_peak = disk_peak.max(super::allocated_bytes(&plan.dir));
             }
             if plan.progress {

@@ -301,7 +301,7 @@ fn figures(rows: &[&Row]) -> String {
         let cells: Vec<String> = values.iter().map(|value| cell(&value[name.as_str()])).collect();
         if cells.iter().any(|cell| !cell.is_empty()) {
             let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-            let _ = write!(out, "<tr><td>{}</td><td></td>{cells}</tr>\n", escape(name));
+            let _ = writeln!(out, "<tr><td>{}</td><td></td>{cells}</tr>", escape(name));
         }
     }
     out + "</table></div></details>\n"

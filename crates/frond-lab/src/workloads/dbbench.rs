@@ -201,10 +201,10 @@ impl DbBench {
                 gets += 1;
             }
             rates.push(f64::from(gets));
-            if let [.., a, b, c] = rates[..] {
-                if a.max(b).max(c) < 1.05 * a.min(b).min(c) {
-                    break;
-                }
+            if let [.., a, b, c] = rates[..]
+                && a.max(b).max(c) < 1.05 * a.min(b).min(c)
+            {
+                break;
             }
         }
         Ok(())

@@ -190,14 +190,15 @@ impl WebLog {
     pub fn next_call(&mut self) -> Call {
         loop {
             // Nothing that is still to come can end before it begins.
-            if let Some(Reverse(first)) = self.running.peek() {
-                if (first.end_millis as f64) < self.clock_millis + START_MILLIS as f64 {
-                    if let Some(Reverse(mut call)) = self.running.pop() {
-                        call.log_id = self.logged;
-                        self.logged += 1;
-                        return call;
-                    }
-                }
+            let over = |call: &Reverse<Call>| {
+                (call.0.end_millis as f64) < self.clock_millis + START_MILLIS as f64
+            };
+            if self.running.peek().is_some_and(over)
+                && let Some(Reverse(mut call)) = self.running.pop()
+            {
+                call.log_id = self.logged;
+                self.logged += 1;
+                return call;
             }
             let rate = self.rate();
             self.clock_millis += self.choice.exponential(1.0 / rate);
@@ -341,7 +342,8 @@ impl WebLog {
     }
 
     /// A call's columns in DDL order.
-    pub fn row<'a>(&'a self, call: &'a Call) -> [Value<'a>; 11] {
+    #[cfg(test)]
+    fn row<'a>(&'a self, call: &'a Call) -> [Value<'a>; 11] {
         columns(&self.population, call)
     }
 
