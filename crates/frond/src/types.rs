@@ -109,7 +109,7 @@ impl SizeClass {
 
 /// Longest key, bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
-/// Longest value, bytes.
-pub const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Longest value, bytes. Values travel inline, so this is bounded by what one apply may hold.
+pub const VALUE_BYTES_MAX: usize = 4 << 20;
 /// Values longer than this live in blob runs and travel as references.
 pub const VALUE_INLINE_BYTES_MAX: usize = 4 << 10;

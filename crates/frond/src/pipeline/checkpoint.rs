@@ -156,7 +156,10 @@ impl Engine {
             }
         }
         let live = self.store.space().stats().live;
-        if closing || self.idle.load(Ordering::Relaxed) {
+        if closing {
+            self.store.drop_reserve();
+            self.store.give_back(0)?;
+        } else if self.idle.load(Ordering::Relaxed) {
             self.store.give_back(0)?;
         } else {
             self.store.set_reserve(self.limits.unwritten_bytes)?;

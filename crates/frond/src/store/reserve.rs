@@ -27,6 +27,8 @@ use crate::error::{Error, Result};
 const BACK_BYTES: u64 = 1 << 20;
 /// Free ranges shorter than this stay as they are: punching them would tear the file to pieces.
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
+/// But a store that is idle or closes gives back whatever a run could have lain in.
+const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
 /// The disk is asked for its free space again after so much was admitted.
 const MEASURE_EVERY: u64 = 32 << 20;
 
@@ -202,9 +204,15 @@ impl Store {
         reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
     }
 
-    /// Cuts off the free tail (but for the reserve) and punches free ranges of 1 MiB and more, the
-    /// highest first, until about `keep` bytes of backed free space are left. Returns the bytes given
-    /// back. Call it after a checkpoint; with 0 when the store is idle or closes.
+    /// Ends the reserve: for a clean close, behind which nothing is written.
+    pub fn drop_reserve(&self) {
+        self.reserve.lock().unwrap().target = 0;
+    }
+
+    /// Cuts off the free tail (but for the reserve) and punches free ranges of 1 MiB and more (64 KiB
+    /// with `keep` 0), the highest first, until about `keep` bytes of backed free space are left.
+    /// Returns the bytes given back. Call it after a checkpoint; with 0 when the store is idle or
+    /// closes.
     pub fn give_back(&self, keep: u64) -> Result<u64> {
         self.check_writable()?;
         let _one_at_a_time = self.resizing.lock().unwrap();
@@ -221,7 +229,8 @@ impl Store {
         if len > cut_at {
             self.file().file.set_len(cut_at).map_err(failed("cut"))?;
         }
-        let held = self.space().lock().hold_free(excess);
+        let least = if keep == 0 { PUNCH_BYTES_MIN_IDLE } else { PUNCH_BYTES_MIN };
+        let held = self.space().lock().hold_free(excess, least);
         let punched = held.iter().try_for_each(|held| {
             self.file().file.punch(held.start, held.end - held.start).map_err(failed("punch"))
         });
@@ -274,13 +283,13 @@ impl Inner {
     }
 
     /// Takes free, backed ranges out of the allocator, the highest first, about `excess` bytes.
-    fn hold_free(&mut self, excess: u64) -> Vec<Held> {
+    fn hold_free(&mut self, excess: u64, least: u64) -> Vec<Held> {
         let mut free: Vec<_> = self.alloc.ranges_by_class().collect();
         free.sort_unstable_by_key(|&(_, start, _)| std::cmp::Reverse(start));
         let (mut held, mut bytes) = (Vec::new(), 0);
         for (class, start, end) in free {
             for (start, end) in self.backed.within(start, end).into_iter().rev() {
-                let enough = bytes >= excess || end - start < PUNCH_BYTES_MIN;
+                let enough = bytes >= excess || end - start < least;
                 if !enough && self.alloc.hold(class, start, end) {
                     self.backed.remove(start, end);
                     bytes += end - start;
