@@ -1,14 +1,32 @@
 //! Building one block, row by row.
 
-use super::{RESTART_ROWS, common_prefix, varint_bytes};
-use crate::{coding::put_varint, message::Tag};
+use super::{
+    RESTART_ROWS,
+    bytes::{KeyBuf, copy_short},
+    common_prefix, varint_bytes,
+};
+use crate::message::Tag;
+
+/// What became of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Pushed {
+    /// It is in the block.
+    Done,
+    /// The block would be too long with it.
+    Full,
+    /// Its key is not above the one before.
+    Unordered,
+}
 
 /// Builds a block in its raw form. Reusable: [`clear`](BlockBuilder::clear) keeps the memory.
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
+    /// Longer than the block, so that rows are written without growing it one by one.
     raw: Vec<u8>,
+    len: usize,
     restarts: Vec<u16>,
-    last: Vec<u8>,
+    last: KeyBuf,
     rows: usize,
 }
 
@@ -22,68 +40,73 @@ impl BlockBuilder {
     }
 
     /// Rows so far.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Length of the block if it were finished now.
+    #[inline]
     pub fn raw_bytes(&self) -> usize {
-        self.raw.len() + 2 * self.restarts.len() + TRAILER_BYTES
+        self.len + 2 * self.restarts.len() + TRAILER_BYTES
     }
 
     /// The key pushed last; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
-        &self.last
+        self.last.get()
     }
 
-    /// Appends a row unless the block would then be longer than `bytes_max`; a first row always fits.
-    /// Keys ascend strictly: the caller has seen to it (Invariant 1).
+    /// Appends a row, unless the block would then be longer than `bytes_max` (a first row always
+    /// fits) or the key does not ascend (Invariant 1).
     #[inline]
-    pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> bool {
+    pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
+        let last = self.last.get();
+        let common = common_prefix(last, key);
+        let ascends = match (last.get(common), key.get(common)) {
+            (Some(old), Some(new)) => new > old,
+            (None, Some(_)) => true,
+            (_, None) => self.rows == 0,
+        };
+        if !ascends {
+            return Pushed::Unordered;
+        }
         let restart = self.rows.is_multiple_of(RESTART_ROWS);
-        let shared = if restart { 0 } else { common_prefix(&self.last, key) };
+        let shared = if restart { 0 } else { common };
         let suffix = &key[shared..];
         let small = shared < 128 && suffix.len() < 128 && payload.len() < 128;
-        let lengths = if small {
-            3
-        } else {
-            varint_bytes(shared as u64)
-                + varint_bytes(suffix.len() as u64)
-                + varint_bytes(payload.len() as u64)
-        };
-        let row_bytes = 1 + lengths + suffix.len() + payload.len();
+        let head_bytes = if small { 4 } else { long_head_bytes(shared, suffix, payload) };
+        let row_bytes = head_bytes + suffix.len() + payload.len();
         let grown = self.raw_bytes() + row_bytes + if restart { 2 } else { 0 };
         if grown > bytes_max && self.rows > 0 {
-            return false;
+            return Pushed::Full;
         }
         if restart {
             // Only a block's single row reaches beyond 64 KiB, and that one begins at 0.
-            self.restarts.push(self.raw.len() as u16);
+            self.restarts.push(self.len as u16);
         }
+        let end = self.len + row_bytes;
+        if self.raw.len() < end {
+            self.raw.resize(end.next_power_of_two().max(4096), 0);
+        }
+        let row = &mut self.raw[self.len..end];
         if small {
             let lengths = [tag.to_disk(), shared as u8, suffix.len() as u8, payload.len() as u8];
-            self.raw.extend_from_slice(&lengths);
+            row[..4].copy_from_slice(&lengths);
         } else {
-            self.raw.push(tag.to_disk());
-            put_varint(&mut self.raw, shared as u64);
-            put_varint(&mut self.raw, suffix.len() as u64);
-            put_varint(&mut self.raw, payload.len() as u64);
+            put_long_head(&mut row[..head_bytes], tag, shared, suffix, payload);
         }
-        self.raw.extend_from_slice(suffix);
-        self.raw.extend_from_slice(payload);
-        if restart {
-            self.last.clear();
-            self.last.extend_from_slice(key);
-        } else {
-            self.last.truncate(shared);
-            self.last.extend_from_slice(suffix);
-        }
+        let (to_suffix, to_payload) = row[head_bytes..].split_at_mut(suffix.len());
+        copy_short(to_suffix, suffix);
+        copy_short(to_payload, payload);
+        self.len = end;
+        self.last.replace_after(common, &key[common..]);
         self.rows += 1;
-        true
+        Pushed::Done
     }
 
     /// The block's bytes. Call [`clear`](BlockBuilder::clear) before the next row.
     pub fn finish(&mut self) -> &[u8] {
+        self.raw.truncate(self.len);
         for offset in &self.restarts {
             self.raw.extend_from_slice(&offset.to_le_bytes());
         }
@@ -94,9 +117,29 @@ impl BlockBuilder {
 
     /// Forgets the rows, not the memory.
     pub fn clear(&mut self) {
-        self.raw.clear();
+        self.len = 0;
         self.restarts.clear();
         self.last.clear();
         self.rows = 0;
+    }
+}
+
+#[cold]
+fn long_head_bytes(shared: usize, suffix: &[u8], payload: &[u8]) -> usize {
+    let lengths = [shared, suffix.len(), payload.len()];
+    1 + lengths.into_iter().map(|length| varint_bytes(length as u64)).sum::<usize>()
+}
+
+#[cold]
+fn put_long_head(head: &mut [u8], tag: Tag, shared: usize, suffix: &[u8], payload: &[u8]) {
+    let mut bytes = head.iter_mut();
+    let mut put = |byte: usize| bytes.next().map(|to| *to = byte as u8);
+    put(tag.to_disk().into());
+    for mut length in [shared, suffix.len(), payload.len()] {
+        while length >= 0x80 {
+            put(length & 0x7f | 0x80);
+            length >>= 7;
+        }
+        put(length);
     }
 }

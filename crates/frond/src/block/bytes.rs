@@ -1,4 +1,7 @@
-//! Prefixes and lengths.
+//! Prefixes, lengths, and copies of a few bytes.
+//!
+//! Keys and payloads are short: a call to `memcpy` or `memcmp` for each costs as much as all else that
+//! a row needs, so copies up to 32 bytes are two moves of a fixed width that may overlap.
 
 use crate::coding::Reader;
 
@@ -23,10 +26,68 @@ fn u64_le(eight: &[u8]) -> u64 {
     eight.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// How many bytes [`put_varint`] appends.
+/// How many bytes a length takes as LEB128.
 #[inline]
 pub fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Copies `from` to the front of `to`, which is no shorter.
+#[inline]
+pub fn copy_short(to: &mut [u8], from: &[u8]) {
+    let to = &mut to[..from.len()];
+    match from.len() {
+        0 => {}
+        1..4 => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+        4..8 => copy_ends::<4>(to, from),
+        8..16 => copy_ends::<8>(to, from),
+        16..=32 => copy_ends::<16>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies N to 2N bytes.
+#[inline]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
+        *to = *from;
+    }
+}
+
+/// A key in a buffer that is reused, put together from what it shares with the one before.
+#[derive(Clone, Debug, Default)]
+pub struct KeyBuf {
+    /// Longer than the key: only growth looks at its length.
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl KeyBuf {
+    /// The key.
+    #[inline]
+    pub fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// Keeps the first `shared` bytes, of which there are so many, and appends `suffix`.
+    #[inline]
+    pub fn replace_after(&mut self, shared: usize, suffix: &[u8]) {
+        debug_assert!(shared <= self.len);
+        let len = shared + suffix.len();
+        if self.bytes.len() < len {
+            self.bytes.resize(len.next_power_of_two().max(64), 0);
+        }
+        copy_short(&mut self.bytes[shared..], suffix);
+        self.len = len;
+    }
+
+    /// Makes the key empty.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
 }
 
 /// The next number, if it is below 2^32: sums of a few of them cannot overflow a `usize`.
@@ -48,6 +109,22 @@ mod tests {
             assert_eq!(varint32(&mut Reader::new(&out)), Some(value as u32));
         }
         assert_eq!(varint32(&mut Reader::new(&[0x80, 0x80, 0x80, 0x80, 0x10])), None);
+    }
+
+    #[test]
+    fn short_copies_are_whole_at_every_length() {
+        let from: Vec<u8> = (1..80).collect();
+        let mut key = KeyBuf::default();
+        for len in 0..from.len() {
+            let mut to = vec![0; 90];
+            copy_short(&mut to, &from[..len]);
+            assert_eq!(to[..len], from[..len]);
+            assert!(to[len..].iter().all(|&byte| byte == 0));
+            let shared = key.get().len() / 2;
+            let expected = [&key.get()[..shared], &from[..len]].concat();
+            key.replace_after(shared, &from[..len]);
+            assert_eq!(key.get(), expected);
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod bytes;
 mod codec;
 mod rows;
 
-pub use builder::BlockBuilder;
+pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;
 pub(crate) use bytes::{varint_bytes, varint32};
 pub use codec::Codec;

@@ -9,7 +9,7 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     BadBlock, RESTART_ROWS,
     builder::TRAILER_BYTES,
-    bytes::{common_prefix, varint32},
+    bytes::{KeyBuf, common_prefix, varint32},
 };
 use crate::{coding::Reader, message::Tag};
 
@@ -91,7 +91,7 @@ fn long_lengths(head: &[u8]) -> Option<(u8, usize, usize, usize, usize)> {
 /// A position in a block: on a row, before the first, or after the last.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    key: Vec<u8>,
+    key: KeyBuf,
     tag: Tag,
     payload: Range<usize>,
     /// Number of the row stood on; `rows` after the last.
@@ -121,7 +121,7 @@ struct IntervalRow {
 impl Default for Rows {
     fn default() -> Self {
         Self {
-            key: Vec::new(),
+            key: KeyBuf::default(),
             tag: Tag::DELETE,
             payload: 0..0,
             row: u32::MAX,
@@ -135,7 +135,7 @@ impl Rows {
     /// The key stood on.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        &self.key
+        self.key.get()
     }
 
     /// Its tag.
@@ -191,8 +191,7 @@ impl Rows {
         if row.shared != 0 {
             return Err(BadBlock("a restart row is not whole"));
         }
-        self.key.clear();
-        self.key.extend_from_slice(block.get(row.suffix.clone()).unwrap_or_default());
+        self.key.replace_after(0, block.get(row.suffix.clone()).unwrap_or_default());
         self.tag = row.tag;
         self.next = row.payload.end;
         self.payload = row.payload;
@@ -211,20 +210,19 @@ impl Rows {
         let suffix = block.get(row.suffix.clone()).unwrap_or_default();
         self.row += 1;
         let ascends = if (self.row as usize).is_multiple_of(RESTART_ROWS) {
-            row.shared == 0 && suffix > self.key.as_slice()
+            row.shared == 0 && suffix > self.key.get()
         } else {
             // The shared prefix is the longest, so the first bytes after it decide.
-            match (suffix.first(), self.key.get(row.shared)) {
+            match (suffix.first(), self.key.get().get(row.shared)) {
                 (Some(new), Some(old)) => new > old,
-                (Some(_), None) => row.shared == self.key.len(),
+                (Some(_), None) => row.shared == self.key.get().len(),
                 (None, _) => false,
             }
         };
         if !ascends {
             return Err(BadBlock("its keys do not ascend"));
         }
-        self.key.truncate(row.shared);
-        self.key.extend_from_slice(suffix);
+        self.key.replace_after(row.shared, suffix);
         self.tag = row.tag;
         self.next = row.payload.end;
         self.payload = row.payload;
@@ -248,7 +246,7 @@ impl Rows {
         self.interval.keys.clear();
         self.interval.rows.clear();
         loop {
-            self.interval.keys.extend_from_slice(&self.key);
+            self.interval.keys.extend_from_slice(self.key.get());
             self.interval.rows.push(IntervalRow {
                 key_end: self.interval.keys.len(),
                 tag: self.tag,
@@ -272,8 +270,7 @@ impl Rows {
             None => 0,
         };
         let IntervalRow { key_end, tag, payload } = self.interval.rows.get(index).ok_or(BAD)?;
-        self.key.clear();
-        self.key.extend_from_slice(self.interval.keys.get(start..*key_end).ok_or(BAD)?);
+        self.key.replace_after(0, self.interval.keys.get(start..*key_end).ok_or(BAD)?);
         self.tag = *tag;
         self.payload = payload.clone();
         self.next = payload.end;
@@ -284,7 +281,7 @@ impl Rows {
     /// Goes to the first row whose key is not below `key`; false if there is none.
     pub fn seek(&mut self, block: &[u8], shape: &Shape, key: &[u8]) -> Result<bool, BadBlock> {
         self.seek_restart(block, shape, key)?;
-        while self.key.as_slice() < key {
+        while self.key.get() < key {
             if !self.next(block, shape)? {
                 return Ok(false);
             }
@@ -392,7 +389,10 @@ pub fn check(block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::BlockBuilder, *};
+    use super::{
+        super::{BlockBuilder, Pushed},
+        *,
+    };
 
     fn key(i: usize) -> Vec<u8> {
         format!("key {:05}", i * 2 + 1).into_bytes()
@@ -402,7 +402,7 @@ mod tests {
         let mut builder = BlockBuilder::new();
         for i in 0..rows {
             let payload = vec![b'v'; i * 7 % 200];
-            assert!(builder.push(&key(i), Tag::PUT, &payload, 1 << 16));
+            assert_eq!(builder.push(&key(i), Tag::PUT, &payload, 1 << 16), Pushed::Done);
         }
         builder.finish().to_vec()
     }
@@ -450,6 +450,25 @@ mod tests {
         }
     }
 
+    /// The bytes that docs/format.md shows.
+    #[test]
+    fn the_documented_block_is_what_is_written() {
+        let text = include_str!("../../../../docs/format.md");
+        let shown = text.split("The block of the rows").nth(1).unwrap();
+        let shown = shown.split("## Messages").next().unwrap();
+        let lines = shown.lines().filter_map(|line| line.strip_prefix("    "));
+        let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
+        let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+        let mut builder = BlockBuilder::new();
+        for (key, tag, payload) in
+            [("apple", Tag::PUT, "1"), ("apples", Tag::DELETE, ""), ("apply", Tag::PUT_FRESH, "22")]
+        {
+            let pushed = builder.push(key.as_bytes(), tag, payload.as_bytes(), 1000);
+            assert_eq!(pushed, Pushed::Done);
+        }
+        assert_eq!(builder.finish(), shown);
+    }
+
     #[test]
     fn any_flipped_or_cut_byte_gives_rows_or_an_error() {
         let block = build(40);
@@ -478,13 +497,14 @@ mod tests {
     #[test]
     fn a_block_refuses_a_row_beyond_its_limit_but_not_its_first() {
         let mut builder = BlockBuilder::new();
-        assert!(builder.push(b"k", Tag::PUT, &[0; 100_000], 16384));
-        assert!(!builder.push(b"l", Tag::PUT, b"", 16384));
+        assert_eq!(builder.push(b"k", Tag::PUT, &[0; 100_000], 16384), Pushed::Done);
+        assert_eq!(builder.push(b"l", Tag::PUT, b"", 16384), Pushed::Full);
+        assert_eq!(builder.push(b"k", Tag::PUT, b"", 1 << 20), Pushed::Unordered);
         let block = builder.finish().to_vec();
         let shape = Shape::parse(&block).unwrap();
         check(&block, &shape).unwrap();
         assert_eq!(shape.rows(), 1);
         builder.clear();
-        assert!(builder.push(b"l", Tag::PUT, b"", 16384));
+        assert_eq!(builder.push(b"a", Tag::PUT, b"", 16384), Pushed::Done);
     }
 }

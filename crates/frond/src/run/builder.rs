@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, BlockBuilder, Codec, Rows, Shape,
-        common_prefix,
+        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, BlockBuilder, Codec, Pushed, Rows,
+        Shape, common_prefix,
     },
     cache::{FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
@@ -123,13 +123,15 @@ impl RunBuilder {
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {
         if self.block.rows() == 0 {
             self.start_block(key)?;
-        } else if key <= self.block.last_key() {
-            return Err(unordered());
         }
-        if !self.block.push(key, tag, payload, self.block_bytes_max) {
+        let mut pushed = self.block.push(key, tag, payload, self.block_bytes_max);
+        if pushed == Pushed::Full {
             self.end_block()?;
             self.start_block(key)?;
-            self.block.push(key, tag, payload, self.block_bytes_max);
+            pushed = self.block.push(key, tag, payload, self.block_bytes_max);
+        }
+        if pushed != Pushed::Done {
+            return Err(unordered());
         }
         match tag.kind() {
             Kind::Put | Kind::Versions => {}

@@ -235,7 +235,7 @@ proptest! {
     ) {
         let mut builder = crate::block::BlockBuilder::new();
         for (key, (tag, payload)) in &rows {
-            builder.push(key, *tag, payload, 60_000);
+            let _ = builder.push(key, *tag, payload, 60_000);
         }
         let mut bytes = builder.finish().to_vec();
         for (at, value) in hits {
