@@ -58,7 +58,10 @@ fn all_options() -> impl Iterator<Item = RunOptions> {
     })
 }
 
-fn walk(mut cursor: RunCursor) -> Result<Vec<(Vec<u8>, Tag, Vec<u8>)>> {
+/// Key, tag and payload.
+type Row = (Vec<u8>, Tag, Vec<u8>);
+
+fn walk(mut cursor: RunCursor) -> Result<Vec<Row>> {
     let mut seen = Vec::new();
     cursor.seek_first()?;
     while let Some(entry) = cursor.entry() {
@@ -68,7 +71,7 @@ fn walk(mut cursor: RunCursor) -> Result<Vec<(Vec<u8>, Tag, Vec<u8>)>> {
     Ok(seen)
 }
 
-fn expected(rows: &Rows) -> Vec<(Vec<u8>, Tag, Vec<u8>)> {
+fn expected(rows: &Rows) -> Vec<Row> {
     rows.iter().map(|(key, (tag, payload))| (key.clone(), *tag, payload.clone())).collect()
 }
 
