@@ -62,9 +62,9 @@ const METRICS: [Metric; 9] = [
     },
     Metric {
         name: "Size",
-        unit: "MB allocated after clean close",
+        unit: "bytes allocated per row, after clean close",
         more_is_better: false,
-        of: |row| row.disk_b.map(|bytes| bytes as f64 / 1e6),
+        of: |row| row.disk_b_row,
     },
     Metric {
         name: "Memory",
@@ -177,7 +177,7 @@ fn ratios(rows: &[Row]) -> String {
                 escape(&frond.step),
                 metric.name,
                 metric.unit,
-                escape(&rival.target),
+                escape(&rival.target) + if rival.finished { "" } else { " (stopped)" },
                 figure(ours),
                 figure(theirs),
             );

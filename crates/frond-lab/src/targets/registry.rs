@@ -56,7 +56,11 @@ impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fraction(n) => write!(f, "m{n}"),
-            Self::Fixed(bytes) => write!(f, "{}", bytes.0),
+            Self::Fixed(Bytes(n)) if n.is_multiple_of(1_000_000) => {
+                write!(f, "{}MB", n / 1_000_000)
+            }
+            Self::Fixed(Bytes(n)) if n.is_multiple_of(1 << 20) => write!(f, "{}MiB", n >> 20),
+            Self::Fixed(Bytes(n)) => write!(f, "{n}"),
         }
     }
 }
