@@ -23,6 +23,7 @@
 //! - Checkpoint: [`Log::sync_through_now`] before the slot is written, [`Log::trim`] after.
 //! - The log thread: `loop { log.wait_for_work(50 ms); log.tick(clock.now())?; }`. Without it, whoever
 //!   owns the clock calls [`Log::tick`]; all else works from the calling thread.
+//! - [`Log::feed`] follows durable commits for a change feed.
 //! - [`Log::close`] returns the exact end, for the slot's clean mark.
 //!
 //! The log knows nothing of trees: record payloads are opaque to it. `record.rs` is the commit record,
@@ -32,6 +33,7 @@
 
 mod aligned;
 mod assembly;
+mod feed;
 mod group;
 mod leader;
 mod log;
@@ -42,6 +44,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use feed::LogFeed;
 pub use log::{FRAGMENT_ROOM, Fragments, Log, LogOptions, LogStats, RECORD_BYTES_MAX, Reservation};
 pub use record::{
     Item, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES, checkpoint_record, decode,

@@ -21,7 +21,9 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 pub(super) struct SegmentReader {
     segment: segment::SegmentFile,
+    /// How far may be read, and how far the file reaches.
     len: u64,
+    file_bytes: u64,
     window: AlignedBuf,
     /// Which bytes of the file the window holds.
     start: u64,
@@ -39,7 +41,14 @@ impl SegmentReader {
         let segment = segment::open(&*env.vfs, dir, number, mode)?;
         let len = segment.file.len();
         let len = len.map_err(|error| Error::io(&segment.path, "measure", 0, error))?;
-        Ok(Self { segment, len, window: AlignedBuf::zeroed(0), start: 0, filled: 0 })
+        Ok(Self {
+            segment,
+            len,
+            file_bytes: len,
+            window: AlignedBuf::zeroed(0),
+            start: 0,
+            filled: 0,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -48,6 +57,11 @@ impl SegmentReader {
 
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Reads nothing behind this offset, which is still being written.
+    pub(super) fn limit(&mut self, bytes: u64) {
+        self.len = bytes.min(self.file_bytes);
     }
 
     /// The first block, read alone.

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod disk;
+mod feed;
 #[cfg(shuttle)]
 mod interleavings;
 #[cfg(feature = "planted-bugs")]
