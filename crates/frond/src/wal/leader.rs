@@ -312,7 +312,8 @@ impl Log {
     /// The log thread's rounds: waits up to `time` for a full group. Then call [`Log::tick`].
     pub fn wait_for_work(&self, time: Duration) {
         let state = self.state.lock().unwrap();
-        if state.sealed.is_empty() && state.stop.is_none() {
+        // What another thread is writing already is no work.
+        if (state.sealed.is_empty() || state.writing) && state.stop.is_none() {
             drop(self.work.wait_timeout(state, time).unwrap());
         }
     }

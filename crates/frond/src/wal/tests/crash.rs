@@ -10,12 +10,19 @@ struct Run {
     records: Vec<Vec<u8>>,
     /// (operations done, records synced, position synced), ascending.
     promises: Vec<(usize, usize, Lsn)>,
+    /// What superblock slots would say: (operations done, position to start from, records before).
+    slots: Vec<(usize, Lsn, usize)>,
 }
 
 impl Run {
     fn promised(&self, ops: usize) -> (usize, Lsn) {
         let made = self.promises.iter().take_while(|promise| promise.0 <= ops).last();
         made.map_or((0, Lsn(0)), |&(_, records, lsn)| (records, lsn))
+    }
+
+    fn slot(&self, ops: usize) -> (Lsn, usize) {
+        let written = self.slots.iter().take_while(|slot| slot.0 <= ops).last();
+        written.map_or((Lsn(0), 0), |&(_, from, records)| (from, records))
     }
 }
 
@@ -28,9 +35,17 @@ fn env_on(disk: &Disk, seed: u64) -> Env {
     }
 }
 
-/// Writes records of all sizes at all levels with ticks and large records in between.
-fn work(disk: Disk, env: &Env, log: &Log, mut records: Vec<Vec<u8>>, seed: u64) -> Run {
+/// Writes records of all sizes at all levels, with ticks, large records and checkpoints in between.
+fn work(
+    disk: Disk,
+    env: &Env,
+    log: &Log,
+    mut records: Vec<Vec<u8>>,
+    slot: (Lsn, usize),
+    seed: u64,
+) -> Run {
     let already = records.len();
+    let mut slots = vec![(0, slot.0, slot.1)];
     let mut promises = vec![(0, already, log.durable())];
     for i in 0..45usize {
         let toss = xxhash_rust::xxh3::xxh3_64_with_seed(&i.to_le_bytes(), seed);
@@ -56,20 +71,30 @@ fn work(disk: Disk, env: &Env, log: &Log, mut records: Vec<Vec<u8>>, seed: u64) 
         if level == Durability::Sync {
             promises.push((disk.ops(), records.len(), log.durable()));
         }
+        if toss >> 32 & 15 == 0 {
+            log.sync_through_now().unwrap();
+            let older = slots[slots.len() - 1].1;
+            promises.push((disk.ops(), records.len(), log.durable()));
+            slots.push((disk.ops(), log.position(), records.len()));
+            // The older slot may still be the one that is read.
+            log.trim(older).unwrap();
+        }
         if toss >> 16 & 3 == 0 {
             env.clock.sleep(Duration::from_millis(toss >> 20 & 511));
             log.tick(env.clock.now()).unwrap();
         }
     }
-    Run { disk, records, promises }
+    Run { disk, records, promises, slots }
 }
 
 fn check(run: &Run, at: usize, survive: Survive) -> (Disk, RecoveredTail, Vec<Vec<u8>>) {
     let disk = run.disk.crash(at, survive);
     let (promised, synced) = run.promised(at);
     let expect = Expect::Crashed { synced };
-    let (records, tail) = read(&env_on(&disk, 0), Lsn(0), expect)
+    let (from, before) = run.slot(at);
+    let (found, tail) = read(&env_on(&disk, 0), from, expect)
         .unwrap_or_else(|error| panic!("crash after {at} operations, {survive:?}: {error}"));
+    let records = [&run.records[..before], &found].concat();
     let kept = records.len();
     assert!(kept >= promised, "crash after {at}, {survive:?}: {kept} of {promised} acknowledged");
     assert!(records == run.records[..kept], "crash after {at}, {survive:?}: not a prefix");
@@ -85,7 +110,7 @@ pub(super) fn a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced(
         let env = env_on(&disk, seed);
         let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
         let created = disk.ops();
-        let run = work(disk, &env, &log, Vec::new(), seed);
+        let run = work(disk, &env, &log, Vec::new(), (Lsn(0), 0), seed);
         for at in created..=run.disk.ops() {
             for survive in [
                 Survive::Nothing,
@@ -113,18 +138,19 @@ pub(super) fn a_recovered_log_is_written_to_and_crashed_again() {
         let disk = Disk::default();
         let env = env_on(&disk, seed);
         let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
-        let mut run = work(disk, &env, &log, Vec::new(), seed);
+        let mut run = work(disk, &env, &log, Vec::new(), (Lsn(0), 0), seed);
         for round in 0..3u64 {
             let toss = xxhash_rust::xxh3::xxh3_64_with_seed(&round.to_le_bytes(), seed) as usize;
             let first = if round == 0 { 20 } else { 0 };
             let at = first + toss % (run.disk.ops() - first + 1);
+            let slot = run.slot(at);
             let (disk, tail, records) = check(&run, at, Survive::Coin(seed));
             lost_something += usize::from(records.len() < run.records.len());
             let env = env_on(&disk, seed + 1000 * round);
             let log = Log::resume(env.clone(), DIR, STORE, Durability::Os, SMALL, tail).unwrap();
             // Whatever recovery handed out stays: a crash in `resume` is covered by the next check,
             // which may fall into it.
-            run = work(disk, &env, &log, records, seed + 77 * round);
+            run = work(disk, &env, &log, records, slot, seed + 77 * round);
             // Before this run's first promise, the disk held what recovery found or more of it.
             run.promises[0].0 = 0;
         }
