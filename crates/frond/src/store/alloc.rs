@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which bytes of the file are free: best fit inside regions that belong to one size class.
+//! Which bytes of the file are free: the lowest place that fits, inside regions of one size class.
 //!
 //! Leaf runs (hundreds of KiB) and nodes (a few KiB) interleave badly: a freed run's place would soon
 //! be pinned by one node. So the file is cut into regions, a region belongs to one class while
 //! anything of it is used, and returns to all when it is wholly free. Small stores have smaller
 //! regions, or three of them would be most of the file.
+//!
+//! The lowest place, not the tightest: a tight hole near the end would keep the file long for the sake
+//! of a small page, and address order fragments no more than best fit does.
 //!
 //! Invariants
 //! 1. A free range is in exactly one set: its class's, inside regions of that class, or `open`, whole
@@ -14,7 +17,8 @@
 //! 4. Putting in what is free already, or taking what is not, fails in release builds too.
 //!
 //! Threads: under the lock of [`Space`](super::Space). Cost: a few steps in ordered maps.
-//! Idea: region-wise segregated fit, Wilson et al., "Dynamic Storage Allocation", 1995.
+//! Idea: address-ordered first fit in segregated regions; Johnstone and Wilson, "The Memory
+//! Fragmentation Problem: Solved?", 1998.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +65,8 @@ fn region_end(offset: u64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct FreeSet {
     by_start: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
+    /// Starts of the ranges of [2^n, 2^(n+1)) bytes.
+    bins: BTreeMap<u32, BTreeSet<u64>>,
 }
 
 impl FreeSet {
@@ -102,14 +107,17 @@ impl FreeSet {
         true
     }
 
-    /// The smallest range that holds `bytes`, the lowest of those.
-    pub fn best_fit(&self, bytes: u64) -> Option<u64> {
-        self.by_size.range((bytes, 0)..).next().map(|&(_, start)| start)
-    }
-
-    /// The lowest range that holds `bytes`.
+    /// The lowest range that holds `bytes`. All ranges of larger bins do; in the own bin one has to
+    /// look.
     pub fn first_fit(&self, bytes: u64) -> Option<u64> {
-        self.by_start.iter().find(|&(&s, &e)| e - s >= bytes).map(|(&s, _)| s)
+        let bin = bytes.ilog2();
+        let larger = self.bins.range(bin + 1..).filter_map(|(_, starts)| starts.first().copied());
+        let lowest = larger.min();
+        let own = self.bins.get(&bin).into_iter().flatten().copied();
+        let mut below = own.take_while(|&start| lowest.is_none_or(|lowest| start < lowest));
+        below
+            .find(|start| self.by_start.get(start).is_some_and(|end| end - start >= bytes))
+            .or(lowest)
     }
 
     /// The range that holds the byte at `offset`.
@@ -130,12 +138,14 @@ impl FreeSet {
 
     fn insert(&mut self, start: u64, end: u64) {
         self.by_start.insert(start, end);
-        self.by_size.insert((end - start, start));
+        self.bins.entry((end - start).ilog2()).or_default().insert(start);
     }
 
     fn remove(&mut self, start: u64, end: u64) {
         self.by_start.remove(&start);
-        self.by_size.remove(&(end - start, start));
+        if let Some(bin) = self.bins.get_mut(&(end - start).ilog2()) {
+            bin.remove(&start);
+        }
     }
 }
 
@@ -157,9 +167,11 @@ impl Allocator {
 
     /// A place for `bytes` (a multiple of the granularity, not 0). Never fails: the file grows.
     pub fn allocate(&mut self, class: Class, bytes: u64) -> u64 {
-        let start = match self.set(class).best_fit(bytes) {
-            Some(start) => start,
-            None => self.grow(class, bytes),
+        let open = self.open.first_fit(bytes);
+        let start = match self.set(class).first_fit(bytes) {
+            Some(start) if open.is_none_or(|open| start < open) => start,
+            // A region of no class that lies lower: the end can come down behind what moves there.
+            _ => self.grow(class, bytes),
         };
         let taken = self.set(class).take(start, start + bytes);
         assert!(taken, "alloc invariant 1: a range found free is free");
@@ -399,14 +411,15 @@ mod tests {
     }
 
     #[test]
-    fn best_fit_leaves_large_holes_whole() {
+    fn the_lowest_place_that_fits_is_taken() {
         let mut alloc = Allocator::new(0);
         let places: Vec<u64> = (0..6).map(|_| alloc.allocate(Class::Run, 100 * K)).collect();
         assert!(alloc.release(Class::Run, places[0], places[0] + 100 * K));
-        assert!(alloc.release(Class::Run, places[1], places[1] + 100 * K));
+        assert!(alloc.release(Class::Run, places[2], places[2] + 100 * K));
         assert!(alloc.release(Class::Run, places[3], places[3] + 100 * K));
-        assert_eq!(alloc.allocate(Class::Run, 96 * K), places[3], "100 fits better than 200");
-        assert_eq!(alloc.allocate(Class::Run, 200 * K), places[0]);
+        assert_eq!(alloc.allocate(Class::Run, 104 * K), places[2], "100 do not hold 104");
+        assert_eq!(alloc.allocate(Class::Run, 96 * K), places[0]);
+        assert_eq!(alloc.allocate(Class::Run, 96 * K), places[2] + 104 * K);
     }
 
     #[test]

@@ -116,10 +116,10 @@ impl Store {
                 self.space().lock().backed.insert(start, backed_to);
                 Ok(())
             }
-            Err(error) => {
-                self.check_writable()?;
-                Err(Error::Full(format!("{error}")))
+            Err(error) if self.check_writable().is_err() => {
+                Err(Error::io(self.file().path(), "allocate", start, error))
             }
+            Err(error) => Err(Error::Full(format!("{error}"))),
         }
     }
 

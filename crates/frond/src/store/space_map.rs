@@ -36,6 +36,11 @@ use crate::{
     types::{Lineage, Publish},
 };
 
+/// The directory of a map of 35 TiB in use; bounds what decoding can take (P20).
+const DIRECTORY_BYTES_MAX: u32 = 16 << 20;
+/// 16384 extents of 4 KiB at their longest.
+const ZONE_PAGE_BYTES_MAX: u32 = 1 << 20;
+
 /// A map page to be written.
 pub(super) struct MapPage {
     pub extent: Extent,
@@ -210,15 +215,15 @@ impl MapDirectory {
     pub fn totals(&self, own: Extent) -> Totals {
         let (mut live, mut pending, mut end) = (u64::from(own.bytes), 0, own.end());
         for (_, entry) in &self.zones {
-            live += entry.live + u64::from(entry.link.bytes);
-            pending += entry.pending;
+            // Hostile sums saturate and then differ from the slot's.
+            live = live.saturating_add(entry.live).saturating_add(u64::from(entry.link.bytes));
+            pending = u64::saturating_add(pending, entry.pending);
             end = end.max(entry.end).max(entry.link.offset + u64::from(entry.link.bytes));
         }
         for (extent, ..) in &self.pending {
             pending += u64::from(extent.bytes);
             end = end.max(extent.end());
         }
-        // Hostile sums may exceed the end: then the comparison with the slot's fails.
         let free = end.saturating_sub(DATA_START).saturating_sub(live).saturating_sub(pending);
         Totals { live, pending, free, file_bytes: end }
     }
@@ -242,6 +247,10 @@ pub(super) fn load(
     let bad = |link: &Link, why: String| {
         file.malformed(link.offset, u64::from(link.bytes), "the space map", why)
     };
+    let too_long = |link: &Link| bad(link, format!("a page of {} bytes", link.bytes));
+    if link.bytes > DIRECTORY_BYTES_MAX {
+        return Err(too_long(&link));
+    }
     let directory = MapDirectory::decode(&read(&link)?, at).map_err(|why| bad(&link, why))?;
     let own = Extent { offset: link.offset, bytes: link.bytes };
     if directory.totals(own) != superblock.totals {
@@ -259,6 +268,9 @@ pub(super) fn load(
     }
     // Map pages are disjoint now, so reading all of them is reading the file once at most.
     for (zone, entry) in &directory.zones {
+        if entry.link.bytes > ZONE_PAGE_BYTES_MAX {
+            return Err(too_long(&entry.link));
+        }
         let page = read(&entry.link)?;
         let added = decode_zone(&page, *zone, at).and_then(|listed| {
             if sums(&listed) != (entry.live, entry.pending, entry.end) {

@@ -2,4 +2,7 @@
 //! The store as a whole, on files in memory.
 
 mod basics;
+mod damage;
+mod faults;
+mod hostile;
 mod model;

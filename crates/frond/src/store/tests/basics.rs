@@ -19,10 +19,10 @@ pub(super) fn dir() -> &'static Path {
     Path::new("/store")
 }
 
-const L: Lineage = Lineage(1);
+pub(super) const L: Lineage = Lineage(1);
 
 /// Publishes `roots` as version `at`.
-fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Superblock {
+pub(super) fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Superblock {
     store
         .publish(&Checkpoint {
             publish: at,
@@ -35,7 +35,7 @@ fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Superblock {
         .unwrap()
 }
 
-fn one_tree(link: Link) -> RootDirectory {
+pub(super) fn one_tree(link: Link) -> RootDirectory {
     let root = TreeRoot { link: Some(link), lineage: L, ..TreeRoot::default() };
     RootDirectory { trees: [(TreeId(1), root)].into(), snapshots: vec![] }
 }

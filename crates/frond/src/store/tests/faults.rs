@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The n-th write, sync or allocation fails: what was published stays, nothing more is written.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::basics::{L, dir, env, one_tree, publish};
+use crate::{
+    error::{Error, Result},
+    io::{Env, File, OpenMode, Vfs},
+    store::*,
+    sync::{Arc, AtomicU64, Ordering},
+    types::{Lsn, Publish, Seqno},
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    /// Writes and syncs fail with an I/O error, from the n-th on or only then.
+    Io { sticky: bool },
+    /// Allocations find the disk full.
+    Full,
+}
+
+#[derive(Debug)]
+struct FaultyVfs {
+    below: Arc<dyn Vfs>,
+    plan: Arc<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    fault: Fault,
+    /// Calls until the fault.
+    left: AtomicU64,
+    /// Calls that changed the file after the fault.
+    after: AtomicU64,
+}
+
+impl Plan {
+    fn is_hit(&self) -> bool {
+        let before = self.left.load(Ordering::Relaxed);
+        if before > 0 {
+            self.left.store(before - 1, Ordering::Relaxed);
+        }
+        before == 1 || (before == 0 && self.fault != Fault::Io { sticky: false })
+    }
+
+    fn io(&self) -> io::Result<()> {
+        if !matches!(self.fault, Fault::Io { .. }) {
+            return Ok(());
+        }
+        if self.left.load(Ordering::Relaxed) == 0 {
+            self.after.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.is_hit() { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    below: Arc<dyn File>,
+    plan: Arc<Plan>,
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn read_vectored_at(&self, bufs: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        self.below.read_vectored_at(bufs, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.write_at(buf, offset)
+    }
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.write_vectored_at(bufs, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.below.len()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.set_len(bytes)
+    }
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if self.plan.fault == Fault::Full && self.plan.is_hit() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.plan.io()?;
+        self.below.allocate(offset, bytes)
+    }
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.punch(offset, bytes)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.sync_all()
+    }
+    fn is_direct(&self) -> bool {
+        self.below.is_direct()
+    }
+    fn try_lock(&self) -> io::Result<bool> {
+        self.below.try_lock()
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.below.unlock()
+    }
+}
+
+impl Vfs for FaultyVfs {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let below = self.below.open(path, mode)?;
+        Ok(Arc::new(FaultyFile { below, plan: self.plan.clone() }))
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.below.exists(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.below.list(dir)
+    }
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.below.create_dir(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.below.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.below.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.plan.io()?;
+        self.below.sync_dir(dir)
+    }
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        let full = self.plan.fault == Fault::Full && self.plan.left.load(Ordering::Relaxed) == 0;
+        Ok(if full { 0 } else { 1 << 40 })
+    }
+}
+
+fn faulty(below: &Env, fault: Fault, left: u64) -> (Env, Arc<Plan>) {
+    let plan = Arc::new(Plan { fault, left: AtomicU64::new(left), after: AtomicU64::new(0) });
+    let vfs = FaultyVfs { below: below.vfs.clone(), plan: plan.clone() };
+    (Env { vfs: Arc::new(vfs), ..below.clone() }, plan)
+}
+
+/// Opens and publishes five versions, each replacing the one page; the roots published.
+fn work(
+    env: &Env,
+    published: &mut Vec<RootDirectory>,
+    tried: &mut Vec<RootDirectory>,
+) -> Result<()> {
+    let store = open(env, dir(), StoreOptions::default())?.store;
+    let (mut v, mut old) = (store.counts_from(), None);
+    for round in 0..5u8 {
+        v = v.next();
+        let mut steps = || -> Result<Link> {
+            let link = store.put_page(PageKind::Node, v, L, &[&[round; 9000]])?;
+            if let Some(old) = old {
+                store.die(&old, L, v)?;
+            }
+            tried.push(one_tree(link));
+            store.publish(&checkpoint(v, &one_tree(link)))?;
+            Ok(link)
+        };
+        match steps() {
+            Ok(link) => {
+                published.push(one_tree(link));
+                old = Some(link);
+                store.give_back(0)?;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Io { .. }), "the first failure says what: {error}");
+                let again = store.put_page(PageKind::Node, v, L, &[b"x"]);
+                assert!(matches!(again, Err(Error::Failed(_))), "{again:?}");
+                assert!(matches!(store.sync(), Err(Error::Failed(_))));
+                assert!(store.read_page(&one_root(published), PageKind::Node, "it").is_ok());
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one_root(published: &[RootDirectory]) -> Link {
+    *published.last().unwrap().links().next().unwrap()
+}
+
+fn checkpoint(publish: Publish, roots: &RootDirectory) -> Checkpoint<'_> {
+    Checkpoint {
+        publish,
+        applied: Seqno(publish.0),
+        log_from: Lsn(0),
+        log_synced: Lsn(0),
+        clean: None,
+        roots,
+    }
+}
+
+/// Promises: P11, P12. Rule: I10.
+#[test]
+fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens() {
+    for sticky in [true, false] {
+        let mut passed = false;
+        for n in 1..200 {
+            let below = env();
+            let opened = create(&below, dir(), StoreOptions::default()).unwrap();
+            let v = opened.counts_from().next();
+            let first = opened.store.put_page(PageKind::Node, v, L, &[b"first"]).unwrap();
+            publish(&opened.store, v, &one_tree(first));
+            drop(opened);
+            let (env, plan) = faulty(&below, Fault::Io { sticky }, n);
+            let (mut published, mut tried) = (vec![one_tree(first)], vec![]);
+            let outcome = work(&env, &mut published, &mut tried);
+            let after = plan.after.load(Ordering::Relaxed);
+            assert_eq!(after, 0, "no call reaches a file after fault {n}");
+            let opened = open(&below, dir(), StoreOptions::default()).unwrap();
+            let last = [published.last(), tried.last()];
+            assert!(last.contains(&Some(&opened.roots)), "fault {n}: {:?}", opened.roots);
+            let root = *opened.roots.links().next().unwrap();
+            opened.store.read_page(&root, PageKind::Node, "the root").unwrap();
+            if outcome.is_ok() {
+                passed = true;
+                break;
+            }
+        }
+        assert!(passed, "the work passes when the fault comes after its end");
+    }
+}
+
+/// Promise: P13. A full disk refuses allocations and checkpoints; the store goes on when space is
+/// back, without reopening.
+#[test]
+fn a_full_disk_stops_nothing_for_good() {
+    for n in 1..20 {
+        let below = env();
+        drop(create(&below, dir(), StoreOptions::default()).unwrap());
+        let (env, plan) = faulty(&below, Fault::Full, n);
+        let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
+        let (mut v, mut links, mut refused) = (store.counts_from(), vec![], 0);
+        let mut fill = |rounds: usize, refused: &mut usize| {
+            for _ in 0..rounds {
+                v = v.next();
+                match store.put_page(PageKind::Node, v, L, &[&[7; 600 << 10]]) {
+                    Ok(link) => links.push(link),
+                    Err(Error::Full(_)) => *refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                let last = links.last().copied();
+                let roots = last.map(one_tree).unwrap_or_default();
+                match store.publish(&checkpoint(v, &roots)) {
+                    Ok(_) => {}
+                    Err(Error::Full(_)) => *refused += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        fill(12, &mut refused);
+        assert!(refused > 0 || n > 8, "the disk was full");
+        assert!(
+            matches!(store.admit(1 << 20), Err(Error::Full(_)))
+                || plan.left.load(Ordering::Relaxed) > 0
+        );
+        plan.left.store(u64::MAX, Ordering::Relaxed);
+        store.admit(1 << 20).unwrap();
+        store.settle_admitted(1 << 20);
+        let mut none = 0;
+        fill(3, &mut none);
+        assert_eq!(none, 0, "space is back");
+        for link in &links {
+            store.read_page(link, PageKind::Node, "a page").unwrap();
+        }
+        let stats = store.stats().space;
+        drop(store);
+        let reopened = open(&below, dir(), StoreOptions::default()).unwrap().store.stats().space;
+        assert_eq!(reopened.live, stats.live, "nothing leaked through refused checkpoints");
+    }
+}
+
+/// Rule: I24. With the disk full, the reserve carries background work.
+#[test]
+fn the_reserve_carries_checkpoints_on_a_full_disk() {
+    let below = env();
+    drop(create(&below, dir(), StoreOptions::default()).unwrap());
+    let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
+    let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
+    let reserve = store.set_reserve(1 << 20).unwrap();
+    assert_eq!(reserve.target, 4 << 20, "4 MiB and a sixteenth of nothing");
+    plan.left.store(0, Ordering::Relaxed);
+    store.set_reserve(1 << 20).unwrap(); // as after each checkpoint: asks the disk again
+    assert!(matches!(store.admit(1 << 20), Err(Error::Full(_))), "commits do not touch it");
+    let mut v = store.counts_from();
+    let mut old: Option<Link> = None;
+    for _ in 0..20 {
+        v = v.next();
+        let link = store.put_page(PageKind::Node, v, L, &[&[1; 100 << 10]]).unwrap();
+        if let Some(old) = old.replace(link) {
+            store.die(&old, L, v).unwrap();
+        }
+        publish(&store, v, &one_tree(link));
+    }
+}
+
+#[test]
+fn given_back_space_shrinks_the_file() {
+    let env = env();
+    let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
+    let mut v = store.counts_from().next();
+    let links: Vec<Link> = (0..40)
+        .map(|_| store.put_page(PageKind::Node, v, L, &[&[3; 900 << 10]]).unwrap())
+        .collect();
+    publish(&store, v, &one_tree(links[0]));
+    let full = store.stats().file_bytes;
+    for link in &links[1..] {
+        store.die(link, L, v.next()).unwrap();
+    }
+    // Two until the slots have let go, during which their own pages lie at the end; two more until
+    // the slots show none of those.
+    for _ in 0..4 {
+        v = v.next();
+        publish(&store, v, &one_tree(links[0]));
+        store.give_back(0).unwrap();
+    }
+    let (after, last) = (store.stats(), links[39]);
+    assert!(full > 36 << 20 && after.file_bytes < 3 << 20, "{full} then {after:?}");
+    assert!(store.read_page(&last, PageKind::Node, "gone").is_err());
+    assert_eq!(store.reserve_stats().backed_free / (1 << 20), 0, "large holes are punched");
+}
