@@ -20,9 +20,12 @@
 
 pub mod campaign;
 mod dice;
+mod db_engine;
 pub mod disk;
 pub mod drive;
+pub mod effort;
 pub mod model;
 pub mod ops;
 
+pub use db_engine::DbEngine;
 pub use dice::Dice;

@@ -150,8 +150,8 @@ fn fail_recovery<E: Engine>(
                         continue;
                     }
                     report.struck += 1;
-                    let reverts = kind == FaultKind::Sync(SyncFailure::CacheReverts);
-                    let floor = if reverts { note.floor_power.min(floor) } else { floor };
+                    let floor =
+                        if world.sync_failed() { note.floor_power.min(floor) } else { floor };
                     let again = SimVfs::start(world.disk().after_kill());
                     let reopen = guarded(|| {
                         let mut store = engine.open(&again.env(seed ^ 3))?;
@@ -213,8 +213,8 @@ fn one_run<E: Engine>(
     if let (false, Some(call)) = (in_open, late.first()) {
         return fail(format!("P12: changed something after a write or sync had failed: {call}"));
     }
-    // A cache that reverts has lost what only it had, as a power failure would have.
-    let forgets = fault.kind == FaultKind::Sync(SyncFailure::CacheReverts);
+    // The page cache may have lost what only it had, as in a power failure.
+    let forgets = vfs.sync_failed();
     let options = CrashOptions::random(plan.crashes).with_seed(seed ^ due);
     for state in crash_states(&vfs.disk(), &options) {
         let floor = if state.kill && !forgets { note.floor_kill } else { note.floor_power };

@@ -36,6 +36,8 @@ pub struct FileState {
     pub seen: Arc<Image>,
     /// The medium before its last sync: what a stale read returns.
     pub older: Arc<Image>,
+    /// A failed sync left bytes in the page cache that the medium will never get.
+    pub cache_lies: bool,
 }
 
 /// A directory.
@@ -251,8 +253,11 @@ impl DiskState {
     /// A failed sync: what was pending will never be durable. `revert`: the page cache forgets it
     /// too; else reads go on returning it.
     pub fn drop_pending(&mut self, owner: Inode, revert: bool) {
-        self.take_pending(owner);
+        let dropped = self.take_pending(owner);
         if !revert {
+            if let Some(file) = self.files.get_mut(&owner) {
+                file.cache_lies |= !dropped.is_empty();
+            }
             return;
         }
         if let Some(dir) = self.dirs.get_mut(&owner) {
@@ -260,6 +265,18 @@ impl DiskState {
         } else if let Some(file) = self.files.get_mut(&owner) {
             file.seen = file.durable.clone();
         }
+    }
+
+    /// What a direct read finds: it flushes what is dirty and passes the page cache by.
+    pub fn direct_view(&self, inode: Inode) -> Option<Arc<Image>> {
+        let file = self.files.get(&inode)?;
+        if !file.cache_lies {
+            return Some(file.seen.clone());
+        }
+        let mut image = (*file.durable).clone();
+        let dirty = self.pending.iter().filter(|change| change.owner() == inode);
+        dirty.for_each(|change| change.apply_bytes(&mut image));
+        Some(Arc::new(image))
     }
 
     fn take_pending(&mut self, owner: Inode) -> Vec<Arc<Change>> {
@@ -295,6 +312,7 @@ impl DiskState {
         }
         for file in self.files.values_mut() {
             file.seen = file.durable.clone();
+            file.cache_lies = false;
         }
         let mut reachable = BTreeSet::from([ROOT]);
         let mut todo = vec![ROOT];

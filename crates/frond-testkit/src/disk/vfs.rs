@@ -108,6 +108,11 @@ impl SimVfs {
         self.world().struck
     }
 
+    /// True if a sync has failed: what the page cache held may be gone like after a power failure.
+    pub fn sync_failed(&self) -> bool {
+        self.world().sync_failed
+    }
+
     /// Calls that changed something after a write or sync had failed (P12 allows none).
     pub fn changes_after_failure(&self) -> Vec<String> {
         self.world().changes_after_failure.clone()
@@ -368,7 +373,7 @@ impl File for SimFile {
         self.check_alignment(&mut world, offset, parts)?;
         let mut at = offset;
         for buf in bufs {
-            world.read(self.inode, at, buf, fault)?;
+            world.read(self.inode, at, buf, self.direct, fault)?;
             at += buf.len() as u64;
         }
         Ok(())

@@ -82,6 +82,7 @@ pub(super) struct World {
     pub faults: Vec<Fault>,
     pub struck: u64,
     pub failed_change: bool,
+    pub sync_failed: bool,
     pub changes_after_failure: Vec<String>,
     pub points: Option<Vec<Point>>,
     pub note: Note,
@@ -260,17 +261,20 @@ impl World {
         file: Inode,
         offset: u64,
         buf: &mut [u8],
+        direct: bool,
         fault: Option<FaultKind>,
     ) -> io::Result<()> {
         let state = self.disk.file(file).ok_or_else(eio)?;
-        if offset + buf.len() as u64 > state.seen.len() {
+        let image = if direct { self.disk.direct_view(file) } else { None };
+        let image = image.unwrap_or_else(|| state.seen.clone());
+        if offset + buf.len() as u64 > image.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match fault {
-            None | Some(FaultKind::Slow(_)) => state.seen.read(offset, buf),
+            None | Some(FaultKind::Slow(_)) => image.read(offset, buf),
             Some(FaultKind::StaleRead) => state.older.read(offset, buf),
             Some(FaultKind::FlipRead(bit)) => {
-                state.seen.read(offset, buf);
+                image.read(offset, buf);
                 if !buf.is_empty() {
                     let bit = bit % (buf.len() as u64 * 8);
                     buf[(bit / 8) as usize] ^= 1 << (bit % 8);
@@ -296,6 +300,7 @@ impl World {
             Some(_) => Some((SyncFailure::CacheKeepsNew, eio())),
         };
         if let Some((failure, error)) = failure {
+            self.sync_failed = true;
             match failure {
                 SyncFailure::CacheKeepsNew => self.disk.drop_pending(owner, false),
                 SyncFailure::CacheReverts => self.disk.drop_pending(owner, true),

@@ -1,0 +1,316 @@
+//! Frond itself as the [`Engine`] under test, with tiny sizes, so that a few hundred keys make deep
+//! trees, many segments and many checkpoints.
+//!
+//! Reading everything goes by every path there is (forward, backward, in batches, point by point,
+//! many points at once) and panics if two of them disagree: that is never legal, whatever the disk
+//! does.
+
+use std::collections::BTreeMap;
+
+use frond::{
+    Batch, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape, SizeClass, Snapshot, Tree,
+    TreeOptions, Tuning, io::Env, operator,
+};
+
+use crate::{
+    Dice,
+    drive::{Engine, Store, answer_or_error},
+    model::{Answer, Dump, Everything, Row, show},
+    ops::{Op, Swarm, Write},
+};
+
+/// Opens Frond stores.
+#[derive(Clone, Debug)]
+pub struct DbEngine {
+    /// Durability of commits that name none.
+    pub level: Durability,
+    /// Memory.
+    pub cache_bytes: u64,
+    /// Sizes.
+    pub tuning: Tuning,
+    /// Class of new trees.
+    pub size_class: SizeClass,
+}
+
+/// Where stores are made.
+pub const DIR: &str = "/store";
+
+impl DbEngine {
+    /// Tiny sizes: leaves of 2 KiB, nodes of 4 children, memtables of 8 KiB, segments of 16 KiB.
+    pub fn tiny(level: Durability) -> Self {
+        let shape = Shape {
+            leaf_bytes: 2 << 10,
+            fanout_max: 4,
+            push_bytes: 512,
+            block_bytes: 256,
+            run_bytes: 2 << 10,
+            tiers_max: 3,
+            tiers_max_bottom: 2,
+        };
+        let limits = Limits {
+            memtable_bytes: 8 << 10,
+            memtable_log_bytes: 32 << 10,
+            unwritten_bytes: 32 << 10,
+            checkpoint_log_bytes: 48 << 10,
+            checkpoint_millis: 1500,
+        };
+        let tuning = Tuning {
+            shape: Some(shape),
+            limits: Some(limits),
+            segment_bytes: Some(16 << 10),
+            group_bytes: Some(8 << 10),
+        };
+        Self { level, cache_bytes: 4 << 20, tuning, size_class: SizeClass::Default }
+    }
+
+    /// Sizes by chance, from tiny to production's.
+    pub fn thrown(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed ^ 0x7e57);
+        let level = *dice.pick(&[Durability::Sync, Durability::Os, Durability::Lazy]);
+        let mut engine = Self::tiny(level);
+        engine.size_class = *dice.pick(&[SizeClass::Fast, SizeClass::Default, SizeClass::Small]);
+        if let Some(shape) = &mut engine.tuning.shape {
+            shape.leaf_bytes = *dice.pick(&[1 << 10, 4 << 10, 16 << 10, 512 << 10]);
+            shape.fanout_max = *dice.pick(&[2, 3, 4, 8, 32]);
+            shape.push_bytes = *dice.pick(&[0, 256, 2 << 10, 64 << 10]);
+            shape.block_bytes = *dice.pick(&[128, 512, 4 << 10, 16 << 10]);
+            shape.run_bytes = *dice.pick(&[1 << 10, 8 << 10, 1 << 20]);
+            shape.tiers_max = *dice.pick(&[1, 2, 4, 8]);
+            shape.tiers_max_bottom = *dice.pick(&[1, 2, 4]);
+        }
+        if let Some(limits) = &mut engine.tuning.limits {
+            limits.memtable_bytes = *dice.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]);
+            limits.checkpoint_log_bytes = *dice.pick(&[16 << 10, 64 << 10, 1 << 20]);
+            limits.checkpoint_millis = *dice.pick(&[100, 1500, 10_000]);
+        }
+        if dice.chance(1, 4) {
+            engine.tuning.shape = None;
+        }
+        engine
+    }
+
+    /// Takes out of a swarm what the engine does not have yet.
+    pub fn able(mut swarm: Swarm) -> Swarm {
+        (swarm.clone, swarm.named, swarm.bulk) = (0, 0, 0);
+        swarm.large_values = (0, 0);
+        swarm.value_bytes_max = swarm.value_bytes_max.min(4000);
+        swarm
+    }
+}
+
+impl Engine for DbEngine {
+    type Store = OpenDb;
+
+    fn open(&self, env: &Env) -> Result<OpenDb> {
+        let options = Options::new()
+            .cache_size(self.cache_bytes)
+            .durability(self.level)
+            .env(env.clone())
+            .tuning(self.tuning.clone());
+        let db = Db::open(DIR, options)?;
+        Ok(OpenDb { db, held: BTreeMap::new(), size_class: self.size_class, batch: Batch::new() })
+    }
+
+    fn level(&self) -> Durability {
+        self.level
+    }
+}
+
+/// An open Frond store.
+pub struct OpenDb {
+    db: Db,
+    held: BTreeMap<u8, Snapshot>,
+    size_class: SizeClass,
+    batch: Batch,
+}
+
+fn not_there<T>(op: &Op) -> Result<T> {
+    Err(Error::InvalidArgument(format!("not there yet: {op}")))
+}
+
+impl OpenDb {
+    /// The database.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    fn try_apply(&mut self, op: &Op) -> Result<Answer> {
+        let db = &self.db;
+        match op {
+            Op::Create { tree, unique } => {
+                let options = TreeOptions {
+                    unique: *unique,
+                    size_class: self.size_class,
+                    ..TreeOptions::default()
+                };
+                db.create_tree(tree, options)?;
+            }
+            Op::Drop(tree) => db.drop_tree(tree)?,
+            Op::Rename(from, to) => db.rename_tree(from, to)?,
+            Op::Commit(level, writes) => self.commit(*level, writes)?,
+            Op::Get(tree, key) => {
+                let (tree, key) = (db.open_tree(tree)?, key.bytes());
+                let value = tree.get(&key)?;
+                assert_eq!(tree.contains(&key)?, value.is_some(), "get and contains disagree");
+                return Ok(Answer::Value(value));
+            }
+            Op::Scan { tree, from, to, limit, reverse } => {
+                let (from, to) = (from.bytes(), to.bytes());
+                let tree = db.open_tree(tree)?;
+                if from >= to {
+                    return Ok(Answer::Rows(Vec::new()));
+                }
+                let mut cursor = tree.scan(&from[..]..&to[..])?;
+                if *reverse {
+                    cursor.seek_last();
+                }
+                let mut rows = Vec::new();
+                while rows.len() < *limit as usize {
+                    let row = if *reverse { cursor.prev()? } else { cursor.next()? };
+                    let Some((key, value)) = row else { break };
+                    rows.push((key.to_vec(), value.to_vec()));
+                }
+                return Ok(Answer::Rows(rows));
+            }
+            Op::Hold(slot) => {
+                let snapshot = db.snapshot();
+                self.held.insert(*slot, snapshot);
+            }
+            Op::ReadHeld(slot) => {
+                let Some(snapshot) = self.held.get(slot) else { return Ok(Answer::Done) };
+                return Ok(Answer::All(self.read_as_of(snapshot)?));
+            }
+            Op::Release(slot) => {
+                self.held.remove(slot);
+            }
+            Op::Checkpoint => db.checkpoint()?,
+            _ => return not_there(op),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn commit(&mut self, level: Option<Durability>, writes: &[Write]) -> Result<()> {
+        let batch = &mut self.batch;
+        batch.clear();
+        for write in writes {
+            let tree = self.db.open_tree(write.tree())?;
+            match write {
+                Write::Put(_, key, value) => batch.put(&tree, &key.bytes(), &value.bytes())?,
+                Write::Insert(_, key, value) => batch.insert(&tree, &key.bytes(), &value.bytes())?,
+                Write::Delete(_, key) => batch.delete(&tree, &key.bytes())?,
+                Write::Add(_, key, number) => {
+                    batch.merge(&tree, &key.bytes(), operator::ADD, &number.to_be_bytes())?;
+                }
+                Write::Max(_, key, value) => {
+                    batch.merge(&tree, &key.bytes(), operator::MAX, &value.bytes())?;
+                }
+                Write::Min(_, key, value) => {
+                    batch.merge(&tree, &key.bytes(), operator::MIN, &value.bytes())?;
+                }
+                Write::Append(_, key, value) => {
+                    batch.merge(&tree, &key.bytes(), operator::APPEND, &value.bytes())?;
+                }
+                Write::Range(_, from, to) => {
+                    let (from, to) = (from.bytes(), to.bytes());
+                    if from < to {
+                        batch.delete_range(&tree, &from, &to)?;
+                    }
+                }
+            }
+        }
+        match level {
+            None => self.db.commit(batch)?,
+            Some(level) => self.db.commit_with(batch, level)?,
+        };
+        Ok(())
+    }
+
+    fn read_as_of(&self, snapshot: &Snapshot) -> Result<Dump> {
+        let mut dump = Dump::new();
+        for info in self.db.trees() {
+            let tree = self.db.open_tree(&info.name)?;
+            let mut rows = Vec::new();
+            let mut cursor = match snapshot.scan(&tree, ..) {
+                Err(Error::DefinitionChanged(_)) => continue,
+                other => other?,
+            };
+            while let Some((key, value)) = cursor.next()? {
+                rows.push((key.to_vec(), value.to_vec()));
+            }
+            for (key, value) in rows.iter().step_by(7) {
+                let found = snapshot.get(&tree, key)?;
+                assert_eq!(found.as_ref(), Some(value), "scan and get of a snapshot disagree");
+            }
+            dump.insert(info.name, rows);
+        }
+        Ok(dump)
+    }
+}
+
+/// All rows, by every path.
+fn read_tree(tree: &Tree) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut cursor = tree.scan(..)?;
+    while let Some((key, value)) = cursor.next()? {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    let mut backward = Vec::new();
+    cursor.seek_last();
+    while let Some((key, value)) = cursor.prev()? {
+        backward.push((key.to_vec(), value.to_vec()));
+    }
+    backward.reverse();
+    agree("forward and backward", &rows, &backward);
+    let (mut batched, mut buffer) = (Vec::new(), RowBuf::new());
+    cursor.seek_first();
+    while cursor.read_batch(&mut buffer, 7)? > 0 {
+        batched.extend(buffer.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+    }
+    agree("rows and batches", &rows, &batched);
+    let step = rows.len() / 40 + 1;
+    let some: Vec<&Row> = rows.iter().step_by(step).collect();
+    let keys: Vec<&[u8]> = some.iter().map(|(key, _)| &key[..]).collect();
+    for ((key, value), found) in some.iter().zip(tree.multi_get(&keys)?) {
+        assert_eq!(found.as_ref(), Some(value), "scan and multi_get disagree at {}", show(key));
+        assert_eq!(tree.get(key)?.as_ref(), Some(value), "scan and get disagree at {}", show(key));
+        let absent = [key, &b"\0"[..]].concat();
+        assert_eq!(tree.get(&absent)?, None, "get finds what scan does not: {}", show(&absent));
+    }
+    Ok(rows)
+}
+
+fn agree(paths: &str, one: &[Row], other: &[Row]) {
+    if let Some((a, b)) = one.iter().zip(other).find(|(a, b)| a != b) {
+        panic!("{paths} disagree: {}={} against {}={}", show(&a.0), show(&a.1), show(&b.0), show(&b.1));
+    }
+    assert_eq!(one.len(), other.len(), "{paths} disagree in number");
+}
+
+impl Store for OpenDb {
+    fn apply(&mut self, op: &Op) -> Result<Answer> {
+        let answer = self.try_apply(op);
+        answer_or_error(answer)
+    }
+
+    fn read_everything(&mut self) -> Result<Everything> {
+        let mut trees = Dump::new();
+        for info in self.db.trees() {
+            let tree = self.db.open_tree(&info.name)?;
+            trees.insert(info.name, read_tree(&tree)?);
+        }
+        Ok(Everything { trees, snapshots: BTreeMap::new() })
+    }
+
+    fn check(&mut self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn step(&mut self) -> bool {
+        // An error stops the store; the next call reports it.
+        self.db.step().unwrap_or(false)
+    }
+
+    fn close(self) -> Result<()> {
+        self.db.close()
+    }
+}
