@@ -53,6 +53,43 @@ pub trait Store: Sized {
     fn close(self) -> frond::Result<()>;
 }
 
+/// An open store that is not dropped while a panic goes by: dropping it would close a store whose
+/// locks the panic poisoned, and a second panic would hide the first.
+pub struct Opened<S>(Option<S>);
+
+impl<S: Store> Opened<S> {
+    /// Opens.
+    pub fn open<E: Engine<Store = S>>(engine: &E, env: &Env) -> frond::Result<Self> {
+        Ok(Self(Some(engine.open(env)?)))
+    }
+
+    fn none() -> Self {
+        Self(None)
+    }
+
+    fn get(&mut self) -> Option<&mut S> {
+        self.0.as_mut()
+    }
+
+    /// Reads all rows.
+    pub fn read_everything(&mut self) -> frond::Result<Everything> {
+        self.0.as_mut().ok_or(Error::Closed)?.read_everything()
+    }
+
+    /// Checks.
+    pub fn check(&mut self) -> Result<(), String> {
+        self.0.as_mut().map_or(Ok(()), Store::check)
+    }
+}
+
+impl<S> Drop for Opened<S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::mem::forget(self.0.take());
+        }
+    }
+}
+
 /// Turns the engine's refusals into answers and leaves other errors.
 pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
     let error = match result {
@@ -63,6 +100,7 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
         Error::NoSuchTree(_) => Refusal::NoSuchTree,
         Error::TreeExists(_) => Refusal::TreeExists,
         Error::KeyExists { .. } => Refusal::KeyExists,
+        Error::InvalidArgument(_) => Refusal::BadCall,
         Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
         Error::SnapshotExists(_) => Refusal::SnapshotExists,
         _ => return Err(error),
@@ -114,7 +152,7 @@ pub struct Run<'e, E: Engine> {
     engine: &'e E,
     vfs: SimVfs,
     env: Env,
-    store: Option<E::Store>,
+    store: Opened<E::Store>,
     model: Model,
     floors: Note,
     recent: Vec<Recent>,
@@ -153,7 +191,7 @@ impl<'e, E: Engine> Run<'e, E> {
         let step = model.step();
         let floors = Note { issued: step, floor_power: step, floor_kill: step };
         vfs.set_note(floors);
-        let store = engine.open(&env)?;
+        let store = Opened::open(engine, &env)?;
         Ok(Self::adopt(engine, vfs, env, store, seed, model, errors))
     }
 
@@ -162,7 +200,7 @@ impl<'e, E: Engine> Run<'e, E> {
         engine: &'e E,
         vfs: SimVfs,
         env: Env,
-        store: E::Store,
+        store: Opened<E::Store>,
         seed: u64,
         model: Model,
         errors: Errors,
@@ -174,7 +212,7 @@ impl<'e, E: Engine> Run<'e, E> {
             engine,
             vfs,
             env,
-            store: Some(store),
+            store,
             model,
             floors,
             recent: Vec::new(),
@@ -240,7 +278,7 @@ impl<'e, E: Engine> Run<'e, E> {
     }
 
     fn store(&mut self) -> Result<&mut E::Store, Failure> {
-        self.store.as_mut().ok_or_else(|| Failure("the store is not open".into()))
+        self.store.get().ok_or_else(|| Failure("the store is not open".into()))
     }
 
     fn call(&mut self, op: &Op) -> Result<(), Failure> {
@@ -312,7 +350,7 @@ impl<'e, E: Engine> Run<'e, E> {
     }
 
     fn steps(&mut self, count: u32) {
-        if let Some(store) = &mut self.store {
+        if let Some(store) = self.store.get() {
             for _ in 0..count {
                 if !store.step() {
                     break;
@@ -323,7 +361,7 @@ impl<'e, E: Engine> Run<'e, E> {
 
     /// Runs background work until there is none.
     pub fn settle(&mut self) -> Result<(), Failure> {
-        let Some(store) = &mut self.store else { return Ok(()) };
+        let Some(store) = self.store.get() else { return Ok(()) };
         for _ in 0..STEPS_MAX {
             if !store.step() {
                 return Ok(());
@@ -377,7 +415,7 @@ impl<'e, E: Engine> Run<'e, E> {
     /// Closes.
     pub fn close(&mut self) -> Result<(), Failure> {
         self.held.clear();
-        let Some(store) = self.store.take() else { return Ok(()) };
+        let Some(store) = self.store.0.take() else { return Ok(()) };
         match store.close() {
             Ok(()) => {
                 let step = self.model.step();
@@ -398,8 +436,8 @@ impl<'e, E: Engine> Run<'e, E> {
     fn open_again(&mut self) -> Result<(), Failure> {
         self.restarts += 1;
         self.env = self.vfs.env(self.seed.wrapping_add(self.restarts));
-        match self.engine.open(&self.env) {
-            Ok(store) => self.store = Some(store),
+        match Opened::open(self.engine, &self.env) {
+            Ok(store) => self.store = store,
             Err(error) if self.errors == Errors::Fail => {
                 return fail(format!("does not open: {error}"));
             }
@@ -418,7 +456,7 @@ impl<'e, E: Engine> Run<'e, E> {
         }
         self.vfs.halt();
         self.held.clear();
-        self.store = None;
+        self.store = Opened::none();
         let now = self.vfs.now();
         self.vfs = SimVfs::start(disk);
         self.vfs.advance(now);
@@ -459,7 +497,7 @@ impl<'e, E: Engine> Run<'e, E> {
     /// Drops the store without closing it, as a program does that lost interest.
     pub fn abandon(&mut self) {
         self.held.clear();
-        self.store = None;
+        self.store = Opened::none();
     }
 }
 

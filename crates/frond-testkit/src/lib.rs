@@ -19,8 +19,8 @@
 #![deny(missing_docs)]
 
 pub mod campaign;
-mod dice;
 mod db_engine;
+mod dice;
 pub mod disk;
 pub mod drive;
 pub mod effort;

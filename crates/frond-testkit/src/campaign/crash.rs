@@ -14,7 +14,7 @@ use std::{
 use super::guarded;
 use crate::{
     disk::{CrashOptions, CrashState, DiskState, Note, Point, SimVfs, crash_states},
-    drive::{Engine, Errors, Failure, Run, Store, fail, find_step},
+    drive::{Engine, Errors, Failure, Opened, Run, fail, find_step},
     model::Model,
     ops::{Key, Op, Value, Write},
 };
@@ -244,7 +244,7 @@ impl<E: Engine> Campaign<'_, E> {
             vfs.record();
         }
         let env = vfs.env(self.seed ^ 0xc0ffee);
-        let opened = self.engine.open(&env);
+        let opened = Opened::open(self.engine, &env);
         let mut store = opened.map_err(|error| Failure(format!("does not open: {error}")))?;
         let recovery = record.then(|| vfs.recorded());
         let after_open = vfs.disk();
@@ -272,7 +272,7 @@ impl<E: Engine> Campaign<'_, E> {
             return Ok(());
         }
         let lost = disk.after_power_loss(|_, _, _| {});
-        let opened = self.engine.open(&SimVfs::start(lost).env(self.seed));
+        let opened = Opened::open(self.engine, &SimVfs::start(lost).env(self.seed));
         let place = "power lost right after recovery (P6)";
         let found = opened.and_then(|mut store| store.read_everything());
         let found = found.map_err(|error| Failure(error.to_string()).during(place))?;

@@ -6,7 +6,7 @@ use std::fmt;
 use super::guarded;
 use crate::{
     disk::{CrashOptions, Fault, FaultKind, SimVfs, SyncFailure, When, crash_states},
-    drive::{Engine, Errors, Failure, Run, Store, fail, find_step},
+    drive::{Engine, Errors, Failure, Opened, Run, fail, find_step},
     model::{Everything, Model},
     ops::Op,
 };
@@ -133,7 +133,7 @@ fn fail_recovery<E: Engine>(
                     let legal =
                         |found: &Everything, floor| find_step(&model, found, floor, note.issued);
                     let attempt = guarded(|| {
-                        let Ok(mut store) = engine.open(&world.env(seed ^ 2)) else {
+                        let Ok(mut store) = Opened::open(engine, &world.env(seed ^ 2)) else {
                             return Ok(());
                         };
                         match store.read_everything() {
@@ -154,7 +154,7 @@ fn fail_recovery<E: Engine>(
                         if world.sync_failed() { note.floor_power.min(floor) } else { floor };
                     let again = SimVfs::start(world.disk().after_kill());
                     let reopen = guarded(|| {
-                        let mut store = engine.open(&again.env(seed ^ 3))?;
+                        let mut store = Opened::open(engine, &again.env(seed ^ 3))?;
                         legal(&store.read_everything()?, floor).map(drop)
                     });
                     let after = "opened again without the fault";
@@ -221,7 +221,7 @@ fn one_run<E: Engine>(
         let again = SimVfs::start(state.disk);
         let reopen = || -> Result<(), Failure> {
             let env = again.env(seed ^ 1);
-            let mut store = engine.open(&env)?;
+            let mut store = Opened::open(engine, &env)?;
             let found = store.read_everything()?;
             let step = find_step(&model, &found, floor, note.issued)?;
             let model = model.fork_at(step);
@@ -241,7 +241,7 @@ fn after_silent_damage<E: Engine>(
     model: &Model,
 ) -> Result<(), Failure> {
     vfs.mend();
-    let Ok(mut store) = engine.open(&vfs.env(seed)) else { return Ok(()) };
+    let Ok(mut store) = Opened::open(engine, &vfs.env(seed)) else { return Ok(()) };
     let Ok(found) = store.read_everything() else { return Ok(()) };
     let step = model.step();
     find_step(model, &found, step, step).map(drop)

@@ -7,7 +7,7 @@ use super::guarded;
 use crate::{
     Dice,
     disk::{DiskState, Image, Inode, PAGE, SimVfs},
-    drive::{Engine, Failure, Store, find_step},
+    drive::{Engine, Failure, Opened, find_step},
     model::Model,
 };
 
@@ -200,7 +200,7 @@ fn judge<E: Engine>(
     seed: u64,
 ) -> Result<Verdict, Failure> {
     let vfs = SimVfs::start(damaged);
-    let Ok(mut store) = engine.open(&vfs.env(seed)) else {
+    let Ok(mut store) = Opened::open(engine, &vfs.env(seed)) else {
         let untouched = vfs.disk().digest() == before;
         return match untouched {
             true => Ok(Verdict::Refused),

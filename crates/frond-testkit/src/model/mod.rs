@@ -42,6 +42,8 @@ pub enum Refusal {
     TreeExists,
     /// An insert met its key.
     KeyExists,
+    /// An insert into a tree that takes none.
+    BadCall,
     /// No such snapshot.
     NoSuchSnapshot,
     /// The snapshot exists already.
@@ -99,6 +101,7 @@ type Versions = Vec<(u64, Option<Arc<[u8]>>)>;
 struct History {
     rows: BTreeMap<Vec<u8>, Versions>,
     digest: u64,
+    unique: bool,
 }
 
 /// The model of a store.
@@ -259,10 +262,11 @@ impl Model {
 
     fn try_apply(&mut self, op: &Op) -> Result<Answer, Refusal> {
         match op {
-            Op::Create { tree, .. } => {
+            Op::Create { tree, unique } => {
                 self.absent(tree)?;
                 self.name_tree(|names, new| names.insert(tree.clone(), new));
-                self.trees.insert(self.next_tree, History::default());
+                let history = History { unique: *unique, ..History::default() };
+                self.trees.insert(self.next_tree, history);
                 self.next_tree += 1;
                 self.finish_step();
             }
@@ -284,7 +288,8 @@ impl Model {
                 let number = self.tree(from)?;
                 self.absent(to)?;
                 let step = self.step() + 1;
-                let mut copy = History::default();
+                let unique = self.trees[&number].unique;
+                let mut copy = History { unique, ..History::default() };
                 for (key, value) in self.trees[&number].rows_at(u64::MAX) {
                     copy.put(key.clone(), step, Some(value.clone()));
                 }
@@ -357,6 +362,11 @@ impl Model {
     fn commit(&mut self, writes: &[Write]) -> Result<(), Refusal> {
         for write in writes {
             self.tree(write.tree())?;
+        }
+        for write in writes {
+            if matches!(write, Write::Insert(..)) && !self.trees[&self.tree(write.tree())?].unique {
+                return Err(Refusal::BadCall);
+            }
         }
         for write in writes {
             if let Write::Insert(tree, key, _) = write {

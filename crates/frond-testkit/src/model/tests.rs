@@ -49,7 +49,7 @@ fn operations_of_a_batch_take_effect_in_their_order() {
 
 #[test]
 fn a_refused_insert_changes_nothing() {
-    let mut model = run("create t0\ncommit sync: put t0 k1 v1*5");
+    let mut model = run("create t0 unique\ncommit sync: put t0 k1 v1*5");
     let batch = parse_script("commit sync: put t0 k2 v1*5; insert t0 k1 v2*5").unwrap();
     assert_eq!(model.apply(&batch[0]), Answer::Refused(Refusal::KeyExists));
     assert_eq!(model.step(), 2);

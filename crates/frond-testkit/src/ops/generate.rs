@@ -343,7 +343,14 @@ impl Generator<'_> {
                 let class = *self.dice.pick(b"kkkxnp");
                 Write::Put(tree, self.key_of(class), self.value())
             }
-            1 => Write::Insert(tree, self.key_of(b'k'), self.value()),
+            1 => {
+                let unique = self.trees.iter().find(|(_, unique)| **unique);
+                let tree = match unique {
+                    Some((name, _)) if self.dice.chance(19, 20) => name.clone(),
+                    _ => tree,
+                };
+                Write::Insert(tree, self.key_of(b'k'), self.value())
+            }
             2 => Write::Delete(tree, self.any_key()),
             3 => match self.dice.below(4) {
                 0 => Write::Add(tree, self.key_of(b'a'), self.dice.below(2000) as i64 - 1000),

@@ -1,0 +1,81 @@
+//! Frond against the model: every answer of long random scripts, under many sizes of everything, with
+//! crashes, kills and clean restarts in between (RELIABILITY §4.3).
+
+use frond::Durability;
+use frond_testkit::{
+    DbEngine,
+    campaign::{hold, model_run, same_answers},
+    effort,
+    ops::{Swarm, generate, parse_script},
+};
+
+/// Promise: P1, P2, P3, P25.
+#[test]
+fn answers_are_the_models_whatever_the_sizes_and_restarts() {
+    let (mut runs, mut operations, mut lost) = (0, 0, 0);
+    for seed in effort::seeds(150) {
+        let engine = DbEngine::thrown(seed);
+        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 250)));
+        lost += hold("model", seed, &script, |script| model_run(&engine, script, seed));
+        runs += 1;
+        operations += script.len();
+    }
+    println!("{runs} scripts, {operations} operations, {lost} commits taken by crashes");
+    assert!(lost > 0, "no crash of any script ever took anything");
+}
+
+/// One list of operations, many configurations: the answers are the model's, so they are each
+/// other's. Promise: P2.
+#[test]
+fn one_script_under_many_configurations() {
+    for seed in effort::seeds(4) {
+        let script = generate(seed, &DbEngine::able(Swarm::everything(400)));
+        for variant in 0..12 {
+            let engine = DbEngine::thrown(variant * 1000 + seed);
+            hold("metamorphic", seed, &script, |script| model_run(&engine, script, variant));
+        }
+    }
+}
+
+/// Batches of hundreds of rows: trees of several levels, many segments, many checkpoints.
+#[test]
+fn large_scripts_make_deep_trees() {
+    for seed in effort::seeds(6) {
+        let mut swarm = DbEngine::able(Swarm::everything(400));
+        (swarm.keys, swarm.batch_entries_max, swarm.commit) = (3000, 150, 80);
+        swarm.trees = 2;
+        let script = generate(seed, &swarm);
+        let engine = DbEngine::tiny(Durability::Lazy);
+        hold("deep", seed, &script, |script| model_run(&engine, script, seed));
+    }
+}
+
+/// A seed replays a run bit for bit: the same calls with the same bytes.
+#[test]
+fn one_seed_makes_one_trace() {
+    for seed in effort::seeds(10) {
+        let engine = DbEngine::thrown(seed);
+        let swarm = DbEngine::able(Swarm::thrown(seed, 150));
+        let script = generate(seed, &swarm);
+        same_answers(&engine, &script, seed)
+            .unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
+}
+
+/// What campaigns found once, for ever.
+#[test]
+fn scripts_that_failed_once_pass() {
+    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds");
+    let Ok(files) = std::fs::read_dir(seeds) else { return };
+    for file in files {
+        let path = file.unwrap().path();
+        let script = parse_script(&std::fs::read_to_string(&path).unwrap());
+        let script = script.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        for seed in 0..6 {
+            let engine =
+                if seed == 0 { DbEngine::tiny(Durability::Sync) } else { DbEngine::thrown(seed) };
+            model_run(&engine, &script, seed)
+                .unwrap_or_else(|failure| panic!("{}: {failure}", path.display()));
+        }
+    }
+}
