@@ -89,8 +89,15 @@ fn a_right_store_takes_a_full_disk_calmly() {
     assert!(report.refused > 0);
 }
 
-const PLAN: SweepPlan =
-    SweepPlan { bits: 300, every_bit_of_first: 16, zeroed: 20, swapped: 10, stale: 10, cut: 20 };
+const PLAN: SweepPlan = SweepPlan {
+    bits: 300,
+    every_bit_of_first: 16,
+    zeroed: 20,
+    swapped: 10,
+    stale: 10,
+    cut: 20,
+    untouched: true,
+};
 
 fn sweep(engine: &Toy) -> Result<SweepReport, Failure> {
     let vfs = SimVfs::new();

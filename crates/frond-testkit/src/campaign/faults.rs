@@ -83,6 +83,9 @@ pub fn fail_each_call<E: Engine>(
     let mut report = FaultReport::default();
     for &kind in &plan.kinds {
         for sticky in [false, true] {
+            if sticky && plan.is_silent() {
+                continue; // a device that lies all the time cannot be told from an older one
+            }
             let mut n = 0;
             loop {
                 let fault = Fault { when: When::Call(n), kind, sticky };
@@ -188,6 +191,9 @@ fn one_run<E: Engine>(
             report.struck += 1;
             report.reported += 1;
             vfs.mend();
+            if plan.is_silent() {
+                return Ok(false); // nothing was acknowledged, and what is there need not open
+            }
             // A half-made store opens, or says what it is; what it holds is nothing.
             Run::start(engine, SimVfs::start(vfs.disk()), seed, Model::new(), Errors::Fail)
                 .map_err(|error| Failure(format!("after a failed creation: {error}")))?
@@ -207,7 +213,9 @@ fn one_run<E: Engine>(
     run.abandon();
     went?;
     if plan.is_silent() {
-        return after_silent_damage(engine, &vfs, seed, &model).map(|()| false);
+        // What it met may have stopped the store, and then it is as after a kill.
+        let floor = if run.stopped() { note.floor_kill } else { note.issued };
+        return after_silent_damage(engine, &vfs, seed, &model, floor).map(|()| false);
     }
     let late = vfs.changes_after_failure();
     if let (false, Some(call)) = (in_open, late.first()) {
@@ -239,10 +247,10 @@ fn after_silent_damage<E: Engine>(
     vfs: &SimVfs,
     seed: u64,
     model: &Model,
+    floor: u64,
 ) -> Result<(), Failure> {
     vfs.mend();
     let Ok(mut store) = Opened::open(engine, &vfs.env(seed)) else { return Ok(()) };
     let Ok(found) = store.read_everything() else { return Ok(()) };
-    let step = model.step();
-    find_step(model, &found, step, step).map(drop)
+    find_step(model, &found, floor, model.step()).map(drop)
 }

@@ -130,7 +130,9 @@ impl World {
         self.trace = xxh3_64(&facts.map(u64::to_le_bytes).concat());
         if self.log.is_some() || (kind.is_change() && failed_before) {
             let words = self.words(call, fault);
-            if kind.is_change() && failed_before {
+            // Taking an unfinished file away again is no write.
+            let tidies = kind == CallKind::Remove && name.ends_with(b".new");
+            if kind.is_change() && failed_before && !tidies {
                 self.changes_after_failure.push(words.clone());
             }
             if let Some(log) = &mut self.log {

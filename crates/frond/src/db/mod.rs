@@ -163,6 +163,11 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        // A panic is passing by: the locks it poisoned would make closing panic too, and abort. The
+        // next open recovers (P16).
+        if crate::sync::thread::panicking() {
+            return;
+        }
         // Errors were asked for by nobody: the next open recovers.
         let _ = self.close();
     }

@@ -100,6 +100,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         None => Expect::Crashed { synced: superblock.log_synced },
     };
     let (id, level) = (store.id(), options.durability);
+    let mut recovered_end = Lsn(0);
     let log = if options.read_only {
         None
     } else if is_new {
@@ -108,6 +109,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         // First pass: where the log ends, and which extents only it names (Rule: I11).
         let from = store.log_needed_from();
         let tail = wal::recover(&env, dir, id, from, expect, &mut |_, _| Ok(()))?;
+        recovered_end = tail.end;
         Some(Log::resume(env.clone(), dir, id, level, log_options, tail)?)
     };
     let threads = match env.workers {
@@ -144,7 +146,8 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
     });
     load_catalog(&engine, &catalog, superblock.applied)?;
     if !is_new {
-        let expect = if options.read_only { expect } else { Expect::Crashed { synced: position } };
+        // Replay may freeze and checkpoint, and so write log behind what it reads.
+        let expect = if options.read_only { expect } else { Expect::Known(recovered_end) };
         wal::recover(&env, dir, id, superblock.log_from, expect, &mut |lsn, payload| {
             replay(&engine, &catalog, superblock.applied, lsn, payload)
         })?;
@@ -174,7 +177,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
 
 fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
     let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
-    Ok(names.iter().any(|name| name.to_string_lossy().starts_with("log-")))
+    Ok(names.iter().any(|name| name.to_string_lossy().ends_with(".frond") && name.to_string_lossy().starts_with("log-")))
 }
 
 fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
@@ -206,7 +209,10 @@ fn replay(
     }
     let mut section = engine.sequencer.enter();
     if engine.log.is_some() && engine.memtable_is_full(&section.active) {
-        engine.freeze_at(&mut section, lsn);
+        // Not this record's position: replay begins at a group, and only the slot names one. What is
+        // applied by then is skipped by its seqno.
+        let log_from = section.active.log_from;
+        engine.freeze_at(&mut section, log_from);
         drop(section);
         while engine.step()? {}
         section = engine.sequencer.enter();
