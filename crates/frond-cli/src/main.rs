@@ -5,11 +5,13 @@
 
 mod backup;
 mod bench;
+mod check;
 mod common;
 mod dump;
 mod escape;
 mod fail;
 mod get;
+mod inspect;
 mod load;
 mod log;
 mod parse;
@@ -37,6 +39,8 @@ enum Command {
     Scan(scan::Args),
     Dump(dump::Args),
     Stats(stats::Args),
+    Check(check::Args),
+    Inspect(inspect::Args),
     Log(log::Args),
     Backup(backup::BackupArgs),
     Restore(backup::RestoreArgs),
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Stats(args) => stats::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Inspect(args) => inspect::run(args),
         Command::Log(args) => log::run(args),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),

@@ -6,6 +6,7 @@
 pub mod block;
 pub mod cache;
 pub mod catalog;
+mod check;
 #[allow(dead_code)] // each room takes what it needs
 mod coding;
 mod db;
@@ -29,6 +30,7 @@ mod types;
 mod version;
 pub mod wal;
 
+pub use check::{CheckMode, CheckReport, Checked, Finding, LevelShape, Severity, TreeShape, check};
 #[doc(hidden)]
 pub use db::Tuning;
 pub use db::{

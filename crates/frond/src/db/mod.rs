@@ -15,6 +15,7 @@ mod tree;
 
 pub use batch::Batch;
 pub use cursor::{Cursor, RowBuf};
+pub(crate) use open::load_root;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use snapshot::Snapshot;
 pub use stats::Stats;

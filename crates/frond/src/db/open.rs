@@ -180,7 +180,7 @@ fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
     Ok(names.iter().any(|name| name.to_string_lossy().ends_with(".frond") && name.to_string_lossy().starts_with("log-")))
 }
 
-fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
+pub(crate) fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
     let root = match durable.link {
         None => Root::Empty,
         Some(link) if durable.level == 0 => Root::Leaf(leaf_handle(cx, link, &durable)),

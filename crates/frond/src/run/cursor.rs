@@ -14,7 +14,7 @@ use super::{
     reader::{Data, PinnedBlock, ReadBuf, Run},
 };
 use crate::{
-    block::{BadBlock, Rows, Shape},
+    block::{self, BadBlock, Rows, Shape},
     cache::BlockSource,
     error::Result,
     sync::Arc,
@@ -39,6 +39,7 @@ pub struct RunCursor {
     shape: Shape,
     rows: Rows,
     on_entry: bool,
+    checking: bool,
 }
 
 #[derive(Debug)]
@@ -101,7 +102,14 @@ impl RunCursor {
             shape: Shape::default(),
             rows: Rows::default(),
             on_entry: false,
+            checking: false,
         }
+    }
+
+    /// Makes a bulk cursor check what walking does not need of a block, its restarts above all.
+    pub fn checking(mut self) -> Self {
+        self.checking = true;
+        self
     }
 
     /// Limits the cursor to `[lo, hi)`; `None` is unbounded.
@@ -372,6 +380,10 @@ impl RunCursor {
         }
         let shape = Shape::parse(self.bytes.get());
         self.shape = shape.map_err(|bad| self.run.bad_block(index, bad))?;
+        if self.checking {
+            let checked = block::check(self.bytes.get(), &self.shape);
+            checked.map_err(|bad| self.run.bad_block(index, bad))?;
+        }
         Ok(true)
     }
 }

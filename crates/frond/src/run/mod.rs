@@ -65,6 +65,8 @@ mod builder;
 mod cursor;
 mod filter;
 mod fold;
+#[cfg(test)]
+pub(crate) mod forge;
 mod index;
 mod merge;
 #[cfg(test)]

@@ -187,6 +187,12 @@ impl Store {
         slots.older.map_or(slots.newest.log_from, |older| older.log_from.min(slots.newest.log_from))
     }
 
+    /// What `act` finds out while no slot is being written.
+    pub(super) fn between_slots<T>(&self, act: impl FnOnce(&Guard) -> T) -> T {
+        let _no_checkpoint = self.checkpoint.lock().unwrap();
+        act(&self.guard)
+    }
+
     /// No slot says that the file is longer than this.
     pub(super) fn slots_file_bytes(&self) -> u64 {
         self.slots.lock().unwrap().file_bytes

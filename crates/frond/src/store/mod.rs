@@ -68,6 +68,7 @@
 mod aligned;
 mod alloc;
 mod codec;
+mod examine;
 mod file;
 mod guard;
 mod map;
@@ -86,6 +87,7 @@ mod tests;
 
 pub use aligned::AlignedBuf;
 pub use alloc::Class;
+pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;
 pub use open::{Found, Opened, StoreOptions, create, open, probe};

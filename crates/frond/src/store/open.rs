@@ -162,7 +162,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
     env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))
 }
 
-fn lock(file: &dyn File, dir: &Path) -> Result<()> {
+pub(super) fn lock(file: &dyn File, dir: &Path) -> Result<()> {
     if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))? {
         return Ok(());
     }
@@ -304,7 +304,7 @@ impl Slots {
 }
 
 /// Why a file without a usable slot is refused.
-fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Error {
+pub(super) fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Error {
     let found = file.len().unwrap_or(0);
     if ours && found < DATA_START {
         return Error::Truncated { file: path.into(), found, expected: DATA_START };
@@ -327,7 +327,7 @@ fn is_zero(file: &Guard) -> bool {
 }
 
 /// A slot that cannot be read is a bad slot: the other one may do (P10).
-fn read_slot(file: &Guard, index: usize) -> SlotRead {
+pub(super) fn read_slot(file: &Guard, index: usize) -> SlotRead {
     let bad = |why: String| SlotRead::Bad { why, ours: false };
     let Some(&offset) = SLOT_OFFSETS.get(index) else { return bad("no such slot".into()) };
     let mut slot = match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {

@@ -21,6 +21,8 @@ mod settle;
 pub(crate) use apply::{Batch, Job, TreeRoot, clip};
 pub use context::Shape;
 pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
-pub(crate) use node::{Child, Node, NodeRef, Root, RunHandle, RunMeta};
+#[cfg(test)]
+pub(crate) use node::Tier;
+pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle, RunMeta};
 pub(crate) use page::encode_node;
 pub(crate) use scan::{LeafStretch, Position};

@@ -151,6 +151,16 @@ impl NodeRef {
         Ok(self.node.get_or_init(|| node).clone())
     }
 
+    /// The same, but a node that is not resident does not become so: for whoever passes by once.
+    pub fn glance(&self, cx: &TreeContext) -> Result<Arc<Node>> {
+        match (self.node.get(), self.link.get()) {
+            (Some(node), _) => Ok(node.clone()),
+            (None, link) => {
+                super::page::read_node(cx, link.expect("a node is resident or has an address"))
+            }
+        }
+    }
+
     /// The node if it is in memory.
     pub fn resident(&self) -> Option<&Arc<Node>> {
         self.node.get()
@@ -237,6 +247,14 @@ impl RunHandle {
             self.count_resident(cx, &run);
             run
         }))
+    }
+
+    /// The same, but a tail that is not resident does not become so: for whoever passes by once.
+    pub fn glance(&self, cx: &TreeContext) -> Result<Arc<Run>> {
+        match (self.run.get(), self.link.get()) {
+            (Some(run), _) => Ok(run.clone()),
+            (None, link) => cx.open_run(link.expect("a run is resident or has an address")),
+        }
     }
 
     /// The run if its tail is in memory.
@@ -401,26 +419,37 @@ impl Node {
             })
     }
 
-    /// Invariants 1 to 4.
+    /// Invariants 1 to 4, as far as the node alone tells.
     pub fn is_well_formed(&self) -> bool {
-        let ascending = |keys: &[Box<[u8]>]| keys.windows(2).all(|pair| pair[0] < pair[1]);
+        self.flaw().is_none()
+    }
+
+    /// Which of the invariants 1 to 4 does not hold, in words.
+    pub fn flaw(&self) -> Option<&'static str> {
         let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
-        self.pivots.len() + 1 == self.children.len()
-            && ascending(&self.pivots)
-            && self
-                .children
-                .iter()
-                .all(|child| matches!(child, Child::Leaf(_)) == (self.level == 1))
-            && parts().all(|part| part.live.len() == self.children.len())
-            && parts().all(|part| match (&part.lo, &part.hi) {
-                (Some(lo), Some(hi)) => lo < hi,
-                _ => true,
+        let one_pivot_less = self.pivots.len() + 1 == self.children.len();
+        let ascend = self.pivots.windows(2).all(|pair| pair[0] < pair[1]);
+        let leaves_at_bottom =
+            self.children.iter().all(|child| matches!(child, Child::Leaf(_)) == (self.level == 1));
+        let one_live_a_child = parts().all(|part| part.live.len() == self.children.len());
+        let not_empty = parts().all(|part| match (&part.lo, &part.hi) {
+            (Some(lo), Some(hi)) => lo < hi,
+            _ => true,
+        });
+        let disjoint = self.tiers.iter().all(|tier| {
+            tier.parts.windows(2).all(|pair| match (&pair[0].hi, &pair[1].lo) {
+                (Some(hi), Some(lo)) => hi <= lo,
+                _ => false,
             })
-            && self.tiers.iter().all(|tier| {
-                tier.parts.windows(2).all(|pair| match (&pair[0].hi, &pair[1].lo) {
-                    (Some(hi), Some(lo)) => hi <= lo,
-                    _ => false,
-                })
-            })
+        });
+        let rules = [
+            (one_pivot_less, "its children are not one more than its pivots"),
+            (ascend, "its pivots do not ascend"),
+            (leaves_at_bottom, "its children are not of the level below its own"),
+            (one_live_a_child, "a part has not one live count for each child"),
+            (not_empty, "the range of a part is empty"),
+            (disjoint, "the parts of a tier overlap or do not ascend"),
+        ];
+        rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
     }
 }

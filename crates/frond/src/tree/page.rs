@@ -75,20 +75,31 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
 /// Reads a node page: checksum, identity, then structure.
 pub(crate) fn read_node(cx: &TreeContext, link: &Link) -> Result<Arc<Node>> {
     let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;
-    let node = decode_node(cx, &bytes).and_then(|node| {
-        let links_fit = |birth: Publish| birth <= link.birth;
-        let births_ok = node.run_refs().all(|run| links_fit(run.birth))
-            && node.children.iter().all(|child| match child {
-                Child::Node(child) => links_fit(child.birth),
-                Child::Leaf(_) => true,
-            });
-        (births_ok && node.is_well_formed()).then_some(node)
-    });
-    node.map(Arc::new).ok_or_else(|| Error::Malformed {
+    let node = decode_node(cx, &bytes).ok_or("it ends too early, or in bytes that mean nothing");
+    let checked =
+        node.and_then(|node| match flaw_below(&node, link.birth).or_else(|| node.flaw()) {
+            None => Ok(node),
+            Some(why) => Err(why),
+        });
+    checked.map(Arc::new).map_err(|why| Error::Malformed {
         place: cx.store.file().place(link.offset, u64::from(link.bytes)),
         what: "node page",
-        why: "its structure breaks a rule of docs/format.md".into(),
+        why: why.into(),
     })
+}
+
+/// Whether what a node links is younger than the node (Rule: I20).
+fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
+    let runs_fit = node.run_refs().all(|run| run.birth <= birth);
+    let nodes_fit = node.children.iter().all(|child| match child {
+        Child::Node(child) => child.birth <= birth,
+        Child::Leaf(_) => true,
+    });
+    let rules = [
+        (runs_fit, "it links a run that was born after it"),
+        (nodes_fit, "it links a node that was born after it"),
+    ];
+    rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 
 fn read_run(cx: &TreeContext, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {

@@ -1,0 +1,88 @@
+//! `frond inspect`: the shape of trees, level by level.
+
+use std::io::Write;
+
+use frond::{Db, TreeShape};
+
+use crate::{
+    common::{StoreArgs, grouped, open_tree, output, size},
+    fail::Result,
+};
+
+/// Print the shape of trees: levels, nodes, what waits in buffers, leaves
+///
+/// Commits that are in the log only are not counted: they are in no page yet.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The tree; all of them if none is named
+    #[arg(value_name = "TREE")]
+    tree: Option<String>,
+    /// One JSON object a tree
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let db = args.store.open()?;
+    let names = match &args.tree {
+        Some(name) => vec![open_tree(&db, name)?.info().name],
+        None => db.trees().into_iter().map(|tree| tree.name).collect(),
+    };
+    let mut out = output();
+    for name in names {
+        print(&db, &name, args.json, &mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn print(db: &Db, name: &str, json: bool, out: &mut impl Write) -> Result {
+    let shape = db.inspect(name)?;
+    if json {
+        writeln!(out, "{}", serde_json::json!({ "tree": name, "levels": levels(&shape) }))?;
+        return Ok(());
+    }
+    writeln!(out, "tree \"{name}\"{}", if shape.levels.is_empty() { ": no pages" } else { "" })?;
+    for level in &shape.levels {
+        let (nodes, bytes) = (grouped(level.nodes), size(level.bytes));
+        if level.level == 0 {
+            let each = size(level.bytes / level.nodes.max(1));
+            let (entries, hollow) = (grouped(level.entries), grouped(level.hollow));
+            writeln!(out, "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {hollow} hollow")?;
+        } else {
+            writeln!(
+                out,
+                "  level {:<2}{nodes:>9}: {} children ({} to {}), {bytes} wait in {} tiers (at most {}) of {} parts",
+                level.level,
+                grouped(level.children),
+                level.children_min,
+                level.children_max,
+                grouped(level.tiers),
+                level.tiers_max,
+                grouped(level.parts),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn levels(shape: &TreeShape) -> Vec<serde_json::Value> {
+    let level = |level: &frond::LevelShape| {
+        serde_json::json!({
+            "level": level.level,
+            "nodes": level.nodes,
+            "children": level.children,
+            "children_min": level.children_min,
+            "children_max": level.children_max,
+            "bytes": level.bytes,
+            "tiers": level.tiers,
+            "tiers_max": level.tiers_max,
+            "parts": level.parts,
+            "entries": level.entries,
+            "hollow": level.hollow,
+        })
+    };
+    shape.levels.iter().map(level).collect()
+}

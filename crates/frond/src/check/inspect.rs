@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A tree's shape, level by level: how full its nodes are, what waits in them, how large its leaves
+//! are.
+//!
+//! Reads every node page, no leaf. Memory: the path.
+
+use std::fmt;
+
+use crate::{
+    Db, Result,
+    tree::{Child, NodeRef, Root, RunHandle, TreeContext},
+};
+
+/// One level of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LevelShape {
+    /// 0 are leaves.
+    pub level: u8,
+    /// Nodes, or leaves.
+    pub nodes: u64,
+    /// Children of all nodes; of the leaves, 0.
+    pub children: u64,
+    /// Fewest children of a node.
+    pub children_min: u64,
+    /// Most.
+    pub children_max: u64,
+    /// Bytes that wait in the nodes' buffers, an upper estimate; of leaves, their encoded bytes.
+    pub bytes: u64,
+    /// Tiers of all nodes: how many runs a reader meets, at most.
+    pub tiers: u64,
+    /// Most tiers of a node.
+    pub tiers_max: u64,
+    /// Parts of runs in all nodes.
+    pub parts: u64,
+    /// Entries of the leaves; 0 above.
+    pub entries: u64,
+    /// Leaves that hold a range and no entries.
+    pub hollow: u64,
+}
+
+/// A tree's shape.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreeShape {
+    /// From the root down to the leaves; empty if nothing is in pages.
+    pub levels: Vec<LevelShape>,
+}
+
+impl Db {
+    /// The shape of a tree as it stands in pages; what waits in memory is not counted. One read per
+    /// node that is not in memory.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; I/O errors and damage.
+    pub fn inspect(&self, tree: &str) -> Result<TreeShape> {
+        let tree = self.open_tree(tree)?.entry.id;
+        let engine = &self.shared.engine;
+        let version = engine.versions.hold();
+        let mut by_level = vec![LevelShape::default(); usize::from(u8::MAX) + 1];
+        if let Some(root) = version.roots.get(&tree) {
+            match &root.root {
+                Root::Empty => {}
+                Root::Leaf(leaf) => count_leaf(leaf, &mut by_level),
+                Root::Node(node) => count_node(&engine.cx, node, &mut by_level)?,
+            }
+        }
+        let levels = (0u8..).zip(by_level).filter(|(_, shape)| shape.nodes > 0);
+        let mut levels: Vec<_> =
+            levels.map(|(level, shape)| LevelShape { level, ..shape }).collect();
+        levels.reverse();
+        Ok(TreeShape { levels })
+    }
+}
+
+fn count_node(cx: &TreeContext, node: &NodeRef, by_level: &mut [LevelShape]) -> Result<()> {
+    let content = node.glance(cx)?;
+    let children = content.children.len() as u64;
+    if let Some(shape) = by_level.get_mut(usize::from(content.level)) {
+        shape.children_min =
+            if shape.nodes == 0 { children } else { shape.children_min.min(children) };
+        shape.children_max = shape.children_max.max(children);
+        shape.nodes += 1;
+        shape.children += children;
+        shape.tiers += content.tiers.len() as u64;
+        shape.tiers_max = shape.tiers_max.max(content.tiers.len() as u64);
+        shape.parts += content.tiers.iter().map(|tier| tier.parts.len() as u64).sum::<u64>();
+        shape.bytes += content.tiers.iter().map(|tier| tier.live_bytes()).sum::<u64>();
+    }
+    for child in &content.children {
+        match child {
+            Child::Leaf(leaf) => count_leaf(leaf, by_level),
+            Child::Node(child) => count_node(cx, child, by_level)?,
+        }
+    }
+    Ok(())
+}
+
+fn count_leaf(leaf: &RunHandle, by_level: &mut [LevelShape]) {
+    if let Some(shape) = by_level.first_mut() {
+        shape.nodes += 1;
+        shape.bytes += leaf.meta.bytes;
+        shape.entries += leaf.meta.entries;
+        shape.hollow += u64::from(leaf.is_hollow());
+    }
+}
+
+impl fmt::Display for TreeShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for shape in &self.levels {
+            let LevelShape { level, nodes, bytes, .. } = shape;
+            if *level == 0 {
+                let average = bytes / nodes.max(&1);
+                writeln!(
+                    f,
+                    "leaves   {nodes:>8}  {bytes} B, {average} B each, {} entries, {} hollow",
+                    shape.entries, shape.hollow
+                )?;
+            } else {
+                writeln!(
+                    f,
+                    "level {level:<2} {nodes:>8}  {} children ({} to {}), {bytes} B wait in {} \
+                     tiers (most {}) of {} parts",
+                    shape.children,
+                    shape.children_min,
+                    shape.children_max,
+                    shape.tiers,
+                    shape.tiers_max,
+                    shape.parts
+                )?;
+            }
+        }
+        Ok(())
+    }
+}

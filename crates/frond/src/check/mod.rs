@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The check: everything that must hold in a store, asked of the store.
+//!
+//! Doors: [`Db::check`] for an open store, [`check`] for a closed one, [`Db::inspect`] for a tree's
+//! shape. On a closed store both superblock slots are looked at, with all that they link; on an open
+//! one the current version in memory first, then the two durable versions, which are pinned meanwhile.
+//!
+//! Invariants
+//! 1. Nothing is written.
+//! 2. Damage is a finding, never an error or a panic; it ends only the look at what it hides. Errors
+//!    mean that the check could not run.
+//! 3. Whatever is said of the file was read from the file by this check.
+//! 4. Memory: the path to a page, and one small record per extent.
+//!
+//! Codes of findings, and the rule behind each:
+//!
+//! | code | what is not so |
+//! |---|---|
+//! | `superblock` | a slot is intact (RELIABILITY §3.2) |
+//! | `checksum`, `stale`, `unreadable` | a page is the one its parent names (§3.1) |
+//! | `malformed`, `level`, `birth`, `lineage` | a page has the form, level, date and descent it must have |
+//! | `pivots`, `leaf-range`, `part-range`, `maximum` | keys lie in the range that the path leaves |
+//! | `leaf-entry`, `entry`, `tier`, `consumed`, `live` | a leaf holds values, a buffer what still counts |
+//! | `counts`, `blobs`, `filter` | what a run says of itself is what it holds |
+//! | `catalog`, `orphan`, `boundary` | catalog, root directory and superblock agree |
+//! | `owned-twice`, `not-listed`, `listed-as`, `listed-dead`, `leak`, `references` | space map and trees agree (I18, I21) |
+//! | `not-kept` | older versions that have a holder are whole (I18) |
+//! | `log` | what recovery would read is there, whole, without a gap (§3.3) |
+//!
+//! Threads: any one; commits, applies and checkpoints go on beside it.
+
+mod catalog;
+mod inspect;
+mod log;
+mod memory;
+mod report;
+mod run;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod version;
+
+pub use inspect::{LevelShape, TreeShape};
+pub use report::{CheckMode, CheckReport, Checked, Finding, Severity};
+
+use std::path::Path;
+
+use crate::{
+    Db, Error, ErrorKind, Result,
+    io::Env,
+    store::{self, SlotState, Store, Superblock},
+    sync::{Arc, Ordering},
+};
+
+use log::{LogView, check_log};
+use report::{damage, from_error, warning};
+use tree::ScannedRuns;
+use version::VersionCheck;
+
+/// Checks the closed store in `dir`. Nothing is written; the store is locked meanwhile.
+///
+/// # Errors
+/// What kept the check from running: `Locked`, `NotAStore`, `TooNew`, I/O errors. Damage is no error.
+pub fn check(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckReport> {
+    let dir = dir.as_ref();
+    let mut report = CheckReport::new(mode);
+    let store = match store::examine(&env, dir) {
+        Ok(store) => store,
+        Err(error) if error.kind() == ErrorKind::Restore => {
+            report.add(from_error(&error));
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let slots = store.examine_slots();
+    check_slots(&store, &slots, &mut report)?;
+    let good = good_slots(&slots);
+    let view = LogView { env: &env, dir, store: store.id(), durable: None };
+    check_log(&view, &good, mode, &mut report);
+    check_versions(&store, &good, &mut report, &mut ScannedRuns::default());
+    store.release()?;
+    Ok(report)
+}
+
+impl Db {
+    /// Checks the store while it is open: the current version as it stands in memory, then what is on
+    /// disk. Commits go on; pages of the versions looked at are kept until the check ends. Reads
+    /// everything once in full mode, in quick mode the log and a few pages.
+    ///
+    /// # Errors
+    /// `Closed`. Damage is no error.
+    pub fn check(&self, mode: CheckMode) -> Result<CheckReport> {
+        let shared = &self.shared;
+        if shared.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let engine = &shared.engine;
+        let mut report = CheckReport::new(mode);
+        let mut scanned = ScannedRuns::default();
+        memory::check_memory(shared, mode, &mut report, &mut scanned);
+        let durable = engine.log.as_ref().map(|log| log.durable());
+        let (slots, held) = engine.store.hold_slots();
+        check_slots(&engine.store, &slots, &mut report)?;
+        let good = good_slots(&slots);
+        self.check_live_log(&good, durable, &mut report);
+        check_versions(&engine.store, &good, &mut report, &mut scanned);
+        drop(held);
+        Ok(report)
+    }
+
+    /// Segments go when a checkpoint no longer needs them: then the log is looked at anew, from where
+    /// it is needed now.
+    fn check_live_log(
+        &self,
+        slots: &[Superblock],
+        durable: Option<crate::Lsn>,
+        report: &mut CheckReport,
+    ) {
+        let engine = &self.shared.engine;
+        let mut slots = slots.to_vec();
+        let mut durable = durable;
+        loop {
+            let store = &engine.store;
+            let view = LogView { env: &engine.env, dir: store.dir(), store: store.id(), durable };
+            let needed = store.log_needed_from();
+            let mut own = CheckReport::new(report.mode);
+            check_log(&view, &slots, report.mode, &mut own);
+            if own.is_clean() || store.log_needed_from() == needed {
+                report.checked.log_records += own.checked.log_records;
+                own.findings.into_iter().for_each(|finding| report.add(finding));
+                return;
+            }
+            durable = engine.log.as_ref().map(|log| log.durable());
+            slots = good_slots(&store.examine_slots());
+        }
+    }
+}
+
+fn good_slots(slots: &[SlotState; 2]) -> Vec<Superblock> {
+    let good = slots.iter().filter_map(|slot| match slot {
+        SlotState::Good(superblock) => Some(**superblock),
+        _ => None,
+    });
+    let mut good: Vec<Superblock> = good.collect();
+    good.sort_by_key(|superblock| std::cmp::Reverse(superblock.sequence));
+    good
+}
+
+/// A crash may tear the slot that was being written: then the other one says that the store was not
+/// closed.
+fn check_slots(store: &Store, slots: &[SlotState; 2], report: &mut CheckReport) -> Result<()> {
+    let good = good_slots(slots);
+    let may_be_torn = good.first().is_some_and(|newest| newest.clean.is_none());
+    let path = store.file().path();
+    for (index, slot) in slots.iter().enumerate() {
+        match slot {
+            SlotState::Good(superblock) => {
+                let (found, expected) = (store.file().file.len(), superblock.totals.file_bytes);
+                let found = found.map_err(|error| Error::io(path, "measure", 0, error))?;
+                if found < expected {
+                    let what = format!("the file has {found} bytes, slot {index} says {expected}");
+                    report.add(Finding { file: path.to_owned(), ..damage("superblock", what) });
+                }
+            }
+            SlotState::Bad(why) => {
+                let what = format!("slot {index} cannot be used: {why}");
+                let say = if may_be_torn { warning } else { damage };
+                report.add(Finding { file: path.to_owned(), ..say("superblock", what) });
+            }
+            SlotState::TooNew(what) => {
+                return Err(Error::TooNew { file: path.to_owned(), what: what.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The versions of good slots, newest first.
+fn check_versions(
+    store: &Arc<Store>,
+    slots: &[Superblock],
+    report: &mut CheckReport,
+    scanned: &mut ScannedRuns,
+) {
+    let mode = report.mode;
+    let mut check = VersionCheck { store, mode, report, scanned };
+    let Some(newest) = slots.first() else { return };
+    let older = slots.get(1);
+    match (check.newest(newest, older), older) {
+        (Some(checked), Some(older)) if older.publish == newest.previous => {
+            check.older(older, &checked);
+        }
+        // What opening would fall back to.
+        (None, Some(older)) => drop(check.newest(older, None)),
+        _ => {}
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a check found, for people and for programs.
+//!
+//! Invariants
+//! 1. A finding names a file, an offset and, where it is known, the tree; never keys or values.
+//! 2. At most [`FINDINGS_MAX`] findings are kept, whatever the damage; the rest is counted.
+
+use std::{fmt, path::PathBuf};
+
+use crate::Error;
+
+/// Findings that are kept: more would tell nobody more.
+pub const FINDINGS_MAX: usize = 1000;
+
+/// How much is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckMode {
+    /// Superblocks, log chain, catalog, root directory, sums of the space map, root pages. Reads the
+    /// log and a few pages.
+    Quick,
+    /// All of that and every page that a version reaches, every block, every entry, and who owns
+    /// which byte. Reads the whole store once.
+    Full,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Nothing is lost or wrong: what a crash may leave behind, or what could not be looked at.
+    Warning,
+    /// Something is not as it must be.
+    Damage,
+}
+
+/// One thing that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// Names the rule that is broken; stable.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file.
+    pub file: PathBuf,
+    /// Byte offset in it.
+    pub offset: u64,
+    /// Length of what is concerned there, bytes; 0 if that is not known.
+    pub bytes: u64,
+    /// The tree, if it belongs to one.
+    pub tree: Option<String>,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Trees, those of the older superblock slot apart.
+    pub trees: u64,
+    /// Node pages.
+    pub nodes: u64,
+    /// Runs whose entries were read.
+    pub runs: u64,
+    /// Blocks of them.
+    pub blocks: u64,
+    /// Entries of them.
+    pub entries: u64,
+    /// Extents of the space map.
+    pub extents: u64,
+    /// Records of the log.
+    pub log_records: u64,
+}
+
+/// The outcome of a check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckReport {
+    /// How much was looked at.
+    pub mode: CheckMode,
+    /// What was found, in the order of discovery.
+    pub findings: Vec<Finding>,
+    /// Findings beyond [`FINDINGS_MAX`].
+    pub more: u64,
+    /// What was looked at.
+    pub checked: Checked,
+}
+
+impl CheckReport {
+    pub(super) fn new(mode: CheckMode) -> Self {
+        Self { mode, findings: Vec::new(), more: 0, checked: Checked::default() }
+    }
+
+    /// True if no damage was found; there may be warnings.
+    pub fn is_clean(&self) -> bool {
+        self.more == 0 && self.findings.iter().all(|finding| finding.severity != Severity::Damage)
+    }
+
+    /// True if a finding has this code.
+    pub fn names(&self, code: &str) -> bool {
+        self.findings.iter().any(|finding| finding.code == code)
+    }
+
+    pub(super) fn add(&mut self, finding: Finding) {
+        if self.findings.contains(&finding) {
+            return;
+        }
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// The report as one JSON object.
+    pub fn to_json(&self) -> String {
+        let mut out = String::from("{\"mode\":");
+        put_json(&mut out, if self.mode == CheckMode::Quick { "quick" } else { "full" });
+        out.push_str(&format!(",\"clean\":{},\"findings\":[", self.is_clean()));
+        for (index, finding) in self.findings.iter().enumerate() {
+            out.push_str(if index > 0 { ",{" } else { "{" });
+            out.push_str("\"code\":");
+            put_json(&mut out, finding.code);
+            out.push_str(",\"severity\":");
+            put_json(&mut out, finding.severity.name());
+            out.push_str(",\"file\":");
+            put_json(&mut out, &finding.file.to_string_lossy());
+            out.push_str(&format!(",\"offset\":{},\"bytes\":{}", finding.offset, finding.bytes));
+            out.push_str(",\"tree\":");
+            match &finding.tree {
+                Some(tree) => put_json(&mut out, tree),
+                None => out.push_str("null"),
+            }
+            out.push_str(",\"what\":");
+            put_json(&mut out, &finding.what);
+            out.push('}');
+        }
+        out.push_str(&format!("],\"more\":{},\"checked\":{{", self.more));
+        for (index, (name, count)) in self.checked.iter().enumerate() {
+            out.push_str(if index > 0 { "," } else { "" });
+            out.push_str(&format!("\"{name}\":{count}"));
+        }
+        out.push_str("}}");
+        out
+    }
+}
+
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Damage => "damage",
+        }
+    }
+}
+
+impl Checked {
+    /// The counts by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("trees", self.trees),
+            ("nodes", self.nodes),
+            ("runs", self.runs),
+            ("blocks", self.blocks),
+            ("entries", self.entries),
+            ("extents", self.extents),
+            ("log_records", self.log_records),
+        ]
+        .into_iter()
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.severity.name(), self.code)?;
+        write!(f, "{} at {}", self.file.display(), self.offset)?;
+        if let Some(tree) = &self.tree {
+            write!(f, " (tree \"{tree}\")")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        if self.more > 0 {
+            writeln!(f, "and {} findings more", self.more)?;
+        }
+        f.write_str(if self.is_clean() { "clean:" } else { "DAMAGED:" })?;
+        for (index, (name, count)) in self.checked.iter().enumerate() {
+            write!(f, "{} {count} {}", if index > 0 { "," } else { "" }, name.replace('_', " "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A finding about a place; builds up from a code.
+pub(super) fn damage(code: &'static str, what: impl Into<String>) -> Finding {
+    Finding {
+        code,
+        severity: Severity::Damage,
+        file: PathBuf::new(),
+        offset: 0,
+        bytes: 0,
+        tree: None,
+        what: what.into(),
+    }
+}
+
+/// The same, as a warning.
+pub(super) fn warning(code: &'static str, what: impl Into<String>) -> Finding {
+    Finding { severity: Severity::Warning, ..damage(code, what) }
+}
+
+/// What an error met by the check says.
+pub(super) fn from_error(error: &Error) -> Finding {
+    let at = |code, place: &crate::Place, what: String| Finding {
+        file: place.file.clone(),
+        offset: place.offset,
+        bytes: place.bytes,
+        ..damage(code, what)
+    };
+    match error {
+        Error::Checksum { place, what, stored, computed } => {
+            let words = format!("{what} has checksum {computed:016x}, not {stored:016x}");
+            at("checksum", place, words)
+        }
+        Error::WrongPage { place, what } => {
+            at("stale", place, format!("{what} is not the one its parent names"))
+        }
+        Error::Malformed { place, what, why } => {
+            at("malformed", place, format!("{what} is malformed: {why}"))
+        }
+        Error::Io { file, offset, .. } => {
+            let found = damage("unreadable", error.to_string());
+            Finding { file: file.clone(), offset: *offset, ..found }
+        }
+        Error::WalDamaged { place, .. } => at("log", place, error.to_string()),
+        Error::WalMissing { file, .. } | Error::ForeignFile { file, .. } => {
+            Finding { file: file.clone(), ..damage("log", error.to_string()) }
+        }
+        Error::NoSuperblock { file, .. } | Error::Truncated { file, .. } => {
+            Finding { file: file.clone(), ..damage("superblock", error.to_string()) }
+        }
+        other => damage("error", other.to_string()),
+    }
+}
+
+fn put_json(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            control if (control as u32) < 0x20 => {
+                out.push_str(&format!("\\u{:04x}", control as u32));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_text_and_json_whatever_names_hold() {
+        let mut report = CheckReport::new(CheckMode::Quick);
+        assert!(report.is_clean());
+        report.add(warning("slot", "a \"torn\" slot"));
+        assert!(report.is_clean(), "a warning is no damage");
+        let found = Finding { tree: Some("t\\\n".into()), ..damage("leak", "") };
+        report.add(found.clone());
+        report.add(found);
+        assert_eq!(report.findings.len(), 2, "the same is said once");
+        assert!(!report.is_clean() && report.names("leak"));
+        let json = report.to_json();
+        assert!(
+            json.contains("a \\\"torn\\\" slot") && json.contains("\"t\\\\\\u000a\""),
+            "{json}"
+        );
+        assert!(json.ends_with("\"log_records\":0}}"), "{json}");
+        assert!(report.to_string().contains("DAMAGED"));
+        for _ in 0..2 * FINDINGS_MAX {
+            let offset = report.findings.len() as u64 + report.more;
+            report.add(Finding { offset, ..damage("leak", "") });
+        }
+        assert_eq!(report.findings.len(), FINDINGS_MAX);
+        assert!(report.more > 0);
+    }
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Trees, page by page: what a page is must be what its parent says, and what it holds must lie in the
+//! range that the path to it leaves.
+//!
+//! The same walk serves a tree on disk and one in memory; who asks decides from where nodes come.
+//!
+//! Invariants
+//! 1. A page that cannot be used is a finding, and its siblings are visited all the same.
+//! 2. The walk goes down only by falling levels: whatever the bytes, it ends.
+//! 3. Memory: the path, and one small record per extent reached.
+//!
+//! Threads: one.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    path::PathBuf,
+};
+
+use crate::{
+    Lineage,
+    error::Error,
+    page::{Link, PageKind},
+    run::Run,
+    sync::Arc,
+    tree::{Child, Node, NodeRef, Part, Root, RunHandle, TreeContext, TreeRoot, clip},
+};
+
+use super::{
+    report::{CheckMode, CheckReport, Finding, damage, from_error},
+    run::{Scanned, scan},
+};
+
+/// Tails kept open: parts of one run stand in neighbouring nodes.
+const OPEN_RUNS: usize = 64;
+
+/// A page that a tree was found to reach.
+#[derive(Clone, Debug)]
+pub(super) struct Reached {
+    pub link: Link,
+    pub kind: PageKind,
+    /// References from nodes of its own lineage (Rule: I21).
+    pub refs: u32,
+    pub tree: Arc<str>,
+}
+
+/// Pages by offset.
+pub(super) type Pages = BTreeMap<u64, Reached>;
+
+/// Runs whose entries were read, and what they are.
+#[derive(Debug, Default)]
+pub(super) struct ScannedRuns(HashMap<(u64, u64), Scanned>);
+
+/// The tree that is walked.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub name: Arc<str>,
+    /// In which it writes, if that is known.
+    pub lineage: Option<Lineage>,
+    /// From which it may link pages besides.
+    pub inherits: Vec<Lineage>,
+    /// Level that its root must have, if that is known.
+    pub level: Option<u8>,
+}
+
+/// What a page's path leaves it: [lo, hi).
+type Range<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
+
+/// How a page was met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Met {
+    /// For the first time.
+    First,
+    /// In this walk before.
+    Again,
+    /// In the walk of a newer version: all below it is the same.
+    Known,
+}
+
+/// A walk over the trees of one version.
+pub(super) struct Walk<'a> {
+    pub cx: &'a TreeContext,
+    pub mode: CheckMode,
+    pub report: &'a mut CheckReport,
+    pub scanned: &'a mut ScannedRuns,
+    /// Pages of a newer version.
+    pub known: Option<&'a Pages>,
+    pub reached: Pages,
+    /// Something could not be read, so that not all pages were reached.
+    pub is_cut: bool,
+    open: VecDeque<((u64, u64), Arc<Run>)>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(
+        cx: &'a TreeContext,
+        mode: CheckMode,
+        report: &'a mut CheckReport,
+        scanned: &'a mut ScannedRuns,
+        known: Option<&'a Pages>,
+    ) -> Self {
+        Self {
+            cx,
+            mode,
+            report,
+            scanned,
+            known,
+            reached: Pages::new(),
+            is_cut: false,
+            open: VecDeque::new(),
+        }
+    }
+
+    /// Walks a tree; in quick mode no further than its root.
+    pub fn tree(&mut self, scope: &Scope, root: &TreeRoot) {
+        let max = root.has_max.then_some(&*root.max_key);
+        match &root.root {
+            Root::Empty => {}
+            Root::Leaf(_) if scope.level.is_some_and(|level| level != 0) => {
+                self.bad(scope, None, "level", "its root is a leaf, and the directory says a node");
+            }
+            Root::Leaf(leaf) => self.leaf(scope, leaf, (None, None), max),
+            Root::Node(node) => self.node(scope, node, scope.level, (None, None), max),
+        }
+        if max.is_none() && !matches!(root.root, Root::Empty) {
+            self.bad(scope, None, "maximum", "it has pages and no greatest key");
+        }
+    }
+
+    /// Notes that a page is reached, and who else claims its bytes.
+    pub fn reach(&mut self, scope: &Scope, link: &Link, kind: PageKind, counts: bool) {
+        self.meet(scope, link, kind, counts);
+    }
+
+    fn meet(&mut self, scope: &Scope, link: &Link, kind: PageKind, counts: bool) -> Met {
+        let is_known = |pages: &Pages| {
+            pages.get(&link.offset).is_some_and(|page| page.link == *link && page.kind == kind)
+        };
+        if self.known.is_some_and(is_known) {
+            return Met::Known;
+        }
+        let is_own = scope.lineage.is_none_or(|lineage| lineage == link.lineage);
+        if !is_own && !scope.inherits.contains(&link.lineage) {
+            self.bad(scope, Some(link), "lineage", "a page of another line of descent");
+        }
+        let refs = u32::from(counts && is_own);
+        if is_known(&self.reached) {
+            if let Some(page) = self.reached.get_mut(&link.offset) {
+                page.refs += refs;
+            }
+            return Met::Again;
+        }
+        let end = link.offset.saturating_add(link.bytes.into());
+        let below = self.reached.range(..end).next_back();
+        let clash = below
+            .filter(|(start, page)| start.saturating_add(u64::from(page.link.bytes)) > link.offset);
+        if let Some((start, page)) = clash {
+            let what =
+                format!("its bytes belong to the page at {start} of \"{}\" as well", page.tree);
+            self.bad(scope, Some(link), "owned-twice", what);
+            return Met::First;
+        }
+        let page = Reached { link: *link, kind, refs, tree: scope.name.clone() };
+        self.reached.insert(link.offset, page);
+        Met::First
+    }
+
+    fn node(
+        &mut self,
+        scope: &Scope,
+        node: &Arc<NodeRef>,
+        level: Option<u8>,
+        range: Range<'_>,
+        max: Option<&[u8]>,
+    ) {
+        let link = node.link().copied();
+        let met = link.map(|link| self.meet(scope, &link, PageKind::Node, true));
+        match met {
+            Some(Met::Known) => return,
+            Some(Met::Again) if scope.inherits.is_empty() => {
+                self.bad(scope, link.as_ref(), "owned-twice", "a node has two parents");
+                return;
+            }
+            _ => {}
+        }
+        let content = match node.glance(self.cx) {
+            Ok(content) => content,
+            Err(error) => return self.fail(scope, &error),
+        };
+        self.report.checked.nodes += 1;
+        // A node that was never written has not been through the reader.
+        if let Some(why) = content.flaw() {
+            self.bad(scope, link.as_ref(), "malformed", format!("node page is malformed: {why}"));
+            return;
+        }
+        if level.is_some_and(|level| level != content.level) {
+            self.bad(
+                scope,
+                link.as_ref(),
+                "level",
+                "a node is not of the level below its parent's",
+            );
+            self.is_cut = true;
+            return;
+        }
+        let first = content.pivots.first().map(|pivot| &**pivot);
+        let last = content.pivots.last().map(|pivot| &**pivot);
+        let inside = first.zip(range.0).is_none_or(|(pivot, lo)| pivot > lo)
+            && last.zip(range.1).is_none_or(|(pivot, hi)| pivot < hi);
+        if !inside {
+            self.bad(scope, link.as_ref(), "pivots", "a pivot lies outside the node's range");
+        }
+        if self.mode == CheckMode::Quick {
+            return;
+        }
+        self.parts(scope, link.as_ref(), &content, range, max);
+        self.children(scope, node, &content, range, max);
+    }
+
+    fn children(
+        &mut self,
+        scope: &Scope,
+        node: &NodeRef,
+        content: &Node,
+        range: Range<'_>,
+        max: Option<&[u8]>,
+    ) {
+        for (c, child) in content.children.iter().enumerate() {
+            let (lo, hi) = content.child_range(c);
+            let range = (lo.or(range.0), hi.or(range.1));
+            let birth = match child {
+                Child::Leaf(leaf) => leaf.birth,
+                Child::Node(child) => child.birth,
+            };
+            if birth > node.birth {
+                self.bad(scope, node.link(), "birth", "it links a page that was born after it");
+            }
+            match child {
+                Child::Leaf(leaf) => self.leaf(scope, leaf, range, max),
+                Child::Node(child) => {
+                    let level = content.level.checked_sub(1);
+                    self.node(scope, child, level, range, max);
+                }
+            }
+        }
+    }
+
+    fn leaf(&mut self, scope: &Scope, leaf: &Arc<RunHandle>, range: Range<'_>, max: Option<&[u8]>) {
+        if leaf.is_hollow() {
+            return;
+        }
+        let Some((run, scanned)) = self.run(scope, leaf, max) else { return };
+        let place = run.link();
+        let inside = run.first_key().zip(range.0).is_none_or(|(key, lo)| key >= lo)
+            && run.last_key().zip(range.1).is_none_or(|(key, hi)| key < hi);
+        if !inside {
+            self.bad(scope, place.as_ref(), "leaf-range", "a leaf has keys outside its range");
+        }
+        if let Some(why) = scanned.not_a_leaf {
+            self.bad(scope, place.as_ref(), "leaf-entry", format!("a leaf is no leaf: {why}"));
+        }
+    }
+
+    /// The parts that wait in a node: invariants 3 to 5 of `tree/node.rs`.
+    fn parts(
+        &mut self,
+        scope: &Scope,
+        place: Option<&Link>,
+        node: &Node,
+        range: Range<'_>,
+        max: Option<&[u8]>,
+    ) {
+        for (age, tier) in node.tiers.iter().enumerate() {
+            if tier.parts.is_empty() {
+                self.bad(scope, place, "tier", format!("tier {age} has no parts"));
+            }
+            for part in &tier.parts {
+                if part.live.iter().all(|&bytes| bytes == 0) {
+                    self.bad(scope, place, "consumed", "a part of which nothing is live");
+                }
+                if let Some((run, _)) = self.run(scope, &part.run, max) {
+                    if reaches_beyond(part, &run, range) {
+                        let what = "a part has keys beyond the range of its node";
+                        self.bad(scope, place, "part-range", what);
+                    }
+                    self.live_counts(scope, place, node, part, &run);
+                }
+            }
+        }
+    }
+
+    /// Whether something is there where bytes are said to be live. That something is live wherever
+    /// something is there cannot be asked: it may have been handed down.
+    fn live_counts(
+        &mut self,
+        scope: &Scope,
+        place: Option<&Link>,
+        node: &Node,
+        part: &Part,
+        run: &Run,
+    ) {
+        for (c, _) in part.live.iter().enumerate().filter(|&(_, &bytes)| bytes > 0) {
+            let bounds = (part.lo.as_deref(), part.hi.as_deref());
+            let (lo, hi) = clip(bounds, node.child_range(c));
+            if !has_any(run, lo, hi) {
+                let what = format!("a part is live for child {c}, and has nothing there");
+                self.bad(scope, place, "live", what);
+            }
+        }
+    }
+
+    /// Opens a run and checks it for itself, the first time with its entries.
+    fn run(
+        &mut self,
+        scope: &Scope,
+        handle: &Arc<RunHandle>,
+        max: Option<&[u8]>,
+    ) -> Option<(Arc<Run>, Scanned)> {
+        let link = handle.link().copied();
+        if let Some(link) = &link {
+            self.meet(scope, link, PageKind::Run, true);
+        }
+        let run = match self.open(handle) {
+            Ok(run) => run,
+            Err(error) => {
+                self.fail(scope, &error);
+                return None;
+            }
+        };
+        let meta = &handle.meta;
+        let agrees = meta.entries == run.entries()
+            && meta.bytes == run.data_bytes()
+            && (meta.range_deletes != run.range_deletes().is_empty());
+        if !agrees {
+            self.bad(scope, link.as_ref(), "counts", "a run has not what its link says");
+        }
+        let ends = run.range_deletes().iter().map(|(_, to)| to);
+        if ends.chain(run.last_key()).any(|key| max.is_some_and(|max| key > max)) {
+            self.bad(scope, link.as_ref(), "maximum", "a run has keys above the tree's greatest");
+        }
+        if self.mode == CheckMode::Quick {
+            return Some((run, Scanned::default()));
+        }
+        let key = run_key(handle);
+        if let Some(scanned) = self.scanned.0.get(&key) {
+            return Some((run, *scanned));
+        }
+        let mut found = Vec::new();
+        let scanned = scan(&run, &mut self.report.checked, &mut |finding| found.push(finding));
+        for finding in found {
+            self.add(scope, link.as_ref(), finding);
+        }
+        self.scanned.0.insert(key, scanned);
+        Some((run, scanned))
+    }
+
+    fn open(&mut self, handle: &Arc<RunHandle>) -> crate::Result<Arc<Run>> {
+        let key = run_key(handle);
+        if let Some((_, run)) = self.open.iter().find(|(other, _)| *other == key) {
+            return Ok(run.clone());
+        }
+        let run = handle.glance(self.cx)?;
+        if self.open.len() == OPEN_RUNS {
+            self.open.pop_front();
+        }
+        self.open.push_back((key, run.clone()));
+        Ok(run)
+    }
+
+    fn fail(&mut self, scope: &Scope, error: &Error) {
+        self.is_cut = true;
+        let finding = from_error(error);
+        self.add(scope, None, finding);
+    }
+
+    fn bad(
+        &mut self,
+        scope: &Scope,
+        place: Option<&Link>,
+        code: &'static str,
+        what: impl Into<String>,
+    ) {
+        self.add(scope, place, damage(code, what));
+    }
+
+    fn add(&mut self, scope: &Scope, place: Option<&Link>, mut finding: Finding) {
+        finding.tree = Some(scope.name.to_string());
+        if finding.file == PathBuf::new() {
+            finding.file = self.cx.store.file().path().to_owned();
+        }
+        if let Some(link) = place
+            && finding.offset == 0
+        {
+            (finding.offset, finding.bytes) = (link.offset, link.bytes.into());
+        }
+        self.report.add(finding);
+    }
+}
+
+/// Invariant 5 of `tree/node.rs`, not so.
+fn reaches_beyond(part: &Part, run: &Run, range: Range<'_>) -> bool {
+    let is_live = |bytes: Option<&u32>| bytes.is_some_and(|&bytes| bytes > 0);
+    let below = range.0.filter(|_| is_live(part.live.first()));
+    let above = range.1.filter(|_| is_live(part.live.last()));
+    below.is_some_and(|lo| has_any(run, part.lo.as_deref(), Some(lo)))
+        || above.is_some_and(|hi| has_any(run, Some(hi), part.hi.as_deref()))
+}
+
+/// True if a run may have entries or deletes in [lo, hi).
+fn has_any(run: &Run, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
+    let is_empty = lo.zip(hi).is_some_and(|(lo, hi)| lo >= hi);
+    let meets =
+        |(from, to): (&[u8], &[u8])| hi.is_none_or(|hi| from < hi) && lo.is_none_or(|lo| lo < to);
+    !is_empty && (run.bytes_between(lo, hi) > 0 || run.range_deletes().iter().any(meets))
+}
+
+/// Names a run: by place and hash once it is written. Unwritten ones are alive while they are walked,
+/// so their address is theirs.
+fn run_key(handle: &Arc<RunHandle>) -> (u64, u64) {
+    match handle.link() {
+        Some(link) => (link.offset, link.hash),
+        None => (u64::MAX, Arc::as_ptr(handle) as usize as u64),
+    }
+}

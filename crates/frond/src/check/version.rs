@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A durable version: a superblock with everything that it links, read from the file, and the space
+//! map against what the trees reach.
+//!
+//! The older slot's version is checked as far as it differs: its pages must still be whole and not
+//! free in the newest map, for a damaged newest slot is nothing lost as long as that holds (P10).
+
+use crate::{
+    Publish,
+    cache::{BlockCache, FramePool},
+    db::load_root,
+    page::{Link, PageKind},
+    run::Operators,
+    store::{Listed, NamedSnapshot, RootDirectory, STORE_LINEAGE, Store, Superblock},
+    sync::{Arc, AtomicU64},
+    tree::{Descriptors, Shape, TreeContext, TreeCounters},
+};
+use std::collections::BTreeMap;
+
+use super::{
+    catalog::{Names, names, orphans},
+    report::{CheckMode, CheckReport, Finding, damage, from_error},
+    tree::{Pages, ScannedRuns, Scope, Walk},
+};
+
+/// Memory for reading: pieces of runs that are read at once.
+const POOL_BYTES: usize = 8 << 20;
+
+/// A version as far as it could be read.
+pub(super) struct Checked {
+    pages: Pages,
+    /// By offset; `None` if the map could not be read.
+    listed: Option<BTreeMap<u64, Listed>>,
+    publish: Publish,
+}
+
+/// What every version of a check shares.
+pub(super) struct VersionCheck<'a> {
+    pub store: &'a Arc<Store>,
+    pub mode: CheckMode,
+    pub report: &'a mut CheckReport,
+    pub scanned: &'a mut ScannedRuns,
+}
+
+/// A context that shares nothing with a running engine: whatever it knows, it has read.
+fn fresh_context(store: &Arc<Store>) -> TreeContext {
+    let pool = FramePool::new(POOL_BYTES);
+    TreeContext {
+        store: store.clone(),
+        cache: BlockCache::new(pool.clone(), 0),
+        pool,
+        operators: Arc::new(Operators::default()),
+        shape: Shape::default(),
+        counters: TreeCounters::default(),
+        descriptors: Descriptors::default(),
+        unwritten: Arc::new(AtomicU64::new(0)),
+        resident: Arc::new(AtomicU64::new(0)),
+    }
+}
+
+fn store_scope() -> Scope {
+    let name = "(store)".into();
+    Scope { name, lineage: Some(STORE_LINEAGE), inherits: Vec::new(), level: None }
+}
+
+impl VersionCheck<'_> {
+    /// The version of the newest good slot; `None` if its root directory cannot be read.
+    pub fn newest(
+        &mut self,
+        superblock: &Superblock,
+        older: Option<&Superblock>,
+    ) -> Option<Checked> {
+        let roots = self.roots(superblock)?;
+        let cx = fresh_context(self.store);
+        let names = self.names(&cx, &roots);
+        orphans(&names, &roots, self.report);
+        let (pages, is_cut) = self.walk(&cx, superblock, &roots, &names, None);
+        let listed = self.space(superblock, older);
+        let checked = Checked { pages, listed, publish: superblock.publish };
+        if self.mode == CheckMode::Full {
+            if let Some(listed) = &checked.listed {
+                self.compare(&checked.pages, listed, is_cut);
+            }
+            for snapshot in &roots.snapshots {
+                self.snapshot(&cx, superblock, snapshot, &names, &checked);
+            }
+        }
+        Some(checked)
+    }
+
+    /// The version of the other good slot, beside the newest one.
+    pub fn older(&mut self, superblock: &Superblock, newest: &Checked) {
+        let Some(roots) = self.roots(superblock) else { return };
+        let cx = fresh_context(self.store);
+        let names = self.names(&cx, &roots);
+        let trees = self.report.checked.trees;
+        let (mut pages, _) = self.walk(&cx, superblock, &roots, &names, Some(&newest.pages));
+        self.report.checked.trees = trees;
+        for (offset, listed) in self.space(superblock, None).unwrap_or_default() {
+            if listed.kind == PageKind::Map && listed.death.is_none() {
+                let link = Link {
+                    offset,
+                    bytes: listed.extent.bytes,
+                    birth: listed.birth,
+                    lineage: listed.lineage,
+                    ..Link::default()
+                };
+                let tree = store_scope().name;
+                pages.entry(offset).or_insert(super::tree::Reached {
+                    link,
+                    kind: PageKind::Map,
+                    refs: 1,
+                    tree,
+                });
+            }
+        }
+        self.kept(&pages, newest, superblock.publish, "the older superblock slot");
+    }
+
+    /// A named snapshot: pages that no tree reaches any more must be kept for it.
+    fn snapshot(
+        &mut self,
+        cx: &TreeContext,
+        superblock: &Superblock,
+        snapshot: &NamedSnapshot,
+        names: &Names,
+        newest: &Checked,
+    ) {
+        let roots = RootDirectory { trees: snapshot.trees.clone(), snapshots: Vec::new() };
+        let bare = Superblock { roots: None, map: None, applied: snapshot.seqno, ..*superblock };
+        let (pages, _) = self.walk(cx, &bare, &roots, names, Some(&newest.pages));
+        self.kept(&pages, newest, snapshot.publish, "a named snapshot");
+    }
+
+    fn roots(&mut self, superblock: &Superblock) -> Option<RootDirectory> {
+        let roots = self.store.examine_roots(superblock);
+        roots.map_err(|error| self.report.add(from_error(&error))).ok()
+    }
+
+    fn names(&mut self, cx: &TreeContext, roots: &RootDirectory) -> Names {
+        let catalog = roots.trees.get(&crate::catalog::CATALOG_TREE);
+        let root = catalog.map(|durable| load_root(cx, durable.clone()));
+        names(cx, root.as_ref(), self.report)
+    }
+
+    fn walk(
+        &mut self,
+        cx: &TreeContext,
+        superblock: &Superblock,
+        roots: &RootDirectory,
+        names: &Names,
+        known: Option<&Pages>,
+    ) -> (Pages, bool) {
+        let path = self.store.file().path().to_owned();
+        let mut walk = Walk::new(cx, self.mode, self.report, self.scanned, known);
+        let store = store_scope();
+        for (link, kind) in
+            [(superblock.roots, PageKind::Directory), (superblock.map, PageKind::Map)]
+        {
+            if let Some(link) = link {
+                walk.reach(&store, &link, kind, true);
+            }
+        }
+        for (&tree, durable) in &roots.trees {
+            walk.report.checked.trees += 1;
+            let inherits = durable.inherits.iter().map(|(lineage, _)| *lineage).collect();
+            let level = durable.link.map(|_| durable.level);
+            let scope = Scope { inherits, level, ..names.scope(tree) };
+            let mut bad = |code, what: &str| {
+                let tree = Some(scope.name.to_string());
+                let file = path.clone();
+                walk.report.add(Finding { tree, file, ..damage(code, what) });
+            };
+            if durable.applied != superblock.applied {
+                bad("boundary", "its root holds other commits than the superblock says");
+            }
+            if durable.link.is_some_and(|link| link.birth > superblock.publish) {
+                bad("birth", "its root was born after the version");
+            }
+            if durable.link.is_some() && durable.level == 0 && durable.entries == 0 {
+                bad("counts", "its root is a leaf without entries");
+            }
+            walk.tree(&scope, &load_root(cx, durable.clone()));
+        }
+        (walk.reached, walk.is_cut)
+    }
+
+    fn space(
+        &mut self,
+        superblock: &Superblock,
+        older: Option<&Superblock>,
+    ) -> Option<BTreeMap<u64, Listed>> {
+        match self.store.examine_space(superblock, older) {
+            Ok(listed) => {
+                self.report.checked.extents += listed.len() as u64;
+                Some(listed.into_iter().map(|one| (one.extent.offset, one)).collect())
+            }
+            Err(error) => {
+                self.report.add(from_error(&error));
+                None
+            }
+        }
+    }
+
+    /// Every page reached is listed, alive, as what it is; every extent listed alive is reached.
+    fn compare(&mut self, pages: &Pages, listed: &BTreeMap<u64, Listed>, is_cut: bool) {
+        for page in pages.values() {
+            let link = &page.link;
+            let Some(record) = listed.get(&link.offset) else {
+                self.bad(
+                    page.link,
+                    &page.tree,
+                    "not-listed",
+                    "its bytes are free in the space map",
+                );
+                continue;
+            };
+            let same = record.kind == page.kind
+                && record.extent.bytes == link.bytes
+                && record.birth == link.birth
+                && record.lineage == link.lineage;
+            if !same {
+                self.bad(*link, &page.tree, "listed-as", "the space map lists another page there");
+            } else if record.death.is_some() {
+                self.bad(*link, &page.tree, "listed-dead", "it is dead in the space map");
+            } else if page.kind == PageKind::Run && record.refs != page.refs && !is_cut {
+                let what = format!(
+                    "a run has {} references, and the space map says {}",
+                    page.refs, record.refs
+                );
+                self.bad(*link, &page.tree, "references", what);
+            }
+        }
+        for (offset, record) in listed {
+            let is_kept = record.death.is_some() || record.in_log || record.kind == PageKind::Map;
+            if !is_kept && !is_cut && !pages.contains_key(offset) {
+                let link = Link { offset: *offset, bytes: record.extent.bytes, ..Link::default() };
+                let what = format!("nothing links this {:?} page, and it is not free", record.kind);
+                self.bad(link, "(store)", "leak", what);
+            }
+        }
+    }
+
+    /// Pages that an older holder alone reaches must not be free in the newest map.
+    fn kept(&mut self, pages: &Pages, newest: &Checked, at: Publish, holder: &str) {
+        let Some(listed) = &newest.listed else { return };
+        debug_assert!(at <= newest.publish, "holders are of the past");
+        for page in pages.values() {
+            let kept = listed.get(&page.link.offset).is_some_and(|record| {
+                record.kind == page.kind
+                    && record.birth == page.link.birth
+                    && record.lineage == page.link.lineage
+                    && record.death.is_none_or(|death| death > at)
+            });
+            if !kept {
+                let what = format!("{holder} needs a page that is not kept");
+                self.bad(page.link, &page.tree, "not-kept", what);
+            }
+        }
+    }
+
+    fn bad(&mut self, link: Link, tree: &str, code: &'static str, what: impl Into<String>) {
+        self.report.add(Finding {
+            file: self.store.file().path().to_owned(),
+            offset: link.offset,
+            bytes: link.bytes.into(),
+            tree: Some(tree.to_owned()),
+            ..damage(code, what)
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! Runs that say of themselves what is not so, for tests of whoever must notice. Their checksums are
+//! right: the lie is told before the run is written.
+
+use super::{Run, filter::Filter};
+use crate::sync::Arc;
+
+fn change(run: Arc<Run>, lie: impl FnOnce(&mut Run)) -> Arc<Run> {
+    let mut run = Arc::into_inner(run).expect("a run just built has one owner");
+    lie(&mut run);
+    Arc::new(run)
+}
+
+/// The filter denies all keys but a few.
+pub(crate) fn filter_of_nothing(run: Arc<Run>) -> Arc<Run> {
+    change(run, |run| run.tail.filter = Some(Filter::build(&[], 10)))
+}
+
+/// The index counts a Delete that is a Put.
+pub(crate) fn miscounted(run: Arc<Run>) -> Arc<Run> {
+    change(run, |run| {
+        run.tail.counts.deletes += 1;
+        if let Some(entry) = run.tail.index.last_mut() {
+            entry.deletes += 1;
+        }
+    })
+}
+
+/// The list of blobs is empty.
+pub(crate) fn without_blobs(run: Arc<Run>) -> Arc<Run> {
+    change(run, |run| run.tail.blobs.clear())
+}

@@ -1,0 +1,281 @@
+//! The check, from the outside: stores of every shape are clean, and a damaged byte is found or is no
+//! part of the state.
+
+use std::{collections::BTreeMap, path::Path};
+
+use frond::{
+    Batch, CheckMode, CheckReport, Db, Durability, Limits, Options, Shape, Tree, TreeOptions,
+    Tuning, check, io::Env, operator,
+};
+
+fn tuning() -> Tuning {
+    Tuning {
+        shape: Some(Shape {
+            leaf_bytes: 2048,
+            fanout_max: 4,
+            push_bytes: 1024,
+            block_bytes: 512,
+            run_bytes: 4096,
+            tiers_max: 4,
+            tiers_max_bottom: 3,
+        }),
+        limits: Some(Limits {
+            memtable_bytes: 16 << 10,
+            memtable_log_bytes: 1 << 20,
+            unwritten_bytes: 256 << 10,
+            checkpoint_log_bytes: 1 << 20,
+            checkpoint_millis: 50,
+        }),
+        segment_bytes: Some(64 << 10),
+        group_bytes: Some(16 << 10),
+    }
+}
+
+fn options() -> Options {
+    Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tuning())
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[track_caller]
+fn assert_clean(report: &CheckReport) {
+    assert!(report.findings.is_empty(), "{report}");
+}
+
+#[track_caller]
+fn assert_clean_closed(path: &Path) -> CheckReport {
+    let before = files(path);
+    assert_clean(&check(path, CheckMode::Quick, Env::real()).unwrap());
+    let report = check(path, CheckMode::Full, Env::real()).unwrap();
+    assert_clean(&report);
+    assert!(files(path) == before, "a check writes nothing");
+    report
+}
+
+fn files(path: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    names.map(|name| (name.clone(), std::fs::read(name).unwrap())).collect()
+}
+
+/// Random puts, deletes, merges and range deletes.
+fn churn(db: &Db, tree: &Tree, dice: &mut Dice, steps: u64, keys: u64) {
+    let mut batch = Batch::new();
+    for step in 0..steps {
+        let key = format!("key{:06}", dice.roll(keys)).into_bytes();
+        match dice.roll(20) {
+            0..13 => batch.put(tree, &key, &vec![b'v'; dice.roll(60) as usize]).unwrap(),
+            13..16 => batch.delete(tree, &key).unwrap(),
+            16..19 => batch.merge(tree, &key, operator::APPEND, b"+").unwrap(),
+            _ if dice.roll(10) == 0 => {
+                let end = format!("key{:06}", dice.roll(keys)).into_bytes();
+                if key < end {
+                    batch.delete_range(tree, &key, &end).unwrap();
+                }
+            }
+            _ => {}
+        }
+        if step % 7 == 0 {
+            db.commit(&mut batch).unwrap();
+        }
+    }
+    db.commit(&mut batch).unwrap();
+}
+
+#[test]
+fn a_fresh_store_is_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let db = Db::open(&path, options()).unwrap();
+    assert_clean(&db.check(CheckMode::Full).unwrap());
+    assert!(check(&path, CheckMode::Quick, Env::real()).is_err(), "it is locked");
+    db.close().unwrap();
+    assert!(db.check(CheckMode::Quick).is_err(), "it is closed");
+    assert_clean_closed(&path);
+    assert!(check(dir.path().join("none"), CheckMode::Quick, Env::real()).is_err());
+}
+
+#[test]
+fn deep_trees_are_clean_at_every_moment() {
+    for seed in 0..6 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let mut dice = Dice(seed);
+        for round in 0..4 {
+            let db = Db::open(&path, options()).unwrap();
+            if round == 0 {
+                db.create_tree("a", TreeOptions::default()).unwrap();
+                let unique = TreeOptions { unique: true, ..TreeOptions::default() };
+                db.create_tree("b", unique).unwrap();
+            }
+            let (a, b) = (db.open_tree("a").unwrap(), db.open_tree("b").unwrap());
+            for part in 0..3 {
+                churn(&db, &a, &mut dice, 1500, 8000);
+                churn(&db, &b, &mut dice, 700, 300 << (3 * part));
+                assert_clean(&db.check(CheckMode::Full).unwrap());
+            }
+            let shape = db.inspect("a").unwrap();
+            assert!(shape.levels.len() >= 2 || round == 0, "{shape}");
+            assert!(shape.levels.windows(2).all(|pair| pair[0].children == pair[1].nodes));
+            db.checkpoint().unwrap();
+            assert_clean(&db.check(CheckMode::Full).unwrap());
+            db.close().unwrap();
+            let report = assert_clean_closed(&path);
+            assert!(report.checked.entries > 100, "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_was_not_closed_is_clean() {
+    for seed in 0..4 {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, crashed) = (dir.path().join("store"), dir.path().join("crashed"));
+        let db = Db::open(&path, options().durability(Durability::Os)).unwrap();
+        let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+        let mut dice = Dice(seed + 100);
+        for round in 0..3 {
+            churn(&db, &tree, &mut dice, 1000, 3000);
+            if round == 1 {
+                db.checkpoint().unwrap();
+            }
+            let _ = std::fs::remove_dir_all(&crashed);
+            copy_quietly(&path, &crashed);
+            assert_clean_closed(&crashed);
+            let again = Db::open(&crashed, options()).unwrap();
+            assert_clean(&again.check(CheckMode::Full).unwrap());
+            churn(&again, &again.open_tree("t").unwrap(), &mut dice, 300, 3000);
+            again.close().unwrap();
+            assert_clean_closed(&crashed);
+        }
+    }
+}
+
+/// The files as a killed process leaves them: copied until two copies in a row are the same, since
+/// background work may be writing.
+fn copy_quietly(from: &Path, to: &Path) {
+    let mut before = files(from);
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let now = files(from);
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    std::fs::create_dir(to).unwrap();
+    for (name, bytes) in before {
+        std::fs::write(to.join(name.file_name().unwrap()), bytes).unwrap();
+    }
+}
+
+#[test]
+fn dropped_trees_leave_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let db = Db::open(&path, options()).unwrap();
+    let mut dice = Dice(5);
+    for round in 0..6 {
+        let name = format!("t{round}");
+        let tree = db.create_tree(&name, TreeOptions::default()).unwrap();
+        churn(&db, &tree, &mut dice, 1200, 2000);
+        if round % 2 == 0 {
+            db.checkpoint().unwrap();
+        }
+        if round > 0 {
+            db.drop_tree(&format!("t{}", round - 1)).unwrap();
+        }
+        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+    }
+    db.drop_tree("t5").unwrap();
+    for _ in 0..3 {
+        let keep = db.create_tree(&format!("k{}", dice.roll(1 << 30)), Default::default()).unwrap();
+        keep.put(b"k", b"v").unwrap();
+        db.checkpoint().unwrap();
+        assert_clean(&db.check(CheckMode::Full).unwrap());
+    }
+    let live = db.stats().get("space_live_bytes");
+    assert!(live.is_none_or(|bytes| bytes < 64 << 10), "{live:?} bytes for three rows");
+    db.close().unwrap();
+    assert_clean_closed(&path);
+}
+
+#[test]
+fn a_check_runs_beside_commits_and_checkpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut dice = Dice(77);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                churn(&db, &tree, &mut dice, 500, 4000);
+            }
+        });
+        for round in 0..30 {
+            let mode = if round % 3 == 0 { CheckMode::Quick } else { CheckMode::Full };
+            let report = db.check(mode).unwrap();
+            if !report.findings.is_empty() {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                panic!("{report}");
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    db.close().unwrap();
+}
+
+/// Whatever byte is damaged: the check says so, or the store opens and every row is right.
+#[test]
+fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let db = Db::open(&path, options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let mut dice = Dice(9);
+    churn(&db, &tree, &mut dice, 4000, 3000);
+    db.close().unwrap();
+    let rows = |path: &Path| -> frond::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let db = Db::open(path, options().read_only(true))?;
+        let mut rows = Vec::new();
+        let mut cursor = db.open_tree("t")?.scan(..)?;
+        while let Some((key, value)) = cursor.next()? {
+            rows.push((key.to_vec(), value.to_vec()));
+        }
+        Ok(rows)
+    };
+    let expected = rows(&path).unwrap();
+    assert!(expected.len() > 500);
+    let (mut found, mut harmless) = (0, 0);
+    for round in 0..300 {
+        let all = files(&path);
+        let (name, bytes) = if round % 4 == 0 {
+            all.iter().nth(dice.roll(all.len() as u64) as usize).unwrap()
+        } else {
+            all.iter().find(|(name, _)| name.ends_with("store.frond")).unwrap()
+        };
+        // Mostly where pages are, not in the empty header.
+        let floor = if bytes.len() > 256 << 10 && round % 8 != 0 { 192 << 10 } else { 0 };
+        let at = floor + dice.roll((bytes.len() - floor) as u64) as usize;
+        let mut bad = bytes.clone();
+        bad[at] ^= 1 << dice.roll(8);
+        std::fs::write(name, &bad).unwrap();
+        match check(&path, CheckMode::Full, Env::real()) {
+            Ok(report) if report.findings.is_empty() => {
+                harmless += 1;
+                assert_eq!(rows(&path).unwrap(), expected, "byte {at} of {}", name.display());
+            }
+            _ => found += 1,
+        }
+        std::fs::write(name, bytes).unwrap();
+    }
+    assert!(found > 100, "{found} found, {harmless} harmless");
+    assert_clean_closed(&path);
+}
