@@ -50,7 +50,10 @@ fn print(db: &Db, name: &str, json: bool, out: &mut impl Write) -> Result {
         if level.level == 0 {
             let each = size(level.bytes / level.nodes.max(1));
             let (entries, hollow) = (grouped(level.entries), grouped(level.hollow));
-            writeln!(out, "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {hollow} hollow")?;
+            writeln!(
+                out,
+                "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {hollow} hollow"
+            )?;
         } else {
             writeln!(
                 out,

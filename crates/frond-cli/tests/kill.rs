@@ -57,7 +57,10 @@ fn killed_after(batches: usize, durability: &str) {
         .replace(',', "")
         .parse()
         .expect("a count");
-    assert!(there >= before * 50 && there.is_multiple_of(50), "{there} rows after {before} batches");
+    assert!(
+        there >= before * 50 && there.is_multiple_of(50),
+        "{there} rows after {before} batches"
+    );
     if there < ROWS {
         place.ok(&[&load[..], &["--skip", &there.to_string()]].concat());
     }

@@ -136,10 +136,12 @@ impl Catalog {
         self.state.write().unwrap().snapshots.insert(record.name.clone(), record);
     }
 
+    #[allow(dead_code)] // until named snapshots are dropped
     pub fn hide_snapshot(&self, id: u32) {
         self.state.write().unwrap().snapshots.retain(|_, record| record.id != id);
     }
 
+    #[allow(dead_code)] // until named snapshots are listed
     pub fn snapshots(&self) -> Vec<SnapshotRecord> {
         self.state.read().unwrap().snapshots.values().cloned().collect()
     }

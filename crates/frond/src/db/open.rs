@@ -177,7 +177,9 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
 
 fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
     let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
-    Ok(names.iter().any(|name| name.to_string_lossy().ends_with(".frond") && name.to_string_lossy().starts_with("log-")))
+    Ok(names.iter().any(|name| {
+        name.to_string_lossy().ends_with(".frond") && name.to_string_lossy().starts_with("log-")
+    }))
 }
 
 pub(crate) fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {

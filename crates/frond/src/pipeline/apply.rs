@@ -58,8 +58,7 @@ impl Engine {
         let admitted = slot.admitted.load(Ordering::Relaxed);
         self.checkpoint.applied_to(last, admitted);
         let done = self.progress.load(Ordering::Relaxed);
-        if entries > 0 {
-            let now = done * 256 / entries;
+        if let Some(now) = (done * 256).checked_div(entries) {
             jobs.work_per_entry =
                 if jobs.work_per_entry == 0 { now } else { (jobs.work_per_entry * 3 + now) / 4 };
         }

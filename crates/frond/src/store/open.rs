@@ -194,7 +194,7 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     let guard =
         Guard::new(file, options.read_only).map_err(|e| Error::io(&path, "measure", 0, e))?;
     let mut warnings = Vec::new();
-    let slots = Slots::read(&*guard, &path, &mut warnings)?;
+    let slots = Slots::read(&guard, &path, &mut warnings)?;
     let id = slots.good.first().map(|superblock| superblock.store).unwrap_or_default();
     let data = StoreFile::new(guard.clone(), &path, id);
 

@@ -52,7 +52,6 @@ impl Default for Shape {
 #[derive(Debug, Default)]
 pub(crate) struct TreeCounters {
     pub batches: AtomicU64,
-    pub batch_entries: AtomicU64,
     pub entries_encoded: AtomicU64,
     pub leaf_flushes: AtomicU64,
     pub leaf_entries_encoded: AtomicU64,

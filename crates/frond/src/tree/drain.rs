@@ -65,18 +65,6 @@ impl TreeRoot {
             Root::Node(node) => bury_node(cx, node, effects),
         }
     }
-
-    /// Shows every node, parents before children, until `visit` fails. Reads every node, no leaf.
-    pub fn walk(
-        &self,
-        cx: &TreeContext,
-        visit: &mut dyn FnMut(&Arc<NodeRef>, &Arc<Node>) -> Result<()>,
-    ) -> Result<()> {
-        match &self.root {
-            Root::Node(node) => walk_node(cx, node, visit),
-            _ => Ok(()),
-        }
-    }
 }
 
 fn bury_node(cx: &TreeContext, node: &Arc<NodeRef>, effects: &mut Effects) -> Result<()> {

@@ -1,7 +1,6 @@
 //! The tree: immutable nodes of pivots, children and waiting runs; a batch and a root make a new root.
 //!
-//! Doors: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers and `walk` for
-//! whoever must see every page; [`Job`], a root-changing job: `apply`, `drain`.
+//! Doors: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers; [`Job`], a root-changing job: `apply`, `drain`.
 //!
 //! The tree knows no log, no transactions and no seqnos: only sorted batches. Where a page lives is
 //! decided by the checkpoint; the tree links descriptors.

@@ -93,12 +93,6 @@ impl Snapshots {
         }
         bytes
     }
-
-    /// Number of distinct moments held, and the oldest.
-    pub fn oldest(&self) -> (usize, Option<Seqno>) {
-        let held = self.held.lock().unwrap();
-        (held.len(), held.keys().next().copied())
-    }
 }
 
 impl Publishing<'_> {
@@ -129,10 +123,5 @@ impl SnapshotState {
             }
             // A publish went by since the first look; the pin stands before the swap.
         }
-    }
-
-    /// True once the snapshot keeps pages and memory of its own.
-    pub fn is_pinned(&self) -> bool {
-        self.pinned.load().is_some()
     }
 }

@@ -264,8 +264,8 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// The segment to read `from` in: the last one that begins at or before it.
     fn start(&self, from: Lsn) -> Result<SegmentHeader> {
-        let begun = self.files.iter().filter_map(Found::begun);
-        if let Some(header) = begun.filter(|header| header.first <= from).last() {
+        let mut begun = self.files.iter().filter_map(Found::begun);
+        if let Some(header) = begun.rfind(|header| header.first <= from) {
             return Ok(*header);
         }
         // None: say what there is instead.
