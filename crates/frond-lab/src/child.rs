@@ -97,6 +97,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     let disk = measure::allocated_bytes(&order.dir);
     let crc = workload.expected().first().map(Checksum::hex);
     let volume = workload.volume();
+    let rows = workload.expected().first().map_or(0, |sum| sum.rows);
     for row in &mut result.rows {
         row.rows_crc.clone_from(&crc);
         row.mem_peak_b = mem_peak;
@@ -104,7 +105,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
             row.notes.push("page cache not limited: no memory cgroup can be made here".to_owned());
         }
         if keeps_rows {
-            finish(row, disk, compacted, &verified, volume);
+            finish(row, disk, compacted, verified.as_ref(), (volume, rows));
         }
     }
     Ok(())
@@ -114,15 +115,15 @@ fn finish(
     row: &mut Row,
     disk: u64,
     compacted: Option<u64>,
-    verified: &Option<(Verified, u64)>,
-    volume: workloads::Volume,
+    verified: Option<&Verified>,
+    (volume, rows): (workloads::Volume, u64),
 ) {
     row.disk_b = Some(disk);
     row.disk_compacted_b = compacted;
     row.space_amp = ratio(disk, volume.live_bytes);
     row.space_amp_ix = ratio(disk, volume.live_bytes_indexed);
-    if let Some((verified, rows)) = verified {
-        row.disk_b_row = ratio(disk, *rows);
+    row.disk_b_row = ratio(disk, rows);
+    if let Some(verified) = verified {
         row.verified = Some(verified.clone());
         if verified.keyspaces < verified.of {
             row.errors.insert("verification".to_owned(), (verified.of - verified.keyspaces) as u64);
@@ -134,8 +135,8 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Reads every keyspace and compares (Invariant 2). Also gives the rows of the first keyspace.
-fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result<(Verified, u64)> {
+/// Reads every keyspace and compares (Invariant 2).
+fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result<Verified> {
     let begin = Instant::now();
     let expected = workload.expected();
     let table: Table = workload.table();
@@ -163,6 +164,5 @@ fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
-    let verified = Verified { keyspaces: right, of: expected.len(), entries, seconds };
-    Ok((verified, expected.first().map_or(0, |sum| sum.rows)))
+    Ok(Verified { keyspaces: right, of: expected.len(), entries, seconds })
 }

@@ -6,7 +6,7 @@ use crate::results::{Conditions, Final, Row};
 use crate::size::Bytes;
 use crate::targets::TargetName;
 
-const HEADS: [&str; 13] = [
+const HEADS: [&str; 14] = [
     "target",
     "step",
     "done",
@@ -19,6 +19,7 @@ const HEADS: [&str; 13] = [
     "wr B/op",
     "p99 us",
     "disk",
+    "B/row",
     "RSS-null",
 ];
 
@@ -105,6 +106,7 @@ fn cells(row: &Row) -> Vec<String> {
         optional(row.wr_b_op_quiesced.or(row.wr_b_op)),
         optional(row.latency("p99_us")),
         row.disk_b.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
+        optional(row.disk_b_row),
         row.rss_over_null_b.map_or("-".to_owned(), |bytes| Bytes(bytes.max(0) as u64).to_string()),
     ]
 }
