@@ -63,9 +63,9 @@ impl Db {
                 Root::Node(node) => count_node(&engine.cx, node, &mut by_level)?,
             }
         }
-        let levels = (0u8..).zip(by_level).filter(|(_, shape)| shape.nodes > 0);
-        let mut levels: Vec<_> =
-            levels.map(|(level, shape)| LevelShape { level, ..shape }).collect();
+        let numbered = (0..=u8::MAX).zip(by_level).filter(|(_, shape)| shape.nodes > 0);
+        let mut levels: Vec<LevelShape> =
+            numbered.map(|(level, shape)| LevelShape { level, ..shape }).collect();
         levels.reverse();
         Ok(TreeShape { levels })
     }

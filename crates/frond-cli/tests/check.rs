@@ -1,0 +1,54 @@
+//! `frond check` and `frond inspect`.
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+
+use common::Place;
+
+fn loaded() -> Place {
+    let place = Place::new();
+    let rows: String = (0..20_000).map(|id| format!("{id},some text of {id}\n")).collect();
+    let file = place.write("t.csv", format!("id,v\n{rows}"));
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"]);
+    place
+}
+
+#[test]
+fn clean_store_is_clean_and_has_a_shape() {
+    let place = loaded();
+    for mode in [&["check", "STORE"][..], &["check", "STORE", "--quick"]] {
+        assert!(place.ok(mode).contains("clean:"));
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&place.ok(&["check", "STORE", "--json"])).expect("JSON");
+    assert_eq!(json["clean"], true);
+    let shape = place.ok(&["inspect", "STORE"]);
+    assert!(shape.starts_with("t\n") && shape.contains("  leaves "), "{shape}");
+    assert!(place.fails(2, &["inspect", "STORE", "u"]).contains("no tree \"u\""));
+}
+
+/// Promise: P9.
+#[test]
+fn damage_is_exit_code_one() {
+    let place = loaded();
+    let store = std::fs::OpenOptions::new()
+        .write(true)
+        .open(place.path("store/store.frond"))
+        .expect("a store");
+    // Whatever page the leaves of this store begin with, this is in one of them.
+    let bytes = store.metadata().expect("a file").len();
+    for at in (192 << 10..bytes).step_by(4096) {
+        store.write_at(b"damage", at + 100).expect("written");
+    }
+    let answer = place.frond(&["check", "STORE"]);
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.out.contains("DAMAGED:") && answer.err.contains(" is damaged"), "{answer:?}");
+}
+
+#[test]
+fn what_is_no_store_cannot_be_checked() {
+    let place = Place::new();
+    assert_eq!(place.frond(&["check", "STORE"]).code, 2);
+    assert!(!place.path("store").exists());
+}
