@@ -24,7 +24,7 @@ fn clean_store_is_clean_and_has_a_shape() {
         serde_json::from_str(&place.ok(&["check", "STORE", "--json"])).expect("JSON");
     assert_eq!(json["clean"], true);
     let shape = place.ok(&["inspect", "STORE"]);
-    assert!(shape.starts_with("t\n") && shape.contains("  leaves "), "{shape}");
+    assert!(shape.starts_with("tree \"t\"\n") && shape.contains("  leaves "), "{shape}");
     assert!(place.fails(2, &["inspect", "STORE", "u"]).contains("no tree \"u\""));
 }
 
