@@ -109,6 +109,10 @@ pub(crate) struct TreeTraits {
 impl Effects {
     /// Counts a reference more (+1) or less (−1) to `run`.
     pub fn count(&mut self, run: &Arc<RunHandle>, delta: i64) {
+        if run.is_hollow() {
+            // No extent, nothing to free; and each node page that is read makes a descriptor anew.
+            return;
+        }
         self.run_refs.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0)).1 +=
             delta;
     }
