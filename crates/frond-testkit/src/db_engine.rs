@@ -309,9 +309,8 @@ impl Store for OpenDb {
         Ok(())
     }
 
-    fn step(&mut self) -> bool {
-        // An error stops the store; the next call reports it.
-        self.db.step().unwrap_or(false)
+    fn step(&mut self) -> Result<bool> {
+        self.db.step()
     }
 
     fn close(self) -> Result<()> {

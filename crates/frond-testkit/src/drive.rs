@@ -47,7 +47,7 @@ pub trait Store: Sized {
     fn check(&mut self) -> Result<(), String>;
 
     /// One step of background work; false if there was none to do.
-    fn step(&mut self) -> bool;
+    fn step(&mut self) -> frond::Result<bool>;
 
     /// Closes.
     fn close(self) -> frond::Result<()>;
@@ -258,8 +258,8 @@ impl<'e, E: Engine> Run<'e, E> {
     /// Runs one operation.
     pub fn go(&mut self, op: &Op) -> Result<(), Failure> {
         match op {
-            Op::Step(count) => self.steps(*count),
-            Op::Advance(millis) => self.advance(Duration::from_millis(u64::from(*millis))),
+            Op::Step(count) => self.steps(*count)?,
+            Op::Advance(millis) => self.advance(Duration::from_millis(u64::from(*millis)))?,
             Op::Reopen => return self.reopen(),
             Op::Crash(seed) => {
                 let options = CrashOptions { seed: *seed, ..CrashOptions::random(1) };
@@ -351,37 +351,55 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(())
     }
 
-    fn steps(&mut self, count: u32) {
-        if let Some(store) = self.store.get() {
-            for _ in 0..count {
-                if !store.step() {
-                    break;
-                }
-            }
-        }
-    }
-
     /// Runs background work until there is none.
     pub fn settle(&mut self) -> Result<(), Failure> {
-        let Some(store) = self.store.get() else { return Ok(()) };
-        for _ in 0..STEPS_MAX {
-            if !store.step() {
-                return Ok(());
-            }
-        }
-        fail(format!("background work did not come to rest in {STEPS_MAX} steps"))
+        self.steps(STEPS_MAX)
     }
 
-    fn advance(&mut self, time: Duration) {
+    /// Up to so many steps of background work.
+    fn steps(&mut self, count: u32) -> Result<(), Failure> {
+        if self.stopped {
+            return Ok(());
+        }
+        let Some(store) = self.store.get() else { return Ok(()) };
+        for _ in 0..count {
+            match store.step() {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => return self.background_failed(&error),
+            }
+        }
+        match count {
+            STEPS_MAX => fail(format!("background work did not come to rest in {count} steps")),
+            _ => Ok(()),
+        }
+    }
+
+    fn background_failed(&mut self, error: &Error) -> Result<(), Failure> {
+        self.errors_met += 1;
+        match (self.errors, error) {
+            (Errors::Fail, _) => return fail(format!("background work failed: {error}")),
+            (Errors::OnlyFull, Error::Full(_)) => return Ok(()),
+            (Errors::OnlyFull, _) => {
+                return fail(format!("only Full is legal in the background: {error}"));
+            }
+            _ => {}
+        }
+        // Nobody was told yet, but nothing is made durable by timers from now on.
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn advance(&mut self, time: Duration) -> Result<(), Failure> {
         let mut left = time;
         while !left.is_zero() {
             let tick = left.min(TICK);
             self.vfs.advance(tick);
-            self.steps(STEPS_MAX);
+            self.steps(STEPS_MAX)?;
             left -= tick;
         }
         if self.stopped {
-            return;
+            return Ok(());
         }
         let now = self.vfs.now();
         let floors = &mut self.floors;
@@ -400,6 +418,7 @@ impl<'e, E: Engine> Run<'e, E> {
         }
         self.recent.retain(|recent| recent.step > floors.floor_power);
         self.vfs.set_note(self.note());
+        Ok(())
     }
 
     /// Closes and opens. Nothing may be lost.

@@ -372,14 +372,13 @@ impl Store for OpenToy {
         Ok(())
     }
 
-    fn step(&mut self) -> bool {
+    fn step(&mut self) -> Result<bool> {
         let age = self.env.clock.now().saturating_sub(self.synced_at);
         let due = age >= Duration::from_millis(900) && (self.dirty || !self.buffer.is_empty());
         if due && !self.failed && !self.has(Bug::TimerForgotten) {
-            // An error has been noted by `stop`; the next call reports it.
-            let _noted = self.flush(true);
+            self.flush(true)?;
         }
-        false
+        Ok(false)
     }
 
     fn close(mut self) -> Result<()> {

@@ -65,7 +65,8 @@ impl Shared {
         engine.sequencer.wait_visible(seqno);
         drop(locks);
         if level != Durability::Lazy {
-            engine.log().wait(&reservation, level)?;
+            // A log that failed has failed the store: nothing may be written after it (P12).
+            engine.health.watch(engine.log().wait(&reservation, level))?;
         }
         Ok(seqno)
     }
@@ -82,7 +83,8 @@ impl Shared {
         let bytes_max = engine.log().record_bytes_max();
         let whole = body.len() + trailer(Seqno(0)).len();
         let (fragments, rest) = if whole > bytes_max {
-            let (fragments, rest) = engine.log().append_fragments(body)?;
+            let fragments = engine.log().append_fragments(body);
+            let (fragments, rest) = engine.health.watch(fragments)?;
             (Some(fragments), rest)
         } else {
             (None, body)
@@ -97,7 +99,7 @@ impl Shared {
             };
             let Some(reservation) = reserved else {
                 drop(section);
-                engine.log().wait_for_room()?;
+                engine.health.watch(engine.log().wait_for_room())?;
                 continue;
             };
             let (seqno, slot) = section.assign();

@@ -41,8 +41,10 @@ impl Health {
 
     /// Passes a result on; an error that means the medium cannot be trusted stops the store.
     pub fn watch<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result {
-            self.fail(error.to_string());
+        match &result {
+            // Nothing was done, and nothing is wrong with the medium: space may come back (P13).
+            Ok(_) | Err(Error::Full(_)) => {}
+            Err(error) => self.fail(error.to_string()),
         }
         result
     }

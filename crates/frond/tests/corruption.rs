@@ -1,0 +1,52 @@
+//! Damage all over a closed store: an error or the right rows, never a wrong one (RELIABILITY §6).
+
+use frond_testkit::{
+    DbEngine,
+    campaign::{SweepPlan, SweepReport, sweep_damage},
+    disk::SimVfs,
+    drive::{Errors, Failure, Run},
+    effort,
+    model::Model,
+    ops::{Swarm, generate},
+};
+
+/// `FROND_EFFORT` multiplies the counts. A failed open still writes the owner page and a slot, so
+/// that `untouched` cannot be demanded yet.
+fn plan() -> SweepPlan {
+    let more = effort::factor();
+    SweepPlan {
+        bits: 300 * more,
+        every_bit_of_first: 16,
+        zeroed: 60 * more,
+        swapped: 60 * more,
+        stale: 60 * more,
+        cut: 20 * more,
+        untouched: false,
+    }
+}
+
+fn sweep(seed: u64) -> Result<SweepReport, Failure> {
+    let engine = DbEngine::thrown(seed);
+    let script = |seed, length| {
+        generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
+    };
+    let vfs = SimVfs::new();
+    let mut run = Run::start(&engine, vfs.clone(), seed, Model::new(), Errors::Fail)?;
+    run.script(&script(seed, 100))?;
+    run.reopen()?;
+    let older = vfs.disk();
+    run.script(&script(seed + 1, 50))?;
+    run.close()?;
+    sweep_damage(&engine, &vfs.disk(), &older, run.model(), seed, &plan())
+}
+
+/// Bits, zeroed sectors and pages, swapped and copied pages, stale pages, cut files. Promise: P9,
+/// P19, P20.
+#[test]
+fn damage_is_an_error_or_harmless() {
+    for seed in effort::seeds(3) {
+        let report = sweep(seed).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        println!("seed {seed}: {report}");
+        assert!(report.refused + report.found > 0);
+    }
+}

@@ -1,0 +1,75 @@
+//! Crash at every call, in every way a disk can be left, and again inside the recovery
+//! (RELIABILITY §4.2). Prints crash points used ÷ calls made, and fails below 100 %.
+
+use frond::Durability;
+use frond_testkit::{
+    DbEngine,
+    campaign::{CrashPlan, CrashReport, crash_everywhere, hold},
+    disk::CrashOptions,
+    effort,
+    ops::{Op, Swarm, generate},
+};
+
+fn crash(name: &str, engine: &DbEngine, script: &[Op], seed: u64, plan: &CrashPlan) -> CrashReport {
+    hold(name, seed, script, |script| crash_everywhere(engine, script, seed, plan))
+}
+
+fn demand(name: &str, report: &CrashReport) {
+    println!("{name}: {report}");
+    assert_eq!(report.percent_used(), 100, "a call was no crash point");
+    assert!(report.lossy > 0, "no crash ever took anything");
+}
+
+/// Most crash bugs need three operations or fewer, so short scripts come first, with long lists of
+/// states. Promise: P1–P8.
+#[test]
+fn short_scripts_survive_crashes_everywhere() {
+    let states = CrashOptions { tears_per_write: 8, random_subsets: 8, ..CrashOptions::default() };
+    let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
+    let mut total = CrashReport::default();
+    for seed in effort::seeds(8) {
+        let engine = DbEngine::thrown(seed);
+        let swarm = DbEngine::able(Swarm::thrown(seed, 6)).without_restarts();
+        total.add(&crash("short", &engine, &generate(seed, &swarm), seed, &plan));
+    }
+    demand("short scripts", &total);
+}
+
+/// Commits, checkpoints, a clean restart, and more commits, with tiny segments and memtables.
+/// Promise: P1–P8.
+#[test]
+fn longer_scripts_survive_crashes_everywhere() {
+    let states = CrashOptions {
+        tears_per_write: 2,
+        random_subsets: 2,
+        class_states_max: 8,
+        ..CrashOptions::default()
+    };
+    let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
+    let mut total = CrashReport::default();
+    for seed in effort::seeds(4) {
+        let engine = DbEngine::thrown(seed);
+        let swarm = DbEngine::able(Swarm::thrown(seed, 25)).without_restarts();
+        let mut script = generate(seed, &swarm);
+        script.push(Op::Reopen);
+        script.extend(generate(seed + 1000, &Swarm { length: 8, ..swarm }));
+        total.add(&crash("longer", &engine, &script, seed, &plan));
+    }
+    demand("longer scripts", &total);
+}
+
+/// A crash in recovery, a crash in the recovery from that, and once more. Promise: P5, P6.
+#[test]
+fn recovery_survives_crashes_in_recovery() {
+    let plan =
+        CrashPlan { states: CrashOptions::short(), nested_one_in: 60, ..CrashPlan::default() };
+    let mut total = CrashReport::default();
+    for (seed, level) in effort::seeds(3).zip([Durability::Sync, Durability::Os, Durability::Lazy])
+    {
+        let engine = DbEngine::tiny(level);
+        let swarm = DbEngine::able(Swarm::everything(12)).without_restarts();
+        total.add(&crash("nested", &engine, &generate(seed, &swarm), seed, &plan));
+    }
+    demand("nested", &total);
+    assert!(total.nested > 0);
+}
