@@ -7,6 +7,7 @@
 //! ```
 //!
 //! It knows Frond only by its public interface.
+#![cfg_attr(not(feature = "compare"), allow(dead_code))] // what only rivals use
 
 pub mod bench;
 mod child;

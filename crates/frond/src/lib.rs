@@ -2,6 +2,8 @@
 //! and writes heavier than a B-tree bears.
 
 #![deny(missing_docs)]
+// Rooms explain their private parts where a reader of the source looks.
+#![allow(rustdoc::private_intra_doc_links)]
 
 pub mod block;
 pub mod cache;

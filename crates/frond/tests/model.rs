@@ -9,17 +9,11 @@ use frond_testkit::{
     ops::{Swarm, generate, parse_script},
 };
 
-/// Seeds that meet an open defect (`seeds/open/run-references-below-zero.seed`).
-const OPEN: [u64; 2] = [22, 42];
-
 /// Promise: P1, P2, P3, P25.
 #[test]
 fn answers_are_the_models_whatever_the_sizes_and_restarts() {
     let (mut runs, mut operations, mut lost) = (0, 0, 0);
     for seed in effort::seeds(150) {
-        if OPEN.contains(&seed) {
-            continue;
-        }
         let engine = DbEngine::thrown(seed);
         let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 250)));
         lost += hold("model", seed, &script, |script| model_run(&engine, script, seed));
@@ -72,13 +66,6 @@ fn one_seed_makes_one_trace() {
 #[test]
 fn scripts_that_failed_once_pass() {
     replay("tests/seeds");
-}
-
-/// Scripts that still fail. Moved up a folder when they are mended.
-#[test]
-#[ignore = "open defects"]
-fn scripts_that_still_fail() {
-    replay("tests/seeds/open");
 }
 
 fn replay(folder: &str) {

@@ -376,7 +376,7 @@ mod tests {
         let good = sample(6);
         let far = Link { offset: 1 << 40, ..good.roots.unwrap() };
         let odd = Link { offset: DATA_START + 1, ..good.roots.unwrap() };
-        let huge = Link { bytes: u32::MAX & !4095, ..good.roots.unwrap() };
+        let huge = Link { bytes: !4095, ..good.roots.unwrap() };
         let cases = [
             Superblock { roots: None, ..good },
             Superblock { roots: Some(far), ..good },

@@ -154,7 +154,7 @@ proptest! {
         type Row = (i8, String, Desc<u16>, Option<i32>, Vec<u8>, Desc<String>, bool, Option<Desc<u64>>);
         let row = |v: (i8, u16, i32, u64, bool), s: &str, t: &[u8]| -> Row {
             (v.0, s.into(), Desc(v.1), v.4.then_some(v.2), t.into(), Desc(s.into()), v.4,
-             (v.3 % 2 == 0).then_some(Desc(v.3)))
+             (v.3.is_multiple_of(2)).then_some(Desc(v.3)))
         };
         let one = row(a, &texts.0, &texts.2);
         let mut two = row(b, &texts.1, &texts.3);

@@ -50,7 +50,7 @@ fn work(
     for i in 0..45usize {
         let toss = xxhash_rust::xxh3::xxh3_64_with_seed(&i.to_le_bytes(), seed);
         let payload = record(already + toss as usize % 500);
-        let reservation = if toss % 13 == 0 {
+        let reservation = if toss.is_multiple_of(13) {
             let body = vec![toss as u8; 9000];
             let (fragments, rest) = log.append_fragments(&body).unwrap();
             let last = loop {

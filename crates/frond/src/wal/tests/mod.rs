@@ -185,7 +185,7 @@ fn large_records_exist_with_their_last_part() {
     assert!(records == [&whole[..], b"after"]);
     // From a later position on its parts are no record.
     let (records, _) = read(&env, Lsn(last.lsn().0 / 4096 * 4096 - 8192), CRASHED)
-        .map_or_else(|error| panic!("{error}"), |read| read);
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(records, [b"after"]);
 }
 
