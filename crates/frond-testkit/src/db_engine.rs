@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use frond::{
-    Batch, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape, SizeClass, Snapshot,
-    Tree, TreeOptions, Tuning, io::Env, operator,
+    Batch, CheckMode, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape, SizeClass,
+    Snapshot, Tree, TreeOptions, Tuning, io::Env, operator,
 };
 
 use crate::{
@@ -306,7 +306,8 @@ impl Store for OpenDb {
     }
 
     fn check(&mut self) -> std::result::Result<(), String> {
-        Ok(())
+        let report = self.db.check(CheckMode::Full).map_err(|error| error.to_string())?;
+        if report.is_clean() { Ok(()) } else { Err(report.to_string()) }
     }
 
     fn step(&mut self) -> Result<bool> {

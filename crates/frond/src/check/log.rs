@@ -70,11 +70,18 @@ pub(super) fn check_log(
         );
         report.add(found(what));
     }
-    match read {
+    let mut tell = |read: Result<wal::RecoveredTail>| match read {
         Ok(_) => {}
         Err(Error::WalDamaged { first_lost, .. })
             if view.durable.is_some_and(|durable| first_lost >= durable.0) => {}
         Err(error) => report.add(from_error(&error)),
+    };
+    tell(read);
+    // Opening begins where the newest slot says, and may meet what reading from before it does not.
+    if newest.log_from != start.log_from {
+        let (env, dir) = (view.env, view.dir);
+        let skip = &mut |_: Lsn, _: &[u8]| Ok(());
+        tell(wal::recover(env, dir, view.store, newest.log_from, expect, skip));
     }
 }
 

@@ -290,7 +290,7 @@ fn nodes_out_of_form_are_named() {
     let lies: [fn(&mut Node); 5] = [
         |node| node.pivots = vec![b"g"[..].into(), b"c"[..].into()],
         |node| node.tiers[0].parts[0].live.push(9),
-        |node| node.tiers[0].parts[0].hi = Some(b""[..].into()),
+        |node| node.tiers[0].parts[0].lo = Some(b"g"[..].into()),
         |node| {
             let part = node.tiers[0].parts[0].clone();
             node.tiers[0].parts.push(part);
@@ -307,7 +307,7 @@ fn nodes_out_of_form_are_named() {
 fn levels_births_and_lineages_are_named() {
     names("level", Lie { root: Some(|root| root.level = 3), ..Lie::default() });
     names("level", Lie { durable: Some(|root| root.level = 1), ..Lie::default() });
-    names("level", Lie { durable: Some(|root| root.level = 0), ..Lie::default() });
+    names("counts", Lie { durable: Some(|root| root.level = 0), ..Lie::default() });
     names("malformed", Lie { low_birth: 1, ..Lie::default() });
     names("lineage", Lie { low_lineage: 1, ..Lie::default() });
 }
@@ -407,7 +407,7 @@ fn a_catalog_that_contradicts_is_named() {
 fn a_map_that_contradicts_the_trees_is_named() {
     names("owned-twice", Lie { root_links: Some(|links| links[1] = links[0]), ..Lie::default() });
     let before: fn(&Forge, Link, Link) =
-        |forge, low, _| forge.store.die(&low, TREE, forge.at).unwrap();
+        |forge, _, leaf| forge.store.die(&leaf, TREE, forge.at).unwrap();
     names("not-listed", Lie { before: Some(before), ..Lie::default() });
     let second: fn(&Forge, Link, Link) =
         |forge, low, _| forge.store.die(&low, TREE, forge.at.next()).unwrap();

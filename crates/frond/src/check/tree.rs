@@ -115,9 +115,6 @@ impl<'a> Walk<'a> {
         let max = root.has_max.then_some(&*root.max_key);
         match &root.root {
             Root::Empty => {}
-            Root::Leaf(_) if scope.level.is_some_and(|level| level != 0) => {
-                self.bad(scope, None, "level", "its root is a leaf, and the directory says a node");
-            }
             Root::Leaf(leaf) => self.leaf(scope, leaf, (None, None), max),
             Root::Node(node) => self.node(scope, node, scope.level, (None, None), max),
         }
