@@ -104,7 +104,7 @@ impl Drop for Fragments<'_> {
 /// Counters since the log was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogStats {
-    /// Records reserved.
+    /// Records in groups that are closed; a large one counts with each part.
     pub records: u64,
     /// Bytes written, padding and segment headers included.
     pub written_bytes: u64,
@@ -388,7 +388,6 @@ impl Log {
             Piece::Whole | Piece::Middle => {}
         }
         drop(state);
-        count(&self.counters.records, 1);
         Some(Reservation { buffer, offset, payload, piece, lsn: Lsn(first.0 + offset as u64) })
     }
 
@@ -401,6 +400,7 @@ impl Log {
             if begins_segment {
                 state.segment_first = first;
             }
+            count(&self.counters.records, records.into());
             state.end = sealed.end();
             state.sealed.push_back(sealed);
         }

@@ -95,17 +95,19 @@ impl RecordBuilder {
         let shares = [(prefix, SHARES_PREFIX), (shared, SHARES_BASE)];
         let empty = payload.is_empty();
         control |= if empty { EMPTY_PAYLOAD } else { 0 };
-        let out = &mut self.bytes;
-        let at = out.len();
-        out.push(0);
+        // Numbers are gathered on the stack: one look at the vector's room, not one a byte.
+        let mut head = Head::default();
         for (bytes, flag) in shares {
             if bytes > 0 {
                 control |= flag;
-                put_varint(out, bytes as u64);
+                head.number(bytes);
             }
         }
-        out[at] = control;
-        put_varint(out, (rest.len() - shared) as u64);
+        head.number(rest.len() - shared);
+        head.bytes[0] = control;
+        let out = &mut self.bytes;
+        out.reserve(head.bytes.len() + rest.len() + payload.len() + 10);
+        out.extend_from_slice(&head.bytes[..=head.last]);
         if shared > 0 {
             let tail = self.base.len() - shared;
             let middle = rest.len() - self.base.len();
@@ -148,6 +150,26 @@ impl RecordBuilder {
     /// The body. [`trailer`] must follow it in the log.
     pub fn finish(&mut self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// A control byte and up to three numbers.
+#[derive(Default)]
+struct Head {
+    bytes: [u8; 31],
+    last: usize,
+}
+
+impl Head {
+    #[inline]
+    fn number(&mut self, mut number: usize) {
+        while number >= 0x80 {
+            self.last += 1;
+            self.bytes[self.last] = number as u8 | 0x80;
+            number >>= 7;
+        }
+        self.last += 1;
+        self.bytes[self.last] = number as u8;
     }
 }
 

@@ -435,13 +435,7 @@ fn read_header(
     if offset.saturating_add(ALIGN as u64) > segment.segment_bytes {
         return Ok(None);
     }
-    let bytes = match reader.bytes(offset, GROUP_HEADER_BYTES) {
-        Err(Error::Io { .. }) if plant!("wal: read error is the end of the log") => {
-            return Ok(None);
-        }
-        bytes => bytes?,
-    };
-    let header = GroupHeader::decode(bytes, segment.salt);
+    let header = GroupHeader::decode(reader.bytes(offset, GROUP_HEADER_BYTES)?, segment.salt);
     Ok(header.filter(|(header, _)| {
         header.first == at && offset + u64::from(header.bytes) <= segment.segment_bytes
     }))

@@ -4,7 +4,8 @@
 //! Invariants
 //! 1. What a `sync_data` covers is durable; every other written 512-byte sector is there or not,
 //!    by choice. Names change with `sync_dir`, or earlier, in order.
-//! 2. The n-th write, sync or directory operation can be made to fail, once.
+//! 2. The n-th write, sync or directory operation can be made to fail, once. What a failed sync should
+//!    have covered never reaches the medium, though a later sync succeeds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +23,8 @@ pub(super) enum Op {
     Create(PathBuf, usize),
     Write(usize, u64, Vec<u8>),
     Sync(usize),
+    /// A sync failed: what it should have covered is neither dirty nor on the medium.
+    Forget(usize),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
     SyncDir,
@@ -87,6 +90,7 @@ impl Disk {
                     }
                     !gone
                 }),
+                Op::Forget(lost) => pending.retain(|&(_, file, ..)| file != *lost),
                 Op::SyncDir => {
                     pending_names.drain(..).for_each(|op| rename(&mut names, op));
                 }
@@ -162,6 +166,9 @@ impl Disk {
         let fails = inner.fail_at == Some(inner.ops.len());
         if fails {
             inner.fail_at = None;
+            if let Op::Sync(file) = op {
+                inner.ops.push(Op::Forget(file));
+            }
             return Err(io::Error::other("the disk was told to fail"));
         }
         inner.ops.push(op);
