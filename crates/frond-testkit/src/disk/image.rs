@@ -28,13 +28,22 @@ struct Page {
 static ZEROS: LazyLock<Arc<Page>> =
     LazyLock::new(|| Arc::new(Page { bytes: [0; PAGE], digest: 0 }));
 
+/// Pages in one piece of the page table: copies of an image share all pieces but those they change.
+const PIECE: u64 = 64;
+
+type Piece = [Option<Arc<Page>>; PIECE as usize];
+
 /// Content of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     len: u64,
-    pages: BTreeMap<u64, Arc<Page>>,
+    pieces: BTreeMap<u64, Arc<Piece>>,
+    allocated: u64,
     sum: u64,
 }
+
+static ALL_ZEROS: LazyLock<Arc<Piece>> =
+    LazyLock::new(|| Arc::new(std::array::from_fn(|_| Some(ZEROS.clone()))));
 
 fn share(number: u64, digest: u64) -> u64 {
     if digest == 0 {
@@ -56,12 +65,12 @@ impl Image {
 
     /// Space taken, bytes.
     pub fn allocated_bytes(&self) -> u64 {
-        (self.pages.len() * PAGE) as u64
+        self.allocated * PAGE as u64
     }
 
     /// Space that a write of this range would newly take, bytes.
     pub fn missing_bytes(&self, offset: u64, bytes: u64) -> u64 {
-        let missing = page_numbers(offset, bytes).filter(|number| !self.pages.contains_key(number));
+        let missing = page_numbers(offset, bytes).filter(|&number| self.page(number).is_none());
         missing.count() as u64 * PAGE as u64
     }
 
@@ -73,7 +82,7 @@ impl Image {
     /// Copies bytes out; what lies in holes or past the end is zero.
     pub fn read(&self, offset: u64, buf: &mut [u8]) {
         for (number, at, range) in pieces(offset, buf.len()) {
-            match self.pages.get(&number) {
+            match self.page(number) {
                 Some(page) => {
                     let bytes = range.len();
                     buf[range].copy_from_slice(&page.bytes[at..at + bytes]);
@@ -93,7 +102,7 @@ impl Image {
     /// Writes, growing the file if needed.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         for (number, at, range) in pieces(offset, data.len()) {
-            let old = self.pages.get(&number);
+            let old = self.page(number);
             let mut bytes = old.map_or([0; PAGE], |page| page.bytes);
             bytes[at..at + range.len()].copy_from_slice(&data[range]);
             self.put(number, bytes);
@@ -113,8 +122,16 @@ impl Image {
 
     /// Takes space for a range, and grows the file to its end.
     pub fn allocate(&mut self, offset: u64, bytes: u64) {
-        for number in page_numbers(offset, bytes) {
-            self.pages.entry(number).or_insert_with(|| ZEROS.clone());
+        let mut numbers = page_numbers(offset, bytes);
+        while let Some(number) = numbers.next() {
+            let whole = number % PIECE == 0 && numbers.end - number >= PIECE;
+            if whole && !self.pieces.contains_key(&(number / PIECE)) {
+                self.pieces.insert(number / PIECE, ALL_ZEROS.clone());
+                self.allocated += PIECE;
+                numbers.start = number + PIECE;
+            } else if self.page(number).is_none() {
+                self.set_page(number, Some(ZEROS.clone()));
+            }
         }
         self.len = self.len.max(offset + bytes);
     }
@@ -136,12 +153,19 @@ impl Image {
 
     /// Numbers of the pages that are not all zero, ascending.
     pub fn used_pages(&self) -> Vec<u64> {
-        self.pages.iter().filter(|(_, page)| page.digest != 0).map(|(&number, _)| number).collect()
+        let mut numbers = Vec::new();
+        for (&piece, pages) in self.pieces.iter().filter(|(_, it)| !Arc::ptr_eq(it, &ALL_ZEROS)) {
+            let used =
+                |page: &Option<Arc<Page>>| page.as_ref().is_some_and(|page| page.digest != 0);
+            let of_piece = pages.iter().enumerate().filter(|(_, page)| used(page));
+            numbers.extend(of_piece.map(|(at, _)| piece * PIECE + at as u64));
+        }
+        numbers
     }
 
     fn zero(&mut self, offset: u64, bytes: u64) {
         for (number, at, range) in pieces(offset, bytes as usize) {
-            if let Some(page) = self.pages.get(&number) {
+            if let Some(page) = self.page(number) {
                 let mut content = page.bytes;
                 content[at..at + range.len()].fill(0);
                 self.put(number, content);
@@ -156,17 +180,33 @@ impl Image {
             let digest = xxh3_64_with_seed(&bytes, 1).max(1);
             Arc::new(Page { bytes, digest })
         };
-        self.sum = self.sum.wrapping_add(share(number, page.digest));
-        if let Some(old) = self.pages.insert(number, page) {
-            self.sum = self.sum.wrapping_sub(share(number, old.digest));
-        }
+        self.set_page(number, Some(page));
+    }
+
+    fn page(&self, number: u64) -> Option<&Arc<Page>> {
+        self.pieces.get(&(number / PIECE))?[(number % PIECE) as usize].as_ref()
+    }
+
+    fn set_page(&mut self, number: u64, page: Option<Arc<Page>>) {
+        let none = || Arc::new(std::array::from_fn(|_| None));
+        let piece = Arc::make_mut(self.pieces.entry(number / PIECE).or_insert_with(none));
+        let place = &mut piece[(number % PIECE) as usize];
+        let digest = |page: &Option<Arc<Page>>| page.as_ref().map_or(0, |page| page.digest);
+        self.sum = self.sum.wrapping_add(share(number, digest(&page)));
+        self.sum = self.sum.wrapping_sub(share(number, digest(place)));
+        self.allocated += u64::from(page.is_some());
+        self.allocated -= u64::from(place.is_some());
+        *place = page;
     }
 
     fn drop_pages(&mut self, first: u64, end: u64) {
-        let dropped: Vec<u64> = self.pages.range(first..end).map(|(&number, _)| number).collect();
-        for number in dropped {
-            if let Some(old) = self.pages.remove(&number) {
-                self.sum = self.sum.wrapping_sub(share(number, old.digest));
+        let pieces: Vec<u64> =
+            self.pieces.range(first / PIECE..=end / PIECE).map(|(&piece, _)| piece).collect();
+        for piece in pieces {
+            for number in piece * PIECE..(piece + 1) * PIECE {
+                if (first..end).contains(&number) && self.page(number).is_some() {
+                    self.set_page(number, None);
+                }
             }
         }
     }
