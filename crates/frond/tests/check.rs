@@ -257,8 +257,12 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
     };
     let expected = rows(&path).unwrap();
     assert!(expected.len() > 500);
-    let (mut found, mut harmless) = (0, 0);
-    for round in 0..300 {
+    // How much of the file is dead pages depends on when checkpoints came: so it goes on until enough
+    // live ones were hit.
+    let (mut found, mut harmless, mut round) = (0, 0, 0);
+    while found < 100 || round < 300 {
+        assert!(round < 3000, "{found} found, {harmless} harmless");
+        round += 1;
         let all = files(&path);
         let (name, bytes) = if round % 4 == 0 {
             all.iter().nth(dice.roll(all.len() as u64) as usize).unwrap()
@@ -285,7 +289,6 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
         }
         std::fs::write(name, bytes).unwrap();
     }
-    assert!(found > 100, "{found} found, {harmless} harmless");
     assert_clean_closed(&path);
 }
 

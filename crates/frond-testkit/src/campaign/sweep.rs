@@ -122,7 +122,8 @@ fn damages(dice: &mut Dice, images: &[&Image], plan: &SweepPlan) -> Vec<(usize, 
     let page = PAGE as u64;
     for _ in 0..plan.bits {
         let &(index, number) = dice.pick(&used);
-        list.push((index, Damage::Bit((number * page + dice.below(page)) * 8 + dice.below(8))));
+        let within = dice.below(page.min(images[index].len() - number * page));
+        list.push((index, Damage::Bit((number * page + within) * 8 + dice.below(8))));
     }
     for _ in 0..plan.zeroed {
         let &(index, number) = dice.pick(&used);
