@@ -15,7 +15,8 @@ use super::Tree;
 /// # fn main() -> frond::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
-/// let users = db.create_tree("users", Default::default())?;
+/// let unique = frond::TreeOptions { unique: true, ..Default::default() };
+/// let users = db.create_tree("users", unique)?;
 /// let by_name = db.create_tree("users.by_name", Default::default())?;
 /// let mut batch = frond::Batch::new();
 /// batch.insert(&users, b"7", b"Ada")?;
@@ -47,7 +48,8 @@ impl Batch {
     }
 
     /// Sets the value of a key that must not exist: the whole commit fails with
-    /// [`Error::KeyExists`] if it does.
+    /// [`Error::KeyExists`] if it does. The tree must be `unique`; else the commit fails with
+    /// [`Error::InvalidArgument`].
     ///
     /// # Errors
     /// As [`put`](Self::put).
