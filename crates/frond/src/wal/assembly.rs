@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Puts records together while groups are read in order.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Assembly {
     /// A large record whose last part has not come. `None` also if its first part lay before the
     /// start: then it belongs to what is applied already.

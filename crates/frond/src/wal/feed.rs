@@ -1,30 +1,40 @@
-//! The change feed: committed records from a seqno on, out of the segments that are still there.
+//! Following the log: committed records from a seqno on, out of the segments that are still there.
 //!
-//! A feed reads the files beside the log that writes them, never past what is durable (Rule: I30), so
-//! what it read cannot be lost by a crash and read otherwise afterwards.
+//! A follower reads the files beside the log that writes them, never past what is durable
+//! (Rule: I30), so what it read cannot be lost by a crash and read otherwise afterwards.
 //!
 //! Invariants
-//! 1. Commits are handed out in order, each once, none left out. A feed that cannot keep this, because
-//!    the log was trimmed beyond it, fails with `PositionLost`.
+//! 1. Commits are handed out in order, each once, none left out. A follower that cannot keep this,
+//!    because the log was trimmed beyond it, fails with `PositionLost`.
 //! 2. Blocks are read only when they are durable, hence never change under the reader. A segment
 //!    recycled meanwhile has another salt: its blocks do not verify.
+//! 3. Memory: a window of the segment, and one large record while its parts come.
 //!
-//! Threads: a feed has one owner, the log any number. It takes the state lock for a look at the list
-//! of segments; it holds up no writer and no trimming.
+//! Threads: a follower has one owner, the log any number. It takes the state lock for a look at the
+//! list of segments; it holds up no writer and no trimming.
+
+use std::time::Duration;
 
 use super::{
     assembly::Assembly,
     group::GROUP_HEADER_BYTES,
     log::Log,
     reader::SegmentReader,
-    record::{Record, RecordItems, decode},
+    record::{Record, decode},
     recovery::read_group,
     segment::{SEGMENT_HEADER_BYTES, SegmentHeader},
 };
 use crate::{
     error::{Error, Place, Result},
+    io::Workers,
     types::{Lsn, Seqno},
 };
+
+/// Between two looks at the clock while a follower waits.
+const WAIT_SLICE: Duration = Duration::from_millis(50);
+
+/// What takes commits: seqno, position and payload of the record, for [`decode`].
+pub type TakeCommit<'a> = dyn FnMut(Seqno, Lsn, &[u8]) + 'a;
 
 /// A reader of commits; see [`Log::feed`].
 pub struct LogFeed {
@@ -32,8 +42,6 @@ pub struct LogFeed {
     assembly: Assembly,
     /// The commit to be handed out next.
     next: Seqno,
-    /// A commit at or before `next` was seen, so none was missed.
-    proven: bool,
 }
 
 impl std::fmt::Debug for LogFeed {
@@ -58,12 +66,15 @@ struct Surroundings {
 }
 
 impl Log {
-    /// Follows the commits after `after`. `PositionLost` if the log begins later.
-    pub fn feed(&self, after: Seqno) -> Result<LogFeed> {
-        let next = after.next();
+    /// Follows the commits from `next` on. `applied`: every commit above it is in the log (the
+    /// boundary of a superblock slot, read before this call); so a log without commits is known to
+    /// lack one, or to wait for it. `PositionLost` if the log begins later.
+    pub fn feed(&self, next: Seqno, applied: Seqno) -> Result<LogFeed> {
+        // There is no commit 0.
+        let next = next.max(Seqno(1));
         loop {
             let live: Vec<(u64, Lsn)> = self.state.lock().unwrap().live.iter().copied().collect();
-            match self.find(&live, next) {
+            match self.find(&live, next, applied) {
                 Ok(feed) => return Ok(feed),
                 // Trimmed while we looked: look again.
                 Err(error) => {
@@ -77,31 +88,23 @@ impl Log {
     }
 
     /// The last segment whose first commit is not after `next`.
-    fn find(&self, live: &[(u64, Lsn)], next: Seqno) -> Result<LogFeed> {
+    fn find(&self, live: &[(u64, Lsn)], next: Seqno, applied: Seqno) -> Result<LogFeed> {
         let mut oldest = None;
+        let start = |number| {
+            let place = self.open_segment(number)?;
+            Ok(LogFeed { place, assembly: Assembly::default(), next })
+        };
         for &(number, _) in live.iter().rev() {
             match self.first_commit(number)? {
-                None => {}
-                Some(first) if first <= next => {
-                    return Ok(LogFeed {
-                        place: self.open_segment(number)?,
-                        assembly: Assembly::default(),
-                        next,
-                        proven: true,
-                    });
-                }
+                Some(first) if first <= next => return start(number),
                 Some(first) => oldest = Some(first),
+                None => {}
             }
         }
         match (oldest, live.first()) {
-            (None, Some(&(number, _))) => Ok(LogFeed {
-                place: self.open_segment(number)?,
-                assembly: Assembly::default(),
-                next,
-                proven: false,
-            }),
+            (None, Some(&(number, _))) if next > applied => start(number),
             (oldest, _) => {
-                let oldest = oldest.unwrap_or(next).0;
+                let oldest = oldest.unwrap_or(applied.next()).0;
                 Err(Error::PositionLost { wanted: next.0, oldest })
             }
         }
@@ -142,6 +145,32 @@ impl Log {
             durable: state.durable,
         }
     }
+
+    /// Waits until more than `seen` is durable, at most for `time`; false if it is not then. Without
+    /// a log thread, the call keeps the log's timers itself.
+    pub fn wait_durable(&self, seen: Lsn, time: Duration) -> Result<bool> {
+        let clock = &*self.env.clock;
+        let deadline = clock.now().saturating_add(time);
+        loop {
+            let state = self.state.lock().unwrap();
+            self.check(&state)?;
+            if state.durable > seen {
+                return Ok(true);
+            }
+            let left = deadline.saturating_sub(clock.now()).min(WAIT_SLICE);
+            if left.is_zero() {
+                return Ok(false);
+            }
+            match self.env.workers {
+                Workers::Threads(_) => drop(self.progress.wait_timeout(state, left).unwrap()),
+                Workers::Manual => {
+                    drop(state);
+                    clock.sleep(left);
+                    self.tick(clock.now())?;
+                }
+            }
+        }
+    }
 }
 
 impl Surroundings {
@@ -157,65 +186,58 @@ impl LogFeed {
         self.next
     }
 
-    /// Hands out all commits that are durable by now and were not handed out before, and returns how
-    /// many. An error of `visit` ends the call; the commit at which it came counts as handed out.
-    pub fn poll(
-        &mut self,
-        log: &Log,
-        visit: &mut dyn FnMut(Seqno, RecordItems<'_>) -> Result<()>,
-    ) -> Result<u64> {
-        let mut count = 0;
+    /// Everything before this position was read.
+    pub fn position(&self) -> Lsn {
+        self.place.at
+    }
+
+    /// Reads one group of the log that is durable by now, and hands out the commits that end in it
+    /// and were not handed out before: none, one or many. Returns where the group lies, or `None` if
+    /// there is no further one. After an error what was taken of the group counts as not handed out:
+    /// it comes again.
+    pub fn read(&mut self, log: &Log, take: &mut TakeCommit<'_>) -> Result<Option<Place>> {
         loop {
             let number = self.place.header.number;
             let around = log.around(number);
-            let read = self.read_segment(&around, &mut count, visit);
-            let moved = match (read, around.next) {
-                (Ok(()), Some((next, first))) if self.place.at == first => {
-                    log.open_segment(next).map(|place| {
-                        self.place = place;
-                        true
-                    })
+            if !around.is_live {
+                return Err(self.lost(log));
+            }
+            let step = if self.place.at < around.end() {
+                self.read_group(around.end(), take).map(Some)
+            } else {
+                match around.next {
+                    Some((next, first)) if self.place.at == first => {
+                        log.open_segment(next).map(|place| {
+                            self.place = place;
+                            None
+                        })
+                    }
+                    _ => return Ok(None),
                 }
-                (read, _) => read.map(|()| false),
             };
-            match moved {
-                Ok(true) => {}
+            match step {
+                Ok(None) => {}
+                Ok(Some(place)) => return Ok(Some(place)),
                 // Trimmed under the reader: whatever it met is no longer the log's.
-                Err(error) if !log.around(number).is_live => {
-                    return Err(match error {
-                        Error::PositionLost { .. } => error,
-                        _ => self.lost(log),
-                    });
-                }
-                Ok(false) if !around.is_live => return Err(self.lost(log)),
-                other => return other.map(|_| count),
+                Err(_) if !log.around(number).is_live => return Err(self.lost(log)),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    fn read_segment(
-        &mut self,
-        around: &Surroundings,
-        count: &mut u64,
-        visit: &mut dyn FnMut(Seqno, RecordItems<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let (next, proven) = (&mut self.next, &mut self.proven);
-        while self.place.at < around.end() {
-            self.place.read(around.end(), &mut self.assembly, &mut |lsn, payload| {
-                let Record::Commit { seqno, items } = decode(lsn, payload)? else { return Ok(()) };
-                if !*proven && seqno > *next {
-                    return Err(Error::PositionLost { wanted: next.0, oldest: seqno.0 });
-                }
-                *proven = true;
-                if seqno >= *next {
-                    *next = seqno.next();
-                    *count += 1;
-                    visit(seqno, items)?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
+    fn read_group(&mut self, end: Lsn, take: &mut TakeCommit<'_>) -> Result<Place> {
+        let mut next = self.next;
+        let place = self.place.read(end, &mut self.assembly, &mut |lsn, payload| {
+            if let Record::Commit { seqno, .. } = decode(lsn, payload)?
+                && seqno >= next
+            {
+                next = seqno.next();
+                take(seqno, lsn, payload);
+            }
+            Ok(())
+        })?;
+        self.next = next;
+        Ok(place)
     }
 
     fn lost(&self, log: &Log) -> Error {
@@ -227,13 +249,14 @@ impl LogFeed {
 }
 
 impl SegmentPlace {
-    /// Reads one group, which must end by `end`.
+    /// Reads one group, which must end by `end`. An error leaves the place where it was; damage stays
+    /// damage when it is read again.
     fn read(
         &mut self,
         end: Lsn,
         assembly: &mut Assembly,
         visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Place> {
         let offset = SEGMENT_HEADER_BYTES + self.at.0 - self.header.first.0;
         self.reader.limit(SEGMENT_HEADER_BYTES + end.0 - self.header.first.0);
         let group = read_group(&mut self.reader, &self.header, self.at)?;
@@ -250,18 +273,19 @@ impl SegmentPlace {
             Place { file: self.reader.path().to_owned(), offset, bytes: group.header.bytes.into() };
         let body = offset + GROUP_HEADER_BYTES as u64;
         let bytes = group.header.bytes as usize - GROUP_HEADER_BYTES;
-        // An error of `visit` leaves the group to be read again: what it had handed out is told by
-        // its seqno.
-        let before = assembly.clone();
         let taken =
             assembly.take(&group.header, self.reader.bytes(body, bytes)?, || place.clone(), visit);
-        match taken {
-            Ok(()) => {
-                self.at = Lsn(self.at.0 + group.header.log_bytes());
-                self.chain = group.checksum;
-            }
-            Err(_) => *assembly = before,
-        }
-        taken
+        taken.map_err(|error| in_group(error, &place))?;
+        self.at = Lsn(self.at.0 + group.header.log_bytes());
+        self.chain = group.checksum;
+        Ok(place)
+    }
+}
+
+/// A record knows its position in the log only; here the file is known too.
+pub fn in_group(error: Error, group: &Place) -> Error {
+    match error {
+        Error::Malformed { what, why, .. } => Error::Malformed { place: group.clone(), what, why },
+        other => other,
     }
 }

@@ -23,7 +23,7 @@
 //! - Checkpoint: [`Log::sync_through_now`] before the slot is written, [`Log::trim`] after.
 //! - The log thread: `loop { log.wait_for_work(50 ms); log.tick(clock.now())?; }`. Without it, whoever
 //!   owns the clock calls [`Log::tick`]; all else works from the calling thread.
-//! - [`Log::feed`] follows durable commits for a change feed.
+//! - [`Log::feed`] follows durable commits, for the change feed.
 //! - [`Log::close`] returns the exact end, for the slot's clean mark.
 //!
 //! The log knows nothing of trees: record payloads are opaque to it. `record.rs` is the commit record,
@@ -44,10 +44,10 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use feed::LogFeed;
+pub use feed::{LogFeed, TakeCommit, in_group};
 pub use log::{FRAGMENT_ROOM, Fragments, Log, LogOptions, LogStats, RECORD_BYTES_MAX, Reservation};
 pub use record::{
-    Item, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES, checkpoint_record, decode,
-    trailer,
+    Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
+    checkpoint_record, decode, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};

@@ -249,8 +249,7 @@ pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
                 bytes: payload.len(),
                 rest: Reader::new(body),
                 tree: None,
-                base: None,
-                key: Vec::new(),
+                keys: KeyMemory::default(),
             };
             Ok(Record::Commit { seqno: Seqno(number), items })
         }
@@ -266,12 +265,33 @@ pub struct RecordItems<'a> {
     bytes: usize,
     rest: Reader<'a>,
     tree: Option<TreeId>,
-    base: Option<Vec<u8>>,
+    keys: KeyMemory,
+}
+
+/// The two keys that the next one is made from; its memory may go from record to record.
+#[derive(Debug, Default)]
+pub struct KeyMemory {
     /// The last key of the current tree.
-    key: Vec<u8>,
+    last: Vec<u8>,
+    /// The record's first key.
+    base: Vec<u8>,
+    has_base: bool,
 }
 
 impl RecordItems<'_> {
+    /// Uses memory that another record's items left. To be called before the first item is read.
+    pub fn reuse(&mut self, mut memory: KeyMemory) {
+        memory.last.clear();
+        memory.base.clear();
+        memory.has_base = false;
+        self.keys = memory;
+    }
+
+    /// Gives the memory away; no further item can be read.
+    pub fn into_memory(self) -> KeyMemory {
+        self.keys
+    }
+
     /// The next item.
     pub fn next(&mut self) -> Result<Option<Item<'_>>> {
         let (lsn, bytes) = (self.lsn, self.bytes);
@@ -286,7 +306,7 @@ impl RecordItems<'_> {
                     let tree =
                         u32::try_from(self.number()?).map_err(|_| "a tree id is too large")?;
                     self.tree = Some(TreeId(tree));
-                    self.key.clear();
+                    self.keys.last.clear();
                 }
                 DELETE_RANGE => {
                     let tree = self.tree.ok_or(in_no_tree)?;
@@ -310,7 +330,7 @@ impl RecordItems<'_> {
                     if tag.kind() == Kind::Delete && !payload.is_empty() {
                         return Err("a Delete with a payload");
                     }
-                    return Ok(Some(Item::Entry { tree, key: &self.key, tag, payload }));
+                    return Ok(Some(Item::Entry { tree, key: &self.keys.last, tag, payload }));
                 }
             }
         }
@@ -322,12 +342,14 @@ impl RecordItems<'_> {
         let prefix = if control & SHARES_PREFIX != 0 { self.number()? } else { 0 };
         let shared = if control & SHARES_BASE != 0 { self.number()? } else { 0 };
         let stored = self.string(KEY_BYTES_MAX)?;
-        let prefix = usize::try_from(prefix).ok().filter(|&prefix| prefix <= self.key.len());
-        self.key.truncate(prefix.ok_or("a key shares more than its predecessor has")?);
+        let KeyMemory { last, base, has_base } = &mut self.keys;
+        let prefix = usize::try_from(prefix).ok().filter(|&prefix| prefix <= last.len());
+        last.truncate(prefix.ok_or("a key shares more than its predecessor has")?);
         if shared == 0 {
-            self.key.extend_from_slice(stored);
+            last.extend_from_slice(stored);
+        } else if !*has_base {
+            return Err("a key shares with no first key");
         } else {
-            let base = self.base.as_deref().ok_or("a key shares with no first key")?;
             let shared = usize::try_from(shared).ok().and_then(|shared| base.get(..shared));
             let shared = shared.ok_or("a key shares more than the first key has")?;
             let middle = stored.len().checked_sub(base.len() - shared.len());
@@ -335,14 +357,15 @@ impl RecordItems<'_> {
                 .and_then(|middle| stored.split_at_checked(middle))
                 .ok_or("a key is shorter than what it shares")?;
             for part in [middle, shared, tail] {
-                self.key.extend_from_slice(part);
+                last.extend_from_slice(part);
             }
         }
-        if self.key.len() > KEY_BYTES_MAX {
+        if last.len() > KEY_BYTES_MAX {
             return Err("a key is longer than any can be");
         }
-        if self.base.is_none() {
-            self.base = Some(self.key.clone());
+        if !*has_base {
+            *has_base = true;
+            base.extend_from_slice(last);
         }
         Ok(())
     }
