@@ -17,7 +17,7 @@ use crate::{
     Durability, Error, Result, Seqno, TreeId,
     sync::Ordering,
     txn::{KeyLocks, WriteSet},
-    wal::{RecordBuilder, trailer},
+    wal::{RECORD_BYTES_MAX, RecordBuilder, trailer},
 };
 
 use super::{Batch, Shared, read::ReadView};
@@ -82,6 +82,13 @@ impl Shared {
         let engine = &*self.engine;
         let bytes_max = engine.log().record_bytes_max();
         let whole = body.len() + trailer(Seqno(0)).len();
+        if body.len() > RECORD_BYTES_MAX {
+            // Refused before anything is done: the caller's mistake, no failure of the log.
+            return Err(Error::InvalidArgument(format!(
+                "a commit of {} bytes, more than {RECORD_BYTES_MAX}: commit in smaller batches",
+                body.len()
+            )));
+        }
         let (fragments, rest) = if whole > bytes_max {
             let fragments = engine.log().append_fragments(body);
             let (fragments, rest) = engine.health.watch(fragments)?;

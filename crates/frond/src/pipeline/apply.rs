@@ -9,9 +9,11 @@ use crate::{
 
 use super::Engine;
 
-/// Pending fraction of a leaf at which it is flushed, in 1/16: a half. Leaves carry a general codec,
-/// which makes a leaf's rewrite the dearest step there is; the idle drain settles the rest.
-pub(super) const LEAF_FILL_SIXTEENTHS: u64 = 8;
+/// Pending bytes at which a leaf is flushed, in 1/16 of its encoded bytes. Leaves carry a general codec,
+/// which makes a leaf's rewrite the dearest step there is, and the runs that wait have none: they take
+/// about twice the bytes an entry, so that half a leaf's entries waiting on average is 1.5 times its
+/// bytes at the time it is due. The idle drain settles the rest. See docs/design/005.
+pub(super) const LEAF_FILL_SIXTEENTHS: u64 = 24;
 
 type TreeOutcome = Result<(TreeId, TreeRoot, Lineage, Effects)>;
 

@@ -65,7 +65,7 @@ impl Limits {
         Self {
             memtable_bytes: (cache_bytes / 8).clamp(256 << 10, memtable_max),
             memtable_log_bytes: 64 << 20,
-            unwritten_bytes: cache_bytes / 4,
+            unwritten_bytes: cache_bytes / 3,
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
         }

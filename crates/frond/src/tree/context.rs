@@ -30,7 +30,7 @@ pub struct Shape {
     pub run_bytes: u64,
     /// Tiers an upper node may hold before similar ones are merged.
     pub tiers_max: usize,
-    /// Tiers a level-1 node may hold: one merged and three small ones.
+    /// Tiers a level-1 node may hold: each costs a reader a filter probe, each fewer a rewrite more.
     pub tiers_max_bottom: usize,
 }
 
@@ -43,7 +43,7 @@ impl Default for Shape {
             block_bytes: BLOCK_RAW_BYTES_TARGET,
             run_bytes: 1 << 20,
             tiers_max: 8,
-            tiers_max_bottom: 4,
+            tiers_max_bottom: 8,
         }
     }
 }

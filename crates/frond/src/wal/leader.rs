@@ -39,6 +39,9 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 
 type StateGuard<'a> = MutexGuard<'a, State>;
 
+/// Segments that are kept ready: one to go on with, one because checkpoints free them in pairs.
+const SPARES_MAX: usize = 2;
+
 impl Log {
     /// Waits until `written`, or `durable`, has reached `target`, and does the work if nobody does.
     pub(super) fn reach(&self, target: Lsn, durable: bool) -> Result<()> {
@@ -264,8 +267,21 @@ impl Log {
         state.spare_wanted = false;
     }
 
-    /// Gives up the log before `keep_from`: segments wholly before it are recycled, or unlinked if a
-    /// spare is ready. Durably refer to nothing before it first.
+    /// Unlinks what was kept ready: a closed store holds no more log than it needs.
+    pub(super) fn remove_spares(&self) -> Result<()> {
+        let mut spares = self.spares.lock().unwrap();
+        let vfs = &*self.env.vfs;
+        // The last first: numbers have no gap at any moment.
+        while let Some(segment) = spares.ready.pop_back() {
+            let removed = vfs.remove(&segment.path).and_then(|()| vfs.sync_dir(&self.dir));
+            self.or_fail(removed.map_err(|error| Error::io(&segment.path, "remove", 0, error)))?;
+            self.state.lock().unwrap().spares_ready -= 1;
+        }
+        Ok(())
+    }
+
+    /// Gives up the log before `keep_from`: segments wholly before it are recycled, or unlinked if
+    /// enough spares are ready. Durably refer to nothing before it first.
     pub fn trim(&self, keep_from: Lsn) -> Result<()> {
         loop {
             let mut spares = self.spares.lock().unwrap();
@@ -279,7 +295,7 @@ impl Log {
                 return Ok(());
             }
             let Some((number, _)) = state.live.pop_front() else { return Ok(()) };
-            let recycle = state.spares_ready == 0;
+            let recycle = state.spares_ready < SPARES_MAX;
             drop(state);
             if recycle {
                 let recycled = self.recycle(number, spares.next_number);

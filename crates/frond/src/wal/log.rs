@@ -469,10 +469,7 @@ impl Log {
     /// Puts all but the last part of a large record into the log: outside the sequencer, waits for
     /// room. Returns what belongs to the last part, for [`Log::try_reserve_last`].
     pub fn append_fragments<'a>(&self, body: &'a [u8]) -> Result<(Fragments<'_>, &'a [u8])> {
-        if body.len() > RECORD_BYTES_MAX {
-            let why = format!("a commit of {} bytes of changes", body.len());
-            return Err(Error::InvalidArgument(why));
-        }
+        debug_assert!(body.len() <= RECORD_BYTES_MAX, "commits refuse longer ones");
         let fragments = Fragments { _turn: self.large.lock().unwrap(), log: self };
         let part_bytes = self.record_bytes_max();
         let mut rest = body;
@@ -578,6 +575,7 @@ impl Log {
         let end = state.end;
         drop(state);
         self.reach(end, true)?;
+        self.remove_spares()?;
         self.state.lock().unwrap().stop.get_or_insert(Stop::Closed);
         self.stopped.store(true, Ordering::Release);
         self.progress.notify_all();

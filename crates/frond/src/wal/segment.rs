@@ -1,8 +1,9 @@
 //! Segments: the files of the log.
 //!
-//! A segment is made whole before it is used: written with zeros to its full length, synced, named,
-//! its name synced. So a commit never changes metadata and needs only `fdatasync`. When no slot needs
-//! a segment any more it is renamed to be a later one, under a new salt.
+//! A segment is made whole before it is used: given its full length, synced, named, its name synced.
+//! A direct one is written with zeros first, so that a commit never changes metadata and needs only
+//! `fdatasync`; where commits do not wait for syncs that would only double what the log writes. When
+//! no slot needs a segment any more it is renamed to be a later one, under a new salt.
 //!
 //! Invariants
 //! 1. A file `log-N.frond` has its full length from the moment that name is durable.
@@ -182,7 +183,7 @@ impl SegmentFile {
     }
 }
 
-/// Makes segment `number`, of zeros and perhaps a header, in place of whatever has that name.
+/// Makes segment `number`, that reads as zeros and perhaps a header, in place of whatever has that name.
 pub(super) fn make(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -199,7 +200,7 @@ pub(super) fn make(
     let mode = OpenMode { write: true, create_new: true, direct };
     let file = vfs.open(&unfinished, mode);
     let file = file.map_err(|error| Error::io(&unfinished, "create", 0, error))?;
-    if let Err(error) = write_whole(&*file, bytes, header) {
+    if let Err(error) = write_whole(&*file, bytes, direct, header) {
         // The space goes back at once; that a removal failed too is no more than the same news.
         return Err(match vfs.remove(&unfinished) {
             Ok(()) | Err(_) => Error::io(&unfinished, "write", 0, error),
@@ -213,11 +214,17 @@ pub(super) fn make(
     Ok(SegmentFile { number, path, file })
 }
 
-fn write_whole(file: &dyn File, bytes: u64, header: Option<&SegmentHeader>) -> io::Result<()> {
+fn write_whole(
+    file: &dyn File,
+    bytes: u64,
+    zeroed: bool,
+    header: Option<&SegmentHeader>,
+) -> io::Result<()> {
     file.allocate(0, bytes)?;
+    file.set_len(bytes)?;
     let zeros = AlignedBuf::zeroed((256 << 10).min(bytes as usize));
     let mut at = 0;
-    while at < bytes {
+    while zeroed && at < bytes {
         let part = (bytes - at).min(zeros.len() as u64);
         file.write_at(&zeros[..part as usize], at)?;
         at += part;
