@@ -91,7 +91,7 @@ impl DbEngine {
 
     /// Takes out of a swarm what the engine does not have yet.
     pub fn able(mut swarm: Swarm) -> Swarm {
-        (swarm.clone, swarm.named, swarm.bulk) = (0, 0, 0);
+        swarm.bulk = 0;
         swarm.large_values = (0, 0);
         swarm.value_bytes_max = swarm.value_bytes_max.min(4000);
         swarm
@@ -143,6 +143,10 @@ impl OpenDb {
             }
             Op::Drop(tree) => db.drop_tree(tree)?,
             Op::Rename(from, to) => db.rename_tree(from, to)?,
+            Op::Clone(from, to) => drop(db.clone_tree(from, to)?),
+            Op::Snapshot(name) => drop(db.create_snapshot(name)?),
+            Op::Unsnapshot(name) => db.drop_snapshot(name)?,
+            Op::ReadSnapshot(name) => return Ok(Answer::All(read_named(db, name)?)),
             Op::Commit(level, writes) => self.commit(*level, writes)?,
             Op::Get(tree, key) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
@@ -227,22 +231,44 @@ impl OpenDb {
         let mut dump = Dump::new();
         for info in self.db.trees() {
             let tree = self.db.open_tree(&info.name)?;
-            let mut rows = Vec::new();
-            let mut cursor = match snapshot.scan(&tree, ..) {
-                Err(Error::DefinitionChanged(_)) => continue,
-                other => other?,
-            };
-            while let Some((key, value)) = cursor.next()? {
-                rows.push((key.to_vec(), value.to_vec()));
+            match rows_at(snapshot, &tree) {
+                Err(Error::DefinitionChanged(_)) => {}
+                rows => drop(dump.insert(info.name, rows?)),
             }
-            for (key, value) in rows.iter().step_by(7) {
-                let found = snapshot.get(&tree, key)?;
-                assert_eq!(found.as_ref(), Some(value), "scan and get of a snapshot disagree");
-            }
-            dump.insert(info.name, rows);
         }
         Ok(dump)
     }
+}
+
+/// All trees of a named snapshot, dropped ones too, by their names then.
+fn read_named(db: &Db, name: &str) -> Result<Dump> {
+    let snapshot = db.open_snapshot(name)?;
+    let mut dump = Dump::new();
+    for info in snapshot.trees()? {
+        let tree = snapshot.open_tree(&info.name)?;
+        dump.insert(info.name, rows_at(&snapshot, &tree)?);
+    }
+    for info in db.trees() {
+        let tree = db.open_tree(&info.name)?;
+        let was_there = snapshot.trees()?.iter().any(|then| then.birth == tree.info().birth);
+        if let Err(error) = snapshot.get(&tree, b"k") {
+            assert!(matches!(error, Error::DefinitionChanged(_)) && !was_there, "{error}");
+        }
+    }
+    Ok(dump)
+}
+
+fn rows_at(snapshot: &Snapshot, tree: &Tree) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut cursor = snapshot.scan(tree, ..)?;
+    while let Some((key, value)) = cursor.next()? {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    for (key, value) in rows.iter().step_by(7) {
+        let found = snapshot.get(tree, key)?;
+        assert_eq!(found.as_ref(), Some(value), "scan and get of a snapshot disagree");
+    }
+    Ok(rows)
 }
 
 /// All rows, by every path.
@@ -302,7 +328,12 @@ impl Store for OpenDb {
             let tree = self.db.open_tree(&info.name)?;
             trees.insert(info.name, read_tree(&tree)?);
         }
-        Ok(Everything { trees, snapshots: BTreeMap::new() })
+        let mut snapshots = BTreeMap::new();
+        for info in self.db.snapshots() {
+            let rows = read_named(&self.db, &info.name)?;
+            snapshots.insert(info.name, rows);
+        }
+        Ok(Everything { trees, snapshots })
     }
 
     fn check(&mut self) -> std::result::Result<(), String> {

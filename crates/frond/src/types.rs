@@ -52,6 +52,13 @@ number!(
     u32
 );
 
+impl TreeId {
+    /// The lineage in which the tree writes: each tree, clones too, has its own (Rule: I19).
+    pub fn lineage(self) -> Lineage {
+        Lineage(self.0)
+    }
+}
+
 /// Random identity of a store, mixed into every checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct StoreId(pub [u8; 16]);

@@ -464,6 +464,10 @@ impl Clock for SimClock {
         self.0.now()
     }
 
+    fn wall(&self) -> Duration {
+        self.0.now()
+    }
+
     fn sleep(&self, time: Duration) {
         self.0.advance(time);
     }

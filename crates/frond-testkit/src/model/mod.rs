@@ -238,7 +238,7 @@ impl Model {
     pub fn everything(&self) -> Everything {
         let trees = self.read_all_at(self.step());
         let snapshots = self.snapshots().iter();
-        let snapshots = snapshots.map(|(name, &step)| (name.clone(), self.read_all_at(step)));
+        let snapshots = snapshots.map(|(name, &step)| (name.clone(), self.read_named_at(step)));
         Everything { trees, snapshots: snapshots.collect() }
     }
 
@@ -248,6 +248,13 @@ impl Model {
         let born = |number: &TreeNumber| then.values().any(|old| old == number);
         let trees = self.names().iter().filter(|(_, number)| born(number));
         trees.map(|(name, number)| (name.clone(), self.trees[number].dump_at(step))).collect()
+    }
+
+    /// All trees as they were after a step, dropped ones too, by their names then: what a named
+    /// snapshot shows.
+    pub fn read_named_at(&self, step: u64) -> Dump {
+        let then = self.names_at(step).iter();
+        then.map(|(name, number)| (name.clone(), self.trees[number].dump_at(step))).collect()
     }
 
     /// Carries an operation out, and says what it must answer. Operations about background work,
@@ -353,7 +360,7 @@ impl Model {
             }
             Op::ReadSnapshot(name) => {
                 let step = self.snapshots().get(name).ok_or(Refusal::NoSuchSnapshot)?;
-                Ok(Answer::All(self.read_all_at(*step)))
+                Ok(Answer::All(self.read_named_at(*step)))
             }
             _ => Ok(Answer::Done),
         }

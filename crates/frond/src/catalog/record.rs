@@ -75,7 +75,7 @@ pub struct TreeRecord {
     pub value_layout: Option<Layout>,
     /// The lineage under which it writes pages (Rule: I19).
     pub lineage: Lineage,
-    /// The commit that created it (Rule: I43).
+    /// At most the commit that created it, and above all that were visible before (Rule: I43).
     pub birth: Seqno,
     /// What it was cloned from, as long as it shares pages with that.
     pub parent: Option<Parent>,
@@ -90,7 +90,7 @@ pub struct Parent {
     pub tree: TreeId,
     /// The lineage whose pages are shared.
     pub lineage: Lineage,
-    /// The last commit that both have.
+    /// The last commit that was visible when the clone was asked for; both have it.
     pub at: Seqno,
 }
 
@@ -101,7 +101,7 @@ pub struct SnapshotRecord {
     pub id: u32,
     /// Its name, unique among snapshots.
     pub name: String,
-    /// The last commit that it shows.
+    /// The last commit that was visible when it was asked for. What it shows is in the root directory.
     pub seqno: Seqno,
     /// Wall clock at its creation, microseconds since 1970; for people only (P17).
     pub created_micros: u64,
@@ -191,6 +191,12 @@ impl Record {
     pub fn tree_of_key(key: &[u8]) -> Option<TreeId> {
         let number = key.strip_prefix(&[TREE])?;
         Some(TreeId(u32::from_be_bytes(number.try_into().ok()?)))
+    }
+
+    /// The named snapshot whose record is kept under `key`, if it is such a key.
+    pub fn snapshot_of_key(key: &[u8]) -> Option<u32> {
+        let number = key.strip_prefix(&[SNAPSHOT])?;
+        Some(u32::from_be_bytes(number.try_into().ok()?))
     }
 
     /// Key of a named snapshot's record.

@@ -42,6 +42,8 @@ pub(crate) struct Catalog {
 struct State {
     by_name: BTreeMap<String, Arc<TreeEntry>>,
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
+    /// Dropped, and not yet gone from the roots: memtables older than the drop are still applied.
+    leaving: HashMap<TreeId, Arc<TreeEntry>>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
 }
@@ -65,6 +67,13 @@ impl TreeEntry {
 
     pub fn record(&self) -> TreeRecord {
         self.record.lock().unwrap().clone()
+    }
+
+    /// A tree that is in the catalog no more, for reading it at a snapshot.
+    pub fn gone(record: TreeRecord) -> Arc<Self> {
+        let entry = Self::new(record);
+        entry.dropped.store(true, Ordering::Release);
+        entry
     }
 
     /// An error if the tree was dropped: its handles are of no more use.
@@ -120,30 +129,45 @@ impl Catalog {
         entry
     }
 
-    /// Takes a dropped tree away.
+    /// Takes a dropped tree away from users.
     pub fn hide_tree(&self, id: TreeId) {
         let mut state = self.state.write().unwrap();
-        if let Some(entry) = state.by_id.remove(&id) {
-            entry.dropped.store(true, Ordering::Release);
-            let name = entry.name();
-            if state.by_name.get(&name).is_some_and(|other| other.id == id) {
-                state.by_name.remove(&name);
-            }
+        if let Some(entry) = state.take(id) {
+            state.leaving.insert(id, entry);
         }
     }
 
+    /// Shows a named snapshot.
     pub fn show_snapshot(&self, record: SnapshotRecord) {
         self.state.write().unwrap().snapshots.insert(record.name.clone(), record);
     }
 
-    #[allow(dead_code)] // until named snapshots are dropped
+    /// Takes a dropped named snapshot away.
     pub fn hide_snapshot(&self, id: u32) {
         self.state.write().unwrap().snapshots.retain(|_, record| record.id != id);
     }
 
-    #[allow(dead_code)] // until named snapshots are listed
+    /// All named snapshots, by name.
     pub fn snapshots(&self) -> Vec<SnapshotRecord> {
         self.state.read().unwrap().snapshots.values().cloned().collect()
+    }
+
+    /// The named snapshot of this name.
+    pub fn snapshot(&self, name: &str) -> Option<SnapshotRecord> {
+        self.state.read().unwrap().snapshots.get(name).cloned()
+    }
+}
+
+impl State {
+    /// Takes a tree out of what users find.
+    fn take(&mut self, id: TreeId) -> Option<Arc<TreeEntry>> {
+        let entry = self.by_id.remove(&id)?;
+        entry.dropped.store(true, Ordering::Release);
+        let name = entry.name();
+        if self.by_name.get(&name).is_some_and(|other| other.id == id) {
+            self.by_name.remove(&name);
+        }
+        Some(entry)
     }
 }
 
@@ -156,7 +180,15 @@ impl TreeDirectory for Catalog {
                 leaf_filters: false,
             });
         }
-        let entry = self.by_id(tree)?;
+        let state = self.state.read().unwrap();
+        let entry = state.by_id.get(&tree).or_else(|| state.leaving.get(&tree))?;
         Some(TreeTraits { lineage: entry.lineage, class: entry.class, leaf_filters: entry.unique })
+    }
+
+    fn forget(&self, tree: TreeId) {
+        let mut state = self.state.write().unwrap();
+        // Whoever drops it may not have come to hide it yet.
+        state.take(tree);
+        state.leaving.remove(&tree);
     }
 }

@@ -24,6 +24,7 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Names {
     trees: BTreeMap<TreeId, (Arc<str>, Lineage)>,
+    snapshots: BTreeMap<u64, String>,
     /// The catalog was read to its end.
     pub is_whole: bool,
 }
@@ -60,6 +61,9 @@ pub(super) fn names(cx: &TreeContext, root: Option<&TreeRoot>, report: &mut Chec
             names.trees.insert(record.id, (record.name.into(), record.lineage));
         }
         Ok(Record::Counters(record)) => counters = record,
+        Ok(Record::Snapshot(record)) => {
+            names.snapshots.insert(record.id.into(), record.name);
+        }
         Ok(_) => {}
         Err(flaw) => bad.push(format!("an entry cannot be read: {}", flaw.at(&path))),
     };
@@ -85,6 +89,15 @@ pub(super) fn orphans(names: &Names, roots: &RootDirectory, report: &mut CheckRe
     for tree in roots.trees.keys().filter(|&&tree| names.is_whole && !names.has(tree)) {
         let what = format!("tree {tree} has a root and is not in the catalog: dropped just now");
         report.add(warning("orphan", what));
+    }
+}
+
+/// Named snapshots that only one of catalog and root directory has.
+pub(super) fn unlisted(names: &Names, roots: &RootDirectory, report: &mut CheckReport) {
+    let listed = roots.snapshots.iter().map(|one| (one.id, one.name.clone()));
+    if names.is_whole && listed.collect::<BTreeMap<_, _>>() != names.snapshots {
+        let what = "the catalog has other named snapshots than the root directory";
+        report.add(damage("catalog", what.to_owned()));
     }
 }
 

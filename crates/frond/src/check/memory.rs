@@ -32,7 +32,8 @@ pub(super) fn check_memory(
     let before = report.checked.trees;
     let mut walk = Walk::new(&engine.cx, mode, report, scanned, None);
     for (&tree, root) in version.roots.iter() {
-        walk.tree(&scope(shared, tree), root);
+        let inherits = version.branches.inherits.get(&tree).cloned().unwrap_or_default();
+        walk.tree(&Scope { inherits, ..scope(shared, tree) }, root);
     }
     report.checked.trees = before;
     if mode == CheckMode::Full {
@@ -66,7 +67,8 @@ fn check_references(shared: &Shared, report: &mut CheckReport) {
             continue;
         }
         for (run, refs) in counted.into_values() {
-            if run.refs() != refs {
+            // What a clone inherited is counted by the tree that wrote it (Rule: I19).
+            if run.lineage == tree.lineage() && run.refs() != refs {
                 let what = format!("a run has {refs} references, and counts {}", run.refs());
                 let offset = run.link().map_or(0, |link| link.offset);
                 let (tree, file) = (Some(name.clone()), path.to_owned());

@@ -17,7 +17,7 @@ use std::{
 };
 
 use crate::{
-    Lineage,
+    Lineage, Publish,
     error::Error,
     page::{Link, PageKind},
     run::Run,
@@ -40,6 +40,9 @@ pub(super) struct Reached {
     pub kind: PageKind,
     /// References from nodes of its own lineage (Rule: I21).
     pub refs: u32,
+    /// Only trees that inherited it reach it: the oldest version in which one of them keeps it, for
+    /// its own line may have let it go since (Rule: I19).
+    pub inherited_at: Option<Publish>,
     pub tree: Arc<str>,
 }
 
@@ -57,7 +60,7 @@ pub(super) struct Scope {
     /// In which it writes, if that is known.
     pub lineage: Option<Lineage>,
     /// From which it may link pages besides.
-    pub inherits: Vec<Lineage>,
+    pub inherits: Vec<(Lineage, Publish)>,
     /// Level that its root must have, if that is known.
     pub level: Option<u8>,
 }
@@ -136,13 +139,17 @@ impl<'a> Walk<'a> {
             return Met::Known;
         }
         let is_own = scope.lineage.is_none_or(|lineage| lineage == link.lineage);
-        if !is_own && !scope.inherits.contains(&link.lineage) {
+        let ancestor = scope.inherits.iter().find(|(lineage, _)| *lineage == link.lineage);
+        if !is_own && ancestor.is_none() {
             self.bad(scope, Some(link), "lineage", "a page of another line of descent");
         }
+        let inherited_at = ancestor.map(|&(_, at)| at).filter(|_| !is_own);
         let refs = u32::from(counts && is_own);
         if is_known(&self.reached) {
             if let Some(page) = self.reached.get_mut(&link.offset) {
                 page.refs += refs;
+                page.inherited_at =
+                    page.inherited_at.zip(inherited_at).map(|(one, other)| one.min(other));
             }
             return Met::Again;
         }
@@ -156,7 +163,7 @@ impl<'a> Walk<'a> {
             self.bad(scope, Some(link), "owned-twice", what);
             return Met::First;
         }
-        let page = Reached { link: *link, kind, refs, tree: scope.name.clone() };
+        let page = Reached { link: *link, kind, refs, inherited_at, tree: scope.name.clone() };
         self.reached.insert(link.offset, page);
         Met::First
     }

@@ -18,7 +18,7 @@ use crate::{
 use std::collections::BTreeMap;
 
 use super::{
-    catalog::{Names, names, orphans},
+    catalog::{Names, names, orphans, unlisted},
     report::{CheckMode, CheckReport, Finding, damage, from_error},
     tree::{Pages, ScannedRuns, Scope, Walk},
 };
@@ -74,6 +74,7 @@ impl VersionCheck<'_> {
         let cx = fresh_context(self.store);
         let names = self.names(&cx, &roots);
         orphans(&names, &roots, self.report);
+        unlisted(&names, &roots, self.report);
         let (pages, is_cut) = self.walk(&cx, superblock, &roots, &names, None);
         let listed = self.space(superblock, older);
         let checked = Checked { pages, listed, publish: superblock.publish };
@@ -82,7 +83,7 @@ impl VersionCheck<'_> {
                 self.compare(&checked.pages, listed, is_cut);
             }
             for snapshot in &roots.snapshots {
-                self.snapshot(&cx, superblock, snapshot, &names, &checked);
+                self.snapshot(&cx, superblock, snapshot, &checked);
             }
         }
         Some(checked)
@@ -110,6 +111,7 @@ impl VersionCheck<'_> {
                     link,
                     kind: PageKind::Map,
                     refs: 1,
+                    inherited_at: None,
                     tree,
                 });
             }
@@ -123,10 +125,11 @@ impl VersionCheck<'_> {
         cx: &TreeContext,
         superblock: &Superblock,
         snapshot: &NamedSnapshot,
-        names: &Names,
         newest: &Checked,
     ) {
         let roots = RootDirectory { trees: snapshot.trees.clone(), snapshots: Vec::new() };
+        // Its own catalog: it has trees that were dropped since.
+        let names = &self.names(cx, &roots);
         let bare = Superblock { roots: None, map: None, applied: snapshot.seqno, ..*superblock };
         let (pages, _) = self.walk(cx, &bare, &roots, names, Some(&newest.pages));
         self.kept(&pages, newest, snapshot.publish, "a named snapshot");
@@ -163,9 +166,8 @@ impl VersionCheck<'_> {
         }
         for (&tree, durable) in &roots.trees {
             walk.report.checked.trees += 1;
-            let inherits = durable.inherits.iter().map(|(lineage, _)| *lineage).collect();
             let level = durable.link.map(|_| durable.level);
-            let scope = Scope { inherits, level, ..names.scope(tree) };
+            let scope = Scope { inherits: durable.inherits.clone(), level, ..names.scope(tree) };
             let mut bad = |code, what: &str| {
                 let tree = Some(scope.name.to_string());
                 let file = path.clone();
@@ -221,9 +223,13 @@ impl VersionCheck<'_> {
                 && record.lineage == link.lineage;
             if !same {
                 self.bad(*link, &page.tree, "listed-as", "the space map lists another page there");
-            } else if record.death.is_some() {
+            } else if !is_kept_for(record, page.inherited_at) {
                 self.bad(*link, &page.tree, "listed-dead", "it is dead in the space map");
-            } else if page.kind == PageKind::Run && record.refs != page.refs && !is_cut {
+            } else if page.kind == PageKind::Run
+                && page.inherited_at.is_none()
+                && record.refs != page.refs
+                && !is_cut
+            {
                 let what = format!(
                     "a run has {} references, and the space map says {}",
                     page.refs, record.refs
@@ -250,7 +256,7 @@ impl VersionCheck<'_> {
                 record.kind == page.kind
                     && record.birth == page.link.birth
                     && record.lineage == page.link.lineage
-                    && record.death.is_none_or(|death| death > at)
+                    && is_kept_for(record, Some(page.inherited_at.unwrap_or(at)))
             });
             if !kept {
                 let what = format!("{holder} needs a page that is not kept");
@@ -268,4 +274,9 @@ impl VersionCheck<'_> {
             ..damage(code, what)
         });
     }
+}
+
+/// True if a page lives on, or lived in the version in which a holder keeps it.
+fn is_kept_for(record: &Listed, holder: Option<Publish>) -> bool {
+    record.death.is_none_or(|death| holder.is_some_and(|at| death > at))
 }

@@ -1,12 +1,13 @@
-//! Catalog changes: trees created, dropped, renamed.
+//! Catalog changes: trees created, cloned, dropped, renamed.
 //!
-//! A change is a commit to tree 0, synced before it is shown and before the call returns (P7), so
-//! that a dropped tree's pages may go at once: no recovery can bring the tree back.
+//! A change is a commit to tree 0, synced before it is shown and before the call returns (P7). What
+//! roots follow of it travels with the commit's memtable (`version/branches.rs`).
 
 use crate::{
-    Durability, Error, Lineage, Result, Tag, TreeId,
-    catalog::{CATALOG_TREE, Record, TreeEntry, TreeRecord, validate_name},
+    Durability, Error, Result, Seqno, Tag, TreeId,
+    catalog::{CATALOG_TREE, Parent, Record, TreeEntry, TreeRecord, validate_name},
     sync::Arc,
+    version::Change,
 };
 
 use super::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions};
@@ -37,13 +38,17 @@ impl Db {
             attributes: options.attributes,
             key_layout: options.key_layout,
             value_layout: options.value_layout,
-            lineage: Lineage(id.0),
+            lineage: id.lineage(),
             // At most the commit that creates it: whoever sees less sees no such tree (Rule: I43).
             birth: shared.engine.sequencer.visible().next(),
             parent: None,
             carried: Default::default(),
         };
-        shared.change(&[Record::Counters(counters.clone()), Record::Tree(record.clone())], &[])?;
+        shared.change(
+            &[Record::Counters(counters.clone()), Record::Tree(record.clone())],
+            &[],
+            &[],
+        )?;
         shared.catalog.set_counters(counters);
         let entry = shared.catalog.show_tree(record);
         Ok(self.handle(entry))
@@ -68,9 +73,62 @@ impl Db {
         let _change = shared.catalog.change();
         let entry = self.shared.catalog.by_name(name);
         let entry = entry.ok_or_else(|| Error::NoSuchTree(name.into()))?;
-        shared.change(&[], &[Record::tree_key(entry.id)])?;
+        let change = Change::DropTree(entry.id);
+        shared.change(&[], &[Record::tree_key(entry.id)], &[change])?;
         shared.catalog.hide_tree(entry.id);
         Ok(())
+    }
+
+    /// Makes a tree that holds what another holds now, and goes its own way from there. Copies
+    /// nothing: the two share pages until one of them rewrites its part, and a dropped tree's pages
+    /// stay as long as a clone needs them. Synced when it returns; waits until what was committed so
+    /// far is applied.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.create_tree("live", Default::default())?;
+    /// tree.put(b"k", b"1")?;
+    /// let copy = db.clone_tree("live", "trial")?;
+    /// copy.put(b"k", b"2")?;
+    /// assert_eq!(tree.get(b"k")?.as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(copy.get(b"k")?.as_deref(), Some(&b"2"[..]));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSuchTree`, `TreeExists`, `InvalidArgument`, `Full`: nothing was done.
+    pub fn clone_tree(&self, from: &str, to: &str) -> Result<Tree> {
+        let shared = &self.shared;
+        validate_name(to)?;
+        let _change = shared.catalog.change();
+        let source = shared.catalog.by_name(from);
+        let source = source.ok_or_else(|| Error::NoSuchTree(from.into()))?;
+        if shared.catalog.by_name(to).is_some() {
+            return Err(Error::TreeExists(to.into()));
+        }
+        let mut counters = shared.catalog.counters();
+        let id = counters.next_tree;
+        counters.next_tree = id.next();
+        let visible = shared.engine.sequencer.visible();
+        let parent = Parent { tree: source.id, lineage: source.lineage, at: visible };
+        let mut record = TreeRecord {
+            id,
+            name: to.into(),
+            lineage: id.lineage(),
+            birth: visible.next(),
+            parent: Some(parent),
+            ..source.record()
+        };
+        let put = [Record::Counters(counters.clone()), Record::Tree(record.clone())];
+        record.birth = shared.change(&put, &[], &[Change::Clone { tree: id, of: source.id }])?;
+        // A reader of the clone finds its root from the publish on that applies this commit.
+        let engine = &shared.engine;
+        engine.health.watch(engine.apply_through(record.birth))?;
+        shared.catalog.set_counters(counters);
+        Ok(self.handle(shared.catalog.show_tree(record)))
     }
 
     /// Gives a tree another name. Synced when it returns; handles stay good.
@@ -87,7 +145,7 @@ impl Db {
             return Err(Error::TreeExists(to.into()));
         }
         let record = TreeRecord { name: to.into(), ..entry.record() };
-        shared.change(&[Record::Tree(record.clone())], &[])?;
+        shared.change(&[Record::Tree(record.clone())], &[], &[])?;
         shared.catalog.show_tree(record);
         Ok(())
     }
@@ -104,7 +162,12 @@ impl Db {
 
 impl Shared {
     /// Commits records to the catalog tree, synced.
-    fn change(&self, put: &[Record], delete: &[Vec<u8>]) -> Result<()> {
+    pub(super) fn change(
+        &self,
+        put: &[Record],
+        delete: &[Vec<u8>],
+        changes: &[Change],
+    ) -> Result<Seqno> {
         let mut batch = Batch::new();
         for record in put {
             batch.writes.push(CATALOG_TREE, &record.key(), Tag::PUT, &[&record.encode()?], false);
@@ -112,28 +175,45 @@ impl Shared {
         for key in delete {
             batch.writes.push(CATALOG_TREE, key, Tag::DELETE, &[], false);
         }
-        self.commit(&mut batch, Some(Durability::Sync)).map(drop)
+        self.commit_changing(&mut batch, Some(Durability::Sync), changes)
     }
 
-    /// Shows an entry of the catalog tree: at open, and as the log is replayed.
+    /// Shows an entry of the catalog tree: at open, and, with its commit, as the log is replayed.
+    /// Says what roots and branches follow of it.
     pub(super) fn show_record(
         catalog: &crate::catalog::Catalog,
         key: &[u8],
         value: Option<&[u8]>,
+        replayed: Option<Seqno>,
         malformed: &dyn Fn(String) -> Error,
-    ) -> Result<()> {
+    ) -> Result<Option<Change>> {
         let Some(value) = value else {
-            if let Some(id) = Record::tree_of_key(key) {
-                catalog.hide_tree(id);
+            if let Some(tree) = Record::tree_of_key(key) {
+                catalog.hide_tree(tree);
+                return Ok(Some(Change::DropTree(tree)));
             }
-            return Ok(());
+            let snapshot = Record::snapshot_of_key(key);
+            snapshot.into_iter().for_each(|id| catalog.hide_snapshot(id));
+            return Ok(snapshot.map(Change::DropSnapshot));
         };
+        let mut change = None;
         match Record::decode(key, value).map_err(|flaw| malformed(format!("{flaw:?}")))? {
             Record::Counters(counters) => catalog.set_counters(counters),
-            Record::Tree(record) => drop(catalog.show_tree(record)),
-            Record::Snapshot(record) => catalog.show_snapshot(record),
+            Record::Tree(mut record) => {
+                if let (Some(seqno), Some(parent)) = (replayed, &record.parent)
+                    && catalog.by_id(record.id).is_none()
+                {
+                    change = Some(Change::Clone { tree: record.id, of: parent.tree });
+                    record.birth = seqno;
+                }
+                catalog.show_tree(record);
+            }
+            Record::Snapshot(record) => {
+                change = Some(Change::Snapshot { id: record.id, name: record.name.clone() });
+                catalog.show_snapshot(record);
+            }
             Record::Operator(_) | Record::Dropped(_) => {}
         }
-        Ok(())
+        Ok(change)
     }
 }

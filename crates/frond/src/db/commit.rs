@@ -17,6 +17,7 @@ use crate::{
     Durability, Error, Result, Seqno, TreeId,
     sync::Ordering,
     txn::{KeyLocks, WriteSet},
+    version::Change,
     wal::{RECORD_BYTES_MAX, RecordBuilder, trailer},
 };
 
@@ -30,6 +31,16 @@ thread_local! {
 impl Shared {
     /// Commits a batch and empties it. An error leaves the batch as it is, sealed.
     pub(crate) fn commit(&self, batch: &mut Batch, level: Option<Durability>) -> Result<Seqno> {
+        self.commit_changing(batch, level, &[])
+    }
+
+    /// The same for a commit to the catalog, with what roots and branches follow of it.
+    pub(super) fn commit_changing(
+        &self,
+        batch: &mut Batch,
+        level: Option<Durability>,
+        changes: &[Change],
+    ) -> Result<Seqno> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
@@ -41,12 +52,18 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         self.engine.pace()?;
-        let seqno = self.commit_writes(&mut batch.writes, level.unwrap_or(self.durability))?;
+        let level = level.unwrap_or(self.durability);
+        let seqno = self.commit_writes(&mut batch.writes, level, changes)?;
         batch.clear();
         Ok(seqno)
     }
 
-    fn commit_writes(&self, writes: &mut WriteSet, level: Durability) -> Result<Seqno> {
+    fn commit_writes(
+        &self,
+        writes: &mut WriteSet,
+        level: Durability,
+        changes: &[Change],
+    ) -> Result<Seqno> {
         let engine = &*self.engine;
         writes.seal(&engine.cx.operators)?;
         let trees = writes.trees();
@@ -59,7 +76,7 @@ impl Shared {
         let (seqno, reservation) = RECORD
             .with_borrow_mut(|record| {
                 build_record(record, writes, &trees);
-                self.sequence(writes, record.finish(), &trees, admitted)
+                self.sequence(writes, record.finish(), &trees, admitted, changes)
             })
             .inspect_err(|_| engine.store.settle_admitted(admitted))?;
         engine.sequencer.wait_visible(seqno);
@@ -78,6 +95,7 @@ impl Shared {
         body: &[u8],
         trees: &[TreeId],
         admitted: u64,
+        changes: &[Change],
     ) -> Result<(Seqno, crate::wal::Reservation)> {
         let engine = &*self.engine;
         let bytes_max = engine.log().record_bytes_max();
@@ -111,7 +129,10 @@ impl Shared {
             };
             let (seqno, slot) = section.assign();
             slot.admitted.fetch_add(admitted, Ordering::Relaxed);
-            if engine.memtable_is_full(&slot) && engine.versions.current().frozen.is_empty() {
+            slot.note(changes);
+            let is_full =
+                engine.memtable_is_full(&slot) && engine.versions.current().frozen.is_empty();
+            if is_full || changes.iter().any(Change::ends_memtable) {
                 engine.freeze_in(&mut section);
                 drop(section);
                 engine.signal.notify();

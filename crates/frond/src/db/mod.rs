@@ -6,6 +6,7 @@ mod batch;
 mod catalog;
 mod commit;
 mod cursor;
+mod named;
 mod open;
 mod options;
 mod read;
@@ -15,6 +16,7 @@ mod tree;
 
 pub use batch::Batch;
 pub use cursor::{Cursor, RowBuf};
+pub use named::SnapshotInfo;
 pub(crate) use open::load_root;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use snapshot::Snapshot;
@@ -143,8 +145,9 @@ impl Db {
 }
 
 impl Shared {
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.engine.clone(), || self.engine.sequencer.visible())
+    pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
+        let visible = || self.engine.sequencer.visible();
+        Snapshot::new(self.engine.clone(), Some(self.clone()), visible)
     }
 
     fn close(&self) -> Result<()> {

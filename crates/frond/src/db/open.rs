@@ -25,7 +25,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     tree::{Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot},
     txn::{KeyLockTable, Sequencer},
-    version::{MemSlot, Roots, Versions},
+    version::{Branches, Change, MemSlot, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
 };
 
@@ -72,9 +72,16 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         resident: Arc::new(AtomicU64::new(0)),
     });
     let mut loaded = Roots::new();
-    for (tree, durable) in roots.trees {
+    let mut branches = Branches::default();
+    for (tree, mut durable) in roots.trees {
+        let inherits = std::mem::take(&mut durable.inherits);
+        if !inherits.is_empty() {
+            branches.inherits.insert(tree, inherits);
+        }
         loaded.insert(tree, Arc::new(load_root(&cx, durable)));
     }
+    let named = roots.snapshots.into_iter().filter_map(NamedVersion::load);
+    branches.named = named.map(|snapshot| (snapshot.id, Arc::new(snapshot))).collect();
     let log_options = LogOptions::default();
     let log_options = LogOptions {
         segment_bytes: options.tuning.segment_bytes.unwrap_or(log_options.segment_bytes),
@@ -92,8 +99,13 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         superblock.log_from,
     );
     let publish = store.counts_from().next();
-    let versions =
-        Versions::new(store.clone(), publish, superblock.applied, loaded, active.clone());
+    let versions = Versions::new(
+        store.clone(),
+        publish,
+        superblock.applied,
+        (loaded, branches),
+        active.clone(),
+    );
     let is_new = superblock.is_new() && !log_exists(&env, dir)?;
     let expect = match superblock.clean {
         Some(end) => Expect::CleanEnd(end),
@@ -221,15 +233,16 @@ fn replay(
     }
     let slot = section.assign_replayed(seqno);
     drop(section);
+    let mut changes = Vec::new();
     while let Some(item) = items.next()? {
         match item {
             Item::Entry { tree, key, tag, payload } => {
                 slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
                 if tree == CATALOG_TREE {
                     let value = tag.is_put().then_some(payload);
-                    Shared::show_record(catalog, key, value, &|why| {
-                        malformed_catalog(engine, why)
-                    })?;
+                    let malformed = |why| malformed_catalog(engine, why);
+                    let shown = Shared::show_record(catalog, key, value, Some(seqno), &malformed)?;
+                    changes.extend(shown);
                 }
             }
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
@@ -238,6 +251,16 @@ fn replay(
     }
     engine.sequencer.jump_visible(seqno);
     slot.writers.fetch_sub(1, Ordering::Release);
+    slot.note(&changes);
+    if changes.iter().any(Change::ends_memtable) {
+        let mut section = engine.sequencer.enter();
+        let log_from = section.active.log_from;
+        engine.freeze_at(&mut section, log_from);
+        drop(section);
+        // Before the next record: by then the catalog may know less of the trees.
+        engine.apply_through(seqno)?;
+        while engine.log.is_some() && engine.write_begun()? {}
+    }
     Ok(())
 }
 
@@ -248,10 +271,11 @@ fn malformed_catalog(engine: &Engine, why: String) -> Error {
 
 /// Shows what tree 0 held at the boundary; replayed changes follow.
 fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()> {
-    let snapshot = Snapshot::new(engine.clone(), || at);
+    let snapshot = Snapshot::new(engine.clone(), None, || at);
     let mut cursor = Cursor::new(snapshot, CATALOG_TREE, (None, None))?;
     while let Some((key, value)) = cursor.next()? {
-        Shared::show_record(catalog, key, Some(value), &|why| malformed_catalog(engine, why))?;
+        let malformed = |why| malformed_catalog(engine, why);
+        Shared::show_record(catalog, key, Some(value), None, &malformed)?;
     }
     Ok(())
 }

@@ -1,27 +1,40 @@
 //! Snapshots: the store as it was after one commit.
 
 use crate::{
-    Result, Seqno,
+    Error, Result, Seqno, TreeId,
+    catalog::{CATALOG_TREE, Record, TreeEntry, TreeRecord},
     pipeline::Engine,
     sync::Arc,
     version::{SnapshotState, Version},
 };
 
-use super::{Cursor, Tree, read::ReadView, tree::bounds};
-use std::ops::RangeBounds;
+use super::{Cursor, Shared, Tree, TreeInfo, read::ReadView, tree::bounds};
+use std::{collections::BTreeMap, ops::RangeBounds};
+
+/// The trees that the catalog of a named snapshot has.
+pub(super) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
 
 /// One moment of the store; the same bytes for its whole life, whatever is written meanwhile
 /// (Promise: P25). Cheap to clone. A long-lived one costs the space of the pages changed since.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
+    /// `None` while the store is being opened.
+    shared: Option<Arc<Shared>>,
     state: Arc<SnapshotState>,
+    /// Of a named snapshot, whose trees may be gone and whose seqno may be older than this process.
+    then: Option<TreesThen>,
 }
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
         self.engine.snapshots.share(&self.state);
-        Self { engine: self.engine.clone(), state: self.state.clone() }
+        Self {
+            engine: self.engine.clone(),
+            shared: self.shared.clone(),
+            state: self.state.clone(),
+            then: self.then.clone(),
+        }
     }
 }
 
@@ -32,9 +45,22 @@ impl Drop for Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(engine: Arc<Engine>, visible: impl FnOnce() -> Seqno) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        shared: Option<Arc<Shared>>,
+        visible: impl FnOnce() -> Seqno,
+    ) -> Self {
         let state = engine.snapshots.register(visible);
-        Self { engine, state }
+        Self { engine, shared, state, then: None }
+    }
+
+    /// A named snapshot, from the version that it keeps.
+    pub(super) fn named(shared: Arc<Shared>, version: Version) -> Result<Self> {
+        let state = SnapshotState::named(version);
+        let engine = shared.engine.clone();
+        let mut snapshot = Self { engine, shared: Some(shared), state, then: None };
+        snapshot.then = Some(Arc::new(snapshot.read_catalog()?));
+        Ok(snapshot)
     }
 
     /// The last commit that it shows.
@@ -71,11 +97,62 @@ impl Snapshot {
         Cursor::new(self.clone(), tree.entry.id, bounds(&range)?)
     }
 
+    /// The trees there were at this moment, by name, also those dropped or renamed since. Reads the
+    /// catalog of that moment, unless the snapshot is a named one, which knows it.
+    ///
+    /// # Errors
+    /// I/O errors and damage of the catalog.
+    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
+        self.engine.health.check()?;
+        let then = self.then()?;
+        let mut trees: Vec<TreeInfo> = then.values().cloned().map(TreeInfo::from).collect();
+        trees.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(trees)
+    }
+
+    /// The tree that had this name at this moment, for reading it here; it may have another name now.
+    /// If it was dropped, everything but reading at snapshots fails with `NoSuchTree`.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if there was none; as [`trees`](Self::trees).
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.engine.health.check()?;
+        let then = self.then()?;
+        let record = then.values().find(|record| record.name == name);
+        let (Some(record), Some(shared)) = (record, &self.shared) else {
+            return Err(Error::NoSuchTree(name.into()));
+        };
+        let now = shared.catalog.by_id(record.id);
+        let entry = now.unwrap_or_else(|| TreeEntry::gone(record.clone()));
+        Ok(Tree { shared: shared.clone(), entry })
+    }
+
+    fn then(&self) -> Result<TreesThen> {
+        match &self.then {
+            Some(then) => Ok(then.clone()),
+            None => self.read_catalog().map(Arc::new),
+        }
+    }
+
+    fn read_catalog(&self) -> Result<BTreeMap<TreeId, TreeRecord>> {
+        let mut trees = BTreeMap::new();
+        let mut cursor = Cursor::new(self.clone(), CATALOG_TREE, (None, None))?;
+        while let Some((key, value)) = cursor.next()? {
+            let record = Record::decode(key, value);
+            let path = self.engine.store.file().path();
+            if let Record::Tree(record) = record.map_err(|flaw| flaw.at(path))? {
+                trees.insert(record.id, record);
+            }
+        }
+        Ok(trees)
+    }
+
     fn check(&self, tree: &Tree) -> Result<()> {
         self.engine.health.check()?;
-        if tree.entry.birth > self.state.at {
-            return Err(crate::Error::DefinitionChanged(tree.name()));
-        }
-        Ok(())
+        let was_there = match &self.then {
+            Some(then) => then.contains_key(&tree.entry.id),
+            None => tree.entry.birth <= self.state.at,
+        };
+        if was_there { Ok(()) } else { Err(Error::DefinitionChanged(tree.name())) }
     }
 }

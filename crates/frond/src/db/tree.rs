@@ -2,7 +2,11 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use crate::{Error, Layout, Result, Seqno, SizeClass, catalog::TreeEntry, sync::Arc};
+use crate::{
+    Error, Layout, Result, Seqno, SizeClass,
+    catalog::{TreeEntry, TreeRecord},
+    sync::Arc,
+};
 
 use super::{Batch, Cursor, Shared, batch::check_key, read::ReadView};
 
@@ -33,6 +37,22 @@ pub struct TreeInfo {
     pub birth: Seqno,
 }
 
+impl From<TreeRecord> for TreeInfo {
+    fn from(record: TreeRecord) -> Self {
+        Self {
+            name: record.name,
+            birth: record.birth,
+            options: TreeOptions {
+                size_class: record.size_class,
+                unique: record.unique,
+                attributes: record.attributes,
+                key_layout: record.key_layout,
+                value_layout: record.value_layout,
+            },
+        }
+    }
+}
+
 /// A handle to a tree; cheap to clone, usable from all threads at once.
 ///
 /// Reads see every commit that returned before they began, and never wait for a writer.
@@ -50,18 +70,7 @@ impl Tree {
 
     /// Name and options.
     pub fn info(&self) -> TreeInfo {
-        let record = self.entry.record();
-        TreeInfo {
-            name: record.name,
-            birth: record.birth,
-            options: TreeOptions {
-                size_class: record.size_class,
-                unique: record.unique,
-                attributes: record.attributes,
-                key_layout: record.key_layout,
-                value_layout: record.value_layout,
-            },
-        }
+        self.entry.record().into()
     }
 
     /// The value of a key. Costs one copy of the value, and at most one read of the device when the

@@ -95,6 +95,8 @@ pub trait Vfs: Send + Sync + fmt::Debug {
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment.
     fn now(&self) -> Duration;
+    /// Time of day, since 1970: for people to read, never to decide by (P17).
+    fn wall(&self) -> Duration;
     /// Sleeps, or lets simulated time pass.
     fn sleep(&self, time: Duration);
 }

@@ -9,7 +9,7 @@ use std::{
     fmt, io,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rustix::{
@@ -239,6 +239,11 @@ impl Default for RealClock {
 impl Clock for RealClock {
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn wall(&self) -> Duration {
+        // A clock set before 1970 is of no use to anybody.
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
     fn sleep(&self, time: Duration) {

@@ -1,10 +1,10 @@
 //! Apply: the oldest frozen memtable into the trees, and the new roots published.
 
 use crate::{
-    Lineage, Publish, Result, TreeId,
+    Error, Lineage, Publish, Result, Seqno, TreeId,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Effects, Job, TreeContext, TreeRoot, TreeTraits},
-    version::MemSlot,
+    version::{Branches, Change, MemSlot, NamedVersion, Roots},
 };
 
 use super::Engine;
@@ -34,11 +34,13 @@ impl Engine {
         self.progress_expected.store((entries * per_entry / 256).max(1), Ordering::Relaxed);
 
         let publish = Publish(version.publish.0 + 1);
-        let mut roots = (*version.roots).clone();
+        let changes = slot.changes();
+        let dropped = |tree| changes.contains(&Change::DropTree(tree));
+        let mut roots = version.roots.clone();
         let mut effects = Vec::new();
         let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
         let progress = self.progress.clone();
-        for tree in slot.table.trees() {
+        for tree in slot.table.trees().into_iter().filter(|&tree| !dropped(tree)) {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let old = roots.get(&tree).cloned().unwrap_or_default();
             let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
@@ -48,15 +50,25 @@ impl Engine {
         }
         for outcome in self.pool.run(tasks) {
             let (tree, root, lineage, changed) = outcome?;
-            roots.insert(tree, Arc::new(root));
+            Arc::make_mut(&mut roots).insert(tree, Arc::new(root));
             effects.push((lineage, changed));
         }
-        self.drop_dead_trees(&mut roots, &mut effects)?;
+        let branches = self.follow(&changes, &version.branches, &mut roots, publish, last)?;
+        for tree in changes.iter().filter_map(Change::dropped_tree) {
+            effects.extend(self.bury(&version.roots, tree)?);
+        }
         self.record(publish, effects);
         let publishing = self.snapshots.publishing();
         publishing.pin_below(&self.versions.hold(), &slot, &self.versions);
-        self.versions.publish(publish, roots, Some(&slot));
+        // Held over the swap: no checkpoint fixes a later version before it has seen this one.
+        let mut begun = self.checkpoint.begun();
+        let published = self.versions.publish(publish, roots, branches, Some(&slot));
+        if changes.iter().any(Change::ends_memtable) {
+            begun.push_back(published);
+        }
+        drop(begun);
         drop(publishing);
+        changes.iter().filter_map(Change::dropped_tree).for_each(|tree| self.trees.forget(tree));
         let admitted = slot.admitted.load(Ordering::Relaxed);
         self.checkpoint.applied_to(last, admitted);
         let done = self.progress.load(Ordering::Relaxed);
@@ -80,22 +92,58 @@ impl Engine {
         self.effects.lock().unwrap().push_back((publish, effects));
     }
 
-    /// Takes the roots of dropped trees away; all their pages die.
-    fn drop_dead_trees(
+    /// What the catalog's changes of a memtable make of roots and branches in version `publish`,
+    /// which holds the commits through `last`.
+    fn follow(
         &self,
-        roots: &mut crate::version::Roots,
-        effects: &mut Vec<(Lineage, Effects)>,
-    ) -> Result<()> {
-        let dead: Vec<TreeId> =
-            roots.keys().copied().filter(|tree| self.trees.traits(*tree).is_none()).collect();
-        for tree in dead {
-            if let Some(root) = roots.remove(&tree) {
-                let mut buried = Effects::default();
-                root.bury(&self.cx, &mut buried)?;
-                effects.push((Lineage(tree.0), buried));
+        changes: &[Change],
+        old: &Arc<Branches>,
+        roots: &mut Arc<Roots>,
+        publish: Publish,
+        last: Seqno,
+    ) -> Result<Arc<Branches>> {
+        if changes.is_empty() {
+            return Ok(old.clone());
+        }
+        let mut branches = (**old).clone();
+        let space = self.store.space();
+        let mut consistent = true;
+        for change in changes {
+            match change {
+                Change::Clone { tree, of } => {
+                    if let Some(root) = roots.get(of).cloned() {
+                        Arc::make_mut(roots).insert(*tree, root);
+                        branches.clone_tree(space, *tree, *of, publish);
+                    }
+                }
+                Change::Snapshot { id, name } => {
+                    let name = (*id, name.clone());
+                    let snapshot = NamedVersion::fresh(name, last, publish, roots, &branches);
+                    branches.add_snapshot(space, snapshot);
+                }
+                Change::DropTree(tree) => {
+                    Arc::make_mut(roots).remove(tree);
+                    consistent &= branches.drop_tree(space, *tree, publish);
+                }
+                Change::DropSnapshot(id) => {
+                    consistent &= branches.drop_snapshot(space, *id, publish);
+                }
             }
         }
-        Ok(())
+        if consistent {
+            return Ok(Arc::new(branches));
+        }
+        let why = "it has no pin for a branch that the root directory lists";
+        let place = self.store.file().place(0, 0);
+        Err(Error::Malformed { place, what: "the space map", why: why.into() })
+    }
+
+    /// What becomes of the pages of a tree that is dropped.
+    fn bury(&self, roots: &Roots, tree: TreeId) -> Result<Option<(Lineage, Effects)>> {
+        let Some(root) = roots.get(&tree) else { return Ok(None) };
+        let mut buried = Effects::default();
+        root.bury(&self.cx, tree.lineage(), &mut buried)?;
+        Ok(Some((tree.lineage(), buried)))
     }
 
     /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded
@@ -109,11 +157,11 @@ impl Engine {
             let mut job = Job::new(&self.cx, traits, publish, 0, &self.progress);
             let Some(drained) = job.drain(root)? else { continue };
             job.flush_ticks();
-            let mut roots = (*version.roots).clone();
-            roots.insert(tree, Arc::new(drained));
+            let mut roots = version.roots.clone();
+            Arc::make_mut(&mut roots).insert(tree, Arc::new(drained));
             let effects = std::mem::take(&mut job.effects);
             self.record(publish, vec![(traits.lineage, effects)]);
-            self.versions.publish(publish, roots, None);
+            self.versions.publish(publish, roots, version.branches.clone(), None);
             self.signal.notify();
             return Ok(true);
         }

@@ -10,15 +10,17 @@
 //! Invariants
 //! 1. Pages that died before V is fixed are never written (Rule: I10).
 //! 2. A page gets its address once, here, and is readable at it before the address is linked.
-//! 3. One checkpoint at a time.
+//! 3. One checkpoint at a time, of ascending versions.
+//! 4. A version in which a branch begins (a clone, a named snapshot) is written as it is, before any
+//!    later one: what died right after it is written, too, for the branch needs it.
 //!
 //! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
 
 use crate::{
-    Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    Lsn, Publish, Result, Seqno, TreeId,
     page::PageKind,
     store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
-    sync::{Arc, AtomicU64, Mutex, Ordering},
+    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Child, Node, NodeRef, Root, RunHandle, TreeRoot, encode_node},
     version::Version,
     wal::{TRAILER_BYTES, checkpoint_record},
@@ -41,6 +43,8 @@ pub(crate) struct CheckpointState {
     ended_millis: AtomicU64,
     /// Disk space promised to memtables that are applied and not durable in trees: last commit, bytes.
     promised: Mutex<VecDeque<(Seqno, u64)>>,
+    /// Versions in which branches begin, oldest first: each gets a checkpoint of its own.
+    begun: Mutex<VecDeque<Arc<Version>>>,
     pub count: AtomicU64,
     pub pages_written: AtomicU64,
     pub bytes_written: AtomicU64,
@@ -55,6 +59,11 @@ impl CheckpointState {
         state.log_at.store(log_at.0, Ordering::Relaxed);
         state.ended_millis.store(now_millis, Ordering::Relaxed);
         state
+    }
+
+    /// Versions that must be written as they are, until they are.
+    pub fn begun(&self) -> MutexGuard<'_, VecDeque<Arc<Version>>> {
+        self.begun.lock().unwrap()
     }
 
     /// A memtable through `last` is applied; `admitted` bytes were promised to it.
@@ -83,21 +92,44 @@ impl Engine {
             || self.idle.load(Ordering::Relaxed)
     }
 
-    /// Makes the current version durable.
+    /// Makes the current version durable, and before it those in which branches begin.
     pub(crate) fn run_checkpoint(&self) -> Result<()> {
         self.checkpoint_with(None)
     }
 
     /// The same; with `clean`, as the last act of a clean close at that end of the log.
     pub(crate) fn checkpoint_with(&self, clean: Option<Lsn>) -> Result<()> {
+        while self.write_begun()? {}
         let _one = self.checkpoint.running.lock().unwrap();
         self.health.check()?;
-        let version = self.versions.hold();
-        if version.publish.0 <= self.checkpoint.publish.load(Ordering::Relaxed) {
-            return Ok(());
+        // Fixed under the lock: whatever begins after this look begins in a later version.
+        let begun = self.checkpoint.begun();
+        let version = begun.front().cloned().unwrap_or_else(|| self.versions.hold());
+        drop(begun);
+        self.write_once(&version, clean)
+    }
+
+    /// Makes the oldest version durable that must be written as it is; false if there is none.
+    pub(crate) fn write_begun(&self) -> Result<bool> {
+        if self.checkpoint.begun().is_empty() {
+            return Ok(false);
         }
-        let outcome = self.write_version(&version, clean);
-        self.health.watch(outcome)
+        let _one = self.checkpoint.running.lock().unwrap();
+        self.health.check()?;
+        let Some(version) = self.checkpoint.begun().front().cloned() else { return Ok(false) };
+        self.write_once(&version, None).map(|()| true)
+    }
+
+    /// Under the lock `running`.
+    fn write_once(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
+        if version.publish.0 > self.checkpoint.publish.load(Ordering::Relaxed) {
+            self.health.watch(self.write_version(version, clean))?;
+        }
+        let mut begun = self.checkpoint.begun();
+        if begun.front().is_some_and(|first| first.publish == version.publish) {
+            begun.pop_front();
+        }
+        Ok(())
     }
 
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
@@ -108,8 +140,12 @@ impl Engine {
         self.take_effects(version.publish)?;
         let mut directory = RootDirectory::default();
         for (&tree, root) in version.roots.iter() {
-            let durable = self.write_tree(tree, root, version.applied)?;
+            let mut durable = self.write_tree(tree, root, version.applied)?;
+            durable.inherits = version.branches.inherits.get(&tree).cloned().unwrap_or_default();
             directory.trees.insert(tree, durable);
+        }
+        for snapshot in version.branches.named.values() {
+            directory.snapshots.push(snapshot.listed(version.publish, &directory.trees));
         }
         let log_synced = match clean {
             Some(end) => end,
@@ -123,6 +159,9 @@ impl Engine {
             clean,
             roots: &directory,
         })?;
+        for snapshot in version.branches.named.values().filter(|one| !one.is_durable()) {
+            snapshot.set_durable(&directory.trees);
+        }
         if clean.is_none() {
             self.log_checkpoint(superblock.sequence)?;
         }
@@ -218,9 +257,10 @@ impl Engine {
     }
 
     /// Step 3, for one tree.
-    fn write_tree(&self, _tree: TreeId, root: &TreeRoot, applied: Seqno) -> Result<DurableRoot> {
+    fn write_tree(&self, tree: TreeId, root: &TreeRoot, applied: Seqno) -> Result<DurableRoot> {
         let mut durable = DurableRoot {
             applied,
+            lineage: tree.lineage(),
             max_key: root.has_max.then(|| root.max_key.clone()),
             ..DurableRoot::default()
         };
@@ -238,7 +278,6 @@ impl Engine {
                 durable.level = node.load(&self.cx)?.level;
             }
         }
-        durable.lineage = durable.link.map_or(Lineage(0), |link| link.lineage);
         Ok(durable)
     }
 

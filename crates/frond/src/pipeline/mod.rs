@@ -76,6 +76,9 @@ impl Limits {
 pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// `None`: the tree is gone, and so is its batch.
     fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
+
+    /// The commit that dropped a tree is applied: no batch of it counts any more.
+    fn forget(&self, tree: TreeId);
 }
 
 /// The engine behind the public handles.
@@ -182,7 +185,13 @@ impl Engine {
         let _jobs = self.roots.lock().unwrap();
         let version = self.versions.hold();
         let publish = Publish(version.publish.0 + 1);
-        self.versions.publish(publish, (*version.roots).clone(), None);
+        self.versions.publish(publish, version.roots.clone(), version.branches.clone(), None);
+    }
+
+    /// Applies until every commit through `seqno` is in the roots.
+    pub fn apply_through(&self, seqno: Seqno) -> Result<()> {
+        while self.versions.current().applied < seqno && self.apply_oldest()? {}
+        Ok(())
     }
 
     /// The last acts of a clean close: everything applied and durable, the slot marked clean.
@@ -211,6 +220,9 @@ impl Engine {
         self.health.check()?;
         self.log().tick(self.env.clock.now())?;
         self.balance_memory();
+        if self.write_begun()? {
+            return Ok(true);
+        }
         if self.checkpoint_is_due() {
             self.run_checkpoint()?;
             return Ok(true);

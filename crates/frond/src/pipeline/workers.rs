@@ -100,7 +100,9 @@ impl Engine {
     fn checkpoint_loop(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
             let seen = self.signal.epoch();
-            if self.checkpoint_is_due() {
+            if self.write_begun()? {
+                self.signal.notify();
+            } else if self.checkpoint_is_due() {
                 self.run_checkpoint()?;
                 self.signal.notify();
             } else {

@@ -5,6 +5,7 @@
 //! on. Reads of a drained tree meet one run.
 
 use crate::{
+    Lineage,
     error::Result,
     sync::{Arc, Ordering},
 };
@@ -54,37 +55,35 @@ impl Job<'_> {
 }
 
 impl TreeRoot {
-    /// Counts every page of the tree as dead. Reads every node, no leaf.
-    pub fn bury(&self, cx: &TreeContext, effects: &mut Effects) -> Result<()> {
+    /// Counts every page that the tree wrote in its lineage as dead. Reads those nodes, no leaf; what
+    /// it inherited is not its own, nor is anything below it (Rule: I19).
+    pub fn bury(&self, cx: &TreeContext, own: Lineage, effects: &mut Effects) -> Result<()> {
         match &self.root {
             Root::Empty => Ok(()),
             Root::Leaf(leaf) => {
                 effects.count(leaf, -1);
                 Ok(())
             }
-            Root::Node(node) => bury_node(cx, node, effects),
+            Root::Node(node) => bury_node(cx, node, own, effects),
         }
     }
 }
 
-fn bury_node(cx: &TreeContext, node: &Arc<NodeRef>, effects: &mut Effects) -> Result<()> {
-    walk_node(cx, node, &mut |node, content| {
-        effects.dead_nodes.push(node.clone());
-        content.run_refs().for_each(|run| effects.count(run, -1));
-        Ok(())
-    })
-}
-
-fn walk_node(
+fn bury_node(
     cx: &TreeContext,
     node: &Arc<NodeRef>,
-    visit: &mut dyn FnMut(&Arc<NodeRef>, &Arc<Node>) -> Result<()>,
+    own: Lineage,
+    effects: &mut Effects,
 ) -> Result<()> {
+    if node.lineage != own {
+        return Ok(());
+    }
     let content = node.load(cx)?;
-    visit(node, &content)?;
+    effects.dead_nodes.push(node.clone());
+    content.run_refs().for_each(|run| effects.count(run, -1));
     for child in &content.children {
         if let Child::Node(child) = child {
-            walk_node(cx, child, visit)?;
+            bury_node(cx, child, own, effects)?;
         }
     }
     Ok(())

@@ -13,8 +13,10 @@
 //!
 //! Threads: all.
 
+mod branches;
 mod snapshots;
 
+pub(crate) use branches::{Branches, Change, NamedRoots, NamedVersion};
 pub(crate) use snapshots::{SnapshotState, Snapshots};
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::{
     Lsn, Publish, Seqno, TreeId,
+    cache::FramePool,
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering},
@@ -43,6 +46,8 @@ pub(crate) struct MemSlot {
     pub admitted: AtomicU64,
     /// Its commits' records lie at or after this position of the log.
     pub log_from: Lsn,
+    /// Changes of the catalog among its commits, in their order.
+    changes: Mutex<Vec<Change>>,
 }
 
 impl MemSlot {
@@ -54,7 +59,21 @@ impl MemSlot {
             writers: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
             log_from,
+            changes: Mutex::default(),
         })
+    }
+
+    /// Notes changes of the catalog that one of its commits makes. Before that commit is inserted, so
+    /// before the slot can be applied.
+    pub fn note(&self, changes: &[Change]) {
+        if !changes.is_empty() {
+            self.changes.lock().unwrap().extend_from_slice(changes);
+        }
+    }
+
+    /// What its commits change in the catalog, in their order.
+    pub fn changes(&self) -> Vec<Change> {
+        self.changes.lock().unwrap().clone()
     }
 
     /// Seals the interval; only the sequencer calls this, inside its critical section.
@@ -78,6 +97,8 @@ pub(crate) struct Version {
     pub publish: Publish,
     pub applied: Seqno,
     pub roots: Arc<Roots>,
+    /// Named snapshots, and what clones inherit.
+    pub branches: Arc<Branches>,
     /// Newest first.
     pub frozen: Vec<Arc<MemSlot>>,
     pub active: Arc<MemSlot>,
@@ -124,13 +145,14 @@ impl Versions {
         store: Arc<Store>,
         publish: Publish,
         applied: Seqno,
-        roots: Roots,
+        (roots, branches): (Roots, Branches),
         active: Arc<MemSlot>,
     ) -> Self {
         let version = Version {
             publish,
             applied,
             roots: Arc::new(roots),
+            branches: Arc::new(branches),
             frozen: Vec::new(),
             active,
             _pin: Pin::new(publish, &store),
@@ -160,6 +182,7 @@ impl Versions {
             publish: old.publish,
             applied: old.applied,
             roots: old.roots.clone(),
+            branches: old.branches.clone(),
             frozen,
             active,
             _pin: Pin::new(old.publish, &self.store),
@@ -172,6 +195,7 @@ impl Versions {
             publish: old.publish,
             applied: old.applied,
             roots: old.roots.clone(),
+            branches: old.branches.clone(),
             frozen: Vec::new(),
             active: slot.clone(),
             _pin: Pin::new(old.publish, &self.store),
@@ -180,7 +204,13 @@ impl Versions {
 
     /// Publishes changed roots. If `applied` names a memtable, it is the oldest frozen one and its
     /// commits are in the roots now: it leaves the list in the same swap (Rule: I9).
-    pub fn publish(&self, publish: Publish, roots: Roots, applied: Option<&Arc<MemSlot>>) {
+    pub fn publish(
+        &self,
+        publish: Publish,
+        roots: Arc<Roots>,
+        branches: Arc<Branches>,
+        applied: Option<&Arc<MemSlot>>,
+    ) -> Arc<Version> {
         let _swap = self.swap.lock().unwrap();
         let old = self.current.load_full();
         assert!(publish > old.publish, "version invariant 2");
@@ -191,13 +221,30 @@ impl Versions {
             assert!(Arc::ptr_eq(&oldest, slot), "memtables are applied oldest first");
             boundary = slot.last().expect("an applied memtable was frozen");
         }
-        self.current.store(Arc::new(Version {
+        let version = Arc::new(Version {
             publish,
             applied: boundary,
-            roots: Arc::new(roots),
+            roots,
+            branches,
             frozen,
             active: old.active.clone(),
             _pin: Pin::new(publish, &self.store),
-        }));
+        });
+        self.current.store(version.clone());
+        version
+    }
+
+    /// A version to read a named snapshot from. The pin on it outlives the snapshot's name.
+    pub fn named(&self, named: &NamedVersion, roots: Arc<Roots>, pool: &Arc<FramePool>) -> Version {
+        let empty = Arc::new(Memtable::new(pool.clone()));
+        Version {
+            publish: named.publish,
+            applied: named.seqno,
+            roots,
+            branches: Arc::default(),
+            frozen: Vec::new(),
+            active: MemSlot::new(empty, named.seqno, Lsn(0)),
+            _pin: Pin::new(named.publish, &self.store),
+        }
     }
 }

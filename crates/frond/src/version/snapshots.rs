@@ -30,6 +30,9 @@ pub(crate) struct SnapshotState {
     pub at: Seqno,
     /// Set when the current version goes beyond `at`.
     pinned: ArcSwapOption<Version>,
+    /// False for a named snapshot: it has a version of its own from the beginning, which no publish
+    /// passes by.
+    is_registered: bool,
 }
 
 /// All snapshots that are held, by seqno and how many hold it.
@@ -48,7 +51,8 @@ impl Snapshots {
     pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
         let mut held = self.held.lock().unwrap();
         let at = visible();
-        let fresh = || (Arc::new(SnapshotState { at, pinned: ArcSwapOption::empty() }), 0);
+        let state = || SnapshotState { at, pinned: ArcSwapOption::empty(), is_registered: true };
+        let fresh = || (Arc::new(state()), 0);
         let (state, count) = held.entry(at).or_insert_with(fresh);
         *count += 1;
         state.clone()
@@ -56,6 +60,9 @@ impl Snapshots {
 
     /// One more holder of a registered snapshot.
     pub fn share(&self, state: &SnapshotState) {
+        if !state.is_registered {
+            return;
+        }
         if let Some((_, count)) = self.held.lock().unwrap().get_mut(&state.at) {
             *count += 1;
         }
@@ -63,6 +70,9 @@ impl Snapshots {
 
     /// One holder less.
     pub fn release(&self, state: &SnapshotState) {
+        if !state.is_registered {
+            return;
+        }
         let mut held = self.held.lock().unwrap();
         if let Some((_, count)) = held.get_mut(&state.at) {
             *count -= 1;
@@ -111,6 +121,13 @@ impl Publishing<'_> {
 }
 
 impl SnapshotState {
+    /// What reads a named snapshot's version.
+    pub fn named(version: Version) -> Arc<Self> {
+        let at = version.applied;
+        let pinned = ArcSwapOption::from_pointee(version);
+        Arc::new(Self { at, pinned, is_registered: false })
+    }
+
     /// The version to read, filtered by `at`.
     pub fn version(&self, versions: &Versions) -> Arc<Version> {
         loop {

@@ -32,6 +32,9 @@ impl Clock for ManualClock {
     fn now(&self) -> Duration {
         *self.0.lock().unwrap()
     }
+    fn wall(&self) -> Duration {
+        self.now()
+    }
     fn sleep(&self, time: Duration) {
         *self.0.lock().unwrap() += time;
     }

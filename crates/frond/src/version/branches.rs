@@ -1,0 +1,210 @@
+//! Branches: what stands in a version beside its trees' roots. A clone and a named snapshot are both
+//! "the parent at F": they begin at a catalog commit at which the sequencer freezes, so that some
+//! version holds exactly the commits through it (Rule: I35).
+//!
+//! Neither copies a page. Pages written before the branch stay in the lineage of the tree that wrote
+//! them; the branch keeps them by a pin on that lineage, at the version where it left (Rule: I19).
+//!
+//! Invariants
+//! 1. A version's branches are those of the catalog as of its boundary: changes of the catalog travel
+//!    with the memtable that holds their commit, and take effect in the publish that applies it.
+//! 2. For each lineage pin that a standing branch needs there is one open pin in the space map, made
+//!    with the branch, closed with it.
+//! 3. The version in which a branch begins is written as it is by a checkpoint of its own: no later
+//!    one would write pages that died in between.
+//!
+//! Threads: values; changes are made by the one root-changing job.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Lineage, Publish, Seqno, TreeId,
+    store::{NamedSnapshot, Space, TreeRoot as DurableRoot},
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use super::Roots;
+
+/// Pages of a lineage as they were in a version.
+pub(crate) type Inherited = (Lineage, Publish);
+
+/// A change of the catalog that roots or branches follow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// `tree` begins as what `of` is now.
+    Clone { tree: TreeId, of: TreeId },
+    /// A named snapshot of everything.
+    Snapshot { id: u32, name: String },
+    /// A tree is gone, with all its pages.
+    DropTree(TreeId),
+    /// A named snapshot is gone.
+    DropSnapshot(u32),
+}
+
+impl Change {
+    /// True if its commit must be the last one of a memtable: what begins there is the state after it.
+    pub fn ends_memtable(&self) -> bool {
+        matches!(self, Change::Clone { .. } | Change::Snapshot { .. })
+    }
+
+    /// The tree that it takes away.
+    pub fn dropped_tree(&self) -> Option<TreeId> {
+        match self {
+            Change::DropTree(tree) => Some(*tree),
+            _ => None,
+        }
+    }
+}
+
+/// Named snapshots, and what clones inherit. Shared from version to version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Branches {
+    /// Oldest ancestor first; trees that inherit nothing are not here.
+    pub inherits: BTreeMap<TreeId, Vec<Inherited>>,
+    /// By id.
+    pub named: BTreeMap<u32, Arc<NamedVersion>>,
+}
+
+/// What a named snapshot shows.
+#[derive(Debug)]
+pub(crate) struct NamedVersion {
+    pub id: u32,
+    pub name: String,
+    /// The last commit it shows.
+    pub seqno: Seqno,
+    /// The version it keeps.
+    pub publish: Publish,
+    /// Lineage pins that keep its pages.
+    pins: Vec<Inherited>,
+    /// Roots with addresses: once the checkpoint of that version is done.
+    durable: OnceLock<BTreeMap<TreeId, DurableRoot>>,
+    /// Roots in memory, until then.
+    fresh: Mutex<Option<Arc<Roots>>>,
+}
+
+/// Where to find the roots of a named snapshot.
+pub(crate) enum NamedRoots<'a> {
+    Durable(&'a BTreeMap<TreeId, DurableRoot>),
+    Fresh(Arc<Roots>),
+}
+
+impl NamedVersion {
+    /// The store as of version `publish`, which is about to be published. Nothing is pinned yet.
+    pub fn fresh(
+        (id, name): (u32, String),
+        seqno: Seqno,
+        publish: Publish,
+        roots: &Arc<Roots>,
+        branches: &Branches,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            seqno,
+            publish,
+            pins: roots.keys().flat_map(|&tree| branches.pins_of(tree, publish)).collect(),
+            durable: OnceLock::new(),
+            fresh: Mutex::new(Some(roots.clone())),
+        }
+    }
+
+    /// A snapshot that the root directory lists; `None` if its id is none that was ever given out.
+    pub fn load(listed: NamedSnapshot) -> Option<Self> {
+        let id = u32::try_from(listed.id).ok()?;
+        let pins = listed.trees.iter().flat_map(|(tree, root)| {
+            root.inherits.iter().copied().chain([(tree.lineage(), listed.publish)])
+        });
+        let pins = pins.collect();
+        let durable = OnceLock::new();
+        let _ = durable.set(listed.trees);
+        Some(Self {
+            id,
+            name: listed.name,
+            seqno: listed.seqno,
+            publish: listed.publish,
+            pins,
+            durable,
+            fresh: Mutex::new(None),
+        })
+    }
+
+    /// True once its roots are durable.
+    pub fn is_durable(&self) -> bool {
+        self.durable.get().is_some()
+    }
+
+    /// Its version is durable with these roots: from now on it holds addresses and no memory.
+    pub fn set_durable(&self, trees: &BTreeMap<TreeId, DurableRoot>) {
+        if self.durable.set(trees.clone()).is_ok() {
+            *self.fresh.lock().unwrap() = None;
+        }
+    }
+
+    /// The roots.
+    pub fn roots(&self) -> NamedRoots<'_> {
+        let fresh = self.fresh.lock().unwrap();
+        match (self.durable.get(), &*fresh) {
+            (Some(durable), _) => NamedRoots::Durable(durable),
+            (None, Some(roots)) => NamedRoots::Fresh(roots.clone()),
+            (None, None) => unreachable!("roots are let go of once they have addresses"),
+        }
+    }
+
+    /// As the root directory lists it; `trees` are the durable roots of the version being written,
+    /// which are its own if it begins there (invariant 3).
+    pub fn listed(&self, written: Publish, trees: &BTreeMap<TreeId, DurableRoot>) -> NamedSnapshot {
+        let own = self.durable.get();
+        assert!(own.is_some() || written == self.publish, "branches.rs invariant 3");
+        NamedSnapshot {
+            id: self.id.into(),
+            name: self.name.clone(),
+            seqno: self.seqno,
+            publish: self.publish,
+            trees: own.unwrap_or(trees).clone(),
+        }
+    }
+}
+
+impl Branches {
+    /// Lineage pins that keep `tree` as it is in version `publish`.
+    fn pins_of(&self, tree: TreeId, publish: Publish) -> Vec<Inherited> {
+        let mut pins = self.inherits.get(&tree).cloned().unwrap_or_default();
+        pins.push((tree.lineage(), publish));
+        pins
+    }
+
+    /// `tree` begins in version `publish` as what `of` is there.
+    pub fn clone_tree(&mut self, space: &Space, tree: TreeId, of: TreeId, publish: Publish) {
+        let pins = self.pins_of(of, publish);
+        for &(lineage, at) in &pins {
+            space.pin_lineage(lineage, at, publish);
+        }
+        self.inherits.insert(tree, pins);
+    }
+
+    /// `tree` is gone from version `until` on. False as for [`close`].
+    pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
+        let pins = self.inherits.remove(&tree).unwrap_or_default();
+        close(space, &pins, until)
+    }
+
+    /// A named snapshot begins in the version that is about to be published.
+    pub fn add_snapshot(&mut self, space: &Space, snapshot: NamedVersion) {
+        for &(lineage, at) in &snapshot.pins {
+            space.pin_lineage(lineage, at, snapshot.publish);
+        }
+        self.named.insert(snapshot.id, Arc::new(snapshot));
+    }
+
+    /// A named snapshot is gone from version `until` on. False as for [`close`].
+    pub fn drop_snapshot(&mut self, space: &Space, id: u32, until: Publish) -> bool {
+        let snapshot = self.named.remove(&id);
+        snapshot.is_none_or(|snapshot| close(space, &snapshot.pins, until))
+    }
+}
+
+/// False if the space map and the root directory contradict each other: a pin was not there.
+fn close(space: &Space, pins: &[Inherited], until: Publish) -> bool {
+    let closed = pins.iter().map(|&(lineage, at)| space.unpin_lineage(lineage, at, until));
+    closed.fold(true, |all, closed| all & closed)
+}

@@ -1,0 +1,100 @@
+//! Clones and named snapshots: what they show, what they cost, and that their space comes back.
+
+use frond::{CheckMode, Db, Error, Options, TreeOptions};
+
+fn open(dir: &std::path::Path) -> Db {
+    Db::open(dir.join("store"), Options::new().cache_size(16 << 20)).unwrap()
+}
+
+fn fill(db: &Db, tree: &str, rows: u32, what: &str) {
+    let tree = db.open_tree(tree).unwrap();
+    let mut batch = frond::Batch::new();
+    for row in 0..rows {
+        let value = format!("{what} {:x}", u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        batch.put(&tree, &row.to_be_bytes(), value.as_bytes()).unwrap();
+        if batch.len() == 1000 {
+            db.commit(&mut batch).unwrap();
+        }
+    }
+    db.commit(&mut batch).unwrap();
+}
+
+fn assert_clean(db: &Db) {
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Rule: I19, I35. Through drop of the parent, drop of the clone, and restarts in between.
+#[test]
+fn a_clone_of_a_clone_outlives_its_parents() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    db.create_tree("a", TreeOptions::default()).unwrap();
+    fill(&db, "a", 20_000, "first");
+    db.clone_tree("a", "b").unwrap();
+    fill(&db, "a", 5_000, "second");
+    db.clone_tree("b", "c").unwrap();
+    fill(&db, "b", 10_000, "third");
+    assert!(matches!(db.clone_tree("b", "c"), Err(Error::TreeExists(_))));
+    assert!(matches!(db.clone_tree("x", "y"), Err(Error::NoSuchTree(_))));
+    assert_clean(&db);
+    db.drop_tree("a").unwrap();
+    db.close().unwrap();
+    let db = open(dir.path());
+    db.drop_tree("b").unwrap();
+    db.checkpoint().unwrap();
+    assert_clean(&db);
+    let tree = db.open_tree("c").unwrap();
+    let mut cursor = tree.scan(..).unwrap();
+    let mut rows = 0;
+    while let Some((_, value)) = cursor.next().unwrap() {
+        assert!(value.starts_with(b"first "), "the clone has what its parent had then");
+        rows += 1;
+    }
+    assert_eq!(rows, 20_000);
+    drop((cursor, tree));
+    db.close().unwrap();
+}
+
+/// Rule: I43, I18.
+#[test]
+fn a_named_snapshot_shows_dropped_trees_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    db.create_tree("t", TreeOptions::default()).unwrap();
+    db.create_tree("empty", TreeOptions::default()).unwrap();
+    fill(&db, "t", 5_000, "then");
+    let made = db.create_snapshot("s").unwrap();
+    assert!(matches!(db.create_snapshot("s"), Err(Error::SnapshotExists(_))));
+    fill(&db, "t", 5_000, "now");
+    db.rename_tree("empty", "other").unwrap();
+    db.drop_tree("t").unwrap();
+    let younger = db.create_tree("t", TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    let snapshot = db.open_snapshot("s").unwrap();
+    let error = snapshot.get(&younger, b"k").unwrap_err();
+    assert!(matches!(error, Error::DefinitionChanged(_)), "{error}");
+    drop((snapshot, younger));
+    db.close().unwrap();
+    let db = open(dir.path());
+    assert_eq!(db.snapshots(), [made]);
+    let snapshot = db.open_snapshot("s").unwrap();
+    let names: Vec<String> = snapshot.trees().unwrap().into_iter().map(|tree| tree.name).collect();
+    assert_eq!(names, ["empty", "t"]);
+    let empty = snapshot.open_tree("empty").unwrap();
+    assert_eq!(empty.name(), "other", "the same tree, by its name now");
+    assert!(snapshot.scan(&empty, ..).unwrap().next().unwrap().is_none());
+    let then = snapshot.open_tree("t").unwrap();
+    assert!(matches!(then.get(b"k"), Err(Error::NoSuchTree(_))));
+    assert_clean(&db);
+    db.drop_snapshot("s").unwrap();
+    db.checkpoint().unwrap();
+    db.checkpoint().unwrap();
+    for row in 0..5_000u32 {
+        let value = snapshot.get(&then, &row.to_be_bytes()).unwrap().unwrap();
+        assert!(value.starts_with(b"then "), "an open snapshot outlives its name");
+    }
+    assert!(matches!(db.open_snapshot("s"), Err(Error::NoSuchSnapshot(_))));
+    drop((snapshot, then, empty));
+    db.close().unwrap();
+}
