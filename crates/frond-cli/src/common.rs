@@ -2,10 +2,11 @@
 
 use std::{
     io::{self, BufWriter, Write},
+    ops::RangeBounds,
     path::{Path, PathBuf},
 };
 
-use frond::{Db, Options, Tree};
+use frond::{Cursor, Db, Options, Snapshot, Tree};
 
 use crate::fail::{Result, error};
 
@@ -28,20 +29,84 @@ impl StoreArgs {
             Options::new().cache_size(self.memory).read_only(true).create(false),
         )?)
     }
+
+    /// Opens the store for changing it; none is created.
+    pub fn open_to_write(&self) -> Result<Db> {
+        Ok(Db::open(&self.dir, Options::new().cache_size(self.memory).create(false))?)
+    }
+}
+
+/// Now, or the moment of a named snapshot.
+#[derive(clap::Args)]
+pub struct MomentArgs {
+    /// Read as of this named snapshot
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
+}
+
+/// What a command reads: the store as it is, or as it was.
+pub enum Moment {
+    Now(Db),
+    Then(Snapshot),
+}
+
+impl MomentArgs {
+    /// The moment that was asked for.
+    pub fn of(&self, db: &Db) -> Result<Moment> {
+        Ok(match &self.snapshot {
+            None => Moment::Now(db.clone()),
+            Some(name) => Moment::Then(db.open_snapshot(name)?),
+        })
+    }
+}
+
+impl Moment {
+    /// Names of all trees, ascending.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let trees = match self {
+            Moment::Now(db) => db.trees(),
+            Moment::Then(snapshot) => snapshot.trees()?,
+        };
+        let mut names: Vec<String> = trees.into_iter().map(|tree| tree.name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The tree of this name, or an error that names those there are.
+    pub fn tree(&self, name: &str) -> Result<Tree> {
+        let tree = match self {
+            Moment::Now(db) => db.open_tree(name),
+            Moment::Then(snapshot) => snapshot.open_tree(name),
+        };
+        match tree {
+            Err(frond::Error::NoSuchTree(_)) => match self.names()?.as_slice() {
+                [] => error(format!("no tree \"{name}\"; the store is empty")),
+                names => error(format!("no tree \"{name}\"; there are: {}", names.join(", "))),
+            },
+            other => Ok(other?),
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(match self {
+            Moment::Now(_) => tree.get(key),
+            Moment::Then(snapshot) => snapshot.get(tree, key),
+        }?)
+    }
+
+    /// A cursor over a range.
+    pub fn scan<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
+        Ok(match self {
+            Moment::Now(_) => tree.scan(range),
+            Moment::Then(snapshot) => snapshot.scan(tree, range),
+        }?)
+    }
 }
 
 /// The tree of this name, or an error that names those there are.
 pub fn open_tree(db: &Db, name: &str) -> Result<Tree> {
-    match db.open_tree(name) {
-        Err(frond::Error::NoSuchTree(_)) => {
-            let names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
-            match names.as_slice() {
-                [] => error(format!("no tree \"{name}\"; the store is empty")),
-                names => error(format!("no tree \"{name}\"; there are: {}", names.join(", "))),
-            }
-        }
-        other => Ok(other?),
-    }
+    Moment::Now(db.clone()).tree(name)
 }
 
 /// Bytes of `64M`, `2G`, `4096`: powers of 1024.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::{
-    common::{StoreArgs, open_tree, output},
+    common::{MomentArgs, StoreArgs, output},
     escape::escape_into,
     fail::Result,
 };
@@ -16,6 +16,8 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    moment: MomentArgs,
     /// Only this tree
     tree: Option<String>,
 }
@@ -23,15 +25,15 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let mut names: Vec<String> = match &args.tree {
-        Some(name) => vec![name.clone()],
-        None => db.trees().into_iter().map(|tree| tree.name).collect(),
+    let moment = args.moment.of(&db)?;
+    let names = match args.tree {
+        Some(name) => vec![name],
+        None => moment.names()?,
     };
-    names.sort();
     let mut out = output();
     let mut line = String::new();
     for name in names {
-        let mut cursor = open_tree(&db, &name)?.scan(..)?;
+        let mut cursor = moment.scan(&moment.tree(&name)?, ..)?;
         while let Some((key, value)) = cursor.next()? {
             line.clear();
             for (at, word) in [name.as_bytes(), key, value].into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::{
-    common::{StoreArgs, open_tree, output},
+    common::{MomentArgs, StoreArgs, output},
     fail::{Fail, Result},
     show::Form,
 };
@@ -17,6 +17,8 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    moment: MomentArgs,
     /// Tree
     tree: String,
     /// Key, one word per key column
@@ -30,10 +32,11 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let tree = open_tree(&db, &args.tree)?;
+    let moment = args.moment.of(&db)?;
+    let tree = moment.tree(&args.tree)?;
     let form = Form::of(&db, &tree);
     let key = form.key(&args.key)?;
-    let Some(value) = tree.get(&key)? else {
+    let Some(value) = moment.get(&tree, &key)? else {
         return Err(Fail::Negative(format!("no such key in \"{}\"", args.tree)));
     };
     let mut out = output();

@@ -18,6 +18,7 @@ mod parse;
 mod rows;
 mod scan;
 mod show;
+mod snapshot;
 mod stats;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ enum Command {
     Check(check::Args),
     Inspect(inspect::Args),
     Log(log::Args),
+    Snapshot(snapshot::Args),
     Backup(backup::BackupArgs),
     Restore(backup::RestoreArgs),
     Bench(bench::Args),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Log(args) => log::run(args),
+        Command::Snapshot(args) => snapshot::run(args),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
         Command::Bench(args) => bench::run(args),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::Bound;
 
 use crate::{
-    common::{StoreArgs, grouped, open_tree, output, say},
+    common::{MomentArgs, StoreArgs, grouped, output, say},
     fail::Result,
     show::Form,
 };
@@ -17,6 +17,8 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    moment: MomentArgs,
     /// Tree
     tree: String,
     /// First key
@@ -46,7 +48,8 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: Args) -> Result {
     let db = args.store.open()?;
-    let tree = open_tree(&db, &args.tree)?;
+    let moment = args.moment.of(&db)?;
+    let tree = moment.tree(&args.tree)?;
     let form = Form::of(&db, &tree);
     form.check_columns(&args.columns)?;
     let (from, to) = match args.prefix.is_empty() {
@@ -62,7 +65,7 @@ pub fn run(args: Args) -> Result {
     }
     let range =
         (Bound::Included(from.as_slice()), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
-    let mut cursor = tree.scan(range)?;
+    let mut cursor = moment.scan(&tree, range)?;
     if args.reverse {
         cursor.seek_last();
     }

@@ -96,3 +96,27 @@ fn output_may_be_cut_off_by_its_reader() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success());
 }
+
+#[test]
+fn a_named_snapshot_is_read_as_of_then() {
+    let place = loaded();
+    let then = place.ok(&["dump", "STORE"]);
+    place.ok(&["snapshot", "create", "STORE", "monday"]);
+    let file = place.write("more.csv", "id,v\n2,z\n3,c\n");
+    place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v", "--replace"]);
+    let now = place.ok(&["dump", "STORE"]);
+    assert_ne!(now, then);
+    assert_eq!(place.ok(&["dump", "STORE", "--snapshot", "monday"]), then);
+    let get = place.ok(&["get", "--snapshot", "monday", "STORE", "t", "2"]);
+    assert!(get.contains('b') && !get.contains('z'), "{get}");
+    assert!(place.ok(&["get", "STORE", "t", "2"]).contains('z'));
+    place.fails(1, &["get", "--snapshot=monday", "STORE", "t", "3"]);
+    assert_eq!(place.ok(&["scan", "STORE", "t", "--count", "--snapshot", "monday"]), "2\n");
+    let list = place.ok(&["snapshot", "list", "STORE"]);
+    assert!(list.starts_with("monday\t") && list.lines().count() == 1, "{list}");
+    assert!(place.fails(2, &["snapshot", "create", "STORE", "monday"]).contains("monday"));
+    place.ok(&["check", "STORE"]);
+    place.ok(&["snapshot", "drop", "STORE", "monday"]);
+    assert!(place.fails(2, &["dump", "STORE", "--snapshot", "monday"]).contains("monday"));
+    assert_eq!(place.ok(&["dump", "STORE"]), now);
+}

@@ -1,0 +1,68 @@
+//! `frond snapshot`: moments of a store that keep a name.
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use crate::{
+    common::{StoreArgs, grouped, output, say},
+    fail::{Fail, Result},
+};
+
+/// Keep, list and drop named snapshots
+///
+/// A named snapshot shows the store as it was: give its name to `get`, `scan` and `dump` with
+/// `--snapshot`. It costs no copy, and as time goes the space of what was changed since.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Keep the store as it is now
+    Create(Named),
+    /// Print name, last commit and time of each
+    List {
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Give up a snapshot, and the space that only it needs
+    Drop(Named),
+}
+
+#[derive(clap::Args)]
+struct Named {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Name of the snapshot
+    name: String,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    match args.action {
+        Action::Create(Named { store, name }) => {
+            let db = store.open_to_write()?;
+            let info = db.create_snapshot(&name)?;
+            db.close()?;
+            say(&format!("{name} shows everything through commit {}", grouped(info.seqno.0)))
+        }
+        Action::List { store } => {
+            let db = store.open()?;
+            let mut out = output();
+            for info in db.snapshots() {
+                let created = jiff::Timestamp::UNIX_EPOCH.checked_add(info.created);
+                let created = created.map_err(|error| Fail::Error(error.to_string()))?;
+                writeln!(out, "{}\t{}\t{created:.0}", info.name, info.seqno.0)?;
+            }
+            Ok(out.flush()?)
+        }
+        Action::Drop(Named { store, name }) => {
+            let db = store.open_to_write()?;
+            db.drop_snapshot(&name)?;
+            Ok(db.close()?)
+        }
+    }
+}
