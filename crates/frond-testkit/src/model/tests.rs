@@ -62,7 +62,7 @@ fn a_snapshot_reads_what_was_and_leaves_out_what_came_later() {
         run("create t0\ncommit sync: put t0 k1 v1*5\nsnapshot s0\ncommit sync: delete t0 k1\n\
          rename t0 t1\ncreate t0");
     let all = model.everything();
-    assert_eq!(all.snapshots["s0"].keys().collect::<Vec<_>>(), ["t1"]);
-    assert_eq!(all.snapshots["s0"]["t1"].len(), 1);
+    assert_eq!(all.snapshots["s0"].keys().collect::<Vec<_>>(), ["t0"]);
+    assert_eq!(all.snapshots["s0"]["t0"].len(), 1);
     assert_eq!(all.trees["t1"].len(), 0);
 }
