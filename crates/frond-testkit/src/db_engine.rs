@@ -30,6 +30,8 @@ pub struct DbEngine {
     pub tuning: Tuning,
     /// Class of new trees.
     pub size_class: SizeClass,
+    /// Log kept for followers.
+    pub keep_log_bytes: u64,
 }
 
 /// Where stores are made.
@@ -60,7 +62,13 @@ impl DbEngine {
             segment_bytes: Some(16 << 10),
             group_bytes: Some(8 << 10),
         };
-        Self { level, cache_bytes: 4 << 20, tuning, size_class: SizeClass::Default }
+        Self {
+            level,
+            cache_bytes: 4 << 20,
+            tuning,
+            size_class: SizeClass::Default,
+            keep_log_bytes: 0,
+        }
     }
 
     /// Sizes by chance, from tiny to production's.
@@ -105,6 +113,7 @@ impl Engine for DbEngine {
         let options = Options::new()
             .cache_size(self.cache_bytes)
             .durability(self.level)
+            .keep_log(self.keep_log_bytes)
             .env(env.clone())
             .tuning(self.tuning.clone());
         let db = Db::open(DIR, options)?;

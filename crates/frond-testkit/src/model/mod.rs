@@ -11,7 +11,7 @@
 //! [`Model::step_of`] is the law for crashes (P1–P3): what is found must be the state after some step
 //! between the last that had to survive and the last that was issued.
 
-mod operators;
+pub mod operators;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -4,6 +4,7 @@
 
 mod batch;
 mod catalog;
+mod changes;
 mod commit;
 mod cursor;
 mod named;
@@ -15,6 +16,7 @@ mod stats;
 mod tree;
 
 pub use batch::Batch;
+pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
 pub use cursor::{Cursor, RowBuf};
 pub use named::SnapshotInfo;
 pub(crate) use open::load_root;
@@ -35,7 +37,7 @@ use std::path::Path;
 /// An open store.
 ///
 /// Cheap to clone. The store closes when [`close`](Db::close) is called or the last handle (trees,
-/// snapshots and cursors included) is dropped; `close` tells about errors.
+/// snapshots, cursors and change feeds included) is dropped; `close` tells about errors.
 ///
 /// ```
 /// use frond::{Db, Options};

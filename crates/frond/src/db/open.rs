@@ -133,6 +133,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
     let engine = Arc::new(Engine {
         limits,
         cache_bytes: options.cache_bytes,
+        keep_log_bytes: options.keep_log_bytes,
         cx,
         store,
         log,

@@ -24,6 +24,7 @@ use crate::{
 pub struct Options {
     pub(crate) cache_bytes: u64,
     pub(crate) durability: Durability,
+    pub(crate) keep_log_bytes: u64,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) operators: Operators,
@@ -53,6 +54,7 @@ impl Default for Options {
         Self {
             cache_bytes: 256 << 20,
             durability: Durability::Sync,
+            keep_log_bytes: 0,
             create: true,
             read_only: false,
             operators: Operators::default(),
@@ -77,6 +79,15 @@ impl Options {
     /// When commits are acknowledged, unless a commit says otherwise.
     pub fn durability(mut self, level: Durability) -> Self {
         self.durability = level;
+        self
+    }
+
+    /// Log to keep for followers of [`Db::changes`](crate::Db::changes) beyond what recovery needs,
+    /// bytes; default 0. Only who runs the followers knows for how long one of them may be away: that
+    /// long the log must reach back, or it begins again with a copy of the trees. Kept log is no part
+    /// of recovery; no more of it is kept than the file system has free besides.
+    pub fn keep_log(mut self, bytes: u64) -> Self {
+        self.keep_log_bytes = bytes;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::{
-    Error, Layout, Result, Seqno, SizeClass,
+    Error, Layout, Result, Seqno, SizeClass, TreeId,
     catalog::{TreeEntry, TreeRecord},
     sync::Arc,
 };
@@ -29,6 +29,8 @@ pub struct TreeOptions {
 /// A tree's name and what it was created with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeInfo {
+    /// Its number, which no other tree of the store ever has.
+    pub id: TreeId,
     /// The name.
     pub name: String,
     /// The options it was created with.
@@ -40,6 +42,7 @@ pub struct TreeInfo {
 impl From<TreeRecord> for TreeInfo {
     fn from(record: TreeRecord) -> Self {
         Self {
+            id: record.id,
             name: record.name,
             birth: record.birth,
             options: TreeOptions {
@@ -63,6 +66,12 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// Its number, which no other tree of the store ever has, and which it keeps when its name
+    /// changes.
+    pub fn id(&self) -> TreeId {
+        self.entry.id
+    }
+
     /// The name now.
     pub fn name(&self) -> String {
         self.entry.name()

@@ -167,7 +167,7 @@ impl Engine {
         }
         let needed = self.store.log_needed_from();
         if clean.is_none() {
-            self.log().trim(needed)?;
+            self.log().trim(self.log_kept_from(needed)?)?;
         }
         self.store.space().log_trimmed(needed);
         let state = &self.checkpoint;
@@ -179,6 +179,16 @@ impl Engine {
         self.settle_disk(version.applied, clean.is_some())?;
         self.signal.notify();
         Ok(())
+    }
+
+    /// Recovery needs the log from `needed` on. What followers are to find goes further back, but is
+    /// given up before commits meet a full disk: it never exceeds what is free.
+    fn log_kept_from(&self, needed: Lsn) -> Result<Lsn> {
+        if self.keep_log_bytes == 0 {
+            return Ok(needed);
+        }
+        let keep = self.keep_log_bytes.min(self.store.disk_free()?);
+        Ok(needed.min(Lsn(self.log().position().0.saturating_sub(keep))))
     }
 
     /// Promises of disk space that are kept are taken back, the reserve follows the size of the store,

@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     pub limits: Limits,
     /// The one budget.
     pub cache_bytes: u64,
+    /// Log to keep for followers, beyond what recovery needs.
+    pub keep_log_bytes: u64,
     pub cx: Arc<TreeContext>,
     pub store: Arc<Store>,
     /// `None` if the store is open read-only.

@@ -250,6 +250,7 @@ pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
                 rest: Reader::new(body),
                 tree: None,
                 keys: KeyMemory::default(),
+                skips_extents: false,
             };
             Ok(Record::Commit { seqno: Seqno(number), items })
         }
@@ -266,6 +267,7 @@ pub struct RecordItems<'a> {
     rest: Reader<'a>,
     tree: Option<TreeId>,
     keys: KeyMemory,
+    skips_extents: bool,
 }
 
 /// The two keys that the next one is made from; its memory may go from record to record.
@@ -279,6 +281,11 @@ pub struct KeyMemory {
 }
 
 impl RecordItems<'_> {
+    /// Passes over [`Item::Extent`]: for whoever wants entries alone.
+    pub fn without_extents(self) -> Self {
+        Self { skips_extents: true, ..self }
+    }
+
     /// Uses memory that another record's items left. To be called before the first item is read.
     pub fn reuse(&mut self, mut memory: KeyMemory) {
         memory.last.clear();
@@ -316,7 +323,9 @@ impl RecordItems<'_> {
                 }
                 EXTENT => {
                     let extent = LogExtent { offset: self.number()?, bytes: self.number()? };
-                    return Ok(Some(Item::Extent(extent)));
+                    if !self.skips_extents {
+                        return Ok(Some(Item::Extent(extent)));
+                    }
                 }
                 _ => {
                     let tree = self.tree.ok_or(in_no_tree)?;

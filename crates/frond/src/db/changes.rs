@@ -1,0 +1,388 @@
+//! The change feed: what was committed, commit by commit and in order, for whoever follows a store.
+//!
+//! It is read from the log, beside commits, and never holds one up. Where to go on is one number, the
+//! commit that comes next, which a follower keeps beside what it made of the feed.
+//!
+//! Invariants
+//! 1. Each commit from the position on is handed out once, in order, none left out; a position that
+//!    the log does not reach is an error, never a gap.
+//! 2. Nothing is handed out that a crash could take back (Rule: I30).
+//! 3. The position moves past a commit when that commit is handed out, never by an error.
+//! 4. Memory: the commits of one log group, or one large commit.
+//!
+//! Threads: a feed has one owner; waiting in it holds no lock.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    Error, Kind, Lsn, Message, Place, Result, Seqno, TreeId,
+    catalog::{CATALOG_TREE, Catalog, Record as CatalogRecord},
+    run,
+    sync::Arc,
+    wal::{self, Item, LogFeed, Record, RecordItems},
+};
+
+use super::{Db, Shared, TreeInfo};
+
+/// Memory for records that is kept from group to group.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Follows the commits of a store; see [`Db::changes`].
+pub struct ChangeFeed {
+    shared: Arc<Shared>,
+    log: LogFeed,
+    /// Commits that were read and not handed out: their place in the log, and in `bytes`.
+    read: VecDeque<(Seqno, Lsn, Range<usize>)>,
+    bytes: Vec<u8>,
+    names: Names,
+}
+
+impl std::fmt::Debug for ChangeFeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ChangeFeed(at {})", self.position())
+    }
+}
+
+/// What one commit did, in the order of trees and keys: within a tree deleted ranges come first.
+pub struct Commit<'a> {
+    seqno: Seqno,
+    content: Content<'a>,
+    names: &'a Names,
+}
+
+/// A commit changes the catalog, or trees.
+enum Content<'a> {
+    Catalog(std::vec::IntoIter<Change<'static>>),
+    Trees(RecordItems<'a>),
+}
+
+impl std::fmt::Debug for Commit<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Commit({})", self.seqno)
+    }
+}
+
+/// A tree, as a change names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChangedTree<'a> {
+    /// Its number, which no other tree ever has.
+    pub id: TreeId,
+    /// Its name at this commit: as the feed has read it, or, for a tree that did not change its name
+    /// since the feed began to read, as it was when the feed was opened. `None` if the tree was
+    /// dropped before that.
+    pub name: Option<&'a str>,
+}
+
+/// One thing that a commit did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Change<'a> {
+    /// The key has this value.
+    Put {
+        /// Where.
+        tree: ChangedTree<'a>,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// The key is gone.
+    Delete {
+        /// Where.
+        tree: ChangedTree<'a>,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Operands were merged into the key's value.
+    Merge {
+        /// Where.
+        tree: ChangedTree<'a>,
+        /// The key.
+        key: &'a [u8],
+        /// Number of the operator and operand, in their order.
+        operands: Vec<(u8, &'a [u8])>,
+    },
+    /// All keys of a range are gone. Comes before the same commit's changes of keys in the range.
+    DeleteRange {
+        /// Where.
+        tree: ChangedTree<'a>,
+        /// First key that goes.
+        from: &'a [u8],
+        /// First key that stays.
+        to: &'a [u8],
+    },
+    /// From here on there is a tree with this number, name and options: it was created, cloned, or
+    /// given another name.
+    TreeDefined {
+        /// The tree.
+        info: TreeInfo,
+        /// If it is a clone: it began as what this one was at the commit that defined it first.
+        cloned_from: Option<TreeId>,
+    },
+    /// A tree is gone, with all that was in it.
+    TreeDropped {
+        /// Its number.
+        id: TreeId,
+        /// Its name, if the feed knows it.
+        name: Option<String>,
+    },
+    /// A named snapshot was made.
+    SnapshotCreated {
+        /// Its name.
+        name: String,
+    },
+    /// A named snapshot is gone.
+    SnapshotDropped {
+        /// Its name, if the feed knows it.
+        name: Option<String>,
+    },
+}
+
+/// Names of trees and snapshots, as of the commit read last.
+#[derive(Debug, Default)]
+struct Names {
+    trees: BTreeMap<TreeId, String>,
+    snapshots: BTreeMap<u32, String>,
+}
+
+impl Db {
+    /// Follows the commits from number `from` on, as they become durable. The log reaches back to
+    /// what the last two checkpoints need, and by [`keep_log`](crate::Options::keep_log) further. To
+    /// follow a store that was not followed before: take a snapshot, copy what it shows, and begin at
+    /// its [`seqno`](crate::Snapshot::seqno) + 1; changes are given as they were committed, so that
+    /// a follower who does one twice, after a crash of its own, may keep the position with the data.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::Change;
+    /// use std::time::Duration;
+    ///
+    /// let tree = db.create_tree("t", Default::default())?;
+    /// let mut feed = db.changes(db.snapshot().seqno().next())?;
+    /// tree.put(b"k", b"v")?;
+    /// let mut commit = feed.next(Duration::from_secs(1))?.expect("it is durable");
+    /// while let Some(change) = commit.next()? {
+    ///     let Change::Put { tree, key, value } = change else { panic!() };
+    ///     assert_eq!((tree.name, key, value), (Some("t"), &b"k"[..], &b"v"[..]));
+    /// }
+    /// assert!(feed.next(Duration::ZERO)?.is_none());
+    /// # drop(feed);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `PositionLost` if the log no longer has that commit; `InvalidArgument` if the store never came
+    /// so far; `ReadOnly` on a store that is open read-only; I/O errors and damage.
+    pub fn changes(&self, from: Seqno) -> Result<ChangeFeed> {
+        let engine = &self.shared.engine;
+        engine.health.check()?;
+        let Some(log) = &engine.log else { return Err(Error::ReadOnly) };
+        let last = engine.sequencer.enter().last();
+        if from > last.next() {
+            return Err(Error::InvalidArgument(format!(
+                "changes from commit {from} on: the last one is {last}. The position is that of \
+                 another store, or of what this one was before it was restored"
+            )));
+        }
+        // No change of the catalog that has its number is still to be shown.
+        let names = {
+            let _change = self.shared.catalog.change();
+            Names::of(&self.shared.catalog)
+        };
+        let applied = engine.store.newest().applied;
+        let log = log.feed(from, applied)?;
+        let shared = self.shared.clone();
+        Ok(ChangeFeed { shared, log, read: VecDeque::new(), bytes: Vec::new(), names })
+    }
+}
+
+impl ChangeFeed {
+    /// Number of the commit that comes next: where another feed goes on for this one.
+    pub fn position(&self) -> Seqno {
+        self.read.front().map_or(self.log.next_seqno(), |&(seqno, ..)| seqno)
+    }
+
+    /// The next commit, once it is durable; `None` if none is within `wait`. Commits at durability
+    /// `Os` and `Lazy` are, at most a second after they returned.
+    ///
+    /// # Errors
+    /// `PositionLost` if the log was trimmed before this commit was read; `Closed`, `Failed`; I/O
+    /// errors and damage. The position is then where it was.
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Commit<'_>>> {
+        let engine = self.shared.engine.clone();
+        let (clock, log) = (&*engine.env.clock, engine.log());
+        let deadline = clock.now().saturating_add(wait);
+        loop {
+            engine.health.check()?;
+            if !self.read.is_empty() {
+                return self.hand_out().map(Some);
+            }
+            if !self.read_group()? {
+                let left = deadline.saturating_sub(clock.now());
+                if left.is_zero() || !log.wait_durable(self.log.position(), left)? {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// False if there is none yet.
+    fn read_group(&mut self) -> Result<bool> {
+        let Self { shared, log, read, bytes, .. } = self;
+        bytes.clear();
+        bytes.shrink_to(KEPT_BYTES);
+        let group = log.read(shared.engine.log(), &mut |seqno, lsn, payload| {
+            let start = bytes.len();
+            bytes.extend_from_slice(payload);
+            read.push_back((seqno, lsn, start..bytes.len()));
+        });
+        if group.is_err() {
+            // What was read of the group comes again.
+            read.clear();
+        }
+        Ok(group?.is_some())
+    }
+
+    fn hand_out(&mut self) -> Result<Commit<'_>> {
+        let Self { shared, read, bytes, names, .. } = self;
+        let (seqno, lsn, range) = read.front().cloned().unwrap_or_default();
+        let payload = bytes.get(range).unwrap_or_default();
+        let content = match names.learn(items(lsn, payload)?, shared.engine.store.file().path())? {
+            Some(changes) => Content::Catalog(changes.into_iter()),
+            None => Content::Trees(items(lsn, payload)?.without_extents()),
+        };
+        read.pop_front();
+        Ok(Commit { seqno, content, names })
+    }
+}
+
+fn items(lsn: Lsn, payload: &[u8]) -> Result<RecordItems<'_>> {
+    match wal::decode(lsn, payload)? {
+        Record::Commit { items, .. } => Ok(items),
+        Record::Checkpoint { .. } => Err(malformed(lsn, "it is no commit")),
+    }
+}
+
+fn malformed(lsn: Lsn, why: &str) -> Error {
+    let place = Place { file: PathBuf::from("log"), offset: lsn.0, bytes: 0 };
+    Error::Malformed { place, what: "log record", why: why.into() }
+}
+
+impl Names {
+    fn of(catalog: &Catalog) -> Self {
+        Self {
+            trees: catalog.trees().iter().map(|tree| (tree.id, tree.name())).collect(),
+            snapshots: catalog.snapshots().into_iter().map(|one| (one.id, one.name)).collect(),
+        }
+    }
+
+    /// Follows a commit to the catalog, and says what it changes; `None` for any other. A commit that
+    /// cannot be read changes nothing.
+    fn learn(
+        &mut self,
+        items: RecordItems<'_>,
+        path: &Path,
+    ) -> Result<Option<Vec<Change<'static>>>> {
+        let mut items = items.without_extents();
+        let mut records = Vec::new();
+        while let Some(Item::Entry { tree: CATALOG_TREE, key, tag, payload }) = items.next()? {
+            if tag.is_put() {
+                let record = CatalogRecord::decode(key, payload);
+                records.push(Ok(record.map_err(|flaw| flaw.at(path))?));
+            } else {
+                records.push(Err(key.to_vec()));
+            }
+        }
+        if records.is_empty() {
+            return Ok(None);
+        }
+        let changes = records.into_iter().filter_map(|record| match record {
+            Ok(record) => self.define(record),
+            Err(key) => self.forget(&key),
+        });
+        Ok(Some(changes.collect()))
+    }
+
+    fn define(&mut self, record: CatalogRecord) -> Option<Change<'static>> {
+        match record {
+            CatalogRecord::Tree(record) => {
+                self.trees.insert(record.id, record.name.clone());
+                let cloned_from = record.parent.map(|parent| parent.tree);
+                Some(Change::TreeDefined { info: record.into(), cloned_from })
+            }
+            CatalogRecord::Snapshot(record) => {
+                self.snapshots.insert(record.id, record.name.clone());
+                Some(Change::SnapshotCreated { name: record.name })
+            }
+            CatalogRecord::Counters(_) | CatalogRecord::Operator(_) | CatalogRecord::Dropped(_) => {
+                None
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &[u8]) -> Option<Change<'static>> {
+        if let Some(id) = CatalogRecord::tree_of_key(key) {
+            return Some(Change::TreeDropped { id, name: self.trees.remove(&id) });
+        }
+        let id = CatalogRecord::snapshot_of_key(key)?;
+        Some(Change::SnapshotDropped { name: self.snapshots.remove(&id) })
+    }
+
+    fn tree(&self, id: TreeId) -> ChangedTree<'_> {
+        ChangedTree { id, name: self.trees.get(&id).map(String::as_str) }
+    }
+}
+
+impl Commit<'_> {
+    /// Its number.
+    pub fn seqno(&self) -> Seqno {
+        self.seqno
+    }
+
+    /// The next thing that it did; `None` after the last.
+    ///
+    /// # Errors
+    /// Damage that the log's checksums did not show.
+    pub fn next(&mut self) -> Result<Option<Change<'_>>> {
+        let names = self.names;
+        let items = match &mut self.content {
+            Content::Catalog(changes) => return Ok(changes.next()),
+            Content::Trees(items) => items,
+        };
+        match items.next()? {
+            Some(Item::Entry { tree, key, tag, payload }) => {
+                change(names.tree(tree), key, Message::new(tag, payload)).map(Some)
+            }
+            Some(Item::DeleteRange { tree, from, to }) => {
+                Ok(Some(Change::DeleteRange { tree: names.tree(tree), from, to }))
+            }
+            Some(Item::Extent(_)) | None => Ok(None),
+        }
+    }
+}
+
+fn change<'a>(
+    tree: ChangedTree<'a>,
+    key: &'a [u8],
+    Message { tag, payload }: Message<'a>,
+) -> Result<Change<'a>> {
+    match tag.kind() {
+        Kind::Put => Ok(Change::Put { tree, key, value: payload }),
+        Kind::Delete => Ok(Change::Delete { tree, key }),
+        Kind::Merge => {
+            let operands = run::operands(payload).collect::<Result<_>>()?;
+            Ok(Change::Merge { tree, key, operands })
+        }
+        Kind::PutBlob | Kind::Versions => {
+            Err(malformed(Lsn(0), "an entry of a kind that no commit writes"))
+        }
+    }
+}
