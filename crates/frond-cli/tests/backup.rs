@@ -4,17 +4,9 @@ mod common;
 
 use common::Place;
 
-fn loaded() -> Place {
-    let place = Place::new();
-    let rows: String = (0..5000).map(|id| format!("{id},some text of {id}\n")).collect();
-    let file = place.write("t.csv", format!("id,v\n{rows}"));
-    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"]);
-    place
-}
-
 #[test]
 fn backup_and_restore_give_the_same_entries() {
-    let place = loaded();
+    let place = Place::loaded(5000);
     let (copy, back) = (place.path("copy"), place.path("back"));
     let (copy, back) = (copy.display().to_string(), back.display().to_string());
     place.ok(&["backup", "STORE", &copy]);
@@ -32,7 +24,7 @@ fn backup_and_restore_give_the_same_entries() {
 
 #[test]
 fn nothing_is_overwritten_and_nothing_half_made() {
-    let place = loaded();
+    let place = Place::loaded(5000);
     let taken = place.write("taken", "x");
     let free = place.path("free").display().to_string();
     assert!(place.fails(2, &["backup", "STORE", &taken]).ends_with("taken exists already"));

@@ -6,17 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use common::Place;
 
-fn loaded() -> Place {
-    let place = Place::new();
-    let rows: String = (0..20_000).map(|id| format!("{id},some text of {id}\n")).collect();
-    let file = place.write("t.csv", format!("id,v\n{rows}"));
-    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"]);
-    place
-}
-
 #[test]
 fn clean_store_is_clean_and_has_a_shape() {
-    let place = loaded();
+    let place = Place::loaded(20_000);
     for mode in [&["check", "STORE"][..], &["check", "STORE", "--quick"]] {
         assert!(place.ok(mode).contains("clean:"));
     }
@@ -31,7 +23,7 @@ fn clean_store_is_clean_and_has_a_shape() {
 /// Promise: P9.
 #[test]
 fn damage_is_exit_code_one() {
-    let place = loaded();
+    let place = Place::loaded(20_000);
     let store = std::fs::OpenOptions::new()
         .write(true)
         .open(place.path("store/store.frond"))

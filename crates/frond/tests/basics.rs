@@ -1,45 +1,13 @@
 //! The public API from the outside: what is written is read, in order, also after reopening, with a
 //! tree so finely cut that a few thousand keys make it several levels deep.
 
+mod common;
+
 use std::collections::BTreeMap;
 
-use frond::{Batch, Db, Durability, Limits, Options, Shape, Tree, TreeOptions, Tuning};
-
-fn tiny() -> Tuning {
-    Tuning {
-        shape: Some(Shape {
-            leaf_bytes: 2048,
-            fanout_max: 4,
-            push_bytes: 1024,
-            block_bytes: 512,
-            run_bytes: 4096,
-            tiers_max: 4,
-            tiers_max_bottom: 3,
-        }),
-        limits: Some(Limits {
-            memtable_bytes: 16 << 10,
-            memtable_log_bytes: 1 << 20,
-            unwritten_bytes: 256 << 10,
-            checkpoint_log_bytes: 1 << 20,
-            checkpoint_millis: 50,
-        }),
-        segment_bytes: Some(64 << 10),
-        group_bytes: Some(16 << 10),
-    }
-}
-
-fn options() -> Options {
-    Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tiny())
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
-}
+use common::options;
+use frond::{Batch, Db, Tree, TreeOptions};
+use frond_testkit::Dice;
 
 fn assert_same(tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let mut cursor = tree.scan(..).unwrap();
@@ -61,7 +29,7 @@ fn random_changes_match_a_map_through_reopenings() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let mut model = BTreeMap::new();
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     for round in 0..6 {
         let db = Db::open(&path, options()).unwrap();
         let tree = match round {
@@ -71,10 +39,10 @@ fn random_changes_match_a_map_through_reopenings() {
         assert_same(&tree, &model);
         let mut batch = Batch::new();
         for step in 0..3000 {
-            let key = format!("key{:06}", dice.roll(20_000)).into_bytes();
-            match dice.roll(10) {
+            let key = format!("key{:06}", dice.below(20_000)).into_bytes();
+            match dice.below(10) {
                 0..7 => {
-                    let value = vec![b'v'; dice.roll(60) as usize];
+                    let value = vec![b'v'; dice.below(60) as usize];
                     batch.put(&tree, &key, &value).unwrap();
                     model.insert(key, value);
                 }
@@ -100,13 +68,13 @@ fn random_changes_match_a_map_through_reopenings() {
             }
             if step % 500 == 0 {
                 db.commit(&mut batch).unwrap();
-                let probe = format!("key{:06}", dice.roll(20_000)).into_bytes();
+                let probe = format!("key{:06}", dice.below(20_000)).into_bytes();
                 assert_eq!(tree.get(&probe).unwrap(), model.get(&probe).cloned());
             }
         }
         db.commit(&mut batch).unwrap();
         for _ in 0..300 {
-            let probe = format!("key{:06}", dice.roll(20_000)).into_bytes();
+            let probe = format!("key{:06}", dice.below(20_000)).into_bytes();
             assert_eq!(tree.get(&probe).unwrap(), model.get(&probe).cloned());
         }
         assert_same(&tree, &model);
@@ -181,15 +149,15 @@ fn a_snapshot_reads_the_same_rows_for_its_whole_life() {
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut held = Vec::new();
-    let mut dice = Dice(11);
+    let mut dice = Dice::new(11);
     for round in 0..40u64 {
         for _ in 0..200 {
-            let key = format!("key{:05}", dice.roll(3000)).into_bytes();
-            if dice.roll(4) == 0 {
+            let key = format!("key{:05}", dice.below(3000)).into_bytes();
+            if dice.below(4) == 0 {
                 tree.delete(&key).unwrap();
                 model.remove(&key);
             } else {
-                let value = format!("{round} {}", dice.roll(1000)).into_bytes();
+                let value = format!("{round} {}", dice.below(1000)).into_bytes();
                 tree.put(&key, &value).unwrap();
                 model.insert(key, value);
             }
@@ -204,7 +172,7 @@ fn a_snapshot_reads_the_same_rows_for_its_whole_life() {
                 assert_eq!((key, value), (row.0.as_slice(), row.1.as_slice()), "round {round}");
             }
             assert!(cursor.next().unwrap().is_none());
-            let key = format!("key{:05}", dice.roll(3000)).into_bytes();
+            let key = format!("key{:05}", dice.below(3000)).into_bytes();
             assert_eq!(snapshot.get(&tree, &key).unwrap(), model.get(&key).cloned());
         }
     }

@@ -1,48 +1,16 @@
 //! The check, from the outside: stores of every shape are clean, and a damaged byte is found or is no
 //! part of the state.
 
+mod common;
+
 use std::{collections::BTreeMap, path::Path};
 
+use common::{options, tiny};
 use frond::{
-    Batch, CheckMode, CheckReport, Db, Durability, Limits, Options, Shape, Tree, TreeOptions,
-    Tuning, check, io::Env, operator,
+    Batch, CheckMode, CheckReport, Db, Durability, Limits, Tree, TreeOptions, Tuning, check,
+    io::Env, operator,
 };
-
-fn tuning() -> Tuning {
-    Tuning {
-        shape: Some(Shape {
-            leaf_bytes: 2048,
-            fanout_max: 4,
-            push_bytes: 1024,
-            block_bytes: 512,
-            run_bytes: 4096,
-            tiers_max: 4,
-            tiers_max_bottom: 3,
-        }),
-        limits: Some(Limits {
-            memtable_bytes: 16 << 10,
-            memtable_log_bytes: 1 << 20,
-            unwritten_bytes: 256 << 10,
-            checkpoint_log_bytes: 1 << 20,
-            checkpoint_millis: 50,
-        }),
-        segment_bytes: Some(64 << 10),
-        group_bytes: Some(16 << 10),
-    }
-}
-
-fn options() -> Options {
-    Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tuning())
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
-}
+use frond_testkit::Dice;
 
 #[track_caller]
 fn assert_clean(report: &CheckReport) {
@@ -68,14 +36,14 @@ fn files(path: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
 fn churn(db: &Db, tree: &Tree, dice: &mut Dice, steps: u64, keys: u64) {
     let mut batch = Batch::new();
     for step in 0..steps {
-        let key = format!("key{:06}", dice.roll(keys)).into_bytes();
-        match dice.roll(20) {
-            0..13 => batch.put(tree, &key, &vec![b'v'; dice.roll(60) as usize]).unwrap(),
+        let key = format!("key{:06}", dice.below(keys)).into_bytes();
+        match dice.below(20) {
+            0..13 => batch.put(tree, &key, &vec![b'v'; dice.below(60) as usize]).unwrap(),
             13..16 => batch.delete(tree, &key).unwrap(),
             16..19 => batch.merge(tree, &key, operator::APPEND, b"+").unwrap(),
-            _ if dice.roll(10) == 0 => {
-                let start = dice.roll(keys);
-                let end = format!("key{:06}", start + 1 + dice.roll(60)).into_bytes();
+            _ if dice.below(10) == 0 => {
+                let start = dice.below(keys);
+                let end = format!("key{:06}", start + 1 + dice.below(60)).into_bytes();
                 batch.delete_range(tree, format!("key{start:06}").as_bytes(), &end).unwrap();
             }
             _ => {}
@@ -105,7 +73,7 @@ fn deep_trees_are_clean_at_every_moment() {
     for seed in 0..6 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         for round in 0..4 {
             let db = Db::open(&path, options()).unwrap();
             if round == 0 {
@@ -138,7 +106,7 @@ fn a_store_that_was_not_closed_is_clean() {
         let (path, crashed) = (dir.path().join("store"), dir.path().join("crashed"));
         let db = Db::open(&path, options().durability(Durability::Os)).unwrap();
         let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-        let mut dice = Dice(seed + 100);
+        let mut dice = Dice::new(seed + 100);
         for round in 0..3 {
             churn(&db, &tree, &mut dice, 1000, 3000);
             if round == 1 {
@@ -184,7 +152,7 @@ fn dropped_trees_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
-    let mut dice = Dice(5);
+    let mut dice = Dice::new(5);
     for round in 0..6 {
         let name = format!("t{round}");
         let tree = db.create_tree(&name, TreeOptions::default()).unwrap();
@@ -199,7 +167,8 @@ fn dropped_trees_leave_nothing_behind() {
     }
     db.drop_tree("t5").unwrap();
     for _ in 0..3 {
-        let keep = db.create_tree(&format!("k{}", dice.roll(1 << 30)), Default::default()).unwrap();
+        let keep =
+            db.create_tree(&format!("k{}", dice.below(1 << 30)), Default::default()).unwrap();
         keep.put(b"k", b"v").unwrap();
         db.checkpoint().unwrap();
         assert_clean(&db.check(CheckMode::Full).unwrap());
@@ -218,7 +187,7 @@ fn a_check_runs_beside_commits_and_checkpoints() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut dice = Dice(77);
+            let mut dice = Dice::new(77);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 churn(&db, &tree, &mut dice, 500, 4000);
             }
@@ -243,7 +212,7 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    let mut dice = Dice(9);
+    let mut dice = Dice::new(9);
     churn(&db, &tree, &mut dice, 4000, 3000);
     db.close().unwrap();
     let rows = |path: &Path| -> frond::Result<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -265,18 +234,18 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
         round += 1;
         let all = files(&path);
         let (name, bytes) = if round % 4 == 0 {
-            all.iter().nth(dice.roll(all.len() as u64) as usize).unwrap()
+            all.iter().nth(dice.below(all.len() as u64) as usize).unwrap()
         } else {
             all.iter().find(|(name, _)| name.ends_with("store.frond")).unwrap()
         };
         // Mostly where something is: pages lie far apart.
-        let start = dice.roll(bytes.len() as u64) as usize;
+        let start = dice.below(bytes.len() as u64) as usize;
         let at = match round % 8 {
             0 => start,
             _ => (start..bytes.len()).find(|&at| bytes[at] != 0).unwrap_or(start),
         };
         let mut bad = bytes.clone();
-        bad[at] ^= 1 << dice.roll(8);
+        bad[at] ^= 1 << dice.below(8);
         std::fs::write(name, &bad).unwrap();
         match check(&path, CheckMode::Full, Env::real()) {
             Ok(report) if report.findings.is_empty() => {
@@ -304,20 +273,20 @@ fn a_recovery_longer_than_a_memtable_leaves_slots_that_open() {
             unwritten_bytes: 64 << 20,
             checkpoint_log_bytes: 64 << 20,
             checkpoint_millis: 1 << 40,
-            ..tuning().limits.unwrap()
+            ..tiny().limits.unwrap()
         }),
-        ..tuning()
+        ..tiny()
     };
     let db = Db::open(&path, options().tuning(lazy).durability(Durability::Os)).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    let mut dice = Dice(3);
+    let mut dice = Dice::new(3);
     churn(&db, &tree, &mut dice, 8000, 5000);
     copy_quietly(&path, &crashed);
     for _ in 0..2 {
         // Small memtables: the replay fills many, and checkpoints on its way.
-        let mut limits = tuning().limits.unwrap();
+        let mut limits = tiny().limits.unwrap();
         limits.unwritten_bytes = 32 << 10;
-        let small = Tuning { limits: Some(limits), ..tuning() };
+        let small = Tuning { limits: Some(limits), ..tiny() };
         let again = Db::open(&crashed, options().tuning(small)).unwrap();
         let copy = dir.path().join("copy");
         let _ = std::fs::remove_dir_all(&copy);

@@ -2,11 +2,9 @@
 
 use frond_testkit::{
     DbEngine,
-    campaign::{SweepPlan, SweepReport, sweep_damage},
-    disk::SimVfs,
-    drive::{Errors, Failure, Run},
+    campaign::{SweepPlan, SweepReport, closed_store, sweep_damage},
+    drive::Failure,
     effort,
-    model::Model,
     ops::{Swarm, generate},
 };
 
@@ -30,14 +28,9 @@ fn sweep(seed: u64) -> Result<SweepReport, Failure> {
     let script = |seed, length| {
         generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
     };
-    let vfs = SimVfs::new();
-    let mut run = Run::start(&engine, vfs.clone(), seed, Model::new(), Errors::Fail)?;
-    run.script(&script(seed, 100))?;
-    run.reopen()?;
-    let older = vfs.disk();
-    run.script(&script(seed + 1, 50))?;
-    run.close()?;
-    sweep_damage(&engine, &vfs.disk(), &older, run.model(), seed, &plan())
+    let (disk, older, model) =
+        closed_store(&engine, &script(seed, 100), &script(seed + 1, 50), seed)?;
+    sweep_damage(&engine, &disk, &older, &model, seed, &plan())
 }
 
 /// Bits, zeroed sectors and pages, swapped and copied pages, stale pages, cut files. Promise: P9,

@@ -41,12 +41,10 @@ mod armed {
     use frond_testkit::{
         DbEngine,
         campaign::{
-            CrashPlan, FaultPlan, SweepPlan, crash_everywhere, fail_each_call, model_run,
-            sweep_damage,
+            CrashPlan, FaultPlan, SweepPlan, closed_store, crash_everywhere, fail_each_call,
+            model_run, sweep_damage,
         },
-        disk::SimVfs,
-        drive::{Errors, Failure, Run},
-        model::Model,
+        drive::Failure,
         ops::{Op, Swarm, generate},
     };
 
@@ -79,13 +77,8 @@ mod armed {
 
     fn damage(seed: u64) -> Result<(), Failure> {
         let engine = DbEngine::tiny(Durability::Sync);
-        let vfs = SimVfs::new();
-        let mut run = Run::start(&engine, vfs.clone(), seed, Model::new(), Errors::Fail)?;
-        run.script(&script(seed, 60))?;
-        run.reopen()?;
-        let older = vfs.disk();
-        run.script(&script(seed + 1, 30))?;
-        run.close()?;
+        let (disk, older, model) =
+            closed_store(&engine, &script(seed, 60), &script(seed + 1, 30), seed)?;
         let plan = SweepPlan {
             bits: 400,
             every_bit_of_first: 0,
@@ -95,7 +88,7 @@ mod armed {
             cut: 10,
             untouched: false,
         };
-        sweep_damage(&engine, &vfs.disk(), &older, run.model(), seed, &plan).map(drop)
+        sweep_damage(&engine, &disk, &older, &model, seed, &plan).map(drop)
     }
 
     type Campaign = fn(u64) -> Result<(), Failure>;

@@ -24,6 +24,15 @@ impl Place {
         Self { dir: tempfile::tempdir().expect("a directory") }
     }
 
+    /// The same with a store: tree `t` of so many rows, with an index of as many entries.
+    pub fn loaded(rows: u32) -> Self {
+        let place = Self::new();
+        let rows: String = (0..rows).map(|id| format!("{id},some text of {id}\n")).collect();
+        let file = place.write("t.csv", format!("id,v\n{rows}"));
+        place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"]);
+        place
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

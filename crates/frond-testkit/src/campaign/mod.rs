@@ -22,7 +22,7 @@ pub use crash::{CrashPlan, CrashReport, crash_everywhere};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use full::{FullReport, fill_the_disk};
 pub use model::{model_run, same_answers};
-pub use sweep::{Damage, SweepPlan, SweepReport, sweep_damage};
+pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};
 
 use crate::{
     drive::{Failure, fail},

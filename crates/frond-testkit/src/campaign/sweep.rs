@@ -7,8 +7,9 @@ use super::guarded;
 use crate::{
     Dice,
     disk::{DiskState, Image, Inode, PAGE, SimVfs},
-    drive::{Engine, Failure, Opened, find_step},
+    drive::{Engine, Errors, Failure, Opened, Run, find_step},
     model::Model,
+    ops::Op,
 };
 
 /// How much to damage.
@@ -68,6 +69,24 @@ impl fmt::Display for SweepReport {
             "{cases} damages: {refused} refused at open, {found} found later, {harmless} harmless, 0 wrong"
         )
     }
+}
+
+/// A store to damage: closed, with what its files were after `before` alone, for stale pages, and what
+/// its rows are.
+pub fn closed_store<E: Engine>(
+    engine: &E,
+    before: &[Op],
+    after: &[Op],
+    seed: u64,
+) -> Result<(DiskState, DiskState, Model), Failure> {
+    let vfs = SimVfs::new();
+    let mut run = Run::start(engine, vfs.clone(), seed, Model::new(), Errors::Fail)?;
+    run.script(before)?;
+    run.reopen()?;
+    let older = vfs.disk();
+    run.script(after)?;
+    run.close()?;
+    Ok((vfs.disk(), older, run.model().clone()))
 }
 
 /// Damages a closed store in many ways. `older` is the same store at an earlier time, for stale

@@ -24,9 +24,7 @@ impl Db {
             layout.validate()?;
         }
         let _change = shared.catalog.change();
-        if shared.catalog.by_name(name).is_some() {
-            return Err(Error::TreeExists(name.into()));
-        }
+        self.must_be_free(name)?;
         let mut counters = shared.catalog.counters();
         let id = counters.next_tree.max(TreeId(1));
         counters.next_tree = id.next();
@@ -59,8 +57,7 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
-        let entry = self.shared.catalog.by_name(name);
-        entry.map(|entry| self.handle(entry)).ok_or_else(|| Error::NoSuchTree(name.into()))
+        self.entry(name).map(|entry| self.handle(entry))
     }
 
     /// Drops a tree with everything in it. Its space comes back in the background. Synced when it
@@ -71,8 +68,7 @@ impl Db {
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         let shared = &self.shared;
         let _change = shared.catalog.change();
-        let entry = self.shared.catalog.by_name(name);
-        let entry = entry.ok_or_else(|| Error::NoSuchTree(name.into()))?;
+        let entry = self.entry(name)?;
         let change = Change::DropTree(entry.id);
         shared.change(&[], &[Record::tree_key(entry.id)], &[change])?;
         shared.catalog.hide_tree(entry.id);
@@ -104,11 +100,8 @@ impl Db {
         let shared = &self.shared;
         validate_name(to)?;
         let _change = shared.catalog.change();
-        let source = shared.catalog.by_name(from);
-        let source = source.ok_or_else(|| Error::NoSuchTree(from.into()))?;
-        if shared.catalog.by_name(to).is_some() {
-            return Err(Error::TreeExists(to.into()));
-        }
+        let source = self.entry(from)?;
+        self.must_be_free(to)?;
         let mut counters = shared.catalog.counters();
         let id = counters.next_tree;
         counters.next_tree = id.next();
@@ -139,11 +132,8 @@ impl Db {
         let shared = &self.shared;
         validate_name(to)?;
         let _change = shared.catalog.change();
-        let entry = shared.catalog.by_name(from);
-        let entry = entry.ok_or_else(|| Error::NoSuchTree(from.into()))?;
-        if shared.catalog.by_name(to).is_some() {
-            return Err(Error::TreeExists(to.into()));
-        }
+        let entry = self.entry(from)?;
+        self.must_be_free(to)?;
         let record = TreeRecord { name: to.into(), ..entry.record() };
         shared.change(&[Record::Tree(record.clone())], &[], &[])?;
         shared.catalog.show_tree(record);
@@ -153,6 +143,15 @@ impl Db {
     /// All trees, by name.
     pub fn trees(&self) -> Vec<TreeInfo> {
         self.shared.catalog.trees().into_iter().map(|entry| self.handle(entry).info()).collect()
+    }
+
+    fn entry(&self, name: &str) -> Result<Arc<TreeEntry>> {
+        self.shared.catalog.by_name(name).ok_or_else(|| Error::NoSuchTree(name.into()))
+    }
+
+    fn must_be_free(&self, name: &str) -> Result<()> {
+        let taken = self.shared.catalog.by_name(name).is_some();
+        if taken { Err(Error::TreeExists(name.into())) } else { Ok(()) }
     }
 
     fn handle(&self, entry: Arc<TreeEntry>) -> Tree {

@@ -9,7 +9,7 @@
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupHeader, Piece, Records},
-    log::{FRAGMENT_ROOM, RECORD_BYTES_MAX},
+    reserve::{FRAGMENT_ROOM, RECORD_BYTES_MAX},
 };
 use crate::{
     error::{Error, Place, Result},

@@ -40,14 +40,16 @@ mod log;
 mod reader;
 mod record;
 mod recovery;
+mod reserve;
 mod segment;
 #[cfg(test)]
 mod tests;
 
 pub use feed::{LogFeed, TakeCommit, in_group};
-pub use log::{FRAGMENT_ROOM, Fragments, Log, LogOptions, LogStats, RECORD_BYTES_MAX, Reservation};
+pub use log::{Log, LogOptions, LogStats};
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
     checkpoint_record, decode, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};
+pub use reserve::{FRAGMENT_ROOM, Fragments, RECORD_BYTES_MAX, Reservation};

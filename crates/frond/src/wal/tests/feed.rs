@@ -26,11 +26,17 @@ fn poll(feed: &mut LogFeed, log: &Log) -> Result<Vec<u64>> {
     Ok(seqnos)
 }
 
+/// An empty log that syncs nothing by itself.
+fn lazy_log() -> (Env, Log) {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    (env, log)
+}
+
 /// Rule: I30
 #[test]
 fn a_feed_hands_out_each_durable_commit_once() {
-    let env = env();
-    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let (env, log) = lazy_log();
     let mut feed = log.feed(Seqno(0), Seqno(0)).unwrap();
     assert!(poll(&mut feed, &log).unwrap().is_empty());
     let mut seen = Vec::new();
@@ -59,8 +65,7 @@ fn a_feed_hands_out_each_durable_commit_once() {
 
 #[test]
 fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
-    let env = env();
-    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let (_, log) = lazy_log();
     for seqno in 1..=50 {
         commit(&log, seqno);
     }
@@ -88,8 +93,7 @@ fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
 /// A log without a commit either waits for the one wanted, or had it and gave it up.
 #[test]
 fn an_empty_log_knows_what_it_lacks() {
-    let env = env();
-    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let (_, log) = lazy_log();
     let lost = log.feed(Seqno(7), Seqno(7)).unwrap_err();
     assert!(matches!(lost, Error::PositionLost { wanted: 7, oldest: 8 }), "{lost}");
     let mut feed = log.feed(Seqno(8), Seqno(7)).unwrap();
@@ -103,8 +107,7 @@ fn an_empty_log_knows_what_it_lacks() {
 /// of the environment.
 #[test]
 fn waiting_makes_a_lazy_commit_durable() {
-    let env = env();
-    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let (env, log) = lazy_log();
     let seen = log.durable();
     commit(&log, 1);
     let before = env.clock.now();

@@ -1,0 +1,232 @@
+//! Reservations: how a record gets its place in the log.
+//!
+//! A committer reserves room inside the sequencer's critical section ([`Log::try_reserve`], O(1)) and
+//! copies its record outside of it ([`Log::fill`]), in parallel with others. A record longer than a
+//! group goes in parts ([`Log::append_fragments`]).
+//!
+//! Invariants
+//! 1. Order of reservations = order of records in the log (Rule: I2).
+//! 2. A reservation never depends on room that is not there: a group that would begin a segment is
+//!    opened only when that segment's file is ready, so a full disk refuses commits and breaks none
+//!    (Promise: P13).
+//! 3. At most one large record is on its way; [`Log::position`] never passes its first part.
+//!
+//! Threads: all. Locks as in `log.rs`; nothing here blocks but [`Log::wait_for_room`] and what calls it.
+
+use super::{
+    group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes},
+    log::{Active, Log, Sealed, State, count},
+    segment::{SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES},
+};
+use crate::{
+    error::Result,
+    sync::{MutexGuard, Ordering},
+    types::Lsn,
+};
+
+/// Longest record, bytes: bounds what recovery must hold to put a large one together (P20).
+pub const RECORD_BYTES_MAX: usize = 64 << 20;
+/// Room that the last part of a large record keeps for what the sequencer adds.
+pub const FRAGMENT_ROOM: usize = 64;
+
+/// Room in the log for one record. Must be filled, soon, and without waiting for the log.
+#[derive(Debug)]
+pub struct Reservation {
+    buffer: usize,
+    offset: usize,
+    payload: usize,
+    piece: Piece,
+    lsn: Lsn,
+}
+
+impl Reservation {
+    /// The record's position.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+}
+
+/// All but the last part of a large record, in the log; no other large record can begin while this
+/// lives. Dropped without [`Log::try_reserve_last`], the record does not exist.
+pub struct Fragments<'a> {
+    log: &'a Log,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for Fragments<'_> {
+    fn drop(&mut self) {
+        self.log.state.lock().unwrap().large_from = None;
+    }
+}
+
+impl Log {
+    /// Longest record that one reservation takes, bytes; longer ones go through
+    /// [`Log::append_fragments`].
+    pub fn record_bytes_max(&self) -> usize {
+        (self.options.group_bytes - GROUP_HEADER_BYTES - framed_bytes(0)) / 8 * 8
+    }
+
+    /// Reserves room for a record of `bytes`: inside the sequencer, O(1), never blocks. `None`: leave
+    /// the sequencer, call [`Log::wait_for_room`], come again. Panics if `bytes` exceed
+    /// [`Log::record_bytes_max`].
+    #[must_use = "a reservation that is not filled stops the log"]
+    pub fn try_reserve(&self, bytes: usize) -> Option<Reservation> {
+        self.reserve(bytes, Piece::Whole)
+    }
+
+    /// Like [`Log::try_reserve`], for the last part of a large record.
+    #[must_use = "a reservation that is not filled stops the log"]
+    pub fn try_reserve_last(&self, fragments: &Fragments<'_>, bytes: usize) -> Option<Reservation> {
+        assert!(std::ptr::eq(fragments.log, self), "the parts of a record go to one log");
+        self.reserve(bytes, Piece::Last)
+    }
+
+    fn reserve(&self, payload: usize, piece: Piece) -> Option<Reservation> {
+        assert!(payload <= self.record_bytes_max(), "a reservation fits a group");
+        let bytes = framed_bytes(payload);
+        let mut state = self.state.lock().unwrap();
+        if state.stop.is_some() || state.closing {
+            return None;
+        }
+        if state.active.as_ref().is_some_and(|active| active.used + bytes > active.capacity) {
+            self.seal(&mut state, GroupKind::Records);
+            self.work.notify_one();
+        }
+        if state.active.is_none() && !self.activate(&mut state, bytes) {
+            return None;
+        }
+        let active = state.active.as_mut()?;
+        let (buffer, offset, first) = (active.buffer, active.used, active.first);
+        active.used += bytes;
+        active.records += 1;
+        self.buffers[buffer].promise();
+        match piece {
+            Piece::First => state.large_from = Some(first),
+            Piece::Last => state.large_from = None,
+            Piece::Whole | Piece::Middle => {}
+        }
+        drop(state);
+        Some(Reservation { buffer, offset, payload, piece, lsn: Lsn(first.0 + offset as u64) })
+    }
+
+    /// Closes the active group for reservations.
+    pub(super) fn seal(&self, state: &mut State, kind: GroupKind) {
+        if let Some(Active { buffer, first, used, records, begins_segment, .. }) =
+            state.active.take()
+        {
+            let sealed = Sealed { buffer, first, used, records, begins_segment, kind };
+            if begins_segment {
+                state.segment_first = first;
+            }
+            count(&self.counters.records, records.into());
+            state.end = sealed.end();
+            state.sealed.push_back(sealed);
+        }
+    }
+
+    /// Opens a group with room for `bytes`; false if there is no buffer, or no segment to begin.
+    pub(super) fn activate(&self, state: &mut State, bytes: usize) -> bool {
+        let Some(&buffer) = state.free.last() else { return false };
+        let used = state.end.0 - state.segment_first.0;
+        let all = self.options.segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES;
+        let room = (all - used) as usize;
+        let begins_segment = GROUP_HEADER_BYTES + bytes > room;
+        if begins_segment && state.spares_ready == 0 {
+            state.spare_wanted = true;
+            return false;
+        }
+        let room = if begins_segment { all as usize } else { room };
+        state.spares_ready -= usize::from(begins_segment);
+        state.free.pop();
+        state.active = Some(Active {
+            buffer,
+            first: state.end,
+            used: GROUP_HEADER_BYTES,
+            capacity: room.min(self.options.group_bytes),
+            records: 0,
+            begins_segment,
+        });
+        true
+    }
+
+    /// Copies a record, given in parts, into its reserved room. Parallel: no lock is shared but with
+    /// neighbours in the same 16 KiB.
+    pub fn fill(&self, reservation: &Reservation, parts: &[&[u8]]) {
+        let Reservation { buffer, offset, payload, piece, .. } = *reservation;
+        self.buffers[buffer].fill(offset, piece, payload, parts);
+        // SeqCst: see `keep_promise`.
+        if self.buffers[buffer].keep_promise() && self.filling_awaited.load(Ordering::SeqCst) {
+            drop(self.state.lock().unwrap());
+            self.progress.notify_all();
+        }
+    }
+
+    /// Waits until there may be room for a reservation again: outside the sequencer. Writes groups or
+    /// makes a segment itself where nobody does. `Full` if the disk has no room for the next segment:
+    /// nothing of the commit has happened then.
+    pub fn wait_for_room(&self) -> Result<()> {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            self.check(&state)?;
+            if state.spare_wanted && state.spares_ready == 0 {
+                drop(state);
+                return self.make_spare();
+            }
+            if !state.free.is_empty() {
+                return Ok(());
+            }
+            if state.writing {
+                state = self.sleep(state);
+            } else {
+                let end = Self::reserved_end(&state);
+                state = self.write_groups(state, end)?;
+            }
+        }
+    }
+
+    /// Puts all but the last part of a large record into the log: outside the sequencer, waits for
+    /// room. Returns what belongs to the last part, for [`Log::try_reserve_last`].
+    pub fn append_fragments<'a>(&self, body: &'a [u8]) -> Result<(Fragments<'_>, &'a [u8])> {
+        debug_assert!(body.len() <= RECORD_BYTES_MAX, "commits refuse longer ones");
+        let fragments = Fragments { _turn: self.large.lock().unwrap(), log: self };
+        let part_bytes = self.record_bytes_max();
+        let mut rest = body;
+        let mut piece = Piece::First;
+        // The last part keeps room for what the sequencer adds: a seqno.
+        while rest.len() + FRAGMENT_ROOM > part_bytes || piece == Piece::First {
+            let (part, later) = rest.split_at(rest.len().saturating_sub(1).min(part_bytes));
+            let reservation = loop {
+                match self.reserve(part.len(), piece) {
+                    Some(reservation) => break reservation,
+                    None => self.wait_for_room()?,
+                }
+            };
+            self.fill(&reservation, &[part]);
+            rest = later;
+            piece = Piece::Middle;
+        }
+        Ok((fragments, rest))
+    }
+
+    /// A position that no later reservation, and no large record on its way, lies before: a group's
+    /// start. Called inside the sequencer.
+    pub fn position(&self) -> Lsn {
+        let state = self.state.lock().unwrap();
+        let next = state.active.as_ref().map_or(state.end, |active| active.first);
+        state.large_from.map_or(next, |from| from.min(next))
+    }
+
+    pub(super) fn seal_unless_empty(&self, state: &mut State) {
+        if state.active.as_ref().is_some_and(|active| active.records > 0) {
+            self.seal(state, GroupKind::Records);
+        }
+    }
+
+    /// End of what is reserved, before padding.
+    pub(super) fn reserved_end(state: &State) -> Lsn {
+        match &state.active {
+            Some(active) if active.records > 0 => Lsn(active.first.0 + active.used as u64),
+            _ => state.end,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What scenarios through the public API share: a store on real files, so finely cut that a few
+//! thousand keys make its trees several levels deep.
+
+use frond::{Durability, Limits, Options, Shape, Tuning};
+
+/// Sizes of everything, tiny.
+pub fn tiny() -> Tuning {
+    Tuning {
+        shape: Some(Shape {
+            leaf_bytes: 2048,
+            fanout_max: 4,
+            push_bytes: 1024,
+            block_bytes: 512,
+            run_bytes: 4096,
+            tiers_max: 4,
+            tiers_max_bottom: 3,
+        }),
+        limits: Some(Limits {
+            memtable_bytes: 16 << 10,
+            memtable_log_bytes: 1 << 20,
+            unwritten_bytes: 256 << 10,
+            checkpoint_log_bytes: 1 << 20,
+            checkpoint_millis: 50,
+        }),
+        segment_bytes: Some(64 << 10),
+        group_bytes: Some(16 << 10),
+    }
+}
+
+/// A tiny store on real files, as fast as it gets.
+pub fn options() -> Options {
+    Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tiny())
+}
