@@ -2,7 +2,7 @@
 //! length-prefixed bytes.
 //!
 //! A [`Reader`] never panics and never believes a length: whatever is not there is `None`, and the
-//! caller turns that into its own typed error. Bytes: docs/format.md, "Conventions".
+//! caller turns that into its own typed error. Bytes: docs/format.md, "Numbers".
 
 /// Appends `n` as LEB128.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
@@ -67,13 +67,13 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A LEB128 number; more than ten bytes, or bits beyond 64, are `None`.
+    /// A LEB128 number in its shortest form; a longer one, or bits beyond 64, are `None`.
     pub fn varint(&mut self) -> Option<u64> {
         let mut n = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
+            if (shift == 63 && bits > 1) || (shift > 0 && byte == 0) {
                 return None;
             }
             n |= bits << shift;
@@ -131,6 +131,7 @@ mod tests {
     fn lengths_are_not_believed() {
         assert_eq!(Reader::new(&[0xff; 10]).varint(), None);
         assert_eq!(Reader::new(&[0xff; 11]).bytes(), None);
+        assert_eq!(Reader::new(&[0x81, 0]).varint(), None, "longer than it must be");
         assert_eq!(Reader::new(&[200, 1, 7]).bytes(), None);
         assert_eq!(Reader::new(&[100, 0, 0]).count(4), None);
     }

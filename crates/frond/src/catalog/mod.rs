@@ -1,6 +1,6 @@
 //! The catalog: trees, named snapshots and merge operators in use, kept as entries of tree 0.
 //!
-//! Bytes: docs/format.md, "Catalog".
+//! Bytes: docs/format.md, "Catalog records".
 
 mod record;
 mod trees;
