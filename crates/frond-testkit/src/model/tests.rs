@@ -1,3 +1,5 @@
+//! The model itself: what it answers, and which states it calls legal.
+
 use super::*;
 use crate::ops::{Swarm, generate, parse_script};
 

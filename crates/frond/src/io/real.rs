@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::{Clock, File, OpenMode, Rng, Vfs};
-use crate::sync::Arc;
+use crate::sync::{Arc, OnceLock};
 
 /// The operating system's file systems.
 #[derive(Debug, Default)]
@@ -264,9 +264,9 @@ impl Rng for RealRng {
         let local = 0u8;
         hasher.write_u64(&raw const local as u64);
         hasher.write_u32(std::process::id());
-        hasher.write_u128(Instant::now().duration_since(*PROCESS_START).as_nanos());
+        hasher.write_u128(PROCESS_START.get_or_init(Instant::now).elapsed().as_nanos());
         hasher.finish()
     }
 }
 
-static PROCESS_START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+static PROCESS_START: OnceLock<Instant> = OnceLock::new();

@@ -1,0 +1,181 @@
+//! Arrows point down: which room may use which stands in one table, "Who may use whom" of
+//! docs/architecture.md, and this test holds the sources against it.
+//!
+//! The table is a drawing of the house: its rows go from the roof to the ground, and a room may use
+//! only rooms in rows below its own. An arrow that is not drawn is an error, and so is one that is
+//! drawn and that no source takes. Shared words stand below all rooms.
+
+mod sources;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sources::{File, code, engine, file, table};
+
+const HEADING: &str = "## Who may use whom";
+/// Not rooms: the crate's face.
+const FACE: &str = "lib";
+/// The last row: words that all rooms share.
+const SHARED: &str = "shared words";
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+struct Drawing {
+    /// From the roof to the ground.
+    rooms: Vec<String>,
+    arrows: Arrows,
+    shared: BTreeSet<String>,
+}
+
+fn words(cell: &str) -> BTreeSet<String> {
+    let words = cell.split([',', ' ', '`']).filter(|word| !word.is_empty() && *word != "–");
+    words.map(str::to_owned).collect()
+}
+
+fn drawing() -> Drawing {
+    let mut drawing = Drawing { rooms: vec![], arrows: Arrows::new(), shared: BTreeSet::new() };
+    for row in table(&file("docs/architecture.md"), HEADING) {
+        let [name, uses] = &row[..] else { panic!("{row:?}: a room, and what it uses") };
+        let name = name.replace('`', "");
+        if name == SHARED {
+            drawing.shared = words(uses);
+        } else {
+            drawing.arrows.insert(name.clone(), words(uses));
+            drawing.rooms.push(name);
+        }
+    }
+    drawing
+}
+
+/// The room, or shared word, that a source belongs to.
+fn room(path: &str) -> String {
+    let inside = path.strip_prefix("crates/frond/src/").expect("a source of the engine");
+    inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs").to_owned()
+}
+
+/// What `lib.rs` shows under the crate's own name, and which room it is from.
+fn face(lib: &File) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    let text = code(&lib.text);
+    for statement in text.split(';') {
+        let Some((_, path)) = statement.split_once("pub use ") else { continue };
+        let path = path.trim().trim_start_matches("crate::");
+        let Some((room, shown)) = path.split_once("::") else { continue };
+        for name in shown.split(['{', '}', ',']).map(str::trim) {
+            let name = name.split(" as ").next().unwrap_or(name).trim();
+            names.insert(name.to_owned(), room.to_owned());
+        }
+    }
+    // The one module of the face, of names from the run room.
+    names.insert("operator".into(), "run".into());
+    names
+}
+
+/// The first words of all paths that begin with `crate::`.
+fn first_words(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let word = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if !rest.starts_with('{') {
+            found.insert(word(rest));
+            continue;
+        }
+        let (mut depth, mut begins) = (0, false);
+        for (at, c) in rest.char_indices() {
+            match c {
+                '{' => (depth, begins) = (depth + 1, depth == 0),
+                '}' if depth == 1 => break,
+                '}' => depth -= 1,
+                ',' if depth == 1 => begins = true,
+                c if begins && !c.is_whitespace() => {
+                    found.insert(word(&rest[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    found.retain(|word| !word.is_empty());
+    found
+}
+
+/// Which room uses which, and where, in the sources.
+fn arrows() -> BTreeMap<(String, String), String> {
+    let engine = engine();
+    let face = face(&file("crates/frond/src/lib.rs"));
+    let rooms: BTreeSet<String> = engine.iter().map(|source| room(&source.path)).collect();
+    let mut arrows = BTreeMap::new();
+    for source in &engine {
+        let from = room(&source.path);
+        let code = code(&source.text);
+        let climbs =
+            code.lines().any(|line| line.starts_with("use super::") && is_door(&source.path));
+        assert!(!climbs, "{}: other rooms are named from the crate", source.path);
+        for word in first_words(&code) {
+            let to = if rooms.contains(&word) { Some(&word) } else { face.get(&word) };
+            let to = to.unwrap_or_else(|| panic!("{}: crate::{word} is no room's", source.path));
+            if *to != from {
+                arrows.insert((from.clone(), to.clone()), source.path.clone());
+            }
+        }
+    }
+    arrows
+}
+
+/// A file from which `super` is the crate.
+fn is_door(path: &str) -> bool {
+    let inside = path.strip_prefix("crates/frond/src/").unwrap_or(path);
+    inside.ends_with("/mod.rs") && inside.matches('/').count() == 1 || !inside.contains('/')
+}
+
+#[test]
+fn rooms_use_only_rooms_below_them() {
+    let Drawing { rooms, arrows: drawn, shared } = drawing();
+    let mut wrong = Vec::new();
+    for (height, name) in rooms.iter().enumerate() {
+        for below in &drawn[name] {
+            match rooms.iter().position(|room| room == below) {
+                Some(at) if at > height => {}
+                _ => wrong.push(format!("{name} may use {below}, which does not stand below it")),
+            }
+        }
+    }
+    let taken = arrows();
+    for ((from, to), path) in &taken {
+        if from == FACE || shared.contains(to) {
+            continue;
+        }
+        if shared.contains(from) {
+            // A page is read from a file: the word needs the trait, and the trait nothing.
+            if (from.as_str(), to.as_str()) != ("page", "io") {
+                wrong.push(format!("{path}: the shared word {from} uses the room {to}"));
+            }
+            continue;
+        }
+        match drawn.get(from) {
+            None => wrong.push(format!("{path}: {from} is no room of the table")),
+            Some(uses) if !uses.contains(to) => {
+                wrong.push(format!("{path}: {from} uses {to}, which is not drawn"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (from, uses) in &drawn {
+        for to in uses {
+            if !taken.contains_key(&(from.clone(), to.clone())) {
+                wrong.push(format!("{from} may use {to} and does not: take the arrow away"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn paths_are_found_however_they_are_written() {
+    let code = "use crate::{\n a::{B, c::D},\n E, f};\n fn g() { crate::h::i(crate::J) }";
+    let found: Vec<String> = first_words(code).into_iter().collect();
+    assert_eq!(found, ["E", "J", "a", "f", "h"]);
+    assert_eq!(sources::code("a // crate::b\n\"crate::c\" 'x' '\\'' d"), "a \n\"\"   d");
+}

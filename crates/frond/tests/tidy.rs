@@ -1,0 +1,231 @@
+//! Habits of the house that a test can hold: files of one idea that say what they are for, `unsafe`
+//! where it is expected and explained, documents that do not point into the void.
+
+mod sources;
+
+use std::collections::BTreeSet;
+
+use sources::{File, code, engine, file, files, root};
+
+/// A file that needs more holds more than one idea.
+const LINES_MAX: usize = 600;
+
+/// Where `unsafe` may stand, and why it must.
+const UNSAFE: &[(&str, &str)] = &[
+    ("crates/frond/src/memtable/arena.rs", "addresses of 32 bits into frames that never move"),
+    ("crates/frond/src/memtable/node.rs", "nodes of one array, its slots filled one by one"),
+    ("crates/frond-lab/src/measure/process.rs", "what the kernel counts of a process"),
+    ("crates/frond-lab/src/targets/lmdb/", "a rival behind a C interface"),
+    ("crates/frond-lab/src/targets/rocksdb/", "a rival behind a C interface"),
+    ("crates/frond-lab/src/targets/sqlite/", "a rival behind a C interface"),
+];
+
+fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn sources() -> Vec<File> {
+    files("crates", ".rs")
+}
+
+fn documents() -> Vec<File> {
+    let mut all = files("docs", ".md");
+    all.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(file));
+    all
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_holds_one_idea() {
+    let mut wrong = Vec::new();
+    for File { path, text } in sources() {
+        let first = text.lines().find(|line| !line.starts_with("// SPDX-License-Identifier"));
+        if !first.is_some_and(|line| line.starts_with("//! ")) {
+            wrong.push(format!("{path}: does not open with what it is for"));
+        }
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            wrong.push(format!("{path}: {lines} lines; split it by idea"));
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_expected_and_argued_for() {
+    let mut wrong = Vec::new();
+    let mut met = BTreeSet::new();
+    for File { path, text } in sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in code(&text).lines().enumerate() {
+            if !line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe")
+            {
+                continue;
+            }
+            match UNSAFE.iter().find(|(place, _)| path.starts_with(place)) {
+                Some((place, _)) => drop(met.insert(*place)),
+                None => wrong.push(format!("{path}:{}: unsafe outside its places", number + 1)),
+            }
+            if line.trim_start().starts_with("unsafe extern") {
+                continue; // a declaration; each call of what it declares argues for itself
+            }
+            let above = &lines[number.saturating_sub(12)..=number];
+            let argued =
+                above.iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety"));
+            if !argued {
+                wrong.push(format!("{path}:{}: unsafe without its argument", number + 1));
+            }
+        }
+    }
+    for (place, _) in UNSAFE.iter().filter(|(place, _)| !met.contains(place)) {
+        wrong.push(format!("{place} has no unsafe code any more: take it off the list"));
+    }
+    assert_none(&wrong);
+}
+
+/// Everything nondeterministic goes through the seams, or a seed would not replay a run, and the model
+/// checker would not see a lock.
+#[test]
+fn files_clocks_threads_and_locks_come_through_their_doors() {
+    const DOORS: &[(&str, &[&str])] = &[
+        ("std::fs", &["crates/frond/src/io/real.rs"]),
+        ("Instant::now", &["crates/frond/src/io/real.rs"]),
+        ("SystemTime", &["crates/frond/src/io/real.rs"]),
+        ("std::thread", &["crates/frond/src/sync.rs"]),
+        ("std::sync", &["crates/frond/src/sync.rs"]),
+    ];
+    let mut wrong = Vec::new();
+    for File { path, text } in engine() {
+        let code = code(&text);
+        for (name, doors) in DOORS {
+            if code.contains(name) && !doors.contains(&path.as_str()) {
+                wrong.push(format!("{path}: {name} has a door of its own: {doors:?}"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// GitHub's name of a heading.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let mut wrong = Vec::new();
+    for File { path, text } in documents() {
+        for (at, _) in text.match_indices("](") {
+            let target = text[at + 2..].split(')').next().unwrap_or_default();
+            if target.starts_with("http") {
+                continue;
+            }
+            let (name, fragment) = target.split_once('#').unwrap_or((target, ""));
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let linked =
+                if name.is_empty() { root().join(&path) } else { root().join(folder).join(name) };
+            let Ok(text) = std::fs::read_to_string(&linked) else {
+                if !linked.exists() {
+                    wrong.push(format!("{path}: no file {target}"));
+                }
+                continue;
+            };
+            let headings = text.lines().filter(|line| line.starts_with('#')).map(anchor);
+            if !fragment.is_empty() && !headings.into_iter().any(|own| own == fragment) {
+                wrong.push(format!("{path}: no heading for {target}"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// Sources cite the format by its headings.
+#[test]
+fn cited_sections_of_the_format_exist() {
+    let format = file("docs/format.md");
+    let headings: BTreeSet<&str> = format
+        .text
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix(' '))
+        .collect();
+    let mut wrong = Vec::new();
+    for File { path, text } in sources() {
+        for cited in text.split("format.md, \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            if !headings.contains(cited) {
+                wrong.push(format!("{path}: format.md has no section \"{cited}\""));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// A heading stands once in a document: nothing is said twice, and every link has one end.
+#[test]
+fn headings_are_said_once() {
+    let mut wrong = Vec::new();
+    for File { path, text } in documents().into_iter().filter(|file| file.path != "CHANGELOG.md") {
+        let mut seen = BTreeSet::new();
+        let sections =
+            text.lines().filter(|line| line.starts_with("## ") || line.starts_with("### "));
+        for heading in sections.filter(|heading| !seen.insert(*heading)) {
+            wrong.push(format!("{path}: \"{heading}\" twice"));
+        }
+    }
+    assert_none(&wrong);
+}
+
+fn codes(text: &str) -> BTreeSet<&str> {
+    text.match_indices("FRD-")
+        .filter_map(|(at, _)| text.get(at..at + 8))
+        .filter(|code| code[4..].bytes().all(|byte| byte.is_ascii_digit()))
+        .collect()
+}
+
+#[test]
+fn errors_and_their_catalogue_agree() {
+    let catalogue = file("docs/errors.md");
+    let sources = sources();
+    let thrown: BTreeSet<&str> = sources.iter().flat_map(|source| codes(&source.text)).collect();
+    let explained = codes(&catalogue.text);
+    let mut wrong: Vec<String> = Vec::new();
+    wrong.extend(thrown.difference(&explained).map(|code| format!("{code} is not in errors.md")));
+    wrong.extend(explained.difference(&thrown).map(|code| format!("nothing says {code}")));
+    // Each variant's message begins with its code; the catalogue names both in one row.
+    let error = file("crates/frond/src/error.rs");
+    let (_, variants) = error.text.split_once("pub enum Error {").expect("the one error enum");
+    let variants = variants.split("\n}\n").next().unwrap_or_default();
+    for variant in variants.split("#[error(").skip(1) {
+        let code = variant.split("FRD-").nth(1).and_then(|rest| rest.get(..4)).unwrap_or("none");
+        let after = variant.split(")]\n").nth(1).unwrap_or_default().trim_start();
+        let name: String = after.chars().take_while(|c| c.is_alphanumeric()).collect();
+        if !catalogue.text.contains(&format!("| FRD-{code} `{name}` |")) {
+            wrong.push(format!("errors.md has no row for FRD-{code} `{name}`"));
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// safety.md says which test keeps which promise: the tests must be there.
+#[test]
+fn tests_that_documents_name_exist() {
+    let sources = sources();
+    let names: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|source| source.text.split("fn ").skip(1))
+        .filter_map(|rest| rest.split(['(', '<']).next())
+        .collect();
+    let safety = file("docs/safety.md");
+    let quoted = safety.text.split('`').skip(1).step_by(2);
+    let is_test = |word: &&str| {
+        word.matches('_').count() >= 2 && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
+    let tests: Vec<&str> = quoted.filter(is_test).collect();
+    assert!(tests.len() > 30, "{tests:?}");
+    let missing = tests.iter().filter(|name| !names.contains(**name));
+    assert_none(
+        &missing
+            .map(|name| format!("safety.md names {name}, which is no test"))
+            .collect::<Vec<_>>(),
+    );
+}
