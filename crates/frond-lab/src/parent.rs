@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::child::Order;
 use crate::measure::MemoryLimit;
 use crate::results::{Final, Row};
-use crate::targets::{Failure, Result};
+use crate::targets::{self, Failure, Result};
 
 /// Runs the child for the target at `index` of the plan.
 pub fn run(index: usize, order: &Order, show: bool) -> Result<Final> {
@@ -21,6 +21,7 @@ pub fn run(index: usize, order: &Order, show: bool) -> Result<Final> {
         .args(std::env::args_os().skip(1))
         .arg(format!("--as-child={index}"))
         .arg(format!("--base-rss={}", order.base_rss))
+        .envs(targets::environment(order.target)?)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;

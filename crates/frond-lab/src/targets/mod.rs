@@ -23,7 +23,7 @@ mod rocksdb;
 #[cfg(has_sqlite3)]
 mod sqlite;
 
-pub use registry::{Share, TargetName, available, open};
+pub use registry::{Share, TargetName, available, environment, open};
 
 use std::path::PathBuf;
 

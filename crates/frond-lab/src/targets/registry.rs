@@ -114,6 +114,15 @@ pub fn available(name: TargetName) -> Result<()> {
     }
 }
 
+/// Variables the target's process is started with, for what must stand before its first allocation.
+pub fn environment(name: TargetName) -> Result<Vec<(&'static str, String)>> {
+    match name {
+        #[cfg(has_rocksdb)]
+        TargetName::RocksDb(_) => Ok(super::rocksdb::RocksDb::environment()?.into()),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// Opens a target on an empty directory.
 pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
     available(name)?;

@@ -11,6 +11,9 @@ macro_rules! opaque {
     };
 }
 
+/// `rocksdb_disable`: no counters at all.
+pub const PERF_LEVEL_DISABLE: c_int = 1;
+
 opaque! {
     /// `rocksdb_t`
     Db,
@@ -106,6 +109,7 @@ unsafe extern "C" {
     ) -> *mut Db;
     pub fn rocksdb_column_family_handle_destroy(family: *mut Family);
     pub fn rocksdb_close(db: *mut Db);
+    pub fn rocksdb_set_perf_level(level: c_int);
     pub fn rocksdb_write(
         db: *mut Db,
         options: *const WriteOptions,

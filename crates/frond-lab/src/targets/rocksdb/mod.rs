@@ -9,6 +9,7 @@
 //! one session.
 
 mod ffi;
+mod session;
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,11 +19,9 @@ use std::sync::Arc;
 use libc::{c_char, c_int};
 use serde::Deserialize;
 
+use self::session::RocksSession;
 use super::ticker::Ticker;
-use super::{
-    Counter, Direction, Durability, Failure, Result, Session, Setup, Target, Visit, settings,
-};
-use crate::schema::Keyspace;
+use super::{Counter, Durability, Failure, Result, Session, Setup, Target, settings};
 use crate::size::Bytes;
 
 const SETTINGS: &str = include_str!("rocksdb.settings.toml");
@@ -30,6 +29,7 @@ const SETTINGS: &str = include_str!("rocksdb.settings.toml");
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
+    glibc_tunables: String,
     write_buffer_share: f64,
     block_bytes: usize,
     bloom_bits_per_key: f64,
@@ -129,6 +129,12 @@ pub struct RocksDb {
 }
 
 impl RocksDb {
+    /// Environment variables its process is started with: they must be there before the first malloc.
+    pub fn environment() -> Result<[(&'static str, String); 1]> {
+        let settings: Settings = settings::parse("rocksdb.settings.toml", SETTINGS)?;
+        Ok([("GLIBC_TUNABLES", settings.glibc_tunables)])
+    }
+
     /// Opens a fresh database.
     pub fn open(setup: &Setup) -> Result<Self> {
         let settings: Settings = settings::parse("rocksdb.settings.toml", SETTINGS)?;
@@ -254,13 +260,7 @@ impl Target for RocksDb {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        // SAFETY: plain constructors; destroyed by the session's drop.
-        let (batch, write, read) = unsafe {
-            let write = ffi::rocksdb_writeoptions_create();
-            ffi::rocksdb_writeoptions_set_sync(write, (self.durability == Durability::Sync).into());
-            (ffi::rocksdb_writebatch_create(), write, ffi::rocksdb_readoptions_create())
-        };
-        Ok(Box::new(RocksSession { handle: &self.handle, batch, write, read }))
+        Ok(Box::new(RocksSession::new(&self.handle, self.durability)))
     }
 
     fn settle(&self) -> Result<()> {
@@ -332,140 +332,4 @@ fn quantity(text: &str) -> Option<f64> {
         _ => (word, 1.0),
     };
     digits.parse::<f64>().ok().map(|n| n * scale)
-}
-
-struct RocksSession<'a> {
-    handle: &'a Handle,
-    batch: *mut ffi::WriteBatch,
-    write: *mut ffi::WriteOptions,
-    read: *mut ffi::ReadOptions,
-}
-
-impl Drop for RocksSession<'_> {
-    fn drop(&mut self) {
-        // SAFETY: created by `RocksDb::session` for this session alone.
-        unsafe {
-            ffi::rocksdb_writebatch_destroy(self.batch);
-            ffi::rocksdb_writeoptions_destroy(self.write);
-            ffi::rocksdb_readoptions_destroy(self.read);
-        }
-    }
-}
-
-impl RocksSession<'_> {
-    fn family(&self, keyspace: Keyspace) -> *mut ffi::Family {
-        self.handle.families[keyspace]
-    }
-}
-
-/// Borrows the bytes RocksDB points at.
-///
-/// # Safety
-/// `data` must point at `len` bytes that stay unchanged for `'a`, or be null.
-unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
-    if data.is_null() {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(data.cast(), len) }
-}
-
-impl Session for RocksSession<'_> {
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        let family = self.family(keyspace);
-        // SAFETY: the batch is ours; RocksDB copies key and value during the call.
-        unsafe {
-            ffi::rocksdb_writebatch_put_cf(
-                self.batch,
-                family,
-                key.as_ptr().cast(),
-                key.len(),
-                value.as_ptr().cast(),
-                value.len(),
-            );
-        }
-        Ok(())
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
-        let family = self.family(keyspace);
-        // SAFETY: as in `put`.
-        unsafe {
-            ffi::rocksdb_writebatch_delete_cf(self.batch, family, key.as_ptr().cast(), key.len());
-        }
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        let mut error = ptr::null_mut();
-        // SAFETY: batch and options are ours, the db is open.
-        unsafe {
-            ffi::rocksdb_write(self.handle.db, self.write, self.batch, &mut error);
-            ffi::rocksdb_writebatch_clear(self.batch);
-        }
-        check(error)
-    }
-
-    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        let (family, mut error, mut len) = (self.family(keyspace), ptr::null_mut(), 0);
-        // SAFETY: the slice returned (null if the key is absent) is read before it is destroyed.
-        let found = unsafe {
-            let pinned = ffi::rocksdb_get_pinned_cf(
-                self.handle.db,
-                self.read,
-                family,
-                key.as_ptr().cast(),
-                key.len(),
-                &mut error,
-            );
-            if !pinned.is_null() {
-                let data = ffi::rocksdb_pinnableslice_value(pinned, &mut len);
-                value.extend_from_slice(bytes(data, len));
-                ffi::rocksdb_pinnableslice_destroy(pinned);
-            }
-            !pinned.is_null()
-        };
-        check(error)?;
-        Ok(found)
-    }
-
-    fn scan(
-        &mut self,
-        keyspace: Keyspace,
-        from: Option<&[u8]>,
-        direction: Direction,
-        visit: Visit<'_>,
-    ) -> Result<()> {
-        let (family, mut error) = (self.family(keyspace), ptr::null_mut());
-        // SAFETY: the iterator is created and destroyed here; key and value are used before it moves.
-        unsafe {
-            let iter = ffi::rocksdb_create_iterator_cf(self.handle.db, self.read, family);
-            match (from, direction) {
-                (Some(key), Direction::Forward) => {
-                    ffi::rocksdb_iter_seek(iter, key.as_ptr().cast(), key.len());
-                }
-                (Some(key), Direction::Reverse) => {
-                    ffi::rocksdb_iter_seek_for_prev(iter, key.as_ptr().cast(), key.len());
-                }
-                (None, Direction::Forward) => ffi::rocksdb_iter_seek_to_first(iter),
-                (None, Direction::Reverse) => ffi::rocksdb_iter_seek_to_last(iter),
-            }
-            while ffi::rocksdb_iter_valid(iter) != 0 {
-                let (mut key_len, mut value_len) = (0, 0);
-                let key = ffi::rocksdb_iter_key(iter, &mut key_len);
-                let value = ffi::rocksdb_iter_value(iter, &mut value_len);
-                if !visit(bytes(key, key_len), bytes(value, value_len)) {
-                    break;
-                }
-                match direction {
-                    Direction::Forward => ffi::rocksdb_iter_next(iter),
-                    Direction::Reverse => ffi::rocksdb_iter_prev(iter),
-                }
-            }
-            ffi::rocksdb_iter_get_error(iter, &mut error);
-            ffi::rocksdb_iter_destroy(iter);
-        }
-        check(error)
-    }
 }
