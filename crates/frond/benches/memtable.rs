@@ -199,7 +199,7 @@ fn read(memtable: &Arc<Memtable>, keys: &[Key]) {
         }
     });
     time("drain", keys.len(), || {
-        let mut drain = memtable.drain_cursor(TREE);
+        let mut drain = memtable.drain_cursor(TREE, LATEST);
         while let Some(drained) = drain.next() {
             black_box(drained.key[0]);
             for (_, message) in drained.versions {

@@ -20,7 +20,7 @@ use crate::{
     io::Workers,
     memtable::Memtable,
     page::Link,
-    pipeline::{Background, CheckpointState, Engine, Health, Limits, TaskPool},
+    pipeline::{Background, CheckpointState, Engine, Health, Limits, SpillState, TaskPool},
     store::{self, Found, Opened, StoreOptions, TreeRoot as DurableRoot},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     tree::{Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot},
@@ -143,6 +143,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         health: Health::default(),
         trees: catalog.clone(),
         pool: TaskPool::new(threads),
+        spill: SpillState::default(),
         checkpoint: CheckpointState::new(
             superblock.publish,
             superblock.applied,

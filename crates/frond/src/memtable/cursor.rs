@@ -327,7 +327,7 @@ impl<'a> Iterator for KeyVersions<'a> {
     }
 }
 
-/// A walk over all keys of one tree of a frozen memtable, in order, with all versions.
+/// A walk over all keys of one tree of a frozen memtable, in order, with all versions up to a seqno.
 pub struct DrainCursor {
     cursor: MemCursor,
     begun: bool,
@@ -337,7 +337,7 @@ pub struct DrainCursor {
 pub struct Drained<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// All versions, newest first, also those that range deletes hide.
+    /// All versions up to the cursor's seqno, newest first, also those that range deletes hide.
     pub versions: KeyVersions<'a>,
     /// The newest range delete that covers the key: older versions are hidden to every reader that
     /// sees it.
@@ -345,8 +345,8 @@ pub struct Drained<'a> {
 }
 
 impl DrainCursor {
-    pub(super) fn new(memtable: Arc<Memtable>, tree: TreeId) -> Self {
-        Self { cursor: MemCursor::new(memtable, tree, LATEST), begun: false }
+    pub(super) fn new(memtable: Arc<Memtable>, tree: TreeId, at: Seqno) -> Self {
+        Self { cursor: MemCursor::new(memtable, tree, at), begun: false }
     }
 
     /// The next key.

@@ -146,10 +146,10 @@ impl Memtable {
         MemCursor::new(self.clone(), tree, at)
     }
 
-    /// A walk over all keys and versions of one tree in order. For a frozen memtable: what is
-    /// inserted meanwhile may be missed.
-    pub fn drain_cursor(self: &Arc<Self>, tree: TreeId) -> DrainCursor {
-        DrainCursor::new(self.clone(), tree)
+    /// A walk over all keys of one tree in order, with their versions up to `at`. For a frozen
+    /// memtable: what is inserted meanwhile may be missed.
+    pub fn drain_cursor(self: &Arc<Self>, tree: TreeId, at: Seqno) -> DrainCursor {
+        DrainCursor::new(self.clone(), tree, at)
     }
 
     /// The newest range delete up to `at` that covers a key.

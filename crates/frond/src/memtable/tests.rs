@@ -222,7 +222,7 @@ proptest! {
             let up_to = visible.partition_point(|other| *other <= key);
             prop_assert_eq!(cursor.key(), up_to.checked_sub(1).map(|slot| &visible[slot][..]));
         }
-        let mut drain = memtable.drain_cursor(TREE);
+        let mut drain = memtable.drain_cursor(TREE, LATEST);
         for (key, versions) in &model.keys {
             let drained = drain.next().expect("as many keys as the model");
             prop_assert_eq!(drained.key, &key[..]);

@@ -2,6 +2,7 @@
 
 use crate::{
     Error, Lineage, Publish, Result, Seqno, TreeId,
+    memtable::LATEST,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Effects, Job, TreeContext, TreeRoot, TreeTraits},
     version::{Branches, Change, MemSlot, NamedVersion, Roots},
@@ -179,7 +180,8 @@ fn apply_tree(
     progress: &AtomicU64,
 ) -> TreeOutcome {
     let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
-    let root = match super::batch::batch_of(&slot.table, tree, &cx.operators)? {
+    let all = (slot.base, LATEST);
+    let root = match super::batch::batch_of(&slot.table, tree, all, &cx.operators)? {
         Some(batch) => job.apply(old, batch)?,
         None => old.clone(),
     };

@@ -1,13 +1,14 @@
-//! A frozen memtable's part of one tree as a batch: one message a key, range deletes apart.
+//! A frozen memtable's part of one tree as a batch: one message a key, range deletes apart. All its
+//! commits for an apply, those of an interval for a spill.
 //!
 //! Invariants
 //! 1. Versions of a key fold newest over older; what a newer range delete covers is left out
 //!    (Rule: I26).
 //! 2. Nothing is folded that a snapshot could still ask for: who needs older versions holds the
-//!    memtable itself.
+//!    memtable itself, and the intervals of a spill end where snapshots stand.
 
 use crate::{
-    Message, Result, Tag, TreeId,
+    Message, Result, Seqno, Tag, TreeId,
     memtable::{DrainCursor, Memtable},
     run::{Entry, EntrySource, Folded, Folder, Operators, RangeDeletes},
     sync::Arc,
@@ -17,6 +18,8 @@ use crate::{
 /// The walk over one tree of a frozen memtable.
 struct MemtableBatch<'a> {
     drain: DrainCursor,
+    /// Commits up to this one do not count.
+    above: Seqno,
     folder: Folder<'a>,
     ranges: RangeDeletes,
     key: Vec<u8>,
@@ -25,16 +28,19 @@ struct MemtableBatch<'a> {
     tag: Option<Tag>,
 }
 
-/// The batch of one tree; `None` if the memtable has nothing for it.
+/// The commits above `above` up to `through` as a batch of one tree; `None` if the memtable has
+/// nothing at all for it.
 pub(super) fn batch_of<'a>(
     table: &Arc<Memtable>,
     tree: TreeId,
+    (above, through): (Seqno, Seqno),
     operators: &'a Operators,
 ) -> Result<Option<Batch<'a>>> {
-    let drain = table.drain_cursor(tree);
+    let drain = table.drain_cursor(tree, through);
     let owned: Vec<(Vec<u8>, Vec<u8>)> = drain
         .range_deletes()
         .iter()
+        .filter(|range| range.seqno > above)
         .map(|range| (range.from.to_vec(), range.to.to_vec()))
         .collect();
     let lows = owned.iter().map(|(from, _)| from.as_slice()).chain(table.min_key(tree));
@@ -47,6 +53,7 @@ pub(super) fn batch_of<'a>(
     let bytes = table.tree_entries(tree).1 as u64;
     let mut source = MemtableBatch {
         drain,
+        above,
         folder: Folder::new(operators),
         ranges: RangeDeletes::union(owned),
         key: Vec::new(),
@@ -70,7 +77,7 @@ impl EntrySource for MemtableBatch<'_> {
             let Some(drained) = self.drain.next() else { return Ok(()) };
             let mut tag: Option<Tag> = None;
             for (seqno, older) in drained.versions {
-                if drained.cover.is_some_and(|cover| seqno < cover) {
+                if seqno <= self.above || drained.cover.is_some_and(|cover| seqno < cover) {
                     break;
                 }
                 let Some(newer) = tag else {

@@ -11,8 +11,9 @@
 //! 1. Pages that died before V is fixed are never written (Rule: I10).
 //! 2. A page gets its address once, here, and is readable at it before the address is linked.
 //! 3. One checkpoint at a time, of ascending versions.
-//! 4. A version in which a branch begins (a clone, a named snapshot) is written as it is, before any
-//!    later one: what died right after it is written, too, for the branch needs it.
+//! 4. A version in which a branch begins (a clone, a named snapshot), and one that a snapshot was left
+//!    with, is written as it is, before any later one: what died right after it is written, too, for
+//!    the branch needs it, and the snapshot must not keep it in memory.
 //!
 //! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
 
@@ -61,6 +62,11 @@ impl CheckpointState {
         state
     }
 
+    /// The version in the newest slot.
+    pub fn written(&self) -> Publish {
+        Publish(self.publish.load(Ordering::Relaxed))
+    }
+
     /// Versions that must be written as they are, until they are.
     pub fn begun(&self) -> MutexGuard<'_, VecDeque<Arc<Version>>> {
         self.begun.lock().unwrap()
@@ -73,7 +79,7 @@ impl CheckpointState {
 }
 
 impl Engine {
-    fn now_millis(&self) -> u64 {
+    pub(super) fn now_millis(&self) -> u64 {
         u64::try_from(self.env.clock.now().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -86,38 +92,60 @@ impl Engine {
         }
         let log = self.log().position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
         let age = self.now_millis().saturating_sub(state.ended_millis.load(Ordering::Relaxed));
+        let pinned = self.snapshots.pinned_memtable_bytes();
         self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
+            || pinned >= 2 * self.limits.memtable_bytes
             || log >= self.limits.checkpoint_log_bytes
             || age >= self.limits.checkpoint_millis
             || self.idle.load(Ordering::Relaxed)
     }
 
-    /// Makes the current version durable, and before it those in which branches begin.
+    /// Makes the current version durable, and before it those that must be written as they are.
     pub(crate) fn run_checkpoint(&self) -> Result<()> {
         self.checkpoint_with(None)
     }
 
     /// The same; with `clean`, as the last act of a clean close at that end of the log.
     pub(crate) fn checkpoint_with(&self, clean: Option<Lsn>) -> Result<()> {
-        while self.write_begun()? {}
-        let _one = self.checkpoint.running.lock().unwrap();
-        self.health.check()?;
-        // Fixed under the lock: whatever begins after this look begins in a later version.
-        let begun = self.checkpoint.begun();
-        let version = begun.front().cloned().unwrap_or_else(|| self.versions.hold());
-        drop(begun);
-        self.write_once(&version, clean)
+        loop {
+            let _one = self.checkpoint.running.lock().unwrap();
+            self.health.check()?;
+            let (version, is_current) = self.fix();
+            self.write_once(&version, clean.filter(|_| is_current))?;
+            if is_current {
+                return Ok(());
+            }
+        }
     }
 
-    /// Makes the oldest version durable that must be written as it is; false if there is none.
+    /// Makes the oldest version durable that must be written as it is, for a branch begins in it or in
+    /// a later one; false if there is none.
     pub(crate) fn write_begun(&self) -> Result<bool> {
         if self.checkpoint.begun().is_empty() {
             return Ok(false);
         }
         let _one = self.checkpoint.running.lock().unwrap();
         self.health.check()?;
-        let Some(version) = self.checkpoint.begun().front().cloned() else { return Ok(false) };
+        let (version, is_current) = self.fix();
+        if is_current {
+            return Ok(false); // somebody else wrote what had begun
+        }
         self.write_once(&version, None).map(|()| true)
+    }
+
+    /// The oldest version that must be written as it is (invariant 4); the current one, and true, if
+    /// there is none. Under the lock `running`. Publishes happen under the registry's lock and that of
+    /// `begun`: what must be written after this look is of a later version than the one fixed.
+    fn fix(&self) -> (Arc<Version>, bool) {
+        let written = self.checkpoint.written();
+        let publishing = self.snapshots.publishing();
+        let begun = self.checkpoint.begun();
+        let pinned = publishing.oldest_pinned_after(written);
+        let first = begun.front().cloned().into_iter().chain(pinned).min_by_key(|v| v.publish);
+        match first {
+            Some(version) => (version, false),
+            None => (self.versions.hold(), true),
+        }
     }
 
     /// Under the lock `running`.

@@ -23,11 +23,13 @@ mod health;
 mod memory;
 mod pace;
 mod pool;
+mod spill;
 mod workers;
 
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use health::Health;
 pub(crate) use pool::TaskPool;
+pub(crate) use spill::SpillState;
 pub(crate) use workers::Background;
 
 use crate::{
@@ -101,6 +103,7 @@ pub(crate) struct Engine {
     pub trees: Arc<dyn TreeDirectory>,
     pub pool: TaskPool,
     pub checkpoint: CheckpointState,
+    pub spill: SpillState,
     /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
@@ -227,6 +230,9 @@ impl Engine {
         }
         if self.checkpoint_is_due() {
             self.run_checkpoint()?;
+            return Ok(true);
+        }
+        if self.spill_pinned()? {
             return Ok(true);
         }
         self.apply_oldest()

@@ -105,6 +105,8 @@ impl Engine {
             } else if self.checkpoint_is_due() {
                 self.run_checkpoint()?;
                 self.signal.notify();
+            } else if self.spill_pinned()? {
+                self.signal.notify();
             } else {
                 self.signal.wait(seen, 20);
             }

@@ -9,7 +9,9 @@
 //! 2. `publish` grows with every change of roots, not with a freeze, and dates births and deaths.
 //! 3. A version is registered as live from before it can be read until its last reader is gone, so
 //!    that no page it links is reused (Rule: I18).
-//! 4. Versions are swapped under one lock (`Versions::swap`); readers never take it.
+//! 4. Only versions that snapshots were given link runs in temporary extents; no checkpoint writes
+//!    such a version.
+//! 5. Versions are swapped under one lock (`Versions::swap`); readers never take it.
 //!
 //! Threads: all.
 
@@ -102,7 +104,31 @@ pub(crate) struct Version {
     /// Newest first.
     pub frozen: Vec<Arc<MemSlot>>,
     pub active: Arc<MemSlot>,
+    /// Extents of spilled runs that its roots link, and no other kind of version.
+    _spilled: Vec<Arc<TemporaryExtent>>,
     _pin: Pin,
+}
+
+/// An extent that no durable version links; it is free again with the last holder.
+#[derive(Debug)]
+pub(crate) struct TemporaryExtent {
+    offset: u64,
+    store: Arc<Store>,
+}
+
+impl TemporaryExtent {
+    /// Takes charge of what [`Store::allocate_temporary`] gave.
+    pub fn new(offset: u64, store: Arc<Store>) -> Self {
+        Self { offset, store }
+    }
+}
+
+impl Drop for TemporaryExtent {
+    fn drop(&mut self) {
+        // Refused only if the space map does not know the extent; after a restart it is free anyway.
+        let given_back = self.store.abandon(self.offset);
+        debug_assert!(given_back.is_ok(), "a temporary extent is abandoned once: {given_back:?}");
+    }
 }
 
 impl Version {
@@ -155,6 +181,7 @@ impl Versions {
             branches: Arc::new(branches),
             frozen: Vec::new(),
             active,
+            _spilled: Vec::new(),
             _pin: Pin::new(publish, &store),
         };
         Self { current: ArcSwap::from_pointee(version), swap: Mutex::new(()), store }
@@ -185,6 +212,7 @@ impl Versions {
             branches: old.branches.clone(),
             frozen,
             active,
+            _spilled: Vec::new(),
             _pin: Pin::new(old.publish, &self.store),
         }));
     }
@@ -198,6 +226,7 @@ impl Versions {
             branches: old.branches.clone(),
             frozen: Vec::new(),
             active: slot.clone(),
+            _spilled: Vec::new(),
             _pin: Pin::new(old.publish, &self.store),
         })
     }
@@ -228,10 +257,34 @@ impl Versions {
             branches,
             frozen,
             active: old.active.clone(),
+            _spilled: Vec::new(),
             _pin: Pin::new(publish, &self.store),
         });
         self.current.store(version.clone());
         version
+    }
+
+    /// What a snapshot at `at` reads instead of `old` and its memtable: roots with the memtable's
+    /// commits through `at` in front of those of `old`, whose pages stay pinned.
+    pub fn spilled(
+        &self,
+        old: &Version,
+        at: Seqno,
+        roots: Arc<Roots>,
+        extents: Vec<Arc<TemporaryExtent>>,
+        pool: &Arc<FramePool>,
+    ) -> Arc<Version> {
+        let empty = Arc::new(Memtable::new(pool.clone()));
+        Arc::new(Version {
+            publish: old.publish,
+            applied: at,
+            roots,
+            branches: old.branches.clone(),
+            frozen: Vec::new(),
+            active: MemSlot::new(empty, at, old.active.log_from),
+            _spilled: extents,
+            _pin: Pin::new(old.publish, &self.store),
+        })
     }
 
     /// A version to read a named snapshot from. The pin on it outlives the snapshot's name.
@@ -244,6 +297,7 @@ impl Versions {
             branches: Arc::default(),
             frozen: Vec::new(),
             active: MemSlot::new(empty, named.seqno, Lsn(0)),
+            _spilled: Vec::new(),
             _pin: Pin::new(named.publish, &self.store),
         }
     }

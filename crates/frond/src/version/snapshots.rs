@@ -4,12 +4,15 @@
 //! current version, whichever that is, and pins nothing but its memtables' order. When the memtable
 //! that the seqno lies in is applied, the snapshot is given the version before that publish and that
 //! one memtable to keep; everything older is in the roots it keeps, everything newer is not its
-//! concern (Rule: I28).
+//! concern. One that lasts until that version is durable is given the memtable's commits as runs on
+//! disk in the memtable's stead (`pipeline/spill.rs`): no long reader holds memory (Rule: I28).
 //!
 //! Invariants
 //! 1. Registration and publishing exclude each other: a snapshot is either in the registry when a
 //!    publish looks, or was taken after it and lies at or above its boundary (Rule: I4).
 //! 2. A snapshot is pinned before the version that it must not read is published.
+//! 3. A pinned version is written by a checkpoint as it is while a snapshot keeps it, so that what
+//!    died after it does not stay in memory unwritten; only then is its memtable spilled.
 //!
 //! Threads: all.
 
@@ -18,7 +21,7 @@ use std::collections::BTreeMap;
 use arc_swap::ArcSwapOption;
 
 use crate::{
-    Seqno,
+    Publish, Seqno,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -87,6 +90,33 @@ impl Snapshots {
         Publishing { held: self.held.lock().unwrap() }
     }
 
+    /// Pinned versions that still hold a memtable with anything in it, oldest first, and the seqnos
+    /// of the snapshots that read them, ascending.
+    pub fn unspilled(&self) -> Vec<(Arc<Version>, Vec<Seqno>)> {
+        let mut found: Vec<(Arc<Version>, Vec<Seqno>)> = Vec::new();
+        for (&at, (state, _)) in &*self.held.lock().unwrap() {
+            let Some(version) = state.pinned.load_full() else { continue };
+            if version.active.table.entries() == 0 {
+                continue;
+            }
+            match found.last_mut() {
+                Some((last, readers)) if Arc::ptr_eq(last, &version) => readers.push(at),
+                _ => found.push((version, vec![at])),
+            }
+        }
+        found
+    }
+
+    /// The snapshot at `at`, if it is still held and reads `old`, reads `new` from now on.
+    pub fn move_over(&self, at: Seqno, old: &Arc<Version>, new: Arc<Version>) {
+        let held = self.held.lock().unwrap();
+        if let Some((state, _)) = held.get(&at)
+            && state.pinned.load().as_ref().is_some_and(|pinned| Arc::ptr_eq(pinned, old))
+        {
+            state.pinned.store(Some(new));
+        }
+    }
+
     /// Bytes of memtables that only snapshots hold.
     pub fn pinned_memtable_bytes(&self) -> u64 {
         let held = self.held.lock().unwrap();
@@ -106,6 +136,12 @@ impl Snapshots {
 }
 
 impl Publishing<'_> {
+    /// The oldest pinned version younger than `written`.
+    pub fn oldest_pinned_after(&self, written: Publish) -> Option<Arc<Version>> {
+        let pinned = self.held.values().filter_map(|(state, _)| state.pinned.load_full());
+        pinned.filter(|version| version.publish > written).min_by_key(|version| version.publish)
+    }
+
     /// Pins every snapshot that the publish of `slot` leaves behind: those below its last commit.
     pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemSlot>, versions: &Versions) {
         let Some(last) = slot.last() else { return };

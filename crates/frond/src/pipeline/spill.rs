@@ -1,0 +1,121 @@
+//! Spill: the memtable that a lasting snapshot keeps goes to disk (Rule: I28).
+//!
+//! When a publish leaves a snapshot behind, the snapshot keeps the version before and the memtable that
+//! its seqno lies in. Most snapshots are gone a moment later. For those that are not, the memtable's
+//! commits up to the snapshot are written as one run a tree, in front of the roots of that version;
+//! of several snapshots in one memtable, each adds the commits between the one before and itself.
+//!
+//! Invariants
+//! 1. Only a version that a checkpoint has written is spilled, so that no checkpoint ever meets the
+//!    roots made here.
+//! 2. Extents of spills are temporary: the log and the slots do not know them, the last snapshot that
+//!    reads them frees them, and after a restart they are free, as there are no snapshots.
+//! 3. A full disk fails neither the store nor the snapshot: the memtable stays until there is room.
+//!
+//! Threads: the checkpointer, or `step`. Cost: the memtable's bytes written once; memory for one tree's
+//! part of it while it is built.
+
+use crate::{
+    Error, Publish, Result, Seqno, SizeClass,
+    page::PageKind,
+    store::{Class, Request},
+    sync::{Arc, AtomicU64, Ordering},
+    tree::{Job, RunHandle, TreeTraits},
+    version::{TemporaryExtent, Version},
+};
+
+use super::Engine;
+
+/// How long to wait after a full disk, milliseconds.
+const FULL_PAUSE_MILLIS: u64 = 1000;
+
+/// What spills have done.
+#[derive(Debug, Default)]
+pub(crate) struct SpillState {
+    /// Clock before which none is tried, milliseconds.
+    not_before_millis: AtomicU64,
+    pub count: AtomicU64,
+    pub bytes_written: AtomicU64,
+}
+
+impl Engine {
+    /// Spills the memtables of snapshots that have outlasted a checkpoint and a publish. False if there
+    /// was nothing to do.
+    pub(crate) fn spill_pinned(&self) -> Result<bool> {
+        if self.now_millis() < self.spill.not_before_millis.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let written = self.checkpoint.written();
+        let current = self.versions.current().publish;
+        let mut any = false;
+        for (version, readers) in self.snapshots.unspilled() {
+            let lasts = Publish(version.publish.0 + 1) < current;
+            if version.publish > written || !lasts {
+                continue;
+            }
+            match self.spill_version(&version, &readers) {
+                Ok(()) => any = true,
+                Err(Error::Full(_)) => {
+                    let later = self.now_millis() + FULL_PAUSE_MILLIS;
+                    self.spill.not_before_millis.store(later, Ordering::Relaxed);
+                    break;
+                }
+                Err(error) => return self.health.watch(Err(error)),
+            }
+        }
+        Ok(any)
+    }
+
+    fn spill_version(&self, version: &Arc<Version>, readers: &[Seqno]) -> Result<()> {
+        let slot = &version.active;
+        let mut roots = version.roots.clone();
+        let mut extents = Vec::new();
+        let mut above = slot.base;
+        for &at in readers {
+            for tree in slot.table.trees() {
+                let interval = (above, at);
+                let operators = &self.cx.operators;
+                let Some(batch) = super::batch::batch_of(&slot.table, tree, interval, operators)?
+                else {
+                    continue;
+                };
+                let old = roots.get(&tree).cloned().unwrap_or_default();
+                // Only leaves differ by class, and none is built here.
+                let lineage = tree.lineage();
+                let traits = TreeTraits { lineage, class: SizeClass::Default, leaf_filters: false };
+                let progress = AtomicU64::new(0);
+                let mut job = Job::new(&self.cx, traits, version.publish, 0, &progress);
+                let (root, runs) = job.front(&old, batch)?;
+                job.flush_ticks();
+                for run in &runs {
+                    extents.push(self.write_temporary(run)?);
+                }
+                Arc::make_mut(&mut roots).insert(tree, Arc::new(root));
+            }
+            let (roots, extents) = (roots.clone(), extents.clone());
+            let spilled = self.versions.spilled(version, at, roots, extents, &self.cx.pool);
+            self.snapshots.move_over(at, version, spilled);
+            above = at;
+        }
+        self.spill.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn write_temporary(&self, handle: &RunHandle) -> Result<Arc<TemporaryExtent>> {
+        let run = handle.resident().expect("a run without an address is in memory");
+        let extent = self.store.allocate_temporary(&Request {
+            class: Class::Run,
+            kind: PageKind::Run,
+            bytes: u64::from(run.extent_bytes()),
+            birth: handle.birth,
+            lineage: handle.lineage,
+        })?;
+        let held = Arc::new(TemporaryExtent::new(extent.offset, self.store.clone()));
+        let file = self.store.file();
+        let link = run.write(file, extent.offset, handle.birth, handle.lineage)?;
+        run.set_written(file.clone(), link);
+        handle.set_link(link);
+        self.spill.bytes_written.fetch_add(u64::from(link.bytes), Ordering::Relaxed);
+        Ok(held)
+    }
+}
