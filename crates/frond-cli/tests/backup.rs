@@ -11,7 +11,10 @@ fn backup_and_restore_give_the_same_entries() {
     let (copy, back) = (copy.display().to_string(), back.display().to_string());
     place.ok(&["backup", "STORE", &copy]);
     let restored = place.ok(&["restore", &copy, &back]);
-    assert!(restored.contains(" with 10000 entries restored to "), "{restored}");
+    assert!(restored.contains(" pages, ") && restored.contains(" restored to "), "{restored}");
+    for store in [&copy, &back] {
+        place.ok(&["check", store]);
+    }
     let before = place.ok(&["dump", "STORE"]);
     assert_eq!(place.ok(&["dump", &copy]), before);
     assert_eq!(place.ok(&["dump", &back]), before);
@@ -33,5 +36,29 @@ fn nothing_is_overwritten_and_nothing_half_made() {
     let db = frond::Db::open(place.path("store"), frond::Options::new()).expect("a store");
     assert!(place.fails(2, &["backup", "STORE", &free]).starts_with("FRD-3101 "));
     drop(db);
-    assert!(!place.path("free").exists() && !place.path("free.partial").exists());
+    assert!(!place.path("free").exists() && !place.path("free.new").exists());
+}
+
+#[test]
+fn increments_bring_a_backup_up_to_date() {
+    let place = Place::loaded(5000);
+    let path = |name: &str| place.path(name).display().to_string();
+    let (full, back) = (path("full"), path("back"));
+    let increments = [path("monday"), path("tuesday")];
+    place.ok(&["backup", "STORE", &full]);
+    let mut base = &full;
+    for (day, increment) in increments.iter().enumerate() {
+        let more = place.write("more.csv", format!("id,v\n{},of day {day}\n", 100_000 + day));
+        place.ok(&["load", "STORE", "t", &more]);
+        place.ok(&["backup", "STORE", increment, "--base", base]);
+        base = increment;
+    }
+    let [monday, tuesday] = &increments;
+    let wrong = place.fails(2, &["restore", &full, &back, "--increment", tuesday]);
+    assert!(wrong.starts_with("FRD-1012 "), "{wrong}");
+    let taken = place.fails(2, &["backup", "STORE", monday, "--base", &full]);
+    assert!(taken.ends_with("monday exists already"), "{taken}");
+    place.ok(&["restore", &full, &back, "--increment", monday, "--increment", tuesday]);
+    assert_eq!(place.ok(&["dump", &back]), place.ok(&["dump", "STORE"]));
+    place.ok(&["check", &back]);
 }

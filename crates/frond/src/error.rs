@@ -106,6 +106,18 @@ pub enum Error {
         /// Oldest seqno still there.
         oldest: u64,
     },
+    /// An increment of a backup does not continue what comes before it (FRD-1012).
+    #[error(
+        "FRD-1012 {file}: an increment from {wanted} does not continue {found}; give the full backup, then its increments, in the order in which they were made"
+    )]
+    WrongBase {
+        /// The increment.
+        file: PathBuf,
+        /// What it continues, in words.
+        wanted: String,
+        /// What there is.
+        found: String,
+    },
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
@@ -274,6 +286,7 @@ impl Error {
             | ReadOnly
             | MissingOperator(_)
             | PositionLost { .. }
+            | WrongBase { .. }
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }

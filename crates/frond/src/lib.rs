@@ -5,6 +5,7 @@
 // Rooms explain their private parts where a reader of the source looks.
 #![allow(rustdoc::private_intra_doc_links)]
 
+mod backup;
 pub mod block;
 pub mod cache;
 pub mod catalog;
@@ -32,6 +33,7 @@ mod types;
 mod version;
 pub mod wal;
 
+pub use backup::{BackupId, BackupInfo, restore};
 pub use check::{CheckMode, CheckReport, Checked, Finding, LevelShape, Severity, TreeShape, check};
 #[doc(hidden)]
 pub use db::Tuning;

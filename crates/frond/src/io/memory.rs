@@ -151,8 +151,20 @@ impl Vfs for MemoryVfs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut files = self.files.lock().unwrap();
-        let node = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        files.insert(to.to_owned(), node);
+        if !files.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // What is in a directory goes with it.
+        let moved = |path: &PathBuf| path.strip_prefix(from).ok().map(|rest| to.join(rest));
+        let paths: Vec<_> =
+            files.keys().filter_map(|path| Some((path.clone(), moved(path)?))).collect();
+        for (old, new) in paths {
+            // `join` with nothing leaves a slash behind the name of a file.
+            let new = if old == from { to.to_owned() } else { new };
+            if let Some(node) = files.remove(&old) {
+                files.insert(new, node);
+            }
+        }
         Ok(())
     }
 

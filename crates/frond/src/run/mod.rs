@@ -76,6 +76,7 @@ mod reader;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod write;
 
 pub use builder::{RunBuilder, RunOptions};
@@ -90,6 +91,7 @@ pub use merge::MergeCursor;
 pub use ranges::RangeDeletes;
 pub use reader::{Found, PinnedBlock, ReadBuf, Run};
 pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
+pub use verify::verify_extent;
 
 use crate::{
     error::{Error, Result},

@@ -13,13 +13,14 @@ use std::path::Path;
 use super::{
     STORE_FILE,
     alloc::Allocator,
+    copy::decode_roots,
     file::Store,
     guard::Guard,
     open::{Found, lock, no_slot, probe, read_slot},
     pins::NEVER,
     root_directory::RootDirectory,
     space::{Extent, Inner},
-    space_map::{self, root_fits},
+    space_map,
     superblock::{SlotRead, Superblock},
 };
 use crate::{
@@ -65,6 +66,13 @@ pub struct Listed {
 pub struct Held {
     store: Arc<Store>,
     versions: Vec<Publish>,
+}
+
+impl Held {
+    /// Takes over pins that the caller has made.
+    pub(super) fn new(store: Arc<Store>, versions: Vec<Publish>) -> Self {
+        Self { store, versions }
+    }
 }
 
 impl Drop for Held {
@@ -132,7 +140,7 @@ impl Store {
             let versions: Vec<Publish> =
                 publishes.filter(|publish| pinned.contains(publish)).collect();
             versions.iter().for_each(|&version| self.space().pin_version(version));
-            (slots, Held { store: self.clone(), versions })
+            (slots, Held::new(self.clone(), versions))
         })
     }
 
@@ -146,16 +154,9 @@ impl Store {
 
     /// The root directory of a slot.
     pub fn examine_roots(&self, superblock: &Superblock) -> Result<RootDirectory> {
-        const WHAT: &str = "the root directory";
         let Some(link) = &superblock.roots else { return Ok(RootDirectory::default()) };
-        let page = self.read_page(link, PageKind::Directory, WHAT)?;
-        let bad =
-            |why: String| self.file().malformed(link.offset, u64::from(link.bytes), WHAT, why);
-        let roots = RootDirectory::decode(&page).map_err(bad)?;
-        if let Some(root) = roots.links().find(|root| !root_fits(superblock, root)) {
-            return Err(bad(format!("a root at {} cannot be", root.offset)));
-        }
-        Ok(roots)
+        let page = self.read_page(link, PageKind::Directory, "the root directory")?;
+        decode_roots(self.file(), superblock, link, &page)
     }
 
     /// The extents that a slot's space map lists, ascending, its own pages among them. Those that

@@ -68,6 +68,7 @@
 mod aligned;
 mod alloc;
 mod codec;
+mod copy;
 mod examine;
 mod file;
 mod guard;
@@ -87,6 +88,7 @@ mod tests;
 
 pub use aligned::AlignedBuf;
 pub use alloc::Class;
+pub use copy::{SUPERBLOCK_BYTES, decode_roots, read_extent, verify_page, write_slots, zone_pages};
 pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;

@@ -17,11 +17,12 @@ use std::path::Path;
 use super::{
     STORE_FILE,
     aligned::AlignedBuf,
+    copy::decode_roots,
     file::Store,
     guard::Guard,
     owner::{self, HEADROOM},
     root_directory::RootDirectory,
-    space_map::{self, root_fits},
+    space_map,
     superblock::{DATA_START, SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, Totals, slot_of},
 };
 use crate::{
@@ -365,13 +366,7 @@ impl Store {
         let mut roots = RootDirectory::default();
         if let Some(link) = &superblock.roots {
             let page = read(link, PageKind::Directory, "the root directory")?;
-            let bad = |why: String| {
-                data.malformed(link.offset, u64::from(link.bytes), "the root directory", why)
-            };
-            roots = RootDirectory::decode(&page).map_err(bad)?;
-            if let Some(root) = roots.links().find(|root| !root_fits(superblock, root)) {
-                return Err(bad(format!("a root at {} cannot be", root.offset)));
-            }
+            roots = decode_roots(data, superblock, link, &page)?;
         }
         let store = Store::new(env, dir, guard.clone(), data.clone(), space);
         Ok((store, roots))

@@ -38,6 +38,13 @@ pub struct Page {
     payload: usize,
 }
 
+impl Page {
+    /// The whole extent, header and padding included.
+    pub fn extent(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl Deref for Page {
     type Target = [u8];
 

@@ -340,7 +340,7 @@ impl Loader {
         for (offset, record) in self.used {
             inner.backed.insert(offset, offset + u64::from(record.bytes));
             if record.death != NEVER {
-                dead.push(offset);
+                dead.push((offset, offset + u64::from(record.bytes)));
             }
             inner.insert(Extent { offset, bytes: record.bytes }, record);
         }
@@ -355,10 +355,16 @@ impl Loader {
         inner.directory = Some(own);
         inner.roots = superblock.roots;
         inner.pin_slots(superblock, older);
-        for offset in dead {
+        for &(offset, _) in &dead {
             inner.settle(offset);
         }
         inner.expire_pins();
+        // A copy of a store has no bytes, and no space, where nobody needs any.
+        for (offset, end) in dead {
+            if !inner.extents.contains_key(&offset) {
+                inner.backed.remove(offset, end);
+            }
+        }
         Ok(inner)
     }
 }

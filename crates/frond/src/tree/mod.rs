@@ -23,5 +23,5 @@ pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTr
 #[cfg(test)]
 pub(crate) use node::Tier;
 pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle, RunMeta};
-pub(crate) use page::encode_node;
+pub(crate) use page::{encode_node, parse_node};
 pub(crate) use scan::{LeafStretch, Position};

@@ -5,10 +5,10 @@
 //! damage, whatever its checksum says (P20).
 
 use crate::{
-    Error, Publish,
+    Publish,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::Result,
-    page::{LINK_BYTES, Link, PageKind},
+    page::{LINK_BYTES, Link, PageKind, StoreFile},
     sync::Arc,
 };
 
@@ -75,17 +75,25 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
 /// Reads a node page: checksum, identity, then structure.
 pub(crate) fn read_node(cx: &TreeContext, link: &Link) -> Result<Arc<Node>> {
     let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;
-    let node = decode_node(cx, &bytes).ok_or("it ends too early, or in bytes that mean nothing");
+    let node = decode_node(&mut |link, meta| cx.run_handle(link, meta), &bytes);
+    check_node(cx.store.file(), link, node).map(Arc::new)
+}
+
+/// The node in a page that was verified, for whoever looks at pages alone: what it links has
+/// descriptors of its own, and knows no references.
+pub(crate) fn parse_node(file: &StoreFile, link: &Link, payload: &[u8]) -> Result<Node> {
+    let node = decode_node(&mut |link, meta| RunHandle::on_disk(link, meta, 0), payload);
+    check_node(file, link, node)
+}
+
+fn check_node(file: &StoreFile, link: &Link, node: Option<Node>) -> Result<Node> {
+    let node = node.ok_or("it ends too early, or in bytes that mean nothing");
     let checked =
         node.and_then(|node| match flaw_below(&node, link.birth).or_else(|| node.flaw()) {
             None => Ok(node),
             Some(why) => Err(why),
         });
-    checked.map(Arc::new).map_err(|why| Error::Malformed {
-        place: cx.store.file().place(link.offset, u64::from(link.bytes)),
-        what: "node page",
-        why: why.into(),
-    })
+    checked.map_err(|why| file.malformed(link.offset, u64::from(link.bytes), "node page", why))
 }
 
 /// Whether what a node links is younger than the node (Rule: I20).
@@ -102,7 +110,10 @@ fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
     rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 
-fn read_run(cx: &TreeContext, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {
+/// Gives the descriptor of a run.
+type Describe<'a> = dyn FnMut(Link, RunMeta) -> Arc<RunHandle> + 'a;
+
+fn read_run(describe: &mut Describe<'_>, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {
     let link = read_link(reader)?;
     let meta = RunMeta {
         entries: reader.varint()?,
@@ -117,10 +128,10 @@ fn read_run(cx: &TreeContext, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>>
         let hollow = RunHandle::hollow(link.lineage, link.birth);
         return (meta == RunMeta::default()).then_some(hollow);
     }
-    Some(cx.run_handle(link, meta))
+    Some(describe(link, meta))
 }
 
-fn decode_node(cx: &TreeContext, bytes: &[u8]) -> Option<Node> {
+fn decode_node(describe: &mut Describe<'_>, bytes: &[u8]) -> Option<Node> {
     let mut reader = Reader::new(bytes);
     let (format, level) = (reader.u8()?, reader.u8()?);
     if format != FORMAT || level == 0 || level > LEVEL_MAX {
@@ -133,7 +144,7 @@ fn decode_node(cx: &TreeContext, bytes: &[u8]) -> Option<Node> {
     }
     for _ in 0..count {
         node.children.push(if level == 1 {
-            Child::Leaf(read_run(cx, &mut reader)?)
+            Child::Leaf(read_run(describe, &mut reader)?)
         } else {
             Child::Node(NodeRef::on_disk(read_link(&mut reader)?))
         });
@@ -141,7 +152,7 @@ fn decode_node(cx: &TreeContext, bytes: &[u8]) -> Option<Node> {
     for _ in 0..reader.count(1)? {
         let mut tier = Tier::default();
         for _ in 0..reader.count(LINK_BYTES)? {
-            let run = read_run(cx, &mut reader)?;
+            let run = read_run(describe, &mut reader)?;
             let lo = reader.optional()?.map(Box::from);
             let hi = reader.optional()?.map(Box::from);
             let mut live = Vec::with_capacity(count);

@@ -53,3 +53,4 @@ pub use record::{
 };
 pub use recovery::{Expect, RecoveredTail, recover};
 pub use reserve::{FRAGMENT_ROOM, Fragments, RECORD_BYTES_MAX, Reservation};
+pub use segment::begin;

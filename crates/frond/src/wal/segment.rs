@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, File, OpenMode, Vfs},
+    io::{ALIGN, Env, File, OpenMode, Vfs},
     plant::plant,
     sync::Arc,
     types::{Lsn, StoreId},
@@ -233,6 +233,23 @@ fn write_whole(
         file.write_at(&header.encode(), 0)?;
     }
     file.sync_all()
+}
+
+/// Makes the log of a copied store: one segment, without a group, in which the log goes on at `at`.
+/// Its name is durable when this returns.
+pub fn begin(env: &Env, dir: &Path, store: StoreId, at: Lsn) -> Result<()> {
+    let header = SegmentHeader {
+        store,
+        number: 1,
+        salt: env.rng.next_u64(),
+        secret: env.rng.next_u64(),
+        first: at,
+        predecessor: 0,
+        resumed: true,
+        synced: at,
+        segment_bytes: SEGMENT_BYTES_MIN,
+    };
+    make(&*env.vfs, dir, 1, SEGMENT_BYTES_MIN, false, Some(&header)).map(drop)
 }
 
 /// Opens an existing segment.

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Backup: a copy of one version of a store, made while commits go on; afterwards, of what changed.
+//!
+//! A **full backup** is a directory that opens as a store. An **increment** is one file with the pages
+//! born since another backup. [`restore`] puts a full backup and its increments together again.
+//!
+//! ```text
+//! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log → rename
+//! ```
+//!
+//! Invariants
+//! 1. A backup is the store after one commit, and holds every commit that had returned before the call
+//!    (Promise: P26).
+//! 2. No page is copied that was not verified against the link that leads to it (Promise: P9).
+//! 3. A target appears under its name whole and durable, or not at all; what exists is never written
+//!    to, not by a restore either.
+//! 4. An increment is accepted only behind the version that it was made for.
+//! 5. Commits, applies and checkpoints go on beside it; pages of the version copied are kept until the
+//!    copy ends (Rule: I18).
+//! 6. Memory: one extent, and some bytes for each extent of the version.
+//!
+//! Threads: the caller's. Bytes: docs/format.md, "Increment".
+
+mod increment;
+mod restore;
+mod target;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use restore::restore;
+
+use std::{fmt, path::Path};
+
+use crate::{
+    Db, Error, Publish, Result, Seqno, StoreId,
+    db::Shared,
+    io::Env,
+    store::{self, Held, SlotState, Superblock},
+    sync::Ordering,
+};
+
+use increment::{Increment, IncrementWriter};
+use target::Target;
+use walk::{Copied, Walk};
+
+/// Which version of which store a backup holds: what the next increment begins at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BackupId {
+    /// The store.
+    pub store: StoreId,
+    /// The version.
+    pub version: Publish,
+    /// Checksum of its root directory, so that two stores that began as one are told apart.
+    pub roots: u64,
+}
+
+impl fmt::Display for BackupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version {} ({:016x}) of store {}", self.version, self.roots, self.store)
+    }
+}
+
+/// What a backup or a restore did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackupInfo {
+    /// What it holds: give it to [`Db::backup_since`].
+    pub id: BackupId,
+    /// The last commit in it.
+    pub seqno: Seqno,
+    /// Pages copied.
+    pub pages: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl BackupInfo {
+    fn new(superblock: &Superblock, copied: Copied) -> Self {
+        let Copied { pages, bytes } = copied;
+        Self { id: BackupId::of_slot(superblock), seqno: superblock.applied, pages, bytes }
+    }
+}
+
+impl BackupId {
+    fn of_slot(superblock: &Superblock) -> Self {
+        Self {
+            store: superblock.store,
+            version: superblock.publish,
+            roots: superblock.roots.map_or(0, |link| link.hash),
+        }
+    }
+
+    /// What the backup at this path holds: the directory of a full backup, or the file of an increment.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the directory was opened for writing since: it is a store of its own then.
+    /// `NotAStore`, damage, I/O errors.
+    pub fn read(path: impl AsRef<Path>, env: &Env) -> Result<Self> {
+        let path = path.as_ref();
+        if !holds_store(path, env) {
+            return Ok(Increment::open(env, path)?.id());
+        }
+        let (superblock, store) = closed_slot(path, env)?;
+        store.release()?;
+        if !superblock.is_alone() {
+            let path = path.display();
+            let why =
+                format!("{path} is no backup (any more): it was written to since it was made");
+            return Err(Error::InvalidArgument(why));
+        }
+        Ok(Self::of_slot(&superblock))
+    }
+}
+
+fn holds_store(path: &Path, env: &Env) -> bool {
+    // An error means that the path is no directory.
+    env.vfs.exists(&path.join(store::STORE_FILE)).unwrap_or(false)
+}
+
+/// The newest slot of a store that was closed, and the store, locked.
+fn closed_slot(dir: &Path, env: &Env) -> Result<(Superblock, crate::sync::Arc<store::Store>)> {
+    let store = store::examine(env, dir)?;
+    let slots = store.examine_slots();
+    let good = slots.iter().filter_map(|slot| match slot {
+        SlotState::Good(superblock) => Some(**superblock),
+        _ => None,
+    });
+    match good.max_by_key(|superblock| superblock.sequence) {
+        Some(newest) if newest.clean.is_some() => Ok((newest, store)),
+        _ => {
+            store.release()?;
+            let dir = dir.display();
+            Err(Error::InvalidArgument(format!(
+                "{dir} was not closed: open it, so that its log is applied, and close it"
+            )))
+        }
+    }
+}
+
+impl Db {
+    /// Copies the store as it is now to a new directory, which is a store of its own: it can be opened,
+    /// checked, and be the base of increments as long as it is not written to. Commits go on meanwhile;
+    /// what they replace takes disk space until the copy is done. Reads every page once and verifies
+    /// it. Whatever goes wrong, there is no `target` then; `target.new` may be left, and is
+    /// replaced by the next backup there.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # let db = frond::Db::open(dir.join("store"), frond::Options::new())?;
+    /// use frond::io::Env;
+    ///
+    /// let tree = db.create_tree("t", Default::default())?;
+    /// let full = db.backup(dir.join("sunday"))?;
+    /// tree.put(b"k", b"v")?;
+    /// let monday = db.backup_since(&full.id, dir.join("monday"))?;
+    /// assert!(monday.seqno > full.seqno);
+    /// frond::restore(dir.join("sunday"), &[dir.join("monday")], dir.join("again"), Env::real())?;
+    /// let again = frond::Db::open(dir.join("again"), frond::Options::new())?;
+    /// assert_eq!(again.open_tree("t")?.get(b"k")?.as_deref(), Some(&b"v"[..]));
+    /// # again.close()?;
+    /// # drop(tree);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is something of that name, `Locked` if another backup is being made
+    /// there, `Full` if the checkpoint finds no room; damage of a page, which ends the backup and
+    /// nothing else; I/O errors.
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
+        let shared = &self.shared;
+        let (superblock, held) = shared.hold_for_backup()?;
+        let env = &shared.engine.env;
+        let copied = Target::make(env, target.as_ref(), &superblock, |target| {
+            shared.copy(&superblock, None, &mut |_, link, bytes| target.put(link, bytes))
+        })?;
+        drop(held);
+        Ok(BackupInfo::new(&superblock, copied))
+    }
+
+    /// Writes a file with what [`restore`](crate::restore) needs beside the backup `base` to have the store as it is
+    /// now. Reads what was written since and the inner nodes above it; otherwise as
+    /// [`backup`](Self::backup).
+    ///
+    /// # Errors
+    /// `WrongBase` if `base` is no earlier version of this store; else as [`backup`](Self::backup).
+    pub fn backup_since(&self, base: &BackupId, file: impl AsRef<Path>) -> Result<BackupInfo> {
+        let (shared, file) = (&self.shared, file.as_ref());
+        let (superblock, held) = shared.hold_for_backup()?;
+        let id = BackupId::of_slot(&superblock);
+        if base.store != id.store || base.version >= id.version {
+            let (file, wanted) = (file.to_owned(), base.to_string());
+            return Err(Error::WrongBase { file, wanted, found: id.to_string() });
+        }
+        let env = &shared.engine.env;
+        let copied = IncrementWriter::make(env, file, base, &superblock, |writer| {
+            let since = Some(base.version);
+            shared.copy(&superblock, since, &mut |kind, link, bytes| writer.put(kind, link, bytes))
+        })?;
+        drop(held);
+        Ok(BackupInfo::new(&superblock, copied))
+    }
+}
+
+impl Shared {
+    /// Everything committed so far in one durable version, which is held; its slot as a copy has it.
+    fn hold_for_backup(&self) -> Result<(Superblock, Held)> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let engine = &*self.engine;
+        engine.health.check()?;
+        let through = engine.freeze();
+        engine.health.watch(engine.apply_through(through))?;
+        // A version of its own, so that each backup differs from the one before.
+        engine.publish_unchanged();
+        engine.run_checkpoint()?;
+        let (superblock, held) = engine.store.hold_newest();
+        Ok((superblock.alone(), held))
+    }
+
+    fn copy(
+        &self,
+        superblock: &Superblock,
+        since: Option<Publish>,
+        put: &mut walk::Put<'_>,
+    ) -> Result<Copied> {
+        let engine = &*self.engine;
+        let mut put_while_open = |kind, link: &_, bytes: &[u8]| {
+            // Whoever owns the store after a close may overwrite what is to come.
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            engine.health.check()?;
+            put(kind, link, bytes)
+        };
+        Walk::new(&**engine.store.file(), since, &mut put_while_open).version(superblock)
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A store directory in the making: pages, slots, log, and only then its name.
+//!
+//! Invariants
+//! 1. Order: pages → sync → slots → sync → log → sync of the directory → rename → sync of the parent.
+//!    So the name stands for a whole store, after a crash too.
+//! 2. Only files that a backup makes are ever removed, from a directory that nobody has locked.
+//!
+//! Threads: one owner.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    error::{Error, Result},
+    io::{Env, OpenMode},
+    page::{Link, StoreFile},
+    store::{STORE_FILE, Superblock, write_slots},
+    sync::Arc,
+    wal,
+};
+
+/// A directory that will be a store.
+pub(super) struct Target<'a> {
+    env: &'a Env,
+    dir: PathBuf,
+    /// Where it is made.
+    unfinished: PathBuf,
+    file: Arc<StoreFile>,
+}
+
+impl<'a> Target<'a> {
+    /// Makes the store that `superblock` says in `dir`; `fill` puts its pages.
+    pub fn make<T>(
+        env: &'a Env,
+        dir: &Path,
+        superblock: &Superblock,
+        fill: impl FnOnce(&Target<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let target = Self::begin(env, dir, superblock)?;
+        let made = fill(&target).and_then(|filled| {
+            target.finish(superblock)?;
+            Ok(filled)
+        });
+        made.inspect_err(|_| target.discard())
+    }
+
+    fn begin(env: &'a Env, dir: &Path, superblock: &Superblock) -> Result<Self> {
+        refuse_existing(env, dir)?;
+        let unfinished = with_suffix(dir, ".new");
+        match env.vfs.create_dir(&unfinished) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                clear(env, &unfinished)?;
+            }
+            made => made.map_err(|error| Error::io(&unfinished, "create", 0, error))?,
+        }
+        let path = unfinished.join(STORE_FILE);
+        let mode = OpenMode { write: true, create_new: true, direct: true };
+        let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "create", 0, e))?;
+        let file = StoreFile::new(file, path, superblock.store);
+        let target = Self { env, dir: dir.to_owned(), unfinished, file };
+        target.lock()?;
+        let sized = target.file.file.set_len(superblock.totals.file_bytes);
+        sized.map_err(|e| target.failed("resize", e)).inspect_err(|_| target.discard())?;
+        Ok(target)
+    }
+
+    /// Writes a page where it belongs.
+    pub fn put(&self, link: &Link, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(bytes, link.offset)
+    }
+
+    fn finish(&self, superblock: &Superblock) -> Result<()> {
+        let Self { env, dir, unfinished, file } = self;
+        file.file.sync_all().map_err(|e| self.failed("sync", e))?;
+        write_slots(file, superblock)?;
+        file.file.sync_all().map_err(|e| self.failed("sync", e))?;
+        wal::begin(env, unfinished, superblock.store, superblock.log_from)?;
+        let sync = |dir: &Path| env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e));
+        sync(unfinished)?;
+        refuse_existing(env, dir)?;
+        file.file.unlock().map_err(|e| self.failed("unlock", e))?;
+        env.vfs.rename(unfinished, dir).map_err(|e| Error::io(dir, "rename", 0, e))?;
+        sync(parent(dir))
+    }
+
+    fn lock(&self) -> Result<()> {
+        if self.file.file.try_lock().map_err(|e| self.failed("lock", e))? {
+            return Ok(());
+        }
+        Err(being_made(&self.unfinished))
+    }
+
+    fn failed(&self, action: &'static str, error: std::io::Error) -> Error {
+        Error::io(self.file.path(), action, 0, error)
+    }
+
+    /// Gives the space back. The error that counts is the one before; what cannot be removed now is
+    /// removed by the next attempt.
+    fn discard(&self) {
+        let names = self.env.vfs.list(&self.unfinished).unwrap_or_default();
+        for name in names.iter().filter(|name| is_ours(name)) {
+            match self.env.vfs.remove(&self.unfinished.join(name)) {
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Removes what an attempt before this one left.
+fn clear(env: &Env, dir: &Path) -> Result<()> {
+    let failed = |action| move |error| Error::io(dir, action, 0, error);
+    let names = env.vfs.list(dir).map_err(failed("list"))?;
+    if let Some(other) = names.iter().find(|name| !is_ours(name)) {
+        let (dir, other) = (dir.display(), other.display());
+        return Err(Error::InvalidArgument(format!(
+            "{dir} is where the backup is made, and holds {other}, which is no part of one"
+        )));
+    }
+    for name in names {
+        let path = dir.join(&name);
+        if name == Path::new(STORE_FILE) {
+            let mode = OpenMode { write: true, ..OpenMode::default() };
+            let file = env.vfs.open(&path, mode).map_err(failed("open"))?;
+            if !file.try_lock().map_err(failed("lock"))? {
+                return Err(being_made(dir));
+            }
+        }
+        env.vfs.remove(&path).map_err(failed("remove from"))?;
+    }
+    Ok(())
+}
+
+fn is_ours(name: &Path) -> bool {
+    let name = name.to_string_lossy();
+    name == STORE_FILE
+        || name.starts_with("log-") && (name.ends_with(".frond") || name.ends_with(".new"))
+}
+
+fn being_made(dir: &Path) -> Error {
+    Error::Locked { dir: dir.to_owned(), owner: "a backup that is being made there".into() }
+}
+
+/// Nothing that exists is written to.
+pub(super) fn refuse_existing(env: &Env, path: &Path) -> Result<()> {
+    match env.vfs.exists(path) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Error::InvalidArgument(format!("{} exists already", path.display()))),
+        Err(error) => Err(Error::io(path, "look up", 0, error)),
+    }
+}
+
+/// The path with something behind its name.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// The directory that a path is in.
+pub(super) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,69 @@
+//! What happens between the moment that is copied and the end of the copy.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    CheckMode, Options,
+    io::{MemoryVfs, RealClock, RealRng, Workers},
+    sync::Arc,
+};
+
+fn open(env: &Env, dir: &str) -> Db {
+    Db::open(dir, Options::new().cache_size(4 << 20).env(env.clone())).unwrap()
+}
+
+/// Bytes that no codec shrinks, so that there are many pages.
+fn value(row: u32, what: u8) -> Vec<u8> {
+    let word = |i: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&[what], u64::from(row) << 8 | i);
+    (0..12).flat_map(|i| word(i).to_le_bytes()).collect()
+}
+
+fn fill(db: &Db, what: u8) {
+    let tree = db.open_tree("t").unwrap();
+    let mut batch = crate::Batch::new();
+    for row in 0..2000u32 {
+        batch.put(&tree, &row.to_be_bytes(), &value(row, what)).unwrap();
+    }
+    db.commit(&mut batch).unwrap();
+    db.checkpoint().unwrap();
+}
+
+/// Everything is replaced, several times, before the first page is copied: the copy is the moment that
+/// was held all the same, and its space comes back afterwards. Rule: I18.
+#[test]
+fn pages_are_kept_until_the_copy_ends() {
+    let env = Env {
+        vfs: Arc::new(MemoryVfs::new()),
+        clock: Arc::new(RealClock::new()),
+        rng: Arc::new(RealRng),
+        workers: Workers::Manual,
+    };
+    let db = open(&env, "/store");
+    db.create_tree("t", Default::default()).unwrap();
+    fill(&db, 0);
+    let (superblock, held) = db.shared.hold_for_backup().unwrap();
+    for round in 1..8 {
+        fill(&db, round);
+        while db.drain_step().unwrap() {}
+        db.checkpoint().unwrap();
+    }
+    let kept = db.shared.engine.store.space().stats().kept;
+    Target::make(&env, Path::new("/full"), &superblock, |target| {
+        db.shared.copy(&superblock, None, &mut |_, link, bytes| target.put(link, bytes))
+    })
+    .unwrap();
+    drop(held);
+    assert!(db.shared.engine.store.space().stats().kept < kept - 100_000, "of {kept}");
+    let report = crate::check("/full", CheckMode::Full, env.clone()).unwrap();
+    assert!(report.is_clean(), "{report}");
+    let copy = open(&env, "/full");
+    let found = copy.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap();
+    assert_eq!(found, Some(value(7, 0)));
+    copy.close().unwrap();
+    // A store that was closed meanwhile may belong to another by now.
+    let (superblock, _held) = db.shared.hold_for_backup().unwrap();
+    db.close().unwrap();
+    let closed = db.shared.copy(&superblock, None, &mut |_, _, _| Ok(()));
+    assert!(matches!(closed, Err(Error::Closed)));
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The walk over all pages of a version: each is read, verified, handed on, once.
+//!
+//! Parents are born no earlier than what they link (Rule: I20), so a walk for what was born after some
+//! version turns back at the first page that was not.
+//!
+//! Invariants
+//! 1. A page is verified before it is handed on, and before a link in it is followed.
+//! 2. The walk ends, whatever the pages say: levels fall, and a page is entered once.
+
+use std::collections::HashSet;
+
+use crate::{
+    Publish,
+    error::{Error, Place, Result},
+    page::{Link, PageKind, StoreFile},
+    run,
+    store::{self, AlignedBuf, Page, Superblock, TreeRoot},
+    tree::{Child, parse_node},
+};
+
+/// Takes a verified page: its kind, its link and its whole extent.
+pub(super) type Put<'a> = dyn FnMut(PageKind, &Link, &[u8]) -> Result<()> + 'a;
+
+/// What should be the page of some link.
+pub(super) struct Fetched<'a> {
+    /// The file that it is from.
+    pub file: &'a StoreFile,
+    /// Where it lies in that file.
+    pub offset: u64,
+    pub bytes: AlignedBuf,
+}
+
+/// Where pages come from.
+pub(super) trait Pages {
+    /// Reads the extent of a link; nothing is verified.
+    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>>;
+}
+
+impl Pages for StoreFile {
+    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>> {
+        let bytes = store::read_extent(self, link, what)?;
+        Ok(Fetched { file: self, offset: link.offset, bytes })
+    }
+}
+
+/// How much was handed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Copied {
+    pub pages: u64,
+    pub bytes: u64,
+}
+
+/// A walk.
+pub(super) struct Walk<'a> {
+    pages: &'a dyn Pages,
+    since: Option<Publish>,
+    put: &'a mut Put<'a>,
+    /// Place and hash of what was handed on.
+    seen: HashSet<(u64, u64)>,
+    copied: Copied,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk over what was born after `since`, or over everything.
+    pub fn new(pages: &'a dyn Pages, since: Option<Publish>, put: &'a mut Put<'a>) -> Self {
+        Self { pages, since, put, seen: HashSet::new(), copied: Copied::default() }
+    }
+
+    /// Walks over all that a slot links.
+    pub fn version(mut self, superblock: &Superblock) -> Result<Copied> {
+        if let Some(link) = &superblock.map
+            && let Some((file, page)) = self.page(link, PageKind::Map, "the space map")?
+        {
+            for zone in store::zone_pages(file, link, superblock.publish, &page)? {
+                self.page(&zone, PageKind::Map, "a page of the space map")?;
+            }
+        }
+        if let Some(link) = &superblock.roots
+            && let Some((file, page)) =
+                self.page(link, PageKind::Directory, "the root directory")?
+        {
+            let roots = store::decode_roots(file, superblock, link, &page)?;
+            let snapshots = roots.snapshots.iter().map(|snapshot| &snapshot.trees);
+            for root in snapshots.chain([&roots.trees]).flat_map(|trees| trees.values()) {
+                self.tree(root)?;
+            }
+        }
+        Ok(self.copied)
+    }
+
+    fn tree(&mut self, root: &TreeRoot) -> Result<()> {
+        match &root.link {
+            None => Ok(()),
+            Some(link) if root.level == 0 => self.run(link),
+            Some(link) => self.node(link, root.level),
+        }
+    }
+
+    fn node(&mut self, link: &Link, level: u8) -> Result<()> {
+        const WHAT: &str = "node page";
+        let Some((file, page)) = self.page(link, PageKind::Node, WHAT)? else { return Ok(()) };
+        let node = parse_node(file, link, &page)?;
+        drop(page);
+        if node.level != level {
+            let why = "it is not of the level that its parent says";
+            return Err(file.malformed(link.offset, u64::from(link.bytes), WHAT, why));
+        }
+        for run in node.run_refs() {
+            // A leaf without entries has no extent.
+            run.link().map_or(Ok(()), |link| self.run(link))?;
+        }
+        for child in &node.children {
+            if let Child::Node(child) = child
+                && let Some(link) = child.link()
+            {
+                self.node(link, level - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, link: &Link) -> Result<()> {
+        if self.passes_by(link) {
+            return Ok(());
+        }
+        let Fetched { file, offset, bytes } = self.pages.fetch(link, "a run")?;
+        let verified = run::verify_extent(file, link, &bytes);
+        verified.map_err(|error| lying_at(error, link.offset, offset))?;
+        self.hand_on(PageKind::Run, link, &bytes)
+    }
+
+    /// A whole page; `None` if it was handed on before, or is left out.
+    fn page(
+        &mut self,
+        link: &Link,
+        kind: PageKind,
+        what: &'static str,
+    ) -> Result<Option<(&'a StoreFile, Page)>> {
+        if self.passes_by(link) {
+            return Ok(None);
+        }
+        let Fetched { file, offset, bytes } = self.pages.fetch(link, what)?;
+        let page = store::verify_page(file, link, kind, what, bytes);
+        let page = page.map_err(|error| lying_at(error, link.offset, offset))?;
+        self.hand_on(kind, link, page.extent())?;
+        Ok(Some((file, page)))
+    }
+
+    fn passes_by(&mut self, link: &Link) -> bool {
+        self.since.is_some_and(|since| link.birth <= since)
+            || !self.seen.insert((link.offset, link.hash))
+    }
+
+    fn hand_on(&mut self, kind: PageKind, link: &Link, bytes: &[u8]) -> Result<()> {
+        (self.put)(kind, link, bytes)?;
+        self.copied.pages += 1;
+        self.copied.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// An error about a page that belongs at `offset` of a store, and was found at `found` of a file.
+fn lying_at(mut error: Error, offset: u64, found: u64) -> Error {
+    if let Error::Checksum { place, .. }
+    | Error::Malformed { place, .. }
+    | Error::WrongPage { place, .. } = &mut error
+    {
+        let Place { offset: named, .. } = place;
+        *named = found.saturating_add(named.saturating_sub(offset));
+    }
+    error
+}

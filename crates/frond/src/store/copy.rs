@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One durable version by itself: what copies of a store are made of.
+//!
+//! A copy has the pages of one version at the places and under the store id that they have in the
+//! store, so that they verify there as they are. Nothing else is needed: no older version, no log.
+//!
+//! Invariants
+//! 1. Both slots of a copy name the same version, as cleanly closed, and nothing before it.
+//! 2. The log of a copy begins, empty, behind every position that the version may name.
+//! 3. What a link can make a reader allocate is bounded by the file's length.
+//!
+//! Threads: pure functions, but for [`Store::hold_newest`]. Bytes: docs/format.md, "Superblock".
+
+use super::{
+    aligned::AlignedBuf,
+    examine::Held,
+    file::Store,
+    map::MapDirectory,
+    page::{self, Page},
+    root_directory::RootDirectory,
+    space_map::root_fits,
+    superblock::{SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, link_lies_below, slot_of},
+};
+use crate::{
+    error::Result,
+    page::{Link, PageKind, StoreFile},
+    sync::Arc,
+    types::Publish,
+};
+
+impl Store {
+    /// The newest slot, with its version held, so that running checkpoints let its pages be.
+    pub fn hold_newest(self: &Arc<Self>) -> (Superblock, Held) {
+        self.between_slots(|_| {
+            let newest = self.newest();
+            self.space().pin_version(newest.publish);
+            (newest, Held::new(self.clone(), vec![newest.publish]))
+        })
+    }
+}
+
+impl Superblock {
+    /// The slot of a store that holds this version and nothing else.
+    pub fn alone(&self) -> Self {
+        let at = self.clean.unwrap_or(self.log_synced);
+        Self { previous: self.publish, log_from: at, log_synced: at, clean: Some(at), ..*self }
+    }
+
+    /// True if nothing was written since the slot was made by [`alone`](Self::alone).
+    pub fn is_alone(&self) -> bool {
+        *self == self.alone()
+    }
+
+    /// The bytes of the slot.
+    pub fn to_slot(&self) -> Result<AlignedBuf> {
+        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
+        self.encode(&mut slot);
+        Ok(slot)
+    }
+
+    /// Reads the bytes of a slot, of whichever place; an error in words.
+    pub fn from_slot(slot: &[u8]) -> std::result::Result<Self, String> {
+        let read = [0, 1].map(|index| Self::decode(index, slot));
+        match read {
+            [SlotRead::Good(superblock), _] | [_, SlotRead::Good(superblock)] => Ok(*superblock),
+            [SlotRead::TooNew(what), _] | [_, SlotRead::TooNew(what)] => {
+                Err(format!("needs {what}"))
+            }
+            [SlotRead::Bad { why, .. }, _] => Err(why),
+        }
+    }
+}
+
+/// Length of a slot.
+pub const SUPERBLOCK_BYTES: usize = SLOT_BYTES;
+
+/// Writes both slots of a copy. All that they link must be durable.
+pub fn write_slots(file: &StoreFile, superblock: &Superblock) -> Result<()> {
+    let twin = Superblock { sequence: superblock.sequence.saturating_sub(1), ..*superblock };
+    for one in [&twin, superblock] {
+        file.write_at(&one.to_slot()?, SLOT_OFFSETS[slot_of(one.sequence)])?;
+    }
+    Ok(())
+}
+
+/// Reads the extent that a link names; nothing is verified.
+pub fn read_extent(file: &StoreFile, link: &Link, what: &'static str) -> Result<AlignedBuf> {
+    let end = file.file.len().unwrap_or(0);
+    if !link_lies_below(link, end) {
+        let why = format!("its place lies outside the file of {end} bytes");
+        return Err(file.malformed(link.offset, u64::from(link.bytes), what, why));
+    }
+    let mut bytes = AlignedBuf::zeroed(link.bytes as usize, what)?;
+    file.read_at(&mut bytes, link.offset)?;
+    Ok(bytes)
+}
+
+/// Verifies the bytes of a whole page against its link. Errors name `file`.
+pub fn verify_page(
+    file: &StoreFile,
+    link: &Link,
+    kind: PageKind,
+    what: &'static str,
+    bytes: AlignedBuf,
+) -> Result<Page> {
+    page::verify(file, link, kind, what, bytes)
+}
+
+/// The root directory of a slot, from its page.
+pub fn decode_roots(
+    file: &StoreFile,
+    superblock: &Superblock,
+    link: &Link,
+    page: &[u8],
+) -> Result<RootDirectory> {
+    let bad =
+        |why: String| file.malformed(link.offset, u64::from(link.bytes), "the root directory", why);
+    let roots = RootDirectory::decode(page).map_err(bad)?;
+    if let Some(root) = roots.links().find(|root| !root_fits(superblock, root)) {
+        return Err(bad(format!("a root at {} cannot be", root.offset)));
+    }
+    Ok(roots)
+}
+
+/// The zone pages of a space map, from its directory page.
+pub fn zone_pages(file: &StoreFile, link: &Link, at: Publish, page: &[u8]) -> Result<Vec<Link>> {
+    let bad = |why| file.malformed(link.offset, u64::from(link.bytes), "the space map", why);
+    let directory = MapDirectory::decode(page, at).map_err(bad)?;
+    Ok(directory.zones.into_iter().map(|(_, entry)| entry.link).collect())
+}
