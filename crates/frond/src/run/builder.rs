@@ -118,6 +118,17 @@ impl RunBuilder {
         self.data.len() + if self.block.rows() == 0 { 0 } else { self.block.raw_bytes() }
     }
 
+    /// Raw bytes of the block being built; 0 at the end of one.
+    pub fn open_block_bytes(&self) -> usize {
+        if self.block.rows() == 0 { 0 } else { self.block.raw_bytes() }
+    }
+
+    /// Lets the block being built, if there is one, end at about `raw_bytes` instead of when it is
+    /// full: so that what is left of one block and the next one come out as two of even size.
+    pub fn end_block_at(&mut self, raw_bytes: usize) {
+        self.block_bytes_max = self.block_bytes_max.min(raw_bytes);
+    }
+
     /// Appends an entry. Keys ascend strictly over all calls.
     #[inline]
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     block::{self, BadBlock, Rows, Shape},
     cache::BlockSource,
-    error::Result,
+    error::{Error, Result},
     sync::Arc,
 };
 
@@ -250,6 +250,35 @@ impl RunCursor {
         Ok(())
     }
 
+    /// Goes to the next entry of the same block. At its end the cursor stands nowhere, and
+    /// [`start_at_block`](Self::start_at_block) goes on. For cursors without bounds.
+    #[inline]
+    pub fn advance_in_block(&mut self) -> Result<()> {
+        debug_assert!(self.lo.is_none() && self.hi.is_none());
+        match self.rows.next(self.bytes.get(), &self.shape) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.check_last()?;
+                self.on_entry = false;
+                Ok(())
+            }
+            Err(bad) => Err(self.fail(bad)),
+        }
+    }
+
+    /// Block `index` as stored, checked against its CRC, of a bulk cursor: where walking forward would
+    /// decode it. The cursor stands nowhere afterwards.
+    pub fn carried_block(&mut self, index: usize) -> Result<&[u8]> {
+        self.on_entry = false;
+        let Access::Bulk(bulk) = &mut self.access else {
+            return Err(Error::InvalidArgument("blocks are carried by bulk cursors".into()));
+        };
+        let blocks = self.blocks_start..self.blocks_end;
+        let encoded = bulk.encoded(&self.run, index, blocks, Direction::Forward)?;
+        self.run.verify_block(index, encoded)?;
+        Ok(encoded)
+    }
+
     /// Goes to the entry before.
     #[inline]
     pub fn retreat(&mut self) -> Result<()> {
@@ -389,8 +418,7 @@ impl RunCursor {
 }
 
 impl Bulk {
-    /// Decodes block `index` into `out`; if it is not at hand, reads it with those that come next in
-    /// this direction.
+    /// Decodes block `index` into `out`.
     fn decode(
         &mut self,
         run: &Run,
@@ -399,17 +427,29 @@ impl Bulk {
         direction: Direction,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        let entry = run.blocks().entry(index).copied();
+        out.resize(entry.map_or(0, |entry| entry.raw_bytes as usize), 0);
+        decode(run, index, self.encoded(run, index, blocks, direction)?, out)
+    }
+
+    /// Block `index` as stored, not yet checked; if it is not at hand, it is read with those that come
+    /// next in this direction.
+    fn encoded(
+        &mut self,
+        run: &Run,
+        index: usize,
+        blocks: std::ops::Range<usize>,
+        direction: Direction,
+    ) -> Result<&[u8]> {
         let missing = || run.bad_block(index, BadBlock("there is none"));
         let entry = *run.blocks().entry(index).ok_or_else(missing)?;
         let (start, len) = (entry.offset as usize, entry.encoded_bytes as usize);
-        out.resize(entry.raw_bytes as usize, 0);
         if self.blocks.contains(&index) {
-            let encoded = self.buf.get(self.skip + start - self.start, len);
-            return decode(run, index, encoded, out);
+            return Ok(self.buf.get(self.skip + start - self.start, len));
         }
         let data = run.data.load_full();
         match &*data {
-            Data::Unwritten(_) => decode(run, index, run.encoded_block(index, &mut self.buf)?, out),
+            Data::Unwritten(_) => run.encoded_block(index, &mut self.buf),
             Data::Written { file, link } => {
                 let piece = piece(run, index, blocks, direction);
                 let lengths = run.blocks().entries().get(piece.clone()).unwrap_or_default();
@@ -420,7 +460,7 @@ impl Bulk {
                 self.blocks = piece;
                 self.start = first;
                 self.device_bytes += bytes as u64;
-                decode(run, index, self.buf.get(self.skip + start - first, len), out)
+                Ok(self.buf.get(self.skip + start - first, len))
             }
         }
     }

@@ -12,14 +12,16 @@
 //! Threads: as `apply.rs`.
 
 use crate::{
+    Message,
     error::Result,
-    run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunCursor},
+    run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunBuilder, RunCursor},
     sync::{Arc, Ordering},
 };
 
 use super::{
     TreeContext,
     apply::{Batch, Job, clip},
+    leaf_walk::{LeafWalk, Stop},
     node::{Child, Node, Part, RunHandle, Tier},
 };
 
@@ -32,6 +34,27 @@ pub(super) enum Source<'a> {
     Batch(Box<dyn EntrySource + 'a>),
     /// Everything of one age.
     Chain(Chain),
+}
+
+/// Leaves being written.
+struct LeafOutput {
+    /// Encoded bytes at which the next leaf begins.
+    cut_bytes: u64,
+    builder: RunBuilder,
+    leaves: Vec<Arc<RunHandle>>,
+}
+
+impl LeafOutput {
+    fn is_full(&self) -> bool {
+        self.builder.bytes_so_far() as u64 >= self.cut_bytes
+    }
+
+    /// Ends the leaf being written, if there is anything in it, and begins the next.
+    fn cut(&mut self, job: &Job<'_>) -> Result<()> {
+        let full = std::mem::replace(&mut self.builder, job.leaf_builder());
+        self.leaves.extend(full.finish()?.map(|run| job.handle(run)));
+        Ok(())
+    }
 }
 
 impl Job<'_> {
@@ -92,18 +115,16 @@ impl Job<'_> {
                 sources.push(Source::Chain(chain));
             }
         }
-        // Neighbouring leaves are one sequence, the oldest.
-        let mut cursors = Vec::new();
-        for child in node.children.get(first..=last).unwrap_or_default() {
-            if let Child::Leaf(leaf) = child
-                && !leaf.is_hollow()
-            {
-                expected += leaf.meta.bytes;
-                cursors.push(bulk_cursor(self.cx, leaf, None, None)?);
-            }
-        }
-        sources.push(Source::Chain(Chain::new(cursors, RangeDeletes::union(Vec::new()))));
-        self.write_leaves(sources, expected)
+        let children = node.children.get(first..=last).unwrap_or_default();
+        let leaves: Vec<&Arc<RunHandle>> = children
+            .iter()
+            .filter_map(|child| match child {
+                Child::Leaf(leaf) => Some(leaf),
+                Child::Node(_) => None,
+            })
+            .collect();
+        expected += leaves.iter().map(|leaf| leaf.meta.bytes).sum::<u64>();
+        self.write_leaves(sources, &leaves, expected)
     }
 
     /// The live entries of a tier for some children, with about their bytes; `None` if there are none.
@@ -168,20 +189,15 @@ impl Job<'_> {
         batch: Batch<'_>,
         leaf: Option<&Arc<RunHandle>>,
     ) -> Result<Vec<Arc<RunHandle>>> {
-        let mut expected = batch.bytes / 2;
-        let mut sources = vec![Source::Batch(batch.source)];
-        if let Some(leaf) = leaf.filter(|leaf| !leaf.is_hollow()) {
-            expected += leaf.meta.bytes;
-            let cursor = bulk_cursor(self.cx, leaf, None, None)?;
-            sources.push(Source::Chain(Chain::new(vec![cursor], RangeDeletes::union(Vec::new()))));
-        }
-        self.write_leaves(sources, expected)
+        let expected = batch.bytes / 2 + leaf.map_or(0, |leaf| leaf.meta.bytes);
+        self.write_leaves(vec![Source::Batch(batch.source)], leaf.as_slice(), expected)
     }
 
-    /// Writes what a merge yields as leaves of even size.
+    /// Writes what leaves and everything newer than they yield as leaves of even size.
     fn write_leaves(
         &mut self,
-        mut sources: Vec<Source<'_>>,
+        mut newer: Vec<Source<'_>>,
+        leaves: &[&Arc<RunHandle>],
         expected: u64,
     ) -> Result<Vec<Arc<RunHandle>>> {
         let leaf_bytes = self.cx.shape.leaf_bytes;
@@ -192,31 +208,60 @@ impl Job<'_> {
         };
         let operators = self.cx.operators.clone();
         let folder = Folder::new(&operators);
-        sources.retain(|source| {
+        newer.retain(|source| {
             source.entry().is_some() || source.range_deletes().is_some_and(|r| !r.is_empty())
         });
-        let mut merge = MergeCursor::new(sources);
-        let mut leaves = Vec::new();
-        let mut builder = self.leaf_builder();
-        let mut entries = 0;
-        let mut made = Vec::new();
-        while let Some(entry) = merge.next_folded(&folder)? {
-            if builder.bytes_so_far() as u64 >= cut_bytes {
-                let full = std::mem::replace(&mut builder, self.leaf_builder());
-                leaves.extend(full.finish()?.map(|run| self.handle(run)));
+        let ranges = newer.iter().filter_map(EntrySource::range_deletes);
+        let ranges = ranges.flat_map(|ranges| ranges.iter());
+        let ranges =
+            RangeDeletes::union(ranges.map(|(from, to)| (from.to_vec(), to.to_vec())).collect());
+        let mut walk = LeafWalk::new(self.cx, leaves, ranges)?;
+        let mut merge = MergeCursor::new(newer);
+        let mut out = LeafOutput { cut_bytes, builder: self.leaf_builder(), leaves: Vec::new() };
+        let (mut folded, mut made, mut rows) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let entry = merge.next_folded(&folder)?;
+            let key = entry.map(|entry| entry.key);
+            while walk.drain_below(key, &mut out.builder, cut_bytes)? == Stop::Full {
+                out.cut(self)?;
+            }
+            let Some(entry) = entry else { break };
+            if out.is_full() {
+                out.cut(self)?;
             }
             // Everything older has been met: Deletes vanish, operands become values.
-            match folder.settle(entry.message(), &mut made)? {
-                Folded::Newer(tag) => builder.push(entry.key, tag, entry.payload)?,
-                Folded::Made(tag) => builder.push(entry.key, tag, &made)?,
-                Folded::Nothing => {}
+            let builder = &mut out.builder;
+            let mut settle = |message: Message<'_>| {
+                match folder.settle(message, &mut made)? {
+                    Folded::Newer(tag) => builder.push(entry.key, tag, message.payload)?,
+                    Folded::Made(tag) => builder.push(entry.key, tag, &made)?,
+                    Folded::Nothing => {}
+                }
+                Ok(())
+            };
+            let newer = entry.message();
+            let met = walk.take_at(entry.key, &mut |older| match folder.fold(
+                newer,
+                older,
+                &mut folded,
+            )? {
+                Folded::Newer(tag) => settle(Message::new(tag, newer.payload)),
+                Folded::Made(tag) => settle(Message::new(tag, &folded)),
+                Folded::Nothing => Ok(()),
+            })?;
+            if !met {
+                settle(newer)?;
             }
+            rows += 1;
             self.tick(1);
-            entries += 1;
         }
-        self.cx.counters.leaf_entries_encoded.fetch_add(entries, Ordering::Relaxed);
-        leaves.extend(builder.finish()?.map(|run| self.handle(run)));
-        Ok(leaves)
+        let walked = walk.counts();
+        self.tick(walked.rows);
+        rows += walked.rows;
+        self.cx.counters.leaf_entries_encoded.fetch_add(rows, Ordering::Relaxed);
+        self.cx.counters.blocks_carried.fetch_add(walked.blocks_carried, Ordering::Relaxed);
+        out.cut(self)?;
+        Ok(out.leaves)
     }
 
     /// Merges `width` tiers from `first` on into one.

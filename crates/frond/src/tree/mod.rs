@@ -12,6 +12,7 @@ mod context;
 mod drain;
 mod get;
 mod leaf;
+mod leaf_walk;
 mod node;
 mod page;
 mod scan;
