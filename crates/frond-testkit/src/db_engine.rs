@@ -38,7 +38,8 @@ pub struct DbEngine {
 pub const DIR: &str = "/store";
 
 impl DbEngine {
-    /// Tiny sizes: leaves of 2 KiB, nodes of 4 children, memtables of 8 KiB, segments of 16 KiB.
+    /// Tiny sizes: leaves of 2 KiB, nodes of 4 children, memtables of 8 KiB, segments of 16 KiB; values
+    /// of more than 250 bytes in blobs.
     pub fn tiny(level: Durability) -> Self {
         let shape = Shape {
             leaf_bytes: 2 << 10,
@@ -46,6 +47,8 @@ impl DbEngine {
             push_bytes: 512,
             block_bytes: 256,
             run_bytes: 2 << 10,
+            blob_bytes: 250,
+            blob_piece_bytes: 512,
             tiers_max: 3,
             tiers_max_bottom: 2,
         };
@@ -91,17 +94,22 @@ impl DbEngine {
             limits.checkpoint_log_bytes = *dice.pick(&[16 << 10, 64 << 10, 1 << 20]);
             limits.checkpoint_millis = *dice.pick(&[100, 1500, 10_000]);
         }
+        if let Some(shape) = &mut engine.tuning.shape {
+            shape.blob_bytes = *dice.pick(&[20, 250, 1000, 64 << 10]);
+            shape.blob_piece_bytes = *dice.pick(&[100, 512, 4 << 10, 256 << 10]);
+        }
         if dice.chance(1, 4) {
             engine.tuning.shape = None;
         }
         engine
     }
 
-    /// Takes out of a swarm what the engine does not have yet.
+    /// Takes out of a swarm what the engine does not have yet; every swarm has some long values.
     pub fn able(mut swarm: Swarm) -> Swarm {
         swarm.bulk = 0;
-        swarm.large_values = (0, 0);
-        swarm.value_bytes_max = swarm.value_bytes_max.min(4000);
+        if swarm.large_values.0 == 0 {
+            swarm.large_values = (10, 2000);
+        }
         swarm
     }
 }

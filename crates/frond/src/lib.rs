@@ -6,6 +6,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod backup;
+pub mod blob;
 pub mod block;
 pub mod cache;
 pub mod catalog;
@@ -56,8 +57,8 @@ pub mod operator {
 #[doc(hidden)]
 pub use tree::Shape;
 pub use types::{
-    Durability, KEY_BYTES_MAX, Lineage, Lsn, Publish, Seqno, SizeClass, StoreId, TreeId,
-    VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
+    Durability, KEY_BYTES_MAX, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno, SizeClass, StoreId,
+    TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
 };
 
 /// The example of the README must compile.

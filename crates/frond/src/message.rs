@@ -89,6 +89,11 @@ impl Tag {
         Tag(self.0 | FRESH)
     }
 
+    /// A PutBlob as fresh as this Put.
+    pub fn of_blob(self) -> Tag {
+        Tag(self.0 & FRESH | Kind::PutBlob as u8)
+    }
+
     /// True for Put and PutBlob: the key exists after it, whatever was there before.
     pub fn is_put(self) -> bool {
         matches!(self.kind(), Kind::Put | Kind::PutBlob)

@@ -116,7 +116,11 @@ impl SizeClass {
 
 /// Longest key, bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
-/// Longest value, bytes. Values travel inline, so this is bounded by what one apply may hold.
-pub const VALUE_BYTES_MAX: usize = 4 << 20;
-/// Values longer than this live in blob runs and travel as references.
-pub const VALUE_INLINE_BYTES_MAX: usize = 4 << 10;
+/// Longest value, bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Longest operand of a merge, bytes. Operands travel inline, so this is bounded by what one apply may
+/// hold.
+pub const OPERAND_BYTES_MAX: usize = 4 << 20;
+/// Values longer than this live in extents of their own and travel as references. 64 KiB: an extent
+/// costs some 150 bytes of memory, a commit one sync more, and on average half a page of padding.
+pub const VALUE_INLINE_BYTES_MAX: usize = 64 << 10;

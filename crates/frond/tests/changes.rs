@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use frond::{
-    Batch, Change, ChangeFeed, ChangedTree, Db, Durability, Error, Options, Result, Seqno, TreeId,
-    TreeOptions,
+    Batch, Change, ChangeFeed, ChangedTree, Db, Durability, Error, Options, Result, Seqno, Shape,
+    TreeId, TreeOptions,
 };
 use frond_testkit::{
     DbEngine,
@@ -97,7 +97,10 @@ fn open_feed(db: &Db, follower: &Follower) -> ChangeFeed {
 fn a_follower_has_what_the_store_has() {
     let (mut commits, mut restarts) = (0, 0);
     for seed in effort::seeds(40) {
-        let engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::thrown(seed) };
+        let mut engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::thrown(seed) };
+        // Kept log does not keep long values that were replaced: this follower is slow, and has none.
+        let shape = engine.tuning.shape.unwrap_or_default();
+        engine.tuning.shape = Some(Shape { blob_bytes: 1 << 20, ..shape });
         let mut vfs = SimVfs::new();
         let mut store = engine.open(&vfs.env(seed)).unwrap();
         let mut follower = Follower { position: Seqno(1), ..Follower::default() };
@@ -174,6 +177,40 @@ fn drain(feed: &mut ChangeFeed) -> Result<Vec<u64>> {
         seqnos.push(commit.seqno().0);
     }
     Ok(seqnos)
+}
+
+/// Long values are no part of the log: a follower that keeps up has them, one that comes when they
+/// were replaced and are gone is told so, and the position stays.
+#[test]
+fn long_values_are_handed_out_while_they_are_there() {
+    let vfs = SimVfs::new();
+    let db = open(&vfs, 1 << 30);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let value = |number: u8| vec![number; 100_000];
+    let from = db.snapshot().seqno().next();
+    let mut feed = db.changes(from).unwrap();
+    tree.put(b"k", &value(1)).unwrap();
+    let mut first = feed.next(NOW).unwrap().expect("it is durable");
+    // Replaced and let go of by the log, but not by the commit that was handed out.
+    for number in 2..6 {
+        tree.put(b"k", &value(number)).unwrap();
+        db.checkpoint().unwrap();
+    }
+    let change = first.next().unwrap();
+    assert!(matches!(change, Some(Change::Put { value: found, .. }) if found == value(1)));
+    assert!(first.next().unwrap().is_none());
+    drop(first);
+    let mut late = db.changes(from).unwrap();
+    for _ in 0..2 {
+        let lost = late.next(NOW).unwrap_err();
+        assert!(matches!(lost, Error::PositionLost { wanted, .. } if wanted == from.0), "{lost}");
+        assert_eq!(late.position(), from);
+    }
+    tree.put(b"k", &value(6)).unwrap();
+    let mut newest = db.changes(db.snapshot().seqno()).unwrap();
+    let mut last = newest.next(NOW).unwrap().expect("it is durable");
+    let change = last.next().unwrap();
+    assert!(matches!(change, Some(Change::Put { value: found, .. }) if found == value(6)));
 }
 
 /// A commit of many groups comes whole, and as one.

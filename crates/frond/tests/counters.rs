@@ -15,6 +15,7 @@ fn open(dir: &std::path::Path) -> Db {
         run_bytes: 64 << 10,
         tiers_max: 4,
         tiers_max_bottom: 8,
+        ..Shape::default()
     });
     if let Some(limits) = &mut tuning.limits {
         limits.memtable_bytes = 256 << 10;

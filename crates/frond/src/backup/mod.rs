@@ -236,6 +236,6 @@ impl Shared {
             engine.health.check()?;
             put(kind, link, bytes)
         };
-        Walk::new(&**engine.store.file(), since, &mut put_while_open).version(superblock)
+        Walk::new(&*engine.store, since, &mut put_while_open).version(superblock)
     }
 }

@@ -12,10 +12,11 @@ use std::collections::HashSet;
 
 use crate::{
     Publish,
+    blob::{Blob, BlobRef},
     error::{Error, Place, Result},
     page::{Link, PageKind, StoreFile},
     run,
-    store::{self, AlignedBuf, Page, Superblock, TreeRoot},
+    store::{self, AlignedBuf, Extent, Page, Store, Superblock, TreeRoot},
     tree::{Child, parse_node},
 };
 
@@ -35,6 +36,21 @@ pub(super) struct Fetched<'a> {
 pub(super) trait Pages {
     /// Reads the extent of a link; nothing is verified.
     fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>>;
+
+    /// The version that was the first to list a blob, if that is known: references do not say it.
+    fn birth_of_blob(&self, _extent: Extent) -> Option<Publish> {
+        None
+    }
+}
+
+impl Pages for Store {
+    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>> {
+        Pages::fetch(&**self.file(), link, what)
+    }
+
+    fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
+        self.space().birth_of_blob(extent)
+    }
 }
 
 impl Pages for StoreFile {
@@ -125,9 +141,26 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let Fetched { file, offset, bytes } = self.pages.fetch(link, "a run")?;
-        let verified = run::verify_extent(file, link, &bytes);
+        let blobs = run::verify_extent(file, link, &bytes);
+        let blobs = blobs.map_err(|error| lying_at(error, link.offset, offset))?;
+        self.hand_on(PageKind::Run, link, &bytes)?;
+        drop(bytes);
+        blobs.iter().try_for_each(|listed| self.blob(&BlobRef::read(file, &listed.reference)?))
+    }
+
+    /// A blob that a run lists. A young run lists old blobs, too.
+    fn blob(&mut self, reference: &BlobRef) -> Result<()> {
+        const WHAT: &str = "a blob";
+        let link = reference.link();
+        let birth = self.since.and_then(|_| self.pages.birth_of_blob(reference.extent()));
+        let is_old = birth.zip(self.since).is_some_and(|(birth, since)| birth <= since);
+        if is_old || !self.seen.insert((link.offset, link.hash)) {
+            return Ok(());
+        }
+        let Fetched { file, offset, bytes } = self.pages.fetch(&link, WHAT)?;
+        let verified = Blob::verify_extent(file, reference, &bytes);
         verified.map_err(|error| lying_at(error, link.offset, offset))?;
-        self.hand_on(PageKind::Run, link, &bytes)
+        self.hand_on(PageKind::Blob, &link, &bytes)
     }
 
     /// A whole page; `None` if it was handed on before, or is left out.

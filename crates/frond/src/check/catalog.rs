@@ -9,7 +9,8 @@ use crate::{
     Lineage, TreeId,
     catalog::{CATALOG_TREE, CounterRecord, Record},
     error::Result,
-    run::{Folded, Folder, MergeCursor, RunCursor},
+    message::Kind,
+    run::{BlobReader, Folded, MergeCursor, RunCursor},
     store::RootDirectory,
     sync::Arc,
     tree::{Position, TreeContext, TreeRoot, clip},
@@ -103,7 +104,7 @@ pub(super) fn unlisted(names: &Names, roots: &RootDirectory, report: &mut CheckR
 
 /// Shows all rows of a tree, in order. Leaf by leaf, so memory does not depend on the tree's size.
 fn rows(cx: &TreeContext, root: &TreeRoot, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-    let folder = Folder::new(&cx.operators);
+    let folder = cx.folder();
     let mut made = Vec::new();
     let mut from: Option<Box<[u8]>> = None;
     loop {
@@ -122,6 +123,9 @@ fn rows(cx: &TreeContext, root: &TreeRoot, visit: &mut dyn FnMut(&[u8], &[u8])) 
         let mut merge = MergeCursor::new(sources);
         while let Some(entry) = merge.next_folded(&folder)? {
             match folder.settle(entry.message(), &mut made)? {
+                Folded::Newer(tag) if tag.kind() == Kind::PutBlob => {
+                    visit(entry.key, &cx.read_blob(entry.payload)?);
+                }
                 Folded::Newer(_) => visit(entry.key, entry.payload),
                 Folded::Made(_) => visit(entry.key, &made),
                 Folded::Nothing => {}

@@ -3,39 +3,48 @@
 //!
 //! A log that is being written is read up to where it was on disk when the check began; what comes
 //! later is still moving.
+//!
+//! Blobs that replay would hand out are read: until the log lets go of them they must be whole, for the
+//! older slot, too (Rule: I11).
 
 use std::path::Path;
 
 use crate::{
-    Lsn, Seqno, StoreId,
+    Kind, Lsn, Seqno,
+    blob::BlobRef,
     error::{Error, Result},
     io::Env,
-    store::Superblock,
-    wal::{self, Expect, Record},
+    store::{Extent, Store, Superblock},
+    sync::Arc,
+    wal::{self, Expect, Item, LogExtent, Record, RecordItems},
 };
 
-use super::report::{CheckMode, CheckReport, Finding, damage, from_error};
+use super::{
+    blobs::ReadBlobs,
+    report::{CheckMode, CheckReport, Checked, Finding, damage, from_error},
+};
 
 /// Where a log is, and what is known of it.
 pub(super) struct LogView<'a> {
     pub env: &'a Env,
     pub dir: &'a Path,
-    pub store: StoreId,
+    pub store: &'a Arc<Store>,
     /// Everything before it is on disk, if the log is being written.
     pub durable: Option<Lsn>,
 }
 
-/// Good slots, newest first.
+/// Good slots, newest first. Returns the extents that the log names, in full mode.
 pub(super) fn check_log(
     view: &LogView<'_>,
     slots: &[Superblock],
     mode: CheckMode,
     report: &mut CheckReport,
-) {
-    let Some(newest) = slots.first() else { return };
-    let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return };
+    read_blobs: &mut ReadBlobs,
+) -> Vec<Extent> {
+    let Some(newest) = slots.first() else { return Vec::new() };
+    let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return Vec::new() };
     if newest.is_new() && !has_log(view) {
-        return; // made, and never written to
+        return Vec::new(); // made, and never written to
     }
     let expect = match newest.clean {
         Some(end) => Expect::CleanEnd(end),
@@ -43,6 +52,11 @@ pub(super) fn check_log(
     };
     let mut reader = Reader {
         newest,
+        store: view.store,
+        named: Vec::new(),
+        read_blobs,
+        checked: &mut report.checked,
+        found: Vec::new(),
         base: start.applied,
         last: None,
         full: mode == CheckMode::Full,
@@ -53,20 +67,22 @@ pub(super) fn check_log(
     let read = wal::recover(
         view.env,
         view.dir,
-        view.store,
+        view.store.id(),
         start.log_from,
         expect,
         &mut |lsn, payload| reader.record(lsn, payload),
     );
-    report.checked.log_records += reader.records;
+    let Reader { records, bad, found: blobs, sequence, named, .. } = reader;
+    report.checked.log_records += records;
+    blobs.into_iter().for_each(|finding| report.add(finding));
     let found = |what: String| Finding { file: view.dir.to_owned(), ..damage("log", what) };
-    for (lsn, what) in reader.bad {
+    for (lsn, what) in bad {
         report.add(Finding { offset: lsn.0, ..found(what) });
     }
-    if reader.sequence > newest.sequence && view.durable.is_none() {
+    if sequence > newest.sequence && view.durable.is_none() {
         let what = format!(
             "the log knows superblock {}, and the newest one is {}: a write of a slot was lost",
-            reader.sequence, newest.sequence
+            sequence, newest.sequence
         );
         report.add(found(what));
     }
@@ -81,8 +97,9 @@ pub(super) fn check_log(
     if newest.log_from != start.log_from {
         let (env, dir) = (view.env, view.dir);
         let skip = &mut |_: Lsn, _: &[u8]| Ok(());
-        tell(wal::recover(env, dir, view.store, newest.log_from, expect, skip));
+        tell(wal::recover(env, dir, view.store.id(), newest.log_from, expect, skip));
     }
+    named
 }
 
 fn has_log(view: &LogView<'_>) -> bool {
@@ -92,6 +109,12 @@ fn has_log(view: &LogView<'_>) -> bool {
 
 struct Reader<'a> {
     newest: &'a Superblock,
+    store: &'a Arc<Store>,
+    named: Vec<Extent>,
+    read_blobs: &'a mut ReadBlobs,
+    checked: &'a mut Checked,
+    /// What is wrong with blobs.
+    found: Vec<Finding>,
     /// Boundary of the slot with which reading starts: all commits above it are in the log.
     base: Seqno,
     last: Option<Seqno>,
@@ -110,22 +133,51 @@ impl Reader<'_> {
         }
         match wal::decode(lsn, payload) {
             Ok(Record::Checkpoint { sequence }) => self.sequence = self.sequence.max(sequence),
-            Ok(Record::Commit { seqno, mut items }) => {
+            Ok(Record::Commit { seqno, items }) => {
                 self.commit(lsn, seqno);
-                while self.full {
-                    match items.next() {
-                        Ok(Some(_)) => {}
-                        Ok(None) => break,
-                        Err(error) => {
-                            self.bad.push((lsn, error.to_string()));
-                            break;
-                        }
-                    }
+                if self.full
+                    && let Err(error) = self.items(lsn, seqno, items)
+                {
+                    self.bad.push((lsn, error.to_string()));
                 }
             }
             Err(error) => self.bad.push((lsn, error.to_string())),
         }
         Ok(())
+    }
+
+    /// What a commit brings can be claimed, and what it puts it brings.
+    fn items(&mut self, lsn: Lsn, seqno: Seqno, mut items: RecordItems<'_>) -> Result<()> {
+        let first = self.named.len();
+        while let Some(item) = items.next()? {
+            match item {
+                Item::Extent(LogExtent { offset, bytes }) => {
+                    match u32::try_from(bytes).map(|bytes| Extent { offset, bytes }) {
+                        Ok(extent) if self.store.may_hold(extent) => self.named.push(extent),
+                        _ => self.bad.push((lsn, "it names an extent that cannot be".into())),
+                    }
+                }
+                Item::Entry { tag, payload, .. }
+                    if tag.kind() == Kind::PutBlob && seqno > self.base =>
+                {
+                    self.blob(lsn, payload, first);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A blob that replay would hand out; `first` is where its record's extents begin.
+    fn blob(&mut self, lsn: Lsn, payload: &[u8], first: usize) {
+        let extent = BlobRef::from_disk(payload).map(|blob| blob.extent());
+        let own = self.named.get(first..).unwrap_or_default();
+        if !extent.is_some_and(|extent| own.contains(&extent)) {
+            self.bad.push((lsn, "a commit puts a blob that it does not bring".into()));
+        } else if let Ok(reference) = payload.try_into() {
+            let read = self.read_blobs.read(self.store.file(), reference, self.checked);
+            self.found.extend(read.err());
+        }
     }
 
     /// Every seqno above the boundary is in the log, in order, and where replay looks for it.

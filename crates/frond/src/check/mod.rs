@@ -21,14 +21,15 @@
 //! | `malformed`, `level`, `birth`, `lineage` | a page has the form, level, date and descent it must have |
 //! | `pivots`, `leaf-range`, `part-range`, `maximum` | keys lie in the range that the path leaves |
 //! | `leaf-entry`, `entry`, `tier`, `consumed`, `live` | a leaf holds values, a buffer what still counts |
-//! | `counts`, `blobs`, `filter` | what a run says of itself is what it holds |
+//! | `counts`, `blobs`, `filter` | what a run says of itself is what it holds, what it refers to can be |
 //! | `catalog`, `orphan`, `boundary` | catalog, root directory and superblock agree |
 //! | `owned-twice`, `not-listed`, `listed-as`, `listed-dead`, `leak`, `references` | space map and trees agree (I18, I21) |
 //! | `not-kept` | older versions that have a holder are whole (I18) |
-//! | `log` | what recovery would read is there, whole, without a gap (§3.3) |
+//! | `log` | what recovery would read is there, whole, without a gap (§3.3); what it names can be claimed (I11) |
 //!
 //! Threads: any one; commits, applies and checkpoints go on beside it.
 
+mod blobs;
 mod catalog;
 mod inspect;
 mod log;
@@ -48,10 +49,11 @@ use std::path::Path;
 use crate::{
     Db, Error, ErrorKind, Result,
     io::Env,
-    store::{self, SlotState, Store, Superblock},
+    store::{self, Extent, SlotState, Store, Superblock},
     sync::{Arc, Ordering},
 };
 
+use blobs::ReadBlobs;
 use log::{LogView, check_log};
 use report::{damage, from_error, warning};
 use tree::ScannedRuns;
@@ -75,9 +77,10 @@ pub fn check(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckRe
     let slots = store.examine_slots();
     check_slots(&store, &slots, &mut report)?;
     let good = good_slots(&slots);
-    let view = LogView { env: &env, dir, store: store.id(), durable: None };
-    check_log(&view, &good, mode, &mut report);
-    check_versions(&store, &good, &mut report, &mut ScannedRuns::default());
+    let view = LogView { env: &env, dir, store: &store, durable: None };
+    let mut scanned = ScannedRuns::default();
+    let named = check_log(&view, &good, mode, &mut report, &mut scanned.blobs);
+    check_versions(&store, &good, &named, &mut report, &mut scanned);
     store.release()?;
     Ok(report)
 }
@@ -103,7 +106,8 @@ impl Db {
         check_slots(&engine.store, &slots, &mut report)?;
         let good = good_slots(&slots);
         self.check_live_log(&good, durable, &mut report);
-        check_versions(&engine.store, &good, &mut report, &mut scanned);
+        // What the log names now may lie where an older version had something: no map to compare.
+        check_versions(&engine.store, &good, &[], &mut report, &mut scanned);
         drop(held);
         Ok(report)
     }
@@ -121,12 +125,13 @@ impl Db {
         let mut durable = durable;
         loop {
             let store = &engine.store;
-            let view = LogView { env: &engine.env, dir: store.dir(), store: store.id(), durable };
+            let view = LogView { env: &engine.env, dir: store.dir(), store, durable };
             let needed = store.log_needed_from();
             let mut own = CheckReport::new(report.mode);
-            check_log(&view, &slots, report.mode, &mut own);
+            check_log(&view, &slots, report.mode, &mut own, &mut ReadBlobs::default());
             if own.is_clean() || store.log_needed_from() == needed {
                 report.checked.log_records += own.checked.log_records;
+                report.checked.blobs += own.checked.blobs;
                 own.findings.into_iter().for_each(|finding| report.add(finding));
                 return;
             }
@@ -175,10 +180,11 @@ fn check_slots(store: &Store, slots: &[SlotState; 2], report: &mut CheckReport) 
     Ok(())
 }
 
-/// The versions of good slots, newest first.
+/// The versions of good slots, newest first, and the newest against the extents that the log names.
 fn check_versions(
     store: &Arc<Store>,
     slots: &[Superblock],
+    named: &[Extent],
     report: &mut CheckReport,
     scanned: &mut ScannedRuns,
 ) {
@@ -186,7 +192,11 @@ fn check_versions(
     let mut check = VersionCheck { store, mode, report, scanned };
     let Some(newest) = slots.first() else { return };
     let older = slots.get(1);
-    match (check.newest(newest, older), older) {
+    let checked = check.newest(newest, older);
+    if let Some(checked) = &checked {
+        check.named_in_log(named, checked);
+    }
+    match (checked, older) {
         (Some(checked), Some(older)) if older.publish == newest.previous => {
             check.older(older, &checked);
         }

@@ -64,6 +64,8 @@ pub struct Checked {
     pub blocks: u64,
     /// Entries of them.
     pub entries: u64,
+    /// Blobs that were read.
+    pub blobs: u64,
     /// Extents of the space map.
     pub extents: u64,
     /// Records of the log.
@@ -160,6 +162,7 @@ impl Checked {
             ("runs", self.runs),
             ("blocks", self.blocks),
             ("entries", self.entries),
+            ("blobs", self.blobs),
             ("extents", self.extents),
             ("log_records", self.log_records),
         ]

@@ -1,11 +1,14 @@
 //! For each rule a store that breaks exactly it, with all checksums right: the check must name it. The
 //! store is written page by page, so that the lie can be told wherever one likes.
 
-use std::path::Path;
+mod blobs;
+
+use std::{cell::RefCell, path::Path};
 
 use super::*;
 use crate::{
     Durability, Lineage, Lsn, Publish, Seqno, Tag, TreeId,
+    blob::{Blob, BlobOptions, BlobRef},
     cache::FramePool,
     catalog::{CounterRecord, Record, TreeRecord},
     io::{MemoryVfs, OpenMode, RealClock, RealRng, Workers},
@@ -13,7 +16,7 @@ use crate::{
     run::{Run, RunBuilder, RunOptions, forge, put_operand},
     store::{Checkpoint, Class, Extent, Request, RootDirectory, TreeRoot as DurableRoot},
     tree::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier, encode_node},
-    wal::{Log, LogOptions, RecordBuilder, checkpoint_record, trailer},
+    wal::{Log, LogExtent, LogOptions, RecordBuilder, checkpoint_record, trailer},
 };
 
 const DIR: &str = "store";
@@ -29,6 +32,8 @@ struct Lie {
     leaf_run: Option<fn(Arc<Run>) -> Arc<Run>>,
     leaf_ranges: bool,
     leaf_meta: Option<fn(&mut RunMeta)>,
+    /// What the first leaf has in a row of its own, to which this writes the reference.
+    blob: Option<fn(&Forge) -> Vec<u8>>,
     buffer: Option<fn(&mut Vec<Row>)>,
     /// The left node of level 1.
     low: Option<fn(&mut Node)>,
@@ -49,8 +54,9 @@ struct Lie {
 
 struct Forge {
     env: Env,
-    store: Store,
+    store: Arc<Store>,
     at: Publish,
+    blobs: RefCell<Vec<Extent>>,
 }
 
 fn env() -> Env {
@@ -71,7 +77,7 @@ impl Forge {
         let env = env();
         let opened = store::create(&env, Path::new(DIR), Default::default()).unwrap();
         let at = opened.counts_from().next();
-        Self { env, store: opened.store, at }
+        Self { env, store: Arc::new(opened.store), at, blobs: RefCell::default() }
     }
 
     fn run(&self, rows: &[Row], lineage: Lineage, lie: impl FnOnce(Arc<Run>) -> Arc<Run>) -> Link {
@@ -107,7 +113,7 @@ impl Forge {
 
     fn handle(link: Link, rows: u64, lie: impl FnOnce(&mut RunMeta)) -> Arc<RunHandle> {
         let bytes = (link.bytes - link.tail_bytes).into();
-        let mut meta = RunMeta { entries: rows, bytes, range_deletes: false };
+        let mut meta = RunMeta { entries: rows, bytes, range_deletes: false, blobs: false };
         lie(&mut meta);
         RunHandle::on_disk(link, meta, 1)
     }
@@ -121,11 +127,13 @@ impl Forge {
     fn tree(&self, lie: &Lie) -> (DurableRoot, Link, Link) {
         let mut rows = vec![put("a"), put("b")];
         lie.leaf.inspect(|change| change(&mut rows));
+        rows.extend(lie.blob.map(|write| ("bb", Tag::PUT_BLOB, write(self))));
         let ranges: &[(&str, &str)] = if lie.leaf_ranges { &[("a", "c")] } else { &[] };
         let honest = |run| run;
         let first = self.run_with(&rows, ranges, TREE, lie.leaf_run.unwrap_or(honest));
         let leaf = Self::handle(first, rows.len() as u64, |meta| {
             meta.range_deletes = lie.leaf_ranges;
+            meta.blobs = lie.blob.is_some();
             lie.leaf_meta.inspect(|change| change(meta));
         });
         let leaf_of = |rows: &[Row]| {
@@ -206,6 +214,17 @@ impl Forge {
             max_key: rows.last().map(|(key, _)| key.clone()),
             ..DurableRoot::default()
         }
+    }
+
+    /// A blob that `runs` runs of a lineage list in the version to be published.
+    fn blob(&self, lineage: Lineage, runs: usize) -> BlobRef {
+        let (blob, _hold) = Blob::write(&self.store, &[9; 5000], BlobOptions::default()).unwrap();
+        self.store.adopt_blob(blob.extent(), self.at, lineage).unwrap();
+        for _ in 0..runs {
+            self.store.count_blob(blob.extent(), lineage, true, self.at).unwrap();
+        }
+        self.blobs.borrow_mut().push(blob.extent());
+        blob
     }
 
     fn publish(&self, at: Publish, roots: &RootDirectory, end: Lsn) {
@@ -427,11 +446,12 @@ fn an_older_slot_that_lost_a_page_is_named() {
     let (forge, mut roots) = forge_store(&Lie::default());
     drop(forge.store);
     let opened = store::open(&forge.env, Path::new(DIR), Default::default()).unwrap();
-    let (store, old) = (opened.store, opened.superblock);
+    let (store, old) = (Arc::new(opened.store), opened.superblock);
     let dropped = roots.trees.get_mut(&TreeId(1)).unwrap().link.take().unwrap();
     roots.trees.get_mut(&TreeId(1)).unwrap().max_key = None;
     store.die(&dropped, TREE, old.publish).unwrap(); // a version too early
-    let forge = Forge { env: forge.env, store, at: Publish(old.publish.0 + (1 << 20)) };
+    let at = Publish(old.publish.0 + (1 << 20));
+    let forge = Forge { env: forge.env, store, at, blobs: RefCell::default() };
     forge.publish(forge.store.counts_from().next(), &roots, old.log_synced);
     forge.store.release().unwrap();
     let report = check(DIR, CheckMode::Full, forge.env.clone()).unwrap();
@@ -471,7 +491,8 @@ fn a_log_with_a_gap_or_ahead_of_the_slots_is_named() {
 /// Every byte of a page that the newest version reaches, and of the slots, is covered.
 #[test]
 fn every_flipped_byte_of_a_reached_page_is_found() {
-    let (forge, _) = forge_store(&Lie::default());
+    let blob: fn(&Forge) -> Vec<u8> = |forge| forge.blob(TREE, 1).to_disk().into();
+    let (forge, _) = forge_store(&Lie { blob: Some(blob), ..Lie::default() });
     let store = store::examine(&forge.env, Path::new(DIR)).unwrap();
     let newest = good_slots(&store.examine_slots())[0];
     let listed = store.examine_space(&newest, None).unwrap();

@@ -26,6 +26,7 @@ use crate::{
 };
 
 use super::{
+    blobs::{Blobs, ReadBlobs},
     report::{CheckMode, CheckReport, Finding, damage, from_error},
     run::{Scanned, scan},
 };
@@ -49,9 +50,12 @@ pub(super) struct Reached {
 /// Pages by offset.
 pub(super) type Pages = BTreeMap<u64, Reached>;
 
-/// Runs whose entries were read, and what they are.
+/// Runs whose entries were read, and what they are; blobs that were read.
 #[derive(Debug, Default)]
-pub(super) struct ScannedRuns(HashMap<(u64, u64), Scanned>);
+pub(super) struct ScannedRuns {
+    runs: HashMap<(u64, u64), Scanned>,
+    pub blobs: ReadBlobs,
+}
 
 /// The tree that is walked.
 #[derive(Clone, Debug)]
@@ -88,6 +92,7 @@ pub(super) struct Walk<'a> {
     /// Pages of a newer version.
     pub known: Option<&'a Pages>,
     pub reached: Pages,
+    pub blobs: Blobs,
     /// Something could not be read, so that not all pages were reached.
     pub is_cut: bool,
     open: VecDeque<((u64, u64), Arc<Run>)>,
@@ -108,6 +113,7 @@ impl<'a> Walk<'a> {
             scanned,
             known,
             reached: Pages::new(),
+            blobs: Blobs::new(),
             is_cut: false,
             open: VecDeque::new(),
         }
@@ -320,9 +326,7 @@ impl<'a> Walk<'a> {
         max: Option<&[u8]>,
     ) -> Option<(Arc<Run>, Scanned)> {
         let link = handle.link().copied();
-        if let Some(link) = &link {
-            self.meet(scope, link, PageKind::Run, true);
-        }
+        let lists_anew = link.is_some_and(|link| self.meet_run(scope, &link));
         let run = match self.open(handle) {
             Ok(run) => run,
             Err(error) => {
@@ -333,7 +337,8 @@ impl<'a> Walk<'a> {
         let meta = &handle.meta;
         let agrees = meta.entries == run.entries()
             && meta.bytes == run.data_bytes()
-            && (meta.range_deletes != run.range_deletes().is_empty());
+            && (meta.range_deletes != run.range_deletes().is_empty())
+            && (meta.blobs != run.blobs().is_empty());
         if !agrees {
             self.bad(scope, link.as_ref(), "counts", "a run has not what its link says");
         }
@@ -344,17 +349,48 @@ impl<'a> Walk<'a> {
         if self.mode == CheckMode::Quick {
             return Some((run, Scanned::default()));
         }
+        if lists_anew {
+            self.list_blobs(scope, handle, &run);
+        }
         let key = run_key(handle);
-        if let Some(scanned) = self.scanned.0.get(&key) {
+        if let Some(scanned) = self.scanned.runs.get(&key) {
             return Some((run, *scanned));
         }
         let mut found = Vec::new();
         let scanned = scan(&run, &mut self.report.checked, &mut |finding| found.push(finding));
+        let file = self.cx.store.file();
+        for listed in run.blobs() {
+            let read = self.scanned.blobs.read(file, &listed.reference, &mut self.report.checked);
+            found.extend(read.err());
+        }
         for finding in found {
             self.add(scope, link.as_ref(), finding);
         }
-        self.scanned.0.insert(key, scanned);
+        self.scanned.runs.insert(key, scanned);
         Some((run, scanned))
+    }
+
+    /// Meets a run; true if what it lists is to be noted: at first, and when the tree that wrote it turns
+    /// out to link it besides one that inherited it.
+    fn meet_run(&mut self, scope: &Scope, link: &Link) -> bool {
+        let counts = |pages: &Pages| pages.get(&link.offset).is_some_and(|page| page.refs > 0);
+        let counted = counts(&self.reached);
+        match self.meet(scope, link, PageKind::Run, true) {
+            Met::First => true,
+            Met::Again => counts(&self.reached) && !counted,
+            Met::Known => false,
+        }
+    }
+
+    fn list_blobs(&mut self, scope: &Scope, handle: &RunHandle, run: &Run) {
+        let is_own = scope.lineage.is_none_or(|lineage| lineage == handle.lineage);
+        let counts = Some(handle.lineage).filter(|_| is_own);
+        for listed in run.blobs() {
+            let noted = self.blobs.note(&listed.reference, &scope.name, counts, &scope.inherits);
+            if let Err(why) = noted {
+                self.bad(scope, handle.link(), "blobs", why);
+            }
+        }
     }
 
     fn open(&mut self, handle: &Arc<RunHandle>) -> crate::Result<Arc<Run>> {

@@ -11,13 +11,14 @@ use crate::{
     db::load_root,
     page::{Link, PageKind},
     run::Operators,
-    store::{Listed, NamedSnapshot, RootDirectory, STORE_LINEAGE, Store, Superblock},
+    store::{Extent, Listed, NamedSnapshot, RootDirectory, STORE_LINEAGE, Store, Superblock},
     sync::{Arc, AtomicU64},
     tree::{Descriptors, Shape, TreeContext, TreeCounters},
 };
 use std::collections::BTreeMap;
 
 use super::{
+    blobs::Blobs,
     catalog::{Names, names, orphans, unlisted},
     report::{CheckMode, CheckReport, Finding, damage, from_error},
     tree::{Pages, ScannedRuns, Scope, Walk},
@@ -32,6 +33,14 @@ pub(super) struct Checked {
     /// By offset; `None` if the map could not be read.
     listed: Option<BTreeMap<u64, Listed>>,
     publish: Publish,
+}
+
+/// What the trees of a version reach.
+struct Walked {
+    pages: Pages,
+    blobs: Blobs,
+    /// Something could not be read, so that not all of it is here.
+    is_cut: bool,
 }
 
 /// What every version of a check shares.
@@ -75,13 +84,15 @@ impl VersionCheck<'_> {
         let names = self.names(&cx, &roots);
         orphans(&names, &roots, self.report);
         unlisted(&names, &roots, self.report);
-        let (pages, is_cut) = self.walk(&cx, superblock, &roots, &names, None);
+        let walked = self.walk(&cx, superblock, &roots, &names, None);
         let listed = self.space(superblock, older);
-        let checked = Checked { pages, listed, publish: superblock.publish };
+        if self.mode == CheckMode::Full
+            && let Some(listed) = &listed
+        {
+            self.compare(&walked, listed);
+        }
+        let checked = Checked { pages: walked.pages, listed, publish: superblock.publish };
         if self.mode == CheckMode::Full {
-            if let Some(listed) = &checked.listed {
-                self.compare(&checked.pages, listed, is_cut);
-            }
             for snapshot in &roots.snapshots {
                 self.snapshot(&cx, superblock, snapshot, &checked);
             }
@@ -95,7 +106,8 @@ impl VersionCheck<'_> {
         let cx = fresh_context(self.store);
         let names = self.names(&cx, &roots);
         let trees = self.report.checked.trees;
-        let (mut pages, _) = self.walk(&cx, superblock, &roots, &names, Some(&newest.pages));
+        let Walked { mut pages, blobs, .. } =
+            self.walk(&cx, superblock, &roots, &names, Some(&newest.pages));
         self.report.checked.trees = trees;
         for (offset, listed) in self.space(superblock, None).unwrap_or_default() {
             if listed.kind == PageKind::Map && listed.death.is_none() {
@@ -116,7 +128,9 @@ impl VersionCheck<'_> {
                 });
             }
         }
-        self.kept(&pages, newest, superblock.publish, "the older superblock slot");
+        let holder = (superblock.publish, "the older superblock slot");
+        self.kept(&pages, newest, holder);
+        self.kept_blobs(&blobs, newest, holder);
     }
 
     /// A named snapshot: pages that no tree reaches any more must be kept for it.
@@ -131,8 +145,10 @@ impl VersionCheck<'_> {
         // Its own catalog: it has trees that were dropped since.
         let names = &self.names(cx, &roots);
         let bare = Superblock { roots: None, map: None, applied: snapshot.seqno, ..*superblock };
-        let (pages, _) = self.walk(cx, &bare, &roots, names, Some(&newest.pages));
-        self.kept(&pages, newest, snapshot.publish, "a named snapshot");
+        let walked = self.walk(cx, &bare, &roots, names, Some(&newest.pages));
+        let holder = (snapshot.publish, "a named snapshot");
+        self.kept(&walked.pages, newest, holder);
+        self.kept_blobs(&walked.blobs, newest, holder);
     }
 
     fn roots(&mut self, superblock: &Superblock) -> Option<RootDirectory> {
@@ -153,7 +169,7 @@ impl VersionCheck<'_> {
         roots: &RootDirectory,
         names: &Names,
         known: Option<&Pages>,
-    ) -> (Pages, bool) {
+    ) -> Walked {
         let path = self.store.file().path().to_owned();
         let mut walk = Walk::new(cx, self.mode, self.report, self.scanned, known);
         let store = store_scope();
@@ -184,7 +200,7 @@ impl VersionCheck<'_> {
             }
             walk.tree(&scope, &load_root(cx, durable.clone()));
         }
-        (walk.reached, walk.is_cut)
+        Walked { pages: walk.reached, blobs: walk.blobs, is_cut: walk.is_cut }
     }
 
     fn space(
@@ -205,7 +221,8 @@ impl VersionCheck<'_> {
     }
 
     /// Every page reached is listed, alive, as what it is; every extent listed alive is reached.
-    fn compare(&mut self, pages: &Pages, listed: &BTreeMap<u64, Listed>, is_cut: bool) {
+    fn compare(&mut self, walked: &Walked, listed: &BTreeMap<u64, Listed>) {
+        let Walked { pages, blobs, is_cut } = walked;
         for page in pages.values() {
             let link = &page.link;
             let Some(record) = listed.get(&link.offset) else {
@@ -228,7 +245,7 @@ impl VersionCheck<'_> {
             } else if page.kind == PageKind::Run
                 && page.inherited_at.is_none()
                 && record.refs != page.refs
-                && !is_cut
+                && !*is_cut
             {
                 let what = format!(
                     "a run has {} references, and the space map says {}",
@@ -237,9 +254,14 @@ impl VersionCheck<'_> {
                 self.bad(*link, &page.tree, "references", what);
             }
         }
+        for (offset, tree, problem) in blobs.against(listed, *is_cut) {
+            let bytes = listed.get(&offset).map_or(0, |record| record.extent.bytes);
+            let link = Link { offset, bytes, ..Link::default() };
+            self.bad(link, &tree, problem.0, problem.1);
+        }
         for (offset, record) in listed {
-            let is_kept = record.death.is_some() || record.in_log || record.kind == PageKind::Map;
-            if !is_kept && !is_cut && !pages.contains_key(offset) {
+            let is_kept = record.death.is_some() || record.kind == PageKind::Map;
+            if !is_kept && !is_cut && !pages.contains_key(offset) && !blobs.has(*offset) {
                 let link = Link { offset: *offset, bytes: record.extent.bytes, ..Link::default() };
                 let what = format!("nothing links this {:?} page, and it is not free", record.kind);
                 self.bad(link, "(store)", "leak", what);
@@ -248,7 +270,7 @@ impl VersionCheck<'_> {
     }
 
     /// Pages that an older holder alone reaches must not be free in the newest map.
-    fn kept(&mut self, pages: &Pages, newest: &Checked, at: Publish, holder: &str) {
+    fn kept(&mut self, pages: &Pages, newest: &Checked, (at, holder): (Publish, &str)) {
         let Some(listed) = &newest.listed else { return };
         debug_assert!(at <= newest.publish, "holders are of the past");
         for page in pages.values() {
@@ -265,6 +287,31 @@ impl VersionCheck<'_> {
         }
     }
 
+    /// The same for blobs.
+    fn kept_blobs(&mut self, blobs: &Blobs, newest: &Checked, (at, holder): (Publish, &str)) {
+        let Some(listed) = &newest.listed else { return };
+        for (extent, tree) in blobs.lost_to(listed, at) {
+            let link = Link { offset: extent.offset, bytes: extent.bytes, ..Link::default() };
+            self.bad(link, &tree, "not-kept", format!("{holder} needs a blob that is not kept"));
+        }
+    }
+
+    /// What the log names lies where opening can claim it: nothing else is there (Rule: I11).
+    pub fn named_in_log(&mut self, named: &[Extent], newest: &Checked) {
+        let Some(listed) = &newest.listed else { return };
+        for extent in named {
+            let below = listed.range(..extent.end()).next_back();
+            let clash = below.filter(|(_, record)| record.extent.end() > extent.offset);
+            let is_itself =
+                |record: &Listed| record.extent == *extent && record.kind == PageKind::Blob;
+            if clash.is_some_and(|(_, record)| !is_itself(record)) {
+                let link = Link { offset: extent.offset, bytes: extent.bytes, ..Link::default() };
+                let what = "the log names an extent that another page occupies";
+                self.bad(link, "(store)", "log", what);
+            }
+        }
+    }
+
     fn bad(&mut self, link: Link, tree: &str, code: &'static str, what: impl Into<String>) {
         self.report.add(Finding {
             file: self.store.file().path().to_owned(),
@@ -277,6 +324,6 @@ impl VersionCheck<'_> {
 }
 
 /// True if a page lives on, or lived in the version in which a holder keeps it.
-fn is_kept_for(record: &Listed, holder: Option<Publish>) -> bool {
+pub(super) fn is_kept_for(record: &Listed, holder: Option<Publish>) -> bool {
     record.death.is_none_or(|death| holder.is_some_and(|at| death > at))
 }

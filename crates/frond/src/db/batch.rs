@@ -1,7 +1,8 @@
 //! Batches: changes to any number of trees that commit together or not at all.
 
 use crate::{
-    Error, KEY_BYTES_MAX, Result, Tag, VALUE_BYTES_MAX, coding::put_varint, txn::WriteSet,
+    Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, VALUE_BYTES_MAX, blob::BlobHold,
+    coding::put_varint, sync::Arc, txn::WriteSet,
 };
 
 use super::Tree;
@@ -9,7 +10,9 @@ use super::Tree;
 /// Changes that commit atomically, in the order they were added.
 ///
 /// A batch is private until [`Db::commit`](crate::Db::commit), which empties it and leaves its memory
-/// for the next one. Adding costs a copy of key and value.
+/// for the next one. Adding costs a copy of key and value; a value longer than
+/// [`VALUE_INLINE_BYTES_MAX`](crate::VALUE_INLINE_BYTES_MAX) is written to the store's file at once,
+/// takes no memory here, and is free again if the batch is dropped without a commit.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -26,9 +29,13 @@ use super::Tree;
 /// # db.close()
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+///
+/// A batch cannot be cloned: it owns the long values it wrote, and a value goes to one commit.
+#[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) writes: WriteSet,
+    /// Blobs whose references stand in `writes`.
+    pub(crate) blobs: Vec<Arc<BlobHold>>,
 }
 
 impl Batch {
@@ -40,11 +47,10 @@ impl Batch {
     /// Sets a value, whether the key exists or not.
     ///
     /// # Errors
-    /// `KeyTooLong`, `ValueTooLong`, or `NoSuchTree` if the tree was dropped.
+    /// `KeyTooLong`, `ValueTooLong`, or `NoSuchTree` if the tree was dropped; for a value that is
+    /// written at once also those of a commit: `Full`, `ReadOnly`, `Closed`, `Failed`, I/O errors.
     pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        check(tree, key, value)?;
-        self.writes.push(tree.entry.id, key, Tag::PUT, &[value], false);
-        Ok(())
+        self.push(tree, key, value, false)
     }
 
     /// Sets the value of a key that must not exist: the whole commit fails with
@@ -54,8 +60,25 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        check(tree, key, value)?;
-        self.writes.push(tree.entry.id, key, Tag::PUT, &[value], true);
+        self.push(tree, key, value, true)
+    }
+
+    fn push(&mut self, tree: &Tree, key: &[u8], value: &[u8], insert: bool) -> Result<()> {
+        check(tree, key)?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        }
+        let id = tree.entry.id;
+        if value.len() <= tree.shared.engine.cx.shape.blob_bytes {
+            self.writes.check_room(key.len() + value.len())?;
+            self.writes.push(id, key, Tag::PUT, &[value], insert);
+            return Ok(());
+        }
+        tree.shared.check_writable()?;
+        let class = tree.entry.record().size_class;
+        let (reference, hold) = tree.shared.engine.cx.write_blob(value, class, false)?;
+        self.writes.push(id, key, Tag::PUT_BLOB, &[&reference.to_disk()], insert);
+        self.blobs.push(hold);
         Ok(())
     }
 
@@ -64,7 +87,7 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
-        check(tree, key, &[])?;
+        check(tree, key)?;
         self.writes.push(tree.entry.id, key, Tag::DELETE, &[], false);
         Ok(())
     }
@@ -73,9 +96,14 @@ impl Batch {
     /// built-in ones.
     ///
     /// # Errors
-    /// As [`put`](Self::put), and `MissingOperator`.
+    /// `KeyTooLong`, `NoSuchTree`, `MissingOperator`, or `ValueTooLong` if the operand is longer than
+    /// [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX).
     pub fn merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
-        check(tree, key, operand)?;
+        check(tree, key)?;
+        if operand.len() > OPERAND_BYTES_MAX {
+            return Err(Error::ValueTooLong { bytes: operand.len(), max: OPERAND_BYTES_MAX });
+        }
+        self.writes.check_room(key.len() + operand.len() + 11)?;
         if !tree.shared.engine.cx.operators.knows(operator) {
             return Err(Error::MissingOperator(operator));
         }
@@ -91,8 +119,8 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
     pub fn delete_range(&mut self, tree: &Tree, from: &[u8], to: &[u8]) -> Result<()> {
-        check(tree, from, &[])?;
-        check(tree, to, &[])?;
+        check(tree, from)?;
+        check(tree, to)?;
         if from >= to {
             return Err(Error::InvalidArgument("a range to delete ends before it begins".into()));
         }
@@ -110,7 +138,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Bytes of keys and values held.
+    /// Bytes of keys and values held in memory.
     pub fn bytes(&self) -> usize {
         self.writes.bytes()
     }
@@ -118,16 +146,13 @@ impl Batch {
     /// Forgets all changes and keeps the memory.
     pub fn clear(&mut self) {
         self.writes.clear();
+        self.blobs.clear();
     }
 }
 
-fn check(tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+fn check(tree: &Tree, key: &[u8]) -> Result<()> {
     tree.entry.check()?;
-    check_key(key)?;
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
-    }
-    Ok(())
+    check_key(key)
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<()> {

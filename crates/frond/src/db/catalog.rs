@@ -119,7 +119,8 @@ impl Db {
         record.birth = shared.change(&put, &[], &[Change::Clone { tree: id, of: source.id }])?;
         // A reader of the clone finds its root from the publish on that applies this commit.
         let engine = &shared.engine;
-        engine.health.watch(engine.apply_through(record.birth))?;
+        let applied = engine.health.watch(engine.apply_through(record.birth));
+        applied.map_err(Error::after_commit)?;
         shared.catalog.set_counters(counters);
         Ok(self.handle(shared.catalog.show_tree(record)))
     }

@@ -8,7 +8,8 @@
 //!    the log does not reach is an error, never a gap.
 //! 2. Nothing is handed out that a crash could take back (Rule: I30).
 //! 3. The position moves past a commit when that commit is handed out, never by an error.
-//! 4. Memory: the commits of one log group, or one large commit.
+//! 4. Memory: the commits of one log group, or one large commit; one long value.
+//! 5. The long values of a commit are held from when it is handed out until it is let go.
 //!
 //! Threads: a feed has one owner; waiting in it holds no lock.
 
@@ -20,8 +21,10 @@ use std::{
 };
 
 use crate::{
-    Error, Kind, Lsn, Message, Place, Result, Seqno, TreeId,
+    Error, ErrorKind, Kind, Lsn, Message, Place, Result, Seqno, TreeId,
+    blob::{Blob, BlobHold, BlobRef},
     catalog::{CATALOG_TREE, Catalog, Record as CatalogRecord},
+    pipeline::Engine,
     run,
     sync::Arc,
     wal::{self, Item, LogFeed, Record, RecordItems},
@@ -53,6 +56,11 @@ pub struct Commit<'a> {
     seqno: Seqno,
     content: Content<'a>,
     names: &'a Names,
+    engine: Arc<Engine>,
+    /// Keep its long values.
+    _holds: Vec<Arc<BlobHold>>,
+    /// The long value handed out last.
+    value: Vec<u8>,
 }
 
 /// A commit changes the catalog, or trees.
@@ -214,7 +222,8 @@ impl ChangeFeed {
     /// `Os` and `Lazy` are, at most a second after they returned.
     ///
     /// # Errors
-    /// `PositionLost` if the log was trimmed before this commit was read; `Closed`, `Failed`; I/O
+    /// `PositionLost` if the log was trimmed before this commit was read, or if a long value of it was
+    /// replaced and is gone, which it may be two checkpoints later; `Closed`, `Failed`; I/O
     /// errors and damage. The position is then where it was.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Commit<'_>>> {
         let engine = self.shared.engine.clone();
@@ -259,9 +268,46 @@ impl ChangeFeed {
             Some(changes) => Content::Catalog(changes.into_iter()),
             None => Content::Trees(items(lsn, payload)?.without_extents()),
         };
+        let engine = shared.engine.clone();
+        let holds = hold_blobs(&engine, seqno, items(lsn, payload)?)?;
         read.pop_front();
-        Ok(Commit { seqno, content, names })
+        Ok(Commit { seqno, content, names, engine, _holds: holds, value: Vec::new() })
     }
+}
+
+/// Holds the long values of a commit. Only recovery's part of the log keeps them: of an older commit
+/// they may be gone, and others in their place.
+fn hold_blobs(
+    engine: &Engine,
+    seqno: Seqno,
+    mut items: RecordItems<'_>,
+) -> Result<Vec<Arc<BlobHold>>> {
+    let (store, mut holds, mut brings) = (&engine.store, Vec::new(), false);
+    while let Some(item) = items.next()? {
+        match item {
+            Item::Extent(_) => brings = true,
+            Item::Entry { tag, payload, .. } if brings && tag.kind() == Kind::PutBlob => {
+                let reference = BlobRef::read(store.file(), payload)?;
+                let hold = BlobHold::if_written(store, reference.extent());
+                let found = match (&hold, Blob::open_uncached(store.file(), reference)) {
+                    (Some(_), Err(error)) if error.kind() != ErrorKind::Restore => {
+                        return Err(error);
+                    }
+                    (Some(_), table) => table.is_ok(),
+                    (None, _) => false,
+                };
+                if !found {
+                    let oldest = store.newest().applied.next().max(seqno.next());
+                    return Err(Error::PositionLost { wanted: seqno.0, oldest: oldest.0 });
+                }
+                holds.extend(hold);
+            }
+            // A commit says first what it brings.
+            _ if !brings => break,
+            _ => {}
+        }
+    }
+    Ok(holds)
 }
 
 fn items(lsn: Lsn, payload: &[u8]) -> Result<RecordItems<'_>> {
@@ -350,7 +396,7 @@ impl Commit<'_> {
     /// The next thing that it did; `None` after the last.
     ///
     /// # Errors
-    /// Damage that the log's checksums did not show.
+    /// Damage that the log's checksums did not show, damage in a long value, I/O errors.
     pub fn next(&mut self) -> Result<Option<Change<'_>>> {
         let names = self.names;
         let items = match &mut self.content {
@@ -358,6 +404,10 @@ impl Commit<'_> {
             Content::Trees(items) => items,
         };
         match items.next()? {
+            Some(Item::Entry { tree, key, tag, payload }) if tag.kind() == Kind::PutBlob => {
+                self.engine.cx.open_blob(payload)?.read(&mut self.value)?;
+                Ok(Some(Change::Put { tree: names.tree(tree), key, value: &self.value }))
+            }
             Some(Item::Entry { tree, key, tag, payload }) => {
                 change(names.tree(tree), key, Message::new(tag, payload)).map(Some)
             }

@@ -2,7 +2,8 @@
 //!
 //! 1. The write set is sealed: sorted, one message a key (Rule: I5).
 //! 2. Keys of checked inserts are locked and must be absent (Rules: I3, I7).
-//! 3. The record is built, then the sequencer assigns seqno, log place and memtable (Rule: I2).
+//! 3. Blobs of the batch, which were written as it was filled, are synced. The record is built, then
+//!    the sequencer assigns seqno, log place and memtable (Rule: I2).
 //! 4. The record is copied into the log and the entries into the memtable, beside other commits.
 //! 5. The commit waits until it is visible, lets the locks go, waits for its durability, and returns.
 //!
@@ -14,11 +15,14 @@
 //! Threads: all. Cost: one lock held for some hundred nanoseconds, two copies of keys and values.
 
 use crate::{
-    Durability, Error, Result, Seqno, TreeId,
-    sync::Ordering,
+    Durability, Error, Lsn, Result, Seqno, TreeId,
+    blob::BlobHold,
+    plant::plant,
+    store::Extent,
+    sync::{Arc, Ordering},
     txn::{KeyLocks, WriteSet},
-    version::Change,
-    wal::{RECORD_BYTES_MAX, RecordBuilder, trailer},
+    version::{Change, MemSlot},
+    wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, trailer},
 };
 
 use super::{Batch, Shared, read::ReadView};
@@ -41,31 +45,41 @@ impl Shared {
         level: Option<Durability>,
         changes: &[Change],
     ) -> Result<Seqno> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        self.engine.health.check()?;
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
+        self.check_writable()?;
         if batch.is_empty() {
             return Ok(self.engine.sequencer.visible());
         }
         self.engine.pace()?;
-        let level = level.unwrap_or(self.durability);
-        let seqno = self.commit_writes(&mut batch.writes, level, changes)?;
+        let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes)?;
         batch.clear();
         Ok(seqno)
     }
 
+    /// An error if nothing can be written.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.engine.health.check()?;
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
     fn commit_writes(
         &self,
-        writes: &mut WriteSet,
+        batch: &mut Batch,
         level: Durability,
         changes: &[Change],
     ) -> Result<Seqno> {
         let engine = &*self.engine;
-        writes.seal(&engine.cx.operators)?;
+        let Batch { writes, blobs } = batch;
+        writes.seal(&engine.cx.folder())?;
+        writes.separate(engine.cx.shape.blob_bytes, |tree, value| {
+            let class = self.catalog.by_id(tree).map(|tree| tree.record().size_class);
+            let (reference, hold) =
+                engine.cx.write_blob(value, class.unwrap_or_default(), false)?;
+            blobs.push(hold);
+            Ok(reference.to_disk())
+        })?;
         let trees = writes.trees();
         let locks = self.check_inserts(writes, &trees)?;
         // Deletes may always go on: they are how space comes back (Rule: I24).
@@ -73,10 +87,11 @@ impl Shared {
         if admitted > 0 {
             engine.store.admit(admitted)?;
         }
+        engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
         let (seqno, reservation) = RECORD
             .with_borrow_mut(|record| {
-                build_record(record, writes, &trees);
-                self.sequence(writes, record.finish(), &trees, admitted, changes)
+                build_record(record, writes, blobs, &trees);
+                self.sequence((writes, blobs), record.finish(), &trees, admitted, changes)
             })
             .inspect_err(|_| engine.store.settle_admitted(admitted))?;
         engine.sequencer.wait_visible(seqno);
@@ -91,7 +106,7 @@ impl Shared {
     /// Steps 3 and 4.
     fn sequence(
         &self,
-        writes: &WriteSet,
+        (writes, blobs): (&WriteSet, &[Arc<BlobHold>]),
         body: &[u8],
         trees: &[TreeId],
         admitted: u64,
@@ -139,6 +154,7 @@ impl Shared {
             }
             break (seqno, slot, reservation);
         };
+        self.keep_blobs(blobs, &slot, reservation.lsn());
         engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
         for &tree in trees {
             for (from, to) in writes.ranges(tree) {
@@ -153,6 +169,25 @@ impl Shared {
         }
         engine.sequencer.finish(seqno, &slot);
         Ok((seqno, reservation))
+    }
+
+    /// The record and the memtable keep the blobs from here on (Rule: I11).
+    fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, lsn: Lsn) {
+        if blobs.is_empty() {
+            return;
+        }
+        let engine = &*self.engine;
+        if !plant!("blob: the memtable does not hold what it hands out") {
+            slot.keep_blobs(blobs);
+        }
+        for blob in blobs {
+            let Extent { offset, bytes } = blob.extent();
+            if !plant!("blob: the log does not keep what it names") {
+                let named = engine.store.name_in_log(offset, lsn);
+                named.expect("I11: an extent that is held is there");
+            }
+            engine.blob_bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
+        }
     }
 
     /// Locks the keys of checked inserts and of every write to trees that have them, and makes sure
@@ -201,8 +236,17 @@ impl Shared {
     }
 }
 
-fn build_record(record: &mut RecordBuilder, writes: &WriteSet, trees: &[TreeId]) {
+fn build_record(
+    record: &mut RecordBuilder,
+    writes: &WriteSet,
+    blobs: &[Arc<BlobHold>],
+    trees: &[TreeId],
+) {
     record.clear();
+    for blob in blobs {
+        let Extent { offset, bytes } = blob.extent();
+        record.extent(LogExtent { offset, bytes: bytes.into() });
+    }
     for &tree in trees {
         record.tree(tree);
         for (from, to) in writes.ranges(tree) {

@@ -20,65 +20,17 @@ use crate::{
     version::Version,
 };
 
-use super::{Snapshot, read::Messages};
+use super::{Snapshot, read::Messages, rows::RowBuf};
 
 /// Rows of a first piece; later pieces double up to `ROWS_MAX`.
 const ROWS_FIRST: usize = 16;
 const ROWS_MAX: usize = 2048;
 /// Bytes after which a piece ends, whatever its rows.
 const PIECE_BYTES_MAX: usize = 128 << 10;
+/// Bytes after which a batch ends.
+const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How far back a memtable is looked through for the begin of a backward piece.
 const BACK_STEPS: usize = 256;
-
-/// Rows in one allocation: keys and values back to back.
-#[derive(Clone, Debug, Default)]
-pub struct RowBuf {
-    bytes: Vec<u8>,
-    rows: Vec<(u32, u32, u32)>,
-}
-
-impl RowBuf {
-    /// An empty buffer.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// True if there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Key and value of row `index`.
-    pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        let &(start, key, value) = self.rows.get(index)?;
-        let (start, key, value) = (start as usize, key as usize, value as usize);
-        let row = self.bytes.get(start..start + key + value)?;
-        row.split_at_checked(key)
-    }
-
-    /// Rows in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        (0..self.len()).filter_map(|index| self.get(index))
-    }
-
-    /// Forgets the rows and keeps the memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.rows.clear();
-    }
-
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        self.rows.push((start, key.len() as u32, value.len() as u32));
-    }
-}
 
 /// Where a cursor stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,6 +54,8 @@ pub struct Cursor {
     to: Option<Vec<u8>>,
     gap: Gap,
     rows: RowBuf,
+    /// The blob handed out last.
+    blob: Vec<u8>,
     /// Rows `index..` are above the gap (forward), rows `..index` below it (backward).
     index: usize,
     forward: bool,
@@ -121,6 +75,7 @@ impl Cursor {
             to,
             gap: Gap::Low,
             rows: RowBuf::new(),
+            blob: Vec::new(),
             index: 0,
             forward: true,
             piece_rows: ROWS_FIRST,
@@ -160,7 +115,7 @@ impl Cursor {
             return Ok(None);
         }
         self.index += 1;
-        Ok(self.rows.get(self.index - 1))
+        self.row(self.index - 1)
     }
 
     /// The next row down, or `None` at the begin of the range. On a fresh cursor, call
@@ -174,21 +129,36 @@ impl Cursor {
             return Ok(None);
         }
         self.index -= 1;
-        Ok(self.rows.get(self.index))
+        self.row(self.index)
     }
 
-    /// Up to `rows_max` rows up, into a buffer that is emptied first; no row means the end.
+    /// A row of the buffer; a blob is read when its turn comes. What the snapshot shows, it keeps.
+    fn row(&mut self, index: usize) -> Result<Option<(&[u8], &[u8])>> {
+        let Some((key, value)) = self.rows.get(index) else { return Ok(None) };
+        if !self.rows.is_blob(index) {
+            return Ok(Some((key, value)));
+        }
+        self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
+        Ok(Some((key, &self.blob)))
+    }
+
+    /// Up to `rows_max` rows up, into a buffer that is emptied first; fewer if they are longer than
+    /// 16 MiB together; no row means the end.
     ///
     /// # Errors
     /// As [`next`](Self::next).
     pub fn read_batch(&mut self, out: &mut RowBuf, rows_max: usize) -> Result<usize> {
         out.clear();
         self.turn(true);
-        while out.len() < rows_max {
+        while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
             if self.index >= self.rows.len() && !self.fetch_up()? {
                 break;
             }
-            if out.is_empty() && self.index == 0 && self.rows.len() <= rows_max {
+            if out.is_empty()
+                && self.index == 0
+                && self.rows.len() <= rows_max
+                && !self.rows.has_blobs()
+            {
                 std::mem::swap(out, &mut self.rows);
                 self.rows.clear();
                 if let Some((key, _)) = out.len().checked_sub(1).and_then(|last| out.get(last)) {
@@ -196,7 +166,7 @@ impl Cursor {
                 }
                 break;
             }
-            if let Some((key, value)) = self.rows.get(self.index) {
+            if let Some((key, value)) = self.row(self.index)? {
                 out.push(key, value);
             }
             self.index += 1;
@@ -381,7 +351,7 @@ impl Cursor {
             return Ok(());
         }
         let engine = self.snapshot.engine.clone();
-        let folder = Folder::new(&engine.cx.operators);
+        let folder = engine.cx.folder();
         let mut sources = Vec::with_capacity(stretch.runs.len() + 2);
         for slot in version.memtables() {
             let source =
@@ -420,10 +390,11 @@ impl Cursor {
         let view = snapshot.view(version);
         let mut merge = MergeCursor::new(sources);
         let mut value = Vec::new();
-        while self.rows.len() < rows_max && self.rows.bytes.len() < PIECE_BYTES_MAX.max(rows_max) {
+        while self.rows.len() < rows_max && self.rows.bytes() < PIECE_BYTES_MAX.max(rows_max) {
             let Some(entry) = merge.next_folded(&folder)? else { break };
             match entry.tag.kind() {
                 Kind::Put => self.rows.push(entry.key, entry.payload),
+                Kind::PutBlob => self.rows.push_blob(entry.key, entry.payload),
                 Kind::Delete => {}
                 _ => {
                     let mut messages = Messages::default();

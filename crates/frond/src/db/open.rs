@@ -15,18 +15,22 @@ use std::path::Path;
 
 use crate::{
     Error, Lsn, Place, Result, Seqno,
+    blob::BlobHold,
     cache::{BlockCache, FramePool},
     catalog::{CATALOG_TREE, Catalog},
     io::Workers,
     memtable::Memtable,
     page::Link,
     pipeline::{Background, CheckpointState, Engine, Health, Limits, SpillState, TaskPool},
-    store::{self, Found, Opened, StoreOptions, TreeRoot as DurableRoot},
+    plant::plant,
+    store::{
+        self, Class, Extent, Found, Opened, PageKind, Store, StoreOptions, TreeRoot as DurableRoot,
+    },
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     tree::{Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot},
     txn::{KeyLockTable, Sequencer},
     version::{Branches, Change, MemSlot, NamedVersion, Roots, Versions},
-    wal::{self, Expect, Item, Log, LogOptions, Record},
+    wal::{self, Expect, Item, Log, LogExtent, LogOptions, Record},
 };
 
 use super::{Cursor, Db, Options, Shared, Snapshot};
@@ -120,7 +124,8 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
     } else {
         // First pass: where the log ends, and which extents only it names (Rule: I11).
         let from = store.log_needed_from();
-        let tail = wal::recover(&env, dir, id, from, expect, &mut |_, _| Ok(()))?;
+        let mut claim = |lsn: Lsn, payload: &[u8]| claim_extents(&store, lsn, payload);
+        let tail = wal::recover(&env, dir, id, from, expect, &mut claim)?;
         recovered_end = tail.end;
         Some(Log::resume(env.clone(), dir, id, level, log_options, tail)?)
     };
@@ -150,6 +155,8 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
             position,
             now_millis,
         ),
+        blob_bytes_since_checkpoint: AtomicU64::new(0),
+        blob_sync: Default::default(),
         roots: Mutex::default(),
         effects: Mutex::default(),
         progress: Arc::new(AtomicU64::new(0)),
@@ -166,6 +173,8 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
             replay(&engine, &catalog, superblock.applied, lsn, payload)
         })?;
     }
+    // What commits brought that are in trees already, or whose values were gone before that.
+    engine.store.space().abandon_unheld();
     if !options.read_only && !is_new {
         // P6: what was recovered is made durable by our own writes before it is served.
         engine.freeze();
@@ -207,8 +216,35 @@ pub(crate) fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
 }
 
 fn leaf_handle(cx: &TreeContext, link: Link, durable: &DurableRoot) -> Arc<crate::tree::RunHandle> {
-    let meta = RunMeta { entries: durable.entries, bytes: durable.bytes, range_deletes: false };
+    let meta = RunMeta {
+        entries: durable.entries,
+        bytes: durable.bytes,
+        range_deletes: false,
+        blobs: durable.leaf_has_blobs,
+    };
     cx.run_handle(link, meta)
+}
+
+/// Marks the extents that one log record names as used, before anything is allocated (Rule: I11).
+fn claim_extents(store: &Store, lsn: Lsn, payload: &[u8]) -> Result<()> {
+    let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(()) };
+    while let Some(item) = items.next()? {
+        if let Item::Extent(extent) = item
+            && !plant!("blob: recovery does not claim what the log names")
+        {
+            store.claim(extent_of(store, extent)?, Class::Blob, PageKind::Blob, lsn)?;
+        }
+    }
+    Ok(())
+}
+
+fn extent_of(store: &Store, LogExtent { offset, bytes }: LogExtent) -> Result<Extent> {
+    let bytes_max = u32::try_from(bytes);
+    let bytes = bytes_max.map_err(|_| {
+        let why = "the log names an extent longer than any";
+        store.file().malformed(offset, bytes, "the log", why)
+    })?;
+    Ok(Extent { offset, bytes })
 }
 
 /// Does again what one log record did.
@@ -248,6 +284,10 @@ fn replay(
                 }
             }
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
+            Item::Extent(extent) if engine.log.is_some() => {
+                let hold = BlobHold::new(&engine.store, extent_of(&engine.store, extent)?);
+                slot.keep_blobs(&[hold]);
+            }
             Item::Extent(_) => {}
         }
     }

@@ -1,9 +1,6 @@
 //! Reads at a seqno: memtables newest first, then the tree.
 
-use crate::{
-    Error, Kind, Message, Result, Seqno, Tag, TreeId, pipeline::Engine, run::Folder,
-    version::Version,
-};
+use crate::{Kind, Message, Result, Seqno, Tag, TreeId, pipeline::Engine, version::Version};
 
 /// One moment of the store: a version and the last commit to be seen in it.
 pub(crate) struct ReadView<'a> {
@@ -46,19 +43,29 @@ impl Messages {
         true
     }
 
+    /// True if the key exists; the value is not looked at.
+    pub fn exists(&self) -> bool {
+        self.base_exists() || !self.operands.is_empty()
+    }
+
+    fn base_exists(&self) -> bool {
+        matches!(self.base, Base::Value | Base::Blob)
+    }
+
     /// The outcome in `value`; false if the key does not exist.
     pub fn finish(self, view: &ReadView<'_>, value: &mut Vec<u8>) -> Result<bool> {
+        let exists = self.base_exists();
         if self.base == Base::Blob {
-            view.engine.read_blob(value)?;
+            let blob = view.engine.cx.open_blob(value)?;
+            blob.read(value)?;
         }
-        let exists = matches!(self.base, Base::Value | Base::Blob);
         if self.operands.is_empty() {
             if !exists {
                 value.clear();
             }
             return Ok(exists);
         }
-        let folder = Folder::new(&view.engine.cx.operators);
+        let folder = view.engine.cx.folder();
         let mut made = Vec::new();
         let mut exists = exists;
         for operands in self.operands.iter().rev() {
@@ -75,6 +82,11 @@ impl Messages {
 impl ReadView<'_> {
     /// The value of `key` in `value`; false if it does not exist.
     pub fn get(&self, tree: TreeId, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.messages(tree, key, value)?.finish(self, value)
+    }
+
+    /// What there is of `key`, with the value or reference of the oldest in `value`.
+    fn messages(&self, tree: TreeId, key: &[u8], value: &mut Vec<u8>) -> Result<Messages> {
         value.clear();
         let mut messages = Messages::default();
         let mut done = false;
@@ -84,7 +96,7 @@ impl ReadView<'_> {
                 !done
             });
             if done {
-                return messages.finish(self, value);
+                return Ok(messages);
             }
         }
         if let Some(root) = self.version.roots.get(&tree) {
@@ -94,19 +106,34 @@ impl ReadView<'_> {
                 Ok(())
             })?;
         }
-        messages.finish(self, value)
+        Ok(messages)
     }
 
     /// True if `key` exists, at the newest inserted version (Rule: I3).
     pub fn exists(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        let mut value = Vec::new();
-        self.get(tree, key, &mut value)
+        Ok(self.messages(tree, key, &mut Vec::new())?.exists())
     }
-}
 
-impl Engine {
-    /// Replaces a blob reference by the blob.
-    pub fn read_blob(&self, _value: &mut Vec<u8>) -> Result<()> {
-        Err(Error::InvalidArgument("blobs".into()))
+    /// Fills `out` from byte `from` of the value on; how many bytes there were, or `None` if the key
+    /// does not exist.
+    pub fn get_at(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        from: usize,
+        out: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let mut value = Vec::new();
+        let messages = self.messages(tree, key, &mut value)?;
+        if messages.base == Base::Blob && messages.operands.is_empty() {
+            return self.engine.cx.open_blob(&value)?.read_at(from, out).map(Some);
+        }
+        if !messages.finish(self, &mut value)? {
+            return Ok(None);
+        }
+        let rest = value.get(from..).unwrap_or_default();
+        let bytes = rest.len().min(out.len());
+        out[..bytes].copy_from_slice(&rest[..bytes]);
+        Ok(Some(bytes))
     }
 }

@@ -88,6 +88,22 @@ impl Snapshot {
         Ok(self.view(&version).get(tree.entry.id, key, &mut value)?.then_some(value))
     }
 
+    /// A part of a value at this moment: see [`Tree::get_at`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_at(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        from: usize,
+        out: &mut [u8],
+    ) -> Result<Option<usize>> {
+        self.check(tree)?;
+        let version = self.version();
+        self.view(&version).get_at(tree.entry.id, key, from, out)
+    }
+
     /// A cursor over a range of keys at this moment, before its first row.
     ///
     /// # Errors

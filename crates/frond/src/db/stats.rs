@@ -51,6 +51,8 @@ impl Stats {
             ("node_splits", count(&counters.node_splits)),
             ("run_merges", count(&counters.run_merges)),
             ("run_merge_entries", count(&counters.run_merge_entries)),
+            ("blobs_written", count(&counters.blobs_written)),
+            ("blob_bytes_written", count(&counters.blob_bytes_written)),
             ("drains", count(&counters.drains)),
             ("checkpoints", count(&engine.checkpoint.count)),
             ("checkpoint_pages_written", count(&engine.checkpoint.pages_written)),

@@ -109,13 +109,49 @@ impl Tree {
         )
     }
 
-    /// True if the key exists. Costs what [`get`](Self::get) costs, less the copy.
+    /// A part of a value: fills `out` from byte `from` on, and returns how many bytes there were, fewer
+    /// than `out` has only at the value's end; `None` if there is no such key. Of a long value only the
+    /// pieces of 256 KiB that are asked for are read, so that it can be read in little memory. Calls one
+    /// after the other see one value only through a [`Snapshot`](crate::Snapshot::get_at).
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let films = db.create_tree("films", Default::default())?;
+    /// films.put(b"short", &vec![7; 3 << 20])?;
+    /// let (snapshot, mut piece, mut at) = (db.snapshot(), vec![0; 1 << 20], 0);
+    /// while let Some(bytes @ 1..) = snapshot.get_at(&films, b"short", at, &mut piece)? {
+    ///     at += bytes;
+    /// }
+    /// assert_eq!(at, 3 << 20);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_at(&self, key: &[u8], from: usize, out: &mut [u8]) -> Result<Option<usize>> {
+        self.entry.check()?;
+        check_key(key)?;
+        self.shared.engine.health.check()?;
+        let version = self.shared.engine.versions.current();
+        let at = self.shared.engine.sequencer.visible();
+        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        view.get_at(self.entry.id, key, from, out)
+    }
+
+    /// True if the key exists. Costs what [`get`](Self::get) costs, less the value's copy.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        let mut value = Vec::new();
-        self.get_into(key, &mut value)
+        self.entry.check()?;
+        check_key(key)?;
+        self.shared.engine.health.check()?;
+        let version = self.shared.engine.versions.current();
+        let at = self.shared.engine.sequencer.visible();
+        ReadView { engine: &self.shared.engine, version: &version, at }.exists(self.entry.id, key)
     }
 
     /// The values of many keys, all from the same moment, in the order of the keys.

@@ -2,7 +2,9 @@
 
 use crate::{
     Error, Lineage, Publish, Result, Seqno, TreeId,
+    blob::BlobRef,
     memtable::LATEST,
+    run::Run,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Effects, Job, TreeContext, TreeRoot, TreeTraits},
     version::{Branches, Change, MemSlot, NamedVersion, Roots},
@@ -58,7 +60,7 @@ impl Engine {
         for tree in changes.iter().filter_map(Change::dropped_tree) {
             effects.extend(self.bury(&version.roots, tree)?);
         }
-        self.record(publish, effects);
+        self.record(publish, effects)?;
         let publishing = self.snapshots.publishing();
         publishing.pin_below(&self.versions.hold(), &slot, &self.versions);
         // Held over the swap: no checkpoint fixes a later version before it has seen this one.
@@ -82,15 +84,33 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes down what a publish did to pages, before it can be seen.
-    pub(super) fn record(&self, publish: Publish, effects: Vec<(Lineage, Effects)>) {
-        for (lineage, effects) in &effects {
+    /// Writes down what a publish did to pages, before it can be seen. Blobs that its runs are the
+    /// first to list are born with it; what else the jobs wrote is free.
+    pub(super) fn record(
+        &self,
+        publish: Publish,
+        mut effects: Vec<(Lineage, Effects)>,
+    ) -> Result<()> {
+        for (lineage, effects) in &mut effects {
             let own = effects.run_refs.values().filter(|(run, _)| run.lineage == *lineage);
             for (run, delta) in own {
-                run.add_refs(*delta);
+                let was_linked = run.refs() > 0;
+                if run.add_refs(*delta) > 0 && !was_linked && run.meta.blobs {
+                    self.adopt_blobs(&*run.glance(&self.cx)?, publish, *lineage)?;
+                }
             }
+            effects.blobs.clear();
         }
         self.effects.lock().unwrap().push_back((publish, effects));
+        Ok(())
+    }
+
+    fn adopt_blobs(&self, run: &Run, publish: Publish, lineage: Lineage) -> Result<()> {
+        for listed in run.blobs() {
+            let reference = BlobRef::read(self.store.file(), &listed.reference)?;
+            self.store.adopt_blob(reference.extent(), publish, lineage)?;
+        }
+        Ok(())
     }
 
     /// What the catalog's changes of a memtable make of roots and branches in version `publish`,
@@ -161,7 +181,7 @@ impl Engine {
             let mut roots = version.roots.clone();
             Arc::make_mut(&mut roots).insert(tree, Arc::new(drained));
             let effects = std::mem::take(&mut job.effects);
-            self.record(publish, vec![(traits.lineage, effects)]);
+            self.record(publish, vec![(traits.lineage, effects)])?;
             self.versions.publish(publish, roots, version.branches.clone(), None);
             self.signal.notify();
             return Ok(true);
@@ -181,7 +201,7 @@ fn apply_tree(
 ) -> TreeOutcome {
     let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
     let all = (slot.base, LATEST);
-    let root = match super::batch::batch_of(&slot.table, tree, all, &cx.operators)? {
+    let root = match super::batch::batch_of(&slot.table, tree, all, cx)? {
         Some(batch) => job.apply(old, batch)?,
         None => old.clone(),
     };

@@ -10,9 +10,9 @@
 use crate::{
     Message, Result, Seqno, Tag, TreeId,
     memtable::{DrainCursor, Memtable},
-    run::{Entry, EntrySource, Folded, Folder, Operators, RangeDeletes},
+    run::{Entry, EntrySource, Folded, Folder, RangeDeletes},
     sync::Arc,
-    tree::Batch,
+    tree::{Batch, TreeContext},
 };
 
 /// The walk over one tree of a frozen memtable.
@@ -34,7 +34,7 @@ pub(super) fn batch_of<'a>(
     table: &Arc<Memtable>,
     tree: TreeId,
     (above, through): (Seqno, Seqno),
-    operators: &'a Operators,
+    cx: &'a TreeContext,
 ) -> Result<Option<Batch<'a>>> {
     let drain = table.drain_cursor(tree, through);
     let owned: Vec<(Vec<u8>, Vec<u8>)> = drain
@@ -54,7 +54,7 @@ pub(super) fn batch_of<'a>(
     let mut source = MemtableBatch {
         drain,
         above,
-        folder: Folder::new(operators),
+        folder: cx.folder(),
         ranges: RangeDeletes::union(owned),
         key: Vec::new(),
         payload: Vec::new(),

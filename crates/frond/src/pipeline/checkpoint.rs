@@ -18,17 +18,49 @@
 //! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
 
 use crate::{
-    Lsn, Publish, Result, Seqno, TreeId,
+    ErrorKind, Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    blob::{BLOB_REF_BYTES, BlobRef},
     page::PageKind,
+    plant::plant,
     store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
-    tree::{Child, Node, NodeRef, Root, RunHandle, TreeRoot, encode_node},
+    tree::{Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
     version::Version,
     wal::{TRAILER_BYTES, checkpoint_record},
 };
 
 use super::Engine;
 use std::collections::VecDeque;
+
+/// Blobs that the runs of one publish list for the first time, or no longer.
+#[derive(Debug, Default)]
+struct BlobChanges {
+    gained: Vec<(Lineage, [u8; BLOB_REF_BYTES])>,
+    lost: Vec<(Lineage, [u8; BLOB_REF_BYTES])>,
+}
+
+impl BlobChanges {
+    fn note(
+        &mut self,
+        cx: &TreeContext,
+        run: &RunHandle,
+        lineage: Lineage,
+        (before, left): (u32, u32),
+    ) -> Result<()> {
+        let changed = match (before, left) {
+            (0, 1..) => &mut self.gained,
+            (1.., 0) => &mut self.lost,
+            _ => return Ok(()),
+        };
+        match run.glance(cx) {
+            Ok(run) => changed.extend(run.blobs().iter().map(|blob| (lineage, blob.reference))),
+            // A damaged run cannot say what it listed: that is never free again, and nobody stops.
+            Err(error) if left == 0 && error.kind() == ErrorKind::Restore => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
 
 /// What checkpoints remember of each other.
 #[derive(Debug, Default)]
@@ -91,6 +123,7 @@ impl Engine {
             return false;
         }
         let log = self.log().position().0.saturating_sub(state.log_at.load(Ordering::Relaxed));
+        let log = log.saturating_add(self.blob_bytes_since_checkpoint.load(Ordering::Relaxed));
         let age = self.now_millis().saturating_sub(state.ended_millis.load(Ordering::Relaxed));
         let pinned = self.snapshots.pinned_memtable_bytes();
         self.unwritten_bytes() >= self.limits.unwritten_bytes / 2
@@ -162,6 +195,7 @@ impl Engine {
 
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         let log_at = self.log().position();
+        self.blob_bytes_since_checkpoint.store(0, Ordering::Relaxed);
         // What replay needs: the records of every memtable that V does not hold.
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = clean.unwrap_or(oldest.log_from);
@@ -267,17 +301,25 @@ impl Engine {
                 }
             };
             let Some((publish, by_lineage)) = next else { break };
+            let mut blobs = BlobChanges::default();
             for (lineage, effects) in by_lineage {
                 for node in effects.dead_nodes {
                     if let Some(link) = node.link().filter(|link| link.lineage == lineage) {
                         self.store.die(link, lineage, publish)?;
                     }
                 }
-                for (run, delta) in effects.run_refs.into_values() {
-                    if run.lineage != lineage || delta == 0 {
-                        continue;
-                    }
+                let runs = effects.run_refs.into_values();
+                let mut runs: Vec<_> =
+                    runs.filter(|(run, delta)| run.lineage == lineage && *delta != 0).collect();
+                // Some are read: in the order of the file, which is the same in every run of a seed.
+                runs.sort_by_key(|(run, _)| run.link().map(|link| link.offset));
+                for (run, delta) in runs {
+                    let before = run.refs_durable();
                     let left = run.add_refs_durable(delta);
+                    if run.meta.blobs {
+                        // Read before the run's own extent is given up below.
+                        blobs.note(&self.cx, &run, lineage, (before, left))?;
+                    }
                     match (left, run.link()) {
                         (0, Some(link)) => self.store.die(link, lineage, publish)?,
                         (_, Some(_)) => changed.push(run),
@@ -285,10 +327,29 @@ impl Engine {
                     }
                 }
             }
+            self.count_blobs(blobs, publish)?;
         }
         for run in changed {
             if let (Some(link), refs @ 1..) = (run.link(), run.refs_durable()) {
                 self.store.set_run_refs(link, refs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Blobs change hands between the runs of one publish, so those that list them come first.
+    fn count_blobs(&self, changes: BlobChanges, publish: Publish) -> Result<()> {
+        for (changed, listed) in [(changes.gained, true), (changes.lost, false)] {
+            let skipped = match listed {
+                true => plant!("blob: runs that list a blob are not counted"),
+                false => plant!("blob: the last run does not let go of its blobs"),
+            };
+            if skipped {
+                continue;
+            }
+            for (lineage, reference) in changed {
+                let reference = BlobRef::read(self.store.file(), &reference)?;
+                self.store.count_blob(reference.extent(), lineage, listed, publish)?;
             }
         }
         Ok(())
@@ -309,6 +370,7 @@ impl Engine {
                 durable.link = run.link().copied();
                 durable.entries = run.meta.entries;
                 durable.bytes = run.meta.bytes;
+                durable.leaf_has_blobs = run.meta.blobs;
             }
             Root::Node(node) => {
                 self.write_node(node)?;

@@ -18,6 +18,7 @@
 
 mod apply;
 mod batch;
+mod blobs;
 mod checkpoint;
 mod health;
 mod memory;
@@ -26,6 +27,7 @@ mod pool;
 mod spill;
 mod workers;
 
+pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use health::Health;
 pub(crate) use pool::TaskPool;
@@ -104,6 +106,11 @@ pub(crate) struct Engine {
     pub pool: TaskPool,
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
+    /// Bytes of blobs committed since the last checkpoint began: what they replace is free only after
+    /// the next two.
+    pub blob_bytes_since_checkpoint: AtomicU64,
+    /// One sync of the store file for all commits that wait for their blobs.
+    pub(crate) blob_sync: BlobSync,
     /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
@@ -213,6 +220,7 @@ impl Engine {
     /// True if the active memtable has reached its size.
     pub fn memtable_is_full(&self, slot: &MemSlot) -> bool {
         slot.table.bytes() as u64 >= self.limits.memtable_bytes
+            || slot.blob_bytes.load(Ordering::Relaxed) >= self.limits.checkpoint_log_bytes
     }
 
     /// Bytes of runs that are not written yet.

@@ -44,7 +44,10 @@ impl Engine {
     }
 
     fn fill(&self, slot: &MemSlot) -> u64 {
-        slot.table.bytes() as u64 * 256 / self.limits.memtable_bytes.max(1)
+        let table = slot.table.bytes() as u64 * 256 / self.limits.memtable_bytes.max(1);
+        // What blobs replace is free only after apply and checkpoint.
+        let blobs = slot.blob_bytes.load(Ordering::Relaxed);
+        table.max(blobs.saturating_mul(256) / self.limits.checkpoint_log_bytes.max(1))
     }
 
     fn help_or_wait(&self, seen: u64) -> Result<()> {

@@ -10,7 +10,9 @@
 //!    roots made here.
 //! 2. Extents of spills are temporary: the log and the slots do not know them, the last snapshot that
 //!    reads them frees them, and after a restart they are free, as there are no snapshots.
-//! 3. A full disk fails neither the store nor the snapshot: the memtable stays until there is room.
+//! 3. Blobs of the memtable stay held by the snapshots' versions, as they were by the memtable; so do
+//!    those that the runs made here list besides.
+//! 4. A full disk fails neither the store nor the snapshot: the memtable stays until there is room.
 //!
 //! Threads: the checkpointer, or `step`. Cost: the memtable's bytes written once; memory for one tree's
 //! part of it while it is built.
@@ -70,15 +72,13 @@ impl Engine {
         let slot = &version.active;
         let mut roots = version.roots.clone();
         let mut extents = Vec::new();
+        let mut blobs = slot.blobs();
         let mut above = slot.base;
         for &at in readers {
             for tree in slot.table.trees() {
                 let interval = (above, at);
-                let operators = &self.cx.operators;
-                let Some(batch) = super::batch::batch_of(&slot.table, tree, interval, operators)?
-                else {
-                    continue;
-                };
+                let batch = super::batch::batch_of(&slot.table, tree, interval, &self.cx)?;
+                let Some(batch) = batch else { continue };
                 let old = roots.get(&tree).cloned().unwrap_or_default();
                 // Only leaves differ by class, and none is built here.
                 let lineage = tree.lineage();
@@ -87,6 +87,7 @@ impl Engine {
                 let mut job = Job::new(&self.cx, traits, version.publish, 0, &progress);
                 let (root, runs) = job.front(&old, batch)?;
                 job.flush_ticks();
+                blobs.append(&mut job.effects.blobs);
                 for run in &runs {
                     extents.push(self.write_temporary(run)?);
                 }
@@ -94,6 +95,7 @@ impl Engine {
             }
             let (roots, extents) = (roots.clone(), extents.clone());
             let spilled = self.versions.spilled(version, at, roots, extents, &self.cx.pool);
+            spilled.active.keep_blobs(&blobs);
             self.snapshots.move_over(at, version, spilled);
             above = at;
         }

@@ -20,6 +20,7 @@ use crate::{
     error::{Error, Place, Result},
     message::{Kind, Message, Tag},
     sync::Arc,
+    types::VALUE_BYTES_MAX,
 };
 
 /// Adds big-endian 64-bit integers, wrapping. A value of another length counts as 0.
@@ -28,7 +29,7 @@ pub const OPERATOR_ADD: u8 = 1;
 pub const OPERATOR_MAX: u8 = 2;
 /// Keeps the lesser byte string.
 pub const OPERATOR_MIN: u8 = 3;
-/// Appends bytes.
+/// Appends bytes; a value keeps its first [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX).
 pub const OPERATOR_APPEND: u8 = 4;
 /// The first number of a user's own operator.
 pub const OPERATOR_USER_MIN: u8 = 64;
@@ -103,7 +104,9 @@ impl Operators {
                 if !exists {
                     value.clear();
                 }
-                value.extend_from_slice(operand);
+                // Cutting is associative: what is over stays over, whatever is folded first.
+                let room = VALUE_BYTES_MAX.saturating_sub(value.len());
+                value.extend_from_slice(&operand[..operand.len().min(room)]);
             }
             _ => {
                 let base = exists.then_some(value.as_slice());

@@ -55,10 +55,8 @@ pub struct Listed {
     pub birth: Publish,
     /// The first version that does not, if there is one.
     pub death: Option<Publish>,
-    /// References from nodes, if it is a run.
+    /// References from nodes, if it is a run; runs that list it, if it is a blob.
     pub refs: u32,
-    /// A log record names it.
-    pub in_log: bool,
 }
 
 /// Versions kept from being reused while they are looked at.
@@ -175,7 +173,6 @@ impl Store {
             birth: record.birth,
             death: (record.death != NEVER).then_some(record.death),
             refs: record.refs,
-            in_log: record.log.is_some(),
         });
         Ok(listed.collect())
     }

@@ -276,20 +276,44 @@ impl Store {
         self.space.lock().abandon(offset).map_err(|why| refused(&self.data, why))
     }
 
+    /// A run that version `birth` is the first to link lists this blob (Rule: I20).
+    pub fn adopt_blob(&self, extent: Extent, birth: Publish, lineage: Lineage) -> Result<()> {
+        let adopted = self.space.lock().adopt_blob(extent, birth, lineage);
+        adopted.map_err(|why| refused(&self.data, why))
+    }
+
+    /// A run of `lineage` lists a blob from version `at` on, or no longer does (Rules: I21, I22). The
+    /// last one to let go ends the blob's life.
+    pub fn count_blob(
+        &self,
+        extent: Extent,
+        lineage: Lineage,
+        listed: bool,
+        at: Publish,
+    ) -> Result<()> {
+        let counted = self.space.lock().count_blob(extent, lineage, listed, at);
+        counted.map_err(|why| refused(&self.data, why))
+    }
+
     /// The log record at `lsn` names the extent: it stays until
     /// [`log_trimmed`](Space::log_trimmed) passes that record (Rule: I11).
     pub fn name_in_log(&self, offset: u64, lsn: Lsn) -> Result<()> {
         self.space.lock().name_in_log(offset, lsn).map_err(|why| refused(&self.data, why))
     }
 
-    /// Recovery found `extent` named in the log: it is in use, as a temporary extent if the map does
-    /// not know it. To be called for all of them before anything is allocated (Rule: I11).
-    pub fn claim(&self, extent: Extent, class: Class, kind: PageKind, lsn: Lsn) -> Result<()> {
+    /// True if the file is long enough for this extent, and extents lie so.
+    pub fn may_hold(&self, extent: Extent) -> bool {
         let aligned = extent.offset.is_multiple_of(ALIGN as u64)
             && u64::from(extent.bytes).is_multiple_of(ALIGN as u64);
         let end = extent.offset.checked_add(u64::from(extent.bytes));
         let inside = end.is_some_and(|end| end <= self.guard.len().unwrap_or(0));
-        if extent.bytes == 0 || extent.offset < DATA_START || !aligned || !inside {
+        extent.bytes > 0 && extent.offset >= DATA_START && aligned && inside
+    }
+
+    /// Recovery found `extent` named in the log: it is in use, as a temporary extent if the map does
+    /// not know it. To be called for all of them before anything is allocated (Rule: I11).
+    pub fn claim(&self, extent: Extent, class: Class, kind: PageKind, lsn: Lsn) -> Result<()> {
+        if !self.may_hold(extent) {
             let bytes = u64::from(extent.bytes);
             let why = "the log names an extent that cannot be";
             return Err(self.data.malformed(extent.offset, bytes, "the log", why));

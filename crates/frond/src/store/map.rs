@@ -130,7 +130,8 @@ fn decode_record(reader: &mut Reader<'_>, bytes: u32, base: u64, at: Publish) ->
     let log = if flags & IN_LOG != 0 { Some(Lsn(reader.number()?)) } else { None };
     let refs = if flags & REFS != 0 { reader.number_u32()? } else { 1 };
     let (birth, death) = (Publish(birth), Publish(death));
-    Ok(Record { bytes, class, kind, lineage, refs, birth, death, log, temporary: false })
+    let (temporary, holds, waits) = (false, 0, false);
+    Ok(Record { bytes, class, kind, lineage, refs, birth, death, log, temporary, holds, waits })
 }
 
 /// The directory page.

@@ -36,6 +36,8 @@
 //! store.set_run_refs(&link, n)      run references in the version about to be checkpointed
 //! store.run_refs(&link) -> u32      as loaded
 //! store.allocate_temporary(..) / adopt(offset, birth, lineage) / abandon(offset) / name_in_log(..)
+//! store.adopt_blob(extent, birth, lineage) / count_blob(extent, lineage, listed, at)
+//! store.space().hold(offset) / release_hold(offset)       who may hand out a reference to a blob
 //! store.space().pin_version(v) / unpin_version(v)         readers, jobs, checkpoints
 //! store.space().pin_lineage(lineage, v, from) / unpin_lineage(lineage, v, until)   clones, snapshots
 //! store.space().log_trimmed(lsn)                          after the log before it is gone
@@ -67,6 +69,7 @@
 
 mod aligned;
 mod alloc;
+mod blobs;
 mod codec;
 mod copy;
 mod examine;

@@ -31,6 +31,8 @@ pub struct TreeRoot {
     pub link: Option<Link>,
     /// Level of the root: 0 is a leaf run, above are nodes.
     pub level: u8,
+    /// The root is a leaf, and lists blobs.
+    pub leaf_has_blobs: bool,
     /// The tree holds exactly the commits through this one (Rule: I9).
     pub applied: Seqno,
     /// The lineage in which the tree writes.
@@ -71,6 +73,7 @@ pub struct RootDirectory {
 
 const HAS_LINK: u8 = 1;
 const HAS_MAX_KEY: u8 = 2;
+const LEAF_HAS_BLOBS: u8 = 4;
 
 impl RootDirectory {
     /// The payload of its page.
@@ -125,7 +128,8 @@ fn put_trees(out: &mut Vec<u8>, trees: &BTreeMap<TreeId, TreeRoot>) {
         expected = u64::from(id.0) + 1;
         let has_link = if root.link.is_some() { HAS_LINK } else { 0 };
         let has_max = if root.max_key.is_some() { HAS_MAX_KEY } else { 0 };
-        out.push(has_link | has_max);
+        let has_blobs = if root.leaf_has_blobs { LEAF_HAS_BLOBS } else { 0 };
+        out.push(has_link | has_max | has_blobs);
         if let Some(link) = &root.link {
             out.extend_from_slice(&link.to_disk());
         }
@@ -160,7 +164,7 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
 
 fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
-    if flags & !(HAS_LINK | HAS_MAX_KEY) != 0 {
+    if flags & !(HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS) != 0 {
         return Err("a root with unknown flags".into());
     }
     let link = match flags & HAS_LINK {
@@ -182,7 +186,21 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
         0 => None,
         _ => Some(reader.bytes(KEY_BYTES_MAX)?.to_vec()),
     };
-    Ok(TreeRoot { link, level, applied, lineage, inherits, entries, bytes, max_key })
+    let leaf_has_blobs = flags & LEAF_HAS_BLOBS != 0;
+    if leaf_has_blobs && (link.is_none() || level > 0) {
+        return Err("a root that lists blobs and is no leaf".into());
+    }
+    Ok(TreeRoot {
+        link,
+        level,
+        leaf_has_blobs,
+        applied,
+        lineage,
+        inherits,
+        entries,
+        bytes,
+        max_key,
+    })
 }
 
 #[cfg(test)]
@@ -205,20 +223,26 @@ pub(super) mod tests {
         (
             proptest::option::of(link()),
             0u8..=LEVEL_MAX,
-            any::<(u64, u32, u64, u64)>(),
+            any::<(u64, u32, u64, u64, bool)>(),
             proptest::collection::vec(any::<(u32, u64)>(), 0..3),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         )
             .prop_map(
-                |(link, level, (applied, lineage, entries, bytes), inherits, max_key)| TreeRoot {
-                    link,
-                    level,
-                    applied: Seqno(applied),
-                    lineage: Lineage(lineage),
-                    inherits: inherits.into_iter().map(|(l, p)| (Lineage(l), Publish(p))).collect(),
-                    entries,
-                    bytes,
-                    max_key,
+                |(link, level, (applied, lineage, entries, bytes, blobs), inherits, max_key)| {
+                    TreeRoot {
+                        link,
+                        level,
+                        leaf_has_blobs: blobs && link.is_some() && level == 0,
+                        applied: Seqno(applied),
+                        lineage: Lineage(lineage),
+                        inherits: inherits
+                            .into_iter()
+                            .map(|(l, p)| (Lineage(l), Publish(p)))
+                            .collect(),
+                        entries,
+                        bytes,
+                        max_key,
+                    }
                 },
             )
     }

@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! 1. Every byte after the header is in exactly one extent or free (Rule: I18, RELIABILITY §3.5).
-//! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log.
+//! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log; or on
+//!    none while somebody holds it: then the last hold puts it there, or frees it.
 //! 3. An extent that is alive, pinned, named by the log or temporary is never handed out.
 //! 4. Only links that match the record (place, length, birth, lineage) can kill: a wrong one is an
 //!    error in release builds, and changes nothing.
@@ -82,10 +83,14 @@ pub(super) struct Record {
     pub log: Option<Lsn>,
     /// Linked by no version yet: spills, bulk loads under way.
     pub temporary: bool,
+    /// What in memory may still hand out a reference to it (blobs).
+    pub holds: u32,
+    /// Dead, and on no list because it is held.
+    pub waits: bool,
 }
 
 impl Record {
-    fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.death != NEVER
     }
 
@@ -285,6 +290,8 @@ impl Inner {
             death: NEVER,
             log: None,
             temporary,
+            holds: 0,
+            waits: false,
         };
         self.insert(extent, record);
         extent
@@ -335,7 +342,7 @@ impl Inner {
         if same { Ok(record) } else { Err(refused("another extent is there")) }
     }
 
-    fn change(&mut self, offset: u64, change: impl FnOnce(&mut Record)) {
+    pub fn change(&mut self, offset: u64, change: impl FnOnce(&mut Record)) {
         let Some(record) = self.extents.get_mut(&offset) else { return };
         let before = *record;
         change(record);
@@ -388,8 +395,7 @@ impl Inner {
     /// A temporary extent is not needed, but the log may still name it.
     pub fn abandon(&mut self, offset: u64) -> Result<(), Refused> {
         self.temporary(offset)?;
-        self.change(offset, |record| (record.birth, record.death) = (Publish(0), Publish(0)));
-        self.settle(offset);
+        self.end_temporary(offset);
         Ok(())
     }
 
@@ -403,7 +409,7 @@ impl Inner {
         Ok(())
     }
 
-    fn temporary(&self, offset: u64) -> Result<(), Refused> {
+    pub fn temporary(&self, offset: u64) -> Result<(), Refused> {
         match self.extents.get(&offset) {
             Some(record) if record.temporary && !record.is_dead() => Ok(()),
             record => Err(Refused {
@@ -447,7 +453,10 @@ impl Inner {
             death: NEVER,
             log: Some(lsn),
             temporary: true,
+            holds: 0,
+            waits: false,
         };
+        self.backed.insert(extent.offset, extent.end());
         self.insert(extent, record);
         Ok(())
     }
@@ -456,7 +465,9 @@ impl Inner {
     pub fn settle(&mut self, offset: u64) {
         let Some(&record) = self.extents.get(&offset) else { return };
         assert!(record.is_dead(), "space invariant 2: only dead extents are listed");
-        if let Some(keeper) = self.pins.keeper(record.lineage, record.birth, record.death) {
+        if record.holds > 0 {
+            self.change(offset, |record| record.waits = true);
+        } else if let Some(keeper) = self.pins.keeper(record.lineage, record.birth, record.death) {
             self.kept.entry(keeper).or_default().push(offset);
         } else if let Some(lsn) = record.log.filter(|&lsn| lsn >= self.log_kept_from) {
             self.kept_by_log.entry(lsn).or_default().push(offset);

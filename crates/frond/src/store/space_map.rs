@@ -319,6 +319,8 @@ impl Loader {
             death,
             log: None,
             temporary: false,
+            holds: 0,
+            waits: false,
         };
         self.add(extent.offset, record)
     }

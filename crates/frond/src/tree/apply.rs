@@ -20,10 +20,11 @@
 //! do: Conway et al., "SplinterDB", 2020.
 
 use crate::{
-    Publish, SizeClass,
-    block::Codec,
-    error::Result,
-    run::{EntrySource, Folded, Folder, Run, RunBuilder, RunOptions},
+    Publish, Tag,
+    block::{BLOCK_RAW_BYTES_MAX, Codec},
+    error::{Error, Result},
+    message::Kind,
+    run::{EntrySource, Folded, Run, RunBuilder, RunOptions},
     sync::{Arc, AtomicU64, Ordering},
 };
 
@@ -31,6 +32,10 @@ use super::{
     context::{Effects, TreeContext, TreeTraits},
     node::{Child, Node, NodeRef, Part, Root, RunHandle, Tier},
 };
+
+/// Longest value that stays in a run when there is no room for a blob. 32 MiB: half of what a block can
+/// be.
+const INLINE_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 
 /// One tree's root with what belongs to it.
 #[derive(Clone, Debug, Default)]
@@ -341,7 +346,7 @@ impl<'a> Job<'a> {
                 let full = std::mem::replace(&mut builder, self.buffer_builder());
                 self.finish_part(top, full, &mut lo, Some(entry.key.into()), &mut tier)?;
             }
-            builder.push(entry.key, entry.tag, entry.payload)?;
+            self.push(&mut builder, entry.key, entry.tag, entry.payload)?;
             self.tick(1);
             source.advance()?;
         }
@@ -408,8 +413,7 @@ impl<'a> Job<'a> {
     ) -> Result<Vec<Arc<RunHandle>>> {
         let mut leaves = Vec::new();
         let mut builder = self.leaf_builder();
-        let operators = self.cx.operators.clone();
-        let folder = Folder::new(&operators);
+        let folder = self.cx.folder();
         let mut made = Vec::new();
         while let Some(entry) = entries.entry() {
             if builder.bytes_so_far() as u64 >= self.cx.shape.leaf_bytes {
@@ -418,8 +422,8 @@ impl<'a> Job<'a> {
             }
             // A Delete above the maximum deletes nothing; a Merge finds no base.
             match folder.settle(entry.message(), &mut made)? {
-                Folded::Newer(tag) => builder.push(entry.key, tag, entry.payload)?,
-                Folded::Made(tag) => builder.push(entry.key, tag, &made)?,
+                Folded::Newer(tag) => self.push(&mut builder, entry.key, tag, entry.payload)?,
+                Folded::Made(tag) => self.push(&mut builder, entry.key, tag, &made)?,
                 Folded::Nothing => {}
             }
             self.tick(1);
@@ -427,6 +431,31 @@ impl<'a> Job<'a> {
         }
         leaves.extend(builder.finish()?.map(|run| self.handle(run)));
         Ok(leaves)
+    }
+
+    /// Appends an entry to a run; a value that folding made too long for one goes into a blob. On a full
+    /// disk it stays in the run, if that can hold it, until a later job finds room: an apply must not
+    /// fail where deletes are waiting in it (Rule: I24).
+    pub(super) fn push(
+        &mut self,
+        builder: &mut RunBuilder,
+        key: &[u8],
+        tag: Tag,
+        payload: &[u8],
+    ) -> Result<()> {
+        if payload.len() <= self.cx.shape.blob_bytes || tag.kind() != Kind::Put {
+            return builder.push(key, tag, payload);
+        }
+        match self.cx.write_blob(payload, self.traits.class, true) {
+            Ok((reference, hold)) => {
+                self.effects.blobs.push(hold);
+                builder.push(key, tag.of_blob(), &reference.to_disk())
+            }
+            Err(Error::Full(_)) if payload.len() <= INLINE_BYTES_MAX => {
+                builder.push(key, tag, payload)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn buffer_builder(&self) -> RunBuilder {
@@ -439,11 +468,7 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn leaf_builder(&self) -> RunBuilder {
-        let codec = match self.traits.class {
-            SizeClass::Fast => Codec::Lz4,
-            SizeClass::Default => Codec::Zstd1,
-            SizeClass::Small => Codec::Zstd3,
-        };
+        let codec = self.traits.class.codec();
         let filter_bits = self.traits.leaf_filters.then_some(10);
         let options = RunOptions { codec, filter_bits, block_bytes: self.cx.shape.block_bytes };
         RunBuilder::new(self.cx.pool.clone(), options)

@@ -1,14 +1,15 @@
 //! What a tree job is given: memory, files, the shape to aim at; and what it leaves behind.
 
 use crate::{
-    Lineage, Publish, SizeClass,
-    block::BLOCK_RAW_BYTES_TARGET,
+    Lineage, Publish, SizeClass, VALUE_INLINE_BYTES_MAX,
+    blob::{BLOB_PIECE_BYTES, Blob, BlobHold, BlobOptions, BlobRef},
+    block::{BLOCK_RAW_BYTES_TARGET, Codec},
     cache::{BlockCache, FramePool},
     error::Result,
     page::Link,
-    run::{Operators, Run},
+    run::{BlobReader, Folder, Operators, Run},
     store::Store,
-    sync::{Arc, AtomicU64, Mutex, Weak},
+    sync::{Arc, AtomicU64, Mutex, Ordering, Weak},
 };
 use std::collections::HashMap;
 
@@ -28,6 +29,10 @@ pub struct Shape {
     pub block_bytes: usize,
     /// Encoded bytes after which a buffer run is cut.
     pub run_bytes: u64,
+    /// Values longer than this get a blob.
+    pub blob_bytes: usize,
+    /// Raw bytes of a blob's piece.
+    pub blob_piece_bytes: usize,
     /// Tiers an upper node may hold before similar ones are merged.
     pub tiers_max: usize,
     /// Tiers a level-1 node may hold: each costs a reader a filter probe, each fewer a rewrite more.
@@ -42,6 +47,8 @@ impl Default for Shape {
             push_bytes: 256 << 10,
             block_bytes: BLOCK_RAW_BYTES_TARGET,
             run_bytes: 1 << 20,
+            blob_bytes: VALUE_INLINE_BYTES_MAX,
+            blob_piece_bytes: BLOB_PIECE_BYTES,
             tiers_max: 8,
             tiers_max_bottom: 8,
         }
@@ -57,6 +64,8 @@ pub(crate) struct TreeCounters {
     pub leaf_entries_encoded: AtomicU64,
     pub blocks_carried: AtomicU64,
     pub pushes: AtomicU64,
+    pub blobs_written: AtomicU64,
+    pub blob_bytes_written: AtomicU64,
     pub run_merges: AtomicU64,
     pub run_merge_entries: AtomicU64,
     pub leaves_appended: AtomicU64,
@@ -95,6 +104,8 @@ pub(crate) struct Effects {
     /// Change of run references, by the descriptor's address (only a map key: the handle beside it
     /// keeps the address from being used again). A run that ends at zero is dead.
     pub run_refs: HashMap<usize, (Arc<RunHandle>, i64)>,
+    /// Blobs that the job wrote: kept until the publish has taken up those that its runs list.
+    pub blobs: Vec<Arc<BlobHold>>,
 }
 
 /// What a tree is, as far as its jobs care.
@@ -118,7 +129,53 @@ impl Effects {
     }
 }
 
+impl SizeClass {
+    /// What leaves and blobs of this class are encoded with, where that pays.
+    pub(crate) fn codec(self) -> Codec {
+        match self {
+            SizeClass::Fast => Codec::Lz4,
+            SizeClass::Default => Codec::Zstd1,
+            SizeClass::Small => Codec::Zstd3,
+        }
+    }
+}
+
+impl BlobReader for TreeContext {
+    fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
+        self.open_blob(reference)?.read(&mut value)?;
+        Ok(value)
+    }
+}
+
 impl TreeContext {
+    /// The blob that a PutBlob's payload names.
+    pub fn open_blob(&self, reference: &[u8]) -> Result<Blob> {
+        let reference = BlobRef::read(self.store.file(), reference)?;
+        Blob::open(self.store.file(), reference, &self.cache)
+    }
+
+    /// Writes a value into a blob of its own, for a commit or in the background.
+    pub fn write_blob(
+        &self,
+        value: &[u8],
+        class: SizeClass,
+        is_background: bool,
+    ) -> Result<(BlobRef, Arc<BlobHold>)> {
+        let piece_bytes = self.shape.blob_piece_bytes;
+        let options = BlobOptions { codec: class.codec(), piece_bytes, is_background };
+        let (reference, hold) = Blob::write(&self.store, value, options)?;
+        self.counters.blobs_written.fetch_add(1, Ordering::Relaxed);
+        let bytes = hold.extent().bytes.into();
+        self.counters.blob_bytes_written.fetch_add(bytes, Ordering::Relaxed);
+        Ok((reference, hold))
+    }
+
+    /// Folds with the store's operators, reading blobs where a Merge needs the value.
+    pub fn folder(&self) -> Folder<'_> {
+        Folder::with_blobs(&self.operators, self)
+    }
+
     /// Opens a run on disk: one verified read of its tail.
     pub fn open_run(&self, link: &Link) -> Result<Arc<Run>> {
         Run::open(self.store.file().clone(), *link, self.pool.clone())

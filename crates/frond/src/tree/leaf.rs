@@ -14,7 +14,7 @@
 use crate::{
     Message,
     error::Result,
-    run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunBuilder, RunCursor},
+    run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes, RunBuilder, RunCursor},
     sync::{Arc, Ordering},
 };
 
@@ -206,8 +206,7 @@ impl Job<'_> {
         } else {
             expected / (expected / leaf_bytes).max(2)
         };
-        let operators = self.cx.operators.clone();
-        let folder = Folder::new(&operators);
+        let folder = self.cx.folder();
         newer.retain(|source| {
             source.entry().is_some() || source.range_deletes().is_some_and(|r| !r.is_empty())
         });
@@ -233,8 +232,8 @@ impl Job<'_> {
             let builder = &mut out.builder;
             let mut settle = |message: Message<'_>| {
                 match folder.settle(message, &mut made)? {
-                    Folded::Newer(tag) => builder.push(entry.key, tag, message.payload)?,
-                    Folded::Made(tag) => builder.push(entry.key, tag, &made)?,
+                    Folded::Newer(tag) => self.push(builder, entry.key, tag, message.payload)?,
+                    Folded::Made(tag) => self.push(builder, entry.key, tag, &made)?,
                     Folded::Nothing => {}
                 }
                 Ok(())
@@ -283,8 +282,7 @@ impl Job<'_> {
         for (from, to) in &ranges {
             builder.add_range_delete(from, to);
         }
-        let operators = self.cx.operators.clone();
-        let folder = Folder::new(&operators);
+        let folder = self.cx.folder();
         let mut merge = MergeCursor::new(sources);
         let mut lo: Option<Box<[u8]>> = None;
         let mut entries = 0;
@@ -297,7 +295,7 @@ impl Job<'_> {
                     tier.parts.extend(self.part_of(node, self.handle(run), start, Some(hi))?);
                 }
             }
-            builder.push(entry.key, entry.tag, entry.payload)?;
+            self.push(&mut builder, entry.key, entry.tag, entry.payload)?;
             self.tick(1);
             entries += 1;
         }

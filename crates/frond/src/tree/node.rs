@@ -93,6 +93,8 @@ pub(crate) struct RunMeta {
     pub bytes: u64,
     /// True if it carries range deletes: lookups must open it whatever its keys are.
     pub range_deletes: bool,
+    /// True if it lists blobs: who lets go of it lets go of those.
+    pub blobs: bool,
 }
 
 /// One run, or a stretch of one, waiting in a node.
@@ -185,6 +187,7 @@ impl RunHandle {
             entries: run.entries(),
             bytes: run.data_bytes(),
             range_deletes: !run.range_deletes().is_empty(),
+            blobs: !run.blobs().is_empty(),
         };
         unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
         let handle = Self::blank(lineage, birth, meta, Some(unwritten.clone()), 0);

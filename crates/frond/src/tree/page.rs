@@ -40,7 +40,7 @@ fn put_run(out: &mut Vec<u8>, run: &RunHandle) {
     put_link(out, &link);
     put_varint(out, run.meta.entries);
     put_varint(out, run.meta.bytes);
-    out.push(u8::from(run.meta.range_deletes));
+    out.push(u8::from(run.meta.range_deletes) | u8::from(run.meta.blobs) << 1);
 }
 
 /// The page of a node whose children and runs all have addresses.
@@ -115,15 +115,10 @@ type Describe<'a> = dyn FnMut(Link, RunMeta) -> Arc<RunHandle> + 'a;
 
 fn read_run(describe: &mut Describe<'_>, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {
     let link = read_link(reader)?;
-    let meta = RunMeta {
-        entries: reader.varint()?,
-        bytes: reader.varint()?,
-        range_deletes: match reader.u8()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        },
-    };
+    let (entries, bytes) = (reader.varint()?, reader.varint()?);
+    let flags = reader.u8().filter(|flags| flags & !3 == 0)?;
+    let (range_deletes, blobs) = (flags & 1 != 0, flags & 2 != 0);
+    let meta = RunMeta { entries, bytes, range_deletes, blobs };
     if link.bytes == 0 {
         let hollow = RunHandle::hollow(link.lineage, link.birth);
         return (meta == RunMeta::default()).then_some(hollow);

@@ -16,9 +16,13 @@ use std::cmp::Ordering;
 
 use crate::{
     Error, Kind, Message, Tag, TreeId,
+    blob::BLOB_REF_BYTES,
     error::Result,
-    run::{Folded, Folder, Operators},
+    run::{Folded, Folder},
 };
+
+/// Places in the arena have 32 bits. Far more than one record of the log can hold.
+const WRITE_SET_BYTES_MAX: usize = 2 << 30;
 
 /// One entry: where its key and payload lie in the arena.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +31,8 @@ struct Slot {
     tag: Tag,
     /// True for `insert`: the key must be absent.
     insert: bool,
+    /// Made by folding: its length was checked by nobody.
+    made: bool,
     /// Place in the batch, range deletes not counted.
     position: u32,
     start: u32,
@@ -101,6 +107,7 @@ impl WriteSet {
             tree,
             tag,
             insert,
+            made: false,
             position: self.slots.len() as u32,
             start: start as u32,
             key_bytes: key.len() as u32,
@@ -130,11 +137,11 @@ impl WriteSet {
     }
 
     /// Sorts and folds. Invariant 2 holds afterwards.
-    pub fn seal(&mut self, operators: &Operators) -> Result<()> {
+    pub fn seal(&mut self, folder: &Folder<'_>) -> Result<()> {
         self.hide_range_deleted();
         if !self.is_ascending() {
             self.sort();
-            self.fold(operators)?;
+            self.fold(folder)?;
         }
         Ok(())
     }
@@ -188,12 +195,11 @@ impl WriteSet {
     }
 
     /// One message a key: later messages over earlier ones.
-    fn fold(&mut self, operators: &Operators) -> Result<()> {
+    fn fold(&mut self, folder: &Folder<'_>) -> Result<()> {
         let same = |a: &Slot, b: &Slot| a.tree == b.tree && self.key(a) == self.key(b);
         if !self.slots.windows(2).any(|pair| same(&pair[0], &pair[1])) {
             return Ok(());
         }
-        let folder = Folder::new(operators);
         let mut made = Vec::new();
         let mut folded: Vec<Slot> = Vec::with_capacity(self.slots.len());
         for i in 0..self.slots.len() {
@@ -219,7 +225,7 @@ impl WriteSet {
                 // hidden.
                 let older = Message::new(old.tag, old.payload);
                 match folder.fold(newer, older, &mut made)? {
-                    Folded::Made(tag) => self.append_folded(&slot, tag, &made),
+                    Folded::Made(tag) => self.append_made(&slot, tag, &made)?,
                     Folded::Newer(_) | Folded::Nothing => slot,
                 }
             } else {
@@ -234,12 +240,39 @@ impl WriteSet {
         Ok(())
     }
 
-    fn append_folded(&mut self, slot: &Slot, tag: Tag, payload: &[u8]) -> Slot {
+    fn append_made(&mut self, slot: &Slot, tag: Tag, payload: &[u8]) -> Result<Slot> {
         let key = self.key(slot).to_vec();
+        let room = WRITE_SET_BYTES_MAX.saturating_sub(self.arena.len());
+        if key.len() + payload.len() > room {
+            return Err(too_large());
+        }
         let start = self.arena.len() as u32;
         self.arena.extend_from_slice(&key);
         self.arena.extend_from_slice(payload);
-        Slot { tag, start, payload_bytes: payload.len() as u32, ..*slot }
+        Ok(Slot { tag, start, payload_bytes: payload.len() as u32, made: true, ..*slot })
+    }
+
+    /// Puts references in place of values that folding made longer than `bytes_max`; `write` makes a
+    /// blob of each. After `seal`.
+    pub fn separate(
+        &mut self,
+        bytes_max: usize,
+        mut write: impl FnMut(TreeId, &[u8]) -> Result<[u8; BLOB_REF_BYTES]>,
+    ) -> Result<()> {
+        for index in 0..self.slots.len() {
+            let slot = self.slots[index];
+            let is_long = slot.payload_bytes as usize > bytes_max;
+            if slot.made && is_long && slot.tag.kind() == Kind::Put {
+                let reference = write(slot.tree, self.entry(&slot).payload)?;
+                self.slots[index] = self.append_made(&slot, slot.tag.of_blob(), &reference)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if so many bytes more are more than a batch can hold.
+    pub fn check_room(&self, bytes: usize) -> Result<()> {
+        if self.arena.len() + bytes > WRITE_SET_BYTES_MAX { Err(too_large()) } else { Ok(()) }
     }
 
     /// Trees touched, ascending.
@@ -277,6 +310,11 @@ impl WriteSet {
             }
         }
     }
+}
+
+#[cold]
+fn too_large() -> Error {
+    Error::InvalidArgument("a batch of more than 2 GiB of keys, values and operands".into())
 }
 
 /// The first four bytes of a key as a number that orders like the key.

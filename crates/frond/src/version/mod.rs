@@ -27,6 +27,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::{
     Lsn, Publish, Seqno, TreeId,
+    blob::BlobHold,
     cache::FramePool,
     memtable::Memtable,
     store::Store,
@@ -46,6 +47,10 @@ pub(crate) struct MemSlot {
     pub writers: AtomicUsize,
     /// Disk space promised to its commits, bytes.
     pub admitted: AtomicU64,
+    /// Bytes of the blobs below.
+    pub blob_bytes: AtomicU64,
+    /// Blobs whose references it may hand out, to this memtable's end (Rule: I11).
+    blobs: Mutex<Vec<Arc<BlobHold>>>,
     /// Its commits' records lie at or after this position of the log.
     pub log_from: Lsn,
     /// Changes of the catalog among its commits, in their order.
@@ -60,6 +65,8 @@ impl MemSlot {
             last: AtomicU64::new(u64::MAX),
             writers: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
+            blob_bytes: AtomicU64::new(0),
+            blobs: Mutex::default(),
             log_from,
             changes: Mutex::default(),
         })
@@ -76,6 +83,18 @@ impl MemSlot {
     /// What its commits change in the catalog, in their order.
     pub fn changes(&self) -> Vec<Change> {
         self.changes.lock().unwrap().clone()
+    }
+
+    /// The blobs it keeps.
+    pub fn blobs(&self) -> Vec<Arc<BlobHold>> {
+        self.blobs.lock().unwrap().clone()
+    }
+
+    /// Keeps blobs for as long as the memtable is there.
+    pub fn keep_blobs(&self, blobs: &[Arc<BlobHold>]) {
+        let bytes: u64 = blobs.iter().map(|blob| u64::from(blob.extent().bytes)).sum();
+        self.blob_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.blobs.lock().unwrap().extend(blobs.iter().cloned());
     }
 
     /// Seals the interval; only the sequencer calls this, inside its critical section.

@@ -14,6 +14,7 @@ pub fn tiny() -> Tuning {
             run_bytes: 4096,
             tiers_max: 4,
             tiers_max_bottom: 3,
+            ..Shape::default()
         }),
         limits: Some(Limits {
             memtable_bytes: 16 << 10,

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeping a blob's extent while something in memory may still hand its reference out.
+
+use crate::{
+    store::{Extent, Store},
+    sync::{Arc, AtomicBool, Ordering},
+};
+
+/// Keeps the extent of one blob for as long as it lives: batches, memtables and tree jobs have one
+/// for each blob whose reference they hold.
+#[derive(Debug)]
+pub struct BlobHold {
+    store: Arc<Store>,
+    extent: Extent,
+    synced: AtomicBool,
+}
+
+impl BlobHold {
+    /// Holds an extent that the space knows: just allocated, or named by the log.
+    pub fn new(store: &Arc<Store>, extent: Extent) -> Arc<Self> {
+        store.space().hold(extent.offset);
+        Arc::new(Self { store: store.clone(), extent, synced: AtomicBool::new(false) })
+    }
+
+    /// Holds an extent that an old log record names, if a blob is there still: see
+    /// [`hold_written`](crate::store::Space::hold_written).
+    pub fn if_written(store: &Arc<Store>, extent: Extent) -> Option<Arc<Self>> {
+        let held = store.space().hold_written(extent);
+        held.then(|| Arc::new(Self { store: store.clone(), extent, synced: AtomicBool::new(true) }))
+    }
+
+    /// The extent.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// True once a sync that began after the blob was written has ended.
+    pub fn is_synced(&self) -> bool {
+        // Pairs with `set_synced`: nothing but the flag itself is read after it.
+        self.synced.load(Ordering::Relaxed)
+    }
+
+    /// Such a sync has ended.
+    pub fn set_synced(&self) {
+        self.synced.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for BlobHold {
+    fn drop(&mut self) {
+        self.store.space().release_hold(self.extent.offset);
+    }
+}

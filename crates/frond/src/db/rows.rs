@@ -1,0 +1,77 @@
+//! Rows that a cursor fetched, in one buffer.
+//!
+//! Invariant: only a cursor's own buffer holds references to blobs; what a caller gets holds values.
+
+/// Bit of a row's value length: the value is a reference to a blob. Lengths are below it.
+const IS_BLOB: u32 = 1 << 31;
+
+/// Rows in one allocation: keys and values back to back.
+#[derive(Clone, Debug, Default)]
+pub struct RowBuf {
+    bytes: Vec<u8>,
+    rows: Vec<(u32, u32, u32)>,
+}
+
+impl RowBuf {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True if there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Key and value of row `index`.
+    pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let &(start, key, value) = self.rows.get(index)?;
+        let (start, key, value) = (start as usize, key as usize, (value & !IS_BLOB) as usize);
+        let row = self.bytes.get(start..start + key + value)?;
+        row.split_at_checked(key)
+    }
+
+    /// Rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// Forgets the rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    /// Bytes of keys and values.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.rows.push((start, key.len() as u32, value.len() as u32));
+    }
+
+    /// Only in a cursor's own buffer.
+    pub(super) fn push_blob(&mut self, key: &[u8], reference: &[u8]) {
+        self.push(key, reference);
+        if let Some((_, _, value)) = self.rows.last_mut() {
+            *value |= IS_BLOB;
+        }
+    }
+
+    pub(super) fn is_blob(&self, index: usize) -> bool {
+        self.rows.get(index).is_some_and(|(_, _, value)| value & IS_BLOB != 0)
+    }
+
+    pub(super) fn has_blobs(&self) -> bool {
+        self.rows.iter().any(|(_, _, value)| value & IS_BLOB != 0)
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Extents of blobs: who lists them, who in memory may still hand out a reference to them.
+//!
+//! A blob is written before any version links it, so it begins as a temporary extent; the first publish
+//! with a run that lists it adopts it. Runs are counted as of the version that the next checkpoint
+//! writes, as references to runs are (Rule: I21); with the last one the blob dies, and is then kept and
+//! freed as a page is. A *hold* stands beside all that: batches, memtables and jobs have one for each
+//! reference they may hand out, and while there is one the extent stays.
+//!
+//! Invariants
+//! 1. A held extent is never free: a dead one *waits*, on no list, until the last hold goes.
+//! 2. A temporary extent that nobody holds is dead at once; only the log may keep it (Rule: I11).
+//! 3. Only runs of the blob's own lineage count: heirs keep it by their pins (Rule: I19).
+//!
+//! Threads: under the lock of [`Space`].
+
+use super::space::{Extent, Inner, Record, Refused, Space};
+use crate::{
+    page::PageKind,
+    types::{Lineage, Publish},
+};
+
+impl Space {
+    /// Something in memory may hand out a reference to the extent: it stays, whatever becomes of it.
+    pub fn hold(&self, offset: u64) {
+        if let Some(record) = self.lock().extents.get_mut(&offset) {
+            record.holds += 1;
+        }
+    }
+
+    /// Holds what may have been freed since, and used again: false if no blob that is wholly written
+    /// lies there now. Whether it is the one that is meant, its table says.
+    pub fn hold_written(&self, extent: Extent) -> bool {
+        let mut inner = self.lock();
+        // What is still being written is temporary, and no log record names it yet.
+        let is_written = inner.blob(extent).is_ok_and(|blob| !blob.temporary || blob.log.is_some());
+        if is_written {
+            inner.change(extent.offset, |record| record.holds += 1);
+        }
+        is_written
+    }
+
+    /// The version that was the first to list the blob; `None` if there is none, or none lists it.
+    pub fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
+        let blob = self.lock().blob(extent).ok();
+        blob.filter(|blob| !blob.temporary).map(|blob| blob.birth)
+    }
+
+    /// Ends one [`hold`](Self::hold). A temporary extent that nobody holds is abandoned.
+    pub fn release_hold(&self, offset: u64) {
+        self.lock().release(offset);
+    }
+
+    /// Recovery is over: what the log names and nobody took up is not needed but by the log.
+    pub fn abandon_unheld(&self) {
+        self.lock().end_unheld();
+    }
+}
+
+impl Inner {
+    /// A run of a version lists this blob: if no version did so far, it is born with this one. The runs
+    /// that list it are counted apart, as of the version that the next checkpoint writes.
+    pub fn adopt_blob(
+        &mut self,
+        extent: Extent,
+        birth: Publish,
+        lineage: Lineage,
+    ) -> Result<(), Refused> {
+        if self.blob(extent)?.temporary {
+            self.adopt(extent.offset, birth, lineage)?;
+            self.change(extent.offset, |record| record.refs = 0);
+        }
+        Ok(())
+    }
+
+    /// A run of `lineage` lists a blob from version `at` on, or no longer does; with the last one the
+    /// blob dies. Blobs of another lineage are inherited, and not counted (Rule: I19).
+    pub fn count_blob(
+        &mut self,
+        extent: Extent,
+        lineage: Lineage,
+        listed: bool,
+        at: Publish,
+    ) -> Result<(), Refused> {
+        let record = self.blob(extent)?;
+        let refused = |why: &str| Refused {
+            offset: extent.offset,
+            bytes: u64::from(extent.bytes),
+            why: why.into(),
+        };
+        if record.lineage != lineage {
+            return Ok(());
+        }
+        if record.temporary || record.is_dead() {
+            return Err(refused("runs of a version list a blob that is not alive"));
+        }
+        let refs = if listed { record.refs.checked_add(1) } else { record.refs.checked_sub(1) };
+        let refs =
+            refs.ok_or_else(|| refused("a blob is listed by fewer runs than let go of it"))?;
+        self.change(extent.offset, |record| record.refs = refs);
+        if refs == 0 {
+            self.change(extent.offset, |record| record.death = at);
+            self.settle(extent.offset);
+        }
+        Ok(())
+    }
+
+    fn blob(&self, extent: Extent) -> Result<Record, Refused> {
+        let record = self.extents.get(&extent.offset).copied();
+        let same = |record: &Record| record.bytes == extent.bytes && record.kind == PageKind::Blob;
+        record.filter(same).ok_or_else(|| Refused {
+            offset: extent.offset,
+            bytes: u64::from(extent.bytes),
+            why: "no such blob is there".into(),
+        })
+    }
+
+    fn release(&mut self, offset: u64) {
+        let Some(record) = self.extents.get_mut(&offset) else { return };
+        record.holds = record.holds.saturating_sub(1);
+        let record = *record;
+        if record.holds > 0 {
+            return;
+        }
+        if record.temporary && !record.is_dead() {
+            self.end_temporary(offset);
+        } else if record.waits {
+            self.change(offset, |record| record.waits = false);
+            self.settle(offset);
+        }
+    }
+
+    fn end_unheld(&mut self) {
+        let unheld = |record: &Record| record.temporary && !record.is_dead() && record.holds == 0;
+        let unheld: Vec<u64> = self
+            .extents
+            .iter()
+            .filter(|(_, record)| unheld(record))
+            .map(|(&offset, _)| offset)
+            .collect();
+        unheld.into_iter().for_each(|offset| self.end_temporary(offset));
+    }
+
+    /// It is in no version; the log may still name it.
+    pub fn end_temporary(&mut self, offset: u64) {
+        self.change(offset, |record| (record.birth, record.death) = (Publish(0), Publish(0)));
+        self.settle(offset);
+    }
+}
