@@ -122,5 +122,6 @@ pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// hold.
 pub const OPERAND_BYTES_MAX: usize = 4 << 20;
 /// Values longer than this live in extents of their own and travel as references. 64 KiB: an extent
-/// costs some 150 bytes of memory, a commit one sync more, and on average half a page of padding.
+/// costs some 150 bytes of memory, a commit one sync more, and on average half a page of padding. See
+/// docs/design/006.
 pub const VALUE_INLINE_BYTES_MAX: usize = 64 << 10;
