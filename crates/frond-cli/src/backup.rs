@@ -38,8 +38,11 @@ pub struct RestoreArgs {
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     /// Directory to make
-    #[arg(value_name = "TARGET")]
-    target: PathBuf,
+    #[arg(value_name = "TARGET", required_unless_present = "dry_run")]
+    target: Option<PathBuf>,
+    /// Read and verify all that would be restored, and write nothing
+    #[arg(long, conflicts_with = "target")]
+    dry_run: bool,
     /// An increment; once for each, in the order in which they were made
     #[arg(long = "increment", value_name = "FILE")]
     increments: Vec<PathBuf>,
@@ -54,17 +57,23 @@ pub fn backup(args: BackupArgs) -> Result {
         Some(base) => db.backup_since(base, &args.target)?,
     };
     db.close()?;
-    report(&info, "copied to", &args.target)
+    report(&info, &format!("copied to {}", args.target.display()))
 }
 
 /// Runs `frond restore`.
 pub fn restore(args: RestoreArgs) -> Result {
-    let info = frond::restore(&args.backup, &args.increments, &args.target, Env::real())?;
-    report(&info, "restored to", &args.target)
+    let (full, increments) = (&args.backup, &args.increments);
+    match &args.target {
+        None => report(&frond::verify_backup(full, increments, Env::real())?, "verified"),
+        Some(target) => {
+            let info = frond::restore(full, increments, target, Env::real())?;
+            report(&info, &format!("restored to {}", target.display()))
+        }
+    }
 }
 
-fn report(info: &BackupInfo, what: &str, target: &std::path::Path) -> Result {
+fn report(info: &BackupInfo, what: &str) -> Result {
     let (pages, commit) = (grouped(info.pages), grouped(info.seqno.0));
-    let (bytes, target) = (size(info.bytes), target.display());
-    say(&format!("{pages} pages, {bytes}, {what} {target}: everything through commit {commit}"))
+    let bytes = size(info.bytes);
+    say(&format!("{pages} pages, {bytes}, {what}: everything through commit {commit}"))
 }

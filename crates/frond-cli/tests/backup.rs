@@ -58,7 +58,11 @@ fn increments_bring_a_backup_up_to_date() {
     assert!(wrong.starts_with("FRD-1012 "), "{wrong}");
     let taken = place.fails(2, &["backup", "STORE", monday, "--base", &full]);
     assert!(taken.ends_with("monday exists already"), "{taken}");
-    place.ok(&["restore", &full, &back, "--increment", monday, "--increment", tuesday]);
+    let both = ["--increment", monday, "--increment", tuesday];
+    let verified = place.ok(&[&["restore", &full, "--dry-run"], &both[..]].concat());
+    assert!(verified.contains(" verified: everything through commit "), "{verified}");
+    assert!(!place.path("back").exists());
+    place.ok(&[&["restore", &full, &back], &both[..]].concat());
     assert_eq!(place.ok(&["dump", &back]), place.ok(&["dump", "STORE"]));
     place.ok(&["check", &back]);
 }

@@ -34,7 +34,7 @@ mod types;
 mod version;
 pub mod wal;
 
-pub use backup::{BackupId, BackupInfo, restore};
+pub use backup::{BackupId, BackupInfo, restore, verify_backup};
 pub use check::{CheckMode, CheckReport, Checked, Finding, LevelShape, Severity, TreeShape, check};
 #[doc(hidden)]
 pub use db::Tuning;

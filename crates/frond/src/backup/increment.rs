@@ -27,7 +27,7 @@ use crate::{
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
     page::{LINK_BYTES, Link, PageKind, StoreFile},
-    store::{AlignedBuf, SUPERBLOCK_BYTES, Superblock},
+    store::{SUPERBLOCK_BYTES, Superblock},
     sync::Arc,
 };
 
@@ -138,8 +138,11 @@ impl<'a> IncrementWriter<'a> {
         self.write(&slot)
     }
 
-    /// Appends a page.
-    pub fn put(&mut self, kind: PageKind, link: &Link, extent: &[u8]) -> Result<()> {
+    /// Appends a page: its extent from byte 0 on, in one piece or several.
+    pub fn put(&mut self, kind: PageKind, link: &Link, at: u64, bytes: &[u8]) -> Result<()> {
+        if at > 0 {
+            return self.write(bytes);
+        }
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&RECORD);
         head[4] = kind as u8;
@@ -147,7 +150,7 @@ impl<'a> IncrementWriter<'a> {
         self.chain = seal(&mut head, self.chain);
         self.records += 1;
         self.write(&head)?;
-        self.write(extent)
+        self.write(bytes)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -215,13 +218,6 @@ impl Increment {
     pub fn find(&self, link: &Link) -> Option<u64> {
         let (found, at) = self.records.get(&link.offset)?;
         (found == link).then_some(*at)
-    }
-
-    /// Reads the extent of a link that was found at `at`; nothing is verified.
-    pub fn read(&self, link: &Link, at: u64, what: &'static str) -> Result<AlignedBuf> {
-        let mut bytes = AlignedBuf::zeroed(link.bytes as usize, what)?;
-        self.file.read_at(&mut bytes, at)?;
-        Ok(bytes)
     }
 }
 

@@ -17,7 +17,7 @@
 //! 4. An increment is accepted only behind the version that it was made for.
 //! 5. Commits, applies and checkpoints go on beside it; pages of the version copied are kept until the
 //!    copy ends (Rule: I18).
-//! 6. Memory: one extent, and some bytes for each extent of the version.
+//! 6. Memory: one run, or a piece of a blob, and some bytes for each extent of the version.
 //!
 //! Threads: the caller's. Bytes: docs/format.md, "Increment".
 
@@ -28,7 +28,7 @@ mod target;
 mod tests;
 mod walk;
 
-pub use restore::restore;
+pub use restore::{restore, verify_backup};
 
 use std::{fmt, path::Path};
 
@@ -36,6 +36,7 @@ use crate::{
     Db, Error, Publish, Result, Seqno, StoreId,
     db::Shared,
     io::Env,
+    page::Link,
     store::{self, Held, SlotState, Superblock},
     sync::Ordering,
 };
@@ -141,8 +142,8 @@ impl Db {
     /// Copies the store as it is now to a new directory, which is a store of its own: it can be opened,
     /// checked, and be the base of increments as long as it is not written to. Commits go on meanwhile;
     /// what they replace takes disk space until the copy is done. Reads every page once and verifies
-    /// it. Whatever goes wrong, there is no `target` then; `target.new` may be left, and is
-    /// replaced by the next backup there.
+    /// it. Whatever goes wrong, there is no `target` then (unless all but the last sync, of its name,
+    /// went well); `target.new` may be left, and is replaced by the next backup there.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -174,7 +175,8 @@ impl Db {
         let (superblock, held) = shared.hold_for_backup()?;
         let env = &shared.engine.env;
         let copied = Target::make(env, target.as_ref(), &superblock, |target| {
-            shared.copy(&superblock, None, &mut |_, link, bytes| target.put(link, bytes))
+            let mut put = |_, link: &Link, at, bytes: &[u8]| target.put(link, at, bytes);
+            shared.copy(&superblock, None, &mut put)
         })?;
         drop(held);
         Ok(BackupInfo::new(&superblock, copied))
@@ -196,8 +198,8 @@ impl Db {
         }
         let env = &shared.engine.env;
         let copied = IncrementWriter::make(env, file, base, &superblock, |writer| {
-            let since = Some(base.version);
-            shared.copy(&superblock, since, &mut |kind, link, bytes| writer.put(kind, link, bytes))
+            let mut put = |kind, link: &Link, at, bytes: &[u8]| writer.put(kind, link, at, bytes);
+            shared.copy(&superblock, Some(base.version), &mut put)
         })?;
         drop(held);
         Ok(BackupInfo::new(&superblock, copied))
@@ -228,13 +230,13 @@ impl Shared {
         put: &mut walk::Put<'_>,
     ) -> Result<Copied> {
         let engine = &*self.engine;
-        let mut put_while_open = |kind, link: &_, bytes: &[u8]| {
+        let mut put_while_open = |kind, link: &Link, at, bytes: &[u8]| {
             // Whoever owns the store after a close may overwrite what is to come.
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
             engine.health.check()?;
-            put(kind, link, bytes)
+            put(kind, link, at, bytes)
         };
         Walk::new(&*engine.store, since, &mut put_while_open).version(superblock)
     }

@@ -12,6 +12,7 @@ use crate::{
     error::{Error, Result},
     io::Env,
     page::{Link, StoreFile},
+    store::{Store, Superblock},
     sync::Arc,
 };
 
@@ -19,7 +20,7 @@ use super::{
     BackupId, BackupInfo, closed_slot,
     increment::Increment,
     target::Target,
-    walk::{Fetched, Pages, Walk},
+    walk::{Copied, Pages, Put, Walk},
 };
 
 /// Makes a store out of a full backup and increments, oldest first. The full backup is a directory
@@ -36,25 +37,61 @@ pub fn restore<P: AsRef<Path>>(
     target: impl AsRef<Path>,
     env: Env,
 ) -> Result<BackupInfo> {
-    let (base, store) = closed_slot(full.as_ref(), &env)?;
-    let mut overlay = Overlay { base: store.file().clone(), increments: Vec::new() };
-    let mut superblock = base.alone();
-    for path in increments {
-        let increment = Increment::open(&env, path.as_ref())?;
-        let id = BackupId::of_slot(&superblock);
-        if increment.base != id {
-            let (file, wanted) = (path.as_ref().to_owned(), increment.base.to_string());
-            return Err(Error::WrongBase { file, wanted, found: id.to_string() });
-        }
-        superblock = increment.superblock;
-        overlay.increments.push(increment);
-    }
-    let copied = Target::make(&env, target.as_ref(), &superblock, |target| {
-        let mut put = |_, link: &Link, bytes: &[u8]| target.put(link, bytes);
-        Walk::new(&overlay, None, &mut put).version(&superblock)
+    let chain = Chain::open(full.as_ref(), increments, &env)?;
+    let copied = Target::make(&env, target.as_ref(), &chain.superblock, |target| {
+        chain.walk(&mut |_, link, at, bytes| target.put(link, at, bytes))
     })?;
-    store.release()?;
-    Ok(BackupInfo::new(&superblock, copied))
+    chain.close(copied)
+}
+
+/// Reads and verifies all that [`restore`] would write, and writes nothing.
+///
+/// # Errors
+/// As [`restore`].
+pub fn verify_backup<P: AsRef<Path>>(
+    full: impl AsRef<Path>,
+    increments: &[P],
+    env: Env,
+) -> Result<BackupInfo> {
+    let chain = Chain::open(full.as_ref(), increments, &env)?;
+    let copied = chain.walk(&mut |_, _, _, _| Ok(()))?;
+    chain.close(copied)
+}
+
+/// A full backup with its increments, and the version that they lead to.
+struct Chain {
+    /// The full backup, locked.
+    store: Arc<Store>,
+    overlay: Overlay,
+    superblock: Superblock,
+}
+
+impl Chain {
+    fn open<P: AsRef<Path>>(full: &Path, increments: &[P], env: &Env) -> Result<Self> {
+        let (base, store) = closed_slot(full, env)?;
+        let mut overlay = Overlay { base: store.file().clone(), increments: Vec::new() };
+        let mut superblock = base.alone();
+        for path in increments {
+            let increment = Increment::open(env, path.as_ref())?;
+            let id = BackupId::of_slot(&superblock);
+            if increment.base != id {
+                let (file, wanted) = (path.as_ref().to_owned(), increment.base.to_string());
+                return Err(Error::WrongBase { file, wanted, found: id.to_string() });
+            }
+            superblock = increment.superblock;
+            overlay.increments.push(increment);
+        }
+        Ok(Self { store, overlay, superblock })
+    }
+
+    fn walk(&self, put: &mut Put<'_>) -> Result<Copied> {
+        Walk::new(&self.overlay, None, put).version(&self.superblock)
+    }
+
+    fn close(self, copied: Copied) -> Result<BackupInfo> {
+        self.store.release()?;
+        Ok(BackupInfo::new(&self.superblock, copied))
+    }
 }
 
 /// Increments, oldest first, over a full backup.
@@ -64,13 +101,12 @@ struct Overlay {
 }
 
 impl Pages for Overlay {
-    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>> {
+    fn locate(&self, link: &Link, what: &'static str) -> Result<(&StoreFile, u64)> {
         for increment in self.increments.iter().rev() {
             if let Some(offset) = increment.find(link) {
-                let bytes = increment.read(link, offset, what)?;
-                return Ok(Fetched { file: &increment.file, offset, bytes });
+                return Ok((&increment.file, offset));
             }
         }
-        self.base.fetch(link, what)
+        self.base.locate(link, what)
     }
 }

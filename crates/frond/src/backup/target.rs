@@ -64,9 +64,9 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Writes a page where it belongs.
-    pub fn put(&self, link: &Link, bytes: &[u8]) -> Result<()> {
-        self.file.write_at(bytes, link.offset)
+    /// Writes bytes of a page, from byte `at` of its extent on, where they belong.
+    pub fn put(&self, link: &Link, at: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(bytes, link.offset + at)
     }
 
     fn finish(&self, superblock: &Superblock) -> Result<()> {

@@ -50,7 +50,8 @@ fn pages_are_kept_until_the_copy_ends() {
     }
     let kept = db.shared.engine.store.space().stats().kept;
     Target::make(&env, Path::new("/full"), &superblock, |target| {
-        db.shared.copy(&superblock, None, &mut |_, link, bytes| target.put(link, bytes))
+        let mut put = |_, link: &Link, at, bytes: &[u8]| target.put(link, at, bytes);
+        db.shared.copy(&superblock, None, &mut put)
     })
     .unwrap();
     drop(held);
@@ -64,6 +65,6 @@ fn pages_are_kept_until_the_copy_ends() {
     // A store that was closed meanwhile may belong to another by now.
     let (superblock, _held) = db.shared.hold_for_backup().unwrap();
     db.close().unwrap();
-    let closed = db.shared.copy(&superblock, None, &mut |_, _, _| Ok(()));
+    let closed = db.shared.copy(&superblock, None, &mut |_, _, _, _| Ok(()));
     assert!(matches!(closed, Err(Error::Closed)));
 }

@@ -6,13 +6,15 @@
 //!
 //! Invariants
 //! 1. A page is verified before it is handed on, and before a link in it is followed.
+//!    A blob goes by in pieces, and is verified when the last has: a caller finishes nothing after an
+//!    error.
 //! 2. The walk ends, whatever the pages say: levels fall, and a page is entered once.
 
 use std::collections::HashSet;
 
 use crate::{
     Publish,
-    blob::{Blob, BlobRef},
+    blob::{BlobCheck, BlobRef},
     error::{Error, Place, Result},
     page::{Link, PageKind, StoreFile},
     run,
@@ -20,22 +22,17 @@ use crate::{
     tree::{Child, parse_node},
 };
 
-/// Takes a verified page: its kind, its link and its whole extent.
-pub(super) type Put<'a> = dyn FnMut(PageKind, &Link, &[u8]) -> Result<()> + 'a;
+/// Bytes of a blob that are in memory at once. 1 MiB: reads of a fast disk's liking.
+const PIECE_BYTES: u64 = 1 << 20;
 
-/// What should be the page of some link.
-pub(super) struct Fetched<'a> {
-    /// The file that it is from.
-    pub file: &'a StoreFile,
-    /// Where it lies in that file.
-    pub offset: u64,
-    pub bytes: AlignedBuf,
-}
+/// Takes a page: its kind, its link, and its extent: all of it from byte 0 on, or, of a blob, piece by
+/// piece.
+pub(super) type Put<'a> = dyn FnMut(PageKind, &Link, u64, &[u8]) -> Result<()> + 'a;
 
 /// Where pages come from.
 pub(super) trait Pages {
-    /// Reads the extent of a link; nothing is verified.
-    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>>;
+    /// The file that should have the page of a link, and the place of its extent in it.
+    fn locate(&self, link: &Link, what: &'static str) -> Result<(&StoreFile, u64)>;
 
     /// The version that was the first to list a blob, if that is known: references do not say it.
     fn birth_of_blob(&self, _extent: Extent) -> Option<Publish> {
@@ -44,8 +41,8 @@ pub(super) trait Pages {
 }
 
 impl Pages for Store {
-    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>> {
-        Pages::fetch(&**self.file(), link, what)
+    fn locate(&self, link: &Link, what: &'static str) -> Result<(&StoreFile, u64)> {
+        Pages::locate(&**self.file(), link, what)
     }
 
     fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
@@ -54,9 +51,9 @@ impl Pages for Store {
 }
 
 impl Pages for StoreFile {
-    fn fetch(&self, link: &Link, what: &'static str) -> Result<Fetched<'_>> {
-        let bytes = store::read_extent(self, link, what)?;
-        Ok(Fetched { file: self, offset: link.offset, bytes })
+    fn locate(&self, link: &Link, what: &'static str) -> Result<(&StoreFile, u64)> {
+        store::check_extent(self, link, what)?;
+        Ok((self, link.offset))
     }
 }
 
@@ -140,16 +137,20 @@ impl<'a> Walk<'a> {
         if self.passes_by(link) {
             return Ok(());
         }
-        let Fetched { file, offset, bytes } = self.pages.fetch(link, "a run")?;
-        let blobs = run::verify_extent(file, link, &bytes);
-        let blobs = blobs.map_err(|error| lying_at(error, link.offset, offset))?;
-        self.hand_on(PageKind::Run, link, &bytes)?;
+        let (file, offset) = self.pages.locate(link, "a run")?;
+        let bytes = read(file, offset, link.bytes.into(), "a run")?;
+        let verified = run::verify_extent(file, link, &bytes);
+        let blobs = verified.map_err(|error| lying_at(error, link.offset, offset))?;
+        self.hand_on(PageKind::Run, link, 0, &bytes)?;
         drop(bytes);
-        blobs.iter().try_for_each(|listed| self.blob(&BlobRef::read(file, &listed.reference)?))
+        for listed in blobs {
+            self.blob(BlobRef::read(file, &listed.reference)?)?;
+        }
+        Ok(())
     }
 
     /// A blob that a run lists. A young run lists old blobs, too.
-    fn blob(&mut self, reference: &BlobRef) -> Result<()> {
+    fn blob(&mut self, reference: BlobRef) -> Result<()> {
         const WHAT: &str = "a blob";
         let link = reference.link();
         let birth = self.since.and_then(|_| self.pages.birth_of_blob(reference.extent()));
@@ -157,10 +158,20 @@ impl<'a> Walk<'a> {
         if is_old || !self.seen.insert((link.offset, link.hash)) {
             return Ok(());
         }
-        let Fetched { file, offset, bytes } = self.pages.fetch(&link, WHAT)?;
-        let verified = Blob::verify_extent(file, reference, &bytes);
-        verified.map_err(|error| lying_at(error, link.offset, offset))?;
-        self.hand_on(PageKind::Blob, &link, &bytes)
+        let (file, offset) = self.pages.locate(&link, WHAT)?;
+        let located = |error| lying_at(error, link.offset, offset);
+        let tail_bytes = reference.tail_bytes() as u64;
+        let tail = read(file, offset + u64::from(link.bytes) - tail_bytes, tail_bytes, WHAT)?;
+        let mut check = BlobCheck::new(file, reference, &tail).map_err(located)?;
+        let mut at = 0;
+        while at < u64::from(link.bytes) {
+            let bytes = PIECE_BYTES.min(u64::from(link.bytes) - at);
+            let piece = read(file, offset + at, bytes, WHAT)?;
+            check.take(&piece).map_err(located)?;
+            self.hand_on(PageKind::Blob, &link, at, &piece)?;
+            at += bytes;
+        }
+        check.end().map_err(located)
     }
 
     /// A whole page; `None` if it was handed on before, or is left out.
@@ -173,10 +184,11 @@ impl<'a> Walk<'a> {
         if self.passes_by(link) {
             return Ok(None);
         }
-        let Fetched { file, offset, bytes } = self.pages.fetch(link, what)?;
+        let (file, offset) = self.pages.locate(link, what)?;
+        let bytes = read(file, offset, link.bytes.into(), what)?;
         let page = store::verify_page(file, link, kind, what, bytes);
         let page = page.map_err(|error| lying_at(error, link.offset, offset))?;
-        self.hand_on(kind, link, page.extent())?;
+        self.hand_on(kind, link, 0, page.extent())?;
         Ok(Some((file, page)))
     }
 
@@ -185,12 +197,18 @@ impl<'a> Walk<'a> {
             || !self.seen.insert((link.offset, link.hash))
     }
 
-    fn hand_on(&mut self, kind: PageKind, link: &Link, bytes: &[u8]) -> Result<()> {
-        (self.put)(kind, link, bytes)?;
-        self.copied.pages += 1;
+    fn hand_on(&mut self, kind: PageKind, link: &Link, at: u64, bytes: &[u8]) -> Result<()> {
+        (self.put)(kind, link, at, bytes)?;
+        self.copied.pages += u64::from(at == 0);
         self.copied.bytes += bytes.len() as u64;
         Ok(())
     }
+}
+
+fn read(file: &StoreFile, offset: u64, bytes: u64, what: &'static str) -> Result<AlignedBuf> {
+    let mut buf = AlignedBuf::zeroed(usize::try_from(bytes).unwrap_or(usize::MAX), what)?;
+    file.read_at(&mut buf, offset)?;
+    Ok(buf)
 }
 
 /// An error about a page that belongs at `offset` of a store, and was found at `found` of a file.

@@ -35,10 +35,12 @@ mod read;
 mod table;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod write;
 
 pub use hold::BlobHold;
 pub use read::Blob;
+pub use verify::BlobCheck;
 pub use write::BlobOptions;
 
 use crate::{

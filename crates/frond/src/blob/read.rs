@@ -68,7 +68,7 @@ impl Blob {
 
     /// Checks all bytes of a blob's extent against its reference; nothing is decoded. Errors name
     /// `file`.
-    pub fn verify_extent(file: &StoreFile, reference: &BlobRef, bytes: &[u8]) -> Result<()> {
+    fn verify_extent(file: &StoreFile, reference: &BlobRef, bytes: &[u8]) -> Result<()> {
         let tail = bytes.len().saturating_sub(table::bytes(reference.pieces));
         let table = Table::from_disk(file, reference, bytes.get(tail..).unwrap_or_default())?;
         let mut at = 0;

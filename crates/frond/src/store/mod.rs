@@ -91,7 +91,9 @@ mod tests;
 
 pub use aligned::AlignedBuf;
 pub use alloc::Class;
-pub use copy::{SUPERBLOCK_BYTES, decode_roots, read_extent, verify_page, write_slots, zone_pages};
+pub use copy::{
+    SUPERBLOCK_BYTES, check_extent, decode_roots, verify_page, write_slots, zone_pages,
+};
 pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;
