@@ -89,19 +89,32 @@ impl Log {
 
     /// The last segment whose first commit is not after `next`.
     fn find(&self, live: &[(u64, Lsn)], next: Seqno, applied: Seqno) -> Result<LogFeed> {
-        let mut oldest = None;
         let start = |number| {
             let place = self.open_segment(number)?;
             Ok(LogFeed { place, assembly: Assembly::default(), next })
         };
-        for &(number, _) in live.iter().rev() {
-            match self.first_commit(number)? {
-                Some(first) if first <= next => return start(number),
-                Some(first) => oldest = Some(first),
-                None => {}
+        // They ascend; a segment in which no commit begins counts with those behind it.
+        let first_from = |index: usize| -> Result<Option<Seqno>> {
+            for &(number, _) in live.get(index..).unwrap_or_default() {
+                if let Some(first) = self.first_commit(number)? {
+                    return Ok(Some(first));
+                }
+            }
+            Ok(None)
+        };
+        let (mut begun, mut end) = (0, live.len());
+        while begun < end {
+            let middle = begun.midpoint(end);
+            if first_from(middle)?.is_some_and(|first| first <= next) {
+                begun = middle + 1;
+            } else {
+                end = middle;
             }
         }
-        match (oldest, live.first()) {
+        if let Some(&(number, _)) = begun.checked_sub(1).and_then(|last| live.get(last)) {
+            return start(number);
+        }
+        match (first_from(0)?, live.first()) {
             (None, Some(&(number, _))) if next > applied => start(number),
             (oldest, _) => {
                 let oldest = oldest.unwrap_or(applied.next()).0;
