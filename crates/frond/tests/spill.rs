@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 mod common;
 
 use frond::{Batch, CheckMode, Db, Options, Snapshot, Tree, TreeOptions, operator};
+use frond_testkit::Dice;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -18,15 +19,6 @@ fn options() -> Options {
     common::options().tuning(tuning)
 }
 
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
-}
-
 fn key(number: u64) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
@@ -35,8 +27,8 @@ fn key(number: u64) -> Vec<u8> {
 fn change(db: &Db, tree: &Tree, model: &mut Model, dice: &mut Dice) {
     let mut batch = Batch::new();
     for _ in 0..20 {
-        let (at, value) = (dice.roll(3000), format!("{:x}", dice.0).repeat(4).into_bytes());
-        match dice.roll(10) {
+        let (at, value) = (dice.below(3000), format!("{:x}", dice.bits()).repeat(4).into_bytes());
+        match dice.below(10) {
             0..=5 => {
                 batch.put(tree, &key(at), &value).unwrap();
                 model.insert(key(at), value);
@@ -50,7 +42,7 @@ fn change(db: &Db, tree: &Tree, model: &mut Model, dice: &mut Dice) {
                 model.entry(key(at)).or_default().push(b'+');
             }
             _ => {
-                let to = at + 1 + dice.roll(30);
+                let to = at + 1 + dice.below(30);
                 batch.delete_range(tree, &key(at), &key(to)).unwrap();
                 let gone: Vec<_> = model.range(key(at)..key(to)).map(|(k, _)| k.clone()).collect();
                 gone.iter().for_each(|k| drop(model.remove(k)));
@@ -96,7 +88,7 @@ fn snapshots_that_last_read_the_same_from_disk() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    let (mut model, mut dice) = (Model::new(), Dice(11));
+    let (mut model, mut dice) = (Model::new(), Dice::new(11));
     let mut held = vec![(db.snapshot(), model.clone())];
     for round in 0..1500u32 {
         change(&db, &tree, &mut model, &mut dice);
@@ -104,7 +96,7 @@ fn snapshots_that_last_read_the_same_from_disk() {
             held.push((db.snapshot(), model.clone()));
         }
         if round % 50 == 0 {
-            held.swap_remove(dice.roll(held.len() as u64) as usize);
+            held.swap_remove(dice.below(held.len() as u64) as usize);
         }
     }
     assert!(held.len() > 40, "{}", held.len());

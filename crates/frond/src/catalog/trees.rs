@@ -14,6 +14,7 @@ use crate::{
     pipeline::TreeDirectory,
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
     tree::TreeTraits,
+    txn::Vacancy,
 };
 
 /// The tree that holds the catalog itself.
@@ -27,6 +28,7 @@ pub(crate) struct TreeEntry {
     pub class: SizeClass,
     pub unique: bool,
     pub birth: Seqno,
+    pub vacancy: Vacancy,
     record: Mutex<TreeRecord>,
     dropped: AtomicBool,
 }
@@ -56,6 +58,7 @@ impl TreeEntry {
             class: record.size_class,
             unique: record.unique,
             birth: record.birth,
+            vacancy: Vacancy::default(),
             record: Mutex::new(record),
             dropped: AtomicBool::new(false),
         })

@@ -15,7 +15,7 @@
 //! Threads: all. Cost: one lock held for some hundred nanoseconds, two copies of keys and values.
 
 use crate::{
-    Durability, Error, Lsn, Result, Seqno, TreeId,
+    Durability, Error, Kind, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
     plant::plant,
     store::Extent,
@@ -156,6 +156,9 @@ impl Shared {
         };
         self.keep_blobs(blobs, &slot, reservation.lsn());
         engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
+        if engine.vacancies.load(Ordering::SeqCst) > 0 {
+            self.cut_vacancies(writes, trees);
+        }
         for &tree in trees {
             for (from, to) in writes.ranges(tree) {
                 slot.table.delete_range(tree, seqno, from, to);
@@ -187,6 +190,16 @@ impl Shared {
                 named.expect("I11: an extent that is held is there");
             }
             engine.blob_bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// What the commit puts is vacant no more (`txn/vacancy.rs`, step 3).
+    fn cut_vacancies(&self, writes: &WriteSet, trees: &[TreeId]) {
+        for &tree in trees {
+            if let Some(entry) = self.catalog.by_id(tree) {
+                let puts = writes.entries(tree).filter(|entry| entry.tag.kind() != Kind::Delete);
+                entry.vacancy.put(puts.map(|entry| entry.key));
+            }
         }
     }
 

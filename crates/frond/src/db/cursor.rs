@@ -12,15 +12,21 @@
 //! Threads: one.
 
 use crate::{
-    Kind, Message, Result, Seqno, Tag, TreeId,
-    memtable::{MemCursor, Memtable},
-    run::{Entry, EntrySource, Folded, Folder, MergeCursor, RangeDeletes, RunCursor},
+    Kind, Result, TreeId,
+    catalog::TreeEntry,
+    run::{MergeCursor, RangeDeletes, RunCursor},
     sync::Arc,
     tree::{LeafStretch, Position, clip},
+    txn::{Stretch, TOMBSTONES_MIN},
     version::Version,
 };
 
-use super::{Snapshot, read::Messages, rows::RowBuf};
+use super::{
+    Snapshot,
+    read::Messages,
+    rows::RowBuf,
+    sources::{MemSource, ReadSource},
+};
 
 /// Rows of a first piece; later pieces double up to `ROWS_MAX`.
 const ROWS_FIRST: usize = 16;
@@ -50,6 +56,8 @@ enum Gap {
 pub struct Cursor {
     snapshot: Snapshot,
     tree: TreeId,
+    /// `None` while the catalog itself is read.
+    entry: Option<Arc<TreeEntry>>,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     gap: Gap,
@@ -66,11 +74,13 @@ impl Cursor {
     pub(crate) fn new(
         snapshot: Snapshot,
         tree: TreeId,
+        entry: Option<Arc<TreeEntry>>,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Self> {
         Ok(Self {
             snapshot,
             tree,
+            entry,
             from,
             to,
             gap: Gap::Low,
@@ -217,10 +227,20 @@ impl Cursor {
         if let (Some(key), Some(from)) = (&mut at, &self.from) {
             *key = key.clone().max(from.clone());
         }
+        let mut walked = Stretch { from: at.clone(), to: None };
+        if let Some(vacancy) = self.vacancy()
+            && at.as_deref().map_or(vacancy.from.is_none(), |at| vacancy.holds(at))
+        {
+            let Some(to) = vacancy.to else { return Ok(false) };
+            (walked.from, at) = (vacancy.from, Some(to));
+        }
+        let mut tombstones = 0;
         loop {
             if let (Some(at), Some(to)) = (&at, &self.to)
                 && at >= to
             {
+                walked.to = Some(to.clone());
+                self.remember_empty(walked, tombstones);
                 return Ok(false);
             }
             let position = at.as_deref().map_or(Position::First, Position::At);
@@ -231,15 +251,35 @@ impl Cursor {
                 (at.as_deref(), to.as_deref()),
                 (stretch.lo.as_deref(), stretch.hi.as_deref()),
             );
-            self.merge(&version, &stretch, range, self.piece_rows)?;
-            if !self.rows.is_empty() {
+            tombstones += self.merge(&version, &stretch, range, self.piece_rows)?;
+            if let Some((first, _)) = self.rows.get(0) {
+                walked.to = Some(first.to_vec());
+                self.remember_empty(walked, tombstones);
                 self.piece_rows = (self.piece_rows * 2).min(ROWS_MAX);
                 return Ok(true);
             }
             match &stretch.hi {
-                None => return Ok(false),
+                None => {
+                    walked.to = to;
+                    self.remember_empty(walked, tombstones);
+                    return Ok(false);
+                }
                 Some(hi) => at = Some(hi.to_vec()),
             }
+        }
+    }
+
+    /// What is known to be empty at the cursor's snapshot.
+    fn vacancy(&self) -> Option<Stretch> {
+        self.entry.as_ref()?.vacancy.known(self.snapshot.seqno())
+    }
+
+    /// `walked` has no row, as of the cursor's snapshot; finding that out took so many tombstones.
+    fn remember_empty(&self, walked: Stretch, tombstones: u64) {
+        if let Some(entry) = self.entry.as_ref().filter(|_| tombstones >= TOMBSTONES_MIN) {
+            let engine = &self.snapshot.engine;
+            let (at, any) = (self.snapshot.seqno(), &engine.vacancies);
+            entry.vacancy.found_empty(walked, at, &engine.sequencer, any);
         }
     }
 
@@ -261,6 +301,18 @@ impl Cursor {
         };
         if let Some(to) = &self.to {
             below = Some(below.map_or(to.clone(), |key| key.min(to.clone())));
+        }
+        if let Some(vacancy) = self.vacancy()
+            && match (&below, &vacancy.to) {
+                (None, to) => to.is_none(),
+                (Some(below), to) => {
+                    vacancy.from.as_ref().is_none_or(|from| from < below)
+                        && to.as_ref().is_none_or(|to| below <= to)
+                }
+            }
+        {
+            let Some(from) = vacancy.from else { return Ok(false) };
+            below = Some(from);
         }
         loop {
             if let (Some(below), Some(from)) = (&below, &self.from)
@@ -337,18 +389,19 @@ impl Cursor {
         Ok(start)
     }
 
-    /// Appends the rows of a range inside one stretch to the buffer, forward.
+    /// Appends the rows of a range inside one stretch to the buffer, forward. Returns how many deleted
+    /// keys it met before the first.
     fn merge(
         &mut self,
         version: &Version,
         stretch: &LeafStretch,
         (lo, hi): (Option<&[u8]>, Option<&[u8]>),
         rows_max: usize,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         if let (Some(lo), Some(hi)) = (lo, hi)
             && lo >= hi
         {
-            return Ok(());
+            return Ok(0);
         }
         let engine = self.snapshot.engine.clone();
         let folder = engine.cx.folder();
@@ -389,13 +442,13 @@ impl Cursor {
         let snapshot = self.snapshot.clone();
         let view = snapshot.view(version);
         let mut merge = MergeCursor::new(sources);
-        let mut value = Vec::new();
+        let (mut value, mut tombstones) = (Vec::new(), 0);
         while self.rows.len() < rows_max && self.rows.bytes() < PIECE_BYTES_MAX.max(rows_max) {
             let Some(entry) = merge.next_folded(&folder)? else { break };
             match entry.tag.kind() {
                 Kind::Put => self.rows.push(entry.key, entry.payload),
                 Kind::PutBlob => self.rows.push_blob(entry.key, entry.payload),
-                Kind::Delete => {}
+                Kind::Delete => tombstones += u64::from(self.rows.is_empty()),
                 _ => {
                     let mut messages = Messages::default();
                     messages.take(entry.message(), &mut value);
@@ -405,151 +458,6 @@ impl Cursor {
                 }
             }
         }
-        Ok(())
-    }
-}
-
-/// What a scan merges.
-enum ReadSource<'a> {
-    Memtable(Box<MemSource<'a>>),
-    Run(Box<RunCursor>, Option<RangeDeletes>),
-}
-
-impl EntrySource for ReadSource<'_> {
-    #[inline]
-    fn entry(&self) -> Option<Entry<'_>> {
-        match self {
-            ReadSource::Memtable(source) => source.entry(),
-            ReadSource::Run(cursor, _) => cursor.entry(),
-        }
-    }
-
-    #[inline]
-    fn advance(&mut self) -> Result<()> {
-        match self {
-            ReadSource::Memtable(source) => source.advance(),
-            ReadSource::Run(cursor, _) => cursor.advance(),
-        }
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        match self {
-            ReadSource::Memtable(source) => source.seek(key),
-            ReadSource::Run(cursor, _) => cursor.seek(key),
-        }
-    }
-
-    fn range_deletes(&self) -> Option<&RangeDeletes> {
-        match self {
-            ReadSource::Memtable(source) => Some(&source.ranges),
-            ReadSource::Run(_, ranges) => ranges.as_ref(),
-        }
-    }
-}
-
-/// One memtable as of a seqno: versions folded to one message a key.
-struct MemSource<'a> {
-    cursor: MemCursor,
-    folder: Folder<'a>,
-    ranges: RangeDeletes,
-    hi: Option<Vec<u8>>,
-    tag: Option<Tag>,
-    payload: Vec<u8>,
-    spare: Vec<u8>,
-}
-
-impl<'a> MemSource<'a> {
-    fn new(
-        table: &Arc<Memtable>,
-        tree: TreeId,
-        at: Seqno,
-        folder: Folder<'a>,
-        lo: Option<&[u8]>,
-        hi: Option<&[u8]>,
-    ) -> Result<Self> {
-        let mut cursor = table.cursor(tree, at);
-        match lo {
-            Some(lo) => cursor.seek(lo),
-            None => cursor.seek_first(),
-        }
-        let ranges = cursor.range_deletes();
-        let owned = ranges.iter().map(|range| (range.from.to_vec(), range.to.to_vec())).collect();
-        let mut source = Self {
-            cursor,
-            folder,
-            ranges: RangeDeletes::union(owned),
-            hi: hi.map(<[u8]>::to_vec),
-            tag: None,
-            payload: Vec::new(),
-            spare: Vec::new(),
-        };
-        source.settle()?;
-        Ok(source)
-    }
-
-    /// Folds the key stood on, or the next one that has a message left.
-    fn settle(&mut self) -> Result<()> {
-        loop {
-            self.tag = None;
-            let Some(key) = self.cursor.key() else { return Ok(()) };
-            if self.hi.as_deref().is_some_and(|hi| key >= hi) {
-                return Ok(());
-            }
-            let cover = self.cursor.cover();
-            let mut tag: Option<Tag> = None;
-            for (seqno, older) in self.cursor.versions() {
-                if cover.is_some_and(|cover| seqno < cover) {
-                    break;
-                }
-                let Some(newer) = tag else {
-                    self.payload.clear();
-                    self.payload.extend_from_slice(older.payload);
-                    tag = Some(older.tag);
-                    if older.tag.is_base() {
-                        break;
-                    }
-                    continue;
-                };
-                let message = Message::new(newer, &self.payload);
-                tag = match self.folder.fold(message, older, &mut self.spare)? {
-                    Folded::Newer(tag) => Some(tag),
-                    Folded::Made(tag) => {
-                        std::mem::swap(&mut self.payload, &mut self.spare);
-                        Some(tag)
-                    }
-                    Folded::Nothing => None,
-                };
-                if tag.is_none_or(|tag| tag.is_base()) {
-                    break;
-                }
-            }
-            if tag.is_some() {
-                self.tag = tag;
-                return Ok(());
-            }
-            self.cursor.next();
-        }
-    }
-}
-
-impl EntrySource for MemSource<'_> {
-    #[inline]
-    fn entry(&self) -> Option<Entry<'_>> {
-        let (tag, key) = (self.tag?, self.cursor.key()?);
-        Some(Entry { key, tag, payload: &self.payload })
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        self.cursor.next();
-        self.settle()
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.cursor.seek(key);
-        self.settle()
-    }
-
-    fn range_deletes(&self) -> Option<&RangeDeletes> {
-        Some(&self.ranges)
+        Ok(tombstones)
     }
 }

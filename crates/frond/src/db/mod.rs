@@ -13,6 +13,7 @@ mod options;
 mod read;
 mod rows;
 mod snapshot;
+mod sources;
 mod stats;
 mod tree;
 

@@ -149,6 +149,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         trees: catalog.clone(),
         pool: TaskPool::new(threads),
         spill: SpillState::default(),
+        vacancies: AtomicU64::new(0),
         checkpoint: CheckpointState::new(
             superblock.publish,
             superblock.applied,
@@ -314,7 +315,7 @@ fn malformed_catalog(engine: &Engine, why: String) -> Error {
 /// Shows what tree 0 held at the boundary; replayed changes follow.
 fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()> {
     let snapshot = Snapshot::new(engine.clone(), None, || at);
-    let mut cursor = Cursor::new(snapshot, CATALOG_TREE, (None, None))?;
+    let mut cursor = Cursor::new(snapshot, CATALOG_TREE, None, (None, None))?;
     while let Some((key, value)) = cursor.next()? {
         let malformed = |why| malformed_catalog(engine, why);
         Shared::show_record(catalog, key, Some(value), None, &malformed)?;

@@ -110,7 +110,7 @@ impl Snapshot {
     /// As [`get`](Self::get).
     pub fn scan<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
         self.check(tree)?;
-        Cursor::new(self.clone(), tree.entry.id, bounds(&range)?)
+        Cursor::new(self.clone(), tree.entry.id, Some(tree.entry.clone()), bounds(&range)?)
     }
 
     /// The trees there were at this moment, by name, also those dropped or renamed since. Reads the
@@ -152,7 +152,7 @@ impl Snapshot {
 
     fn read_catalog(&self) -> Result<BTreeMap<TreeId, TreeRecord>> {
         let mut trees = BTreeMap::new();
-        let mut cursor = Cursor::new(self.clone(), CATALOG_TREE, (None, None))?;
+        let mut cursor = Cursor::new(self.clone(), CATALOG_TREE, None, (None, None))?;
         while let Some((key, value)) = cursor.next()? {
             let record = Record::decode(key, value);
             let path = self.engine.store.file().path();

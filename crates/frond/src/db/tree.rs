@@ -223,7 +223,7 @@ impl Tree {
         self.entry.check()?;
         self.shared.engine.health.check()?;
         let snapshot = self.shared.snapshot();
-        Cursor::new(snapshot, self.entry.id, bounds(&range)?)
+        Cursor::new(snapshot, self.entry.id, Some(self.entry.clone()), bounds(&range)?)
     }
 }
 

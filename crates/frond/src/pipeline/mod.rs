@@ -99,6 +99,8 @@ pub(crate) struct Engine {
     /// `None` if the store is open read-only.
     pub log: Option<Log>,
     pub sequencer: Sequencer,
+    /// 1 once any tree has had a vacancy: commits look for them.
+    pub vacancies: AtomicU64,
     pub versions: Versions,
     pub snapshots: Snapshots,
     pub health: Health,

@@ -109,9 +109,10 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
         Found::Directory => {}
         Found::Nothing => {
             env.vfs.create_dir(dir).map_err(|e| Error::io(dir, "create", 0, e))?;
-            if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
-            }
+            // The parent of `store` is the empty path, which is the working directory.
+            let parent = dir.parent().unwrap_or(dir);
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
         }
     }
     make_file(env, dir)?;

@@ -1,0 +1,156 @@
+//! What a scan merges: memtables as of a seqno, and the runs of a leaf's stretch.
+//!
+//! Threads: one.
+
+use crate::{
+    Message, Result, Seqno, Tag, TreeId,
+    memtable::{MemCursor, Memtable},
+    run::{Entry, EntrySource, Folded, Folder, RangeDeletes, RunCursor},
+    sync::Arc,
+};
+
+/// What a scan merges.
+pub(super) enum ReadSource<'a> {
+    Memtable(Box<MemSource<'a>>),
+    Run(Box<RunCursor>, Option<RangeDeletes>),
+}
+
+impl EntrySource for ReadSource<'_> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        match self {
+            ReadSource::Memtable(source) => source.entry(),
+            ReadSource::Run(cursor, _) => cursor.entry(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            ReadSource::Memtable(source) => source.advance(),
+            ReadSource::Run(cursor, _) => cursor.advance(),
+        }
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        match self {
+            ReadSource::Memtable(source) => source.seek(key),
+            ReadSource::Run(cursor, _) => cursor.seek(key),
+        }
+    }
+
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        match self {
+            ReadSource::Memtable(source) => Some(&source.ranges),
+            ReadSource::Run(_, ranges) => ranges.as_ref(),
+        }
+    }
+}
+
+/// One memtable as of a seqno: versions folded to one message a key.
+pub(super) struct MemSource<'a> {
+    cursor: MemCursor,
+    folder: Folder<'a>,
+    ranges: RangeDeletes,
+    hi: Option<Vec<u8>>,
+    tag: Option<Tag>,
+    payload: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+impl<'a> MemSource<'a> {
+    /// The tree's messages in `[lo, hi)`, standing on the first.
+    pub(super) fn new(
+        table: &Arc<Memtable>,
+        tree: TreeId,
+        at: Seqno,
+        folder: Folder<'a>,
+        lo: Option<&[u8]>,
+        hi: Option<&[u8]>,
+    ) -> Result<Self> {
+        let mut cursor = table.cursor(tree, at);
+        match lo {
+            Some(lo) => cursor.seek(lo),
+            None => cursor.seek_first(),
+        }
+        let ranges = cursor.range_deletes();
+        let owned = ranges.iter().map(|range| (range.from.to_vec(), range.to.to_vec())).collect();
+        let mut source = Self {
+            cursor,
+            folder,
+            ranges: RangeDeletes::union(owned),
+            hi: hi.map(<[u8]>::to_vec),
+            tag: None,
+            payload: Vec::new(),
+            spare: Vec::new(),
+        };
+        source.settle()?;
+        Ok(source)
+    }
+
+    /// Folds the key stood on, or the next one that has a message left.
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            self.tag = None;
+            let Some(key) = self.cursor.key() else { return Ok(()) };
+            if self.hi.as_deref().is_some_and(|hi| key >= hi) {
+                return Ok(());
+            }
+            let cover = self.cursor.cover();
+            let mut tag: Option<Tag> = None;
+            for (seqno, older) in self.cursor.versions() {
+                if cover.is_some_and(|cover| seqno < cover) {
+                    break;
+                }
+                let Some(newer) = tag else {
+                    self.payload.clear();
+                    self.payload.extend_from_slice(older.payload);
+                    tag = Some(older.tag);
+                    if older.tag.is_base() {
+                        break;
+                    }
+                    continue;
+                };
+                let message = Message::new(newer, &self.payload);
+                tag = match self.folder.fold(message, older, &mut self.spare)? {
+                    Folded::Newer(tag) => Some(tag),
+                    Folded::Made(tag) => {
+                        std::mem::swap(&mut self.payload, &mut self.spare);
+                        Some(tag)
+                    }
+                    Folded::Nothing => None,
+                };
+                if tag.is_none_or(|tag| tag.is_base()) {
+                    break;
+                }
+            }
+            if tag.is_some() {
+                self.tag = tag;
+                return Ok(());
+            }
+            self.cursor.next();
+        }
+    }
+}
+
+impl EntrySource for MemSource<'_> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        let (tag, key) = (self.tag?, self.cursor.key()?);
+        Some(Entry { key, tag, payload: &self.payload })
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.cursor.next();
+        self.settle()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.cursor.seek(key);
+        self.settle()
+    }
+
+    fn range_deletes(&self) -> Option<&RangeDeletes> {
+        Some(&self.ranges)
+    }
+}

@@ -1,0 +1,221 @@
+//! Vacancies: stretches of keys known to hold no row, so that no scan walks the same tombstones twice.
+//!
+//! The reader of a queue begins at its left end, where everything is deleted; until tombstones have
+//! reached the leaves, each read would walk all of them, and a queue of n turns cost n². A scan that
+//! walked many therefore says so:
+//!
+//! 1. It *proposes* the stretch from where it began to its first row, and then reads the last seqno that
+//!    was assigned: what later commits do to the stretch, they report themselves (3).
+//! 2. A later scan whose snapshot has all commits through that seqno, and that finds the stretch empty,
+//!    *confirms* it, as of its snapshot. Scans at that snapshot or a later one jump over it.
+//! 3. Each commit, once its seqno is assigned and before it is visible, cuts what it puts off the tree's
+//!    vacancy and proposal.
+//!
+//! Invariants
+//! 1. A confirmed vacancy that a scan finds after it has its snapshot, and that is not younger than the
+//!    snapshot, holds no row of the snapshot: a commit that put one between the two would have cut it off
+//!    before it became visible, so before the snapshot could include it.
+//! 2. Vacancy and proposal change together by compare-and-swap: neither comes back once it was cut.
+//!
+//! Threads: all, without locks. Kept in memory only; one a tree, for queues have one left end.
+//! Cost: of a commit, one load while no tree has ever had a vacancy.
+
+use arc_swap::ArcSwapOption;
+
+use crate::{
+    Seqno,
+    sync::{Arc, AtomicU64, Ordering},
+};
+
+use super::Sequencer;
+
+/// Tombstones that a scan walks in a row before it is worth remembering.
+pub(crate) const TOMBSTONES_MIN: u64 = 32;
+
+/// `[from, to)`; `None` is unbounded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Stretch {
+    pub from: Option<Vec<u8>>,
+    pub to: Option<Vec<u8>>,
+}
+
+impl Stretch {
+    /// True if `key` lies in it.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        self.from.as_deref().is_none_or(|from| from <= key)
+            && self.to.as_deref().is_none_or(|to| key < to)
+    }
+
+    /// True if a walk over `other` passes all of this.
+    fn is_within(&self, other: &Stretch) -> bool {
+        let begins = match (&other.from, &self.from) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(other), Some(own)) => other <= own,
+        };
+        let ends = match (&other.to, &self.to) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(other), Some(own)) => own <= other,
+        };
+        begins && ends
+    }
+
+    /// What is left below `key`, which lies in the stretch; `None` if nothing is.
+    fn below(&self, key: &[u8]) -> Option<Self> {
+        let some = self.from.as_deref() != Some(key) && !key.is_empty();
+        some.then(|| Self { from: self.from.clone(), to: Some(key.to_vec()) })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Confirmed {
+    stretch: Stretch,
+    at: Seqno,
+}
+
+#[derive(Clone, Debug)]
+struct Proposed {
+    stretch: Stretch,
+    /// A scan that confirms has all commits through this one; `u64::MAX` while it is not known.
+    after: Arc<AtomicU64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    confirmed: Option<Confirmed>,
+    proposed: Option<Proposed>,
+}
+
+/// What is known of one tree.
+#[derive(Debug, Default)]
+pub(crate) struct Vacancy {
+    state: ArcSwapOption<State>,
+}
+
+impl Vacancy {
+    /// The stretch that a scan at snapshot `at` may jump over. To be asked after the snapshot is taken.
+    pub fn known(&self, at: Seqno) -> Option<Stretch> {
+        let state = self.state.load();
+        let confirmed = state.as_ref()?.confirmed.as_ref()?;
+        (confirmed.at <= at).then(|| confirmed.stretch.clone())
+    }
+
+    /// A scan at snapshot `at` found no row in `walked`, the stretch it jumped over included.
+    pub fn found_empty(&self, walked: Stretch, at: Seqno, sequencer: &Sequencer, any: &AtomicU64) {
+        let old = self.state.load_full();
+        let proposed = old.as_ref().and_then(|state| state.proposed.as_ref());
+        let confirms = proposed.filter(|proposed| {
+            proposed.after.load(Ordering::Acquire) <= at.0 && proposed.stretch.is_within(&walked)
+        });
+        let mut new = old.as_deref().cloned().unwrap_or_default();
+        if let Some(proposed) = confirms {
+            new.confirmed = Some(Confirmed { stretch: proposed.stretch.clone(), at });
+            new.proposed = None;
+            self.swap(&old, new);
+            return;
+        }
+        if proposed.is_some_and(|proposed| at.0 < proposed.after.load(Ordering::Acquire)) {
+            return; // to be confirmed by a scan to come
+        }
+        let after = Arc::new(AtomicU64::new(u64::MAX));
+        new.proposed = Some(Proposed { stretch: walked, after: after.clone() });
+        // From now on commits look here, those included that are assigned after the read below: the
+        // sequencer's lock orders the two.
+        any.store(1, Ordering::SeqCst);
+        if self.swap(&old, new) {
+            after.store(sequencer.enter().last().0, Ordering::Release);
+        }
+    }
+
+    /// A commit puts `keys`, ascending. After its seqno is assigned, before it is visible.
+    pub fn put<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        loop {
+            let old = self.state.load_full();
+            let Some(state) = old.as_deref() else { return };
+            let cut = |stretch: &Stretch| match keys.clone().find(|key| stretch.holds(key)) {
+                Some(key) => (stretch.below(key), true),
+                None => (Some(stretch.clone()), false),
+            };
+            let mut new = state.clone();
+            let mut any = false;
+            if let Some(confirmed) = &state.confirmed {
+                let (left, is_cut) = cut(&confirmed.stretch);
+                new.confirmed = left.map(|stretch| Confirmed { stretch, ..confirmed.clone() });
+                any |= is_cut;
+            }
+            if let Some(proposed) = &state.proposed {
+                let (left, is_cut) = cut(&proposed.stretch);
+                new.proposed = left.map(|stretch| Proposed { stretch, ..proposed.clone() });
+                any |= is_cut;
+            }
+            if !any || self.swap(&old, new) {
+                return;
+            }
+        }
+    }
+
+    /// Invariant 2.
+    fn swap(&self, old: &Option<Arc<State>>, new: State) -> bool {
+        let found = self.state.compare_and_swap(old, Some(Arc::new(new)));
+        match (&*found, old) {
+            (Some(found), Some(old)) => Arc::ptr_eq(found, old),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lsn, cache::FramePool, memtable::Memtable, version::MemSlot};
+
+    fn stretch(from: &str, to: &str) -> Stretch {
+        let bound = |key: &str| (!key.is_empty()).then(|| key.as_bytes().to_vec());
+        Stretch { from: bound(from), to: bound(to) }
+    }
+
+    fn sequencer(last: u64) -> Sequencer {
+        let table = Arc::new(Memtable::new(FramePool::new(1 << 20)));
+        Sequencer::new(Seqno(last), MemSlot::new(table, Seqno(last), Lsn(0)))
+    }
+
+    fn put(vacancy: &Vacancy, key: &str) {
+        vacancy.put(std::iter::once(key.as_bytes()));
+    }
+
+    #[test]
+    fn a_stretch_counts_once_a_later_snapshot_has_found_it_empty_too() {
+        let (vacancy, any) = (Vacancy::default(), AtomicU64::new(0));
+        vacancy.found_empty(stretch("", "m"), Seqno(5), &sequencer(7), &any);
+        assert_eq!(any.load(Ordering::Relaxed), 1, "commits look from now on");
+        assert_eq!(vacancy.known(Seqno(9)), None, "proposed only");
+        vacancy.found_empty(stretch("", "m"), Seqno(6), &sequencer(7), &any);
+        assert_eq!(vacancy.known(Seqno(9)), None, "commits 6 and 7 may have missed the proposal");
+        vacancy.found_empty(stretch("", "p"), Seqno(7), &sequencer(8), &any);
+        assert_eq!(vacancy.known(Seqno(7)), Some(stretch("", "m")), "no more than was proposed");
+        assert_eq!(vacancy.known(Seqno(6)), None, "an older snapshot may have rows there");
+    }
+
+    #[test]
+    fn a_put_cuts_vacancy_and_proposal() {
+        let (vacancy, any) = (Vacancy::default(), AtomicU64::new(0));
+        vacancy.found_empty(stretch("b", "m"), Seqno(5), &sequencer(5), &any);
+        vacancy.found_empty(stretch("b", "m"), Seqno(5), &sequencer(5), &any);
+        put(&vacancy, "m");
+        put(&vacancy, "a");
+        assert_eq!(vacancy.known(Seqno(5)), Some(stretch("b", "m")), "neither lies in it");
+        vacancy.found_empty(stretch("b", "x"), Seqno(6), &sequencer(6), &any);
+        put(&vacancy, "k");
+        assert_eq!(vacancy.known(Seqno(6)), Some(stretch("b", "k")));
+        vacancy.found_empty(stretch("b", "x"), Seqno(7), &sequencer(7), &any);
+        assert_eq!(
+            vacancy.known(Seqno(7)),
+            Some(stretch("b", "k")),
+            "the proposal was cut as well"
+        );
+        put(&vacancy, "b");
+        assert_eq!(vacancy.known(Seqno(7)), None, "nothing is left below its first key");
+    }
+}
