@@ -56,6 +56,10 @@ impl FaultPlan {
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultReport {
+    /// Calls that the runs make when nothing fails, for each kind of fault.
+    pub calls: u64,
+    /// Of these, how many were made to fail in their turn.
+    pub tried: u64,
     /// Runs.
     pub runs: u64,
     /// Runs in which the fault struck.
@@ -68,8 +72,20 @@ pub struct FaultReport {
 
 impl fmt::Display for FaultReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, struck, reported, reopened } = self;
-        write!(f, "{runs} runs, {struck} struck, {reported} with errors, {reopened} reopened")
+        let Self { calls, tried, runs, struck, reported, reopened } = self;
+        write!(
+            f,
+            "calls failed in turn / calls made: {tried}/{calls} = {} %; {runs} runs, {struck} struck, \
+             {reported} with errors, {reopened} reopened",
+            self.percent_tried()
+        )
+    }
+}
+
+impl FaultReport {
+    /// Share of calls that were made to fail, in percent, rounded down.
+    pub fn percent_tried(&self) -> u64 {
+        (self.tried * 100).checked_div(self.calls).unwrap_or(0)
     }
 }
 
@@ -93,9 +109,11 @@ pub fn fail_each_call<E: Engine>(
                     format!("{kind:?} at call {n}{}", if sticky { " and after" } else { "" });
                 let passed = guarded(|| one_run(engine, script, seed, plan, fault, &mut report))
                     .map_err(|failure| failure.during(place))?;
-                if passed {
+                if let Some(calls) = passed {
+                    report.calls += calls;
                     break;
                 }
+                report.tried += 1;
                 n += plan.stride;
             }
         }
@@ -170,7 +188,7 @@ fn fail_recovery<E: Engine>(
     Ok(())
 }
 
-/// One run with one fault; true if the script ended before the fault was due.
+/// One run with one fault; how many calls it made, if that was before the fault was due.
 fn one_run<E: Engine>(
     engine: &E,
     script: &[Op],
@@ -178,7 +196,7 @@ fn one_run<E: Engine>(
     plan: &FaultPlan,
     fault: Fault,
     report: &mut FaultReport,
-) -> Result<bool, Failure> {
+) -> Result<Option<u64>, Failure> {
     report.runs += 1;
     let vfs = SimVfs::new();
     vfs.plan(fault);
@@ -192,20 +210,20 @@ fn one_run<E: Engine>(
             report.reported += 1;
             vfs.mend();
             if plan.is_silent() {
-                return Ok(false); // nothing was acknowledged, and what is there need not open
+                return Ok(None); // nothing was acknowledged, and what is there need not open
             }
             // A half-made store opens, or says what it is; what it holds is nothing.
             Run::start(engine, SimVfs::start(vfs.disk()), seed, Model::new(), Errors::Fail)
                 .map_err(|error| Failure(format!("after a failed creation: {error}")))?
                 .finish()?;
-            return Ok(false);
+            return Ok(None);
         }
     };
     let went = run.script(script);
     let went = went.and_then(|()| if run.stopped() { Ok(()) } else { run.close() });
     if vfs.struck() == 0 {
         went?;
-        return Ok(vfs.calls() <= due);
+        return Ok((vfs.calls() <= due).then(|| vfs.calls()));
     }
     report.struck += 1;
     report.reported += u64::from(run.errors_met > 0);
@@ -215,7 +233,7 @@ fn one_run<E: Engine>(
     if plan.is_silent() {
         // What it met may have stopped the store, and then it is as after a kill.
         let floor = if run.stopped() { note.floor_kill } else { note.issued };
-        return after_silent_damage(engine, &vfs, seed, &model, floor).map(|()| false);
+        return after_silent_damage(engine, &vfs, seed, &model, floor).map(|()| None);
     }
     let late = vfs.changes_after_failure();
     if let (false, Some(call)) = (in_open, late.first()) {
@@ -238,7 +256,7 @@ fn one_run<E: Engine>(
         reopen().map_err(|failure| failure.during(format!("then {}", state.what)))?;
         report.reopened += 1;
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// After silent damage the store may refuse anything, but what it returns must be right.

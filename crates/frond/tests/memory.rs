@@ -1,0 +1,156 @@
+//! Memory that runs out (F14, P15): the n-th allocation of a process fails, for n all over its life.
+//!
+//! Rust ends a process whose allocation fails, wherever no code asked beforehand. To a store that is
+//! a crash like any other: what was acknowledged must be there, as a prefix, and the check clean. Where
+//! a length comes from a row or a file the engine does ask, and the answer is `NoMemory`.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    fs::File,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+    ptr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use frond::{CheckMode, Db, Durability, Limits, Options, TreeOptions, Tuning};
+use frond_testkit::effort;
+
+/// Hands out memory until it was asked often enough.
+struct Failing;
+
+#[global_allocator]
+static ALLOCATOR: Failing = Failing;
+
+/// Allocations until the one that fails.
+static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+fn fails() -> bool {
+    LEFT.fetch_sub(1, Ordering::Relaxed) == 1
+}
+
+// SAFETY: every call is handed on to the system's allocator as it came, or answered with null, which the
+// trait allows.
+unsafe impl GlobalAlloc for Failing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of this very call.
+        if fails() { ptr::null_mut() } else { unsafe { System.alloc(layout) } }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        if fails() { ptr::null_mut() } else { unsafe { System.alloc_zeroed(layout) } }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as above.
+        if fails() { ptr::null_mut() } else { unsafe { System.realloc(old, layout, bytes) } }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+const COMMITS: u32 = 60;
+
+fn options() -> Options {
+    let limits = Limits {
+        memtable_bytes: 64 << 10,
+        memtable_log_bytes: 1 << 20,
+        unwritten_bytes: 256 << 10,
+        checkpoint_log_bytes: 64 << 10,
+        checkpoint_millis: 20,
+    };
+    let tuning = Tuning {
+        limits: Some(limits),
+        segment_bytes: Some(64 << 10),
+        group_bytes: Some(16 << 10),
+        ..Tuning::default()
+    };
+    Options::new().cache_size(4 << 20).durability(Durability::Os).tuning(tuning)
+}
+
+/// The process whose memory runs out; only [`what_was_acknowledged_survives_the_end_of_memory`] starts
+/// it. Goes on with the commits that the store does not have yet, and says which are acknowledged.
+#[test]
+#[ignore = "a part of the other test"]
+fn child() {
+    let word = |name| std::env::var(name).expect("started by the other test");
+    let dir = word("FROND_DIR");
+    let mut ledger = File::create(Path::new(&dir).join("ledger")).expect("made");
+    let fail_at: u64 = word("FROND_FAIL_AT").parse().expect("a number");
+    LEFT.store(fail_at, Ordering::Relaxed);
+    let mut work = || -> frond::Result<()> {
+        let db = Db::open(Path::new(&dir).join("store"), options())?;
+        let tree = db.open_tree("t")?;
+        for n in 0..COMMITS {
+            tree.put(&n.to_be_bytes(), &[n as u8; 2000])?;
+            ledger.write_all(&n.to_be_bytes()).expect("written");
+        }
+        db.close()
+    };
+    // An error is as good an answer as an end.
+    let _ = work();
+    let made = fail_at.wrapping_sub(LEFT.load(Ordering::Relaxed));
+    LEFT.store(u64::MAX, Ordering::Relaxed);
+    ledger.write_all(&made.to_be_bytes()).expect("written");
+}
+
+/// Runs a child; the commits it acknowledged, and, if it came to its end, how often it allocated.
+fn run(dir: &Path, fail_at: u64) -> (u32, Option<u64>) {
+    let db = Db::open(dir.join("store"), options()).expect("made");
+    db.create_tree("t", TreeOptions::default()).expect("made");
+    db.close().expect("closed");
+    let status = Command::new(std::env::current_exe().expect("this file"))
+        .args(["child", "--exact", "--ignored"])
+        .envs([("FROND_DIR", dir.as_os_str()), ("FROND_FAIL_AT", fail_at.to_string().as_ref())])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("started");
+    let ledger = std::fs::read(dir.join("ledger")).unwrap_or_default();
+    let (commits, end) = ledger.split_at(ledger.len() - if status.success() { 8 } else { 0 });
+    let made = end.try_into().ok().map(u64::from_be_bytes);
+    (commits.len() as u32 / 4, made)
+}
+
+/// Promises: P1–P3, P15.
+#[test]
+fn what_was_acknowledged_survives_the_end_of_memory() {
+    let count = {
+        let dir = tempfile::tempdir().expect("made");
+        let (acknowledged, made) = run(dir.path(), u64::MAX);
+        assert_eq!(acknowledged, COMMITS, "with memory enough all is well");
+        made.expect("it came to its end")
+    };
+    let tries = 40 * effort::factor();
+    let (mut ended, mut answered) = (0, 0);
+    for i in 0..tries {
+        let dir = tempfile::tempdir().expect("made");
+        let (acknowledged, made) = run(dir.path(), 1 + count * i / tries);
+        if made.is_none() {
+            ended += 1
+        } else {
+            answered += 1
+        }
+        let db = Db::open(dir.path().join("store"), options()).expect("it opens");
+        let tree = db.open_tree("t").expect("the tree");
+        let mut rows = 0u32;
+        let mut cursor = tree.scan(..).expect("read");
+        while let Some((key, value)) = cursor.next().expect("read") {
+            assert_eq!((key, value), (&rows.to_be_bytes()[..], &[rows as u8; 2000][..]), "try {i}");
+            rows += 1;
+        }
+        let legal = acknowledged..=acknowledged + 1;
+        assert!(legal.contains(&rows), "try {i}: {rows} rows, {acknowledged} acknowledged");
+        let report = db.check(CheckMode::Full).expect("checked");
+        assert!(report.is_clean(), "try {i}: {report}");
+        drop(cursor);
+        db.close().expect("closed");
+    }
+    println!("{count} allocations: {tries} failed, {ended} ended the process, {answered} did not");
+    assert!(ended > 0, "no failed allocation was ever felt");
+}
