@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO := cargo
 SIZE ?= full
 
-.PHONY: help demo test torture check bench install clean
+.PHONY: help demo test torture soak schedules check bench install clean
 
 help: ## This list
 	@echo "make TARGET:"
@@ -13,11 +13,20 @@ help: ## This list
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
 	@scripts/demo.sh $(SIZE)
 
-test: ## All tests (minutes)
+test: ## All tests; then planted bugs, and which test catches each (minutes)
 	$(CARGO) test --workspace --locked
+	$(CARGO) test -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
 
-torture: ## The long tests: more crash states, more schedules, kill loops, sanitizers (hours)
+torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)
 	@scripts/torture.sh
+
+schedules: ## The engine under a model checker: every thread switch that it can think of (10 min)
+	RUSTFLAGS="--cfg shuttle" $(CARGO) test -p frond --locked --target-dir target/schedules \
+	    --features planted-bugs --lib -- interleavings
+
+soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files and space must stay flat
+	FROND_SOAK_SECONDS=$(or $(SECONDS),600) $(CARGO) test --release -p frond --locked --test soak -- \
+	    --ignored --nocapture
 
 check: ## Format, lints, documentation, scripts
 	$(CARGO) fmt --all --check

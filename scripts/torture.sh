@@ -1,8 +1,55 @@
 #!/usr/bin/env bash
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
+#
+#   scripts/torture.sh [campaigns|schedules|planted|soak|disk|sanitizers]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/install.sh build
 export FROND_EFFORT="${FROND_EFFORT:-20}"
-cargo test --release --workspace --locked -- --include-ignored
+TARGET=x86_64-unknown-linux-gnu
+
+campaigns() {
+  cargo test --release --workspace --locked -- --nocapture
+}
+
+schedules() {
+  make schedules
+}
+
+planted() {
+  cargo test --release -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+}
+
+soak() {
+  make soak SECONDS="${FROND_SOAK_SECONDS:-3600}"
+}
+
+# A file system of its own, so small that it is soon full.
+disk() {
+  local small
+  small="$(mktemp -d)"
+  mount -t tmpfs -o size=64m frond-torture "$small"
+  # shellcheck disable=SC2064 # the directory of now
+  trap "umount '$small'; rmdir '$small'" RETURN
+  FROND_SMALL_DISK="$small" cargo test --release -p frond --locked --test soak -- \
+    --ignored --nocapture a_disk_that_another_fills
+}
+
+# Memory errors, then data races, in the engine's own tests. The standard library is built anew: without
+# that the second sees races in it that are none.
+sanitizers() {
+  rustup toolchain install nightly --profile minimal --component rust-src
+  local kind
+  for kind in address thread; do
+    RUSTFLAGS="-Zsanitizer=$kind" FROND_EFFORT=1 cargo +nightly test -p frond --locked --lib \
+      -Zbuild-std --target "$TARGET" --target-dir "target/sanitizer-$kind"
+  done
+}
+
+scripts/install.sh build
+for part in "${@:-campaigns schedules planted soak disk sanitizers}"; do
+  for step in $part; do
+    echo "== $step"
+    "$step"
+  done
+done

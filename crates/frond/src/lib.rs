@@ -5,6 +5,11 @@
 // Rooms explain their private parts where a reader of the source looks.
 #![allow(rustdoc::private_intra_doc_links)]
 
+// Its macro is for all rooms: before them.
+#[macro_use]
+#[doc(hidden)]
+pub mod plant;
+
 mod backup;
 pub mod blob;
 pub mod block;
@@ -21,8 +26,6 @@ pub mod memtable;
 mod message;
 pub mod page;
 mod pipeline;
-#[doc(hidden)]
-pub mod plant;
 pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs

@@ -132,7 +132,8 @@ impl Identity {
 
 /// Checksum of a page (for a run: of its tail): XXH3-64 seeded with the identity.
 pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, identity.seed())
+    let seed = if plant!("store: identity not mixed in") { 1 } else { identity.seed() };
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }
 
 /// The store's file with what is needed to read pages in it and to say where they were bad.

@@ -2,27 +2,24 @@
 //!
 //! `if plant!("wal: acknowledge before the sync") { … }` is the constant `false` unless the cargo
 //! feature `planted-bugs` is on; then it asks whether the running test armed that bug. A test that
-//! has never failed is not trusted: `tests/planted.rs` arms each bug of [`BUGS`] in turn and demands
-//! that a campaign notices.
+//! has never failed is not trusted: each bug of [`BUGS`] says who claims to catch it, a room's own
+//! tests or a campaign, and each claim is put to the proof (`tests/planted.rs`, and the tests named
+//! `planted…` of the rooms).
 //!
 //! Invariants
-//! 1. A name that is planted stands in [`BUGS`], and each name of [`BUGS`] is planted somewhere
-//!    (`tests/planted.rs` reads the sources).
+//! 1. A name that is planted stands in [`BUGS`], each name of [`BUGS`] is planted somewhere, and each
+//!    is claimed by one who is asked (`tests/planted.rs` reads the sources).
 //! 2. Without the feature nothing is compiled in: the macro is a constant.
 //!
 //! Threads: arming is per thread, so that tests may run side by side; it reaches the engine when its
-//! workers are manual. A process of real threads is armed as a whole by the variable `FROND_PLANT`.
+//! workers are manual, and all threads of the model checker, which share one.
 
 /// True if this bug is armed. The constant `false` in every normal build.
-#[allow(unused_macros)] // until the first room plants one
 macro_rules! plant {
     ($name:literal) => {
         $crate::plant::armed($name)
     };
 }
-#[allow(unused_imports)] // until the first room plants one
-pub(crate) use plant;
-
 /// A bug that can be armed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
@@ -30,7 +27,8 @@ pub struct Bug {
     pub name: &'static str,
     /// Where it is planted.
     pub place: &'static str,
-    /// The campaign that claims to catch it.
+    /// Who claims to catch it: a room, a campaign, or the schedules that the model
+    /// checker tries on a room.
     pub caught_by: &'static str,
 }
 
@@ -40,57 +38,71 @@ const fn bug(name: &'static str, place: &'static str, caught_by: &'static str) -
 
 /// All planted bugs.
 pub const BUGS: &[Bug] = &[
-    bug("wal: acknowledge before the sync", "Log::wait, level sync", "crash"),
-    bug("wal: skip the sync", "the leader's fdatasync", "crash"),
+    bug("wal: acknowledge before the sync", "Log::wait, level sync", "wal"),
+    bug("wal: skip the sync", "the leader's fdatasync", "wal"),
     bug(
         "wal: sample the covered position after the sync",
         "the leader, `durable` after sync",
-        "crash",
+        "schedules of wal",
     ),
-    bug("wal: no directory sync for a new segment", "creating a segment", "crash"),
-    bug("wal: no salt", "segment header, group seed", "crash"),
-    bug("wal: chain not checked", "recover, predecessor checksum", "crash"),
-    bug("wal: stop silently at damage", "recover, witness search", "corruption"),
-    bug("wal: read error is the end of the log", "recover, EIO", "faults"),
-    bug("wal: append behind the torn tail", "Log::resume", "crash"),
-    bug("wal: retry a failed sync", "the leader, after an error", "faults"),
-    bug("wal: a failed write does not poison", "the leader, pwrite error", "faults"),
-    bug("wal: trim one segment early", "Log::trim", "crash"),
-    bug("wal: a record exists without its last fragment", "recover, fragments", "crash"),
-    bug("store: superblock before the pages are synced", "publish_slot, first sync", "crash"),
-    bug("store: slot not synced", "publish_slot, second sync", "crash"),
-    bug("store: always the same slot", "publish_slot, parity", "crash"),
-    bug("store: reuse extents one checkpoint early", "Space release", "crash"),
-    bug("store: identity not mixed in", "page_hash", "corruption"),
-    bug("store: checksum not verified", "read_page", "corruption"),
-    bug("store: parent hash not compared", "reading through a Link", "corruption"),
-    bug("store: a freed extent is kept", "Space::free", "check"),
-    bug("store: slot of higher sequence ignored", "open, choice of slot", "crash"),
-    bug("run: block checksum not verified", "decoding a block from disk", "corruption"),
-    bug("run: filter says no to a key it has", "may_contain", "model"),
-    bug("run: merge takes the older of two", "MergeCursor tie", "model"),
-    bug("run: fresh bit survives an absorbed delete", "fold", "model"),
-    bug("run: range delete does not hide older puts", "fold, range deletes", "model"),
-    bug("memtable: newest version by arrival", "insert into a version chain", "model"),
-    bug("memtable: range delete hides newer puts", "get, covering range", "model"),
-    bug("tree: pivot off by one", "choosing the child of a key", "model"),
-    bug("tree: drop a message at a split", "leaf or node split", "model"),
-    bug("tree: flush a newer run past an older one", "apply, large part straight down", "model"),
-    bug("tree: tombstone dropped above older data", "merge in an inner node", "model"),
+    bug("wal: no directory sync for a new segment", "creating a segment", "wal"),
+    bug("wal: no salt", "segment header, group seed", "wal"),
+    bug("wal: chain not checked", "recover, predecessor checksum", "wal"),
+    bug("wal: stop silently at damage", "recover, witness search", "wal"),
+    bug("wal: read error is the end of the log", "recover, EIO", "wal"),
+    bug("wal: append behind the torn tail", "Log::resume", "wal"),
+    bug("wal: retry a failed sync", "the leader, after an error", "wal"),
+    bug("wal: a failed write does not poison", "the leader, pwrite error", "wal"),
+    bug("wal: trim one segment early", "Log::trim", "wal"),
+    bug("wal: a record exists without its last fragment", "recover, fragments", "wal"),
+    bug("store: superblock before the pages are synced", "publish, first sync", "crash"),
+    bug("store: slot not synced", "publish, second sync", "crash"),
+    bug("store: always the same slot", "write_slot", "crash"),
+    bug("store: slot of higher sequence ignored", "open, choice of slot", "store"),
+    bug("store: reuse extents one checkpoint early", "slot_published", "store"),
+    bug("store: a freed extent is kept", "Inner::free", "store"),
+    bug("store: identity not mixed in", "page_hash", "store"),
+    bug("store: checksum not verified", "page::verify", "store"),
+    bug("store: a failed write does not close the file", "Guard::guarded", "store"),
+    bug("store: locked by nobody", "open, lock", "store"),
+    bug("store: commits are admitted on a full disk", "Store::admit", "store"),
+    bug("run: block checksum not verified", "decoding a block from disk", "run"),
+    bug("run: filter says no to a key it has", "Filter::may_contain", "model"),
+    bug("run: merge takes the older of two", "MergeCursor::gather", "model"),
+    bug("run: fresh bit survives an absorbed delete", "hides, in a fold", "run"),
+    bug("run: range delete does not hide older puts", "MergeCursor::hide", "model"),
+    bug("run: all runs share their cached blocks", "Run::block", "model"),
+    bug("memtable: newest version by arrival", "placing into a version chain", "memtable"),
+    bug("memtable: range delete hides newer puts", "Memtable::get", "model"),
+    bug("txn: the first of two writes wins", "WriteSet::sort", "model"),
+    bug("txn: visible before those below are inserted", "Sequencer::finish", "schedules of txn"),
+    bug("tree: pivot off by one", "TreeRoot::get", "model"),
+    bug("tree: drop a message at a split", "Node::split_off", "model"),
+    bug("tree: flush a newer run past an older one", "Job::push_child", "model"),
+    bug("tree: tombstone dropped above older data", "Job::merge_window", "model"),
+    bug("tree: what was flushed waits again", "Job::put_leaves", "model"),
+    bug("tree: the maximum forgets what was there", "Job::apply", "model"),
+    bug("version: a snapshot reads past its version", "SnapshotState::version", "model"),
+    bug("version: a snapshot pins the version after its own", "Versions::with_memtable", "model"),
+    bug("version: a clone keeps nothing of its parent", "Branches::clone_tree", "model"),
     bug("pipeline: checkpoint without syncing the log", "checkpoint, log sync through F", "crash"),
     bug("pipeline: log position before the boundary is dropped", "checkpoint, log_from", "crash"),
-    bug("pipeline: replay what a tree already holds", "recovery, F", "crash"),
-    bug("pipeline: snapshot not pinned", "collecting versions", "model"),
+    bug("pipeline: replaced nodes never die", "take_effects", "model"),
+    bug(
+        "pipeline: a memtable is applied before its commits are in it",
+        "apply_oldest",
+        "schedules of db",
+    ),
     bug("blob: record before the blob is synced", "Engine::sync_blobs", "crash"),
     bug("blob: recovery does not claim what the log names", "open, first pass", "crash"),
-    bug("blob: the log does not keep what it names", "commit, keep_blobs", "crash"),
     bug("blob: the memtable does not hold what it hands out", "commit, keep_blobs", "model"),
     bug("blob: runs that list a blob are not counted", "checkpoint, count_blobs", "model"),
     bug("blob: the last run does not let go of its blobs", "checkpoint, count_blobs", "model"),
-    bug("db: insert does not look into the tree", "unique check of insert", "model"),
+    bug("catalog: rename forgets the old name", "Catalog::show_tree", "model"),
+    bug("db: insert does not look", "unique check of insert", "model"),
+    bug("db: range deletes are not logged", "build_record", "crash"),
+    bug("db: replay what a tree already holds", "replay", "crash"),
     bug("db: recovery ends without a checkpoint", "open after a crash", "crash"),
-    bug("db: clean mark set although work failed", "close after an error", "faults"),
-    bug("db: rename forgets the old name", "rename_tree", "model"),
 ];
 
 /// Never: this build has no planted bugs.
@@ -103,18 +115,27 @@ pub const fn armed(_name: &str) -> bool {
 #[cfg(feature = "planted-bugs")]
 pub use on::{arm, armed, met};
 
+#[cfg(all(test, feature = "planted-bugs"))]
+pub(crate) use on::assert_claims_hold;
+
+/// Bugs, each with the test that claims it.
+#[cfg(all(test, feature = "planted-bugs"))]
+macro_rules! claims {
+    ($($bug:literal => $($test:ident)::+,)+) => {
+        &[$(($bug, stringify!($($test)::+), $($test)::+ as fn())),+]
+    };
+}
+
 #[cfg(feature = "planted-bugs")]
 mod on {
     use std::cell::Cell;
 
     use super::BUGS;
-    use crate::sync::OnceLock;
 
     thread_local! {
         static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) };
         static MET: Cell<u64> = const { Cell::new(0) };
     }
-    static ARMED_PROCESS: OnceLock<Option<String>> = OnceLock::new();
 
     /// Arms one bug in this thread, or none.
     pub fn arm(name: Option<&'static str>) {
@@ -127,14 +148,38 @@ mod on {
         MET.get()
     }
 
-    /// True if this bug is armed in this thread or this process.
+    /// True if this bug is armed in this thread.
     pub fn armed(name: &str) -> bool {
         assert!(BUGS.iter().any(|bug| bug.name == name), "planted, but not in BUGS: {name}");
-        let process = ARMED_PROCESS.get_or_init(|| std::env::var("FROND_PLANT").ok());
-        let hit = ARMED.get() == Some(name) || process.as_deref() == Some(name);
+        let hit = ARMED.get() == Some(name);
         if hit {
             MET.set(MET.get() + 1);
         }
         hit
+    }
+
+    /// Arms each bug that `room` claims and demands that the test which claims it fails.
+    #[cfg(test)]
+    pub(crate) fn assert_claims_hold(room: &str, claims: &[(&str, &str, fn())]) {
+        // Failures are wanted here; nothing else runs beside tests that are chosen as planted.
+        std::panic::set_hook(Box::new(|_| {}));
+        let mut wrong = Vec::new();
+        for bug in BUGS.iter().filter(|bug| bug.caught_by == room) {
+            let Some((_, name, test)) = claims.iter().find(|(claimed, ..)| *claimed == bug.name)
+            else {
+                wrong.push(format!("{}: no test of {room} claims it", bug.name));
+                continue;
+            };
+            arm(Some(bug.name));
+            let caught = std::panic::catch_unwind(test).is_err();
+            let met = met();
+            arm(None);
+            let name: String = name.split_whitespace().collect();
+            println!("{:<60} {}", bug.name, if caught { &name } else { "NOT CAUGHT" });
+            if !caught || met == 0 {
+                wrong.push(format!("{}: {name} met it {met} times, failed: {caught}", bug.name));
+            }
+        }
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     }
 }

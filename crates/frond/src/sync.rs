@@ -1,8 +1,8 @@
 //! The one door to locks and atomics, so that a model checker can take their place.
 //!
-//! With `--cfg shuttle` every primitive is shuttle's, and the schedules of the real modules can be
-//! explored (`crates/frond/tests/interleavings.rs`). Rule of the house: no other module names
-//! `std::sync` primitives or `std::thread`. A poisoned lock means that a thread panicked inside an
+//! With `--cfg shuttle` every primitive is shuttle's, and the schedules of the real modules are
+//! explored by the tests named `interleavings` beside them (`make schedules`). Rule of the house: no
+//! other module names `std::sync` primitives or `std::thread`. A poisoned lock means that a thread panicked inside an
 //! engine section: the panic goes on in whoever comes next, and the store fails (P16).
 
 #[cfg(not(shuttle))]
@@ -18,6 +18,8 @@ pub use std::{
 };
 
 #[cfg(shuttle)]
+pub use once::OnceLock;
+#[cfg(shuttle)]
 pub use shuttle::{
     hint,
     sync::{
@@ -28,7 +30,61 @@ pub use shuttle::{
     },
     thread,
 };
-#[cfg(shuttle)]
-pub use std::sync::OnceLock;
 // No schedule depends on it, and the model checker has none.
 pub use std::thread::available_parallelism;
+
+/// `OnceLock` for the model checker, which has none. Its threads are one to the one of `std`, so a value
+/// is made outside of that: two may make one, as two may race to it anyway, and the first stays.
+#[cfg(shuttle)]
+mod once {
+    #[derive(Clone, Debug)]
+    pub struct OnceLock<T>(std::sync::OnceLock<T>);
+
+    impl<T> OnceLock<T> {
+        pub const fn new() -> Self {
+            Self(std::sync::OnceLock::new())
+        }
+
+        pub fn get(&self) -> Option<&T> {
+            self.0.get()
+        }
+
+        pub fn set(&self, value: T) -> Result<(), T> {
+            self.0.set(value)
+        }
+
+        pub fn take(&mut self) -> Option<T> {
+            self.0.take()
+        }
+
+        pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+            match self.0.get() {
+                Some(value) => value,
+                None => {
+                    let value = make();
+                    self.0.get_or_init(|| value)
+                }
+            }
+        }
+    }
+
+    impl<T> Default for OnceLock<T> {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+}
+
+/// Runs a scenario under many schedules: random ones, and as many with few switches at the worst places.
+#[cfg(all(test, shuttle))]
+pub fn explore(schedules: usize, scenario: impl Fn() + Clone + Send + Sync + 'static) {
+    use shuttle::{
+        Config, Runner,
+        scheduler::{PctScheduler, RandomScheduler},
+    };
+    let mut config = Config::new();
+    // Frames and records are made on the stack, and an unoptimised build takes more of it.
+    config.stack_size = 2 << 20;
+    Runner::new(RandomScheduler::new(schedules), config.clone()).run(scenario.clone());
+    Runner::new(PctScheduler::new(3, schedules), config).run(scenario);
+}

@@ -121,7 +121,9 @@ impl Catalog {
         let mut state = self.state.write().unwrap();
         if let Some(entry) = state.by_id.get(&record.id).cloned() {
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
-            state.by_name.remove(&old.name);
+            if !plant!("catalog: rename forgets the old name") {
+                state.by_name.remove(&old.name);
+            }
             state.by_name.insert(record.name, entry.clone());
             return entry;
         }

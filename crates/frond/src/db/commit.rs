@@ -17,7 +17,6 @@
 use crate::{
     Durability, Error, Kind, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
-    plant::plant,
     store::Extent,
     sync::{Arc, Ordering},
     txn::{KeyLocks, WriteSet},
@@ -88,12 +87,13 @@ impl Shared {
             engine.store.admit(admitted)?;
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
-        let (seqno, reservation) = RECORD
-            .with_borrow_mut(|record| {
-                build_record(record, writes, blobs, &trees);
-                self.sequence((writes, blobs), record.finish(), &trees, admitted, changes)
-            })
-            .inspect_err(|_| engine.store.settle_admitted(admitted))?;
+        let mut record = RECORD.take();
+        build_record(&mut record, writes, blobs, &trees);
+        let body = record.finish();
+        let sequenced = self.sequence((writes, blobs), body, &trees, admitted, changes);
+        RECORD.set(record);
+        let (seqno, reservation) =
+            sequenced.inspect_err(|_| engine.store.settle_admitted(admitted))?;
         engine.sequencer.wait_visible(seqno);
         drop(locks);
         if level != Durability::Lazy {
@@ -185,10 +185,8 @@ impl Shared {
         }
         for blob in blobs {
             let Extent { offset, bytes } = blob.extent();
-            if !plant!("blob: the log does not keep what it names") {
-                let named = engine.store.name_in_log(offset, lsn);
-                named.expect("I11: an extent that is held is there");
-            }
+            let named = engine.store.name_in_log(offset, lsn);
+            named.expect("I11: an extent that is held is there");
             engine.blob_bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
         }
     }
@@ -234,7 +232,7 @@ impl Shared {
             let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
             for &tree in trees {
                 for entry in writes.entries(tree).filter(|entry| entry.insert) {
-                    if view.exists(tree, entry.key)? {
+                    if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
                         let name = self.catalog.by_id(tree).map(|tree| tree.name());
                         return Err(Error::KeyExists {
                             tree: name.unwrap_or_default(),
@@ -263,7 +261,9 @@ fn build_record(
     for &tree in trees {
         record.tree(tree);
         for (from, to) in writes.ranges(tree) {
-            record.delete_range(from, to);
+            if !plant!("db: range deletes are not logged") {
+                record.delete_range(from, to);
+            }
         }
         for entry in writes.entries(tree) {
             record.entry(entry.key, entry.tag, entry.payload);

@@ -7,6 +7,8 @@ mod catalog;
 mod changes;
 mod commit;
 mod cursor;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod named;
 mod open;
 mod options;

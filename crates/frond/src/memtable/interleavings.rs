@@ -1,24 +1,14 @@
 //! The memtable under a model checker: nodes of four slots, every interleaving of atomics that the
-//! scheduler can think of. `RUSTFLAGS='--cfg shuttle' cargo test -p frond --lib interleavings`.
-
-use shuttle::{
-    Config, Runner,
-    scheduler::{PctScheduler, RandomScheduler},
-};
+//! scheduler can think of.
+//!
+//! Run: `make schedules`.
 
 use super::*;
-use crate::sync::thread;
+use crate::sync::{explore, thread};
 
 const TREE: TreeId = TreeId(3);
 /// Schedules tried per scenario and scheduler.
 const SCHEDULES: usize = 1500;
-
-fn explore(scenario: fn()) {
-    let mut config = Config::new();
-    config.stack_size = 1 << 20; // a fresh frame is made on the stack
-    Runner::new(RandomScheduler::new(SCHEDULES), config.clone()).run(scenario);
-    Runner::new(PctScheduler::new(3, SCHEDULES), config).run(scenario);
-}
 
 fn key(n: u64) -> [u8; 12] {
     // Four bytes shared by all, so that a split lengthens the skip.
@@ -61,7 +51,7 @@ fn memtable() -> Arc<Memtable> {
 
 #[test]
 fn readers_miss_nothing_while_leaves_and_root_split() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let memtable = memtable();
         insert(&memtable, 1, &[10, 20, 30]);
         let writers: Vec<_> = [(2, [5, 15, 25]), (3, [12, 22, 32])]
@@ -84,7 +74,7 @@ fn readers_miss_nothing_while_leaves_and_root_split() {
 
 #[test]
 fn two_who_make_the_first_leaf_both_get_in() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let memtable = memtable();
         let other = memtable.clone();
         let writer = thread::spawn(move || insert(&other, 2, &[1, 4]));
@@ -98,7 +88,7 @@ fn two_who_make_the_first_leaf_both_get_in() {
 /// Rule: I2, I3
 #[test]
 fn versions_of_one_key_keep_their_order_and_come_once() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let memtable = memtable();
         insert(&memtable, 3, &[7]);
         let writers: Vec<_> = [[2, 5], [5, 4]]
@@ -120,7 +110,7 @@ fn versions_of_one_key_keep_their_order_and_come_once() {
 /// Rule: I3
 #[test]
 fn owner_and_helper_insert_one_commit_once() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let memtable = memtable();
         let helper = memtable.clone();
         let commit = |memtable: &Memtable| {
@@ -144,7 +134,7 @@ fn seqnos_and_cover(memtable: &Memtable, n: u64) -> (Vec<u64>, Option<Seqno>) {
 /// Rule: I6
 #[test]
 fn a_mini_run_is_seen_wholly_once_attached() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let memtable = memtable();
         insert(&memtable, 1, &[1, 3]);
         let attaching = memtable.clone();

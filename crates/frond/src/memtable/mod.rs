@@ -227,7 +227,8 @@ fn show<'a>(
     visit: &mut dyn FnMut(Seqno, Message<'_>) -> bool,
 ) {
     for (seqno, message) in versions {
-        if cover.is_some_and(|cover| seqno < cover) {
+        let hides = |cover| seqno < cover || plant!("memtable: range delete hides newer puts");
+        if cover.is_some_and(hides) {
             break;
         }
         if !visit(seqno, message) {

@@ -443,3 +443,10 @@ fn two_threads_inserting_the_same_commits_leave_each_once() {
     }
     assert_eq!(memtable.range_deletes(TREE, LATEST).len() as u64, commits);
 }
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! { "memtable: newest version by arrival" => versions_stand_by_seqno_whatever_their_arrival, };
+    crate::plant::assert_claims_hold("memtable", claims);
+}

@@ -35,7 +35,7 @@ pub(super) fn place(
             if record.seqno() == seqno {
                 return false;
             }
-            if record.seqno() > seqno {
+            if record.seqno() > seqno && !plant!("memtable: newest version by arrival") {
                 newer = record;
                 continue;
             }

@@ -8,7 +8,6 @@
 use crate::{
     Result,
     blob::BlobHold,
-    plant::plant,
     sync::{Arc, AtomicU64, Mutex, Ordering},
 };
 

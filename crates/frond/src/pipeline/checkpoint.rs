@@ -21,7 +21,6 @@ use crate::{
     ErrorKind, Lineage, Lsn, Publish, Result, Seqno, TreeId,
     blob::{BLOB_REF_BYTES, BlobRef},
     page::PageKind,
-    plant::plant,
     store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
@@ -198,7 +197,10 @@ impl Engine {
         self.blob_bytes_since_checkpoint.store(0, Ordering::Relaxed);
         // What replay needs: the records of every memtable that V does not hold.
         let oldest = version.frozen.last().unwrap_or(&version.active);
-        let log_from = clean.unwrap_or(oldest.log_from);
+        let log_from = match plant!("pipeline: log position before the boundary is dropped") {
+            true => clean.unwrap_or(log_at),
+            false => clean.unwrap_or(oldest.log_from),
+        };
         self.take_effects(version.publish)?;
         let mut directory = RootDirectory::default();
         for (&tree, root) in version.roots.iter() {
@@ -211,6 +213,7 @@ impl Engine {
         }
         let log_synced = match clean {
             Some(end) => end,
+            None if plant!("pipeline: checkpoint without syncing the log") => log_at,
             None => self.log().sync_through_now()?,
         };
         let superblock = self.store.publish(&Checkpoint {
@@ -304,7 +307,9 @@ impl Engine {
             let mut blobs = BlobChanges::default();
             for (lineage, effects) in by_lineage {
                 for node in effects.dead_nodes {
-                    if let Some(link) = node.link().filter(|link| link.lineage == lineage) {
+                    if let Some(link) = node.link().filter(|link| link.lineage == lineage)
+                        && !plant!("pipeline: replaced nodes never die")
+                    {
                         self.store.die(link, lineage, publish)?;
                     }
                 }

@@ -234,6 +234,9 @@ impl<S: EntrySource> MergeCursor<S> {
                 self.members.push(index);
             }
         }
+        if plant!("run: merge takes the older of two") {
+            self.members.reverse();
+        }
     }
 
     /// Drops members that a newer source's range deletes hide; false if none is left. Hidden ones
@@ -241,6 +244,9 @@ impl<S: EntrySource> MergeCursor<S> {
     #[cold]
     fn hide(&mut self) -> bool {
         let Some(entry) = self.sources[self.winner].entry() else { return false };
+        if plant!("run: range delete does not hide older puts") {
+            return true;
+        }
         let covers =
             |source: &S| source.range_deletes().is_some_and(|ranges| ranges.covers(entry.key));
         let hider = self.sources.iter().skip(self.first_with_ranges).position(covers);

@@ -321,7 +321,10 @@ impl Run {
                 }
             }
         }
-        let key = BlockKey { extent: self.extent, stamp: self.stamp, block: index as u32 };
+        let mut key = BlockKey { extent: self.extent, stamp: self.stamp, block: index as u32 };
+        if plant!("run: all runs share their cached blocks") {
+            (key.extent, key.stamp) = (0, 0);
+        }
         let mut load = |out: &mut [u8]| self.load(index, out);
         let block = source.block(key, entry.raw_bytes as usize, &mut load)?;
         Ok(PinnedBlock(Pin::Cached(block)))
@@ -364,7 +367,7 @@ impl Run {
     pub(super) fn verify_block(&self, index: usize, encoded: &[u8]) -> Result<()> {
         let stored = self.tail.index.entry(index).map_or(0, |entry| entry.crc);
         let computed = crc32c::crc32c(encoded);
-        if stored == computed {
+        if stored == computed || plant!("run: block checksum not verified") {
             return Ok(());
         }
         Err(Error::Checksum {

@@ -340,3 +340,13 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
         assert!(open(link).is_err(), "{link:?}");
     }
 }
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_place,
+        "run: fresh bit survives an absorbed delete" => super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
+    };
+    crate::plant::assert_claims_hold("run", claims);
+}

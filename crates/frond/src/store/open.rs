@@ -165,7 +165,9 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
 }
 
 pub(super) fn lock(file: &dyn File, dir: &Path) -> Result<()> {
-    if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))? {
+    if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))?
+        || plant!("store: locked by nobody")
+    {
         return Ok(());
     }
     let owner = match owner::read(file) {
@@ -274,6 +276,9 @@ impl Slots {
             }
         }
         good.sort_by_key(|superblock| std::cmp::Reverse(superblock.sequence));
+        if plant!("store: slot of higher sequence ignored") {
+            good.reverse();
+        }
         if good.is_empty() {
             return Err(no_slot(file, path, ours, whys.join("; ")));
         }

@@ -97,7 +97,8 @@ pub(super) fn verify(
     let header = Header::read(&bytes);
     let place = file.place(link.offset, u64::from(link.bytes));
     let stored = header.as_ref().map_or(0, |header| header.hash);
-    if computed != link.hash || stored != link.hash {
+    let is_own = computed == link.hash && stored == link.hash;
+    if !is_own && !plant!("store: checksum not verified") {
         // A whole page of this place, but another one: stale, that is, a later write was lost.
         return Err(match header {
             Some(header) if header.verifies(file, link, &bytes) => Error::WrongPage { place, what },

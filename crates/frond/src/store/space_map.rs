@@ -190,6 +190,10 @@ impl Inner {
         self.roots = newest.roots;
         self.pins.pin_version(newest.publish);
         let overwritten = std::mem::replace(&mut self.older_slot, newest.previous);
+        if plant!("store: reuse extents one checkpoint early") {
+            self.pins.pin_version(overwritten);
+            self.unpin_version(newest.previous);
+        }
         self.unpin_version(overwritten);
     }
 

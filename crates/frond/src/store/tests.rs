@@ -6,3 +6,5 @@ mod damage;
 mod faults;
 mod hostile;
 mod model;
+#[cfg(feature = "planted-bugs")]
+mod planted;

@@ -97,6 +97,9 @@ impl Job<'_> {
             }
         }
         handed.append(&mut lower.tiers);
+        if plant!("tree: flush a newer run past an older one") {
+            handed.reverse();
+        }
         lower.tiers = handed;
         let pieces = self.settle(lower)?;
         self.replace_node(node, c, pieces);
@@ -270,7 +273,8 @@ impl Node {
                 // A node does not know the ends of its own range: its parts carry them (node.rs
                 // invariant 5). Unclipped, the outermost child of either half would read what belongs
                 // to the other, consumed entries among it.
-                if live.iter().any(|&bytes| bytes > 0) {
+                if live.iter().any(|&bytes| bytes > 0) && !plant!("tree: drop a message at a split")
+                {
                     let bounds = (part.lo.as_deref(), part.hi.as_deref());
                     let (lo, hi) = clip(bounds, (Some(&pivot), None));
                     let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));

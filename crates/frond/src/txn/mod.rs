@@ -4,6 +4,8 @@
 //! A batch is one transaction: its write set is private until commit; the sequencer orders commits
 //! and says what is visible.
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod locks;
 mod sequencer;
 mod vacancy;

@@ -184,7 +184,11 @@ impl WriteSet {
         order.sort_unstable_by(|a, b| match a.0.cmp(&b.0) {
             Ordering::Equal => {
                 let (x, y) = (&self.slots[a.1 as usize], &self.slots[b.1 as usize]);
-                self.key(x).cmp(self.key(y)).then(a.1.cmp(&b.1))
+                let by_position = match plant!("txn: the first of two writes wins") {
+                    true => b.1.cmp(&a.1),
+                    false => a.1.cmp(&b.1),
+                };
+                self.key(x).cmp(self.key(y)).then(by_position)
             }
             other => other,
         });

@@ -175,7 +175,10 @@ impl Branches {
 
     /// `tree` begins in version `publish` as what `of` is there.
     pub fn clone_tree(&mut self, space: &Space, tree: TreeId, of: TreeId, publish: Publish) {
-        let pins = self.pins_of(of, publish);
+        let mut pins = self.pins_of(of, publish);
+        if plant!("version: a clone keeps nothing of its parent") {
+            pins.clear();
+        }
         for &(lineage, at) in &pins {
             space.pin_lineage(lineage, at, publish);
         }

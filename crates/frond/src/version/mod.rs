@@ -16,6 +16,8 @@
 //! Threads: all.
 
 mod branches;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod snapshots;
 
 pub(crate) use branches::{Branches, Change, NamedRoots, NamedVersion};
@@ -238,6 +240,8 @@ impl Versions {
 
     /// `old` with one memtable in front: what a snapshot keeps that lies inside that memtable.
     fn with_memtable(&self, old: &Version, slot: &Arc<MemSlot>) -> Arc<Version> {
+        let late = plant!("version: a snapshot pins the version after its own");
+        let at = if late { Publish(old.publish.0 + 1) } else { old.publish };
         Arc::new(Version {
             publish: old.publish,
             applied: old.applied,
@@ -246,7 +250,7 @@ impl Versions {
             frozen: Vec::new(),
             active: slot.clone(),
             _spilled: Vec::new(),
-            _pin: Pin::new(old.publish, &self.store),
+            _pin: Pin::new(at, &self.store),
         })
     }
 

@@ -167,11 +167,13 @@ impl SnapshotState {
     /// The version to read, filtered by `at`.
     pub fn version(&self, versions: &Versions) -> Arc<Version> {
         loop {
-            if let Some(pinned) = self.pinned.load_full() {
+            if let Some(pinned) = self.pinned.load_full()
+                && !plant!("version: a snapshot reads past its version")
+            {
                 return pinned;
             }
             let current = versions.hold();
-            if current.applied <= self.at {
+            if current.applied <= self.at || plant!("version: a snapshot reads past its version") {
                 return current;
             }
             // A publish went by since the first look; the pin stands before the swap.

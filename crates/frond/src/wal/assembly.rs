@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     error::{Error, Place, Result},
-    plant::plant,
     types::Lsn,
 };
 

@@ -23,7 +23,6 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    plant::plant,
     sync::{MutexGuard, Ordering},
     types::Lsn,
 };

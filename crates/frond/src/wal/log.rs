@@ -28,7 +28,6 @@ use crate::{
     cache::FramePool,
     error::{Error, Result},
     io::{ALIGN, Env, OpenMode},
-    plant::plant,
     sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     types::{Durability, Lsn, StoreId},
 };

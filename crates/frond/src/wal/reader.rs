@@ -14,7 +14,6 @@ use super::{aligned::AlignedBuf, group::GROUP_BYTES_MAX, recovery::read_error, s
 use crate::{
     error::{Error, Result},
     io::{ALIGN, Env, OpenMode},
-    plant::plant,
 };
 
 /// Bytes read at once: many small groups cost one read.

@@ -33,7 +33,6 @@ use super::{
 use crate::{
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
-    plant::plant,
     types::{Lsn, StoreId},
 };
 

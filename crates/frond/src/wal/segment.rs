@@ -29,7 +29,6 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::{ALIGN, Env, File, OpenMode, Vfs},
-    plant::plant,
     sync::Arc,
     types::{Lsn, StoreId},
 };

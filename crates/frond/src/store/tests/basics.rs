@@ -41,7 +41,7 @@ pub(super) fn one_tree(link: Link) -> RootDirectory {
 }
 
 #[test]
-fn what_was_published_is_there_after_reopening() {
+pub(super) fn what_was_published_is_there_after_reopening() {
     let env = env();
     let opened = create(&env, dir(), StoreOptions::default()).unwrap();
     assert!(opened.superblock.is_new() && opened.warnings.is_empty());
@@ -69,7 +69,7 @@ fn what_was_published_is_there_after_reopening() {
 
 /// Promise: P18.
 #[test]
-fn a_second_owner_is_told_who_the_first_is() {
+pub(super) fn a_second_owner_is_told_who_the_first_is() {
     let env = env();
     let first = create(&env, dir(), StoreOptions::default()).unwrap();
     for read_only in [false, true] {
@@ -86,7 +86,7 @@ fn a_second_owner_is_told_who_the_first_is() {
 
 /// Promise: P19.
 #[test]
-fn a_store_is_made_only_where_there_is_none() {
+pub(super) fn a_store_is_made_only_where_there_is_none() {
     let env = env();
     assert_eq!(probe(&env, dir()).unwrap(), Found::Nothing);
     assert!(matches!(open(&env, dir(), Default::default()), Err(Error::NotAStore { .. })));
@@ -100,7 +100,7 @@ fn a_store_is_made_only_where_there_is_none() {
 }
 
 #[test]
-fn a_page_dead_at_v_is_free_only_after_the_next_checkpoint() {
+pub(super) fn a_page_dead_at_v_is_free_only_after_the_next_checkpoint() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let v1 = store.counts_from().next();

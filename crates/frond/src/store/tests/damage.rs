@@ -57,7 +57,7 @@ fn slot_at(superblock: &Superblock) -> u64 {
 /// Promises: P9, P10, P21. Every bit of both slots: the other slot opens, with a warning, and nothing
 /// is written.
 #[test]
-fn every_bit_of_a_superblock_may_flip() {
+pub(super) fn every_bit_of_a_superblock_may_flip() {
     let store = closed();
     let file = file(&store.env);
     for slot in [0, 64 << 10] {
@@ -78,7 +78,7 @@ fn every_bit_of_a_superblock_may_flip() {
 
 /// Promises: P9, P10. Every bit of the newest root directory, map directory and zone page.
 #[test]
-fn every_bit_of_the_newest_roots_may_flip() {
+pub(super) fn every_bit_of_the_newest_roots_may_flip() {
     let store = closed();
     let before = image(&store.env);
     let (roots, map) = (store.newest.roots.unwrap(), store.newest.map.unwrap());
@@ -107,7 +107,7 @@ fn every_bit_of_the_newest_roots_may_flip() {
 }
 
 #[test]
-fn both_slots_bad_is_an_error_and_no_new_store() {
+pub(super) fn both_slots_bad_is_an_error_and_no_new_store() {
     let store = closed();
     let file = file(&store.env);
     for slot in [0, 64 << 10] {
@@ -125,7 +125,7 @@ fn both_slots_bad_is_an_error_and_no_new_store() {
 
 /// Promise: P19.
 #[test]
-fn foreign_swapped_and_cut_files_are_refused_unchanged() {
+pub(super) fn foreign_swapped_and_cut_files_are_refused_unchanged() {
     let (store, other) = (closed(), closed());
     let (ours, theirs) = (image(&store.env), image(&other.env));
     let slot = |bytes: &[u8], at: usize| bytes[at..at + ALIGN].to_vec();
@@ -162,7 +162,7 @@ fn foreign_swapped_and_cut_files_are_refused_unchanged() {
 
 /// Promise: P9. A stale page in the right place is a wrong page, anything else fails its checksum.
 #[test]
-fn stale_misplaced_and_rotten_pages_are_told() {
+pub(super) fn stale_misplaced_and_rotten_pages_are_told() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let (v1, v2) = (store.counts_from().next(), store.counts_from().next().next());

@@ -207,7 +207,7 @@ fn checkpoint(publish: Publish, roots: &RootDirectory) -> Checkpoint<'_> {
 
 /// Promises: P11, P12. Rule: I10.
 #[test]
-fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens() {
+pub(super) fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens() {
     for sticky in [true, false] {
         let mut passed = false;
         for n in 1..200 {
@@ -239,7 +239,7 @@ fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens
 /// Promise: P13. A full disk refuses allocations and checkpoints; the store goes on when space is
 /// back, without reopening.
 #[test]
-fn a_full_disk_stops_nothing_for_good() {
+pub(super) fn a_full_disk_stops_nothing_for_good() {
     for n in 1..20 {
         let below = env();
         drop(create(&below, dir(), StoreOptions::default()).unwrap());
@@ -287,7 +287,7 @@ fn a_full_disk_stops_nothing_for_good() {
 
 /// Rule: I24. With the disk full, the reserve carries background work.
 #[test]
-fn the_reserve_carries_checkpoints_on_a_full_disk() {
+pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
     let below = env();
     drop(create(&below, dir(), StoreOptions::default()).unwrap());
     let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
@@ -310,7 +310,7 @@ fn the_reserve_carries_checkpoints_on_a_full_disk() {
 }
 
 #[test]
-fn given_back_space_shrinks_the_file() {
+pub(super) fn given_back_space_shrinks_the_file() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let mut v = store.counts_from().next();

@@ -1,10 +1,10 @@
 //! Schedules of the real log under a model checker: leaders and followers, a failing sync, few
 //! buffers, a log thread that trims.
 //!
-//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p frond --lib wal::tests::interleavings`.
+//! Run: `make schedules`.
 
 use super::{disk::*, *};
-use crate::sync::thread;
+use crate::sync::{explore, thread};
 
 const TINY: LogOptions = LogOptions { segment_bytes: 16 << 10, group_bytes: 4 << 10, groups: 2 };
 
@@ -94,14 +94,13 @@ fn commits_with(fail_at: Option<usize>) {
 
 #[test]
 fn leaders_and_followers_acknowledge_only_what_is_durable() {
-    shuttle::check_random(|| commits_with(None), 1500);
-    shuttle::check_pct(|| commits_with(None), 1500, 3);
+    explore(1500, || commits_with(None));
 }
 
 #[test]
 fn a_failing_write_or_sync_leaves_nobody_waiting() {
     for fail_at in 0..12 {
-        shuttle::check_random(move || commits_with(Some(fail_at)), 200);
+        explore(100, move || commits_with(Some(fail_at)));
     }
 }
 
@@ -140,5 +139,14 @@ fn append_checkpoint_and_recycle_share_one_log() {
         let order = order.lock().unwrap();
         assert!(records.len() >= order.len() - before && order.ends_with(&records));
     };
-    shuttle::check_random(model, 1000);
+    explore(500, model);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "wal: sample the covered position after the sync" => leaders_and_followers_acknowledge_only_what_is_durable,
+    };
+    crate::plant::assert_claims_hold("schedules of wal", claims);
 }

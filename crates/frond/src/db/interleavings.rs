@@ -1,0 +1,151 @@
+//! The whole engine under a model checker: commits, snapshots, applies, drains and checkpoints beside
+//! each other on files in memory, then the full check and a restart.
+//!
+//! The engine's workers are manual here and its steps are taken by threads of the checker: what the
+//! worker threads would do, in any order they could do it.
+//!
+//! Run: `make schedules`.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    CheckMode, Limits, Shape,
+    io::{Clock, Env, MemoryVfs, Rng, Workers},
+    run::OPERATOR_APPEND,
+    sync::{AtomicU64, explore, thread},
+};
+
+/// Time stands still, so that the order of things is the scheduler's alone.
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn wall(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn sleep(&self, _: Duration) {
+        thread::yield_now();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Rng for Counting {
+    fn next_u64(&self) -> u64 {
+        (self.0.fetch_add(1, Ordering::Relaxed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+fn options(env: &Env) -> Options {
+    let shape = Shape {
+        leaf_bytes: 64,
+        fanout_max: 3,
+        push_bytes: 0,
+        block_bytes: 64,
+        run_bytes: 64,
+        tiers_max: 1,
+        tiers_max_bottom: 1,
+        ..Shape::default()
+    };
+    let limits = Limits {
+        memtable_bytes: 1,
+        memtable_log_bytes: 1 << 20,
+        unwritten_bytes: 1 << 20,
+        checkpoint_log_bytes: 1 << 20,
+        checkpoint_millis: 1 << 40,
+    };
+    let tuning = Tuning {
+        shape: Some(shape),
+        limits: Some(limits),
+        segment_bytes: Some(16 << 10),
+        group_bytes: Some(4 << 10),
+    };
+    Options::new().durability(Durability::Lazy).env(env.clone()).tuning(tuning)
+}
+
+/// A writer's rows, one commit each: a key of its own, and its number onto a key of all.
+fn write(db: &Db, tree: &Tree, writer: u8) {
+    let mut batch = Batch::new();
+    for round in 0..3 {
+        batch.put(tree, &[writer, round], &[round; 20]).unwrap();
+        batch.merge(tree, b"all", OPERATOR_APPEND, &[writer]).unwrap();
+        db.commit(&mut batch).unwrap();
+    }
+}
+
+/// Every writer's rows are a prefix of what it wrote, and as many as its numbers in the key of all.
+fn assert_whole(snapshot: &Snapshot, tree: &Tree) -> Vec<u8> {
+    let all = snapshot.get(tree, b"all").unwrap().unwrap_or_default();
+    for writer in 0..2 {
+        let count = all.iter().filter(|&&by| by == writer).count();
+        for round in 0..3 {
+            let row = snapshot.get(tree, &[writer, round]).unwrap();
+            assert_eq!(row.is_some(), usize::from(round) < count, "{all:?}: {writer}, {round}");
+        }
+    }
+    all
+}
+
+/// Rules: I2, I4, I8, I9, I10, I18.
+fn one_store_shared_by_all() {
+    let env = Env {
+        vfs: Arc::new(MemoryVfs::new()),
+        clock: Arc::new(Still),
+        rng: Arc::new(Counting::default()),
+        workers: Workers::Manual,
+    };
+    let db = Db::open("/store", options(&env)).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let mut threads = Vec::new();
+    for writer in 0..2 {
+        let (db, tree) = (db.clone(), tree.clone());
+        threads.push(thread::spawn(move || write(&db, &tree, writer)));
+    }
+    let stepping = db.clone();
+    threads.push(thread::spawn(move || {
+        for _ in 0..4 {
+            stepping.step().unwrap();
+        }
+    }));
+    let draining = db.clone();
+    threads.push(thread::spawn(move || {
+        for _ in 0..2 {
+            draining.drain_step().unwrap();
+        }
+    }));
+    let checkpointing = db.clone();
+    threads.push(thread::spawn(move || checkpointing.checkpoint().unwrap()));
+    let snapshot = db.snapshot();
+    let first = assert_whole(&snapshot, &tree);
+    assert_eq!(assert_whole(&snapshot, &tree), first, "the snapshot moved");
+    drop(snapshot);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(assert_whole(&db.snapshot(), &tree).len(), 6);
+    drop(tree);
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open("/store", options(&env)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(assert_whole(&db.snapshot(), &tree).len(), 6, "after a restart");
+}
+
+#[test]
+fn commits_applies_drains_checkpoints_and_reads_share_one_store() {
+    explore(400, one_store_shared_by_all);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "pipeline: a memtable is applied before its commits are in it" => commits_applies_drains_checkpoints_and_reads_share_one_store,
+    };
+    crate::plant::assert_claims_hold("schedules of db", claims);
+}

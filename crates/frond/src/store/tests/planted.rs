@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The planted bugs of this room that its own tests claim, each caught by its test. Those that need
+//! crashes of the whole engine are `crates/frond/tests/planted.rs`'s.
+
+use super::{basics, damage, faults};
+use crate::plant;
+
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "store: slot of higher sequence ignored" => basics::what_was_published_is_there_after_reopening,
+        "store: reuse extents one checkpoint early" => basics::a_page_dead_at_v_is_free_only_after_the_next_checkpoint,
+        "store: a freed extent is kept" => faults::given_back_space_shrinks_the_file,
+        "store: identity not mixed in" => damage::stale_misplaced_and_rotten_pages_are_told,
+        "store: checksum not verified" => damage::stale_misplaced_and_rotten_pages_are_told,
+        "store: a failed write does not close the file" => faults::after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens,
+        "store: locked by nobody" => basics::a_second_owner_is_told_who_the_first_is,
+        "store: commits are admitted on a full disk" => faults::the_reserve_carries_checkpoints_on_a_full_disk,
+    };
+    plant::assert_claims_hold("store", claims);
+}
