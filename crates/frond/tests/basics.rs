@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::options;
-use frond::{Batch, Db, Tree, TreeOptions};
+use frond::{Batch, Db, Error, Tree, TreeOptions};
 use frond_testkit::Dice;
 
 fn assert_same(tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
@@ -179,4 +179,26 @@ fn a_snapshot_reads_the_same_rows_for_its_whole_life() {
     assert!(db.stats().get("checkpoints").unwrap() > 0);
     drop(held);
     db.close().unwrap();
+}
+
+/// Numbers of trees mean something else in another store.
+#[test]
+fn handles_of_another_store_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = ["a", "b"].map(|name| Db::open(dir.path().join(name), options()).unwrap());
+    let [a, b] = &stores;
+    let tree = a.create_tree("t", TreeOptions::default()).unwrap();
+    let other = b.create_tree("t", TreeOptions::default()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(&tree, b"key", b"value").unwrap();
+    assert!(matches!(batch.put(&other, b"key", b"value"), Err(Error::InvalidArgument(_))));
+    assert!(matches!(b.commit(&mut batch), Err(Error::InvalidArgument(_))));
+    assert_eq!(other.get(b"key").unwrap(), None);
+    a.commit(&mut batch).unwrap();
+    batch.put(&other, b"key", b"value").unwrap(); // an empty batch belongs to nobody
+    assert!(matches!(a.snapshot().get(&other, b"key"), Err(Error::InvalidArgument(_))));
+    assert!(matches!(a.snapshot().scan(&other, ..), Err(Error::InvalidArgument(_))));
+    for store in stores {
+        store.close().unwrap();
+    }
 }

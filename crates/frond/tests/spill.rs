@@ -126,3 +126,31 @@ fn snapshots_that_last_read_the_same_from_disk() {
     assert_eq!(stat(&db, "space_temporary_bytes"), 0, "the last reader frees what was spilled");
     db.close().unwrap();
 }
+
+/// Rule: I28. Snapshots after each commit of one memtable: their roots do not grow upon each other.
+#[test]
+fn hundreds_of_snapshots_of_one_memtable_are_spilled() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let (mut model, mut dice) = (Model::new(), Dice::new(12));
+    change(&db, &tree, &mut model, &mut dice);
+    db.checkpoint().unwrap();
+    let mut held = Vec::new();
+    for number in 0..300u64 {
+        tree.put(&key(number), b"row").unwrap();
+        model.insert(key(number), b"row".to_vec());
+        held.push((db.snapshot(), model.clone()));
+    }
+    for _ in 0..3 {
+        change(&db, &tree, &mut model, &mut dice);
+        db.checkpoint().unwrap();
+    }
+    wait(&db, "spills", |db| stat(db, "snapshot_memtable_bytes") == 0);
+    for (snapshot, model) in held.iter().step_by(37) {
+        assert_shows(snapshot, &tree, model);
+    }
+    drop(held);
+    assert_eq!(stat(&db, "space_temporary_bytes"), 0);
+    db.close().unwrap();
+}

@@ -5,7 +5,7 @@ use crate::{
     coding::put_varint, sync::Arc, txn::WriteSet,
 };
 
-use super::Tree;
+use super::{Shared, Tree};
 
 /// Changes that commit atomically, in the order they were added.
 ///
@@ -36,6 +36,8 @@ pub struct Batch {
     pub(crate) writes: WriteSet,
     /// Blobs whose references stand in `writes`.
     pub(crate) blobs: Vec<Arc<BlobHold>>,
+    /// The store whose trees it writes, once it has anything.
+    store: Option<Arc<Shared>>,
 }
 
 impl Batch {
@@ -65,6 +67,7 @@ impl Batch {
 
     fn push(&mut self, tree: &Tree, key: &[u8], value: &[u8], insert: bool) -> Result<()> {
         check(tree, key)?;
+        self.join(tree)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
         }
@@ -88,6 +91,7 @@ impl Batch {
     /// As [`put`](Self::put).
     pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
         check(tree, key)?;
+        self.join(tree)?;
         self.writes.push(tree.entry.id, key, Tag::DELETE, &[], false);
         Ok(())
     }
@@ -100,6 +104,7 @@ impl Batch {
     /// [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX).
     pub fn merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
         check(tree, key)?;
+        self.join(tree)?;
         if operand.len() > OPERAND_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: operand.len(), max: OPERAND_BYTES_MAX });
         }
@@ -120,6 +125,7 @@ impl Batch {
     /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
     pub fn delete_range(&mut self, tree: &Tree, from: &[u8], to: &[u8]) -> Result<()> {
         check(tree, from)?;
+        self.join(tree)?;
         check(tree, to)?;
         if from >= to {
             return Err(Error::InvalidArgument("a range to delete ends before it begins".into()));
@@ -147,6 +153,27 @@ impl Batch {
     pub fn clear(&mut self) {
         self.writes.clear();
         self.blobs.clear();
+        self.store = None;
+    }
+
+    /// A batch is of one store: numbers of trees mean something else in another one.
+    fn join(&mut self, tree: &Tree) -> Result<()> {
+        let store = self.store.get_or_insert_with(|| tree.shared.clone());
+        if Arc::ptr_eq(store, &tree.shared) {
+            return Ok(());
+        }
+        let why = format!("tree \"{}\" is of another store than the batch", tree.name());
+        Err(Error::InvalidArgument(why))
+    }
+
+    /// An error if it is filled for another store.
+    pub(super) fn check_store(&self, store: &Shared) -> Result<()> {
+        match &self.store {
+            Some(own) if !std::ptr::eq(&raw const **own, store) => {
+                Err(Error::InvalidArgument("the batch is filled for another store".into()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

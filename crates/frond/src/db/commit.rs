@@ -48,6 +48,7 @@ impl Shared {
         if batch.is_empty() {
             return Ok(self.engine.sequencer.visible());
         }
+        batch.check_store(self)?;
         self.engine.pace()?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes)?;
         batch.clear();
@@ -70,7 +71,7 @@ impl Shared {
         changes: &[Change],
     ) -> Result<Seqno> {
         let engine = &*self.engine;
-        let Batch { writes, blobs } = batch;
+        let Batch { writes, blobs, .. } = batch;
         writes.seal(&engine.cx.folder())?;
         writes.separate(engine.cx.shape.blob_bytes, |tree, value| {
             let class = self.catalog.by_id(tree).map(|tree| tree.record().size_class);

@@ -271,7 +271,9 @@ impl Cursor {
 
     /// What is known to be empty at the cursor's snapshot.
     fn vacancy(&self) -> Option<Stretch> {
-        self.entry.as_ref()?.vacancy.known(self.snapshot.seqno())
+        // A tree that the catalog does not show hears of no commits.
+        let entry = self.entry.as_ref().filter(|entry| entry.check().is_ok())?;
+        entry.vacancy.known(self.snapshot.seqno())
     }
 
     /// `walked` has no row, as of the cursor's snapshot; finding that out took so many tombstones.

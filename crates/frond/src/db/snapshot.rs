@@ -138,6 +138,10 @@ impl Snapshot {
         let (Some(record), Some(shared)) = (record, &self.shared) else {
             return Err(Error::NoSuchTree(name.into()));
         };
+        if self.then.is_none() && record.parent.is_some() {
+            // A clone's rows are there once the commit that made it is applied.
+            self.engine.apply_through(self.seqno())?;
+        }
         let now = shared.catalog.by_id(record.id);
         let entry = now.unwrap_or_else(|| TreeEntry::gone(record.clone()));
         Ok(Tree { shared: shared.clone(), entry })
@@ -165,6 +169,10 @@ impl Snapshot {
 
     fn check(&self, tree: &Tree) -> Result<()> {
         self.engine.health.check()?;
+        if !Arc::ptr_eq(&tree.shared.engine, &self.engine) {
+            let why = format!("tree \"{}\" is of another store than the snapshot", tree.name());
+            return Err(Error::InvalidArgument(why));
+        }
         let was_there = match &self.then {
             Some(then) => then.contains_key(&tree.entry.id),
             None => tree.entry.birth <= self.state.at,

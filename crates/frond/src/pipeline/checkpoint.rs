@@ -132,19 +132,22 @@ impl Engine {
             || self.idle.load(Ordering::Relaxed)
     }
 
-    /// Makes the current version durable, and before it those that must be written as they are.
+    /// Makes the current version, or a later one, durable, and before it those that must be written as
+    /// they are.
     pub(crate) fn run_checkpoint(&self) -> Result<()> {
         self.checkpoint_with(None)
     }
 
     /// The same; with `clean`, as the last act of a clean close at that end of the log.
     pub(crate) fn checkpoint_with(&self, clean: Option<Lsn>) -> Result<()> {
+        let target = self.versions.current().publish;
         loop {
             let _one = self.checkpoint.running.lock().unwrap();
             self.health.check()?;
             let (version, is_current) = self.fix();
             self.write_once(&version, clean.filter(|_| is_current))?;
-            if is_current {
+            // Readers that are left behind meanwhile are the next checkpoint's.
+            if is_current || (clean.is_none() && self.checkpoint.written() >= target) {
                 return Ok(());
             }
         }

@@ -100,12 +100,14 @@ impl Engine {
     fn checkpoint_loop(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
             let seen = self.signal.epoch();
+            // In every round: under load a checkpoint is due again as soon as one is done.
+            if self.spill_pinned()? {
+                self.signal.notify();
+            }
             if self.write_begun()? {
                 self.signal.notify();
             } else if self.checkpoint_is_due() {
                 self.run_checkpoint()?;
-                self.signal.notify();
-            } else if self.spill_pinned()? {
                 self.signal.notify();
             } else {
                 self.signal.wait(seen, 20);

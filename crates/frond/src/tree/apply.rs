@@ -130,31 +130,6 @@ impl<'a> Job<'a> {
         Ok(TreeRoot { root, max_key, has_max: true })
     }
 
-    /// `old` with the batch as runs in front of it and nothing settled, for readers of a snapshot
-    /// (Rule: I28); and those runs, which have no address yet. No version links what this makes: its
-    /// effects on references are not to be recorded.
-    pub fn front(
-        &mut self,
-        old: &TreeRoot,
-        batch: Batch<'_>,
-    ) -> Result<(TreeRoot, Vec<Arc<RunHandle>>)> {
-        let (child, level) = match &old.root {
-            Root::Empty => (Child::Leaf(RunHandle::hollow(self.traits.lineage, self.publish)), 1),
-            Root::Leaf(leaf) => (Child::Leaf(leaf.clone()), 1),
-            Root::Node(node) => (Child::Node(node.clone()), node.load(self.cx)?.level + 1),
-        };
-        let mut top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
-        let max_key = old.max_key.clone().max(batch.max_key.clone());
-        let tier = self.build_tier(&top, batch)?;
-        if tier.parts.is_empty() {
-            return Ok((old.clone(), Vec::new()));
-        }
-        let runs = tier.parts.iter().map(|part| part.run.clone()).collect();
-        top.tiers.push(tier);
-        let root = Root::Node(NodeRef::new(top, self.traits.lineage, self.publish));
-        Ok((TreeRoot { root, max_key, has_max: true }, runs))
-    }
-
     /// True if the batch makes at least a quarter of a leaf: fewer would leave crumbs.
     fn fills_leaf(&self, batch: &Batch<'_>) -> bool {
         batch.bytes / 2 >= self.cx.shape.leaf_bytes / 4
@@ -321,7 +296,7 @@ impl<'a> Job<'a> {
     }
 
     /// Turns a batch into the parts of a new tier of `top`.
-    fn build_tier(&mut self, top: &Node, batch: Batch<'_>) -> Result<Tier> {
+    pub(super) fn build_tier(&mut self, top: &Node, batch: Batch<'_>) -> Result<Tier> {
         let mut tier = Tier::default();
         let mut builder = self.buffer_builder();
         let push_bytes = self.cx.shape.push_bytes;

@@ -10,6 +10,7 @@
 mod apply;
 mod context;
 mod drain;
+mod front;
 mod get;
 mod leaf;
 mod leaf_walk;
@@ -21,6 +22,7 @@ mod settle;
 pub(crate) use apply::{Batch, Job, TreeRoot, clip};
 pub use context::Shape;
 pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
+pub(crate) use front::Front;
 #[cfg(test)]
 pub(crate) use node::Tier;
 pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle, RunMeta};

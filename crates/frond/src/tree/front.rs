@@ -1,0 +1,59 @@
+//! Batches in front of a root, for readers of a snapshot alone (Rule: I28): one node over the root that a
+//! version links, with the batches as tiers of its buffer. Nothing is settled, and no version links it.
+//!
+//! Threads: whoever makes it; the roots it gives are read by all.
+
+use crate::{Lineage, Publish, error::Result, sync::Arc};
+
+use super::{
+    apply::{Batch, Job, TreeRoot},
+    node::{Child, Node, NodeRef, Root, RunHandle},
+};
+
+/// The node being made.
+pub(crate) struct Front {
+    top: Node,
+    base: TreeRoot,
+    max_key: Vec<u8>,
+}
+
+impl Front {
+    /// Over `base`, nothing in front of it yet.
+    pub fn of(base: &TreeRoot, lineage: Lineage, birth: Publish) -> Self {
+        let (child, level) = match &base.root {
+            Root::Empty => (Child::Leaf(RunHandle::hollow(lineage, birth)), 1),
+            Root::Leaf(leaf) => (Child::Leaf(leaf.clone()), 1),
+            // Its own level would take a read to know, and readers only descend.
+            Root::Node(node) => (Child::Node(node.clone()), 2),
+        };
+        let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
+        Self { top, base: base.clone(), max_key: base.max_key.clone() }
+    }
+
+    /// The root as it is now; later batches do not change it.
+    pub fn root(&self, lineage: Lineage, birth: Publish) -> TreeRoot {
+        if self.top.tiers.is_empty() {
+            return self.base.clone();
+        }
+        let root = Root::Node(NodeRef::new(self.top.clone(), lineage, birth));
+        TreeRoot { root, max_key: self.max_key.clone(), has_max: true }
+    }
+}
+
+impl Job<'_> {
+    /// Puts a batch, newer than all before it, in front. Gives its runs, which have no address yet. The
+    /// job's effects on references are not to be recorded.
+    pub fn put_in_front(
+        &mut self,
+        front: &mut Front,
+        batch: Batch<'_>,
+    ) -> Result<Vec<Arc<RunHandle>>> {
+        front.max_key = std::mem::take(&mut front.max_key).max(batch.max_key.clone());
+        let tier = self.build_tier(&front.top, batch)?;
+        let runs = tier.parts.iter().map(|part| part.run.clone()).collect();
+        if !tier.parts.is_empty() {
+            front.top.tiers.insert(0, tier);
+        }
+        Ok(runs)
+    }
+}
