@@ -3,9 +3,9 @@
 //! Threads: one.
 
 use crate::{
-    Message, Result, Seqno, Tag, TreeId,
+    Result, Seqno, Tag, TreeId,
     memtable::{MemCursor, Memtable},
-    run::{Entry, EntrySource, Folded, Folder, RangeDeletes, RunCursor},
+    run::{Entry, EntrySource, Folder, RangeDeletes, RunCursor},
     sync::Arc,
 };
 
@@ -97,33 +97,11 @@ impl<'a> MemSource<'a> {
                 return Ok(());
             }
             let cover = self.cursor.cover();
-            let mut tag: Option<Tag> = None;
-            for (seqno, older) in self.cursor.versions() {
-                if cover.is_some_and(|cover| seqno < cover) {
-                    break;
-                }
-                let Some(newer) = tag else {
-                    self.payload.clear();
-                    self.payload.extend_from_slice(older.payload);
-                    tag = Some(older.tag);
-                    if older.tag.is_base() {
-                        break;
-                    }
-                    continue;
-                };
-                let message = Message::new(newer, &self.payload);
-                tag = match self.folder.fold(message, older, &mut self.spare)? {
-                    Folded::Newer(tag) => Some(tag),
-                    Folded::Made(tag) => {
-                        std::mem::swap(&mut self.payload, &mut self.spare);
-                        Some(tag)
-                    }
-                    Folded::Nothing => None,
-                };
-                if tag.is_none_or(|tag| tag.is_base()) {
-                    break;
-                }
-            }
+            let versions = self.cursor.versions();
+            let shown = versions.take_while(|(seqno, _)| cover.is_none_or(|cover| *seqno >= cover));
+            let shown = shown.map(|(_, message)| message);
+            let (payload, spare) = (&mut self.payload, &mut self.spare);
+            let tag = self.folder.fold_versions(shown, true, payload, spare)?;
             if tag.is_some() {
                 self.tag = tag;
                 return Ok(());

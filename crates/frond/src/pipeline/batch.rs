@@ -8,9 +8,9 @@
 //!    memtable itself, and the intervals of a spill end where snapshots stand.
 
 use crate::{
-    Message, Result, Seqno, Tag, TreeId,
+    Result, Seqno, Tag, TreeId,
     memtable::{DrainCursor, Memtable},
-    run::{Entry, EntrySource, Folded, Folder, RangeDeletes},
+    run::{Entry, EntrySource, Folder, RangeDeletes},
     sync::Arc,
     tree::{Batch, TreeContext},
 };
@@ -75,27 +75,12 @@ impl EntrySource for MemtableBatch<'_> {
         loop {
             self.tag = None;
             let Some(drained) = self.drain.next() else { return Ok(()) };
-            let mut tag: Option<Tag> = None;
-            for (seqno, older) in drained.versions {
-                if seqno <= self.above || drained.cover.is_some_and(|cover| seqno < cover) {
-                    break;
-                }
-                let Some(newer) = tag else {
-                    self.payload.clear();
-                    self.payload.extend_from_slice(older.payload);
-                    tag = Some(older.tag);
-                    continue;
-                };
-                let message = Message::new(newer, &self.payload);
-                tag = match self.folder.fold(message, older, &mut self.spare)? {
-                    Folded::Newer(tag) => Some(tag),
-                    Folded::Made(tag) => {
-                        std::mem::swap(&mut self.payload, &mut self.spare);
-                        Some(tag)
-                    }
-                    Folded::Nothing => None,
-                };
-            }
+            let (above, cover) = (self.above, drained.cover);
+            let counts = |seqno| seqno > above && cover.is_none_or(|cover| seqno >= cover);
+            let versions = drained.versions.take_while(|(seqno, _)| counts(*seqno));
+            let versions = versions.map(|(_, message)| message);
+            let (payload, spare) = (&mut self.payload, &mut self.spare);
+            let tag = self.folder.fold_versions(versions, false, payload, spare)?;
             if tag.is_some() {
                 self.tag = tag;
                 self.key.clear();

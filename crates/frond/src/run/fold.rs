@@ -220,6 +220,41 @@ impl<'a> Folder<'a> {
         Self { operators, blobs: Some(blobs) }
     }
 
+    /// Folds the versions of a key, newest first, into one message, its payload in `payload`; `None` if
+    /// nothing is left. With `to_base` nothing older than a Put or a Delete is looked at: enough for who
+    /// reads, while who writes the message down wants to know whether it stays fresh.
+    #[inline]
+    pub fn fold_versions<'m>(
+        &self,
+        versions: impl Iterator<Item = Message<'m>>,
+        to_base: bool,
+        payload: &mut Vec<u8>,
+        spare: &mut Vec<u8>,
+    ) -> Result<Option<Tag>> {
+        let mut folded: Option<Tag> = None;
+        for older in versions {
+            folded = match folded {
+                None => {
+                    payload.clear();
+                    payload.extend_from_slice(older.payload);
+                    Some(older.tag)
+                }
+                Some(newer) => match self.fold(Message::new(newer, payload), older, spare)? {
+                    Folded::Newer(tag) => Some(tag),
+                    Folded::Made(tag) => {
+                        std::mem::swap(payload, spare);
+                        Some(tag)
+                    }
+                    Folded::Nothing => None,
+                },
+            };
+            if to_base && folded.is_none_or(Tag::is_base) {
+                break;
+            }
+        }
+        Ok(folded)
+    }
+
     /// Folds `newer` over `older`; what has to be made goes into `out`, which is cleared first.
     pub fn fold(
         &self,
