@@ -195,6 +195,7 @@ fn handles_of_another_store_are_refused() {
     assert!(matches!(b.commit(&mut batch), Err(Error::InvalidArgument(_))));
     assert_eq!(other.get(b"key").unwrap(), None);
     a.commit(&mut batch).unwrap();
+    assert!(batch.put(&tree, &[0; 70_000], b"value").is_err());
     batch.put(&other, b"key", b"value").unwrap(); // an empty batch belongs to nobody
     assert!(matches!(a.snapshot().get(&other, b"key"), Err(Error::InvalidArgument(_))));
     assert!(matches!(a.snapshot().scan(&other, ..), Err(Error::InvalidArgument(_))));

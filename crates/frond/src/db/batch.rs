@@ -66,8 +66,8 @@ impl Batch {
     }
 
     fn push(&mut self, tree: &Tree, key: &[u8], value: &[u8], insert: bool) -> Result<()> {
-        check(tree, key)?;
         self.join(tree)?;
+        check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
         }
@@ -90,8 +90,8 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
-        check(tree, key)?;
         self.join(tree)?;
+        check_key(key)?;
         self.writes.push(tree.entry.id, key, Tag::DELETE, &[], false);
         Ok(())
     }
@@ -103,8 +103,8 @@ impl Batch {
     /// `KeyTooLong`, `NoSuchTree`, `MissingOperator`, or `ValueTooLong` if the operand is longer than
     /// [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX).
     pub fn merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
-        check(tree, key)?;
         self.join(tree)?;
+        check_key(key)?;
         if operand.len() > OPERAND_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: operand.len(), max: OPERAND_BYTES_MAX });
         }
@@ -124,9 +124,9 @@ impl Batch {
     /// # Errors
     /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
     pub fn delete_range(&mut self, tree: &Tree, from: &[u8], to: &[u8]) -> Result<()> {
-        check(tree, from)?;
         self.join(tree)?;
-        check(tree, to)?;
+        check_key(from)?;
+        check_key(to)?;
         if from >= to {
             return Err(Error::InvalidArgument("a range to delete ends before it begins".into()));
         }
@@ -156,10 +156,13 @@ impl Batch {
         self.store = None;
     }
 
-    /// A batch is of one store: numbers of trees mean something else in another one.
+    /// An error if the tree is gone, or of another store: numbers of trees mean something else there.
     fn join(&mut self, tree: &Tree) -> Result<()> {
-        let store = self.store.get_or_insert_with(|| tree.shared.clone());
-        if Arc::ptr_eq(store, &tree.shared) {
+        tree.entry.check()?;
+        if self.is_empty() {
+            self.store = Some(tree.shared.clone()); // also after a change that was refused
+        }
+        if self.check_store(&tree.shared).is_ok() {
             return Ok(());
         }
         let why = format!("tree \"{}\" is of another store than the batch", tree.name());
@@ -169,17 +172,12 @@ impl Batch {
     /// An error if it is filled for another store.
     pub(super) fn check_store(&self, store: &Shared) -> Result<()> {
         match &self.store {
-            Some(own) if !std::ptr::eq(&raw const **own, store) => {
+            Some(own) if !std::ptr::eq(Arc::as_ptr(own), store) => {
                 Err(Error::InvalidArgument("the batch is filled for another store".into()))
             }
             _ => Ok(()),
         }
     }
-}
-
-fn check(tree: &Tree, key: &[u8]) -> Result<()> {
-    tree.entry.check()?;
-    check_key(key)
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<()> {
