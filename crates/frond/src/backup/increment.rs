@@ -27,7 +27,7 @@ use crate::{
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
     page::{LINK_BYTES, Link, PageKind, StoreFile},
-    store::{SUPERBLOCK_BYTES, Superblock},
+    store::{self, SUPERBLOCK_BYTES, Superblock},
     sync::Arc,
 };
 
@@ -113,14 +113,7 @@ impl<'a> IncrementWriter<'a> {
             let unfinished = unfinished.clone();
             move |error| Error::io(unfinished, action, 0, error)
         };
-        let mode = OpenMode { write: true, create_new: true, direct: false };
-        let file = match env.vfs.open(&unfinished, mode) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                let again = OpenMode { create_new: false, ..mode };
-                env.vfs.open(&unfinished, again).map_err(failed("open"))?
-            }
-            made => made.map_err(failed("create"))?,
-        };
+        let file = store::open_unfinished(env, &unfinished)?;
         if !file.try_lock().map_err(failed("lock"))? {
             let owner = "a backup that is being made there".into();
             return Err(Error::Locked { dir: unfinished, owner });

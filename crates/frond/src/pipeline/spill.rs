@@ -106,7 +106,7 @@ impl Engine {
                 let mut job = Job::new(&self.cx, traits, version.publish, 0, &progress);
                 let runs = job.put_in_front(front, batch)?;
                 job.flush_ticks();
-                let root = front.root(lineage, version.publish);
+                let root = front.root();
                 blobs.append(&mut job.effects.blobs);
                 for run in &runs {
                     extents.push(self.write_temporary(run)?);

@@ -16,14 +16,13 @@ use super::{
     examine::Held,
     file::Store,
     map::MapDirectory,
-    page::{self, Page},
     root_directory::RootDirectory,
     space_map::root_fits,
     superblock::{SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, link_lies_below, slot_of},
 };
 use crate::{
     error::Result,
-    page::{Link, PageKind, StoreFile},
+    page::{Link, StoreFile},
     sync::Arc,
     types::Publish,
 };
@@ -91,17 +90,6 @@ pub fn check_extent(file: &StoreFile, link: &Link, what: &'static str) -> Result
         return Err(file.malformed(link.offset, u64::from(link.bytes), what, why));
     }
     Ok(())
-}
-
-/// Verifies the bytes of a whole page against its link. Errors name `file`.
-pub fn verify_page(
-    file: &StoreFile,
-    link: &Link,
-    kind: PageKind,
-    what: &'static str,
-    bytes: AlignedBuf,
-) -> Result<Page> {
-    page::verify(file, link, kind, what, bytes)
 }
 
 /// The root directory of a slot, from its page.

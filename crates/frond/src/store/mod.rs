@@ -91,14 +91,12 @@ mod tests;
 
 pub use aligned::AlignedBuf;
 pub use alloc::Class;
-pub use copy::{
-    SUPERBLOCK_BYTES, check_extent, decode_roots, verify_page, write_slots, zone_pages,
-};
+pub use copy::{SUPERBLOCK_BYTES, check_extent, decode_roots, write_slots, zone_pages};
 pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;
-pub use open::{Found, Opened, StoreOptions, create, open, probe};
-pub use page::{Page, page_bytes};
+pub use open::{Found, Opened, StoreOptions, create, open, open_unfinished, probe};
+pub use page::{Page, page_bytes, verify as verify_page};
 pub use reserve::ReserveStats;
 pub use root_directory::{NAME_BYTES_MAX, NamedSnapshot, RootDirectory, TreeRoot};
 pub use space::{Extent, Request, STORE_LINEAGE, Space, SpaceStats};

@@ -119,6 +119,19 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     open(env, dir, options)
 }
 
+/// A file under its temporary name: a new one, or what a crash or a failed attempt left behind. Unless it
+/// is locked, nobody makes it now.
+pub fn open_unfinished(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
+    let mode = OpenMode { write: true, create_new: true, direct: false };
+    match env.vfs.open(path, mode) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            let again = OpenMode { create_new: false, ..mode };
+            env.vfs.open(path, again).map_err(|e| Error::io(path, "open", 0, e))
+        }
+        made => made.map_err(|e| Error::io(path, "create", 0, e)),
+    }
+}
+
 /// Steps of a new file: temporary name, write, sync, rename, sync the directory.
 fn make_file(env: &Env, dir: &Path) -> Result<()> {
     let (new, path) = (dir.join(NEW_FILE), dir.join(STORE_FILE));
@@ -126,15 +139,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
         let new = new.clone();
         move |e| Error::io(new, action, 0, e)
     };
-    let mode = OpenMode { write: true, create_new: true, direct: false };
-    let file = match env.vfs.open(&new, mode) {
-        // What a crash, or a failed attempt, left behind: unless it is locked, nobody makes it now.
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            let again = OpenMode { create_new: false, ..mode };
-            env.vfs.open(&new, again).map_err(failed("open"))?
-        }
-        other => other.map_err(failed("create"))?,
-    };
+    let file = open_unfinished(env, &new)?;
     lock(&*file, dir)?;
     // With the lock held: whoever held it before may have finished and renamed this very file.
     if env.vfs.exists(&path).map_err(failed("look at"))? {

@@ -84,8 +84,8 @@ pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBu
     Ok((bytes, link))
 }
 
-/// Verifies the bytes read where `link` points.
-pub(super) fn verify(
+/// Verifies the bytes of a whole page, read where `link` points. Errors name `file`.
+pub fn verify(
     file: &StoreFile,
     link: &Link,
     kind: PageKind,

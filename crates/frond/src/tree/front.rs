@@ -14,7 +14,8 @@ use super::{
 pub(crate) struct Front {
     top: Node,
     base: TreeRoot,
-    max_key: Vec<u8>,
+    lineage: Lineage,
+    birth: Publish,
 }
 
 impl Front {
@@ -27,16 +28,17 @@ impl Front {
             Root::Node(node) => (Child::Node(node.clone()), 2),
         };
         let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
-        Self { top, base: base.clone(), max_key: base.max_key.clone() }
+        Self { top, base: base.clone(), lineage, birth }
     }
 
-    /// The root as it is now; later batches do not change it.
-    pub fn root(&self, lineage: Lineage, birth: Publish) -> TreeRoot {
+    /// The root as it is now; later batches do not change it. Its maximum is that of the base: nothing is
+    /// ever applied to it.
+    pub fn root(&self) -> TreeRoot {
         if self.top.tiers.is_empty() {
             return self.base.clone();
         }
-        let root = Root::Node(NodeRef::new(self.top.clone(), lineage, birth));
-        TreeRoot { root, max_key: self.max_key.clone(), has_max: true }
+        let node = NodeRef::new(self.top.clone(), self.lineage, self.birth);
+        TreeRoot { root: Root::Node(node), ..self.base.clone() }
     }
 }
 
@@ -48,7 +50,6 @@ impl Job<'_> {
         front: &mut Front,
         batch: Batch<'_>,
     ) -> Result<Vec<Arc<RunHandle>>> {
-        front.max_key = std::mem::take(&mut front.max_key).max(batch.max_key.clone());
         let tier = self.build_tier(&front.top, batch)?;
         let runs = tier.parts.iter().map(|part| part.run.clone()).collect();
         if !tier.parts.is_empty() {
