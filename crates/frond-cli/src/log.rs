@@ -138,11 +138,15 @@ fn entry_line(tree: TreeId, key: &[u8], message: Message<'_>) -> String {
 
 fn catalog_line(record: &CatalogRecord) -> String {
     match record {
-        CatalogRecord::Tree(tree) => format!("tree {} is \"{}\"", tree.id, tree.name),
+        CatalogRecord::Tree(tree) => {
+            let operators = tree.operators.iter();
+            let uses =
+                operators.map(|(number, name)| format!(", uses operator {number} \"{name}\""));
+            format!("tree {} is \"{}\"{}", tree.id, tree.name, uses.collect::<String>())
+        }
         CatalogRecord::Snapshot(snapshot) => {
             format!("snapshot \"{}\" at commit {}", snapshot.name, snapshot.seqno)
         }
-        CatalogRecord::Operator(operator) => format!("merge operator {}", operator.operator),
         CatalogRecord::Dropped(dropped) => format!("tree {} is dropped", dropped.tree),
         CatalogRecord::Counters(counters) => format!("next tree is {}", counters.next_tree),
     }

@@ -91,10 +91,8 @@ pub enum Error {
     /// The store is open read-only (FRD-1009).
     #[error("FRD-1009 the store is open read-only")]
     ReadOnly,
-    /// The catalog names a merge operator that `Options` does not have (FRD-1010).
-    #[error(
-        "FRD-1010 the store uses merge operator {0}, which this program did not register; add it to Options"
-    )]
+    /// A merge names an operator that `Options` does not have (FRD-1010).
+    #[error("FRD-1010 merge operator {0} is not registered; add it to Options")]
     MissingOperator(u8),
     /// The change feed no longer has this position (FRD-1011).
     #[error(
@@ -116,6 +114,20 @@ pub enum Error {
         /// What it continues, in words.
         wanted: String,
         /// What there is.
+        found: String,
+    },
+    /// A tree uses a merge operator that `Options` do not have (FRD-1013). The store was not opened.
+    #[error(
+        "FRD-1013 tree \"{tree}\" uses merge operator {operator}, \"{name}\"; registered under this number is {found}. Add the operator to Options"
+    )]
+    OperatorNeeded {
+        /// The tree.
+        tree: String,
+        /// The operator's number.
+        operator: u8,
+        /// Its name.
+        name: String,
+        /// What is registered under the number, in words.
         found: String,
     },
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
@@ -287,6 +299,7 @@ impl Error {
             | MissingOperator(_)
             | PositionLost { .. }
             | WrongBase { .. }
+            | OperatorNeeded { .. }
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }

@@ -100,6 +100,7 @@ pub const BUGS: &[Bug] = &[
     bug("blob: the last run does not let go of its blobs", "checkpoint, count_blobs", "model"),
     bug("catalog: rename forgets the old name", "Catalog::show_tree", "model"),
     bug("db: insert does not look", "unique check of insert", "model"),
+    bug("db: merge operators in use are not written down", "Shared::record_operators", "scenarios"),
     bug("db: range deletes are not logged", "build_record", "crash"),
     bug("db: replay what a tree already holds", "replay", "crash"),
     bug("db: recovery ends without a checkpoint", "open after a crash", "crash"),

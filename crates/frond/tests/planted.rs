@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 2] = ["crash", "model"];
+const CAMPAIGNS: [&str; 3] = ["crash", "model", "scenarios"];
 
 #[test]
 fn planted_names_are_listed_placed_and_claimed() {
@@ -41,7 +41,12 @@ fn planted_names_are_listed_placed_and_claimed() {
 }
 
 #[cfg(feature = "planted-bugs")]
+#[path = "planted/scenarios.rs"]
+mod scenarios;
+
+#[cfg(feature = "planted-bugs")]
 mod armed {
+    use super::scenarios;
     use frond::{Durability, plant};
     use frond_testkit::{
         DbEngine,
@@ -78,6 +83,22 @@ mod armed {
             engine = DbEngine::tiny(Durability::Lazy);
         }
         model_run(&engine, &generate(seed, &swarm), seed).map(drop)
+    }
+
+    /// What no campaign does: each a short story, told to the end unless a bug is armed.
+    fn scenarios(seed: u64) -> Result<(), Failure> {
+        let told = std::panic::catch_unwind(|| scenarios::all(seed));
+        told.map_err(|_| Failure("a scenario failed".into()))
+    }
+
+    #[test]
+    fn scenarios_hold_where_nothing_is_planted() {
+        scenarios::all(0);
+    }
+
+    #[test]
+    fn planted_bugs_that_scenarios_show() {
+        assert_caught("scenarios", scenarios);
     }
 
     fn assert_caught(campaign: &str, run: fn(u64) -> Result<(), Failure>) {

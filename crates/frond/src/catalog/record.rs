@@ -1,4 +1,4 @@
-//! Catalog records: what is kept about each tree, named snapshot and merge operator.
+//! Catalog records: what is kept about each tree and named snapshot.
 //!
 //! A record is one entry of tree 0. Its key is a kind byte and a big-endian number, so that records
 //! of a kind lie together; its value is a version byte and *fields* (number, length, content) in
@@ -13,17 +13,21 @@
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Catalog records".
 
+use std::collections::BTreeMap;
+
 use crate::{
     Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId,
     coding::{put_bytes, put_varint},
     layout::leb128,
+    run::{OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN},
 };
 
 /// Longest name of a tree or snapshot, bytes.
 pub const NAME_BYTES_MAX: usize = 512;
 /// Longest attributes blob of a tree, bytes.
 pub const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
-/// Longest record, bytes: attributes, two layouts, and 64 KiB for the rest and for what is to come.
+/// Longest record, bytes: attributes, two layouts, and 64 KiB for the rest, of which merge operators
+/// may take 25, and for what is to come.
 pub const RECORD_BYTES_MAX: usize = ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + (64 << 10);
 
 const VERSION: u8 = 1;
@@ -39,8 +43,6 @@ pub enum Record {
     Tree(TreeRecord),
     /// A named snapshot.
     Snapshot(SnapshotRecord),
-    /// A merge operator that entries of this store use.
-    Operator(OperatorRecord),
     /// A dropped tree whose pages are not all free yet (Rule: I22).
     Dropped(DroppedRecord),
 }
@@ -79,6 +81,9 @@ pub struct TreeRecord {
     pub birth: Seqno,
     /// What it was cloned from, as long as it shares pages with that.
     pub parent: Option<Parent>,
+    /// The program's own merge operators that its rows may wait for, by number, and their names
+    /// (Rule: I17). Here from before the first commit that uses one.
+    pub operators: BTreeMap<u8, String>,
     /// Fields of a later version.
     pub carried: Carried,
 }
@@ -105,17 +110,6 @@ pub struct SnapshotRecord {
     pub seqno: Seqno,
     /// Wall clock at its creation, microseconds since 1970; for people only (P17).
     pub created_micros: u64,
-    /// Fields of a later version.
-    pub carried: Carried,
-}
-
-/// A merge operator in use (Rule: I17).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct OperatorRecord {
-    /// Its number.
-    pub operator: u8,
-    /// The commit that used it first.
-    pub since: Seqno,
     /// Fields of a later version.
     pub carried: Carried,
 }
@@ -164,7 +158,6 @@ fn name_flaw(name: &str) -> Option<&'static str> {
 const COUNTERS: u8 = 0;
 const TREE: u8 = 1;
 const SNAPSHOT: u8 = 2;
-const OPERATOR: u8 = 3;
 const DROPPED: u8 = 4;
 
 impl Record {
@@ -174,7 +167,6 @@ impl Record {
             Record::Counters(_) => (COUNTERS, 0),
             Record::Tree(tree) => (TREE, tree.id.0),
             Record::Snapshot(snapshot) => (SNAPSHOT, snapshot.id),
-            Record::Operator(operator) => (OPERATOR, operator.operator.into()),
             Record::Dropped(dropped) => (DROPPED, dropped.tree.0),
         };
         let mut key = vec![kind];
@@ -226,11 +218,6 @@ impl Record {
                 out.number(4, snapshot.created_micros);
                 out.carry(&snapshot.carried);
             }
-            Record::Operator(operator) => {
-                out.number(1, operator.operator.into());
-                out.number(2, operator.since.0);
-                out.carry(&operator.carried);
-            }
             Record::Dropped(dropped) => {
                 out.number(1, dropped.tree.0.into());
                 out.number(2, dropped.lineage.0.into());
@@ -265,14 +252,6 @@ impl Record {
                     name: fields.name(2)?,
                     seqno: Seqno(fields.number(3)?),
                     created_micros: fields.number(4)?,
-                    carried: fields.carried()?,
-                })
-            }
-            OPERATOR => {
-                let mut fields = fields;
-                Record::Operator(OperatorRecord {
-                    operator: fields.number8(1)?,
-                    since: Seqno(fields.number(2)?),
                     carried: fields.carried()?,
                 })
             }
@@ -320,6 +299,9 @@ impl TreeRecord {
             out.number(11, parent.lineage.0.into());
             out.number(12, parent.at.0);
         }
+        if !self.operators.is_empty() {
+            out.operators(13, &self.operators);
+        }
         out.carry(&self.carried);
         Ok(())
     }
@@ -353,6 +335,7 @@ impl TreeRecord {
                     at: Seqno(fields.number(12)?),
                 }),
             },
+            operators: fields.operators(13)?,
             carried: fields.carried()?,
         })
     }
@@ -383,6 +366,15 @@ impl Fields {
             self.bytes(field, &content);
         }
         Ok(())
+    }
+
+    fn operators(&mut self, field: u64, operators: &BTreeMap<u8, String>) {
+        let mut content = Vec::new();
+        for (&operator, name) in operators {
+            content.push(operator);
+            put_bytes(&mut content, name.as_bytes());
+        }
+        self.bytes(field, &content);
     }
 
     fn carry(&mut self, carried: &Carried) {
@@ -473,6 +465,31 @@ impl<'a> Reader<'a> {
             true => Layout::decode(self.bytes(field)?).map(Some),
             false => Ok(None),
         }
+    }
+
+    fn operators(&mut self, field: u64) -> Result<BTreeMap<u8, String>, Flaw> {
+        let mut operators = BTreeMap::new();
+        if !self.has(field) {
+            return Ok(operators);
+        }
+        let bad = || malformed("its merge operators are not numbers from 64 on with names");
+        let mut content = self.bytes(field)?;
+        while !content.is_empty() || operators.is_empty() {
+            let (&operator, rest) = content.split_first().ok_or_else(bad)?;
+            let (length, taken) = leb128(rest).ok_or_else(bad)?;
+            let length = usize::try_from(length).map_err(|_| bad())?;
+            let rest = rest.get(taken..).ok_or_else(bad)?;
+            let (name, rest) = rest.split_at_checked(length).ok_or_else(bad)?;
+            let name = std::str::from_utf8(name).map_err(|_| bad())?;
+            let follows = operators.keys().next_back().is_none_or(|&last| last < operator);
+            let is_name = name_flaw(name).is_none() && name.len() <= OPERATOR_NAME_BYTES_MAX;
+            if operator < OPERATOR_USER_MIN || !follows || !is_name {
+                return Err(bad());
+            }
+            operators.insert(operator, name.to_owned());
+            content = rest;
+        }
+        Ok(operators)
     }
 
     /// What is left must be fields that may be carried along.

@@ -72,6 +72,11 @@ impl TreeEntry {
         self.record.lock().unwrap().clone()
     }
 
+    /// True if the catalog says that its rows may wait for this merge operator.
+    pub fn uses(&self, operator: u8) -> bool {
+        self.record.lock().unwrap().operators.contains_key(&operator)
+    }
+
     /// A tree that is in the catalog no more, for reading it at a snapshot.
     pub fn gone(record: TreeRecord) -> Arc<Self> {
         let entry = Self::new(record);

@@ -1,8 +1,8 @@
 //! Batches: changes to any number of trees that commit together or not at all.
 
 use crate::{
-    Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, VALUE_BYTES_MAX, blob::BlobHold,
-    coding::put_varint, sync::Arc, txn::WriteSet,
+    Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, VALUE_BYTES_MAX, blob::BlobHold,
+    coding::put_varint, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
 };
 
 use super::{Shared, Tree};
@@ -36,6 +36,8 @@ pub struct Batch {
     pub(crate) writes: WriteSet,
     /// Blobs whose references stand in `writes`.
     pub(crate) blobs: Vec<Arc<BlobHold>>,
+    /// Operators of the program's own that it uses, each once.
+    pub(super) operators: Vec<(TreeId, u8)>,
     /// The store whose trees it writes, once it has anything.
     store: Option<Arc<Shared>>,
 }
@@ -97,7 +99,8 @@ impl Batch {
     }
 
     /// Folds an operand into a value without reading it: [`operator`](crate::operator) has the
-    /// built-in ones.
+    /// built-in ones. The first commit that uses one of the program's own in a tree writes that down in
+    /// the catalog first, synced.
     ///
     /// # Errors
     /// `KeyTooLong`, `NoSuchTree`, `MissingOperator`, or `ValueTooLong` if the operand is longer than
@@ -116,6 +119,10 @@ impl Batch {
         head.push(operator);
         put_varint(&mut head, operand.len() as u64);
         self.writes.push(tree.entry.id, key, Tag::MERGE, &[&head, operand], false);
+        let used = (tree.entry.id, operator);
+        if operator >= OPERATOR_USER_MIN && !self.operators.contains(&used) {
+            self.operators.push(used);
+        }
         Ok(())
     }
 
@@ -153,6 +160,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.writes.clear();
         self.blobs.clear();
+        self.operators.clear();
         self.store = None;
     }
 

@@ -5,12 +5,13 @@
 
 use crate::{
     Durability, Error, Result, Seqno, Tag, TreeId,
-    catalog::{CATALOG_TREE, Parent, Record, TreeEntry, TreeRecord, validate_name},
+    catalog::{CATALOG_TREE, Catalog, Parent, Record, TreeEntry, TreeRecord, validate_name},
+    run::Operators,
     sync::Arc,
     version::Change,
 };
 
-use super::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions};
+use super::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions, operators::must_know};
 
 impl Db {
     /// Creates a tree. Synced when it returns, whatever the durability of the store.
@@ -40,6 +41,7 @@ impl Db {
             // At most the commit that creates it: whoever sees less sees no such tree (Rule: I43).
             birth: shared.engine.sequencer.visible().next(),
             parent: None,
+            operators: Default::default(),
             carried: Default::default(),
         };
         shared.change(
@@ -181,7 +183,7 @@ impl Shared {
     /// Shows an entry of the catalog tree: at open, and, with its commit, as the log is replayed.
     /// Says what roots and branches follow of it.
     pub(super) fn show_record(
-        catalog: &crate::catalog::Catalog,
+        (catalog, operators): (&Catalog, &Operators),
         key: &[u8],
         value: Option<&[u8]>,
         replayed: Option<Seqno>,
@@ -200,6 +202,7 @@ impl Shared {
         match Record::decode(key, value).map_err(|flaw| malformed(format!("{flaw:?}")))? {
             Record::Counters(counters) => catalog.set_counters(counters),
             Record::Tree(mut record) => {
+                must_know(operators, &record)?;
                 if let (Some(seqno), Some(parent)) = (replayed, &record.parent)
                     && catalog.by_id(record.id).is_none()
                 {
@@ -212,7 +215,7 @@ impl Shared {
                 change = Some(Change::Snapshot { id: record.id, name: record.name.clone() });
                 catalog.show_snapshot(record);
             }
-            Record::Operator(_) | Record::Dropped(_) => {}
+            Record::Dropped(_) => {}
         }
         Ok(change)
     }

@@ -368,9 +368,7 @@ impl Names {
                 self.snapshots.insert(record.id, record.name.clone());
                 Some(Change::SnapshotCreated { name: record.name })
             }
-            CatalogRecord::Counters(_) | CatalogRecord::Operator(_) | CatalogRecord::Dropped(_) => {
-                None
-            }
+            CatalogRecord::Counters(_) | CatalogRecord::Dropped(_) => None,
         }
     }
 

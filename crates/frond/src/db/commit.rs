@@ -50,6 +50,7 @@ impl Shared {
         }
         batch.check_store(self)?;
         self.engine.pace()?;
+        self.record_operators(&batch.operators)?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes)?;
         batch.clear();
         Ok(seqno)

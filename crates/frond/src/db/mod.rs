@@ -11,6 +11,7 @@ mod cursor;
 mod interleavings;
 mod named;
 mod open;
+mod operators;
 mod options;
 mod read;
 mod rows;
@@ -80,7 +81,8 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` if the store has an owner; `NotAStore`, `TooNew`, `ForeignFile`, `Truncated`,
-    /// `WalDamaged`, `WalMissing`, `NoSuperblock` for what cannot be opened; nothing is written then.
+    /// `WalDamaged`, `WalMissing`, `NoSuperblock` for what cannot be opened, `OperatorNeeded` if a merge
+    /// operator is not in `Options` that a tree uses; nothing is written then.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         open::open(dir.as_ref(), options)
     }

@@ -17,7 +17,7 @@ use crate::{
     Error, Lsn, Place, Result, Seqno,
     blob::BlobHold,
     cache::{BlockCache, FramePool},
-    catalog::{CATALOG_TREE, Catalog},
+    catalog::{self, CATALOG_TREE, Catalog},
     io::Workers,
     memtable::Memtable,
     page::Link,
@@ -32,7 +32,7 @@ use crate::{
     wal::{self, Expect, Item, Log, LogExtent, LogOptions, Record},
 };
 
-use super::{Cursor, Db, Options, Shared, Snapshot};
+use super::{Cursor, Db, Options, Shared, Snapshot, operators::must_know};
 
 pub(super) fn open(dir: &Path, options: Options) -> Result<Db> {
     let env = options.env.clone();
@@ -114,33 +114,18 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         Some(end) => Expect::CleanEnd(end),
         None => Expect::Crashed { synced: superblock.log_synced },
     };
-    let (id, level) = (store.id(), options.durability);
-    let mut recovered_end = Lsn(0);
-    let log = if options.read_only {
-        None
-    } else if is_new {
-        Some(Log::create(env.clone(), dir, id, level, log_options)?)
-    } else {
-        // First pass: where the log ends, and which extents only it names (Rule: I11).
-        let from = store.log_needed_from();
-        let mut claim = |lsn: Lsn, payload: &[u8]| claim_extents(&store, lsn, payload);
-        let tail = wal::recover(&env, dir, id, from, expect, &mut claim)?;
-        recovered_end = tail.end;
-        Some(Log::resume(env.clone(), dir, id, level, log_options, tail)?)
-    };
     let threads = match env.workers {
         Workers::Threads(count) => count.saturating_sub(1),
         Workers::Manual => 0,
     };
     let now_millis = env.clock.now().as_millis() as u64;
-    let position = log.as_ref().map_or(superblock.log_from, Log::position);
-    let engine = Arc::new(Engine {
+    let mut engine = Arc::new(Engine {
         limits,
         cache_bytes: options.cache_bytes,
         keep_log_bytes: options.keep_log_bytes,
         cx,
-        store,
-        log,
+        store: store.clone(),
+        log: None,
         sequencer: Sequencer::new(superblock.applied, active),
         versions,
         snapshots: Default::default(),
@@ -149,12 +134,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         pool: TaskPool::new(threads),
         spill: SpillState::default(),
         vacancies: AtomicU64::new(0),
-        checkpoint: CheckpointState::new(
-            superblock.publish,
-            superblock.applied,
-            position,
-            now_millis,
-        ),
+        checkpoint: CheckpointState::new(superblock.publish, superblock.applied, now_millis),
         blob_bytes_since_checkpoint: AtomicU64::new(0),
         blob_sync: Default::default(),
         roots: Mutex::default(),
@@ -166,6 +146,27 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         env: env.clone(),
     });
     load_catalog(&engine, &catalog, superblock.applied)?;
+    let (id, level) = (store.id(), options.durability);
+    let mut recovered_end = Lsn(0);
+    let log = if options.read_only {
+        None
+    } else if is_new {
+        Some(Log::create(env.clone(), dir, id, level, log_options)?)
+    } else {
+        // First pass: where the log ends, which extents only it names (Rule: I11), and whether all is
+        // there to replay it.
+        let from = store.log_needed_from();
+        let mut survey =
+            |lsn: Lsn, payload: &[u8]| survey(&engine, superblock.applied, lsn, payload);
+        let tail = wal::recover(&env, dir, id, from, expect, &mut survey)?;
+        recovered_end = tail.end;
+        Some(Log::resume(env.clone(), dir, id, level, log_options, tail)?)
+    };
+    if let Some(log) = log {
+        let engine = Arc::get_mut(&mut engine).expect("nobody else has it before it runs");
+        engine.checkpoint.begin_log_at(log.position());
+        engine.log = Some(log);
+    }
     if !is_new {
         // Replay may freeze and checkpoint, and so write log behind what it reads.
         let expect = if options.read_only { expect } else { Expect::Known(recovered_end) };
@@ -227,14 +228,24 @@ fn leaf_handle(cx: &TreeContext, link: Link, durable: &DurableRoot) -> Arc<crate
     cx.run_handle(link, meta)
 }
 
-/// Marks the extents that one log record names as used, before anything is allocated (Rule: I11).
-fn claim_extents(store: &Store, lsn: Lsn, payload: &[u8]) -> Result<()> {
-    let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(()) };
+/// Looks through one log record, before anything is written or allocated: marks the extents that it
+/// names as used (Rule: I11), and demands the merge operators that it needs (Rule: I17).
+fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<()> {
+    let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
+    let store = &engine.store;
     while let Some(item) = items.next()? {
-        if let Item::Extent(extent) = item
-            && !plant!("blob: recovery does not claim what the log names")
-        {
-            store.claim(extent_of(store, extent)?, Class::Blob, PageKind::Blob, lsn)?;
+        match item {
+            Item::Extent(extent) if !plant!("blob: recovery does not claim what the log names") => {
+                store.claim(extent_of(store, extent)?, Class::Blob, PageKind::Blob, lsn)?;
+            }
+            Item::Entry { tree: CATALOG_TREE, key, tag, payload } if seqno > applied => {
+                let record = tag.is_put().then(|| catalog::Record::decode(key, payload));
+                // One that cannot be read is an error when it is replayed.
+                if let Some(Ok(catalog::Record::Tree(record))) = record {
+                    must_know(&engine.cx.operators, &record)?;
+                }
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -281,7 +292,8 @@ fn replay(
                 if tree == CATALOG_TREE {
                     let value = tag.is_put().then_some(payload);
                     let malformed = |why| malformed_catalog(engine, why);
-                    let shown = Shared::show_record(catalog, key, value, Some(seqno), &malformed)?;
+                    let known = (catalog, &*engine.cx.operators);
+                    let shown = Shared::show_record(known, key, value, Some(seqno), &malformed)?;
                     changes.extend(shown);
                 }
             }
@@ -319,7 +331,8 @@ fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()
     let mut cursor = Cursor::new(snapshot, CATALOG_TREE, None, (None, None))?;
     while let Some((key, value)) = cursor.next()? {
         let malformed = |why| malformed_catalog(engine, why);
-        Shared::show_record(catalog, key, Some(value), None, &malformed)?;
+        let known = (catalog, &*engine.cx.operators);
+        Shared::show_record(known, key, Some(value), None, &malformed)?;
     }
     Ok(())
 }

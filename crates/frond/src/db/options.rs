@@ -104,10 +104,11 @@ impl Options {
     }
 
     /// Registers a merge operator under a number from 64 on. It must be associative and
-    /// deterministic, and must be registered at every later opening.
+    /// deterministic. Once a tree has used it, the store does not open without it
+    /// ([`Error::OperatorNeeded`](crate::Error::OperatorNeeded)), read-only or not.
     ///
     /// # Errors
-    /// `InvalidArgument` if the number is one of the built-in ones.
+    /// `InvalidArgument` if the number is one of the built-in ones, or the name is not allowed.
     pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Result<Self> {
         self.operators.register(number, operator)?;
         Ok(self)

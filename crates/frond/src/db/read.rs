@@ -1,6 +1,6 @@
 //! Reads at a seqno: memtables newest first, then the tree.
 
-use crate::{Kind, Message, Result, Seqno, Tag, TreeId, pipeline::Engine, version::Version};
+use crate::{Kind, Message, Result, Seqno, TreeId, pipeline::Engine, version::Version};
 
 /// One moment of the store: a version and the last commit to be seen in it.
 pub(crate) struct ReadView<'a> {
@@ -66,13 +66,9 @@ impl Messages {
             return Ok(exists);
         }
         let folder = view.engine.cx.folder();
-        let mut made = Vec::new();
         let mut exists = exists;
         for operands in self.operands.iter().rev() {
-            let base = if exists { Tag::PUT } else { Tag::DELETE };
-            let newer = Message::new(Tag::MERGE, operands);
-            folder.fold(newer, Message::new(base, value), &mut made)?;
-            std::mem::swap(value, &mut made);
+            folder.apply(exists, operands, value)?;
             exists = true;
         }
         Ok(true)
@@ -101,8 +97,7 @@ impl ReadView<'_> {
         }
         if let Some(root) = self.version.roots.get(&tree) {
             root.get(&self.engine.cx, key, &mut |lookup| {
-                let (tag, payload) = lookup.message();
-                messages.take(Message::new(tag, payload), value);
+                messages.take(lookup.message(), value);
                 Ok(())
             })?;
         }

@@ -8,7 +8,7 @@ use crate::{
     version::{SnapshotState, Version},
 };
 
-use super::{Cursor, Shared, Tree, TreeInfo, read::ReadView, tree::bounds};
+use super::{Cursor, Shared, Tree, TreeInfo, operators::must_know, read::ReadView, tree::bounds};
 use std::{collections::BTreeMap, ops::RangeBounds};
 
 /// The trees that the catalog of a named snapshot has.
@@ -130,7 +130,8 @@ impl Snapshot {
     /// If it was dropped, everything but reading at snapshots fails with `NoSuchTree`.
     ///
     /// # Errors
-    /// `NoSuchTree` if there was none; as [`trees`](Self::trees).
+    /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge operator
+    /// that `Options` do not have; as [`trees`](Self::trees).
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.engine.health.check()?;
         let then = self.then()?;
@@ -138,6 +139,8 @@ impl Snapshot {
         let (Some(record), Some(shared)) = (record, &self.shared) else {
             return Err(Error::NoSuchTree(name.into()));
         };
+        // The tree may be gone from the catalog by which the store was opened.
+        must_know(&self.engine.cx.operators, record)?;
         if self.then.is_none() && record.parent.is_some() {
             // A clone's rows are there once the commit that made it is applied.
             self.engine.apply_through(self.seqno())?;

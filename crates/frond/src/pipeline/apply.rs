@@ -203,7 +203,7 @@ fn apply_tree(
 ) -> TreeOutcome {
     let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
     let all = (slot.base, LATEST);
-    let root = match super::batch::batch_of(&slot.table, tree, all, cx)? {
+    let root = match super::batch::batch_of(&slot.table, tree, all, cx, old)? {
         Some(batch) => job.apply(old, batch)?,
         None => old.clone(),
     };

@@ -6,21 +6,30 @@
 //!    (Rule: I26).
 //! 2. Nothing is folded that a snapshot could still ask for: who needs older versions holds the
 //!    memtable itself, and the intervals of a spill end where snapshots stand.
+//! 3. No Merge has more than [`OPERANDS_PER_INLINE_VALUE`] times the longest inline value of operands: what is below is read, and the value
+//!    travels on. So lists of operands stay short, wherever in the tree they meet: a hot key's part of
+//!    a memtable is pushed down after a few batches, long before the 64 MiB that a row may have.
 
 use crate::{
-    Result, Seqno, Tag, TreeId,
+    Message, Result, Seqno, Tag, TreeId,
     memtable::{DrainCursor, Memtable},
-    run::{Entry, EntrySource, Folder, RangeDeletes},
+    run::{Entry, EntrySource, Folded, RangeDeletes},
     sync::Arc,
-    tree::{Batch, TreeContext},
+    tree::{Batch, TreeContext, TreeRoot},
 };
+
+/// Operands of one key that a batch carries, in lengths of the longest inline value: 256 KiB, where a
+/// read of the value below costs about what they do.
+const OPERANDS_PER_INLINE_VALUE: usize = 4;
 
 /// The walk over one tree of a frozen memtable.
 struct MemtableBatch<'a> {
     drain: DrainCursor,
     /// Commits up to this one do not count.
     above: Seqno,
-    folder: Folder<'a>,
+    cx: &'a TreeContext,
+    /// What the batch goes in front of.
+    below: &'a TreeRoot,
     ranges: RangeDeletes,
     key: Vec<u8>,
     payload: Vec<u8>,
@@ -28,13 +37,14 @@ struct MemtableBatch<'a> {
     tag: Option<Tag>,
 }
 
-/// The commits above `above` up to `through` as a batch of one tree; `None` if the memtable has
-/// nothing at all for it.
+/// The commits above `above` up to `through` as a batch of one tree, to go in front of `below`; `None`
+/// if the memtable has nothing at all for it.
 pub(super) fn batch_of<'a>(
     table: &Arc<Memtable>,
     tree: TreeId,
     (above, through): (Seqno, Seqno),
     cx: &'a TreeContext,
+    below: &'a TreeRoot,
 ) -> Result<Option<Batch<'a>>> {
     let drain = table.drain_cursor(tree, through);
     let owned: Vec<(Vec<u8>, Vec<u8>)> = drain
@@ -54,7 +64,8 @@ pub(super) fn batch_of<'a>(
     let mut source = MemtableBatch {
         drain,
         above,
-        folder: cx.folder(),
+        cx,
+        below,
         ranges: RangeDeletes::union(owned),
         key: Vec::new(),
         payload: Vec::new(),
@@ -63,6 +74,30 @@ pub(super) fn batch_of<'a>(
     };
     source.advance()?;
     Ok(Some(Batch { source: Box::new(source), min_key, max_key, bytes }))
+}
+
+impl MemtableBatch<'_> {
+    /// Makes a Put of the Merge it stands on (invariant 3).
+    fn put_onto_below(&mut self) -> Result<()> {
+        // Newest first, the batch's own in front.
+        let mut versions = vec![(Tag::MERGE, std::mem::take(&mut self.payload))];
+        self.below.get(self.cx, &self.key, &mut |lookup| {
+            let message = lookup.message();
+            versions.push((message.tag, message.payload.to_vec()));
+            Ok(())
+        })?;
+        let folder = self.cx.folder();
+        let versions = versions.iter().map(|(tag, payload)| Message::new(*tag, payload));
+        let (payload, spare) = (&mut self.payload, &mut self.spare);
+        let folded = folder.fold_versions(versions, true, payload, spare)?;
+        let folded = folded.unwrap_or(Tag::MERGE);
+        if let Folded::Made(_) = folder.settle(Message::new(folded, payload), spare)? {
+            std::mem::swap(payload, spare);
+        }
+        // Whatever is below stays there, hidden: never fresh.
+        self.tag = Some(Tag::PUT);
+        Ok(())
+    }
 }
 
 impl EntrySource for MemtableBatch<'_> {
@@ -80,11 +115,15 @@ impl EntrySource for MemtableBatch<'_> {
             let versions = drained.versions.take_while(|(seqno, _)| counts(*seqno));
             let versions = versions.map(|(_, message)| message);
             let (payload, spare) = (&mut self.payload, &mut self.spare);
-            let tag = self.folder.fold_versions(versions, false, payload, spare)?;
+            let tag = self.cx.folder().fold_versions(versions, false, payload, spare)?;
             if tag.is_some() {
                 self.tag = tag;
                 self.key.clear();
                 self.key.extend_from_slice(drained.key);
+                let bytes_max = OPERANDS_PER_INLINE_VALUE * self.cx.shape.blob_bytes;
+                if tag == Some(Tag::MERGE) && self.payload.len() > bytes_max {
+                    self.put_onto_below()?;
+                }
                 return Ok(());
             }
         }

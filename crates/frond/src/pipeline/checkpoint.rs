@@ -84,13 +84,17 @@ pub(crate) struct CheckpointState {
 
 impl CheckpointState {
     /// The state after opening a store whose newest slot has this version.
-    pub fn new(publish: Publish, applied: Seqno, log_at: Lsn, now_millis: u64) -> Self {
+    pub fn new(publish: Publish, applied: Seqno, now_millis: u64) -> Self {
         let state = Self::default();
         state.publish.store(publish.0, Ordering::Relaxed);
         state.applied.store(applied.0, Ordering::Relaxed);
-        state.log_at.store(log_at.0, Ordering::Relaxed);
         state.ended_millis.store(now_millis, Ordering::Relaxed);
         state
+    }
+
+    /// The log goes on here: what comes before is no reason for a checkpoint.
+    pub fn begin_log_at(&self, position: Lsn) {
+        self.log_at.store(position.0, Ordering::Relaxed);
     }
 
     /// The version in the newest slot.

@@ -93,12 +93,12 @@ impl Engine {
         for &at in readers.iter().take(READERS_MAX) {
             for tree in slot.table.trees() {
                 let interval = (above, at);
-                let batch = super::batch::batch_of(&slot.table, tree, interval, &self.cx)?;
+                let below = roots.get(&tree).cloned().unwrap_or_default();
+                let batch = super::batch::batch_of(&slot.table, tree, interval, &self.cx, &below)?;
                 let Some(batch) = batch else { continue };
-                let front = fronts.entry(tree).or_insert_with(|| {
-                    let root = roots.get(&tree).cloned().unwrap_or_default();
-                    Front::of(&root, tree.lineage(), version.publish)
-                });
+                let front = fronts
+                    .entry(tree)
+                    .or_insert_with(|| Front::of(&below, tree.lineage(), version.publish));
                 // Only leaves differ by class, and none is built here.
                 let lineage = tree.lineage();
                 let traits = TreeTraits { lineage, class: SizeClass::Default, leaf_filters: false };

@@ -12,6 +12,11 @@
 //!
 //! Folding is associative: a group may be folded from either end, or in parts at several levels.
 //! Whether two versions may be folded at all (no snapshot between them) is the caller's to know (I4).
+//!
+//! Bounds: a value keeps its first [`VALUE_BYTES_MAX`] bytes, whatever its operator makes of it, since a
+//! merge is blind and its commit long acknowledged when that shows. Operands of one operator are
+//! combined while that makes none longer than [`OPERAND_BYTES_MAX`]; others stand side by side, which
+//! means the same. How long such a list may become, `pipeline/batch.rs` says.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,7 +25,7 @@ use crate::{
     error::{Error, Place, Result},
     message::{Kind, Message, Tag},
     sync::Arc,
-    types::VALUE_BYTES_MAX,
+    types::{OPERAND_BYTES_MAX, VALUE_BYTES_MAX},
 };
 
 /// Adds big-endian 64-bit integers, wrapping. A value of another length counts as 0.
@@ -33,9 +38,23 @@ pub const OPERATOR_MIN: u8 = 3;
 pub const OPERATOR_APPEND: u8 = 4;
 /// The first number of a user's own operator.
 pub const OPERATOR_USER_MIN: u8 = 64;
+/// Longest name of a user's operator, bytes: a tree may use all 192 of them, and its record in the
+/// catalog must hold their names.
+pub const OPERATOR_NAME_BYTES_MAX: usize = 128;
+/// Appends are combined up to this length: they only ever grow, and each fold copies them.
+const APPENDED_BYTES_MAX: usize = 4 << 10;
 
 /// A user's operator: deterministic and associative, or trees diverge (Rule: I17).
+///
+/// It works in background threads on rows committed long before, where nobody can be asked, so it must
+/// not panic. A value keeps the first [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes of what
+/// [`merge`](Self::merge) returns; operands that would make a longer one than
+/// [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX) together are not combined.
 pub trait MergeOperator: Send + Sync {
+    /// What it is called. The catalog keeps the name with every tree that uses the operator, so that a
+    /// store is never opened without it, or with another one under its number. 1 to 128 bytes, no
+    /// control characters, and the same for ever.
+    fn name(&self) -> &str;
     /// The value after `operand`, given the value before, if there is one.
     fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8>;
     /// One operand that does what `older` and then `newer` do.
@@ -72,8 +91,21 @@ impl Operators {
             let why = format!("operator {id}: numbers below {OPERATOR_USER_MIN} are built in");
             return Err(Error::InvalidArgument(why));
         }
+        let name = operator.name();
+        let bytes = 1..=OPERATOR_NAME_BYTES_MAX;
+        if !bytes.contains(&name.len()) || name.chars().any(char::is_control) {
+            let why = format!(
+                "operator {id}: a name has 1 to {OPERATOR_NAME_BYTES_MAX} bytes and no control characters"
+            );
+            return Err(Error::InvalidArgument(why));
+        }
         self.user.insert(id, operator);
         Ok(())
+    }
+
+    /// The name of a user's operator, if there is one of this number.
+    pub fn name(&self, id: u8) -> Option<&str> {
+        self.user.get(&id).map(|operator| operator.name())
     }
 
     /// True if there is an operator of this number.
@@ -111,25 +143,25 @@ impl Operators {
             _ => {
                 let base = exists.then_some(value.as_slice());
                 *value = self.user(id)?.merge(base, operand);
+                value.truncate(VALUE_BYTES_MAX);
             }
         }
         Ok(())
     }
 
-    /// One operand that does what `older` and then `newer` do, in `out`.
-    fn combine(&self, id: u8, older: &[u8], newer: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        out.clear();
-        match id {
+    /// One operand that does what `older` and then `newer` do; `None` if the two had better stay apart.
+    fn combine(&self, id: u8, older: &[u8], newer: &[u8]) -> Result<Option<Vec<u8>>> {
+        let combined = match id {
+            OPERATOR_APPEND if older.len() + newer.len() > APPENDED_BYTES_MAX => return Ok(None),
             OPERATOR_ADD..=OPERATOR_APPEND => {
                 // Each built-in operand is itself a value.
-                out.extend_from_slice(older);
-                self.merge(id, true, out, newer)
+                let mut combined = older.to_vec();
+                self.merge(id, true, &mut combined, newer)?;
+                combined
             }
-            _ => {
-                *out = self.user(id)?.combine(older, newer);
-                Ok(())
-            }
-        }
+            _ => self.user(id)?.combine(older, newer),
+        };
+        Ok((combined.len() <= OPERAND_BYTES_MAX).then_some(combined))
     }
 }
 
@@ -232,14 +264,30 @@ impl<'a> Folder<'a> {
         spare: &mut Vec<u8>,
     ) -> Result<Option<Tag>> {
         let mut folded: Option<Tag> = None;
+        // Merges that wait for what is below them, newest first: put onto it one after the other, each
+        // is copied once, however many there are.
+        let mut merges: Vec<Message<'m>> = Vec::new();
         for older in versions {
-            folded = match folded {
-                None => {
+            folded = match (folded, older.tag) {
+                (None | Some(Tag::MERGE), Tag::MERGE) => {
+                    merges.push(older);
+                    Some(Tag::MERGE)
+                }
+                (None, tag) => {
                     payload.clear();
                     payload.extend_from_slice(older.payload);
-                    Some(older.tag)
+                    Some(tag)
                 }
-                Some(newer) => match self.fold(Message::new(newer, payload), older, spare)? {
+                (Some(Tag::MERGE), _) => {
+                    let tag = self.base(older, payload)?;
+                    let mut exists = older.tag.is_put();
+                    for merge in merges.drain(..).rev() {
+                        self.apply(exists, merge.payload, payload)?;
+                        exists = true;
+                    }
+                    Some(tag)
+                }
+                (Some(newer), _) => match self.fold(Message::new(newer, payload), older, spare)? {
                     Folded::Newer(tag) => Some(tag),
                     Folded::Made(tag) => {
                         std::mem::swap(payload, spare);
@@ -250,6 +298,13 @@ impl<'a> Folder<'a> {
             };
             if to_base && folded.is_none_or(Tag::is_base) {
                 break;
+            }
+        }
+        if !merges.is_empty() {
+            payload.clear();
+            let mut last = None;
+            for merge in merges.iter().rev() {
+                self.append(payload, &mut last, merge.payload)?;
             }
         }
         Ok(folded)
@@ -268,19 +323,28 @@ impl<'a> Folder<'a> {
         if let Some(folded) = hides(newer.tag, older.tag) {
             return Ok(folded);
         }
+        if older.tag.kind() == Kind::Merge {
+            out.clear();
+            let mut last = None;
+            self.append(out, &mut last, older.payload)?;
+            self.append(out, &mut last, newer.payload)?;
+            return Ok(Folded::Made(Tag::MERGE));
+        }
+        let tag = self.base(older, out)?;
+        self.apply(older.tag.is_put(), newer.payload, out)?;
+        Ok(Folded::Made(tag))
+    }
+
+    /// What a Merge is put onto, in `out`, and the tag of the outcome.
+    fn base(&self, older: Message<'_>, out: &mut Vec<u8>) -> Result<Tag> {
         out.clear();
         match older.tag.kind() {
-            Kind::Merge => {
-                self.concatenate(older.payload, newer.payload, out)?;
-                return Ok(Folded::Made(Tag::MERGE));
-            }
             Kind::Put => out.extend_from_slice(older.payload),
             Kind::PutBlob => *out = self.read_blob(older.payload)?,
-            Kind::Delete | Kind::Versions => {}
+            Kind::Delete => {}
+            Kind::Merge | Kind::Versions => return Err(versions()),
         }
-        self.apply(older.tag.is_put(), newer.payload, out)?;
-        let tag = if older.tag.is_fresh() { Tag::PUT_FRESH } else { Tag::PUT };
-        Ok(Folded::Made(tag))
+        Ok(if older.tag.is_fresh() { Tag::PUT_FRESH } else { Tag::PUT })
     }
 
     /// What a message is where nothing lies below it, as in a leaf: never a Delete or a Merge, and
@@ -303,8 +367,8 @@ impl<'a> Folder<'a> {
         self.blobs.ok_or_else(no_blobs)?.read_blob(reference)
     }
 
-    /// Puts all operands of a Merge onto `value`, oldest first.
-    fn apply(&self, exists: bool, payload: &[u8], value: &mut Vec<u8>) -> Result<()> {
+    /// Puts all operands of a Merge, oldest first, onto `value`, which is one if it `exists`.
+    pub fn apply(&self, exists: bool, payload: &[u8], value: &mut Vec<u8>) -> Result<()> {
         let mut exists = exists;
         for operand in operands(payload) {
             let (operator, operand) = operand?;
@@ -314,30 +378,24 @@ impl<'a> Folder<'a> {
         Ok(())
     }
 
-    /// Appends the older operands, then the newer, combining where the two meet.
-    fn concatenate(&self, older: &[u8], newer: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let mut reader = Reader::new(older);
-        let (mut last, mut last_bytes) = (None, 0);
-        loop {
-            let bytes = reader.rest().len();
-            let Some(operand) = next_operand(&mut reader)? else { break };
-            (last, last_bytes) = (Some(operand), bytes);
-        }
+    /// Appends the operands of a Merge to older ones, combining where the two meet. `last` is the place
+    /// of the last operand in `list`.
+    fn append(&self, list: &mut Vec<u8>, last: &mut Option<usize>, newer: &[u8]) -> Result<()> {
         let mut rest = Reader::new(newer);
-        let first = next_operand(&mut rest)?;
-        match (last, first) {
-            (Some((a, old)), Some((b, new))) if a == b => {
-                let mut combined = Vec::new();
-                self.operators.combine(a, old, new, &mut combined)?;
-                let before = older.len() - last_bytes;
-                out.extend_from_slice(older.get(..before).unwrap_or_default());
-                put_operand(out, a, &combined);
-                out.extend_from_slice(rest.rest());
+        let mut joins = true;
+        while let Some((operator, operand)) = next_operand(&mut rest)? {
+            let before = last.filter(|_| std::mem::take(&mut joins));
+            if let Some(at) = before
+                && let Some((same, old)) = next_operand(&mut Reader::new(&list[at..]))?
+                && same == operator
+                && let Some(combined) = self.operators.combine(operator, old, operand)?
+            {
+                list.truncate(at);
+                put_operand(list, operator, &combined);
+                continue;
             }
-            _ => {
-                out.extend_from_slice(older);
-                out.extend_from_slice(newer);
-            }
+            *last = Some(list.len());
+            put_operand(list, operator, operand);
         }
         Ok(())
     }
@@ -349,97 +407,4 @@ fn versions() -> Error {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    type Owned = (Tag, Vec<u8>);
-
-    fn merge(operator: u8, operand: &[u8]) -> Owned {
-        let mut payload = Vec::new();
-        put_operand(&mut payload, operator, operand);
-        (Tag::MERGE, payload)
-    }
-
-    fn fold(folder: &Folder<'_>, newer: &Owned, older: &Owned) -> Option<Owned> {
-        let mut out = Vec::new();
-        let [a, b] = [newer, older].map(|(tag, payload)| Message::new(*tag, payload));
-        match folder.fold(a, b, &mut out).unwrap() {
-            Folded::Newer(tag) => Some((tag, newer.1.clone())),
-            Folded::Made(tag) => Some((tag, out)),
-            Folded::Nothing => None,
-        }
-    }
-
-    /// Rule: I7
-    #[test]
-    pub(in crate::run) fn a_fresh_put_annihilates_with_its_delete_and_only_then() {
-        let operators = Operators::new();
-        let folder = Folder::new(&operators);
-        let put = (Tag::PUT, b"v".to_vec());
-        let fresh = (Tag::PUT_FRESH, b"v".to_vec());
-        let delete = (Tag::DELETE, vec![]);
-        assert_eq!(fold(&folder, &delete, &fresh), None);
-        assert_eq!(fold(&folder, &delete, &put), Some(delete.clone()));
-        // A fresh Put that absorbed a Delete hides what that Delete was hiding: not fresh any more.
-        assert_eq!(fold(&folder, &fresh, &delete), Some(put.clone()));
-        assert_eq!(fold(&folder, &put, &fresh), Some(fresh.clone()));
-        assert_eq!(fold(&folder, &fresh, &put), Some(put.clone()));
-    }
-
-    #[test]
-    fn operators_do_what_they_say() {
-        let operators = Operators::new();
-        let folder = Folder::new(&operators);
-        let put = |v: &[u8]| (Tag::PUT, v.to_vec());
-        let five = merge(OPERATOR_ADD, &5i64.to_be_bytes());
-        let result = fold(&folder, &five, &put(&(-7i64).to_be_bytes())).unwrap();
-        assert_eq!(result, put(&(-2i64).to_be_bytes()));
-        let ten = fold(&folder, &five, &five).unwrap();
-        assert_eq!(ten, merge(OPERATOR_ADD, &10i64.to_be_bytes()));
-        assert_eq!(fold(&folder, &merge(OPERATOR_MAX, b"b"), &put(b"a")), Some(put(b"b")));
-        assert_eq!(fold(&folder, &merge(OPERATOR_MIN, b"b"), &put(b"a")), Some(put(b"a")));
-        assert_eq!(fold(&folder, &merge(OPERATOR_APPEND, b"b"), &put(b"a")), Some(put(b"ab")));
-        let fresh = (Tag::PUT_FRESH, b"a".to_vec());
-        let result = fold(&folder, &merge(OPERATOR_APPEND, b"b"), &fresh);
-        assert_eq!(result, Some((Tag::PUT_FRESH, b"ab".to_vec())));
-        let result = fold(&folder, &merge(OPERATOR_APPEND, b"b"), &(Tag::DELETE, vec![]));
-        assert_eq!(result, Some(put(b"b")));
-        let unknown = merge(200, b"");
-        let mut out = Vec::new();
-        let newer = Message::new(unknown.0, &unknown.1);
-        let folded = folder.fold(newer, Message::new(Tag::PUT, b""), &mut out);
-        assert!(matches!(folded, Err(Error::MissingOperator(200))));
-        let bad = folder.fold(Message::new(Tag::MERGE, &[1, 9]), newer, &mut out);
-        assert!(bad.is_err());
-    }
-
-    /// A group folded from either end must settle to the same, or what a reader sees would depend on
-    /// which runs were merged first.
-    #[test]
-    fn folding_is_associative() {
-        let operators = Operators::new();
-        let folder = Folder::new(&operators);
-        let messages = [
-            (Tag::PUT, b"12345678".to_vec()),
-            (Tag::DELETE, vec![]),
-            merge(OPERATOR_ADD, &3i64.to_be_bytes()),
-            merge(OPERATOR_MAX, &9i64.to_be_bytes()),
-            merge(OPERATOR_MIN, b"4"),
-            merge(OPERATOR_APPEND, b"xy"),
-        ];
-        let both = |newer: &Option<Owned>, older: &Option<Owned>| match (newer, older) {
-            (Some(newer), Some(older)) => fold(&folder, newer, older),
-            (newer, older) => newer.clone().or_else(|| older.clone()),
-        };
-        for a in &messages {
-            for b in &messages {
-                for c in &messages {
-                    let [a, b, c] = [a, b, c].map(|m| Some(m.clone()));
-                    let left = both(&both(&c, &b), &a);
-                    let right = both(&c, &both(&b, &a));
-                    assert_eq!(left, right, "{c:?} over {b:?} over {a:?}");
-                }
-            }
-        }
-    }
-}
+pub(super) mod tests;

@@ -84,7 +84,7 @@ pub use cursor::{BULK_BYTES, RunCursor};
 pub use filter::{Filter, key_hash};
 pub use fold::{
     BlobReader, Folded, Folder, MergeOperator, OPERATOR_ADD, OPERATOR_APPEND, OPERATOR_MAX,
-    OPERATOR_MIN, OPERATOR_USER_MIN, Operators, operands, put_operand,
+    OPERATOR_MIN, OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN, Operators, operands, put_operand,
 };
 pub use index::{BlockEntry, BlockIndex, head};
 pub use merge::MergeCursor;

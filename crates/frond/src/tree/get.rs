@@ -7,7 +7,7 @@
 //! Threads: all; nothing is latched.
 
 use crate::{
-    Tag,
+    Message, Tag,
     error::Result,
     run::{Found, key_hash},
     sync::Arc,
@@ -28,11 +28,11 @@ pub(crate) enum Lookup {
 }
 
 impl Lookup {
-    /// Tag and payload; a range delete is a Delete.
-    pub fn message(&self) -> (Tag, &[u8]) {
+    /// The message; a range delete is a Delete.
+    pub fn message(&self) -> Message<'_> {
         match self {
-            Lookup::Message(found) => (found.tag, found.payload()),
-            Lookup::RangeDeleted => (Tag::DELETE, &[]),
+            Lookup::Message(found) => Message::new(found.tag, found.payload()),
+            Lookup::RangeDeleted => Message::new(Tag::DELETE, &[]),
         }
     }
 }

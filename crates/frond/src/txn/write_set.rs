@@ -12,14 +12,9 @@
 //!
 //! Threads: one.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::Range};
 
-use crate::{
-    Error, Kind, Message, Tag, TreeId,
-    blob::BLOB_REF_BYTES,
-    error::Result,
-    run::{Folded, Folder},
-};
+use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Result, run::Folder};
 
 /// Places in the arena have 32 bits. Far more than one record of the log can hold.
 const WRITE_SET_BYTES_MAX: usize = 2 << 30;
@@ -200,48 +195,49 @@ impl WriteSet {
 
     /// One message a key: later messages over earlier ones.
     fn fold(&mut self, folder: &Folder<'_>) -> Result<()> {
-        let same = |a: &Slot, b: &Slot| a.tree == b.tree && self.key(a) == self.key(b);
-        if !self.slots.windows(2).any(|pair| same(&pair[0], &pair[1])) {
+        if !self.slots.windows(2).any(|pair| self.is_same_key(&pair[0], &pair[1])) {
             return Ok(());
         }
-        let mut made = Vec::new();
         let mut folded: Vec<Slot> = Vec::with_capacity(self.slots.len());
-        for i in 0..self.slots.len() {
-            let slot = self.slots[i];
-            let Some(&older) = folded.last() else {
-                folded.push(slot);
-                continue;
-            };
-            if older.tree != slot.tree || self.key(&older) != self.key(&slot) {
-                folded.push(slot);
-                continue;
-            }
-            if slot.insert && older.tag.kind() != Kind::Delete {
-                return Err(Error::KeyExists {
-                    tree: format!("number {}", slot.tree),
-                    index: slot.position as usize,
-                });
-            }
-            let kept = if slot.tag.kind() == Kind::Merge {
-                let (new, old) = (self.entry(&slot), self.entry(&older));
-                let newer = Message::new(new.tag, new.payload);
-                // Operands over a Delete become a value: the base is nothing, and older values stay
-                // hidden.
-                let older = Message::new(old.tag, old.payload);
-                match folder.fold(newer, older, &mut made)? {
-                    Folded::Made(tag) => self.append_made(&slot, tag, &made)?,
-                    Folded::Newer(_) | Folded::Nothing => slot,
-                }
-            } else {
-                slot
-            };
-            let insert = older.insert;
-            if let Some(last) = folded.last_mut() {
-                *last = Slot { insert, ..kept };
-            }
+        let mut from = 0;
+        while let Some(&oldest) = self.slots.get(from) {
+            let rest = &self.slots[from..];
+            let count = rest.iter().take_while(|slot| self.is_same_key(&oldest, slot)).count();
+            let newest = self.fold_key(from..from + count, folder)?;
+            folded.push(Slot { insert: oldest.insert, ..newest });
+            from += count;
         }
         self.slots = folded;
         Ok(())
+    }
+
+    fn is_same_key(&self, a: &Slot, b: &Slot) -> bool {
+        a.tree == b.tree && self.key(a) == self.key(b)
+    }
+
+    /// All entries of one key, oldest first, as one.
+    fn fold_key(&mut self, slots: Range<usize>, folder: &Folder<'_>) -> Result<Slot> {
+        let group = &self.slots[slots];
+        for pair in group.windows(2) {
+            if pair[1].insert && pair[0].tag.kind() != Kind::Delete {
+                return Err(Error::KeyExists {
+                    tree: format!("number {}", pair[1].tree),
+                    index: pair[1].position as usize,
+                });
+            }
+        }
+        let newest = group[group.len() - 1];
+        if group.len() == 1 || newest.tag.kind() != Kind::Merge {
+            return Ok(newest);
+        }
+        // Operands over a Delete become a value: the base is nothing, and older values stay hidden.
+        let (mut made, mut spare) = (Vec::new(), Vec::new());
+        let versions = group.iter().rev().map(|slot| {
+            let entry = self.entry(slot);
+            Message::new(entry.tag, entry.payload)
+        });
+        let tag = folder.fold_versions(versions, true, &mut made, &mut spare)?;
+        self.append_made(&newest, tag.unwrap_or(newest.tag), &made)
     }
 
     fn append_made(&mut self, slot: &Slot, tag: Tag, payload: &[u8]) -> Result<Slot> {

@@ -25,9 +25,17 @@ fn any_record() -> impl Strategy<Value = Record> {
         (layout(), layout()),
         (any::<u32>(), any::<u64>()),
         prop::option::of((any::<u32>(), any::<u32>(), any::<u64>())),
+        prop::collection::btree_map(64u8.., name(), 0..4),
     )
         .prop_map(
-            |((id, name, class, unique), attributes, layouts, (lineage, birth), parent)| {
+            |(
+                (id, name, class, unique),
+                attributes,
+                layouts,
+                (lineage, birth),
+                parent,
+                operators,
+            )| {
                 Record::Tree(TreeRecord {
                     id: TreeId(id),
                     name,
@@ -43,11 +51,11 @@ fn any_record() -> impl Strategy<Value = Record> {
                         lineage: Lineage(lineage),
                         at: Seqno(at),
                     }),
+                    operators,
                     carried: Carried::default(),
                 })
             },
         );
-    let carried = Carried::default();
     prop_oneof![
         tree,
         (any::<u32>(), any::<u32>()).prop_map(|(tree, snapshot)| {
@@ -64,13 +72,6 @@ fn any_record() -> impl Strategy<Value = Record> {
                 seqno: Seqno(seqno),
                 created_micros: micros,
                 carried: Carried::default(),
-            })
-        }),
-        (any::<u8>(), any::<u64>()).prop_map(move |(operator, since)| {
-            Record::Operator(OperatorRecord {
-                operator,
-                since: Seqno(since),
-                carried: carried.clone(),
             })
         }),
         (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(tree, lineage, at)| {
@@ -125,7 +126,7 @@ proptest! {
 /// Invariant 2.
 #[test]
 fn fields_of_a_later_version_are_carried_or_refused() {
-    let record = Record::Operator(OperatorRecord { operator: 64, ..OperatorRecord::default() });
+    let record = Record::Counters(CounterRecord::default());
     let value = record.encode().expect("within bounds");
     let with = |field: u64| {
         let mut fields = Fields { out: value.clone() };
@@ -169,7 +170,27 @@ fn nothing_unreadable_is_written() {
     largest.attributes = vec![7; ATTRIBUTES_BYTES_MAX];
     largest.value_layout =
         Some(Layout::new(vec![Part::Fixed(9, Hint::None); crate::LAYOUT_PARTS_MAX]));
+    let name = |operator| (operator, "o".repeat(OPERATOR_NAME_BYTES_MAX));
+    largest.operators = (OPERATOR_USER_MIN..=u8::MAX).map(name).collect();
     let largest = Record::Tree(largest);
     let value = largest.encode().expect("within bounds");
     assert_eq!(Record::decode(&largest.key(), &value), Ok(largest));
+}
+
+/// Promise: P20.
+#[test]
+fn operators_out_of_bounds_are_refused() {
+    let decoded = |content: &[u8]| {
+        let tree = TreeRecord { name: "t".to_owned(), ..TreeRecord::default() };
+        let value = Record::Tree(tree).encode().expect("within bounds");
+        let mut fields = Fields { out: value };
+        fields.bytes(13, content);
+        Record::decode(&Record::tree_key(TreeId(0)), &fields.out)
+    };
+    assert!(decoded(b"\x40\x01a\x41\x01b").is_ok());
+    for bad in
+        [&b""[..], b"\x3f\x01a", b"\x40\x00", b"\x40\x02a", b"\x41\x01a\x40\x01b", b"\x40\x01\n"]
+    {
+        assert!(matches!(decoded(bad), Err(Flaw::Malformed { .. })), "{bad:?}");
+    }
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Merge operators of the program's own: a store is never without those that its rows wait for, whatever
+//! happened to it; and what operands grow to stays within bounds.
+
+mod common;
+
+use std::{path::Path, sync::Arc};
+
+use frond::{
+    Batch, CheckMode, Db, Durability, Error, Options, Result, Snapshot, Tree,
+    operator::{self, MergeOperator},
+};
+use frond_testkit::{
+    Dice,
+    disk::{CrashOptions, SimVfs, crash_states},
+};
+
+const NUMBER: u8 = 70;
+
+/// Keeps the last bytes that it was given, at most so many.
+struct Tail(&'static str, usize);
+
+impl MergeOperator for Tail {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        let all = [base.unwrap_or_default(), operand].concat();
+        all[all.len().saturating_sub(self.1)..].to_vec()
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Vec<u8> {
+        self.merge(Some(older), newer)
+    }
+}
+
+fn with(options: Options, name: &'static str) -> Options {
+    options.operator(NUMBER, Arc::new(Tail(name, 4))).unwrap()
+}
+
+fn merge(db: &Db, tree: &Tree, key: &[u8], operand: &[u8]) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.merge(tree, key, NUMBER, operand)?;
+    db.commit(&mut batch).map(drop)
+}
+
+/// The tree and the operator that the refusal names, and what it says is registered.
+fn refused(opened: Result<Db>) -> (String, u8, String, String) {
+    match opened {
+        Err(Error::OperatorNeeded { tree, operator, name, found }) => (tree, operator, name, found),
+        other => panic!("not refused for its operators: {other:?}"),
+    }
+}
+
+/// Rule: I17
+#[test]
+fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    db.create_tree("plain", Default::default()).unwrap();
+    db.close().unwrap();
+    drop((tree, db));
+    // Registered is not used.
+    let db = Db::open(dir.path(), common::options()).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    assert!(matches!(merge(&db, &tree, b"k", b"x"), Err(Error::MissingOperator(NUMBER))));
+    db.close().unwrap();
+    drop((tree, db));
+
+    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    merge(&db, &tree, b"k", b"abc").unwrap();
+    db.close().unwrap();
+    drop((tree, db));
+    let needed = |found: &str| ("t".into(), NUMBER, "tail".into(), found.into());
+    for read_only in [false, true] {
+        let options = || common::options().read_only(read_only);
+        assert_eq!(refused(Db::open(dir.path(), options())), needed("none"));
+        let other = with(options(), "head");
+        assert_eq!(refused(Db::open(dir.path(), other)), needed("\"head\""));
+    }
+    // Refused again and again, it takes no more room.
+    let files = || std::fs::read_dir(dir.path()).unwrap().count();
+    let before = files();
+    refused(Db::open(dir.path(), common::options()));
+    assert_eq!(files(), before);
+
+    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    merge(&db, &tree, b"k", b"de").unwrap();
+    assert_eq!(tree.get(b"k").unwrap().unwrap(), b"bcde");
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+    // The word is as long as the tree, and under its name of today.
+    db.rename_tree("t", "u").unwrap();
+    db.clone_tree("u", "v").unwrap();
+    db.drop_tree("u").unwrap();
+    db.close().unwrap();
+    drop((tree, db));
+    assert_eq!(refused(Db::open(dir.path(), common::options())).0, "v");
+    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    assert_eq!(db.open_tree("v").unwrap().get(b"k").unwrap().unwrap(), b"bcde");
+    db.create_snapshot("then").unwrap();
+    db.drop_tree("v").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(dir.path(), common::options()).unwrap();
+    let then: Snapshot = db.open_snapshot("then").unwrap();
+    assert!(matches!(then.open_tree("v"), Err(Error::OperatorNeeded { .. })));
+    then.open_tree("plain").unwrap();
+}
+
+#[test]
+fn an_operator_has_a_name_that_the_catalog_can_keep() {
+    let long: &'static str = Box::leak("o".repeat(129).into_boxed_str());
+    for bad in ["", "a\nb", long] {
+        let options = Options::new().operator(NUMBER, Arc::new(Tail(bad, 4)));
+        assert!(matches!(options, Err(Error::InvalidArgument(_))), "{bad:?}");
+    }
+    Options::new().operator(NUMBER, Arc::new(Tail(&long[1..], 4))).unwrap();
+}
+
+/// Rule: I17. Wherever power fails: if a row waits for the operator, the catalog says so.
+#[test]
+fn rows_never_survive_without_the_word_for_their_operator() {
+    let vfs = SimVfs::new();
+    let dir = Path::new("/store");
+    let options = |vfs: &SimVfs, seed| {
+        let options = common::options().durability(Durability::Lazy).env(vfs.env(seed));
+        options.tuning(common::tiny())
+    };
+    let db = Db::open(dir, with(options(&vfs, 1), "tail")).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    vfs.record();
+    for round in 0..40u8 {
+        merge(&db, &tree, &[round], b"x").unwrap();
+        if round % 10 == 5 {
+            db.checkpoint().unwrap();
+        }
+    }
+    db.close().unwrap();
+    let (mut with_rows, mut without) = (0, 0);
+    for (step, point) in vfs.recorded().iter().enumerate() {
+        let states = CrashOptions::short().with_seed(step as u64);
+        for state in crash_states(&point.disk, &states) {
+            let disk = SimVfs::start(state.disk.clone());
+            let db = Db::open(dir, with(options(&disk, 2), "tail")).unwrap();
+            let waits = db.open_tree("t").unwrap().scan(..).unwrap().next().unwrap().is_some();
+            drop(db);
+            let disk = SimVfs::start(state.disk);
+            let opened = Db::open(dir, options(&disk, 3));
+            if waits {
+                refused(opened);
+                with_rows += 1;
+            } else {
+                without += u32::from(opened.is_ok());
+            }
+        }
+    }
+    assert!(with_rows > 0 && without > 0, "{with_rows} with rows, {without} open without");
+}
+
+/// Operands over operands, of all kinds and lengths: the row is what its operands make of it, the store
+/// goes on, and what waits for a value that is not read stays short.
+#[test]
+fn operands_beyond_all_bounds_end_in_a_value() {
+    let vfs = SimVfs::new();
+    let dir = Path::new("/store");
+    let options = |seed| {
+        let options = common::options().env(vfs.env(seed)).tuning(tiny_values());
+        options.operator(NUMBER, Arc::new(Tail("tail", 5000))).unwrap()
+    };
+    let db = Db::open(dir, options(1)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let dice = &mut Dice::new(17);
+    let mut expected: Vec<Vec<u8>> = vec![Vec::new(); 3];
+    for round in 0..400u64 {
+        let mut batch = Batch::new();
+        for (row, expected) in expected.iter_mut().enumerate() {
+            let operand: Vec<u8> = (0..dice.below(90)).map(|_| dice.below(256) as u8).collect();
+            // One row takes both operators in turn, so that no two neighbours are ever combined.
+            let own = row == 1 || row == 2 && round % 2 == 1;
+            let number = if own { NUMBER } else { operator::APPEND };
+            batch.merge(&tree, &[row as u8], number, &operand).unwrap();
+            expected.extend_from_slice(&operand);
+            let over = expected.len().saturating_sub(5000);
+            expected.drain(..if own { over } else { 0 });
+        }
+        db.commit(&mut batch).unwrap();
+        while db.step().unwrap() {}
+        if round % 50 == 7 {
+            for (row, expected) in expected.iter().enumerate() {
+                let found = tree.get(&[row as u8]).unwrap().unwrap();
+                assert!(found == *expected, "row {row}, round {round}");
+            }
+        }
+    }
+    while db.drain_step().unwrap() {}
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+    db.close().unwrap();
+    drop((tree, db));
+    let db = Db::open(dir, options(2)).unwrap();
+    for (row, expected) in expected.iter().enumerate() {
+        assert!(db.open_tree("t").unwrap().get(&[row as u8]).unwrap().unwrap() == *expected);
+    }
+}
+
+/// Values of more than 100 bytes are long ones, a memtable holds some thousand bytes.
+fn tiny_values() -> frond::Tuning {
+    let mut tuning = common::tiny();
+    let shape = tuning.shape.as_mut().unwrap();
+    (shape.blob_bytes, shape.blob_piece_bytes) = (100, 512);
+    tuning.limits.as_mut().unwrap().memtable_bytes = 4 << 10;
+    tuning
+}
+
+/// A batch may append to one key as often as it likes.
+#[test]
+fn thousands_of_operands_in_one_batch_are_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), common::options()).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let mut batch = Batch::new();
+    let mut expected = Vec::new();
+    for round in 0..20_000u32 {
+        batch.merge(&tree, b"log", operator::APPEND, &round.to_be_bytes()).unwrap();
+        expected.extend_from_slice(&round.to_be_bytes());
+    }
+    db.commit(&mut batch).unwrap();
+    for _ in 0..20_000u32 {
+        batch.merge(&tree, b"count", operator::ADD, &1u64.to_be_bytes()).unwrap();
+        db.commit(&mut batch).unwrap();
+    }
+    assert!(tree.get(b"log").unwrap().unwrap() == expected);
+    assert_eq!(tree.get(b"count").unwrap().unwrap(), 20_000u64.to_be_bytes());
+    db.close().unwrap();
+}
