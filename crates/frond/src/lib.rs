@@ -26,6 +26,7 @@ pub mod memtable;
 mod message;
 pub mod page;
 mod pipeline;
+mod prefetch;
 pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs

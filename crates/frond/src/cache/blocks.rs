@@ -40,6 +40,9 @@ pub trait BlockSource: Send + Sync + fmt::Debug {
         raw_bytes: usize,
         load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
     ) -> Result<CachedBlock>;
+
+    /// True if the block is not at hand, and would be afterwards if it were loaded now.
+    fn wants(&self, key: &BlockKey) -> bool;
 }
 
 /// A decoded block, shared with the cache.
@@ -210,6 +213,10 @@ impl BlockSource for BlockCache {
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(block)
     }
+
+    fn wants(&self, key: &BlockKey) -> bool {
+        !cfg!(shuttle) && !self.holds(key)
+    }
 }
 
 impl fmt::Debug for BlockCache {
@@ -230,6 +237,10 @@ impl BlockSource for NoCache {
         load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
     ) -> Result<CachedBlock> {
         CachedBlock::load(&self.0, raw_bytes, load).map(|(block, _)| block)
+    }
+
+    fn wants(&self, _: &BlockKey) -> bool {
+        false
     }
 }
 

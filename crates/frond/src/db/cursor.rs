@@ -12,27 +12,26 @@
 //! Threads: one.
 
 use crate::{
-    Kind, Result, TreeId,
+    Result, TreeId,
     catalog::TreeEntry,
-    run::{MergeCursor, RangeDeletes, RunCursor},
+    run::{BULK_BYTES, Direction},
     sync::Arc,
     tree::{LeafStretch, Position, clip},
     txn::{Stretch, TOMBSTONES_MIN},
     version::Version,
 };
 
-use super::{
-    Snapshot,
-    read::Messages,
-    rows::RowBuf,
-    sources::{MemSource, ReadSource},
-};
+use super::{Snapshot, piece::Piece, rows::RowBuf};
 
-/// Rows of a first piece; later pieces double up to `ROWS_MAX`.
+/// Rows of a first piece; later ones have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. A piece costs a
+/// descent and its rows are fetched in vain if the walk ends: few pieces and few rows are both wanted.
 const ROWS_FIRST: usize = 16;
+const ROWS_GROWTH: usize = 4;
 const ROWS_MAX: usize = 2048;
-/// Bytes after which a piece ends, whatever its rows.
-const PIECE_BYTES_MAX: usize = 128 << 10;
+/// Bytes that a second piece reads at once where it must read; later ones twice as many, up to the
+/// length at which the device gives nothing more for it.
+const AHEAD_FIRST: usize = 32 << 10;
+const AHEAD_MAX: usize = BULK_BYTES;
 /// Bytes after which a batch ends.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How far back a memtable is looked through for the begin of a backward piece.
@@ -68,6 +67,8 @@ pub struct Cursor {
     index: usize,
     forward: bool,
     piece_rows: usize,
+    /// Bytes to read at once.
+    ahead: usize,
 }
 
 impl Cursor {
@@ -89,6 +90,7 @@ impl Cursor {
             index: 0,
             forward: true,
             piece_rows: ROWS_FIRST,
+            ahead: 0,
         })
     }
 
@@ -112,6 +114,7 @@ impl Cursor {
         self.rows.clear();
         self.index = 0;
         self.piece_rows = ROWS_FIRST;
+        self.ahead = 0;
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -251,11 +254,11 @@ impl Cursor {
                 (at.as_deref(), to.as_deref()),
                 (stretch.lo.as_deref(), stretch.hi.as_deref()),
             );
-            tombstones += self.merge(&version, &stretch, range, self.piece_rows)?;
+            tombstones += self.merge(&version, &stretch, range)?;
             if let Some((first, _)) = self.rows.get(0) {
                 walked.to = Some(first.to_vec());
                 self.remember_empty(walked, tombstones);
-                self.piece_rows = (self.piece_rows * 2).min(ROWS_MAX);
+                self.lengthen();
                 return Ok(true);
             }
             match &stretch.hi {
@@ -331,9 +334,10 @@ impl Cursor {
                 (from.as_deref(), below.as_deref()),
                 (start.as_deref(), stretch.hi.as_deref()),
             );
-            self.merge(&version, &stretch, range, usize::MAX)?;
+            self.merge(&version, &stretch, range)?;
             if !self.rows.is_empty() {
                 self.index = self.rows.len();
+                self.lengthen();
                 return Ok(true);
             }
             match start {
@@ -391,75 +395,33 @@ impl Cursor {
         Ok(start)
     }
 
-    /// Appends the rows of a range inside one stretch to the buffer, forward. Returns how many deleted
-    /// keys it met before the first.
+    /// Appends the rows of a range inside one stretch to the buffer. Returns how many deleted keys it
+    /// met before the first.
     fn merge(
         &mut self,
         version: &Version,
         stretch: &LeafStretch,
-        (lo, hi): (Option<&[u8]>, Option<&[u8]>),
-        rows_max: usize,
+        range: (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<u64> {
-        if let (Some(lo), Some(hi)) = (lo, hi)
-            && lo >= hi
-        {
-            return Ok(0);
-        }
-        let engine = self.snapshot.engine.clone();
-        let folder = engine.cx.folder();
-        let mut sources = Vec::with_capacity(stretch.runs.len() + 2);
-        for slot in version.memtables() {
-            let source =
-                MemSource::new(&slot.table, self.tree, self.snapshot.seqno(), folder, lo, hi)?;
-            sources.push(ReadSource::Memtable(Box::new(source)));
-        }
-        for part in &stretch.runs {
-            let run = part.run.open(&engine.cx)?;
-            let (lo, hi) = clip((lo, hi), (part.lo.as_deref(), part.hi.as_deref()));
-            if let (Some(lo), Some(hi)) = (lo, hi)
-                && lo >= hi
-            {
-                continue;
-            }
-            let mut cursor = RunCursor::new(run.clone(), engine.cx.cache.clone()).range(lo, hi);
-            cursor.seek_first()?;
-            let ranges = run.range_deletes();
-            let ranges = (!ranges.is_empty()).then(|| {
-                RangeDeletes::union(
-                    ranges
-                        .iter()
-                        .filter_map(|(from, to)| match clip((Some(from), Some(to)), (lo, hi)) {
-                            (Some(from), Some(to)) if from < to => {
-                                Some((from.to_vec(), to.to_vec()))
-                            }
-                            _ => None,
-                        })
-                        .collect(),
-                )
-            });
-            if cursor.entry().is_some() || ranges.is_some() {
-                sources.push(ReadSource::Run(Box::new(cursor), ranges));
-            }
-        }
-        let snapshot = self.snapshot.clone();
-        let view = snapshot.view(version);
-        let mut merge = MergeCursor::new(sources);
-        let (mut value, mut tombstones) = (Vec::new(), 0);
-        while self.rows.len() < rows_max && self.rows.bytes() < PIECE_BYTES_MAX.max(rows_max) {
-            let Some(entry) = merge.next_folded(&folder)? else { break };
-            match entry.tag.kind() {
-                Kind::Put => self.rows.push(entry.key, entry.payload),
-                Kind::PutBlob => self.rows.push_blob(entry.key, entry.payload),
-                Kind::Delete => tombstones += u64::from(self.rows.is_empty()),
-                _ => {
-                    let mut messages = Messages::default();
-                    messages.take(entry.message(), &mut value);
-                    if messages.finish(&view, &mut value)? {
-                        self.rows.push(entry.key, &value);
-                    }
-                }
-            }
-        }
-        Ok(tombstones)
+        let (direction, rows_max) = match self.forward {
+            true => (Direction::Forward, self.piece_rows),
+            // The piece is as long as it must be to end at the gap.
+            false => (Direction::Backward, usize::MAX),
+        };
+        let piece = Piece {
+            view: self.snapshot.view(version),
+            tree: self.tree,
+            stretch,
+            range,
+            rows_max,
+            ahead: (direction, self.ahead),
+        };
+        piece.fetch(&mut self.rows)
+    }
+
+    /// The walk goes on: the next piece may be longer.
+    fn lengthen(&mut self) {
+        self.piece_rows = (self.piece_rows * ROWS_GROWTH).min(ROWS_MAX);
+        self.ahead = (self.ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX);
     }
 }

@@ -13,6 +13,7 @@ mod named;
 mod open;
 mod operators;
 mod options;
+mod piece;
 mod read;
 mod rows;
 mod snapshot;

@@ -4,6 +4,9 @@
 
 /// Bit of a row's value length: the value is a reference to a blob. Lengths are below it.
 const IS_BLOB: u32 = 1 << 31;
+/// What a buffer has room for from its first row on.
+const ROWS_RESERVED: usize = 16;
+const BYTES_RESERVED: usize = 2 << 10;
 
 /// Rows in one allocation: keys and values back to back.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +57,11 @@ impl RowBuf {
 
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
         let start = self.bytes.len() as u32;
+        if self.rows.is_empty() {
+            // Enough for a first piece of usual rows.
+            self.rows.reserve(ROWS_RESERVED);
+            self.bytes.reserve(BYTES_RESERVED);
+        }
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.rows.push((start, key.len() as u32, value.len() as u32));

@@ -39,6 +39,13 @@ impl EntrySource for ReadSource<'_> {
         }
     }
 
+    fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        match self {
+            ReadSource::Memtable(source) => source.bounds(),
+            ReadSource::Run(cursor, _) => cursor.bounds(),
+        }
+    }
+
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         match self {
             ReadSource::Memtable(source) => Some(&source.ranges),
@@ -86,6 +93,11 @@ impl<'a> MemSource<'a> {
         };
         source.settle()?;
         Ok(source)
+    }
+
+    /// True if it has neither entries nor range deletes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tag.is_none() && self.ranges.is_empty()
     }
 
     /// Folds the key stood on, or the next one that has a message left.

@@ -30,6 +30,7 @@ use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
 use crate::{
     Message, Seqno, Tag,
     cache::{FRAME_BYTES, Frame, FrameBytes, FramePool},
+    prefetch::{CACHE_LINE_BYTES, prefetch},
     sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
 };
 
@@ -49,7 +50,6 @@ const RECORD_IN_FRAME_BYTES_MAX: usize = FRAME_BYTES / 4;
 /// Places where writers leave half-used frames for the next one. More writers at once than this
 /// begin a frame each.
 const BENCHES: usize = if cfg!(shuttle) { 1 } else { 16 };
-const CACHE_LINE_BYTES: usize = 64;
 
 const PAYLOAD_BITS: u32 = 15;
 /// Payload length in the short field that says: the length follows.
@@ -336,17 +336,10 @@ impl Arena {
     /// Asks for the first `bytes` of an object to be brought near.
     #[inline]
     pub(super) fn prefetch<T>(&self, at: At<T>, bytes: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let base = self.pointer(at.word.get());
-            for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
-                // SAFETY: a prefetch of any address is harmless.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(line).cast()) }
-            }
+        let base = self.pointer(at.word.get());
+        for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
+            prefetch(base.wrapping_add(line));
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = (at, bytes);
     }
 
     /// The record at an address.

@@ -397,7 +397,7 @@ impl Engine {
         if node.link().is_some() {
             return Ok(());
         }
-        let content: Arc<Node> = node.load(&self.cx)?;
+        let content: Arc<Node> = node.load(&self.cx)?.clone();
         for run in content.run_refs() {
             self.write_run(run)?;
         }

@@ -1,7 +1,8 @@
 //! Walking a run's entries in order, forward and backward, within bounds.
 //!
-//! Two ways to the blocks: through the cache, for readers; or in bulk, for merges, which read pieces
-//! of [`BULK_BYTES`] straight from the file, decode into memory of their own, and leave the cache alone.
+//! Two ways to the blocks: through the cache, for readers, which a long walk fills ahead of itself; or
+//! in bulk, for merges, which read pieces of [`BULK_BYTES`](super::BULK_BYTES) straight from the file,
+//! decode into memory of their own, and leave the cache alone.
 //!
 //! Invariants
 //! 1. Keys ascend strictly over all blocks, each within its separators and the run's first and last
@@ -11,7 +12,8 @@
 
 use super::{
     Direction, Entry, EntrySource, RangeDeletes,
-    reader::{Data, PinnedBlock, ReadBuf, Run},
+    pieces::{Bulk, piece},
+    reader::{PinnedBlock, Run},
 };
 use crate::{
     block::{self, BadBlock, Rows, Shape},
@@ -19,10 +21,6 @@ use crate::{
     error::{Error, Result},
     sync::Arc,
 };
-
-/// Least that a bulk cursor reads at once, unless the run or the range ends: 256 KiB take under a
-/// millisecond and are sixteen blocks.
-pub const BULK_BYTES: usize = 256 << 10;
 
 /// A position in a run.
 #[derive(Debug)]
@@ -44,20 +42,12 @@ pub struct RunCursor {
 
 #[derive(Debug)]
 enum Access {
-    Cached(Arc<dyn BlockSource>),
+    Cached {
+        source: Arc<dyn BlockSource>,
+        /// Which way to read how many bytes at once when a block is not in the cache.
+        ahead: (Direction, usize),
+    },
     Bulk(Bulk),
-}
-
-/// A piece of the file, read at once.
-#[derive(Debug)]
-struct Bulk {
-    buf: ReadBuf,
-    /// Blocks that the piece holds.
-    blocks: std::ops::Range<usize>,
-    /// Where the first of them lies in the piece, and in the run's data.
-    skip: usize,
-    start: usize,
-    device_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -79,13 +69,12 @@ impl Bytes {
 impl RunCursor {
     /// A cursor that reads through the cache; it stands nowhere yet.
     pub fn new(run: Arc<Run>, source: Arc<dyn BlockSource>) -> Self {
-        Self::with(run, Access::Cached(source))
+        Self::with(run, Access::Cached { source, ahead: (Direction::Forward, 0) })
     }
 
     /// A cursor that reads in bulk and leaves the cache alone; it stands nowhere yet.
     pub fn bulk(run: Arc<Run>) -> Self {
-        let buf = ReadBuf::new(run.pool.clone());
-        let bulk = Bulk { buf, blocks: 0..0, skip: 0, start: 0, device_bytes: 0 };
+        let bulk = Bulk::new(&run);
         Self::with(run, Access::Bulk(bulk))
     }
 
@@ -104,6 +93,15 @@ impl RunCursor {
             on_entry: false,
             checking: false,
         }
+    }
+
+    /// Makes a cursor that meets a block which is not in the cache read so many bytes of the blocks that
+    /// come next in this direction with it: for a walk that has gone on for a while.
+    pub fn read_ahead(mut self, direction: Direction, bytes: usize) -> Self {
+        if let Access::Cached { ahead, .. } = &mut self.access {
+            *ahead = (direction, bytes);
+        }
+        self
     }
 
     /// Makes a bulk cursor check what walking does not need of a block, its restarts above all.
@@ -135,7 +133,7 @@ impl RunCursor {
     /// Bytes that bulk reads took from the device.
     pub fn device_bytes(&self) -> u64 {
         match &self.access {
-            Access::Cached(_) => 0,
+            Access::Cached { .. } => 0,
             Access::Bulk(bulk) => bulk.device_bytes,
         }
     }
@@ -247,6 +245,34 @@ impl RunCursor {
             Err(bad) => return Err(self.fail(bad)),
         }
         self.stop_at_hi();
+        Ok(())
+    }
+
+    /// Shows the entry stood on and those after it until `take` says false or the range ends. Where the
+    /// cursor stands afterwards is not said.
+    #[inline]
+    pub fn walk(&mut self, mut take: impl FnMut(Entry<'_>) -> Result<bool>) -> Result<()> {
+        while self.on_entry {
+            let block = self.bytes.get();
+            // Keys of blocks before the one that holds `hi` are below it.
+            let hi = self.hi.as_deref().filter(|_| self.block + 1 >= self.blocks_end);
+            loop {
+                let (key, tag) = (self.rows.key(), self.rows.tag());
+                if hi.is_some_and(|hi| key >= hi) {
+                    self.on_entry = false;
+                    return Ok(());
+                }
+                if !take(Entry { key, tag, payload: self.rows.payload(block) })? {
+                    return Ok(());
+                }
+                match self.rows.next(block, &self.shape) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(bad) => return Err(self.run.bad_block(self.block, bad)),
+                }
+            }
+            self.next_block()?;
+        }
         Ok(())
     }
 
@@ -394,8 +420,11 @@ impl RunCursor {
         }
         self.block = index;
         match &mut self.access {
-            Access::Cached(source) => {
-                self.bytes = Bytes::Pinned(self.run.block(index, &**source)?);
+            Access::Cached { source, ahead: (direction, bytes) } => {
+                // Walking down, the range begins in this block, and the walk goes on below it.
+                let start = if *direction == Direction::Forward { self.blocks_start } else { 0 };
+                let piece = piece(&self.run, index, start..self.blocks_end, *direction, *bytes);
+                self.bytes = Bytes::Pinned(self.run.block_of(index, piece, &**source)?);
             }
             Access::Bulk(bulk) => {
                 let mut own = match &mut self.bytes {
@@ -415,86 +444,6 @@ impl RunCursor {
         }
         Ok(true)
     }
-}
-
-impl Bulk {
-    /// Decodes block `index` into `out`.
-    fn decode(
-        &mut self,
-        run: &Run,
-        index: usize,
-        blocks: std::ops::Range<usize>,
-        direction: Direction,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let entry = run.blocks().entry(index).copied();
-        out.resize(entry.map_or(0, |entry| entry.raw_bytes as usize), 0);
-        decode(run, index, self.encoded(run, index, blocks, direction)?, out)
-    }
-
-    /// Block `index` as stored, not yet checked; if it is not at hand, it is read with those that come
-    /// next in this direction.
-    fn encoded(
-        &mut self,
-        run: &Run,
-        index: usize,
-        blocks: std::ops::Range<usize>,
-        direction: Direction,
-    ) -> Result<&[u8]> {
-        let missing = || run.bad_block(index, BadBlock("there is none"));
-        let entry = *run.blocks().entry(index).ok_or_else(missing)?;
-        let (start, len) = (entry.offset as usize, entry.encoded_bytes as usize);
-        if self.blocks.contains(&index) {
-            return Ok(self.buf.get(self.skip + start - self.start, len));
-        }
-        let data = run.data.load_full();
-        match &*data {
-            Data::Unwritten(_) => run.encoded_block(index, &mut self.buf),
-            Data::Written { file, link } => {
-                let piece = piece(run, index, blocks, direction);
-                let lengths = run.blocks().entries().get(piece.clone()).unwrap_or_default();
-                let bytes = lengths.iter().map(|entry| entry.encoded_bytes as usize).sum();
-                let first = lengths.first().map_or(start, |entry| entry.offset as usize);
-                self.blocks = 0..0;
-                self.skip = self.buf.fill(file, link.offset + first as u64, bytes)?;
-                self.blocks = piece;
-                self.start = first;
-                self.device_bytes += bytes as u64;
-                Ok(self.buf.get(self.skip + start - first, len))
-            }
-        }
-    }
-}
-
-/// Blocks to read at once: `index`, and more in this direction until [`BULK_BYTES`] are together.
-fn piece(
-    run: &Run,
-    index: usize,
-    blocks: std::ops::Range<usize>,
-    direction: Direction,
-) -> std::ops::Range<usize> {
-    let bytes = |block| run.blocks().entry(block).map_or(0, |entry| entry.encoded_bytes as usize);
-    let (mut start, mut end, mut total) = (index, index + 1, bytes(index));
-    while total < BULK_BYTES {
-        match direction {
-            Direction::Forward if end < blocks.end => {
-                total += bytes(end);
-                end += 1;
-            }
-            Direction::Backward if start > blocks.start => {
-                start -= 1;
-                total += bytes(start);
-            }
-            _ => break,
-        }
-    }
-    start..end
-}
-
-fn decode(run: &Run, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
-    run.verify_block(index, encoded)?;
-    let codec = run.blocks().entry(index).map(|entry| entry.codec).unwrap_or_default();
-    codec.decode(encoded, out).map_err(|bad| run.bad_block(index, bad))
 }
 
 impl EntrySource for RunCursor {

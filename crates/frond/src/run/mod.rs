@@ -71,6 +71,7 @@ mod index;
 mod merge;
 #[cfg(test)]
 mod model_tests;
+mod pieces;
 mod ranges;
 mod reader;
 mod tail;
@@ -80,7 +81,7 @@ mod verify;
 mod write;
 
 pub use builder::{RunBuilder, RunOptions};
-pub use cursor::{BULK_BYTES, RunCursor};
+pub use cursor::RunCursor;
 pub use filter::{Filter, key_hash};
 pub use fold::{
     BlobReader, Folded, Folder, MergeOperator, OPERATOR_ADD, OPERATOR_APPEND, OPERATOR_MAX,
@@ -88,6 +89,7 @@ pub use fold::{
 };
 pub use index::{BlockEntry, BlockIndex, head};
 pub use merge::MergeCursor;
+pub use pieces::BULK_BYTES;
 pub use ranges::RangeDeletes;
 pub use reader::{Found, PinnedBlock, ReadBuf, Run};
 pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};

@@ -127,6 +127,15 @@ fn bounds_cut_a_cursor_on_both_sides() {
             expected(&rows).into_iter().skip(from).take(to.saturating_sub(from)).collect();
         let cursor = RunCursor::new(run.clone(), source.clone()).range(Some(lo), hi);
         assert_eq!(walk(cursor).unwrap(), wanted, "{from}..{to}");
+        let mut cursor = RunCursor::new(run.clone(), source.clone()).range(Some(lo), hi);
+        cursor.seek_first().unwrap();
+        let mut walked = Vec::new();
+        let mut take = |entry: Entry<'_>| {
+            walked.push((entry.key.to_vec(), entry.tag, entry.payload.to_vec()));
+            Ok(walked.len() < 700)
+        };
+        cursor.walk(&mut take).unwrap();
+        assert_eq!(walked, wanted[..wanted.len().min(700)], "{from}..{to}");
         let mut bulk = RunCursor::bulk(run.clone()).range(Some(lo), hi);
         bulk.seek(b"").unwrap();
         assert_eq!(bulk.entry().map(|e| e.key.to_vec()), wanted.first().map(|row| row.0.clone()));
@@ -283,6 +292,57 @@ fn a_merge_folds_by_age_and_applies_range_deletes() {
         row("f", Tag::DELETE, ""),
     ];
     assert_eq!(seen, wanted);
+}
+
+/// A long walk reads many blocks at once, whichever way it goes; damage of one that it has not come to
+/// yet stops nobody.
+#[test]
+fn blocks_are_read_ahead_and_believed_one_by_one() {
+    let rows = rows(20_000, 3);
+    let run = build(&rows, RunOptions { block_bytes: 1000, ..RunOptions::default() });
+    let file = file();
+    let link = write(&run, &file, 8192);
+    let blocks = run.block_count() as u64;
+    let total = run.data_bytes();
+    let opened = || Run::open(file.clone(), link, pool()).unwrap();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let cache = BlockCache::new(pool(), 8 << 20);
+        let mut cursor = RunCursor::new(opened(), cache.clone()).read_ahead(direction, 32 << 10);
+        let mut seen = 0;
+        if direction == Direction::Forward {
+            cursor.seek_first().unwrap();
+        } else {
+            cursor.seek_last().unwrap();
+        }
+        while cursor.entry().is_some() {
+            seen += 1;
+            match direction {
+                Direction::Forward => cursor.advance().unwrap(),
+                Direction::Backward => cursor.retreat().unwrap(),
+            }
+        }
+        assert_eq!(seen, rows.len());
+        let stats = cache.stats();
+        assert!(stats.device_reads <= total / (32 << 10) + 1, "{stats:?}");
+        assert_eq!(stats.blocks, blocks, "every block once");
+    }
+    // A bit of block 5 turns over: the walk that read it with block 0 gets as far as block 4.
+    let entry = *run.blocks().entry(5).unwrap();
+    let at = link.offset + u64::from(entry.offset) + 10;
+    let mut byte = [0];
+    file.read_at(&mut byte, at).unwrap();
+    file.write_at(&[byte[0] ^ 4], at).unwrap();
+    let cache = BlockCache::new(pool(), 8 << 20);
+    let mut cursor = RunCursor::new(opened(), cache).read_ahead(Direction::Forward, 32 << 10);
+    cursor.seek_first().unwrap();
+    let error = loop {
+        match cursor.advance() {
+            Ok(()) => assert!(cursor.entry().is_some()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Checksum { place, .. } if place.offset <= at));
+    assert_eq!(cursor.block_index(), 5);
 }
 
 /// Promise: P9, P20. Every byte of the extent is covered by a checksum.

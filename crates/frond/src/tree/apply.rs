@@ -184,7 +184,7 @@ impl<'a> Job<'a> {
         for run in content.run_refs() {
             self.effects.count(run, -1);
         }
-        Ok((*content).clone())
+        Ok(Node::clone(content))
     }
 
     /// Seals a changed node.

@@ -46,7 +46,7 @@ impl TreeRoot {
         visit: &mut dyn FnMut(Lookup) -> Result<()>,
     ) -> Result<()> {
         let hash = key_hash(key);
-        let mut node: Arc<Node> = match &self.root {
+        let mut node: &Node = match &self.root {
             Root::Empty => return Ok(()),
             Root::Leaf(leaf) => return look_in(cx, leaf, key, hash, visit).map(drop),
             Root::Node(node) => node.load(cx)?,
@@ -65,10 +65,7 @@ impl TreeRoot {
             }
             match node.children.get(c) {
                 Some(Child::Leaf(leaf)) => return look_in(cx, leaf, key, hash, visit).map(drop),
-                Some(Child::Node(child)) => {
-                    let next = child.load(cx)?;
-                    node = next;
-                }
+                Some(Child::Node(child)) => node = child.load(cx)?,
                 None => return Ok(()),
             }
         }

@@ -144,13 +144,13 @@ impl NodeRef {
     }
 
     /// The node, read and verified if it is not resident. One page read at most.
-    pub fn load(&self, cx: &TreeContext) -> Result<Arc<Node>> {
+    pub fn load(&self, cx: &TreeContext) -> Result<&Arc<Node>> {
         if let Some(node) = self.node.get() {
-            return Ok(node.clone());
+            return Ok(node);
         }
         let link = self.link.get().expect("a node is resident or has an address");
         let node = super::page::read_node(cx, link)?;
-        Ok(self.node.get_or_init(|| node).clone())
+        Ok(self.node.get_or_init(|| node))
     }
 
     /// The same, but a node that is not resident does not become so: for whoever passes by once.

@@ -50,7 +50,7 @@ impl TreeRoot {
     /// The stretch of the leaf that `position` lies in.
     pub fn stretch(&self, cx: &TreeContext, position: Position<'_>) -> Result<LeafStretch> {
         let mut stretch = LeafStretch::default();
-        let mut node: Arc<Node> = match &self.root {
+        let mut node: &Node = match &self.root {
             Root::Empty => return Ok(stretch),
             Root::Leaf(leaf) => {
                 stretch.push(leaf, None, None);
@@ -84,10 +84,7 @@ impl TreeRoot {
                     stretch.push(leaf, None, None);
                     return Ok(stretch);
                 }
-                Some(Child::Node(child)) => {
-                    let next = child.load(cx)?;
-                    node = next;
-                }
+                Some(Child::Node(child)) => node = child.load(cx)?,
                 None => return Ok(stretch),
             }
         }

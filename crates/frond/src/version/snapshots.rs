@@ -18,11 +18,9 @@
 
 use std::collections::BTreeMap;
 
-use arc_swap::ArcSwapOption;
-
 use crate::{
     Publish, Seqno,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering},
 };
 
 use super::{MemSlot, Version, Versions};
@@ -31,11 +29,18 @@ use super::{MemSlot, Version, Versions};
 #[derive(Debug)]
 pub(crate) struct SnapshotState {
     pub at: Seqno,
-    /// Set when the current version goes beyond `at`.
-    pinned: ArcSwapOption<Version>,
+    pinned: Pinned,
     /// False for a named snapshot: it has a version of its own from the beginning, which no publish
     /// passes by.
     is_registered: bool,
+}
+
+/// The version of a snapshot that the current one has gone beyond. Nearly every snapshot ends before
+/// that, so it must cost nothing to be without.
+#[derive(Debug, Default)]
+struct Pinned {
+    is_set: AtomicBool,
+    version: Mutex<Option<Arc<Version>>>,
 }
 
 /// All snapshots that are held, by seqno and how many hold it.
@@ -54,7 +59,7 @@ impl Snapshots {
     pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
         let mut held = self.held.lock().unwrap();
         let at = visible();
-        let state = || SnapshotState { at, pinned: ArcSwapOption::empty(), is_registered: true };
+        let state = || SnapshotState { at, pinned: Pinned::default(), is_registered: true };
         let fresh = || (Arc::new(state()), 0);
         let (state, count) = held.entry(at).or_insert_with(fresh);
         *count += 1;
@@ -95,7 +100,7 @@ impl Snapshots {
     pub fn unspilled(&self) -> Vec<(Arc<Version>, Vec<Seqno>)> {
         let mut found: Vec<(Arc<Version>, Vec<Seqno>)> = Vec::new();
         for (&at, (state, _)) in &*self.held.lock().unwrap() {
-            let Some(version) = state.pinned.load_full() else { continue };
+            let Some(version) = state.pinned.get() else { continue };
             if version.active.table.entries() == 0 {
                 continue;
             }
@@ -111,9 +116,9 @@ impl Snapshots {
     pub fn move_over(&self, at: Seqno, old: &Arc<Version>, new: Arc<Version>) {
         let held = self.held.lock().unwrap();
         if let Some((state, _)) = held.get(&at)
-            && state.pinned.load().as_ref().is_some_and(|pinned| Arc::ptr_eq(pinned, old))
+            && state.pinned.get().is_some_and(|pinned| Arc::ptr_eq(&pinned, old))
         {
-            state.pinned.store(Some(new));
+            state.pinned.set(new);
         }
     }
 
@@ -123,7 +128,7 @@ impl Snapshots {
         let mut seen: Vec<*const MemSlot> = Vec::new();
         let mut bytes = 0;
         for (state, _) in held.values() {
-            if let Some(version) = state.pinned.load_full() {
+            if let Some(version) = state.pinned.get() {
                 let slot = Arc::as_ptr(&version.active);
                 if !seen.contains(&slot) {
                     seen.push(slot);
@@ -138,7 +143,7 @@ impl Snapshots {
 impl Publishing<'_> {
     /// The oldest pinned version younger than `written`.
     pub fn oldest_pinned_after(&self, written: Publish) -> Option<Arc<Version>> {
-        let pinned = self.held.values().filter_map(|(state, _)| state.pinned.load_full());
+        let pinned = self.held.values().filter_map(|(state, _)| state.pinned.get());
         pinned.filter(|version| version.publish > written).min_by_key(|version| version.publish)
     }
 
@@ -147,27 +152,40 @@ impl Publishing<'_> {
         let Some(last) = slot.last() else { return };
         let mut kept: Option<Arc<Version>> = None;
         for (&at, (state, _)) in self.held.range(..last) {
-            if state.pinned.load().is_none() {
+            if state.pinned.get().is_none() {
                 debug_assert!(at >= old.applied, "snapshots.rs invariant 1");
                 let kept = kept.get_or_insert_with(|| versions.with_memtable(old, slot));
-                state.pinned.store(Some(kept.clone()));
+                state.pinned.set(kept.clone());
             }
         }
+    }
+}
+
+impl Pinned {
+    fn get(&self) -> Option<Arc<Version>> {
+        // Set before the version that the snapshot must not read is published, so whoever sees that
+        // one sees this too.
+        self.is_set.load(Ordering::Acquire).then(|| self.version.lock().unwrap().clone()).flatten()
+    }
+
+    fn set(&self, version: Arc<Version>) {
+        *self.version.lock().unwrap() = Some(version);
+        self.is_set.store(true, Ordering::Release);
     }
 }
 
 impl SnapshotState {
     /// What reads a named snapshot's version.
     pub fn named(version: Version) -> Arc<Self> {
-        let at = version.applied;
-        let pinned = ArcSwapOption::from_pointee(version);
+        let (at, pinned) = (version.applied, Pinned::default());
+        pinned.set(Arc::new(version));
         Arc::new(Self { at, pinned, is_registered: false })
     }
 
     /// The version to read, filtered by `at`.
     pub fn version(&self, versions: &Versions) -> Arc<Version> {
         loop {
-            if let Some(pinned) = self.pinned.load_full()
+            if let Some(pinned) = self.pinned.get()
                 && !plant!("version: a snapshot reads past its version")
             {
                 return pinned;

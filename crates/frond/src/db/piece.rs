@@ -1,0 +1,136 @@
+//! One piece of a walk: the rows of a stretch of the tree, merged from all that has entries there.
+//!
+//! Nearly always only a leaf has any, once memtables and buffers without entries in the range are put
+//! aside: its rows are copied block by block, without a merge.
+//!
+//! Invariant: rows are appended in ascending order, whichever way the walk goes.
+//!
+//! Threads: one.
+
+use crate::{
+    Kind, Result, TreeId,
+    run::{Direction, Entry, MergeCursor, RangeDeletes, RunCursor},
+    tree::{LeafStretch, clip},
+};
+
+use super::{
+    read::{Messages, ReadView},
+    rows::RowBuf,
+    sources::{MemSource, ReadSource},
+};
+
+/// Bytes after which a piece ends, whatever its rows, unless it has to reach the end of its range.
+const BYTES_MAX: usize = 128 << 10;
+
+/// What to fetch.
+pub(super) struct Piece<'a> {
+    pub view: ReadView<'a>,
+    pub tree: TreeId,
+    pub stretch: &'a LeafStretch,
+    /// First key that counts, and first that does not.
+    pub range: (Option<&'a [u8]>, Option<&'a [u8]>),
+    /// `usize::MAX`: to the end of the range.
+    pub rows_max: usize,
+    /// Which way the walk goes, and how many bytes are read at once.
+    pub ahead: (Direction, usize),
+}
+
+impl<'a> Piece<'a> {
+    /// Appends the rows to `rows`. Returns how many deleted keys it met before the first.
+    pub fn fetch(&self, rows: &mut RowBuf) -> Result<u64> {
+        if let (Some(lo), Some(hi)) = self.range
+            && lo >= hi
+        {
+            return Ok(0);
+        }
+        let mut sources = self.sources()?;
+        let mut filler = Filler { piece: self, rows, value: Vec::new(), tombstones: 0 };
+        match &mut sources[..] {
+            [] => {}
+            [ReadSource::Run(cursor, None)] => cursor.walk(|entry| filler.take(entry))?,
+            _ => {
+                let folder = self.view.engine.cx.folder();
+                let mut merge = MergeCursor::new(sources);
+                while let Some(entry) = merge.next_folded(&folder)? {
+                    if !filler.take(entry)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(filler.tombstones)
+    }
+
+    /// Everything that has entries or range deletes in the range, newest first.
+    fn sources(&self) -> Result<Vec<ReadSource<'a>>> {
+        let (cx, (lo, hi)) = (&self.view.engine.cx, self.range);
+        let mut sources = Vec::with_capacity(self.stretch.runs.len() + 2);
+        for slot in self.view.version.memtables() {
+            let source = MemSource::new(&slot.table, self.tree, self.view.at, cx.folder(), lo, hi)?;
+            if !source.is_empty() {
+                sources.push(ReadSource::Memtable(Box::new(source)));
+            }
+        }
+        for part in &self.stretch.runs {
+            let run = part.run.open(cx)?;
+            let (lo, hi) = clip((lo, hi), (part.lo.as_deref(), part.hi.as_deref()));
+            if let (Some(lo), Some(hi)) = (lo, hi)
+                && lo >= hi
+            {
+                continue;
+            }
+            let (direction, bytes) = self.ahead;
+            let cursor = RunCursor::new(run.clone(), cx.cache.clone()).range(lo, hi);
+            let mut cursor = cursor.read_ahead(direction, bytes);
+            cursor.seek_first()?;
+            let ranges = run.range_deletes();
+            let ranges = (!ranges.is_empty()).then(|| clipped(ranges, (lo, hi)));
+            if cursor.entry().is_some() || ranges.is_some() {
+                sources.push(ReadSource::Run(Box::new(cursor), ranges));
+            }
+        }
+        Ok(sources)
+    }
+}
+
+/// Range deletes, as far as they lie in `[lo, hi)`.
+fn clipped(ranges: &RangeDeletes, (lo, hi): (Option<&[u8]>, Option<&[u8]>)) -> RangeDeletes {
+    let inside =
+        ranges.iter().filter_map(|(from, to)| match clip((Some(from), Some(to)), (lo, hi)) {
+            (Some(from), Some(to)) if from < to => Some((from.to_vec(), to.to_vec())),
+            _ => None,
+        });
+    RangeDeletes::union(inside.collect())
+}
+
+struct Filler<'p, 'a> {
+    piece: &'p Piece<'a>,
+    rows: &'p mut RowBuf,
+    value: Vec<u8>,
+    tombstones: u64,
+}
+
+impl Filler<'_, '_> {
+    /// Takes the next entry, to which nothing is to be folded any more; false once the piece is whole.
+    #[inline]
+    fn take(&mut self, entry: Entry<'_>) -> Result<bool> {
+        match entry.tag.kind() {
+            Kind::Put => self.rows.push(entry.key, entry.payload),
+            Kind::PutBlob => self.rows.push_blob(entry.key, entry.payload),
+            Kind::Delete => self.tombstones += u64::from(self.rows.is_empty()),
+            Kind::Merge | Kind::Versions => self.take_operands(entry)?,
+        }
+        let rows_max = self.piece.rows_max;
+        Ok(self.rows.len() < rows_max && self.rows.bytes() < BYTES_MAX.max(rows_max))
+    }
+
+    #[cold]
+    fn take_operands(&mut self, entry: Entry<'_>) -> Result<()> {
+        let mut messages = Messages::default();
+        messages.take(entry.message(), &mut self.value);
+        if messages.finish(&self.piece.view, &mut self.value)? {
+            self.rows.push(entry.key, &self.value);
+        }
+        Ok(())
+    }
+}
