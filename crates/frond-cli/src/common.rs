@@ -8,7 +8,7 @@ use std::{
 
 use frond::{Cursor, Db, Options, Snapshot, Tree};
 
-use crate::fail::{Result, error};
+use crate::fail::{Result, error, one_line};
 
 /// The store, and the memory that the command may use for it.
 #[derive(clap::Args)]
@@ -24,16 +24,22 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// Opens the store for reading; nothing is created or changed.
     pub fn open(&self) -> Result<Db> {
-        Ok(Db::open(
-            &self.dir,
-            Options::new().cache_size(self.memory).read_only(true).create(false),
-        )?)
+        open(&self.dir, Options::new().cache_size(self.memory).read_only(true).create(false))
     }
 
     /// Opens the store for changing it; none is created.
     pub fn open_to_write(&self) -> Result<Db> {
-        Ok(Db::open(&self.dir, Options::new().cache_size(self.memory).create(false))?)
+        open(&self.dir, Options::new().cache_size(self.memory).create(false))
     }
+}
+
+/// Opens a store, and says on standard error what that met.
+pub fn open(dir: &Path, options: Options) -> Result<Db> {
+    let db = Db::open(dir, options)?;
+    for warning in db.warnings() {
+        eprintln!("frond: warning: {}", one_line(warning));
+    }
+    Ok(db)
 }
 
 /// Now, or the moment of a named snapshot.

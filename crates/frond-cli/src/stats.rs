@@ -2,8 +2,11 @@
 
 use std::io::Write;
 
+use frond::DamagedRange;
+
 use crate::{
     common::{StoreArgs, grouped, output, size, store_bytes},
+    escape::escape,
     fail::Result,
 };
 
@@ -30,6 +33,9 @@ pub fn run(args: Args) -> Result {
             stats.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
         object.insert("files_bytes".to_owned(), files.into());
         object.insert("failed".to_owned(), stats.failed.clone().into());
+        let damaged: Vec<serde_json::Value> = stats.damaged.iter().map(to_json).collect();
+        object.insert("damaged".to_owned(), damaged.into());
+        object.insert("warnings".to_owned(), db.warnings().into());
         writeln!(out, "{}", serde_json::Value::from(object))?;
     } else {
         let all = stats.iter().chain([("files_bytes", files)]);
@@ -41,11 +47,30 @@ pub fn run(args: Args) -> Result {
                 None => writeln!(out, "{:<26}{:>16}", words(name), grouped(value))?,
             }
         }
+        for range in &stats.damaged {
+            writeln!(out, "degraded: {}", line(range))?;
+        }
         if let Some(why) = &stats.failed {
             writeln!(out, "the store has stopped: {why}")?;
         }
     }
     Ok(out.flush()?)
+}
+
+/// A damaged range for people.
+pub fn line(range: &DamagedRange) -> String {
+    let bound = |key: &Option<Vec<u8>>| key.as_deref().map_or("…".to_owned(), escape);
+    let tree = if range.tree.is_empty() { "(catalog)" } else { &range.tree };
+    let DamagedRange { from, to, offset, why, .. } = range;
+    format!("tree {tree}, keys {} to {}, byte {offset}: {why}", bound(from), bound(to))
+}
+
+fn to_json(range: &DamagedRange) -> serde_json::Value {
+    let DamagedRange { tree, from, to, offset, why } = range;
+    let bound = |key: &Option<Vec<u8>>| key.as_deref().map(escape);
+    serde_json::json!({
+        "tree": tree, "from": bound(from), "to": bound(to), "offset": offset, "why": why,
+    })
 }
 
 fn words(name: &str) -> String {

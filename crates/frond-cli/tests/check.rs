@@ -44,3 +44,17 @@ fn what_is_no_store_cannot_be_checked() {
     assert_eq!(place.frond(&["check", "STORE"]).code, 2);
     assert!(!place.path("store").exists());
 }
+
+/// Promise: P10.
+#[test]
+fn a_damaged_slot_is_said_and_costs_nothing() {
+    let place = Place::loaded(2000);
+    let store = std::fs::OpenOptions::new().write(true).open(place.path("store/store.frond"));
+    store.expect("a store").write_at(b"damage", 64).expect("written");
+    for words in [&["get", "STORE", "t", "1999"][..], &["stats", "STORE"]] {
+        let answer = place.frond(words);
+        assert_eq!(answer.code, 0, "{answer:?}");
+        assert!(answer.err.starts_with("frond: warning: FRD-2105 "), "{answer:?}");
+        assert_eq!(answer.err.lines().count(), 1, "{answer:?}");
+    }
+}

@@ -379,9 +379,8 @@ impl<'e, E: Engine> Run<'e, E> {
         self.errors_met += 1;
         match (self.errors, error) {
             (Errors::Fail, _) => return fail(format!("background work failed: {error}")),
-            (Errors::OnlyFull, Error::Full(_)) => return Ok(()),
             (Errors::OnlyFull, _) => {
-                return fail(format!("only Full is legal in the background: {error}"));
+                return fail(format!("a full disk must not end background work: {error}"));
             }
             _ => {}
         }

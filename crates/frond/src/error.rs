@@ -319,6 +319,29 @@ impl Error {
         }
     }
 
+    /// True if it is about a page, not about the store: the page cannot be read, now or ever, or memory for
+    /// it could not be had. Whoever does not need that page goes on (P10, P11).
+    pub(crate) fn is_of_a_page(&self) -> bool {
+        use Error::*;
+        match self {
+            Checksum { .. } | Malformed { .. } | WrongPage { .. } | NoMemory { .. } => true,
+            Io { action, .. } => *action == "read",
+            _ => false,
+        }
+    }
+
+    /// Where in its file it is, if it is anywhere.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        use Error::*;
+        match self {
+            Checksum { place, .. } | Malformed { place, .. } | WrongPage { place, .. } => {
+                Some(place.offset)
+            }
+            Io { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
     /// What a call says that failed after its commit: that may be there after reopening.
     pub(crate) fn after_commit(self) -> Self {
         match self {

@@ -43,8 +43,8 @@ pub use check::{CheckMode, CheckReport, Checked, Finding, LevelShape, Severity, 
 #[doc(hidden)]
 pub use db::Tuning;
 pub use db::{
-    Batch, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor, Db, Options, RowBuf,
-    Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions,
+    Batch, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor, DamagedRange, Db,
+    Options, RowBuf, Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};

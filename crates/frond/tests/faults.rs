@@ -1,8 +1,15 @@
 //! The n-th call fails; the device lies; the disk is full (RELIABILITY §4.2).
 
+use std::time::{Duration, Instant};
+
+use frond::{
+    Db, Durability, Error, Options, Tree, TreeOptions,
+    io::{Env, Workers},
+};
 use frond_testkit::{
-    DbEngine,
+    DbEngine, Dice,
     campaign::{FaultPlan, FullReport, fail_each_call, fill_the_disk, hold},
+    disk::SimVfs,
     effort,
     ops::{Op, Swarm, generate},
 };
@@ -52,4 +59,112 @@ fn a_full_disk_refuses_and_recovers() {
     }
     println!("{refused} statements refused");
     assert!(refused > 0);
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:08}").into_bytes()
+}
+
+/// A value that no codec makes smaller.
+fn value(number: u64) -> Vec<u8> {
+    let mut dice = Dice::new(number);
+    (0..1000).map(|_| dice.bits() as u8).collect()
+}
+
+/// Puts rows from `next` on until one is refused for the disk.
+fn put_until_full(tree: &Tree, next: &mut u64) {
+    for _ in 0..100_000 {
+        match tree.put(&key(*next), &value(*next)) {
+            Ok(_) => *next += 1,
+            Err(Error::Full(_)) => return,
+            Err(other) => panic!("a full disk says: {other}"),
+        }
+    }
+    panic!("the disk never fills");
+}
+
+fn assert_rows(tree: &Tree, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        assert_eq!(tree.get(&key(number)).unwrap(), Some(value(number)), "row {number}");
+    }
+}
+
+/// Somebody else takes the disk after commits were admitted: their applies and checkpoints find no room.
+/// With threads, as in production. Promise: P13. Rule: I24.
+#[test]
+fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
+    let vfs = SimVfs::new();
+    let env =
+        Env { vfs: std::sync::Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
+    // Memory for a memtable that takes more than the reserve of a small store.
+    let options = Options::new().cache_size(256 << 20).durability(Durability::Lazy).env(env);
+    let db = Db::open("/store", options).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let gone = db.create_tree("gone", TreeOptions::default()).unwrap();
+    for number in 0..2000 {
+        gone.put(&key(number), &value(number)).unwrap();
+    }
+    db.checkpoint().unwrap();
+    vfs.set_capacity(Some(vfs.allocated_bytes()));
+    let mut next = 0;
+    while next < 12_000 && tree.put(&key(next), &value(next)).is_ok() {
+        next += 1;
+    }
+    assert!(next > 8000, "the disk was asked too soon for this test: {next} rows");
+    assert!(matches!(db.checkpoint(), Err(Error::Full(_))), "there is room for a checkpoint");
+    let begun = Instant::now();
+    while db.stats().get("disk_full") != Some(1) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the background finds room");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(db.stats().failed, None);
+    assert_rows(&tree, 0..next);
+    // What gives space back goes on.
+    tree.delete(&key(0)).unwrap();
+    db.drop_tree("gone").unwrap();
+    vfs.set_capacity(Some(vfs.allocated_bytes() + (64 << 20)));
+    let begun = Instant::now();
+    while let Err(error) = tree.put(&key(next), &value(next)) {
+        assert!(matches!(error, Error::Full(_)), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no service although there is room");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    db.checkpoint().unwrap();
+    assert_rows(&tree, 1..next + 1);
+    assert_eq!(tree.get(&key(0)).unwrap(), None);
+    db.close().unwrap();
+    assert!(db.stats().failed.is_none());
+}
+
+/// A file system that does not say how much is free: commits have what the store has backed, then they are
+/// refused; everything else goes on, and so do they when it answers again. Promise: P13.
+#[test]
+fn a_file_system_that_hides_its_room_refuses_and_recovers() {
+    let vfs = SimVfs::new();
+    let options = || DbEngine::tiny(Durability::Lazy);
+    let open = || {
+        let DbEngine { tuning, cache_bytes, level, .. } = options();
+        let options = Options::new().cache_size(cache_bytes).durability(level).tuning(tuning);
+        Db::open("/store", options.env(vfs.env(3))).unwrap()
+    };
+    let db = open();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    db.create_tree("gone", TreeOptions::default()).unwrap().put(b"k", b"v").unwrap();
+    vfs.hide_free_bytes(true);
+    let mut next = 0;
+    put_until_full(&tree, &mut next);
+    db.checkpoint().unwrap();
+    tree.delete(&key(0)).unwrap();
+    db.drop_tree("gone").unwrap();
+    while db.step().unwrap() {}
+    db.checkpoint().unwrap();
+    assert_rows(&tree, 1..next);
+    db.close().unwrap();
+    let db = open();
+    let tree = db.open_tree("t").unwrap();
+    assert_rows(&tree, 1..next);
+    vfs.hide_free_bytes(false);
+    tree.put(&key(next), &value(next)).unwrap();
+    assert_eq!(db.stats().failed, None);
+    db.close().unwrap();
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 3] = ["crash", "model", "scenarios"];
+const CAMPAIGNS: [&str; 5] = ["crash", "model", "scenarios", "pages", "full"];
 
 #[test]
 fn planted_names_are_listed_placed_and_claimed() {
@@ -50,7 +50,7 @@ mod armed {
     use frond::{Durability, plant};
     use frond_testkit::{
         DbEngine,
-        campaign::{CrashPlan, crash_everywhere, model_run},
+        campaign::{CrashPlan, Decay, break_pages, crash_everywhere, fill_the_disk, model_run},
         disk::CrashOptions,
         drive::Failure,
         ops::{Op, Swarm, generate},
@@ -101,6 +101,16 @@ mod armed {
         assert_caught("scenarios", scenarios);
     }
 
+    fn pages(seed: u64) -> Result<(), Failure> {
+        break_pages(seed, Decay::Bit, 40)?;
+        break_pages(seed, Decay::Sector, 40).map(drop)
+    }
+
+    fn full(seed: u64) -> Result<(), Failure> {
+        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 60)).without_restarts());
+        fill_the_disk(&DbEngine::thrown(seed), &script, seed, 64 << 10).map(drop)
+    }
+
     fn assert_caught(campaign: &str, run: fn(u64) -> Result<(), Failure>) {
         std::panic::set_hook(Box::new(|_| {}));
         let mut missed = Vec::new();
@@ -128,6 +138,16 @@ mod armed {
     #[test]
     fn planted_bugs_that_crashes_show() {
         assert_caught("crash", crash);
+    }
+
+    #[test]
+    fn planted_bugs_that_bad_pages_show() {
+        assert_caught("pages", pages);
+    }
+
+    #[test]
+    fn planted_bugs_that_a_full_disk_shows() {
+        assert_caught("full", full);
     }
 
     #[test]

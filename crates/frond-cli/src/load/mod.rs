@@ -25,7 +25,7 @@ use frond::{Db, Durability, Options, SizeClass};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    common::{StoreArgs, grouped, say, size, store_bytes},
+    common::{StoreArgs, grouped, open, say, size, store_bytes},
     fail::{Fail, Result},
     parse::Format,
     rows::KeyColumn,
@@ -113,8 +113,11 @@ pub fn run(args: Args) -> Result {
         target::new_header(&args, &input)?;
     }
     let options = Options::new().cache_size(args.store.memory).durability(args.durability);
-    let db = Db::open(&args.store.dir, options)?;
+    let db = open(&args.store.dir, options)?;
     let outcome = load(&args, &db, &mut input);
+    for range in &db.stats().damaged {
+        eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
+    }
     // What was acknowledged is in the log either way; a close makes the next opening quick.
     let closed = db.close();
     let summary = outcome?;

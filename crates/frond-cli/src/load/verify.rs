@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
-use frond::{Db, Options, Tree};
+use frond::{Options, Tree};
 
 use crate::{
-    common::{grouped, say},
+    common::{grouped, open, say},
     fail::{Fail, Result},
 };
 
@@ -20,7 +20,7 @@ pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     let (batches, acknowledged) = ledger::read(path)?;
     // Opening recovers what the log holds; it must be allowed to write.
     let options = Options::new().cache_size(args.store.memory).create(false);
-    let db = Db::open(&args.store.dir, options)?;
+    let db = open(&args.store.dir, options)?;
     let target = Target::existing(&db, args)?;
     let mut loader = Loader::new(&target, args)?;
     loader.count_from_zero();

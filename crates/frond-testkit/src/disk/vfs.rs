@@ -5,6 +5,7 @@
 
 use std::{
     fmt, io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -181,6 +182,34 @@ impl SimVfs {
         self.world().now
     }
 
+    /// Reads that touch these bytes of a file fail with EIO from now on: bad sectors. A write mends what it
+    /// touches, as the device puts another sector in the place.
+    pub fn break_sectors(&self, path: &Path, range: Range<u64>) {
+        self.world().bad_sectors.push((path.to_owned(), range));
+    }
+
+    /// All sectors can be read again.
+    pub fn heal_sectors(&self) {
+        self.world().bad_sectors.clear();
+    }
+
+    /// Flips a bit where it lies on the medium, while the file may be open.
+    pub fn flip(&self, path: &Path, offset: u64) {
+        let mut world = self.world();
+        let Some(inode) = world.disk.find(path) else { return };
+        let Some(file) = world.disk.file(inode) else { return };
+        let mut image = (*file.seen).clone();
+        let mut byte = [0];
+        image.read(offset, &mut byte);
+        image.write(offset, &[byte[0] ^ 1]);
+        world.disk.replace_content(inode, image);
+    }
+
+    /// Whether the file system says how much is free.
+    pub fn hide_free_bytes(&self, hidden: bool) {
+        self.world().no_free_bytes = hidden;
+    }
+
     /// Content of a file as reads would see it.
     pub fn content(&self, path: &Path) -> Option<Image> {
         let world = self.world();
@@ -291,6 +320,9 @@ impl Vfs for SimVfs {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         let mut world = self.world();
         refuse(world.begin(&Call::new(CallKind::FreeBytes, dir))?)?;
+        if world.no_free_bytes {
+            return Err(eio());
+        }
         let capacity = world.capacity.unwrap_or(1 << 50);
         Ok(capacity.saturating_sub(world.disk.allocated_bytes()))
     }
@@ -371,6 +403,9 @@ impl File for SimFile {
         let fault = world.begin(&self.call(CallKind::Read).range(offset, bytes as u64))?;
         let parts = bufs.iter().map(|buf| (buf.as_ptr() as usize, buf.len()));
         self.check_alignment(&mut world, offset, parts)?;
+        if world.is_broken(&self.path, offset..offset + bytes as u64) {
+            return Err(eio());
+        }
         let mut at = offset;
         for buf in bufs {
             world.read(self.inode, at, buf, self.direct, fault)?;

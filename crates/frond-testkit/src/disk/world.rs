@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -89,6 +89,9 @@ pub(super) struct World {
     pub guard: Option<Arc<dyn WriteGuard>>,
     pub violations: Vec<String>,
     pub capacity: Option<u64>,
+    /// Where reads fail.
+    pub bad_sectors: Vec<(PathBuf, Range<u64>)>,
+    pub no_free_bytes: bool,
     pub locks: BTreeSet<Inode>,
     pub halted: bool,
     pub no_direct: bool,
@@ -198,6 +201,12 @@ impl World {
         Some(kind)
     }
 
+    /// True if a read of these bytes meets a bad sector.
+    pub fn is_broken(&self, path: &Path, read: Range<u64>) -> bool {
+        let mut bad = self.bad_sectors.iter();
+        bad.any(|(own, bad)| own == path && bad.start < read.end && read.start < bad.end)
+    }
+
     /// Fails with ENOSPC if so many more bytes do not fit.
     pub fn take_space(&self, bytes: u64) -> io::Result<()> {
         match self.capacity {
@@ -232,6 +241,8 @@ impl World {
             self.violations.push(format!("write to {place}: {why}"));
         }
         self.space_for(file, offset, bytes)?;
+        let touched = |bad: &Range<u64>| bad.start < offset + bytes && offset < bad.end;
+        self.bad_sectors.retain(|(own, bad)| own != path || !touched(bad));
         let half = data.len() / 2 / super::SECTOR * super::SECTOR;
         match fault {
             None | Some(FaultKind::Slow(_)) => {}

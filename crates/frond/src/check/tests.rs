@@ -168,7 +168,10 @@ impl Forge {
         let mut root = Node {
             level: 2,
             pivots: vec![b"g"[..].into()],
-            children: links.into_iter().map(|link| Child::Node(NodeRef::on_disk(link))).collect(),
+            children: links
+                .into_iter()
+                .map(|link| Child::Node(NodeRef::on_disk(link, 1)))
+                .collect(),
             tiers: vec![tier_of(&[("b", Tag::MERGE, operand), put("h")], None, None)],
         };
         lie.root.inspect(|change| change(&mut root));

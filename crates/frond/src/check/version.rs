@@ -62,6 +62,7 @@ fn fresh_context(store: &Arc<Store>) -> TreeContext {
         shape: Shape::default(),
         counters: TreeCounters::default(),
         descriptors: Descriptors::default(),
+        damage: Default::default(),
         unwritten: Arc::new(AtomicU64::new(0)),
         resident: Arc::new(AtomicU64::new(0)),
     }

@@ -49,7 +49,7 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
-        self.engine.pace()?;
+        self.engine.pace(batch.writes.only_deletes())?;
         self.record_operators(&batch.operators)?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes)?;
         batch.clear();
@@ -86,7 +86,7 @@ impl Shared {
         // Deletes may always go on: they are how space comes back (Rule: I24).
         let admitted = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         if admitted > 0 {
-            engine.store.admit(admitted)?;
+            engine.admit(admitted)?;
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
         let mut record = RECORD.take();

@@ -29,7 +29,7 @@ pub(crate) use open::load_root;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use rows::RowBuf;
 pub use snapshot::Snapshot;
-pub use stats::Stats;
+pub use stats::{DamagedRange, Stats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 
 use crate::{
@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub read_only: bool,
     pub closed: AtomicBool,
     background: Background,
+    /// What opening met and got over.
+    warnings: Vec<String>,
     closing: Mutex<()>,
 }
 
@@ -126,7 +128,13 @@ impl Db {
         engine.run_checkpoint()
     }
 
-    /// Counters and sizes.
+    /// What opening met that took nothing away but should be looked into, one sentence each with its code:
+    /// a superblock slot, or what it links, that could not be used (FRD-2105). Empty as a rule.
+    pub fn warnings(&self) -> &[String] {
+        &self.shared.warnings
+    }
+
+    /// Counters and sizes, and what is damaged as far as background work has met it.
     pub fn stats(&self) -> Stats {
         Stats::collect(&self.shared)
     }

@@ -21,7 +21,9 @@ use crate::{
     io::Workers,
     memtable::Memtable,
     page::Link,
-    pipeline::{Background, CheckpointState, Engine, Health, Limits, SpillState, TaskPool},
+    pipeline::{
+        Background, CheckpointState, Engine, FullDisk, Health, Limits, SpillState, TaskPool,
+    },
     store::{
         self, Class, Extent, Found, Opened, PageKind, Store, StoreOptions, TreeRoot as DurableRoot,
     },
@@ -56,7 +58,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Db> {
 }
 
 fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
-    let Opened { store, superblock, roots, .. } = opened;
+    let Opened { store, superblock, roots, warnings } = opened;
     let env = options.env.clone();
     let store = Arc::new(store);
     let limits = options.tuning.limits.unwrap_or_else(|| Limits::for_cache(options.cache_bytes));
@@ -71,6 +73,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         shape: options.tuning.shape.unwrap_or_default(),
         counters: TreeCounters::default(),
         descriptors: Descriptors::default(),
+        damage: Default::default(),
         unwritten: Arc::new(AtomicU64::new(0)),
         resident: Arc::new(AtomicU64::new(0)),
     });
@@ -133,6 +136,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         trees: catalog.clone(),
         pool: TaskPool::new(threads),
         spill: SpillState::default(),
+        full: FullDisk::default(),
         vacancies: AtomicU64::new(0),
         checkpoint: CheckpointState::new(superblock.publish, superblock.applied, now_millis),
         blob_bytes_since_checkpoint: AtomicU64::new(0),
@@ -196,6 +200,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
             read_only: options.read_only,
             closed: AtomicBool::new(false),
             background,
+            warnings,
             closing: Mutex::new(()),
         }),
     })
@@ -212,7 +217,7 @@ pub(crate) fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
     let root = match durable.link {
         None => Root::Empty,
         Some(link) if durable.level == 0 => Root::Leaf(leaf_handle(cx, link, &durable)),
-        Some(link) => Root::Node(NodeRef::on_disk(link)),
+        Some(link) => Root::Node(NodeRef::on_disk(link, durable.level)),
     };
     let has_max = durable.max_key.is_some();
     TreeRoot { root, max_key: durable.max_key.unwrap_or_default(), has_max }

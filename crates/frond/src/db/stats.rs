@@ -1,6 +1,6 @@
 //! Statistics: what the engine has done and holds, as named numbers with units.
 
-use crate::sync::Ordering;
+use crate::{TreeId, sync::Ordering, tree::Damaged};
 
 use super::Shared;
 
@@ -10,6 +10,26 @@ pub struct Stats {
     values: Vec<(&'static str, u64)>,
     /// Why the store has stopped, if it has.
     pub failed: Option<String>,
+    /// Where trees are degraded: background work met a page there that cannot be read. `frond check` looks
+    /// at all pages.
+    pub damaged: Vec<DamagedRange>,
+}
+
+/// Keys behind a page that cannot be read. What is written there waits above it, and everything else goes
+/// on; a read that needs the page gets its error. The page is read again from time to time, and once that
+/// succeeds the range is whole and is listed no more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DamagedRange {
+    /// Name of the tree; empty for the catalog.
+    pub tree: String,
+    /// First key; `None`: from the first one.
+    pub from: Option<Vec<u8>>,
+    /// End of the range; `None`: to the last key.
+    pub to: Option<Vec<u8>>,
+    /// Where in the store file reading failed.
+    pub offset: u64,
+    /// The error, with its code.
+    pub why: String,
 }
 
 impl Stats {
@@ -32,6 +52,8 @@ impl Stats {
         let cache = engine.cx.cache.stats();
         let store = engine.store.stats();
         let space = engine.store.space().stats();
+        let damaged: Vec<_> =
+            engine.cx.damage.list().into_iter().map(|one| range_of(shared, one)).collect();
         let values = vec![
             ("seqno_visible", engine.sequencer.visible().0),
             ("seqno_applied", version.applied.0),
@@ -78,7 +100,21 @@ impl Stats {
             ("space_free_bytes", space.free),
             ("space_end_bytes", space.end),
             ("trees", shared.catalog.trees().len() as u64),
+            ("pages_damaged", damaged.len() as u64),
+            ("disk_full", u64::from(engine.waits_for_room())),
         ];
-        Self { values, failed: engine.health.why() }
+        Self { values, failed: engine.health.why(), damaged }
+    }
+}
+
+fn range_of(shared: &Shared, one: Damaged) -> DamagedRange {
+    // A lineage is a tree's (`TreeId::lineage`); one that is dropped has no name any more.
+    let tree = shared.catalog.by_id(TreeId(one.lineage.0)).map(|tree| tree.name());
+    DamagedRange {
+        tree: tree.unwrap_or_default(),
+        from: one.from.map(Vec::from),
+        to: one.to.map(Vec::from),
+        offset: one.offset,
+        why: one.why.to_string(),
     }
 }

@@ -94,7 +94,8 @@ impl Engine {
         mut effects: Vec<(Lineage, Effects)>,
     ) -> Result<()> {
         for (lineage, effects) in &mut effects {
-            let own = effects.run_refs.values().filter(|(run, _)| run.lineage == *lineage);
+            effects.sum_up();
+            let own = effects.run_refs.iter().filter(|(run, _)| run.lineage == *lineage);
             for (run, delta) in own {
                 let was_linked = run.refs() > 0;
                 if run.add_refs(*delta) > 0 && !was_linked && run.meta.blobs {
@@ -202,11 +203,32 @@ fn apply_tree(
     progress: &AtomicU64,
 ) -> TreeOutcome {
     let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
-    let all = (slot.base, LATEST);
-    let root = match super::batch::batch_of(&slot.table, tree, all, cx, old)? {
-        Some(batch) => job.apply(old, batch)?,
-        None => old.clone(),
-    };
+    let all = (slot.base, slot.last().unwrap_or(LATEST));
+    let root = apply_commits(&mut job, slot, tree, old, all)?;
     job.flush_ticks();
     Ok((tree, root, traits.lineage, std::mem::take(&mut job.effects)))
+}
+
+/// Applies the commits above `above` up to `through`. If they cannot be folded, for one of them merges with
+/// a long value of another that cannot be read, they become two batches, and so on: the two messages are
+/// then in two runs, and only who needs that key meets the damage (P10).
+fn apply_commits(
+    job: &mut Job<'_>,
+    slot: &MemSlot,
+    tree: TreeId,
+    old: &TreeRoot,
+    (above, through): (Seqno, Seqno),
+) -> Result<TreeRoot> {
+    let cx = job.cx;
+    let batch = || super::batch::batch_of(&slot.table, tree, (above, through), cx, old);
+    let before = job.effects.mark();
+    match job.apply(old, &batch) {
+        Err(error) if error.is_of_a_page() && through.0 > above.0 + 1 => {
+            job.effects.rewind(before);
+            let middle = Seqno(above.0 + (through.0 - above.0) / 2);
+            let older = apply_commits(job, slot, tree, old, (above, middle))?;
+            apply_commits(job, slot, tree, &older, (middle, through))
+        }
+        done => done,
+    }
 }

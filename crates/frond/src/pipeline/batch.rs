@@ -6,8 +6,8 @@
 //!    (Rule: I26).
 //! 2. Nothing is folded that a snapshot could still ask for: who needs older versions holds the
 //!    memtable itself, and the intervals of a spill end where snapshots stand.
-//! 3. No Merge has more than [`OPERANDS_PER_INLINE_VALUE`] times the longest inline value of operands: what is below is read, and the value
-//!    travels on. So lists of operands stay short, wherever in the tree they meet: a hot key's part of
+//! 3. No Merge has more than [`OPERANDS_PER_INLINE_VALUE`] times the longest inline value of operands: what
+//!    is below is read, and the value travels on, unless it cannot be read (Rule: I38). So lists of operands stay short, wherever in the tree they meet: a hot key's part of
 //!    a memtable is pushed down after a few batches, long before the 64 MiB that a row may have.
 
 use crate::{
@@ -122,7 +122,12 @@ impl EntrySource for MemtableBatch<'_> {
                 self.key.extend_from_slice(drained.key);
                 let bytes_max = OPERANDS_PER_INLINE_VALUE * self.cx.shape.blob_bytes;
                 if tag == Some(Tag::MERGE) && self.payload.len() > bytes_max {
-                    self.put_onto_below()?;
+                    let own = self.payload.clone();
+                    match self.put_onto_below() {
+                        // It waits above the damage like everything else.
+                        Err(error) if error.is_of_a_page() => self.payload = own,
+                        put => put?,
+                    }
                 }
                 return Ok(());
             }

@@ -18,7 +18,7 @@
 //! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
 
 use crate::{
-    ErrorKind, Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    Lineage, Lsn, Publish, Result, Seqno, TreeId,
     blob::{BLOB_REF_BYTES, BlobRef},
     page::PageKind,
     store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
@@ -54,7 +54,7 @@ impl BlobChanges {
         match run.glance(cx) {
             Ok(run) => changed.extend(run.blobs().iter().map(|blob| (lineage, blob.reference))),
             // A damaged run cannot say what it listed: that is never free again, and nobody stops.
-            Err(error) if left == 0 && error.kind() == ErrorKind::Restore => {}
+            Err(error) if left == 0 && error.is_of_a_page() => {}
             Err(error) => return Err(error),
         }
         Ok(())
@@ -134,6 +134,18 @@ impl Engine {
             || log >= self.limits.checkpoint_log_bytes
             || age >= self.limits.checkpoint_millis
             || self.idle.load(Ordering::Relaxed)
+    }
+
+    /// Writes what has begun, or else what is due; false if nothing is.
+    pub(super) fn checkpoint_some(&self) -> Result<bool> {
+        if self.write_begun()? {
+            return Ok(true);
+        }
+        let due = self.hurries() | self.checkpoint_is_due();
+        if due && self.versions.current().publish > self.checkpoint.written() {
+            return self.run_checkpoint().map(|()| true);
+        }
+        Ok(false)
     }
 
     /// Makes the current version, or a later one, durable, and before it those that must be written as
@@ -239,7 +251,7 @@ impl Engine {
         }
         let needed = self.store.log_needed_from();
         if clean.is_none() {
-            self.log().trim(self.log_kept_from(needed)?)?;
+            self.log().trim(self.log_kept_from(needed))?;
         }
         self.store.space().log_trimmed(needed);
         let state = &self.checkpoint;
@@ -255,12 +267,13 @@ impl Engine {
 
     /// Recovery needs the log from `needed` on. What followers are to find goes further back, but is
     /// given up before commits meet a full disk: it never exceeds what is free.
-    fn log_kept_from(&self, needed: Lsn) -> Result<Lsn> {
+    fn log_kept_from(&self, needed: Lsn) -> Lsn {
         if self.keep_log_bytes == 0 {
-            return Ok(needed);
+            return needed;
         }
-        let keep = self.keep_log_bytes.min(self.store.disk_free()?);
-        Ok(needed.min(Lsn(self.log().position().0.saturating_sub(keep))))
+        // A file system that does not say what is free has nothing to spare.
+        let keep = self.keep_log_bytes.min(self.store.disk_free().unwrap_or(0));
+        needed.min(Lsn(self.log().position().0.saturating_sub(keep)))
     }
 
     /// Promises of disk space that are kept are taken back, the reserve follows the size of the store,
@@ -320,7 +333,7 @@ impl Engine {
                         self.store.die(link, lineage, publish)?;
                     }
                 }
-                let runs = effects.run_refs.into_values();
+                let runs = effects.run_refs.into_iter();
                 let mut runs: Vec<_> =
                     runs.filter(|(run, delta)| run.lineage == lineage && *delta != 0).collect();
                 // Some are read: in the order of the file, which is the same in every run of a seed.
@@ -387,7 +400,7 @@ impl Engine {
             Root::Node(node) => {
                 self.write_node(node)?;
                 durable.link = node.link().copied();
-                durable.level = node.load(&self.cx)?.level;
+                durable.level = node.level;
             }
         }
         Ok(durable)

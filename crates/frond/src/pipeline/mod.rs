@@ -11,7 +11,9 @@
 //!    (Rules: I2, I4).
 //! 3. One root-changing job set at a time (Rule: I8); inside it, trees are independent.
 //! 4. A checkpoint writes a published version whose boundary is durable in the log (Rules: I10, I30).
-//! 5. A panic or an I/O error in background work stops the store (P12, P16): `Health`.
+//! 5. A panic, a failed write or sync, or a contradiction in the store's own pages stops the store (P12, P16):
+//!    `Health`. A page of a tree that cannot be read keeps what needs it waiting (`tree/damage.rs`), a full
+//!    disk everything that needs room (`full.rs`); neither stops anybody else.
 //!
 //! Threads: one applier, one checkpointer, a pool for tree jobs; or none (`Workers::Manual`), then
 //! `step` does one unit of work on the calling thread.
@@ -20,6 +22,7 @@ mod apply;
 mod batch;
 mod blobs;
 mod checkpoint;
+mod full;
 mod health;
 mod memory;
 mod pace;
@@ -29,6 +32,7 @@ mod workers;
 
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
+pub(crate) use full::FullDisk;
 pub(crate) use health::Health;
 pub(crate) use pool::TaskPool;
 pub(crate) use spill::SpillState;
@@ -108,6 +112,7 @@ pub(crate) struct Engine {
     pub pool: TaskPool,
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
+    pub full: FullDisk,
     /// Bytes of blobs committed since the last checkpoint began: what they replace is free only after
     /// the next two.
     pub blob_bytes_since_checkpoint: AtomicU64,
@@ -235,16 +240,17 @@ impl Engine {
         self.health.check()?;
         self.log().tick(self.env.clock.now())?;
         self.balance_memory();
-        if self.write_begun()? {
+        self.probe_damage();
+        if self.with_room(|| self.checkpoint_some())? || self.spill_pinned()? {
             return Ok(true);
         }
-        if self.checkpoint_is_due() {
-            self.run_checkpoint()?;
-            return Ok(true);
+        self.with_room(|| self.apply_oldest())
+    }
+
+    /// Reads pages again that could not be read.
+    pub(super) fn probe_damage(&self) {
+        if self.cx.damage.probe(&self.cx, self.env.clock.now()) {
+            self.signal.notify();
         }
-        if self.spill_pinned()? {
-            return Ok(true);
-        }
-        self.apply_oldest()
     }
 }

@@ -3,7 +3,8 @@
 //! The active memtable may fill only about as fast as the frozen one is applied: at any moment its
 //! fill, as a share of its limit, stays below the progress of the running apply plus some slack. A
 //! writer that is ahead waits a little; at the end of an apply the next memtable is about full, and
-//! nobody has noticed a change of pace. Writers stop hard only when two memtables are full.
+//! nobody has noticed a change of pace. Writers stop hard only when two memtables are full. Where background
+//! work has no room on the disk, nobody waits for it: commits get `Full`, deletes as the last.
 //!
 //! Progress is measured in entries encoded, against what recent applies took per entry.
 //!
@@ -19,7 +20,7 @@ const SLACK: u64 = 64;
 impl Engine {
     /// Waits as long as this writer is ahead of the background work. Called before a commit enters
     /// the sequencer.
-    pub(crate) fn pace(&self) -> Result<()> {
+    pub(crate) fn pace(&self, only_deletes: bool) -> Result<()> {
         loop {
             self.health.check()?;
             let seen = self.signal.epoch();
@@ -39,6 +40,10 @@ impl Engine {
                     return Ok(());
                 }
             }
+            match self.check_room() {
+                Err(_) if only_deletes && fill < 256 => return Ok(()),
+                room => room?,
+            }
             self.help_or_wait(seen)?;
         }
     }
@@ -53,7 +58,7 @@ impl Engine {
     fn help_or_wait(&self, seen: u64) -> Result<()> {
         match self.env.workers {
             crate::io::Workers::Manual => {
-                self.apply_oldest()?;
+                self.with_room(|| self.apply_oldest())?;
             }
             crate::io::Workers::Threads(_) => self.signal.wait(seen, 1),
         }

@@ -18,7 +18,7 @@
 //! part of it while it is built.
 
 use crate::{
-    Error, ErrorKind, Publish, Result, Seqno, SizeClass, TreeId,
+    Error, Publish, Result, Seqno, SizeClass, TreeId,
     page::PageKind,
     store::{Class, Request},
     sync::{Arc, AtomicU64, Ordering},
@@ -68,7 +68,7 @@ impl Engine {
                 }
                 // What it read is damaged: the snapshot goes on from memory, and the store, which may not
                 // link that page any more, too.
-                Err(error) if error.kind() == ErrorKind::Restore => {
+                Err(error) if error.is_of_a_page() => {
                     self.pause_spills();
                     break;
                 }

@@ -1,7 +1,8 @@
 //! The background threads: one applies, one checkpoints, one keeps the log's timers.
 //!
 //! Each loop looks for work, does it, and otherwise waits for the signal. An error or a panic stops
-//! the store within that moment; nothing is retried (P12, P16).
+//! the store within that moment, and nothing is retried (P12, P16); a full disk is no error (`full.rs`), and
+//! no more is a page that cannot be read (`tree/damage.rs`).
 
 use std::{panic, time::Duration};
 
@@ -75,8 +76,9 @@ impl Engine {
         let mut last_seen = self.sequencer.visible();
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
             let seen = self.signal.epoch();
+            self.probe_damage();
             let room = self.unwritten_bytes() < self.limits.unwritten_bytes;
-            if room && self.apply_oldest()? {
+            if room && self.with_room(|| self.apply_oldest())? {
                 self.idle.store(false, Ordering::Relaxed);
                 idle_since = self.env.clock.now();
                 continue;
@@ -88,7 +90,7 @@ impl Engine {
                 idle_since = now;
             }
             let idle = now.saturating_sub(idle_since) >= Duration::from_millis(IDLE_MILLIS);
-            if room && idle && self.drain_some()? {
+            if room && idle && self.with_room(|| self.drain_some())? {
                 continue;
             }
             self.idle.store(room && idle, Ordering::Relaxed);
@@ -104,10 +106,7 @@ impl Engine {
             if self.spill_pinned()? {
                 self.signal.notify();
             }
-            if self.write_begun()? {
-                self.signal.notify();
-            } else if self.checkpoint_is_due() {
-                self.run_checkpoint()?;
+            if self.with_room(|| self.checkpoint_some())? {
                 self.signal.notify();
             } else {
                 self.signal.wait(seen, 20);

@@ -145,7 +145,7 @@ impl Store {
         {
             self.check_writable()?;
         }
-        self.measure_disk()?;
+        self.measure_disk();
         Ok(self.reserve_stats())
     }
 
@@ -156,11 +156,12 @@ impl Store {
         ReserveStats { target, admitted, backed_free, disk_free }
     }
 
-    fn measure_disk(&self) -> Result<()> {
-        let disk_free = self.disk_free()?;
+    /// Asks the file system. One that does not answer has no room: commits then have what is backed, and
+    /// are refused when that is used up, until it answers again.
+    fn measure_disk(&self) {
+        let disk_free = self.disk_free().unwrap_or(0);
         let mut reserve = self.reserve.lock().unwrap();
         (reserve.disk_free, reserve.since) = (disk_free, 0);
-        Ok(())
     }
 
     /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if the
@@ -172,7 +173,7 @@ impl Store {
             return Ok(());
         }
         // Space may have come back since the disk was asked.
-        self.measure_disk()?;
+        self.measure_disk();
         if self.try_admit(needed, false) {
             return Ok(());
         }

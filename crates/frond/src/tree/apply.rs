@@ -7,6 +7,9 @@
 //! 3. Any other batch becomes runs in front of the root's buffer, cut at the pivots where a child's
 //!    part is large enough to go down by itself, and the root is settled (`settle.rs`).
 //!
+//! A page that cannot be read keeps only what needs it from going on (`damage.rs`); if the root itself
+//! cannot be read, the batch waits in a node above it.
+//!
 //! Invariants
 //! 1. Published nodes and runs are never changed; the job works on copies and seals them.
 //! 2. The job counts every run reference it adds or takes, and names every node it replaced, so
@@ -30,7 +33,9 @@ use crate::{
 
 use super::{
     context::{Effects, TreeContext, TreeTraits},
-    node::{Child, Node, NodeRef, Part, Root, RunHandle, Tier},
+    damage::PageRef,
+    node::{Bound, Child, Node, NodeRef, Part, Root, RunHandle, Tier},
+    page::LEVEL_MAX,
 };
 
 /// Longest value that stays in a run when there is no room for a blob. 32 MiB: half of what a block can
@@ -75,6 +80,8 @@ pub(crate) struct Job<'a> {
     pub progress: &'a AtomicU64,
     /// Pending fraction of a leaf at which it is flushed, in 1/16.
     pub leaf_fill_sixteenths: u64,
+    /// The keys of the node at hand, for saying what is damaged.
+    pub(super) bounds: (Bound, Bound),
     counted: u64,
 }
 
@@ -93,13 +100,51 @@ impl<'a> Job<'a> {
             effects: Effects::default(),
             progress,
             leaf_fill_sixteenths,
+            bounds: (None, None),
             counted: 0,
         }
     }
 
-    /// Applies a batch. The old root stays valid; on error nothing of the new one is linked.
-    pub fn apply(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
+    /// Applies the batch that `batches` gives, each time it is called; `None` changes nothing. The old root
+    /// stays valid; on error nothing of the new one is linked.
+    ///
+    /// An error of a page says that the batch itself cannot be folded: a long value in it cannot be read.
+    pub fn apply<'b>(
+        &mut self,
+        old: &TreeRoot,
+        batches: &dyn Fn() -> Result<Option<Batch<'b>>>,
+    ) -> Result<TreeRoot> {
+        let Some(batch) = batches()? else { return Ok(old.clone()) };
         self.cx.counters.batches.fetch_add(1, Ordering::Relaxed);
+        let before = self.effects.mark();
+        let error = match self.apply_to(old, batch) {
+            Err(error) if error.is_of_a_page() && !plant!("tree: damage ends the job") => error,
+            done => return done,
+        };
+        self.effects.rewind(before);
+        let above = self.node_above(&old.root);
+        let (Some((page, top)), Some(batch)) = (above, batches()?) else { return Err(error) };
+        let root = self.apply_to(&TreeRoot { root: Root::Node(top), ..old.clone() }, batch)?;
+        // Then it was not the batch.
+        self.blame(&[page], (None, None), &error);
+        Ok(root)
+    }
+
+    /// A node without a page above a root that cannot be read, which takes what waits for that.
+    fn node_above(&mut self, root: &Root) -> Option<(PageRef, Arc<NodeRef>)> {
+        let (page, child, level) = match root {
+            Root::Empty => return None,
+            Root::Leaf(leaf) => (PageRef::Run(leaf.clone()), Child::Leaf(leaf.clone()), 0),
+            Root::Node(node) => {
+                (PageRef::Node(node.clone()), Child::Node(node.clone()), node.level)
+            }
+        };
+        let level = level.checked_add(1).filter(|&level| level <= LEVEL_MAX)?;
+        let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
+        Some((page, self.seal(top)))
+    }
+
+    fn apply_to(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
         let appends = !old.has_max || batch.min_key > old.max_key;
         let max_key = if old.has_max && !plant!("tree: the maximum forgets what was there") {
             old.max_key.clone().max(batch.max_key.clone())
@@ -110,7 +155,10 @@ impl<'a> Job<'a> {
             Root::Empty => self.apply_to_leaf(None, batch)?,
             Root::Leaf(leaf) => self.apply_to_leaf(Some(leaf), batch)?,
             Root::Node(node)
-                if appends && !batch.has_range_deletes() && self.fills_leaf(&batch) =>
+                if appends
+                    && !batch.has_range_deletes()
+                    && self.fills_leaf(&batch)
+                    && self.right_edge_is_readable(node)? =>
             {
                 let leaves = self.build_leaves(batch.source)?;
                 let mut top = self.reopen(node)?;
@@ -128,6 +176,23 @@ impl<'a> Job<'a> {
             }
         };
         Ok(TreeRoot { root, max_key, has_max: true })
+    }
+
+    /// Whether leaves can be hung at the right edge: every node on it is in memory then.
+    fn right_edge_is_readable(&mut self, root: &Arc<NodeRef>) -> Result<bool> {
+        let mut content = root.load(self.cx)?;
+        while let Some(Child::Node(last)) = content.children.last().cloned() {
+            if last.is_marked() {
+                return Ok(false);
+            }
+            let from = content.pivots.last().map(|pivot| &**pivot);
+            let page = [PageRef::Node(last.clone())];
+            let Some(next) = self.contained(&page, (from, None), |job| last.load(job.cx))? else {
+                return Ok(false);
+            };
+            content = next;
+        }
+        Ok(true)
     }
 
     /// True if the batch makes at least a quarter of a leaf: fewer would leave crumbs.

@@ -11,9 +11,12 @@ use crate::{
     store::Store,
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak},
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
-use super::node::{NodeRef, RunHandle, RunMeta};
+use super::{
+    damage::Damage,
+    node::{NodeRef, RunHandle, RunMeta},
+};
 
 /// Sizes that decide a tree's shape. Production uses `Shape::default`; tests use tiny ones, so that a
 /// few hundred keys make a deep tree.
@@ -90,6 +93,8 @@ pub(crate) struct TreeContext {
     pub shape: Shape,
     pub counters: TreeCounters,
     pub descriptors: Descriptors,
+    /// Pages that jobs could not read.
+    pub damage: Damage,
     /// Bytes of runs that have no address yet.
     pub unwritten: Arc<AtomicU64>,
     /// Bytes of indexes and filters of open runs.
@@ -101,11 +106,18 @@ pub(crate) struct TreeContext {
 pub(crate) struct Effects {
     /// Node pages of the old root that the new one does not link.
     pub dead_nodes: Vec<Arc<NodeRef>>,
-    /// Change of run references, by the descriptor's address (only a map key: the handle beside it
-    /// keeps the address from being used again). A run that ends at zero is dead.
-    pub run_refs: HashMap<usize, (Arc<RunHandle>, i64)>,
+    /// Changes of run references, in the order in which they were made. A run that ends at zero is dead.
+    pub run_refs: Vec<(Arc<RunHandle>, i64)>,
     /// Blobs that the job wrote: kept until the publish has taken up those that its runs list.
     pub blobs: Vec<Arc<BlobHold>>,
+}
+
+/// How far [`Effects`] had come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EffectsMark {
+    dead_nodes: usize,
+    run_refs: usize,
+    blobs: usize,
 }
 
 /// What a tree is, as far as its jobs care.
@@ -124,8 +136,43 @@ impl Effects {
             // No extent, nothing to free; and each node page that is read makes a descriptor anew.
             return;
         }
-        self.run_refs.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0)).1 +=
-            delta;
+        self.run_refs.push((run.clone(), delta));
+    }
+
+    /// How much there is by now, for [`rewind`](Self::rewind).
+    pub fn mark(&self) -> EffectsMark {
+        EffectsMark {
+            dead_nodes: self.dead_nodes.len(),
+            run_refs: self.run_refs.len(),
+            blobs: self.blobs.len(),
+        }
+    }
+
+    /// Takes everything back that came after the mark: what did it was given up.
+    pub fn rewind(&mut self, mark: EffectsMark) {
+        if plant!("tree: work given up leaves its effects") {
+            return;
+        }
+        self.dead_nodes.truncate(mark.dead_nodes);
+        self.run_refs.truncate(mark.run_refs);
+        self.blobs.truncate(mark.blobs);
+    }
+
+    /// Sums the changes of each run, so that it comes once.
+    pub fn sum_up(&mut self) {
+        // By address: the handles in the list keep the addresses from being used again.
+        let mut places: HashMap<usize, usize> = HashMap::with_capacity(self.run_refs.len());
+        let mut sums: Vec<(Arc<RunHandle>, i64)> = Vec::new();
+        for (run, delta) in self.run_refs.drain(..) {
+            match places.entry(Arc::as_ptr(&run) as usize) {
+                Entry::Occupied(place) => sums[*place.get()].1 += delta,
+                Entry::Vacant(place) => {
+                    place.insert(sums.len());
+                    sums.push((run, delta));
+                }
+            }
+        }
+        self.run_refs = sums;
     }
 }
 

@@ -2,7 +2,7 @@
 //! end of a whole tree.
 //!
 //! A drain does one bounded piece of work, about one node's leaves, and returns; the next call goes
-//! on. Reads of a drained tree meet one run.
+//! on. Reads of a drained tree meet one run. What cannot be moved for damage stays (`damage.rs`).
 
 use crate::{
     Lineage,
@@ -14,8 +14,12 @@ use super::{
     TreeContext,
     apply::{Job, TreeRoot},
     context::Effects,
+    damage::PageRef,
     node::{Child, Node, NodeRef, Root},
 };
+
+/// A node, and the first key of its range.
+type Piece = (Box<[u8]>, Node);
 
 impl Job<'_> {
     /// Moves some of what waits in buffers down; `None` if nothing waits anywhere. Expects a job with
@@ -27,29 +31,59 @@ impl Job<'_> {
         Ok(Some(TreeRoot { root: self.root_of(pieces), ..old.clone() }))
     }
 
-    fn drain_node(&mut self, node: &Arc<NodeRef>) -> Result<Option<Vec<(Box<[u8]>, Node)>>> {
-        let content = node.load(self.cx)?;
-        if !content.tiers.is_empty() {
-            let mut changed = self.reopen(node)?;
-            if changed.level > 1 {
-                let pending = changed.pending_by_child();
-                let fullest = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes);
-                if let Some((c, _)) = fullest {
-                    self.push_child(&mut changed, c)?;
-                }
-                changed.drop_consumed();
-                return Ok(Some(self.split(changed)));
-            }
-            return self.settle(changed).map(Some);
+    fn drain_node(&mut self, node: &Arc<NodeRef>) -> Result<Option<Vec<Piece>>> {
+        if node.is_marked() {
+            return Ok(None);
+        }
+        let page = [PageRef::Node(node.clone())];
+        let Some(content) = self.contained(&page, (None, None), |job| node.load(job.cx))? else {
+            return Ok(None);
+        };
+        if !content.tiers.is_empty()
+            && let Some(pieces) = self.drain_buffer(node)?
+        {
+            return Ok(Some(pieces));
         }
         for (c, child) in content.children.iter().enumerate() {
             let Child::Node(child) = child else { return Ok(None) };
-            if let Some(pieces) = self.drain_node(child)? {
+            // What cannot be handed down waits for this child, and must not be live for a piece of it.
+            if content.pending_bytes(c) > 0
+                && !plant!("tree: a drain passes what is stuck above it")
+            {
+                continue;
+            }
+            if let Some(pieces) = self.within(&content, c, |job| job.drain_node(child))? {
                 let mut changed = self.reopen(node)?;
                 self.replace_node(&mut changed, c, pieces);
                 return Ok(Some(self.split(changed)));
             }
         }
+        Ok(None)
+    }
+
+    /// Moves something of what waits in a node; `None` if nothing can be moved.
+    fn drain_buffer(&mut self, node: &Arc<NodeRef>) -> Result<Option<Vec<Piece>>> {
+        let before = self.effects.mark();
+        let mut changed = self.reopen(node)?;
+        let waiting: u64 = changed.pending_by_child().iter().sum();
+        if changed.level == 1 {
+            let pieces = self.settle(changed)?;
+            let left = pieces.iter().flat_map(|(_, piece)| piece.pending_by_child()).sum::<u64>();
+            if left < waiting {
+                return Ok(Some(pieces));
+            }
+        } else {
+            loop {
+                let pending = self.movable_by_child(&changed);
+                let fullest = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes);
+                let Some((c, 1..)) = fullest else { break };
+                if self.push_child(&mut changed, c)? {
+                    changed.drop_consumed();
+                    return Ok(Some(self.split(changed)));
+                }
+            }
+        }
+        self.effects.rewind(before);
         Ok(None)
     }
 }

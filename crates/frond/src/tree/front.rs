@@ -24,8 +24,7 @@ impl Front {
         let (child, level) = match &base.root {
             Root::Empty => (Child::Leaf(RunHandle::hollow(lineage, birth)), 1),
             Root::Leaf(leaf) => (Child::Leaf(leaf.clone()), 1),
-            // Its own level would take a read to know, and readers only descend.
-            Root::Node(node) => (Child::Node(node.clone()), 2),
+            Root::Node(node) => (Child::Node(node.clone()), node.level + 1),
         };
         let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
         Self { top, base: base.clone(), lineage, birth }

@@ -58,21 +58,40 @@ impl LeafOutput {
 }
 
 impl Job<'_> {
-    /// Flushes leaf `c` of a level-1 node.
+    /// Flushes leaf `c` of a level-1 node, unless it or what waits for it cannot be read.
     pub(super) fn flush_leaf(&mut self, node: &mut Node, c: usize) -> Result<()> {
         self.cx.counters.leaf_flushes.fetch_add(1, Ordering::Relaxed);
         let (first, last) = self.leaves_to_flush(node, c);
-        let leaves = self.merge_leaves(node, first, last)?;
+        let Some(leaves) = self.merge_readable(node, first, last)? else { return Ok(()) };
         let bytes: u64 = leaves.iter().map(|leaf| leaf.meta.bytes).sum();
         if bytes < self.cx.shape.leaf_bytes / 4 && first == last && node.children.len() > 1 {
             // Smaller than expected: once more, with a neighbour.
             let (first, last) = if c + 1 < node.children.len() { (c, c + 1) } else { (c - 1, c) };
-            let leaves = self.merge_leaves(node, first, last)?;
-            self.put_leaves(node, first, last, leaves);
-            return Ok(());
+            if !self.is_stuck(node, if first == c { last } else { first })
+                && let Some(leaves) = self.merge_readable(node, first, last)?
+            {
+                self.put_leaves(node, first, last, leaves);
+                return Ok(());
+            }
         }
         self.put_leaves(node, first, last, leaves);
         Ok(())
+    }
+
+    /// [`merge_leaves`](Self::merge_leaves); `None` if something that it needs cannot be read.
+    fn merge_readable(
+        &mut self,
+        node: &Node,
+        first: usize,
+        last: usize,
+    ) -> Result<Option<Vec<Arc<RunHandle>>>> {
+        let pages = node.pages_for(first, last);
+        let range = node.range_of(first, last);
+        self.contained(&pages, range, |job| job.merge_leaves(node, first, last))
+    }
+
+    fn is_stuck(&self, node: &Node, c: usize) -> bool {
+        self.cx.damage.any() && node.is_stuck(c)
     }
 
     /// The leaf, and a neighbour if the two make no more than one small leaf.
@@ -89,9 +108,11 @@ impl Job<'_> {
             return (c, c);
         }
         let room = self.cx.shape.leaf_bytes;
-        if c + 1 < node.children.len() && expected(c) + expected(c + 1) < room {
+        let fits =
+            |other: usize| expected(c) + expected(other) < room && !self.is_stuck(node, other);
+        if c + 1 < node.children.len() && fits(c + 1) {
             (c, c + 1)
-        } else if c > 0 && expected(c) + expected(c - 1) < room {
+        } else if c > 0 && fits(c - 1) {
             (c - 1, c)
         } else {
             (c, c)

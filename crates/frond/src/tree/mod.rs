@@ -9,6 +9,7 @@
 
 mod apply;
 mod context;
+mod damage;
 mod drain;
 mod front;
 mod get;
@@ -22,6 +23,7 @@ mod settle;
 pub(crate) use apply::{Batch, Job, TreeRoot, clip};
 pub use context::Shape;
 pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
+pub(crate) use damage::Damaged;
 pub(crate) use front::Front;
 #[cfg(test)]
 pub(crate) use node::Tier;

@@ -23,7 +23,7 @@ use crate::{
     error::Result,
     page::Link,
     run::Run,
-    sync::{Arc, AtomicU32, AtomicU64, OnceLock, Ordering},
+    sync::{Arc, AtomicBool, AtomicU32, AtomicU64, OnceLock, Ordering},
 };
 
 use super::TreeContext;
@@ -59,8 +59,12 @@ pub(crate) struct NodeRef {
     pub lineage: Lineage,
     /// The version that first linked it (Rule: I20).
     pub birth: Publish,
+    /// 1 above leaves, as whoever links it says.
+    pub level: u8,
     link: OnceLock<Link>,
     node: OnceLock<Arc<Node>>,
+    /// It could not be read (`damage.rs`).
+    marked: AtomicBool,
 }
 
 /// The shared descriptor of one run extent.
@@ -82,6 +86,8 @@ pub(crate) struct RunHandle {
     unwritten: Option<Arc<AtomicU64>>,
     /// Where the bytes of an open run's index and filter are counted.
     resident: OnceLock<Arc<AtomicU64>>,
+    /// It could not be read (`damage.rs`).
+    marked: AtomicBool,
 }
 
 /// What a link says of a run besides its address.
@@ -130,17 +136,30 @@ impl NodeRef {
     /// A sealed node that has no address yet.
     pub fn new(node: Node, lineage: Lineage, birth: Publish) -> Arc<Self> {
         debug_assert!(node.is_well_formed(), "node.rs invariants 1 to 4");
+        let level = node.level;
         let resident = OnceLock::new();
         let _ = resident.set(Arc::new(node));
-        Arc::new(Self { lineage, birth, link: OnceLock::new(), node: resident })
+        let marked = AtomicBool::new(false);
+        Arc::new(Self { lineage, birth, level, link: OnceLock::new(), node: resident, marked })
     }
 
     /// A node on disk.
-    pub fn on_disk(link: Link) -> Arc<Self> {
+    pub fn on_disk(link: Link, level: u8) -> Arc<Self> {
         let address = OnceLock::new();
         let (lineage, birth) = (link.lineage, link.birth);
         let _ = address.set(link);
-        Arc::new(Self { lineage, birth, link: address, node: OnceLock::new() })
+        let marked = AtomicBool::new(false);
+        Arc::new(Self { lineage, birth, level, link: address, node: OnceLock::new(), marked })
+    }
+
+    /// True while jobs pass it by.
+    pub fn is_marked(&self) -> bool {
+        self.marked.load(Ordering::Relaxed)
+    }
+
+    /// Only `damage.rs` calls this.
+    pub fn set_marked(&self, marked: bool) {
+        self.marked.store(marked, Ordering::Relaxed);
     }
 
     /// The node, read and verified if it is not resident. One page read at most.
@@ -225,7 +244,18 @@ impl RunHandle {
             refs_durable: AtomicU32::new(refs),
             unwritten,
             resident: OnceLock::new(),
+            marked: AtomicBool::new(false),
         }
+    }
+
+    /// True while jobs pass by what needs it.
+    pub fn is_marked(&self) -> bool {
+        self.marked.load(Ordering::Relaxed)
+    }
+
+    /// Only `damage.rs` calls this.
+    pub fn set_marked(&self, marked: bool) {
+        self.marked.store(marked, Ordering::Relaxed);
     }
 
     fn count_resident(&self, cx: &TreeContext, run: &Run) {

@@ -19,7 +19,7 @@ use super::{
 
 const FORMAT: u8 = 1;
 /// Deeper than any tree can be: 2^40 leaves at a fanout of 2.
-const LEVEL_MAX: u8 = 40;
+pub(super) const LEVEL_MAX: u8 = 40;
 
 fn put_link(out: &mut Vec<u8>, link: &Link) {
     out.extend_from_slice(&link.to_disk());
@@ -141,7 +141,7 @@ fn decode_node(describe: &mut Describe<'_>, bytes: &[u8]) -> Option<Node> {
         node.children.push(if level == 1 {
             Child::Leaf(read_run(describe, &mut reader)?)
         } else {
-            Child::Node(NodeRef::on_disk(read_link(&mut reader)?))
+            Child::Node(NodeRef::on_disk(read_link(&mut reader)?, level - 1))
         });
     }
     for _ in 0..reader.count(1)? {

@@ -46,7 +46,7 @@ impl Job<'_> {
         let shape = self.cx.shape;
         let mut pushed = 0;
         loop {
-            let pending = node.pending_by_child();
+            let pending = self.movable_by_child(node);
             let total: u64 = pending.iter().sum();
             let Some((c, &bytes)) = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes)
             else {
@@ -59,34 +59,43 @@ impl Job<'_> {
             {
                 return Ok(());
             }
-            self.push_child(node, c)?;
-            pushed += 1;
+            if self.push_child(node, c)? {
+                pushed += 1;
+            }
         }
     }
 
-    /// Hands child `c` all that waits for it.
-    pub(super) fn push_child(&mut self, node: &mut Node, c: usize) -> Result<()> {
-        let Some(Child::Node(child)) = node.children.get(c).cloned() else {
+    /// Hands child `c` all that waits for it; false if that cannot be done now, and nothing was.
+    pub(super) fn push_child(&mut self, node: &mut Node, c: usize) -> Result<bool> {
+        let range = node.range_of(c, c);
+        let pieces =
+            self.contained(&node.pages_for(c, c), range, |job| job.handed_down(node, c))?;
+        let Some(pieces) = pieces else { return Ok(false) };
+        self.cx.counters.pushes.fetch_add(1, Ordering::Relaxed);
+        for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+            if let Some(live) = part.live.get_mut(c) {
+                *live = 0;
+            }
+        }
+        self.replace_node(node, c, pieces);
+        Ok(true)
+    }
+
+    /// Child `c` with all that waits for it, settled. Changes nothing in the node.
+    fn handed_down(&mut self, node: &Node, c: usize) -> Result<Vec<(Box<[u8]>, Node)>> {
+        let Some(Child::Node(child)) = node.children.get(c) else {
             unreachable!("node.rs invariant 2: push_child is for upper nodes")
         };
-        self.cx.counters.pushes.fetch_add(1, Ordering::Relaxed);
-        let mut lower = self.reopen(&child)?;
+        let mut lower = self.reopen(child)?;
         let mut handed = Vec::new();
         let (from, to) = node.child_range(c);
-        let (from, to) = (from.map(Box::<[u8]>::from), to.map(Box::<[u8]>::from));
-        for tier in &mut node.tiers {
+        for tier in &node.tiers {
             let mut moved = Tier::default();
-            for part in &mut tier.parts {
+            for part in &tier.parts {
                 if part.live.get(c).is_none_or(|&bytes| bytes == 0) {
                     continue;
                 }
-                if let Some(live) = part.live.get_mut(c) {
-                    *live = 0;
-                }
-                let (lo, hi) = clip(
-                    (part.lo.as_deref(), part.hi.as_deref()),
-                    (from.as_deref(), to.as_deref()),
-                );
+                let (lo, hi) = clip((part.lo.as_deref(), part.hi.as_deref()), (from, to));
                 let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
                 if let Some(part) = self.part_of(&lower, part.run.clone(), lo, hi)? {
                     moved.parts.push(part);
@@ -101,9 +110,23 @@ impl Job<'_> {
             handed.reverse();
         }
         lower.tiers = handed;
-        let pieces = self.settle(lower)?;
-        self.replace_node(node, c, pieces);
-        Ok(())
+        self.within(node, c, |job| job.settle(lower))
+    }
+
+    /// Does something inside child `c`, whose keys are the bounds meanwhile.
+    pub(super) fn within<T>(
+        &mut self,
+        node: &Node,
+        c: usize,
+        act: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let (low, high) = &self.bounds;
+        let (from, to) = clip((low.as_deref(), high.as_deref()), node.child_range(c));
+        let inner = (from.map(Box::from), to.map(Box::from));
+        let outer = std::mem::replace(&mut self.bounds, inner);
+        let done = act(self);
+        self.bounds = outer;
+        done
     }
 
     /// Puts the pieces of a changed child in its place.
@@ -195,7 +218,7 @@ impl Job<'_> {
     fn flush_leaves(&mut self, node: &mut Node) -> Result<()> {
         let target = self.leaf_pending_target(node);
         loop {
-            let pending = node.pending_by_child();
+            let pending = self.movable_by_child(node);
             let total: u64 = pending.iter().sum();
             if total <= target {
                 return Ok(());
@@ -211,18 +234,23 @@ impl Job<'_> {
         }
     }
 
-    /// Merges tiers until readers meet few enough: the window of adjacent tiers that costs least.
+    /// Merges tiers until readers meet few enough: the window of adjacent tiers that costs least, and has
+    /// no run that cannot be read.
     fn merge_tiers(&mut self, node: &mut Node) -> Result<()> {
         let shape = self.cx.shape;
         let max = if node.level == 1 { shape.tiers_max_bottom } else { shape.tiers_max };
         while node.tiers.len() > max {
             let sizes: Vec<u64> = node.tiers.iter().map(Tier::live_bytes).collect();
             let width = 4.min(sizes.len());
-            let windows = sizes.windows(width).map(|window| window.iter().sum::<u64>());
-            let Some((first, _)) = windows.enumerate().min_by_key(|&(_, bytes)| bytes) else {
-                return Ok(());
-            };
-            let merged = self.merge_window(node, first, width)?;
+            let marks = self.cx.damage.any();
+            let stuck: Vec<bool> = node.tiers.iter().map(|tier| marks && tier.is_stuck()).collect();
+            let windows = sizes.windows(width).zip(stuck.windows(width)).enumerate();
+            let readable = windows.filter(|(_, (_, stuck))| !stuck.contains(&true));
+            let cheapest = readable.min_by_key(|(_, (bytes, _))| bytes.iter().sum::<u64>());
+            let Some((first, _)) = cheapest else { return Ok(()) };
+            let pages = node.pages_of_tiers(first, width);
+            let merge = |job: &mut Self| job.merge_window(node, first, width);
+            let Some(merged) = self.contained(&pages, (None, None), merge)? else { continue };
             node.tiers.splice(first..first + width, (!merged.parts.is_empty()).then_some(merged));
         }
         Ok(())

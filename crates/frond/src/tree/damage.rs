@@ -1,0 +1,340 @@
+//! Damage in a running store: pages that cannot be read, and what goes on all the same (Rule: I38).
+//!
+//! A root-changing job that needs such a page leaves that piece of work undone: what waits for a child stays
+//! in its parent's buffer, and the job goes on with the other children. The page is *marked*, and jobs pass
+//! by what needs a marked page. A probe reads marked pages again, at growing intervals; the first time it
+//! succeeds the mark goes, and the next job takes up what was left.
+//!
+//! Invariants
+//! 1. The mark is on the page's descriptor, which all nodes share that link the page, and ends with it.
+//! 2. A piece of work that fails has changed nothing: neither its node nor the effects of its job.
+//! 3. Only a page's own failure is contained (`Error::is_of_a_page`). A full disk, a failed write, a
+//!    contradiction in the space map end the job.
+//! 4. Readers do not look at marks: they read the page, and get its error or its rows.
+//!
+//! Threads: jobs note, one thread probes, all may list. The lock is not held while a page is read. Cost: one
+//! relaxed load a child while nothing is marked.
+
+use std::time::Duration;
+
+use crate::{
+    Lineage,
+    error::{Error, Result},
+    page::{Link, PageKind},
+    run,
+    sync::{Arc, AtomicUsize, Mutex, Ordering, Weak},
+};
+
+use super::{
+    TreeContext,
+    apply::{Job, clip},
+    node::{Bound, Child, Node, NodeRef, RunHandle, Tier},
+};
+
+/// A mark is tried again after this time, then after twice as much, and so on up to an hour's quarter: a
+/// cable that was loose is found soon, and a dead sector costs four reads an hour.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// A page by its descriptor.
+#[derive(Clone, Debug)]
+pub(super) enum PageRef {
+    Node(Arc<NodeRef>),
+    Run(Arc<RunHandle>),
+}
+
+#[derive(Debug)]
+enum WeakPage {
+    Node(Weak<NodeRef>),
+    Run(Weak<RunHandle>),
+}
+
+/// What is known of a marked page.
+#[derive(Clone, Debug)]
+pub(crate) struct Damaged {
+    /// The tree whose job met it.
+    pub lineage: Lineage,
+    /// The keys for which messages wait until it can be read; `None` is unbounded.
+    pub from: Bound,
+    pub to: Bound,
+    /// Where reading failed.
+    pub offset: u64,
+    /// The error, with its code.
+    pub why: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Mark {
+    page: WeakPage,
+    what: Damaged,
+    /// When it is tried again; `None` until the probe has seen it.
+    due: Option<Duration>,
+    wait: Duration,
+    /// Work with a page that reads well has failed since: its error lies elsewhere, in a blob.
+    on_trial: bool,
+}
+
+/// All marked pages of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Damage {
+    marks: Mutex<Vec<Mark>>,
+    /// How many there are. Stored under the lock; a job that reads it late meets the page once more.
+    count: AtomicUsize,
+}
+
+impl PageRef {
+    fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Node(node) => node.link(),
+            Self::Run(run) => run.link(),
+        }
+    }
+
+    fn set_marked(&self, marked: bool) {
+        match self {
+            Self::Node(node) => node.set_marked(marked),
+            Self::Run(run) => run.set_marked(marked),
+        }
+    }
+
+    fn downgrade(&self) -> WeakPage {
+        match self {
+            Self::Node(node) => WeakPage::Node(Arc::downgrade(node)),
+            Self::Run(run) => WeakPage::Run(Arc::downgrade(run)),
+        }
+    }
+
+    /// Reads the page from the file, every byte, whatever of it is in memory.
+    fn read_again(&self, cx: &TreeContext) -> Result<()> {
+        let Some(link) = self.link() else { return Ok(()) };
+        match self {
+            Self::Node(_) => cx.store.read_page(link, PageKind::Node, "node page").map(drop),
+            Self::Run(_) => {
+                let mut extent = crate::store::AlignedBuf::zeroed(link.bytes as usize, "a run")?;
+                cx.store.file().read_at(&mut extent, link.offset)?;
+                run::verify_extent(cx.store.file(), link, &extent).map(drop)
+            }
+        }
+    }
+}
+
+impl WeakPage {
+    fn upgrade(&self) -> Option<PageRef> {
+        match self {
+            Self::Node(node) => node.upgrade().map(PageRef::Node),
+            Self::Run(run) => run.upgrade().map(PageRef::Run),
+        }
+    }
+
+    fn is(&self, page: &PageRef) -> bool {
+        match (self, page) {
+            (Self::Node(own), PageRef::Node(page)) => std::ptr::eq(own.as_ptr(), Arc::as_ptr(page)),
+            (Self::Run(own), PageRef::Run(page)) => std::ptr::eq(own.as_ptr(), Arc::as_ptr(page)),
+            _ => false,
+        }
+    }
+}
+
+impl Damage {
+    /// True if any page is marked.
+    pub fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// All marked pages that something still links.
+    pub fn list(&self) -> Vec<Damaged> {
+        let mut marks = self.marks.lock().unwrap();
+        marks.retain(|mark| mark.page.upgrade().is_some());
+        self.count.store(marks.len(), Ordering::Relaxed);
+        marks.iter().map(|mark| mark.what.clone()).collect()
+    }
+
+    fn note(&self, page: &PageRef, what: Damaged) {
+        let mut marks = self.marks.lock().unwrap();
+        page.set_marked(true);
+        match marks.iter_mut().find(|mark| mark.page.is(page)) {
+            Some(mark) => {
+                (mark.what, mark.due, mark.on_trial) = (what, None, false);
+                mark.wait = (mark.wait * 2).min(RETRY_MAX);
+            }
+            None => marks.push(Mark {
+                page: page.downgrade(),
+                what,
+                due: None,
+                wait: RETRY_MIN,
+                on_trial: false,
+            }),
+        }
+        self.count.store(marks.len(), Ordering::Relaxed);
+    }
+
+    /// Work that needed these pages was done.
+    fn worked(&self, pages: &[PageRef]) {
+        let mut marks = self.marks.lock().unwrap();
+        marks.retain(|mark| !pages.iter().any(|page| mark.page.is(page)));
+        pages.iter().for_each(|page| page.set_marked(false));
+        self.count.store(marks.len(), Ordering::Relaxed);
+    }
+
+    /// Reads marked pages again whose time has come. True if work can go on somewhere.
+    pub fn probe(&self, cx: &TreeContext, now: Duration) -> bool {
+        if !self.any() || plant!("tree: what is damaged is tried no more") {
+            return false;
+        }
+        let due: Vec<PageRef> = {
+            let mut marks = self.marks.lock().unwrap();
+            marks.retain(|mark| mark.page.upgrade().is_some());
+            self.count.store(marks.len(), Ordering::Relaxed);
+            let due = marks.iter_mut().filter_map(|mark| {
+                let at = *mark.due.get_or_insert(now + mark.wait);
+                (at <= now && !mark.on_trial).then(|| mark.page.upgrade()).flatten()
+            });
+            due.collect()
+        };
+        let mut any = false;
+        for page in due {
+            let read = page.read_again(cx);
+            any |= read.is_ok();
+            let mut marks = self.marks.lock().unwrap();
+            let Some(index) = marks.iter().position(|mark| mark.page.is(&page)) else { continue };
+            let mark = &mut marks[index];
+            match read {
+                Ok(()) if page.link().is_some_and(|link| lies_in(link, mark.what.offset)) => {
+                    marks.swap_remove(index);
+                    page.set_marked(false);
+                }
+                // It was not this page that failed: whether it goes now, the next job will tell.
+                Ok(()) => {
+                    mark.on_trial = true;
+                    page.set_marked(false);
+                }
+                Err(_) => {
+                    mark.wait = (mark.wait * 2).min(RETRY_MAX);
+                    mark.due = Some(now + mark.wait);
+                }
+            }
+            self.count.store(marks.len(), Ordering::Relaxed);
+        }
+        any
+    }
+}
+
+fn lies_in(link: &Link, offset: u64) -> bool {
+    link.offset <= offset && offset < link.offset + u64::from(link.bytes)
+}
+
+impl Job<'_> {
+    /// Does a piece of work that may stay undone. `None`: one of the pages that it needs cannot be read, and
+    /// is marked; the first is blamed if none of them is where the error says. `from` and `to` bound the
+    /// keys that it is about, within the node at hand. The work itself must change nothing but the job's
+    /// effects until nothing of it can fail any more (invariant 2).
+    pub(super) fn contained<T>(
+        &mut self,
+        pages: &[PageRef],
+        (from, to): (Option<&[u8]>, Option<&[u8]>),
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let before = self.effects.mark();
+        match work(self) {
+            Ok(done) => {
+                if self.cx.damage.any() {
+                    self.cx.damage.worked(pages);
+                }
+                Ok(Some(done))
+            }
+            Err(error) if error.is_of_a_page() && !plant!("tree: damage ends the job") => {
+                self.effects.rewind(before);
+                self.blame(pages, (from, to), &error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Marks the page among `pages` that an error is about, or else the first of them.
+    pub(super) fn blame(
+        &self,
+        pages: &[PageRef],
+        (from, to): (Option<&[u8]>, Option<&[u8]>),
+        error: &Error,
+    ) {
+        let offset = error.offset().unwrap_or_default();
+        let is_there = |page: &&PageRef| page.link().is_some_and(|link| lies_in(link, offset));
+        let Some(page) = pages.iter().find(is_there).or(pages.first()) else { return };
+        let (low, high) = &self.bounds;
+        let (from, to) = clip((low.as_deref(), high.as_deref()), (from, to));
+        let what = Damaged {
+            lineage: self.traits.lineage,
+            from: from.map(Box::from),
+            to: to.map(Box::from),
+            offset,
+            why: error.to_string().into(),
+        };
+        self.cx.damage.note(page, what);
+    }
+
+    /// What waits for each child, as far as it can be handed down: nothing for a child that needs a marked
+    /// page.
+    pub(super) fn movable_by_child(&self, node: &Node) -> Vec<u64> {
+        let mut pending = node.pending_by_child();
+        if self.cx.damage.any() {
+            for (c, bytes) in pending.iter_mut().enumerate().filter(|(_, bytes)| **bytes > 0) {
+                if node.is_stuck(c) {
+                    *bytes = 0;
+                }
+            }
+        }
+        pending
+    }
+}
+
+impl Node {
+    /// True if what waits for child `c` cannot be handed down: the child, or something that waits for it, is
+    /// marked.
+    pub(super) fn is_stuck(&self, c: usize) -> bool {
+        let marked = match self.children.get(c) {
+            Some(Child::Node(child)) => child.is_marked(),
+            Some(Child::Leaf(leaf)) => leaf.is_marked(),
+            None => false,
+        };
+        marked || self.waiting_for(c, c).any(|run| run.is_marked())
+    }
+
+    /// Pages that moving what waits for children `first..=last` needs; the children come first.
+    pub(super) fn pages_for(&self, first: usize, last: usize) -> Vec<PageRef> {
+        let children = self.children.get(first..=last).unwrap_or_default();
+        let children = children.iter().map(|child| match child {
+            Child::Node(child) => PageRef::Node(child.clone()),
+            Child::Leaf(leaf) => PageRef::Run(leaf.clone()),
+        });
+        children.chain(self.waiting_for(first, last).cloned().map(PageRef::Run)).collect()
+    }
+
+    /// Pages that merging `width` tiers from `first` on needs.
+    pub(super) fn pages_of_tiers(&self, first: usize, width: usize) -> Vec<PageRef> {
+        let window = self.tiers.get(first..first + width).unwrap_or_default();
+        let parts = window.iter().flat_map(|tier| &tier.parts);
+        parts.map(|part| PageRef::Run(part.run.clone())).collect()
+    }
+
+    /// The keys of children `first..=last`, as bounds within the node.
+    pub(super) fn range_of(&self, first: usize, last: usize) -> (Option<&[u8]>, Option<&[u8]>) {
+        (self.child_range(first).0, self.child_range(last).1)
+    }
+
+    /// Runs with anything live for children `first..=last`.
+    fn waiting_for(&self, first: usize, last: usize) -> impl Iterator<Item = &Arc<RunHandle>> {
+        let parts = self.tiers.iter().flat_map(|tier| &tier.parts);
+        let lives = move |live: &[u32]| {
+            live.get(first..=last).is_some_and(|live| live.iter().any(|&bytes| bytes > 0))
+        };
+        parts.filter(move |part| lives(&part.live)).map(|part| &part.run)
+    }
+}
+
+impl Tier {
+    /// True if one of its runs is marked.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.parts.iter().any(|part| part.run.is_marked())
+    }
+}

@@ -1,0 +1,112 @@
+//! Pages go bad under a running store: what needs them fails with an error that says where, and nothing
+//! else does (P10, P11, I38).
+
+use std::{path::Path, time::Duration};
+
+use frond::{Batch, Db, Durability, ErrorKind, Options, TreeOptions, operator};
+use frond_testkit::{
+    DbEngine,
+    campaign::{Decay, break_newest_version, break_pages, store_pages},
+    disk::SimVfs,
+    effort,
+};
+
+const STORE: &str = "/store";
+const FILE: &str = "/store/store.frond";
+
+fn options(vfs: &SimVfs) -> Options {
+    let DbEngine { tuning, cache_bytes, level, .. } = DbEngine::tiny(Durability::Lazy);
+    Options::new().cache_size(cache_bytes).durability(level).tuning(tuning).env(vfs.env(7))
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number:06}").into_bytes()
+}
+
+/// Background work until there is none.
+fn work(db: &Db) {
+    while db.step().unwrap() || db.drain_step().unwrap() {}
+}
+
+/// Promise: P9, P10. Rule: I38.
+#[test]
+fn a_flipped_bit_takes_its_own_range_and_nothing_else() {
+    for seed in effort::seeds(2) {
+        let pages = 60 * effort::factor() as usize;
+        let report =
+            break_pages(seed, Decay::Bit, pages).unwrap_or_else(|bad| panic!("{seed}: {bad}"));
+        println!("seed {seed}: {report}");
+        assert!(report.marked > 5 && report.took_few > 5 && report.refused < report.pages / 4);
+    }
+}
+
+/// Sectors that cannot be read and then can: what waited goes down, and nothing is lost. Promise: P11.
+/// Rule: I38.
+#[test]
+fn a_bad_sector_that_heals_leaves_no_trace() {
+    for seed in effort::seeds(2) {
+        let pages = 40 * effort::factor() as usize;
+        let report =
+            break_pages(seed, Decay::Sector, pages).unwrap_or_else(|bad| panic!("{seed}: {bad}"));
+        println!("seed {seed}: {report}");
+        assert!(report.marked > 5 && report.took_few > 5 && report.refused < report.pages / 4);
+    }
+}
+
+/// The newest slot, or what it links, goes bad while the store is closed: it opens from the older one and
+/// its log, says so, and has all rows. Promise: P10.
+#[test]
+fn a_damaged_newest_version_costs_nothing() {
+    let mut fell_back = 0;
+    for seed in effort::seeds(2) {
+        let report = break_newest_version(seed).unwrap_or_else(|bad| panic!("{seed}: {bad}"));
+        println!("seed {seed}: {report}");
+        fell_back += report.fell_back;
+    }
+    assert!(fell_back >= 4, "slots, root directories and maps");
+}
+
+/// A long value goes bad that later messages of its memtable merge with: only its own key is lost.
+#[test]
+fn a_long_value_that_is_gone_takes_its_own_key() {
+    let vfs = SimVfs::new();
+    let db = Db::open(STORE, options(&vfs)).unwrap();
+    let tree = db.create_tree("a", TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    let before = store_pages(&vfs.disk());
+    let long: Vec<u8> = (0..20_000u32).map(|n| ((n * 7919) >> 3) as u8).collect();
+    tree.put(b"long", &long).unwrap();
+    let blob = store_pages(&vfs.disk()).into_iter().find(|page| !before.contains(page)).unwrap();
+    // Restarted, so that nothing of it is in memory; the log brings the commit again.
+    for at in [blob, blob + 4096, blob + 8192] {
+        vfs.flip(Path::new(FILE), at + 100);
+    }
+    for n in 0..40 {
+        tree.put(&key(n), &key(n)).unwrap();
+        let mut batch = Batch::new();
+        batch.merge(&tree, b"long", operator::APPEND, b"+").unwrap();
+        batch.merge(&tree, &key(n), operator::APPEND, b"+").unwrap();
+        db.commit(&mut batch).unwrap();
+    }
+    db.checkpoint().unwrap();
+    work(&db);
+    let right = |db: &Db| {
+        let tree = db.open_tree("a").unwrap();
+        assert_eq!(tree.get(b"long").unwrap_err().kind(), ErrorKind::Restore);
+        for n in 0..40 {
+            assert_eq!(tree.get(&key(n)).unwrap(), Some([&key(n)[..], b"+"].concat()));
+        }
+    };
+    right(&db);
+    assert_eq!(db.stats().failed, None);
+    db.close().unwrap();
+    let again = Db::open(STORE, options(&vfs)).unwrap();
+    right(&again);
+    // The way out: another value.
+    again.open_tree("a").unwrap().put(b"long", b"short").unwrap();
+    vfs.advance(Duration::from_secs(3));
+    again.checkpoint().unwrap();
+    work(&again);
+    assert_eq!(again.open_tree("a").unwrap().get(b"long").unwrap().as_deref(), Some(&b"short"[..]));
+    again.close().unwrap();
+}
