@@ -81,11 +81,14 @@ impl MemtableBatch<'_> {
     fn put_onto_below(&mut self) -> Result<()> {
         // Newest first, the batch's own in front.
         let mut versions = vec![(Tag::MERGE, std::mem::take(&mut self.payload))];
-        self.below.get(self.cx, &self.key, &mut |lookup| {
-            let message = lookup.message();
-            versions.push((message.tag, message.payload.to_vec()));
-            Ok(())
-        })?;
+        // What a range delete of the batch covers is gone from below (Rule: I26).
+        if !self.ranges.covers(&self.key) {
+            self.below.get(self.cx, &self.key, &mut |lookup| {
+                let message = lookup.message();
+                versions.push((message.tag, message.payload.to_vec()));
+                Ok(())
+            })?;
+        }
         let folder = self.cx.folder();
         let versions = versions.iter().map(|(tag, payload)| Message::new(*tag, payload));
         let (payload, spare) = (&mut self.payload, &mut self.spare);
