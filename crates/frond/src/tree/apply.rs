@@ -180,14 +180,16 @@ impl<'a> Job<'a> {
 
     /// Whether leaves can be hung at the right edge: every node on it is in memory then.
     fn right_edge_is_readable(&mut self, root: &Arc<NodeRef>) -> Result<bool> {
-        let mut content = root.load(self.cx)?;
+        let mut content = root.load(self.cx)?.clone();
         while let Some(Child::Node(last)) = content.children.last().cloned() {
             if last.is_marked() {
                 return Ok(false);
             }
             let from = content.pivots.last().map(|pivot| &**pivot);
             let page = [PageRef::Node(last.clone())];
-            let Some(next) = self.contained(&page, (from, None), |job| last.load(job.cx))? else {
+            let Some(next) =
+                self.contained(&page, (from, None), |job| last.load(job.cx).cloned())?
+            else {
                 return Ok(false);
             };
             content = next;

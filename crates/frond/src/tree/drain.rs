@@ -36,7 +36,9 @@ impl Job<'_> {
             return Ok(None);
         }
         let page = [PageRef::Node(node.clone())];
-        let Some(content) = self.contained(&page, (None, None), |job| node.load(job.cx))? else {
+        let Some(content) =
+            self.contained(&page, (None, None), |job| node.load(job.cx).cloned())?
+        else {
             return Ok(None);
         };
         if !content.tiers.is_empty()
