@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 5] = ["crash", "model", "scenarios", "pages", "full"];
+const CAMPAIGNS: [&str; 6] = ["crash", "model", "scenarios", "pages", "full", "log"];
 
 #[test]
 fn planted_names_are_listed_placed_and_claimed() {
@@ -50,7 +50,10 @@ mod armed {
     use frond::{Durability, plant};
     use frond_testkit::{
         DbEngine,
-        campaign::{CrashPlan, Decay, break_pages, crash_everywhere, fill_the_disk, model_run},
+        campaign::{
+            CrashPlan, Decay, bound_the_log, break_pages, crash_everywhere, fill_the_disk,
+            model_run,
+        },
         disk::CrashOptions,
         drive::Failure,
         ops::{Op, Swarm, generate},
@@ -138,6 +141,11 @@ mod armed {
     #[test]
     fn planted_bugs_that_crashes_show() {
         assert_caught("crash", crash);
+    }
+
+    #[test]
+    fn planted_bugs_that_a_long_log_shows() {
+        assert_caught("log", bound_the_log);
     }
 
     #[test]

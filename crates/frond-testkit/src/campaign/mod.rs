@@ -13,6 +13,7 @@
 mod crash;
 mod faults;
 mod full;
+mod log;
 mod model;
 mod pages;
 mod sweep;
@@ -22,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use crash::{CrashPlan, CrashReport, crash_everywhere};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use full::{FullReport, fill_the_disk};
+pub use log::bound_the_log;
 pub use model::{model_run, same_answers};
 pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pages};
 pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};

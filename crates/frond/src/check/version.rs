@@ -6,7 +6,7 @@
 //! free in the newest map, for a damaged newest slot is nothing lost as long as that holds (P10).
 
 use crate::{
-    Publish,
+    Lineage, Publish,
     cache::{BlockCache, FramePool},
     db::load_root,
     page::{Link, PageKind},
@@ -15,7 +15,7 @@ use crate::{
     sync::{Arc, AtomicU64},
     tree::{Descriptors, Shape, TreeContext, TreeCounters},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     blobs::Blobs,
@@ -90,7 +90,9 @@ impl VersionCheck<'_> {
         if self.mode == CheckMode::Full
             && let Some(listed) = &listed
         {
-            self.compare(&walked, listed);
+            // What dropped trees leave behind is released by and by (Rule: I22).
+            let known = roots.trees.values().map(|root| root.lineage).collect();
+            self.compare(&walked, listed, &known);
         }
         let checked = Checked { pages: walked.pages, listed, publish: superblock.publish };
         if self.mode == CheckMode::Full {
@@ -222,7 +224,12 @@ impl VersionCheck<'_> {
     }
 
     /// Every page reached is listed, alive, as what it is; every extent listed alive is reached.
-    fn compare(&mut self, walked: &Walked, listed: &BTreeMap<u64, Listed>) {
+    fn compare(
+        &mut self,
+        walked: &Walked,
+        listed: &BTreeMap<u64, Listed>,
+        known: &BTreeSet<Lineage>,
+    ) {
         let Walked { pages, blobs, is_cut } = walked;
         for page in pages.values() {
             let link = &page.link;
@@ -261,7 +268,8 @@ impl VersionCheck<'_> {
             self.bad(link, &tree, problem.0, problem.1);
         }
         for (offset, record) in listed {
-            let is_kept = record.death.is_some() || record.kind == PageKind::Map;
+            let is_ending = record.lineage != STORE_LINEAGE && !known.contains(&record.lineage);
+            let is_kept = record.death.is_some() || is_ending || record.kind == PageKind::Map;
             if !is_kept && !is_cut && !pages.contains_key(offset) && !blobs.has(*offset) {
                 let link = Link { offset: *offset, bytes: record.extent.bytes, ..Link::default() };
                 let what = format!("nothing links this {:?} page, and it is not free", record.kind);

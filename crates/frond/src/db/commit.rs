@@ -146,6 +146,8 @@ impl Shared {
             };
             let (seqno, slot) = section.assign();
             slot.admitted.fetch_add(admitted, Ordering::Relaxed);
+            slot.log_bytes.fetch_add(whole as u64, Ordering::Relaxed);
+            engine.log_reached.store(reservation.lsn().0, Ordering::Relaxed);
             slot.note(changes);
             let is_full =
                 engine.memtable_is_full(&slot) && engine.versions.current().frozen.is_empty();

@@ -139,6 +139,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         full: FullDisk::default(),
         vacancies: AtomicU64::new(0),
         checkpoint: CheckpointState::new(superblock.publish, superblock.applied, now_millis),
+        log_reached: AtomicU64::new(0),
         blob_bytes_since_checkpoint: AtomicU64::new(0),
         blob_sync: Default::default(),
         roots: Mutex::default(),
@@ -288,6 +289,7 @@ fn replay(
         section = engine.sequencer.enter();
     }
     let slot = section.assign_replayed(seqno);
+    slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
     drop(section);
     let mut changes = Vec::new();
     while let Some(item) = items.next()? {

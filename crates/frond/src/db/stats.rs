@@ -82,6 +82,7 @@ impl Stats {
             ("snapshot_memtable_bytes", engine.snapshots.pinned_memtable_bytes()),
             ("snapshot_spills", count(&engine.spill.count)),
             ("snapshot_spilled_bytes", count(&engine.spill.bytes_written)),
+            ("log_kept_bytes", engine.log_kept_bytes()),
             ("log_written_bytes", log.written_bytes),
             ("log_groups", log.groups),
             ("log_syncs", log.syncs),
@@ -101,6 +102,7 @@ impl Stats {
             ("space_end_bytes", space.end),
             ("trees", shared.catalog.trees().len() as u64),
             ("pages_damaged", damaged.len() as u64),
+            ("trees_ending", u64::from(engine.store.is_ending())),
             ("disk_full", u64::from(engine.waits_for_room())),
         ];
         Self { values, failed: engine.health.why(), damaged }

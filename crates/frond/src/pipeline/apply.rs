@@ -10,7 +10,7 @@ use crate::{
     version::{Branches, Change, MemSlot, NamedVersion, Roots},
 };
 
-use super::Engine;
+use super::{Engine, Published};
 
 /// Pending bytes at which a leaf is flushed, in 1/16 of its encoded bytes. Leaves carry a general codec,
 /// which makes a leaf's rewrite the dearest step there is, and the runs that wait have none: they take
@@ -59,10 +59,8 @@ impl Engine {
             effects.push((lineage, changed));
         }
         let branches = self.follow(&changes, &version.branches, &mut roots, publish, last)?;
-        for tree in changes.iter().filter_map(Change::dropped_tree) {
-            effects.extend(self.bury(&version.roots, tree)?);
-        }
-        self.record(publish, effects)?;
+        let ended = changes.iter().filter_map(Change::dropped_tree).map(TreeId::lineage).collect();
+        self.record(publish, effects, ended)?;
         let publishing = self.snapshots.publishing();
         publishing.pin_below(&self.versions.hold(), &slot, &self.versions);
         // Held over the swap: no checkpoint fixes a later version before it has seen this one.
@@ -92,6 +90,7 @@ impl Engine {
         &self,
         publish: Publish,
         mut effects: Vec<(Lineage, Effects)>,
+        ended: Vec<Lineage>,
     ) -> Result<()> {
         for (lineage, effects) in &mut effects {
             effects.sum_up();
@@ -104,7 +103,7 @@ impl Engine {
             }
             effects.blobs.clear();
         }
-        self.effects.lock().unwrap().push_back((publish, effects));
+        self.effects.lock().unwrap().push_back(Published { publish, effects, ended });
         Ok(())
     }
 
@@ -162,14 +161,6 @@ impl Engine {
         Err(Error::Malformed { place, what: "the space map", why: why.into() })
     }
 
-    /// What becomes of the pages of a tree that is dropped.
-    fn bury(&self, roots: &Roots, tree: TreeId) -> Result<Option<(Lineage, Effects)>> {
-        let Some(root) = roots.get(&tree) else { return Ok(None) };
-        let mut buried = Effects::default();
-        root.bury(&self.cx, tree.lineage(), &mut buried)?;
-        Ok(Some((tree.lineage(), buried)))
-    }
-
     /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded
     /// piece of work. False if every buffer is empty.
     pub(crate) fn drain_some(&self) -> Result<bool> {
@@ -184,7 +175,7 @@ impl Engine {
             let mut roots = version.roots.clone();
             Arc::make_mut(&mut roots).insert(tree, Arc::new(drained));
             let effects = std::mem::take(&mut job.effects);
-            self.record(publish, vec![(traits.lineage, effects)])?;
+            self.record(publish, vec![(traits.lineage, effects)], Vec::new())?;
             self.versions.publish(publish, roots, version.branches.clone(), None);
             self.signal.notify();
             return Ok(true);

@@ -28,8 +28,12 @@ use crate::{
     wal::{TRAILER_BYTES, checkpoint_record},
 };
 
-use super::Engine;
+use super::{Engine, Published};
 use std::collections::VecDeque;
+
+/// Time between two checkpoints of which the second is only to release pages of dropped trees,
+/// milliseconds: with what one of them releases, some gigabytes a second.
+const ENDING_PAUSE_MILLIS: u64 = 500;
 
 /// Blobs that the runs of one publish list for the first time, or no longer.
 #[derive(Debug, Default)]
@@ -71,6 +75,8 @@ pub(crate) struct CheckpointState {
     applied: AtomicU64,
     /// Log position when the last one began.
     log_at: AtomicU64,
+    /// The log is needed from here on, for either slot.
+    log_needed: AtomicU64,
     /// Clock when the last one ended, milliseconds.
     ended_millis: AtomicU64,
     /// Disk space promised to memtables that are applied and not durable in trees: last commit, bytes.
@@ -95,6 +101,7 @@ impl CheckpointState {
     /// The log goes on here: what comes before is no reason for a checkpoint.
     pub fn begin_log_at(&self, position: Lsn) {
         self.log_at.store(position.0, Ordering::Relaxed);
+        self.log_needed.store(position.0, Ordering::Relaxed);
     }
 
     /// The version in the newest slot.
@@ -141,11 +148,46 @@ impl Engine {
         if self.write_begun()? {
             return Ok(true);
         }
-        let due = self.hurries() | self.checkpoint_is_due();
+        let due =
+            self.hurries() | self.checkpoint_is_due() | self.goes_on_ending() | self.shortens_log();
         if due && self.versions.current().publish > self.checkpoint.written() {
             return self.run_checkpoint().map(|()| true);
         }
         Ok(false)
+    }
+
+    /// Log that recovery would need now, from the older slot, bytes.
+    pub(crate) fn log_kept_bytes(&self) -> u64 {
+        let needed = self.checkpoint.log_needed.load(Ordering::Relaxed);
+        self.log_reached.load(Ordering::Relaxed).saturating_sub(needed)
+    }
+
+    /// True if the log kept for the older slot comes near its limit; then what keeps it is moved on: the
+    /// active memtable is frozen, and where nothing else changes there is a version for a checkpoint, after
+    /// which the newest slot is the older one (Rule: I13).
+    fn shortens_log(&self) -> bool {
+        if self.log_kept_bytes() < self.limits.log_kept_max() / 4 * 3 {
+            return false;
+        }
+        if self.versions.current().frozen.is_empty() {
+            self.freeze();
+        }
+        let version = self.versions.hold();
+        if version.frozen.is_empty() && version.publish <= self.checkpoint.written() {
+            self.publish_unchanged();
+        }
+        true
+    }
+
+    /// True if a checkpoint should release more of what dropped trees had; then there is a version for it.
+    fn goes_on_ending(&self) -> bool {
+        let since =
+            self.now_millis().saturating_sub(self.checkpoint.ended_millis.load(Ordering::Relaxed));
+        let goes_on = self.store.is_ending() && since >= ENDING_PAUSE_MILLIS;
+        if goes_on && self.versions.current().publish <= self.checkpoint.written() {
+            self.publish_unchanged();
+        }
+        goes_on
     }
 
     /// Makes the current version, or a later one, durable, and before it those that must be written as
@@ -255,6 +297,7 @@ impl Engine {
         }
         self.store.space().log_trimmed(needed);
         let state = &self.checkpoint;
+        state.log_needed.store(needed.0, Ordering::Relaxed);
         state.publish.store(version.publish.0, Ordering::Relaxed);
         state.applied.store(version.applied.0, Ordering::Relaxed);
         state.log_at.store(log_at.0, Ordering::Relaxed);
@@ -315,17 +358,19 @@ impl Engine {
     /// Step 2.
     fn take_effects(&self, through: Publish) -> Result<()> {
         let mut changed: Vec<Arc<RunHandle>> = Vec::new();
+        let mut ended = Vec::new();
         loop {
             let next = {
                 let mut queue = self.effects.lock().unwrap();
                 match queue.front() {
-                    Some((publish, _)) if *publish <= through => queue.pop_front(),
+                    Some(next) if next.publish <= through => queue.pop_front(),
                     _ => None,
                 }
             };
-            let Some((publish, by_lineage)) = next else { break };
+            let Some(Published { publish, effects, ended: dropped }) = next else { break };
+            ended.extend(dropped.into_iter().map(|lineage| (lineage, publish)));
             let mut blobs = BlobChanges::default();
-            for (lineage, effects) in by_lineage {
+            for (lineage, effects) in effects {
                 for node in effects.dead_nodes {
                     if let Some(link) = node.link().filter(|link| link.lineage == lineage)
                         && !plant!("pipeline: replaced nodes never die")
@@ -359,6 +404,9 @@ impl Engine {
                 self.store.set_run_refs(link, refs)?;
             }
         }
+        // Last: what ends may be free at once, and nothing above may ask for it then.
+        ended.into_iter().for_each(|(lineage, at)| self.store.end_lineage(lineage, at));
+        self.store.end_some(self.limits.ended_extents());
         Ok(())
     }
 

@@ -78,6 +78,18 @@ impl Limits {
             checkpoint_millis: 10_000,
         }
     }
+
+    /// Log that may be kept for recovery from the older slot, bytes: what two checkpoints need. At least so
+    /// much that some groups fit (Rule: I13).
+    pub(super) fn log_kept_max(&self) -> u64 {
+        (2 * self.checkpoint_log_bytes).max(256 << 10)
+    }
+
+    /// Extents of dropped trees that one checkpoint releases: each is an entry of the space map to be written
+    /// anew, and together they should be little beside the pages that it writes.
+    fn ended_extents(&self) -> usize {
+        usize::try_from(self.unwritten_bytes / 4096).unwrap_or(usize::MAX).max(4)
+    }
 }
 
 /// What a tree job needs to know of a tree; the catalog answers.
@@ -113,6 +125,8 @@ pub(crate) struct Engine {
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
     pub full: FullDisk,
+    /// The last record that was given a place in the log.
+    pub log_reached: AtomicU64,
     /// Bytes of blobs committed since the last checkpoint began: what they replace is free only after
     /// the next two.
     pub blob_bytes_since_checkpoint: AtomicU64,
@@ -121,7 +135,7 @@ pub(crate) struct Engine {
     /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
-    pub(crate) effects: Mutex<VecDeque<(Publish, Vec<(Lineage, Effects)>)>>,
+    pub(crate) effects: Mutex<VecDeque<Published>>,
     /// Entries encoded by the running apply, and how many it will be, for pacing.
     pub progress: Arc<AtomicU64>,
     pub progress_expected: AtomicU64,
@@ -129,6 +143,15 @@ pub(crate) struct Engine {
     /// is not durable, and free space goes back.
     pub(crate) idle: AtomicBool,
     pub(crate) signal: Signal,
+}
+
+/// What a publish did to pages.
+#[derive(Debug)]
+pub(crate) struct Published {
+    publish: Publish,
+    effects: Vec<(Lineage, Effects)>,
+    /// Lineages of the trees that it dropped.
+    ended: Vec<Lineage>,
 }
 
 /// State that only the holder of the job lock uses.
@@ -224,9 +247,12 @@ impl Engine {
         self.checkpoint_with(Some(end))
     }
 
-    /// True if the active memtable has reached its size.
+    /// True if the active memtable has reached its size, in memory or in the log (Rule: I13).
     pub fn memtable_is_full(&self, slot: &MemSlot) -> bool {
+        let log_bytes = slot.log_bytes.load(Ordering::Relaxed);
         slot.table.bytes() as u64 >= self.limits.memtable_bytes
+            || (log_bytes >= self.limits.memtable_log_bytes
+                && !plant!("pipeline: the log of a memtable has no bound"))
             || slot.blob_bytes.load(Ordering::Relaxed) >= self.limits.checkpoint_log_bytes
     }
 

@@ -28,6 +28,11 @@ impl Engine {
             let fill = self.fill(&version.active);
             let frozen = version.frozen.len();
             drop(version);
+            if self.log_is_too_long() {
+                self.check_room()?;
+                self.shorten_log_or_wait(seen)?;
+                continue;
+            }
             if frozen == 0 || fill < SLACK {
                 return Ok(());
             }
@@ -52,7 +57,27 @@ impl Engine {
         let table = slot.table.bytes() as u64 * 256 / self.limits.memtable_bytes.max(1);
         // What blobs replace is free only after apply and checkpoint.
         let blobs = slot.blob_bytes.load(Ordering::Relaxed);
-        table.max(blobs.saturating_mul(256) / self.limits.checkpoint_log_bytes.max(1))
+        let blobs = blobs.saturating_mul(256) / self.limits.checkpoint_log_bytes.max(1);
+        let log = slot.log_bytes.load(Ordering::Relaxed);
+        table.max(blobs).max(log.saturating_mul(256) / self.limits.memtable_log_bytes.max(1))
+    }
+
+    /// True if recovery from the older slot would have to replay more than it may (Rule: I13). Checkpoints
+    /// begin at three quarters of that: only a disk that cannot keep up lets it come so far.
+    fn log_is_too_long(&self) -> bool {
+        self.log_kept_bytes() >= self.limits.log_kept_max()
+            && !plant!("pipeline: nobody waits for a shorter log")
+    }
+
+    fn shorten_log_or_wait(&self, seen: u64) -> Result<()> {
+        match self.env.workers {
+            crate::io::Workers::Manual => {
+                self.with_room(|| self.checkpoint_some())?;
+                self.with_room(|| self.apply_oldest())?;
+            }
+            crate::io::Workers::Threads(_) => self.signal.wait(seen, 1),
+        }
+        Ok(())
     }
 
     fn help_or_wait(&self, seen: u64) -> Result<()> {

@@ -371,7 +371,7 @@ impl Store {
             return Err(Error::TooNew { file: data.path.clone(), what });
         }
         let read = |link: &_, kind, what| Store::read_page_of(data, link, kind, what);
-        let space = space_map::load(data, superblock, older, options.allocate_from, |link| {
+        let mut space = space_map::load(data, superblock, older, options.allocate_from, |link| {
             read(link, PageKind::Map, "a page of the space map")
         })?;
         let mut roots = RootDirectory::default();
@@ -379,6 +379,8 @@ impl Store {
             let page = read(link, PageKind::Directory, "the root directory")?;
             roots = decode_roots(data, superblock, link, &page)?;
         }
+        let known = roots.trees.values().map(|root| root.lineage).collect();
+        space.end_unknown(&known, superblock.publish);
         let store = Store::new(env, dir, guard.clone(), data.clone(), space);
         Ok((store, roots))
     }

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use super::{
     alloc::{Allocator, Class},
+    ending::Ending,
     map::ZONE_BYTES,
     pins::{Keeper, LineagePin, NEVER, Pins},
     ranges::Ranges,
@@ -161,6 +162,8 @@ pub(super) struct Inner {
     pub directory: Option<Link>,
     /// The root directory of the newest slot.
     pub roots: Option<Link>,
+    /// Lineages of dropped trees.
+    pub ending: Ending,
     /// Places that have disk space behind them, as far as is known.
     pub backed: Ranges,
     stats: SpaceStats,
@@ -236,6 +239,7 @@ impl Inner {
             zones: BTreeMap::new(),
             directory: None,
             roots: None,
+            ending: Ending::default(),
             backed: Ranges::default(),
             stats: SpaceStats::default(),
         }

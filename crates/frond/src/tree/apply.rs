@@ -140,6 +140,10 @@ impl<'a> Job<'a> {
             }
         };
         let level = level.checked_add(1).filter(|&level| level <= LEVEL_MAX)?;
+        if let Root::Leaf(leaf) = root {
+            // The node's reference in place of the root's.
+            self.effects.count(leaf, -1);
+        }
         let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
         Some((page, self.seal(top)))
     }

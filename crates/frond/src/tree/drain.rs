@@ -1,19 +1,15 @@
-//! Draining: buffers emptied towards the leaves while the machine has nothing else to do, and the
-//! end of a whole tree.
+//! Draining: buffers emptied towards the leaves while the machine has nothing else to do.
 //!
 //! A drain does one bounded piece of work, about one node's leaves, and returns; the next call goes
 //! on. Reads of a drained tree meet one run. What cannot be moved for damage stays (`damage.rs`).
 
 use crate::{
-    Lineage,
     error::Result,
     sync::{Arc, Ordering},
 };
 
 use super::{
-    TreeContext,
     apply::{Job, TreeRoot},
-    context::Effects,
     damage::PageRef,
     node::{Child, Node, NodeRef, Root},
 };
@@ -88,39 +84,4 @@ impl Job<'_> {
         self.effects.rewind(before);
         Ok(None)
     }
-}
-
-impl TreeRoot {
-    /// Counts every page that the tree wrote in its lineage as dead. Reads those nodes, no leaf; what
-    /// it inherited is not its own, nor is anything below it (Rule: I19).
-    pub fn bury(&self, cx: &TreeContext, own: Lineage, effects: &mut Effects) -> Result<()> {
-        match &self.root {
-            Root::Empty => Ok(()),
-            Root::Leaf(leaf) => {
-                effects.count(leaf, -1);
-                Ok(())
-            }
-            Root::Node(node) => bury_node(cx, node, own, effects),
-        }
-    }
-}
-
-fn bury_node(
-    cx: &TreeContext,
-    node: &Arc<NodeRef>,
-    own: Lineage,
-    effects: &mut Effects,
-) -> Result<()> {
-    if node.lineage != own {
-        return Ok(());
-    }
-    let content = node.load(cx)?;
-    effects.dead_nodes.push(node.clone());
-    content.run_refs().for_each(|run| effects.count(run, -1));
-    for child in &content.children {
-        if let Child::Node(child) = child {
-            bury_node(cx, child, own, effects)?;
-        }
-    }
-    Ok(())
 }

@@ -49,6 +49,8 @@ pub(crate) struct MemSlot {
     pub writers: AtomicUsize,
     /// Disk space promised to its commits, bytes.
     pub admitted: AtomicU64,
+    /// Bytes of its commits' records in the log.
+    pub log_bytes: AtomicU64,
     /// Bytes of the blobs below.
     pub blob_bytes: AtomicU64,
     /// Blobs whose references it may hand out, to this memtable's end (Rule: I11).
@@ -67,6 +69,7 @@ impl MemSlot {
             last: AtomicU64::new(u64::MAX),
             writers: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(0),
             blob_bytes: AtomicU64::new(0),
             blobs: Mutex::default(),
             log_from,

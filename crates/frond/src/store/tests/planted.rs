@@ -2,7 +2,7 @@
 //! The planted bugs of this room that its own tests claim, each caught by its test. Those that need
 //! crashes of the whole engine are `crates/frond/tests/planted.rs`'s.
 
-use super::{basics, damage, faults};
+use super::{basics, damage, ending, faults};
 use crate::plant;
 
 #[test]
@@ -12,6 +12,7 @@ fn planted_bugs_are_caught() {
         "store: reuse extents one checkpoint early" => basics::a_page_dead_at_v_is_free_only_after_the_next_checkpoint,
         "store: a freed extent is kept" => faults::given_back_space_shrinks_the_file,
         "store: identity not mixed in" => damage::stale_misplaced_and_rotten_pages_are_told,
+        "store: a dropped tree keeps its pages" => ending::a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening,
         "store: checksum not verified" => damage::stale_misplaced_and_rotten_pages_are_told,
         "store: a failed write does not close the file" => faults::after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens,
         "store: locked by nobody" => basics::a_second_owner_is_told_who_the_first_is,

@@ -1,0 +1,62 @@
+//! One hot row: commits that fill the log and not the memtable. What recovery may have to replay stays
+//! bounded all the same (P5, I13), though nobody lends the background a hand but the commits themselves.
+
+use frond::{Db, Durability, Limits, Options};
+
+use super::guarded;
+use crate::{
+    DbEngine,
+    db_engine::DIR,
+    disk::SimVfs,
+    drive::{Failure, fail},
+};
+
+const VALUE_BYTES: u64 = 300;
+const MEMTABLE_LOG_BYTES: u64 = 32 << 10;
+const CHECKPOINT_LOG_BYTES: u64 = 256 << 10;
+/// What a commit may add after it was let in, and what groups are padded with.
+const SLACK_BYTES: u64 = 64 << 10;
+
+/// Commits one row again and again, then kills the process and opens the store.
+pub fn bound_the_log(seed: u64) -> Result<(), Failure> {
+    guarded(|| {
+        let vfs = SimVfs::new();
+        let db = Db::open(DIR, options(&vfs, seed))?;
+        let tree = db.create_tree("t", Default::default())?;
+        let mut value = vec![0; VALUE_BYTES as usize];
+        for round in 0..6000u64 {
+            value[..8].copy_from_slice(&round.to_be_bytes());
+            tree.put(b"hot", &value)?;
+            let stats = db.stats();
+            let number = |name| stats.get(name).unwrap_or(u64::MAX);
+            let kept = number("log_kept_bytes");
+            if kept > 2 * CHECKPOINT_LOG_BYTES + SLACK_BYTES {
+                return fail(format!("I13: {kept} bytes of log are kept after {round} commits"));
+            }
+            let in_memory = number("seqno_visible") - number("seqno_applied");
+            if in_memory * VALUE_BYTES > 2 * MEMTABLE_LOG_BYTES + SLACK_BYTES {
+                return fail(format!("I13: memtables hold {in_memory} commits"));
+            }
+        }
+        let again = SimVfs::start(vfs.disk().after_kill());
+        let db = Db::open(DIR, options(&again, seed))?;
+        let found = db.open_tree("t")?.get(b"hot")?;
+        if found != Some(value) {
+            return fail("the last commit is lost");
+        }
+        Ok(db.close()?)
+    })
+}
+
+fn options(vfs: &SimVfs, seed: u64) -> Options {
+    let mut engine = DbEngine::tiny(Durability::Os);
+    engine.tuning.limits = Some(Limits {
+        memtable_bytes: 64 << 20,
+        memtable_log_bytes: MEMTABLE_LOG_BYTES,
+        unwritten_bytes: 1 << 20,
+        checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
+        checkpoint_millis: u64::MAX,
+    });
+    let DbEngine { cache_bytes, level, tuning, .. } = engine;
+    Options::new().cache_size(cache_bytes).durability(level).tuning(tuning).env(vfs.env(seed))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lineages that end: the pages of dropped trees die, a bounded number at a time (Rule: I22).
+//!
+//! A dropped tree is not read. Whatever it wrote is of its own lineage (Rule: I19), and no version links any
+//! of it from the drop on: clones and named snapshots keep what they inherited by their pins, readers and
+//! slots by theirs. So all that the space map lists as alive in the lineage dies with the tree, and one pass
+//! over the map finds it, damaged pages and long values included.
+//!
+//! The map is the durable list of what is still to be done, too: what is alive in it, of a lineage that has
+//! no root in the root directory, belongs to a dropped tree. Opening begins a pass for it.
+//!
+//! Invariants
+//! 1. A lineage ends as of a version without its tree, when everything that earlier versions did to its pages
+//!    has been recorded.
+//! 2. One pass serves all lineages that ended before it began; the next one those that ended meanwhile.
+//! 3. The lock is held for a bounded number of records.
+//!
+//! Threads: the checkpoint, one at a time; `end_lineage` also at opening.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    file::Store,
+    space::{Inner, STORE_LINEAGE},
+};
+use crate::types::{Lineage, Publish};
+
+/// Records looked at under one hold of the lock: some hundred microseconds.
+const LOOKED_AT_ONCE: usize = 4096;
+/// Records looked at between two checkpoints, whether or not anything dies: some ten milliseconds.
+const LOOKED_AT_MAX: usize = 64 * LOOKED_AT_ONCE;
+
+/// What is ending.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// Lineages of the pass under way, each with the version from which on it has no tree.
+    pass: HashMap<Lineage, Publish>,
+    /// Where the pass goes on.
+    from: u64,
+    /// Lineages of the next pass.
+    next: HashMap<Lineage, Publish>,
+}
+
+impl Store {
+    /// The tree of this lineage is in no version from `at` on, and what earlier ones did to its pages is
+    /// recorded.
+    pub fn end_lineage(&self, lineage: Lineage, at: Publish) {
+        self.space().lock().ending.next.insert(lineage, at);
+    }
+
+    /// Has at most `extents_max` extents of ended lineages die.
+    pub fn end_some(&self, extents_max: usize) {
+        let (mut died, mut looked_at) = (0, 0);
+        while died < extents_max && looked_at < LOOKED_AT_MAX {
+            // The lock is let go between the pieces.
+            match self.space().lock().end_piece(extents_max - died) {
+                Some(count) => died += count,
+                None => return,
+            }
+            looked_at += LOOKED_AT_ONCE;
+        }
+    }
+
+    /// True while pages of dropped trees are to be released.
+    pub fn is_ending(&self) -> bool {
+        let inner = self.space().lock();
+        !(inner.ending.pass.is_empty() && inner.ending.next.is_empty())
+    }
+}
+
+impl Inner {
+    /// After loading the map of version `at`, whose trees write under `known`: what lives of other lineages
+    /// is left of dropped trees.
+    pub fn end_unknown(&mut self, known: &BTreeSet<Lineage>, at: Publish) {
+        let mut left: Vec<Lineage> = Vec::new();
+        for record in self.extents.values() {
+            let is_unknown = record.lineage != STORE_LINEAGE && !known.contains(&record.lineage);
+            if is_unknown
+                && !record.is_dead()
+                && !record.temporary
+                && left.last() != Some(&record.lineage)
+            {
+                left.push(record.lineage);
+            }
+        }
+        self.ending.next.extend(left.into_iter().map(|lineage| (lineage, at)));
+    }
+
+    /// A piece of a pass; how many extents died. `None`: there is nothing to do.
+    fn end_piece(&mut self, extents_max: usize) -> Option<usize> {
+        if self.ending.pass.is_empty() {
+            self.ending.pass = std::mem::take(&mut self.ending.next);
+            self.ending.from = 0;
+        }
+        if self.ending.pass.is_empty() || plant!("store: a dropped tree keeps its pages") {
+            return None;
+        }
+        let mut ends: Vec<(u64, Publish)> = Vec::new();
+        let mut from = None;
+        for (seen, (&offset, record)) in self.extents.range(self.ending.from..).enumerate() {
+            if seen == LOOKED_AT_ONCE || ends.len() == extents_max {
+                from = Some(offset);
+                break;
+            }
+            let at = self.ending.pass.get(&record.lineage).copied();
+            if let Some(at) = at.filter(|_| !record.is_dead() && !record.temporary) {
+                ends.push((offset, at));
+            }
+        }
+        match from {
+            Some(offset) => self.ending.from = offset,
+            None => self.ending.pass.clear(),
+        }
+        for &(offset, at) in &ends {
+            self.change(offset, |record| record.death = at.max(record.birth));
+            self.settle(offset);
+        }
+        Some(ends.len())
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pages of dropped trees.
+
+use super::basics::{L, dir, env, one_tree, publish};
+use crate::{
+    store::*,
+    types::{Lineage, Publish, TreeId},
+};
+
+const DROPPED: Lineage = Lineage(2);
+const PAGES: u64 = 10;
+
+/// A store with two trees, of which the second is dropped in the version returned and has begun to end.
+fn with_a_dropped_tree(env: &crate::io::Env, inherited: bool) -> (Store, Publish, RootDirectory) {
+    let store = create(env, dir(), StoreOptions::default()).unwrap().store;
+    let v1 = store.counts_from().next();
+    let kept = store.put_page(PageKind::Node, v1, L, &[b"kept"]).unwrap();
+    let page = |n: u64| store.put_page(PageKind::Node, v1, DROPPED, &[&n.to_le_bytes()]).unwrap();
+    let links: Vec<Link> = (0..PAGES).map(page).collect();
+    let mut both = one_tree(kept);
+    let root = TreeRoot { link: Some(links[0]), lineage: DROPPED, ..TreeRoot::default() };
+    both.trees.insert(TreeId(2), root);
+    publish(&store, v1, &both);
+    if inherited {
+        store.space().pin_lineage(DROPPED, v1, v1);
+    }
+    let v2 = v1.next();
+    store.end_lineage(DROPPED, v2);
+    store.end_some(4);
+    publish(&store, v2, &one_tree(kept));
+    (store, v2, one_tree(kept))
+}
+
+fn kept_bytes(store: &Store) -> u64 {
+    store.stats().space.kept
+}
+
+/// Rule: I22.
+#[test]
+pub(super) fn a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening() {
+    let env = env();
+    let (store, v2, roots) = with_a_dropped_tree(&env, false);
+    assert!(store.is_ending());
+    let live = store.stats().space.live;
+    store.end_some(2);
+    assert_eq!(live - store.stats().space.live, 2 * 4096, "two more pages died");
+    drop(store);
+    let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
+    assert!(store.is_ending(), "the map tells what is left");
+    store.end_some(usize::MAX);
+    store.end_some(usize::MAX);
+    assert!(!store.is_ending());
+    for next in 1..=2 {
+        publish(&store, Publish(store.counts_from().0.max(v2.0) + next), &roots);
+    }
+    let (space, totals) = (store.stats().space, store.newest().totals);
+    // The tree that is left, the root directory and the map.
+    assert!(space.live <= 4 * 4096 && totals.live == space.live, "{space:?}");
+    drop(store);
+    let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
+    assert!(!store.is_ending());
+}
+
+/// What a clone inherited dies, and stays for it. Rules: I19, I22.
+#[test]
+fn a_clone_keeps_what_its_dropped_parent_wrote() {
+    let env = env();
+    let (store, v2, roots) = with_a_dropped_tree(&env, true);
+    store.end_some(usize::MAX);
+    store.end_some(usize::MAX);
+    assert!(!store.is_ending());
+    for next in 1..=3 {
+        publish(&store, Publish(v2.0 + next), &roots);
+    }
+    assert!(kept_bytes(&store) >= PAGES * 4096, "{:?}", store.stats().space);
+    assert!(store.space().unpin_lineage(DROPPED, Publish(v2.0 - 1), Publish(v2.0 + 4)));
+    for next in 4..=6 {
+        publish(&store, Publish(v2.0 + next), &roots);
+    }
+    assert!(kept_bytes(&store) < PAGES * 4096, "{:?}", store.stats().space);
+}
