@@ -146,8 +146,11 @@ impl Shared {
             };
             let (seqno, slot) = section.assign();
             slot.admitted.fetch_add(admitted, Ordering::Relaxed);
-            slot.log_bytes.fetch_add(whole as u64, Ordering::Relaxed);
-            engine.log_reached.store(reservation.lsn().0, Ordering::Relaxed);
+            // Groups are padded, so that many small commits are far more log than their records.
+            let reached = reservation.lsn().0;
+            let log_bytes = reached.saturating_sub(slot.log_from.0) + bytes as u64;
+            slot.log_bytes.store(log_bytes, Ordering::Relaxed);
+            engine.log_reached.store(reached, Ordering::Relaxed);
             slot.note(changes);
             let is_full =
                 engine.memtable_is_full(&slot) && engine.versions.current().frozen.is_empty();

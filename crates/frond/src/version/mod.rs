@@ -49,7 +49,7 @@ pub(crate) struct MemSlot {
     pub writers: AtomicUsize,
     /// Disk space promised to its commits, bytes.
     pub admitted: AtomicU64,
-    /// Bytes of its commits' records in the log.
+    /// Length of the log from `log_from` through its last commit; in recovery that of the records alone.
     pub log_bytes: AtomicU64,
     /// Bytes of the blobs below.
     pub blob_bytes: AtomicU64,
