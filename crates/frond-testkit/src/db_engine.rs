@@ -58,6 +58,7 @@ impl DbEngine {
             unwritten_bytes: 32 << 10,
             checkpoint_log_bytes: 48 << 10,
             checkpoint_millis: 1500,
+            mini_run_entries: 6,
         };
         let tuning = Tuning {
             shape: Some(shape),
@@ -93,6 +94,7 @@ impl DbEngine {
             limits.memtable_bytes = *dice.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]);
             limits.checkpoint_log_bytes = *dice.pick(&[16 << 10, 64 << 10, 1 << 20]);
             limits.checkpoint_millis = *dice.pick(&[100, 1500, 10_000]);
+            limits.mini_run_entries = *dice.pick(&[2, 6, 40, 10_000]);
         }
         if let Some(shape) = &mut engine.tuning.shape {
             shape.blob_bytes = *dice.pick(&[20, 250, 1000, 64 << 10]);

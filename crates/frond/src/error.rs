@@ -130,6 +130,18 @@ pub enum Error {
         /// What is registered under the number, in words.
         found: String,
     },
+    /// A batch is larger than the log or the store's memory takes (FRD-1014). Nothing of it was done.
+    #[error(
+        "FRD-1014 a batch of {bytes} bytes; {limit} takes up to {max}. Commit in smaller batches"
+    )]
+    BatchTooLarge {
+        /// Its length, bytes.
+        bytes: u64,
+        /// Length allowed.
+        max: u64,
+        /// What takes no more, in words.
+        limit: &'static str,
+    },
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
@@ -300,6 +312,7 @@ impl Error {
             | PositionLost { .. }
             | WrongBase { .. }
             | OperatorNeeded { .. }
+            | BatchTooLarge { .. }
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }

@@ -77,6 +77,8 @@ pub const BUGS: &[Bug] = &[
     bug("memtable: range delete hides newer puts", "Memtable::get", "model"),
     bug("txn: the first of two writes wins", "WriteSet::sort", "model"),
     bug("txn: visible before those below are inserted", "Sequencer::finish", "schedules of txn"),
+    bug("txn: nobody helps", "Sequencer::help", "schedules of txn"),
+    bug("txn: helped before it is inserted", "Sequencer::help", "schedules of txn"),
     bug("tree: pivot off by one", "TreeRoot::get", "model"),
     bug("tree: drop a message at a split", "Node::split_off", "model"),
     bug("tree: flush a newer run past an older one", "Job::push_child", "model"),

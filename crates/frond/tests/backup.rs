@@ -460,6 +460,7 @@ fn backups_beside_writers_are_moments() {
         unwritten_bytes: 1 << 20,
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 10,
+        mini_run_entries: 100,
     };
     let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
     let options = || Options::new().cache_size(16 << 20).durability(Durability::Lazy);

@@ -47,6 +47,7 @@ fn small() -> Tuning {
         unwritten_bytes: 1 << 20,
         checkpoint_log_bytes: 400 << 10,
         checkpoint_millis: 10_000,
+        mini_run_entries: 10_000,
     };
     Tuning { limits: Some(limits), ..Tuning::default() }
 }

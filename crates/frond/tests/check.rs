@@ -273,6 +273,7 @@ fn a_recovery_longer_than_a_memtable_leaves_slots_that_open() {
             unwritten_bytes: 64 << 20,
             checkpoint_log_bytes: 64 << 20,
             checkpoint_millis: 1 << 40,
+            mini_run_entries: 100,
             ..tiny().limits.unwrap()
         }),
         ..tiny()

@@ -63,6 +63,7 @@ fn options() -> Options {
         unwritten_bytes: 256 << 10,
         checkpoint_log_bytes: 64 << 10,
         checkpoint_millis: 20,
+        mini_run_entries: 50,
     };
     let tuning = Tuning {
         limits: Some(limits),

@@ -31,6 +31,7 @@ pub struct Loader<'t> {
     batch: Batch,
     batch_rows: u64,
     batch_bytes: usize,
+    batch_bytes_max: usize,
     /// Line of each row in the batch.
     lines: Vec<u64>,
     builder: RowBuilder,
@@ -50,6 +51,8 @@ impl<'t> Loader<'t> {
             batch: Batch::new(),
             batch_rows: args.batch,
             batch_bytes: 0,
+            // A batch takes memory of the store's until it is applied.
+            batch_bytes_max: BATCH_BYTES_MAX.min(args.store.memory as usize / 16),
             lines: Vec::new(),
             builder: RowBuilder::new(&target.header),
             index_key: Vec::new(),
@@ -82,7 +85,7 @@ impl<'t> Loader<'t> {
 
     /// True if the batch should be committed now.
     pub fn is_full(&self) -> bool {
-        self.rows() >= self.batch_rows || self.batch_bytes >= BATCH_BYTES_MAX
+        self.rows() >= self.batch_rows || self.batch_bytes >= self.batch_bytes_max
     }
 
     /// Rows in the batch.

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
 use crate::{
-    Error, Lineage, Result, Seqno, SizeClass, TreeId,
+    Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
     tree::TreeTraits,
-    txn::Vacancy,
+    txn::{Vacancy, WriteSet},
 };
 
 /// The tree that holds the catalog itself.
@@ -193,6 +193,13 @@ impl TreeDirectory for Catalog {
         let state = self.state.read().unwrap();
         let entry = state.by_id.get(&tree).or_else(|| state.leaving.get(&tree))?;
         Some(TreeTraits { lineage: entry.lineage, class: entry.class, leaf_filters: entry.unique })
+    }
+
+    fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet) {
+        if let Some(entry) = self.by_id(tree) {
+            let puts = writes.entries(tree).filter(|entry| entry.tag.kind() != Kind::Delete);
+            entry.vacancy.put(puts.map(|entry| entry.key));
+        }
     }
 
     fn forget(&self, tree: TreeId) {

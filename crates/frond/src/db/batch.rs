@@ -2,7 +2,7 @@
 
 use crate::{
     Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, VALUE_BYTES_MAX, blob::BlobHold,
-    coding::put_varint, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
+    coding::put_varint, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
 };
 
 use super::{Shared, Tree};
@@ -40,6 +40,8 @@ pub struct Batch {
     pub(super) operators: Vec<(TreeId, u8)>,
     /// The store whose trees it writes, once it has anything.
     store: Option<Arc<Shared>>,
+    /// What the writes go through a commit in; kept for its memory.
+    pub(super) insertion: Option<Arc<Insertion>>,
 }
 
 impl Batch {

@@ -193,7 +193,7 @@ impl Db {
         let engine = &self.shared.engine;
         engine.health.check()?;
         let Some(log) = &engine.log else { return Err(Error::ReadOnly) };
-        let last = engine.sequencer.enter().last();
+        let last = engine.enter().last();
         if from > last.next() {
             return Err(Error::InvalidArgument(format!(
                 "changes from commit {from} on: the last one is {last}. The position is that of \

@@ -284,7 +284,7 @@ impl Cursor {
         if let Some(entry) = self.entry.as_ref().filter(|_| tombstones >= TOMBSTONES_MIN) {
             let engine = &self.snapshot.engine;
             let (at, any) = (self.snapshot.seqno(), &engine.vacancies);
-            entry.vacancy.found_empty(walked, at, &engine.sequencer, any);
+            entry.vacancy.found_empty(walked, at, || engine.enter().last(), any);
         }
     }
 

@@ -58,6 +58,7 @@ fn options(env: &Env) -> Options {
         unwritten_bytes: 1 << 20,
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 1 << 40,
+        mini_run_entries: 3,
     };
     let tuning = Tuning {
         shape: Some(shape),
@@ -74,6 +75,10 @@ fn write(db: &Db, tree: &Tree, writer: u8) {
     for round in 0..3 {
         batch.put(tree, &[writer, round], &[round; 20]).unwrap();
         batch.merge(tree, b"all", OPERATOR_APPEND, &[writer]).unwrap();
+        if round == 1 {
+            // Enough for a mini-run.
+            batch.put(tree, &[writer, 9], b"").unwrap();
+        }
         db.commit(&mut batch).unwrap();
     }
 }

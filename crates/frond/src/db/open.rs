@@ -130,6 +130,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         store: store.clone(),
         log: None,
         sequencer: Sequencer::new(superblock.applied, active),
+        large_batch: Mutex::default(),
         versions,
         snapshots: Default::default(),
         health: Health::default(),
@@ -278,7 +279,7 @@ fn replay(
     if seqno <= applied && !plant!("db: replay what a tree already holds") {
         return Ok(());
     }
-    let mut section = engine.sequencer.enter();
+    let mut section = engine.enter();
     if engine.log.is_some() && engine.memtable_is_full(&section.active) {
         // Not this record's position: replay begins at a group, and only the slot names one. What is
         // applied by then is skipped by its seqno.
@@ -286,7 +287,7 @@ fn replay(
         engine.freeze_at(&mut section, log_from);
         drop(section);
         while engine.step()? {}
-        section = engine.sequencer.enter();
+        section = engine.enter();
     }
     let slot = section.assign_replayed(seqno);
     slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
@@ -316,7 +317,7 @@ fn replay(
     slot.writers.fetch_sub(1, Ordering::Release);
     slot.note(&changes);
     if changes.iter().any(Change::ends_memtable) {
-        let mut section = engine.sequencer.enter();
+        let mut section = engine.enter();
         let log_from = section.active.log_from;
         engine.freeze_at(&mut section, log_from);
         drop(section);

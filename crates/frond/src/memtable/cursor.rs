@@ -24,10 +24,7 @@ use super::{
     tree::Tree,
     versions::Versions,
 };
-use crate::{
-    Message, Seqno, TreeId,
-    sync::{Arc, Ordering},
-};
+use crate::{Message, Seqno, TreeId, sync::Arc};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -124,8 +121,7 @@ impl MemCursor {
             self.table = memtable.directory.find(&memtable.arena, self.tree);
         }
         let Some(table) = self.table else { return };
-        let attached = memtable.arena.get(table).runs.load(Ordering::Acquire);
-        if attached > 0 && (self.runs.is_empty() || self.at == LATEST) {
+        if memtable.arena.get(table).has_runs() && (self.runs.is_empty() || self.at == LATEST) {
             let place = |attached: &Attached| RunPlace {
                 seqno: attached.seqno,
                 run: attached.run.clone(),

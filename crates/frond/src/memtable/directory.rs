@@ -30,8 +30,8 @@ placed! {
         root: AtomicAt<NodeHead>,
         /// Range deletes, latest arrival first.
         ranges: AtomicAt<RecordHead>,
-        /// Mini-runs attached; they are in the memtable's list.
-        runs: AtomicU32,
+        /// 1 once a mini-run is attached; they are in the memtable's list.
+        has_runs: AtomicU32,
         branches: [AtomicAt<Table>; BRANCHES],
         /// Every commit writes the counters, every descent reads the root: not one cache line.
         apart: [u32; 16],
@@ -46,7 +46,7 @@ impl Table {
             id: id.0,
             root: AtomicAt::empty(),
             ranges: AtomicAt::empty(),
-            runs: AtomicU32::new(0),
+            has_runs: AtomicU32::new(0),
             branches: std::array::from_fn(|_| AtomicAt::empty()),
             apart: [0; 16],
             entries: AtomicU64::new(0),
@@ -59,9 +59,18 @@ impl Table {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.root.load().is_none()
-            && self.ranges.load().is_none()
-            && self.runs.load(Ordering::Acquire) == 0
+        self.root.load().is_none() && self.ranges.load().is_none() && !self.has_runs()
+    }
+
+    /// True if mini-runs are attached: then they are in the list.
+    #[inline]
+    pub(super) fn has_runs(&self) -> bool {
+        self.has_runs.load(Ordering::Acquire) != 0
+    }
+
+    /// Says that a mini-run is in the list. Release: who sees it sees the run.
+    pub(super) fn note_run(&self) {
+        self.has_runs.store(1, Ordering::Release);
     }
 
     pub(super) fn count(&self, inserted: Inserted) {

@@ -65,6 +65,12 @@ impl SortedRun {
     }
 }
 
+impl std::fmt::Debug for SortedRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SortedRun({} entries, {} bytes)", self.entries(), self.bytes())
+    }
+}
+
 /// A mini-run in a memtable.
 pub(super) struct Attached {
     pub(super) tree: TreeId,

@@ -109,9 +109,10 @@ impl Memtable {
         if self.runs.attach(tree, seqno, run) {
             table.count(inserted);
             self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
-            // Release: who sees the count sees the run in the list.
-            table.runs.fetch_add(1, Ordering::Release);
         }
+        // Also by who comes second: the first may not have come so far, and the second goes on as if the
+        // run were there for all to see.
+        table.note_run();
     }
 
     /// Shows the versions of a key up to `at`, newest first, until `visit` returns false. A covering
@@ -127,7 +128,7 @@ impl Memtable {
         let first = table.tree(&self.arena).find(key);
         let own = first.map(|first| Versions::new(&self.arena, self.arena.record(first), at));
         let cover = ranges::cover(&self.arena, &table.ranges, key, at);
-        if table.runs.load(Ordering::Acquire) == 0 {
+        if !table.has_runs() {
             return show(own.into_iter().flatten(), cover, visit);
         }
         let mut versions: Vec<_> = own.into_iter().flatten().collect();
@@ -206,7 +207,7 @@ impl Memtable {
     fn outermost(&self, tree: TreeId, end: Leaf<'static>) -> Vec<&[u8]> {
         let Some(table) = self.table(tree) else { return Vec::new() };
         let mut sources = vec![table.tree(&self.arena)];
-        if table.runs.load(Ordering::Acquire) > 0 {
+        if table.has_runs() {
             sources.extend(self.runs.of_tree(tree, LATEST).iter().map(|run| run.run.tree()));
         }
         sources.into_iter().filter_map(|source| place::outermost(source, end)).collect()

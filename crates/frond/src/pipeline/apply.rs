@@ -28,7 +28,7 @@ impl Engine {
         let Some(slot) = version.frozen.last().cloned() else { return Ok(false) };
         let last = slot.last().expect("frozen memtables have an end");
         if !plant!("pipeline: a memtable is applied before its commits are in it") {
-            self.sequencer.wait_visible(last);
+            self.wait_visible(last);
             while slot.writers.load(Ordering::Acquire) > 0 {
                 crate::sync::thread::yield_now();
             }

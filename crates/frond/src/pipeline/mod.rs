@@ -24,6 +24,7 @@ mod blobs;
 mod checkpoint;
 mod full;
 mod health;
+mod insertion;
 mod memory;
 mod pace;
 mod pool;
@@ -34,6 +35,7 @@ pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use full::FullDisk;
 pub(crate) use health::Health;
+pub(crate) use insertion::Insertion;
 pub(crate) use pool::TaskPool;
 pub(crate) use spill::SpillState;
 pub(crate) use workers::Background;
@@ -45,7 +47,7 @@ use crate::{
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     tree::{Effects, TreeContext, TreeTraits},
-    txn::{Section, Sequencer},
+    txn::{Section, Sequencer, WriteSet},
     version::{MemSlot, Snapshots, Versions},
     wal::Log,
 };
@@ -64,6 +66,8 @@ pub struct Limits {
     pub checkpoint_log_bytes: u64,
     /// Time after which one is due, if anything changed, milliseconds.
     pub checkpoint_millis: u64,
+    /// Entries of one tree in one commit that come as a mini-run.
+    pub mini_run_entries: usize,
 }
 
 impl Limits {
@@ -76,6 +80,7 @@ impl Limits {
             unwritten_bytes: cache_bytes / 3,
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
+            mini_run_entries: insertion::MINI_RUN_ENTRIES_MIN,
         }
     }
 
@@ -97,6 +102,9 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// `None`: the tree is gone, and so is its batch.
     fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
 
+    /// A commit puts rows into a tree: what was vacant there is vacant no more (`txn/vacancy.rs`, 3).
+    fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet);
+
     /// The commit that dropped a tree is applied: no batch of it counts any more.
     fn forget(&self, tree: TreeId);
 }
@@ -114,7 +122,9 @@ pub(crate) struct Engine {
     pub store: Arc<Store>,
     /// `None` if the store is open read-only.
     pub log: Option<Log>,
-    pub sequencer: Sequencer,
+    pub sequencer: Sequencer<Insertion>,
+    /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
+    pub(crate) large_batch: Mutex<()>,
     /// 1 once any tree has had a vacancy: commits look for them.
     pub vacancies: AtomicU64,
     pub versions: Versions,
@@ -194,7 +204,7 @@ impl Engine {
     /// Freezes the active memtable if it holds anything. Returns the boundary: every commit through
     /// it is in roots or frozen memtables.
     pub fn freeze(&self) -> Seqno {
-        let mut section = self.sequencer.enter();
+        let mut section = self.enter();
         self.freeze_in(&mut section)
     }
 

@@ -10,7 +10,11 @@
 //!
 //! Threads: committers, after their commit is visible and holding nothing (Rule: I36).
 
-use crate::{Result, sync::Ordering, version::MemSlot};
+use crate::{
+    Error, Result,
+    sync::{MutexGuard, Ordering},
+    version::MemSlot,
+};
 
 use super::Engine;
 
@@ -51,6 +55,47 @@ impl Engine {
             }
             self.help_or_wait(seen)?;
         }
+    }
+
+    /// Waits until a batch of so many bytes fits into the memtables' quarter of the budget, beside what
+    /// is there (Rule: I36). A batch that takes a good part of it keeps others like it away for as long
+    /// as the guard lives, or all would see the same room. Called before a commit locks anything but the
+    /// catalog.
+    ///
+    /// # Errors
+    /// `BatchTooLarge` if it never fits.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<Option<MutexGuard<'_, ()>>> {
+        let max = self.memtables_bytes_max();
+        if bytes > max {
+            let limit = "a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes, max, limit });
+        }
+        if bytes < self.limits.memtable_bytes / 8 {
+            return Ok(None);
+        }
+        let turn = self.large_batch.lock().unwrap();
+        loop {
+            self.health.check()?;
+            let seen = self.signal.epoch();
+            let version = self.versions.current();
+            let used: u64 = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
+            let is_empty = version.memtables().all(|slot| slot.table.entries() == 0);
+            let is_frozen = !version.frozen.is_empty();
+            drop(version);
+            if is_empty || used + bytes <= max {
+                return Ok(Some(turn));
+            }
+            if !is_frozen {
+                self.freeze();
+                self.signal.notify();
+            }
+            self.help_or_wait(seen)?;
+        }
+    }
+
+    /// The memtables' part of the budget.
+    pub(crate) fn memtables_bytes_max(&self) -> u64 {
+        (self.cache_bytes / 4).max(2 * self.limits.memtable_bytes)
     }
 
     fn fill(&self, slot: &MemSlot) -> u64 {

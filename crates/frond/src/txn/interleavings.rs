@@ -20,33 +20,47 @@ fn slot(base: Seqno) -> Arc<MemSlot> {
     MemSlot::new(Arc::new(Memtable::new(FramePool::new(0))), base, Lsn(0))
 }
 
+/// A commit's own key.
+type Brings = [u8; 1];
+
+fn insert(brings: &Brings, seqno: Seqno, slot: &MemSlot) {
+    slot.table.insert(TREE, seqno, std::iter::once((&brings[..], Tag::PUT, &brings[..])));
+}
+
 struct House {
-    sequencer: Sequencer,
+    sequencer: Sequencer<Brings>,
     /// Every memtable there ever was, oldest first.
     slots: Mutex<Vec<Arc<MemSlot>>>,
+    /// Of each commit, by seqno from 1 on, what it brings.
+    brought: Mutex<Vec<u8>>,
 }
 
 impl House {
     fn new() -> Arc<Self> {
         let first = slot(Seqno(0));
         let sequencer = Sequencer::new(Seqno(0), first.clone());
-        Arc::new(Self { sequencer, slots: Mutex::new(vec![first]) })
+        Arc::new(Self { sequencer, slots: Mutex::new(vec![first]), brought: Mutex::default() })
     }
 
-    fn commit(&self) -> Seqno {
-        let mut section = self.sequencer.enter();
-        let (seqno, slot) = section.assign();
-        drop(section);
-        let key = seqno.0.to_be_bytes();
-        slot.table.insert(TREE, seqno, std::iter::once((&key[..], Tag::PUT, &key[..])));
-        self.sequencer.finish(seqno, &slot);
-        self.sequencer.wait_visible(seqno);
+    fn assign(&self, key: u8) -> (Arc<Brings>, Seqno, Arc<MemSlot>) {
+        let brings = Arc::new([key]);
+        let mut section = self.sequencer.enter(insert);
+        let (seqno, slot) = self.sequencer.assign(&mut section, &brings);
+        self.brought.lock().unwrap().push(key);
+        (brings, seqno, slot)
+    }
+
+    fn commit(&self, key: u8) -> Seqno {
+        let (brings, seqno, slot) = self.assign(key);
+        insert(&brings, seqno, &slot);
+        self.sequencer.finish(seqno);
+        self.sequencer.wait_visible(seqno, insert);
         seqno
     }
 
     /// Swaps the active memtable for a new one and waits until the old one may be applied.
     fn freeze(&self) {
-        let mut section = self.sequencer.enter();
+        let mut section = self.sequencer.enter(insert);
         let last = section.last();
         if last == section.active.base {
             return;
@@ -56,21 +70,40 @@ impl House {
         let old = std::mem::replace(&mut section.active, fresh.clone());
         self.slots.lock().unwrap().push(fresh);
         drop(section);
-        self.sequencer.wait_visible(last);
+        self.sequencer.wait_visible(last, insert);
         while old.writers.load(Ordering::Acquire) > 0 {
             thread::yield_now();
         }
-        let interval = old.base.0 + 1..=last.0;
-        assert_eq!(old.table.entries() as u64, last.0 - old.base.0, "Rule I2: {interval:?}");
-        for seqno in interval {
-            assert!(holds(&old, seqno), "Rule I2: commit {seqno} is in its memtable");
+        for seqno in old.base.0 + 1..=last.0 {
+            assert!(self.holds(&old, seqno), "Rule I2: commit {seqno} is in its memtable");
+        }
+        let mut drain = old.table.drain_cursor(TREE, last);
+        let mut versions = 0;
+        while let Some(drained) = drain.next() {
+            versions += drained.versions.count() as u64;
+        }
+        assert_eq!(versions, last.0 - old.base.0, "Rule I2: and nothing else");
+    }
+
+    fn holds(&self, slot: &MemSlot, seqno: u64) -> bool {
+        let key = self.brought.lock().unwrap()[seqno as usize - 1];
+        holds(slot, seqno, key)
+    }
+
+    /// All that is visible is there.
+    fn look(&self) {
+        let visible = self.sequencer.visible();
+        let slots = self.slots.lock().unwrap().clone();
+        for seqno in 1..=visible.0 {
+            let there = slots.iter().any(|slot| self.holds(slot, seqno));
+            assert!(there, "visible, and not there: {seqno}");
         }
     }
 }
 
-fn holds(slot: &MemSlot, seqno: u64) -> bool {
+fn holds(slot: &MemSlot, seqno: u64, key: u8) -> bool {
     let mut found = false;
-    slot.table.get(TREE, &seqno.to_be_bytes(), Seqno(seqno), &mut |at, _| {
+    slot.table.get(TREE, &[key], Seqno(seqno), &mut |at, _| {
         found |= at.0 == seqno;
         false
     });
@@ -82,11 +115,11 @@ fn holds(slot: &MemSlot, seqno: u64) -> bool {
 fn commits_freezes_and_reads() {
     let house = House::new();
     let mut threads: Vec<_> = (0..COMMITTERS)
-        .map(|_| {
+        .map(|committer| {
             let house = house.clone();
             thread::spawn(move || {
                 for _ in 0..COMMITS {
-                    let seqno = house.commit();
+                    let seqno = house.commit(committer as u8);
                     assert!(house.sequencer.visible() >= seqno, "Rule I3");
                 }
             })
@@ -95,14 +128,51 @@ fn commits_freezes_and_reads() {
     let freezing = house.clone();
     threads.push(thread::spawn(move || (0..2).for_each(|_| freezing.freeze())));
     for _ in 0..2 {
-        let visible = house.sequencer.visible();
-        let slots = house.slots.lock().unwrap().clone();
-        for seqno in 1..=visible.0 {
-            assert!(slots.iter().any(|slot| holds(slot, seqno)), "visible, and not there: {seqno}");
-        }
+        house.look();
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(house.sequencer.visible(), Seqno(COMMITTERS * COMMITS));
+}
+
+/// Rule: I3. A commit that lies still from its seqno on holds up neither commits nor freezes, however many
+/// places there are; when it goes on, nothing changes. Half awake, it inserts beside its helpers.
+fn a_commit_lies_still(half_awake: bool) {
+    let house = House::new();
+    let (brings, seqno, slot) = house.assign(9);
+    let mut threads: Vec<_> = (0..2)
+        .map(|committer| {
+            let house = house.clone();
+            thread::spawn(move || {
+                for _ in 0..3 {
+                    house.commit(committer);
+                }
+                house.look();
+            })
+        })
+        .collect();
+    let freezing = house.clone();
+    threads.push(thread::spawn(move || freezing.freeze()));
+    if half_awake {
+        insert(&brings, seqno, &slot);
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(house.sequencer.visible(), Seqno(7));
+    insert(&brings, seqno, &slot);
+    house.sequencer.finish(seqno);
+    house.sequencer.wait_visible(seqno, insert);
+    house.look();
+    assert_eq!(slot.writers.load(Ordering::Acquire), 0, "finished once");
+    house.freeze();
+}
+
+#[test]
+fn who_waits_inserts_what_another_left_lying() {
+    explore(500, || a_commit_lies_still(false));
+}
+
+#[test]
+fn what_owner_and_helpers_insert_is_there_once() {
+    explore(500, || a_commit_lies_still(true));
 }
 
 #[test]
@@ -115,6 +185,8 @@ fn what_is_visible_is_a_prefix_and_memtables_are_intervals() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "txn: visible before those below are inserted" => what_is_visible_is_a_prefix_and_memtables_are_intervals,
+        "txn: nobody helps" => who_waits_inserts_what_another_left_lying,
+        "txn: helped before it is inserted" => who_waits_inserts_what_another_left_lying,
     };
     crate::plant::assert_claims_hold("schedules of txn", claims);
 }

@@ -1,13 +1,21 @@
 //! The sequencer: one short critical section gives a commit its seqno, its place in the log and its
 //! memtable together (Rule: I2), and what is visible advances as commits finish inserting (Rule: I3).
 //!
+//! A commit comes aboard with what it brings, so that whoever waits for it can insert that in its stead:
+//! a thread that the kernel leaves lying between its seqno and its last entry holds up nobody. `T` is
+//! what a commit brings; how it is inserted, those who wait know.
+//!
 //! Invariants
 //! 1. Seqno order = order of log reservations = order of memtable intervals.
 //! 2. A memtable is frozen inside the section: no commit can be assigned to it afterwards.
 //! 3. `visible` is the greatest seqno such that it and all lower ones are inserted.
 //! 4. Nothing in the section blocks, allocates in the common case, or touches a file.
+//! 5. A commit is finished once, by who takes it out of its place aboard; by then it is wholly inserted,
+//!    whoever else may still be inserting it, to no effect.
 //!
-//! Threads: committers, and the freezer. Cost: one uncontended lock and some twenty stores.
+//! Threads: committers, and the freezer. Cost: two uncontended locks, and some thirty stores.
+
+use std::time::Duration;
 
 use crate::{
     Seqno,
@@ -17,14 +25,19 @@ use crate::{
 
 /// Commits that may be between their seqno and their end at once: more threads than that wait. (The
 /// model checker gets few, so that its threads come to wait.)
-const IN_FLIGHT_MAX: u64 = if cfg!(shuttle) { 4 } else { 4096 };
+const IN_FLIGHT_MAX: u64 = if cfg!(shuttle) { 4 } else { 1024 };
 
+/// Who waits for a commit that another one is inserting in its owner's stead, inserts it too after this
+/// time: that helper may lie as still as the owner.
+const HELPER_TIME: Duration = Duration::from_millis(1);
+
+/// `T` is what a commit brings into its memtable.
 #[derive(Debug)]
-pub(crate) struct Sequencer {
+pub(crate) struct Sequencer<T> {
     section: Mutex<Section>,
     visible: AtomicU64,
-    /// `done[s % IN_FLIGHT_MAX] == s` once commit `s` is inserted.
-    done: Box<[AtomicU64]>,
+    /// Commit `s` has place `s % IN_FLIGHT_MAX`.
+    places: Box<[Place<T>]>,
     sleepers: AtomicUsize,
     sleep: Mutex<()>,
     advanced: Condvar,
@@ -37,21 +50,31 @@ pub(crate) struct Section {
     pub active: Arc<MemSlot>,
 }
 
-impl Section {
-    /// Assigns the next seqno, in the active memtable.
-    pub fn assign(&mut self) -> (Seqno, Arc<MemSlot>) {
-        let seqno = self.next;
-        self.next = seqno.next();
-        self.active.writers.fetch_add(1, Ordering::Relaxed);
-        (seqno, self.active.clone())
-    }
+/// A place for one commit in flight.
+#[derive(Debug)]
+struct Place<T> {
+    /// The last commit of this place that is wholly inserted.
+    done: AtomicU64,
+    aboard: Mutex<Option<Aboard<T>>>,
+}
 
+/// A commit that has its seqno and is not finished.
+#[derive(Debug)]
+struct Aboard<T> {
+    seqno: Seqno,
+    slot: Arc<MemSlot>,
+    brings: Arc<T>,
+    /// Somebody inserts it in its owner's stead.
+    is_helped: bool,
+}
+
+impl Section {
     /// The last seqno assigned.
     pub fn last(&self) -> Seqno {
         Seqno(self.next.0 - 1)
     }
 
-    /// Takes a given seqno, in recovery: the log's own.
+    /// Takes a given seqno, in recovery: the log's own. Nobody waits there.
     pub fn assign_replayed(&mut self, seqno: Seqno) -> Arc<MemSlot> {
         assert!(seqno >= self.next, "the log's seqnos ascend");
         self.next = seqno.next();
@@ -60,21 +83,27 @@ impl Section {
     }
 }
 
-impl Sequencer {
+impl<T> Sequencer<T> {
     /// Goes on after `last`, all of which is visible.
     pub fn new(last: Seqno, active: Arc<MemSlot>) -> Self {
+        let place = |_| Place { done: AtomicU64::new(0), aboard: Mutex::new(None) };
         Self {
             section: Mutex::new(Section { next: last.next(), active }),
             visible: AtomicU64::new(last.0),
-            done: (0..IN_FLIGHT_MAX).map(|_| AtomicU64::new(0)).collect(),
+            places: (0..IN_FLIGHT_MAX).map(place).collect(),
             sleepers: AtomicUsize::new(0),
             sleep: Mutex::new(()),
             advanced: Condvar::new(),
         }
     }
 
-    /// Enters the critical section; waits first while too many commits are in flight.
-    pub fn enter(&self) -> MutexGuard<'_, Section> {
+    fn place(&self, seqno: Seqno) -> &Place<T> {
+        &self.places[(seqno.0 % IN_FLIGHT_MAX) as usize]
+    }
+
+    /// Enters the critical section; waits first while too many commits are in flight. `insert` is
+    /// what [`wait_visible`](Self::wait_visible) asks for.
+    pub fn enter(&self, insert: impl Fn(&T, Seqno, &MemSlot)) -> MutexGuard<'_, Section> {
         loop {
             let section = self.section.lock().unwrap();
             let oldest = section.last().0.saturating_sub(IN_FLIGHT_MAX - 2);
@@ -82,8 +111,21 @@ impl Sequencer {
                 return section;
             }
             drop(section);
-            self.wait_visible(Seqno(oldest));
+            self.wait_visible(Seqno(oldest), &insert);
         }
+    }
+
+    /// Assigns the next seqno, in the active memtable, to a commit that brings this. From now on others
+    /// may insert it.
+    pub fn assign(&self, section: &mut Section, brings: &Arc<T>) -> (Seqno, Arc<MemSlot>) {
+        let seqno = section.next;
+        section.next = seqno.next();
+        let slot = section.active.clone();
+        slot.writers.fetch_add(1, Ordering::Relaxed);
+        // The place is free: `enter` saw the commit visible that had it last.
+        *self.place(seqno).aboard.lock().unwrap() =
+            Some(Aboard { seqno, slot: slot.clone(), brings: brings.clone(), is_helped: false });
+        (seqno, slot)
     }
 
     /// The greatest seqno that readers may see.
@@ -97,19 +139,29 @@ impl Sequencer {
         self.visible.store(seqno.0, Ordering::SeqCst);
     }
 
-    /// Says that a commit is wholly inserted.
-    pub fn finish(&self, seqno: Seqno, slot: &MemSlot) {
+    /// Says that a commit is wholly inserted, by whomever.
+    pub fn finish(&self, seqno: Seqno) {
+        let place = self.place(seqno);
+        let mut aboard = place.aboard.lock().unwrap();
+        if aboard.as_ref().is_none_or(|aboard| aboard.seqno != seqno) {
+            return;
+        }
+        let finished = aboard.take();
+        if let Some(Aboard { slot, .. }) = &finished {
+            slot.writers.fetch_sub(1, Ordering::Release);
+        }
         // SeqCst: of two finishers, at least one sees the other's mark when it looks for the next
         // one; with less, both could stop below each other and nobody would advance.
-        self.done[(seqno.0 % IN_FLIGHT_MAX) as usize].store(seqno.0, Ordering::SeqCst);
-        slot.writers.fetch_sub(1, Ordering::Release);
+        place.done.store(seqno.0, Ordering::SeqCst);
+        drop(aboard);
+        // Before anybody is woken: the owner wants its memory back.
+        drop(finished);
         let mut moved = false;
         loop {
             let visible = self.visible.load(Ordering::SeqCst);
             let next = visible + 1;
-            let mark = &self.done[(next % IN_FLIGHT_MAX) as usize];
             let jumps = plant!("txn: visible before those below are inserted") && next <= seqno.0;
-            if mark.load(Ordering::SeqCst) != next && !jumps {
+            if self.place(Seqno(next)).done.load(Ordering::SeqCst) != next && !jumps {
                 break;
             }
             let exchanged =
@@ -124,8 +176,9 @@ impl Sequencer {
         }
     }
 
-    /// Returns once `seqno` is visible.
-    pub fn wait_visible(&self, seqno: Seqno) {
+    /// Returns once `seqno` is visible. `insert` inserts what a commit brings; it may be called while
+    /// others insert the same, and for a commit that is long visible (Rule: I3).
+    pub fn wait_visible(&self, seqno: Seqno, insert: impl Fn(&T, Seqno, &MemSlot)) {
         for round in 0..64 {
             if self.visible() >= seqno {
                 return;
@@ -133,11 +186,43 @@ impl Sequencer {
             // The commits below are in other threads' memtable inserts: microseconds.
             if round < 16 { hint::spin_loop() } else { thread::yield_now() }
         }
-        let mut sleep = self.sleep.lock().unwrap();
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        while self.visible() < seqno {
-            sleep = self.advanced.wait(sleep).unwrap();
+        let mut helper_is_late = false;
+        loop {
+            let visible = self.visible();
+            if visible >= seqno {
+                return;
+            }
+            if self.help(visible.next(), helper_is_late, &insert) {
+                continue;
+            }
+            let sleep = self.sleep.lock().unwrap();
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            helper_is_late = self.visible() == visible
+                && self.advanced.wait_timeout(sleep, HELPER_TIME).unwrap().1.timed_out();
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Inserts and finishes a commit in its owner's stead; false if it is finished, or, unless `also`,
+    /// has a helper.
+    fn help(&self, seqno: Seqno, also: bool, insert: impl Fn(&T, Seqno, &MemSlot)) -> bool {
+        let mut aboard = self.place(seqno).aboard.lock().unwrap();
+        let (slot, brings) = match &mut *aboard {
+            Some(aboard) if aboard.seqno == seqno && (also || !aboard.is_helped) => {
+                aboard.is_helped = true;
+                (aboard.slot.clone(), aboard.brings.clone())
+            }
+            _ => return false,
+        };
+        drop(aboard);
+        if plant!("txn: nobody helps") {
+            return false;
+        }
+        if !plant!("txn: helped before it is inserted") {
+            insert(&brings, seqno, &slot);
+        }
+        drop(brings);
+        self.finish(seqno);
+        true
     }
 }

@@ -27,8 +27,6 @@ use crate::{
     sync::{Arc, AtomicU64, Ordering},
 };
 
-use super::Sequencer;
-
 /// Tombstones that a scan walks in a row before it is worth remembering.
 pub(crate) const TOMBSTONES_MIN: u64 = 32;
 
@@ -102,7 +100,14 @@ impl Vacancy {
     }
 
     /// A scan at snapshot `at` found no row in `walked`, the stretch it jumped over included.
-    pub fn found_empty(&self, walked: Stretch, at: Seqno, sequencer: &Sequencer, any: &AtomicU64) {
+    /// `last_assigned` asks the sequencer, in its section, for the last seqno.
+    pub fn found_empty(
+        &self,
+        walked: Stretch,
+        at: Seqno,
+        last_assigned: impl FnOnce() -> Seqno,
+        any: &AtomicU64,
+    ) {
         let old = self.state.load_full();
         let proposed = old.as_ref().and_then(|state| state.proposed.as_ref());
         let confirms = proposed.filter(|proposed| {
@@ -124,7 +129,7 @@ impl Vacancy {
         // sequencer's lock orders the two.
         any.store(1, Ordering::SeqCst);
         if self.swap(&old, new) {
-            after.store(sequencer.enter().last().0, Ordering::Release);
+            after.store(last_assigned().0, Ordering::Release);
         }
     }
 
@@ -169,16 +174,10 @@ impl Vacancy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lsn, cache::FramePool, memtable::Memtable, version::MemSlot};
 
     fn stretch(from: &str, to: &str) -> Stretch {
         let bound = |key: &str| (!key.is_empty()).then(|| key.as_bytes().to_vec());
         Stretch { from: bound(from), to: bound(to) }
-    }
-
-    fn sequencer(last: u64) -> Sequencer {
-        let table = Arc::new(Memtable::new(FramePool::new(1 << 20)));
-        Sequencer::new(Seqno(last), MemSlot::new(table, Seqno(last), Lsn(0)))
     }
 
     fn put(vacancy: &Vacancy, key: &str) {
@@ -188,12 +187,12 @@ mod tests {
     #[test]
     fn a_stretch_counts_once_a_later_snapshot_has_found_it_empty_too() {
         let (vacancy, any) = (Vacancy::default(), AtomicU64::new(0));
-        vacancy.found_empty(stretch("", "m"), Seqno(5), &sequencer(7), &any);
+        vacancy.found_empty(stretch("", "m"), Seqno(5), || Seqno(7), &any);
         assert_eq!(any.load(Ordering::Relaxed), 1, "commits look from now on");
         assert_eq!(vacancy.known(Seqno(9)), None, "proposed only");
-        vacancy.found_empty(stretch("", "m"), Seqno(6), &sequencer(7), &any);
+        vacancy.found_empty(stretch("", "m"), Seqno(6), || Seqno(7), &any);
         assert_eq!(vacancy.known(Seqno(9)), None, "commits 6 and 7 may have missed the proposal");
-        vacancy.found_empty(stretch("", "p"), Seqno(7), &sequencer(8), &any);
+        vacancy.found_empty(stretch("", "p"), Seqno(7), || Seqno(8), &any);
         assert_eq!(vacancy.known(Seqno(7)), Some(stretch("", "m")), "no more than was proposed");
         assert_eq!(vacancy.known(Seqno(6)), None, "an older snapshot may have rows there");
     }
@@ -201,15 +200,15 @@ mod tests {
     #[test]
     fn a_put_cuts_vacancy_and_proposal() {
         let (vacancy, any) = (Vacancy::default(), AtomicU64::new(0));
-        vacancy.found_empty(stretch("b", "m"), Seqno(5), &sequencer(5), &any);
-        vacancy.found_empty(stretch("b", "m"), Seqno(5), &sequencer(5), &any);
+        vacancy.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
+        vacancy.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
         put(&vacancy, "m");
         put(&vacancy, "a");
         assert_eq!(vacancy.known(Seqno(5)), Some(stretch("b", "m")), "neither lies in it");
-        vacancy.found_empty(stretch("b", "x"), Seqno(6), &sequencer(6), &any);
+        vacancy.found_empty(stretch("b", "x"), Seqno(6), || Seqno(6), &any);
         put(&vacancy, "k");
         assert_eq!(vacancy.known(Seqno(6)), Some(stretch("b", "k")));
-        vacancy.found_empty(stretch("b", "x"), Seqno(7), &sequencer(7), &any);
+        vacancy.found_empty(stretch("b", "x"), Seqno(7), || Seqno(7), &any);
         assert_eq!(
             vacancy.known(Seqno(7)),
             Some(stretch("b", "k")),

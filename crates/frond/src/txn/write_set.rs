@@ -242,10 +242,7 @@ impl WriteSet {
 
     fn append_made(&mut self, slot: &Slot, tag: Tag, payload: &[u8]) -> Result<Slot> {
         let key = self.key(slot).to_vec();
-        let room = WRITE_SET_BYTES_MAX.saturating_sub(self.arena.len());
-        if key.len() + payload.len() > room {
-            return Err(too_large());
-        }
+        self.check_room(key.len() + payload.len())?;
         let start = self.arena.len() as u32;
         self.arena.extend_from_slice(&key);
         self.arena.extend_from_slice(payload);
@@ -272,7 +269,8 @@ impl WriteSet {
 
     /// Fails if so many bytes more are more than a batch can hold.
     pub fn check_room(&self, bytes: usize) -> Result<()> {
-        if self.arena.len() + bytes > WRITE_SET_BYTES_MAX { Err(too_large()) } else { Ok(()) }
+        let bytes = self.arena.len() + bytes;
+        if bytes > WRITE_SET_BYTES_MAX { Err(too_large(bytes)) } else { Ok(()) }
     }
 
     /// Trees touched, ascending.
@@ -290,10 +288,15 @@ impl WriteSet {
     }
 
     /// Entries of a tree, ascending. After `seal`.
-    pub fn entries(&self, tree: TreeId) -> impl Iterator<Item = Entry<'_>> + Clone {
+    pub fn entries(&self, tree: TreeId) -> impl ExactSizeIterator<Item = Entry<'_>> + Clone {
         let from = self.slots.partition_point(|slot| slot.tree < tree);
         let to = self.slots.partition_point(|slot| slot.tree <= tree);
         self.slots[from..to].iter().map(|slot| self.entry(slot))
+    }
+
+    /// How many entries a tree has. After `seal`.
+    pub fn count(&self, tree: TreeId) -> usize {
+        self.entries(tree).len()
     }
 
     /// Range deletes of a tree, in the order they were added.
@@ -313,8 +316,9 @@ impl WriteSet {
 }
 
 #[cold]
-fn too_large() -> Error {
-    Error::InvalidArgument("a batch of more than 2 GiB of keys, values and operands".into())
+fn too_large(bytes: usize) -> Error {
+    let (bytes, max) = (bytes as u64, WRITE_SET_BYTES_MAX as u64);
+    Error::BatchTooLarge { bytes, max, limit: "a batch" }
 }
 
 /// The first four bytes of a key as a number that orders like the key.

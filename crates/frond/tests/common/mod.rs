@@ -22,6 +22,7 @@ pub fn tiny() -> Tuning {
             unwritten_bytes: 256 << 10,
             checkpoint_log_bytes: 1 << 20,
             checkpoint_millis: 50,
+            mini_run_entries: 100,
         }),
         segment_bytes: Some(64 << 10),
         group_bytes: Some(16 << 10),

@@ -1,0 +1,96 @@
+//! What a commit costs the thread that makes it: `cargo bench -p frond --bench commit [ENTRIES]`.
+//!
+//! Small commits, one row each. Then batches of random keys into a memtable that is half full, with and
+//! without mini-runs, and what point reads cost there afterwards: where mini-runs begin to pay decides
+//! `MINI_RUN_ENTRIES_MIN`. Times are of the processor, of the committing thread alone.
+
+use std::hint::black_box;
+
+use frond::{Batch, Db, Durability, Limits, Options, Tree, Tuning};
+
+const CACHE: u64 = 1 << 30;
+const SMALL_COMMITS: u64 = 200_000;
+
+fn main() {
+    let entries = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(600_000);
+    for _ in 0..3 {
+        small();
+    }
+    for batch in [1_000, 3_000, 10_000, 30_000, 100_000] {
+        for mini_run_entries in [usize::MAX, 1] {
+            large(entries, batch, mini_run_entries);
+        }
+    }
+}
+
+/// Time this thread has had on a processor, ns: what counts on a machine that does other work too.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+fn per(start: u64, count: u64) -> f64 {
+    (cpu_ns() - start) as f64 / count as f64
+}
+
+fn with_store(mini_run_entries: usize, run: impl FnOnce(&Db, &Tree)) {
+    let dir = std::env::temp_dir().join(format!("frond-bench-commit-{}", std::process::id()));
+    let limits = Limits { mini_run_entries, ..Limits::for_cache(CACHE) };
+    let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
+    let options = Options::new().cache_size(CACHE).durability(Durability::Lazy).tuning(tuning);
+    let db = Db::open(&dir, options).expect("a new store");
+    let tree = db.create_tree("t", Default::default()).expect("a new tree");
+    run(&db, &tree);
+    drop((tree, db));
+    std::fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+fn key(random: &mut u64) -> [u8; 8] {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    random.to_be_bytes()
+}
+
+fn small() {
+    with_store(usize::MAX, |db, tree| {
+        let (mut batch, mut random) = (Batch::new(), 1);
+        let start = cpu_ns();
+        for _ in 0..SMALL_COMMITS {
+            batch.put(tree, &key(&mut random), &[7; 24]).expect("room");
+            db.commit(&mut batch).expect("committed");
+        }
+        println!("one row a commit: {:>7.1} ns/commit", per(start, SMALL_COMMITS));
+    });
+}
+
+fn large(entries: u64, size: u64, mini_run_entries: usize) {
+    with_store(mini_run_entries, |db, tree| {
+        let (mut batch, mut random) = (Batch::new(), 1);
+        let (mut filling, mut committing) = (0, 0);
+        for _ in 0..entries / size {
+            let start = cpu_ns();
+            for _ in 0..size {
+                batch.put(tree, &key(&mut random), &[7; 24]).expect("room");
+            }
+            filling += cpu_ns() - start;
+            let start = cpu_ns();
+            db.commit(&mut batch).expect("committed");
+            committing += cpu_ns() - start;
+        }
+        let (mut random, mut value) = (1, Vec::new());
+        let start = cpu_ns();
+        let reads = entries.min(100_000);
+        for _ in 0..reads {
+            black_box(tree.get_into(&key(&mut random), &mut value).expect("read"));
+        }
+        let kind = if mini_run_entries == 1 { "mini-runs" } else { "one by one" };
+        println!(
+            "batches of {size:>6}, {kind:<10}: {:>6.1} ns/entry to fill, {:>6.1} to commit; {:>7.1} ns/get after {} batches",
+            filling as f64 / entries as f64,
+            committing as f64 / entries as f64,
+            per(start, reads),
+            entries / size,
+        );
+    });
+}

@@ -1,0 +1,108 @@
+//! Commits that lie still between their seqno and their end, and the store that goes on without them.
+//!
+//! One thread plays all: it leaves a commit lying after step 3 of `commit.rs`, does what others would do,
+//! all of which would wait for ever if nobody helped, and comes back to it.
+
+use super::*;
+use crate::{
+    CheckMode, Db, Limits, Options, Tree, Tuning,
+    io::{Env, MemoryVfs, Workers},
+};
+
+fn options(vfs: &Arc<MemoryVfs>) -> Options {
+    let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
+    let limits = Limits { mini_run_entries: 100, ..Limits::for_cache(8 << 20) };
+    let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
+    Options::new().cache_size(8 << 20).durability(Durability::Sync).env(env).tuning(tuning)
+}
+
+/// Steps 1 to 3.
+fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
+    let shared = &*db.shared;
+    let engine = &*shared.engine;
+    batch.writes.seal(&engine.cx.folder()).unwrap();
+    engine.sync_blobs(&batch.blobs).unwrap();
+    let trees = batch.writes.trees();
+    let mut record = RecordBuilder::new();
+    build_record(&mut record, &batch.writes, &batch.blobs, &trees);
+    let insertion = shared.take_writes(batch, trees);
+    let sequenced = shared.sequence(&insertion, &batch.blobs, record.finish(), 0, &[]).unwrap();
+    (insertion, sequenced)
+}
+
+fn rows(tree: &Tree) -> Vec<(Vec<u8>, usize)> {
+    let mut rows = Vec::new();
+    let mut cursor = tree.scan(..).unwrap();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.push((key.to_vec(), value.len()));
+    }
+    rows
+}
+
+/// Rule: I3, at every size: a few entries and a range delete, a record too long to be copied inside the
+/// section, a mini-run, a long value.
+#[test]
+fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
+    for (count, bytes) in [(3u32, 10), (60, 1000), (500, 10), (2, 100_000)] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let db = Db::open("/store", options(&vfs)).unwrap();
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        tree.put(b"gone", b"").unwrap();
+        let mut batch = Batch::new();
+        batch.delete_range(&tree, b"g", b"h").unwrap();
+        for n in 0..count {
+            batch.put(&tree, &n.to_be_bytes(), &vec![7; bytes]).unwrap();
+        }
+        let (insertion, sequenced) = leave_lying(&db, &mut batch);
+        assert!(db.shared.engine.sequencer.visible() < sequenced.seqno);
+
+        let after = tree.put(b"after", b"1").unwrap();
+        assert!(after > sequenced.seqno);
+        let mut expected: Vec<_> = (0..count).map(|n| (n.to_be_bytes().to_vec(), bytes)).collect();
+        expected.push((b"after".to_vec(), 1));
+        assert_eq!(rows(&tree), expected);
+        db.checkpoint().unwrap();
+        assert!(db.shared.engine.versions.current().applied >= after);
+        tree.put(b"later", b"22").unwrap();
+        expected.push((b"later".to_vec(), 2));
+
+        db.shared.land(&insertion, &sequenced);
+        give_back_writes(&mut batch, insertion);
+        assert_eq!(batch.len(), count as usize + 1, "its memory is its own again");
+        drop(sequenced);
+        batch.clear();
+        assert_eq!(rows(&tree), expected, "coming back it changes nothing");
+        db.checkpoint().unwrap();
+        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+        db.close().unwrap();
+        drop((tree, batch, db));
+        let db = Db::open("/store", options(&vfs)).unwrap();
+        assert_eq!(rows(&db.open_tree("t").unwrap()), expected);
+    }
+}
+
+/// Two that lie still, and a freeze between them: each is in its own memtable (Rule: I2).
+#[test]
+fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = Db::open("/store", options(&vfs)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let mut batches = [Batch::new(), Batch::new()];
+    let mut lying = Vec::new();
+    for (n, batch) in batches.iter_mut().enumerate() {
+        batch.put(&tree, &[n as u8], b"v").unwrap();
+        lying.push(leave_lying(&db, batch));
+        db.shared.engine.freeze();
+    }
+    // The younger one comes back first, and its owner helps the older.
+    let (insertion, sequenced) = lying.pop().unwrap();
+    db.shared.land(&insertion, &sequenced);
+    assert_eq!(rows(&tree).len(), 2);
+    let engine = &db.shared.engine;
+    while engine.apply_oldest().unwrap() {}
+    assert_eq!(engine.versions.current().applied, sequenced.seqno);
+    let (insertion, sequenced) = lying.pop().unwrap();
+    db.shared.land(&insertion, &sequenced);
+    assert_eq!(rows(&tree).len(), 2);
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+}

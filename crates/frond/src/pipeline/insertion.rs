@@ -1,0 +1,81 @@
+//! What a commit brings into its memtable, and inserting it: by the committing thread, or by one that
+//! waits for it (Rule: I3).
+//!
+//! Invariants
+//! 1. Inserting twice, at once or one after the other, is inserting once: a memtable has each (key,
+//!    seqno), range delete and mini-run once, and vacancies are only cut.
+//! 2. What is inserted here does not change while anybody can reach it: a write set is sealed before,
+//!    and its owner takes the memory back only when it is the last to hold it.
+//!
+//! Threads: all, for one commit also several.
+
+use crate::{
+    Seqno, TreeId,
+    memtable::SortedRun,
+    sync::{Arc, MutexGuard, Ordering},
+    txn::{Section, WriteSet},
+    version::MemSlot,
+};
+
+use super::Engine;
+
+/// Entries of one tree from which on a commit makes a mini-run of them (Rule: I6). Each costs readers of
+/// its memtable a look more, and saves the commit a third of its work an entry: docs/design, "Memtable".
+pub(crate) const MINI_RUN_ENTRIES_MIN: usize = 10_000;
+
+/// A sealed write set on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Insertion {
+    pub writes: WriteSet,
+    /// Trees touched, ascending.
+    pub trees: Vec<TreeId>,
+    /// The entries of some of them, as mini-runs.
+    pub runs: Vec<(TreeId, Arc<SortedRun>)>,
+}
+
+impl Engine {
+    /// Makes mini-runs of trees of which there are many entries: before the commit has its seqno, beside
+    /// other commits.
+    pub(crate) fn make_runs(&self, insertion: &mut Insertion) {
+        let Insertion { writes, trees, runs } = insertion;
+        for &tree in trees.iter() {
+            if writes.count(tree) >= self.limits.mini_run_entries {
+                let entries = writes.entries(tree);
+                let messages = entries.map(|entry| (entry.key, entry.tag, entry.payload));
+                let run = SortedRun::build(self.cx.pool.clone(), messages);
+                runs.push((tree, Arc::new(run)));
+            }
+        }
+    }
+
+    /// Inserts what a commit brings.
+    pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemSlot) {
+        let Insertion { writes, trees, runs } = insertion;
+        if self.vacancies.load(Ordering::SeqCst) > 0 {
+            trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
+        }
+        for &tree in trees {
+            for (from, to) in writes.ranges(tree) {
+                slot.table.delete_range(tree, seqno, from, to);
+            }
+            match runs.iter().find(|(of, _)| *of == tree) {
+                Some((_, run)) => slot.table.attach(tree, seqno, run.clone()),
+                None => {
+                    let entries = writes.entries(tree);
+                    let messages = entries.map(|entry| (entry.key, entry.tag, entry.payload));
+                    slot.table.insert(tree, seqno, messages);
+                }
+            }
+        }
+    }
+
+    /// Enters the sequencer's section.
+    pub(crate) fn enter(&self) -> MutexGuard<'_, Section> {
+        self.sequencer.enter(|brings, seqno, slot| self.insert(brings, seqno, slot))
+    }
+
+    /// Returns once `seqno` is visible; inserts what others leave lying.
+    pub(crate) fn wait_visible(&self, seqno: Seqno) {
+        self.sequencer.wait_visible(seqno, |brings, seqno, slot| self.insert(brings, seqno, slot));
+    }
+}
