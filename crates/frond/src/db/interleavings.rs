@@ -146,11 +146,67 @@ fn commits_applies_drains_checkpoints_and_reads_share_one_store() {
     explore(400, one_store_shared_by_all);
 }
 
+/// Rule: I8. Something waits in the buffers of a tree, and something in a frozen memtable: the drain of
+/// the one and the apply of the other each begin at the root that the other has left.
+fn a_drain_beside_an_apply() {
+    let env = Env {
+        vfs: Arc::new(MemoryVfs::new()),
+        clock: Arc::new(Still),
+        rng: Arc::new(Counting::default()),
+        workers: Workers::Manual,
+    };
+    let db = Db::open("/store", options(&env)).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let put = |rows: std::ops::Range<u8>, value: u8| {
+        let mut batch = Batch::new();
+        for row in rows {
+            batch.put(&tree, &[row, 0], &[value; 20]).unwrap();
+        }
+        db.commit(&mut batch).unwrap();
+    };
+    let apply = || {
+        db.shared.engine.freeze();
+        while db.shared.engine.apply_oldest().unwrap() {}
+    };
+    // Several leaves; then a little that no leaf is due for.
+    put(0..12, 1);
+    apply();
+    put(3..4, 2);
+    apply();
+    put(3..5, 3);
+    db.shared.engine.freeze();
+    let before = db.stats().get("drains");
+    let draining = {
+        let db = db.clone();
+        thread::spawn(move || while db.drain_step().unwrap() {})
+    };
+    let applying = {
+        let db = db.clone();
+        thread::spawn(move || while db.shared.engine.apply_oldest().unwrap() {})
+    };
+    draining.join().unwrap();
+    applying.join().unwrap();
+    while db.drain_step().unwrap() {}
+    assert!(db.stats().get("drains") > before, "there was something to drain");
+    for row in 0..12 {
+        let value = if (3..5).contains(&row) { 3 } else { 1 };
+        assert_eq!(tree.get(&[row, 0]).unwrap().as_deref(), Some(&[value; 20][..]), "{row}");
+    }
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+#[test]
+fn a_drain_and_an_apply_of_one_tree_take_turns() {
+    explore(200, a_drain_beside_an_apply);
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "pipeline: a memtable is applied before its commits are in it" => commits_applies_drains_checkpoints_and_reads_share_one_store,
+        "pipeline: a drain beside an apply" => a_drain_and_an_apply_of_one_tree_take_turns,
     };
     crate::plant::assert_claims_hold("schedules of db", claims);
 }

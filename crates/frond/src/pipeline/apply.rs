@@ -164,7 +164,8 @@ impl Engine {
     /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded
     /// piece of work. False if every buffer is empty.
     pub(crate) fn drain_some(&self) -> Result<bool> {
-        let _jobs = self.roots.lock().unwrap();
+        let alone = !plant!("pipeline: a drain beside an apply");
+        let _jobs = alone.then(|| self.roots.lock().unwrap());
         let version = self.versions.hold();
         let publish = Publish(version.publish.0 + 1);
         for (&tree, root) in version.roots.iter() {

@@ -148,3 +148,6 @@ impl EntrySource for MemtableBatch<'_> {
         Some(&self.ranges)
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

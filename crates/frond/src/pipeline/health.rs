@@ -49,3 +49,6 @@ impl Health {
         result
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -128,3 +128,6 @@ impl Drop for TaskPool {
         self.close();
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -19,6 +19,7 @@
 
 use crate::{
     Error, Publish, Result, Seqno, SizeClass, TreeId,
+    memtable::LATEST,
     page::PageKind,
     store::{Class, Request},
     sync::{Arc, AtomicU64, Ordering},
@@ -92,7 +93,8 @@ impl Engine {
         let mut above = slot.base;
         for &at in readers.iter().take(READERS_MAX) {
             for tree in slot.table.trees() {
-                let interval = (above, at);
+                let late = plant!("pipeline: a spill takes later commits, too");
+                let interval = (above, if late { LATEST } else { at });
                 let below = roots.get(&tree).cloned().unwrap_or_default();
                 let batch = super::batch::batch_of(&slot.table, tree, interval, &self.cx, &below)?;
                 let Some(batch) = batch else { continue };
@@ -113,7 +115,13 @@ impl Engine {
                 }
                 Arc::make_mut(&mut roots).insert(tree, Arc::new(root));
             }
-            let (roots, extents) = (roots.clone(), extents.clone());
+            let (roots, mut extents) = (roots.clone(), extents.clone());
+            if plant!("pipeline: a spill's space is given back at once") {
+                extents.clear();
+            }
+            if plant!("pipeline: a spill lets go of long values") {
+                blobs.clear();
+            }
             let spilled = self.versions.spilled(version, at, roots, extents, &self.cx.pool);
             spilled.active.keep_blobs(&blobs);
             self.snapshots.move_over(at, version, spilled);

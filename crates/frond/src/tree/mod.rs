@@ -19,6 +19,8 @@ mod node;
 mod page;
 mod scan;
 mod settle;
+#[cfg(all(test, not(shuttle)))]
+pub(crate) mod tests;
 
 pub(crate) use apply::{Batch, Job, TreeRoot, clip};
 pub use context::Shape;

@@ -486,3 +486,6 @@ impl Node {
         rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -45,3 +45,6 @@ impl KeyLockTable {
         KeyLocks { _held: places.iter().map(|&place| self.locks[place].lock().unwrap()).collect() }
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -328,3 +328,6 @@ fn head4(key: &[u8]) -> u32 {
     head[..count].copy_from_slice(&key[..count]);
     u32::from_be_bytes(head)
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -169,6 +169,9 @@ impl Branches {
     /// Lineage pins that keep `tree` as it is in version `publish`.
     fn pins_of(&self, tree: TreeId, publish: Publish) -> Vec<Inherited> {
         let mut pins = self.inherits.get(&tree).cloned().unwrap_or_default();
+        if plant!("version: a clone of a clone forgets the first parent") {
+            pins.clear();
+        }
         pins.push((tree.lineage(), publish));
         pins
     }
@@ -187,13 +190,17 @@ impl Branches {
 
     /// `tree` is gone from version `until` on. False as for [`close`].
     pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
-        let pins = self.inherits.remove(&tree).unwrap_or_default();
+        let mut pins = self.inherits.remove(&tree).unwrap_or_default();
+        if plant!("version: a dropped clone keeps its pins") {
+            pins.clear();
+        }
         close(space, &pins, until)
     }
 
     /// A named snapshot begins in the version that is about to be published.
     pub fn add_snapshot(&mut self, space: &Space, snapshot: NamedVersion) {
-        for &(lineage, at) in &snapshot.pins {
+        let pins = &snapshot.pins;
+        for &(lineage, at) in pins.iter().filter(|_| !plant!("version: a name keeps nothing")) {
             space.pin_lineage(lineage, at, snapshot.publish);
         }
         self.named.insert(snapshot.id, Arc::new(snapshot));
@@ -211,3 +218,6 @@ fn close(space: &Space, pins: &[Inherited], until: Publish) -> bool {
     let closed = pins.iter().map(|&(lineage, at)| space.unpin_lineage(lineage, at, until));
     closed.fold(true, |all, closed| all & closed)
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

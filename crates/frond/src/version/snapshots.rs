@@ -198,3 +198,6 @@ impl SnapshotState {
         }
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

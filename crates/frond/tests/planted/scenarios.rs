@@ -1,13 +1,86 @@
-//! Short stories about what the campaigns do not do, for the planted bugs that only these show.
+//! Short stories about what the campaigns seldom do, for the planted bugs that only these show.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use frond::{Batch, Db, Error, Options, operator::MergeOperator};
-use frond_testkit::{DbEngine, disk::SimVfs};
+use frond::{
+    Batch, CheckMode, Db, Durability, Error, Limits, Options, Snapshot, Tree,
+    operator::MergeOperator,
+};
+use frond_testkit::{
+    DbEngine, Dice,
+    campaign::{CrashPlan, crash_everywhere},
+    disk::{CrashOptions, SimVfs},
+    ops::{Key, Op, Value, Write},
+};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// All of them. Panics where one does not end as it must.
 pub fn all(seed: u64) {
     operators_are_demanded(seed);
+    clones_and_names_keep_what_they_show_and_no_more(seed);
+    a_spilled_snapshot_shows_its_moment(seed);
+    backups_have_everything(seed);
+    backups_refuse_damage(seed);
+    // Last, as it takes longest.
+    the_log_keeps_the_long_values_that_it_names(seed);
+}
+
+fn options(vfs: &SimVfs, seed: u64) -> Options {
+    let engine = DbEngine::tiny(Durability::Sync);
+    Options::new().cache_size(engine.cache_bytes).tuning(engine.tuning).env(vfs.env(seed))
+}
+
+fn random(dice: &mut Dice, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|_| dice.below(256) as u8).collect()
+}
+
+/// Puts so many random rows, one commit.
+fn fill(db: &Db, tree: &Tree, dice: &mut Dice, rows: u32, bytes: usize) -> Rows {
+    let mut filled = Rows::new();
+    let mut batch = Batch::new();
+    for row in 0..rows {
+        let (key, value) = (row.to_be_bytes().to_vec(), random(dice, bytes));
+        batch.put(tree, &key, &value).unwrap();
+        filled.insert(key, value);
+    }
+    db.commit(&mut batch).unwrap();
+    filled
+}
+
+/// Writes so much, and checkpoints it so often, that space which is free is used again.
+fn churn(db: &Db, dice: &mut Dice) {
+    let tree = db.open_tree("churn").or_else(|_| db.create_tree("churn", Default::default()));
+    let tree = tree.unwrap();
+    for _ in 0..6 {
+        fill(db, &tree, dice, 150, 240);
+        fill(db, &tree, dice, 3, 2000);
+        db.checkpoint().unwrap();
+        while db.step().unwrap() {}
+    }
+}
+
+fn rows_of(tree: &Tree) -> Rows {
+    let mut cursor = tree.scan(..).unwrap();
+    let mut rows = Rows::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    rows
+}
+
+fn rows_at(snapshot: &Snapshot, tree: &Tree) -> Rows {
+    let mut cursor = snapshot.scan(tree, ..).unwrap();
+    let mut rows = Rows::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    rows
+}
+
+fn assert_clean(db: &Db) {
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 /// Takes the newer operand.
@@ -25,11 +98,6 @@ impl MergeOperator for Newest {
     }
 }
 
-fn options(vfs: &SimVfs, seed: u64) -> Options {
-    let engine = DbEngine::tiny(frond::Durability::Sync);
-    Options::new().cache_size(engine.cache_bytes).tuning(engine.tuning).env(vfs.env(seed))
-}
-
 /// Rule: I17
 fn operators_are_demanded(seed: u64) {
     let vfs = SimVfs::new();
@@ -43,4 +111,146 @@ fn operators_are_demanded(seed: u64) {
     drop((tree, db));
     let without = Db::open("/store", options(&vfs, seed)).map(drop);
     assert!(matches!(without, Err(Error::OperatorNeeded { .. })), "opened: {without:?}");
+}
+
+/// Rule: I11. A long value is appended to within one memtable: no run ever lists it, and only the log
+/// names it. Replay needs it, wherever the power fails; so its place is not another's meanwhile.
+fn the_log_keeps_the_long_values_that_it_names(seed: u64) {
+    let tree = || "t".to_owned();
+    let long = |key, seed| {
+        let value = Value { seed, bytes: 1800 };
+        Op::Commit(None, vec![Write::Put(tree(), Key::plain(key), value)])
+    };
+    let mut ops = vec![Op::Create { tree: tree(), unique: false }, long(1, 1)];
+    let operand = Value { seed: 2, bytes: 10 };
+    ops.push(Op::Commit(None, vec![Write::Append(tree(), Key::plain(1), operand)]));
+    for row in 0..12u32 {
+        let value = |n: u32| Value { seed: 3 + n, bytes: 200 };
+        let put = |n: u32| Write::Put(tree(), Key::plain(10 + row * 5 + n), value(n));
+        ops.push(Op::Commit(None, (0..5).map(put).collect()));
+    }
+    ops.push(Op::Step(2));
+    ops.extend([long(2, 4), long(3, 5), Op::Step(2), long(4, 6)]);
+    let engine = DbEngine::tiny(Durability::Sync);
+    let states = CrashOptions::short();
+    let plan = CrashPlan { states, threads: 1, nested_one_in: 0, ..CrashPlan::default() };
+    if let Err(failure) = crash_everywhere(&engine, &ops, seed, &plan) {
+        panic!("{failure}");
+    }
+}
+
+/// Rules: I18, I19. A clone of a clone and a name show what they began as, though all they came from is
+/// gone; and with them goes what they kept.
+fn clones_and_names_keep_what_they_show_and_no_more(seed: u64) {
+    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let tree = db.create_tree("first", Default::default()).unwrap();
+    let rows = fill(&db, &tree, dice, 300, 240);
+    db.checkpoint().unwrap();
+    db.clone_tree("first", "second").unwrap();
+    let last = db.clone_tree("second", "last").unwrap();
+    db.create_snapshot("then").unwrap();
+    drop(tree);
+    db.drop_tree("first").unwrap();
+    db.drop_tree("second").unwrap();
+    churn(&db, dice);
+    let then = db.open_snapshot("then").unwrap();
+    assert!(rows_at(&then, &then.open_tree("first").unwrap()) == rows, "the name's tree");
+    drop(then);
+    db.drop_snapshot("then").unwrap();
+    churn(&db, dice);
+    assert!(rows_of(&last) == rows, "the clone's clone");
+    assert_clean(&db);
+    let used = |db: &Db| {
+        churn(db, &mut Dice::new(seed));
+        db.stats().get("space_live_bytes").unwrap() + db.stats().get("space_kept_bytes").unwrap()
+    };
+    let with = used(&db);
+    drop(last);
+    db.drop_tree("last").unwrap();
+    let without = used(&db);
+    assert!(without + 300 * 240 / 2 < with, "{with} bytes with the clone, {without} without");
+    assert_clean(&db);
+    db.close().unwrap();
+}
+
+/// Rule: I28. The memtable that a snapshot lies in goes to disk: what was committed to it before, and
+/// nothing else, stays readable, long values too.
+fn a_spilled_snapshot_shows_its_moment(seed: u64) {
+    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+    let engine = DbEngine::tiny(Durability::Lazy);
+    let mut tuning = engine.tuning;
+    let limits = tuning.limits.take().unwrap();
+    tuning.limits = Some(Limits { memtable_bytes: 256 << 10, ..limits });
+    let options = Options::new().cache_size(engine.cache_bytes).tuning(tuning).env(vfs.env(seed));
+    let db = Db::open("/store", options.durability(Durability::Lazy)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let mut rows = fill(&db, &tree, dice, 40, 100);
+    let long = random(dice, 3000);
+    tree.put(b"long", &long).unwrap();
+    rows.insert(b"long".to_vec(), long);
+    let snapshot = db.snapshot();
+    fill(&db, &tree, dice, 50, 100);
+    tree.put(b"long", &random(dice, 3000)).unwrap();
+    for _ in 0..50 {
+        tree.put(b"more", b"").unwrap();
+        db.checkpoint().unwrap();
+        while db.step().unwrap() {}
+        if db.stats().get("snapshot_spills") > Some(0) {
+            break;
+        }
+    }
+    assert!(db.stats().get("snapshot_spills") > Some(0), "spilled");
+    churn(&db, dice);
+    assert!(rows_at(&snapshot, &tree) == rows, "the snapshot moved");
+    drop(snapshot);
+    assert_eq!(db.stats().get("space_temporary_bytes"), Some(0));
+    db.close().unwrap();
+}
+
+/// A full backup and an increment have every row, short and long.
+fn backups_have_everything(seed: u64) {
+    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    fill(&db, &tree, dice, 200, 100);
+    tree.put(b"long", &random(dice, 3000)).unwrap();
+    let full = db.backup("/full").unwrap();
+    fill(&db, &tree, dice, 60, 100);
+    tree.put(b"longer", &random(dice, 5000)).unwrap();
+    db.backup_since(&full.id, "/more").unwrap();
+    let rows = rows_of(&tree);
+    db.close().unwrap();
+    drop((tree, db));
+    frond::restore("/full", &["/more"], "/again", vfs.env(seed)).unwrap();
+    let db = Db::open("/again", options(&vfs, seed)).unwrap();
+    assert!(rows_of(&db.open_tree("t").unwrap()) == rows, "the restored store");
+    assert_clean(&db);
+    db.close().unwrap();
+}
+
+/// Promise: P9. What is damaged is not copied as if it were whole.
+fn backups_refuse_damage(seed: u64) {
+    use frond::io::{Env, Workers};
+    let dir = tempfile::tempdir().unwrap();
+    let dice = &mut Dice::new(seed);
+    let env = Env { workers: Workers::Manual, ..Env::real() };
+    let engine = DbEngine::tiny(Durability::Lazy);
+    let options = Options::new().tuning(engine.tuning).durability(Durability::Lazy).env(env);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let value = random(dice, 200);
+    tree.put(b"k", &value).unwrap();
+    db.checkpoint().unwrap();
+    let path = dir.path().join("store").join("store.frond");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let found: Vec<usize> =
+        (0..bytes.len() - 32).filter(|&at| bytes[at..at + 32] == value[..32]).collect();
+    assert!(!found.is_empty(), "an incompressible value stands in its block as it is");
+    found.into_iter().for_each(|at| bytes[at] ^= 1);
+    std::fs::write(&path, &bytes).unwrap();
+    let copied = db.backup(dir.path().join("copy"));
+    assert!(copied.is_err(), "damage was copied");
+    drop(tree);
+    let _ = db.close();
 }

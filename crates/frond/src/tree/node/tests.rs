@@ -1,0 +1,129 @@
+//! Where a node looks for a key, and what its changes leave of its invariants.
+
+use super::*;
+
+const LINE: Lineage = Lineage(1);
+
+fn bound(key: &str) -> Bound {
+    (!key.is_empty()).then(|| key.as_bytes().into())
+}
+
+fn leaf() -> Child {
+    Child::Leaf(RunHandle::hollow(LINE, Publish(1)))
+}
+
+fn part(lo: &str, hi: &str, live: &[u32]) -> Part {
+    let run = RunHandle::hollow(LINE, Publish(1));
+    Part { run, lo: bound(lo), hi: bound(hi), live: live.to_vec() }
+}
+
+/// Children `..d`, `d..m`, `m..`.
+fn node() -> Node {
+    Node {
+        level: 1,
+        pivots: vec![b"d".as_slice().into(), b"m".as_slice().into()],
+        children: vec![leaf(), leaf(), leaf()],
+        tiers: vec![
+            Tier { parts: vec![part("", "f", &[5, 1, 0]), part("f", "", &[0, 2, 9])] },
+            Tier { parts: vec![part("", "", &[0, 0, 4])] },
+        ],
+    }
+}
+
+/// Invariant 1: a pivot belongs to the child on its right, for those who look and those who ask for the
+/// range.
+#[test]
+fn a_key_is_looked_for_in_the_child_whose_range_holds_it() {
+    let node = node();
+    for (key, child) in [("", 0), ("c", 0), ("czz", 0), ("d", 1), ("l", 1), ("m", 2), ("z", 2)] {
+        assert_eq!(node.child_for(key.as_bytes()), child, "{key}");
+        let (lo, hi) = node.child_range(child);
+        assert!(lo.is_none_or(|lo| lo <= key.as_bytes()), "{key}");
+        assert!(hi.is_none_or(|hi| key.as_bytes() < hi), "{key}");
+    }
+    assert_eq!(node.child_range(0).0, None);
+    assert_eq!(node.child_range(2).1, None);
+}
+
+/// Invariant 3.
+#[test]
+fn a_tier_has_at_most_one_part_for_a_key() {
+    let tier =
+        Tier { parts: vec![part("b", "d", &[1]), part("d", "f", &[2]), part("h", "", &[3])] };
+    let live = |key: &str| tier.part_for(key.as_bytes()).map(|part| part.live[0]);
+    let expected = [
+        ("a", None),
+        ("b", Some(1)),
+        ("c", Some(1)),
+        ("d", Some(2)),
+        ("f", None),
+        ("g", None),
+        ("h", Some(3)),
+        ("z", Some(3)),
+    ];
+    for (key, part) in expected {
+        assert_eq!(live(key), part, "{key}");
+    }
+}
+
+#[test]
+fn what_waits_is_summed_by_child() {
+    let node = node();
+    assert_eq!(node.pending_by_child(), [5, 3, 13]);
+    assert_eq!((0..3).map(|c| node.pending_bytes(c)).collect::<Vec<_>>(), [5, 3, 13]);
+    assert_eq!(node.tiers[0].live_bytes(), 17);
+    assert_eq!(node.run_refs().count(), 3 + 3);
+}
+
+/// Invariants 1 and 4, after children came, went and merged.
+#[test]
+fn children_are_replaced_and_absorbed_with_what_waits_for_the_others() {
+    let mut node = node();
+    for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+        part.live[1] = 0;
+    }
+    let pivots = vec![b"f".as_slice().into(), b"h".as_slice().into()];
+    node.replace_child(1, vec![leaf(), leaf(), leaf()], pivots);
+    assert_eq!(node.flaw(), None);
+    assert_eq!(node.pending_by_child(), [5, 0, 0, 0, 13]);
+    assert_eq!(node.child_range(2), (Some(&b"f"[..]), Some(&b"h"[..])));
+    node.absorb_right(1);
+    assert_eq!(node.flaw(), None);
+    assert_eq!(node.child_range(1), (Some(&b"d"[..]), Some(&b"h"[..])));
+    assert_eq!(node.pending_by_child(), [5, 0, 0, 13]);
+    for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+        part.live[3] = 0;
+    }
+    node.drop_consumed();
+    assert_eq!(node.tiers.len(), 1, "a tier of which nothing is live is gone");
+    assert_eq!(node.tiers[0].parts.len(), 1);
+}
+
+#[test]
+fn each_broken_invariant_is_named() {
+    let broken: [(fn(&mut Node), &str); 6] = [
+        (|node| drop(node.children.pop()), "one more"),
+        (|node| node.pivots.swap(0, 1), "ascend"),
+        (|node| node.level = 2, "level below"),
+        (|node| node.tiers[1].parts[0].live.truncate(2), "live count"),
+        (|node| node.tiers[1].parts[0] = part("m", "c", &[0, 0, 1]), "empty"),
+        (|node| node.tiers[0].parts.swap(0, 1), "overlap"),
+    ];
+    assert_eq!(node().flaw(), None);
+    for (harm, word) in broken {
+        let mut node = node();
+        harm(&mut node);
+        let flaw = node.flaw().unwrap_or_else(|| panic!("\"{word}\" is not noticed"));
+        assert!(flaw.contains(word), "{flaw}");
+    }
+}
+
+/// Rule: I21. References are counted on the handle, apart for the version that is durable.
+#[test]
+fn references_are_counted_apart_for_the_durable_version() {
+    let run = RunHandle::hollow(LINE, Publish(1));
+    assert_eq!((run.add_refs(2), run.add_refs(-1)), (2, 1));
+    assert_eq!((run.refs(), run.refs_durable()), (1, 0));
+    assert_eq!(run.add_refs_durable(1), 1);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.add_refs(-2))).is_err());
+}

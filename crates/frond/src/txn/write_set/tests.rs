@@ -1,0 +1,156 @@
+//! What a batch says, sealed: against a map that does the same one after the other.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::run::{OPERATOR_APPEND, Operators, put_operand};
+
+const TREES: [TreeId; 2] = [TreeId(1), TreeId(7)];
+
+fn sealed(fill: impl FnOnce(&mut WriteSet)) -> Result<WriteSet> {
+    let mut writes = WriteSet::default();
+    fill(&mut writes);
+    writes.seal(&Folder::new(&Operators::new()))?;
+    Ok(writes)
+}
+
+fn append(writes: &mut WriteSet, tree: TreeId, key: &[u8], operand: &[u8]) {
+    let mut payload = Vec::new();
+    put_operand(&mut payload, OPERATOR_APPEND, operand);
+    writes.push(tree, key, Tag::MERGE, &[&payload], false);
+}
+
+fn put(writes: &mut WriteSet, key: &[u8], value: &[u8]) {
+    writes.push(TREES[0], key, Tag::PUT, &[value], false);
+}
+
+/// What a key is after the batch, or what the batch adds to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Word {
+    Value(Vec<u8>),
+    Gone,
+    Added(Vec<u8>),
+}
+
+/// Rule: I5. Both invariants, for what a fixed sequence of draws puts, deletes, appends and clears.
+#[test]
+fn a_sealed_set_is_the_last_word_on_each_key() {
+    for seed in 1..200u64 {
+        let mut random = seed;
+        let mut toss = |end: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (random >> 33) % end
+        };
+        let mut model: BTreeMap<(TreeId, Vec<u8>), Word> = BTreeMap::new();
+        let writes = sealed(|writes| {
+            for _ in 0..toss(40) {
+                let tree = TREES[toss(2) as usize];
+                let (key, value) = (vec![b'k', toss(8) as u8], vec![toss(256) as u8]);
+                let word = model.get(&(tree, key.clone())).cloned();
+                match toss(8) {
+                    0..3 => {
+                        writes.push(tree, &key, Tag::PUT, &[&value], false);
+                        model.insert((tree, key), Word::Value(value));
+                    }
+                    3 => {
+                        writes.push(tree, &key, Tag::DELETE, &[], false);
+                        model.insert((tree, key), Word::Gone);
+                    }
+                    4..7 => {
+                        append(writes, tree, &key, &value);
+                        let added = match word {
+                            Some(Word::Value(old)) => Word::Value([old, value].concat()),
+                            Some(Word::Gone) => Word::Value(value),
+                            Some(Word::Added(old)) => Word::Added([old, value].concat()),
+                            None => Word::Added(value),
+                        };
+                        model.insert((tree, key), added);
+                    }
+                    _ => {
+                        let to = vec![b'k', key[1] + toss(4) as u8 + 1];
+                        writes.push_range(tree, &key, &to);
+                        model.retain(|(own, at), _| *own != tree || *at < key || *at >= to);
+                    }
+                }
+            }
+        })
+        .unwrap();
+        let mut found = BTreeMap::new();
+        for tree in writes.trees() {
+            let mut last: Option<Vec<u8>> = None;
+            assert_eq!(writes.count(tree), writes.entries(tree).count());
+            for entry in writes.entries(tree) {
+                assert!(last.as_deref() < Some(entry.key), "ascending, each key once");
+                last = Some(entry.key.to_vec());
+                let word = match entry.tag.kind() {
+                    Kind::Put => Word::Value(entry.payload.to_vec()),
+                    Kind::Delete => Word::Gone,
+                    _ => {
+                        let operands = crate::run::operands(entry.payload);
+                        Word::Added(
+                            operands.flat_map(|operand| operand.unwrap().1.to_vec()).collect(),
+                        )
+                    }
+                };
+                found.insert((tree, entry.key.to_vec()), word);
+            }
+        }
+        assert_eq!(found, model, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_insert_over_a_row_of_the_batch_is_refused_and_over_a_delete_is_not() {
+    let insert = |writes: &mut WriteSet| writes.push(TREES[0], b"k", Tag::PUT, &[b"new"], true);
+    let refused = sealed(|writes| {
+        put(writes, b"a", b"");
+        put(writes, b"k", b"old");
+        insert(writes);
+    });
+    assert!(matches!(refused, Err(Error::KeyExists { index: 2, .. })), "{refused:?}");
+    let mut writes = sealed(|writes| {
+        writes.push(TREES[0], b"k", Tag::DELETE, &[], false);
+        insert(writes);
+    })
+    .unwrap();
+    // Deleted by the batch itself, nobody has to look; and nobody knows that it is fresh (Rule: I7).
+    writes.freshen_inserts();
+    let entry = writes.entries(TREES[0]).next().unwrap();
+    assert!(!entry.insert && entry.tag == Tag::PUT);
+    let mut writes = sealed(insert).unwrap();
+    writes.freshen_inserts();
+    let entry = writes.entries(TREES[0]).next().unwrap();
+    assert!(entry.insert && entry.tag == Tag::PUT_FRESH);
+}
+
+#[test]
+fn only_values_that_folding_made_long_are_moved_out() {
+    let mut writes = sealed(|writes| {
+        put(writes, b"grown", &[1; 60]);
+        append(writes, TREES[0], b"grown", &[1; 60]);
+        put(writes, b"short", b"1");
+        append(writes, TREES[0], b"short", b"1");
+        put(writes, b"whole", &[2; 200]);
+    })
+    .unwrap();
+    let mut moved = Vec::new();
+    let reference = [9; BLOB_REF_BYTES];
+    let moving = writes.separate(100, |_, value| {
+        moved.push(value.len());
+        Ok(reference)
+    });
+    moving.unwrap();
+    assert_eq!(moved, [120], "who puts a long value moves it himself");
+    let of = |key: &[u8]| writes.entries(TREES[0]).find(|entry| entry.key == key).unwrap();
+    assert_eq!((of(b"grown").tag, of(b"grown").payload), (Tag::PUT_BLOB, &reference[..]));
+    assert_eq!(of(b"short").payload, b"11");
+    assert_eq!(of(b"whole").payload.len(), 200);
+}
+
+#[test]
+fn a_batch_that_no_log_could_hold_is_refused_before_it_is_filled() {
+    let writes = WriteSet::default();
+    assert!(writes.check_room(WRITE_SET_BYTES_MAX).is_ok());
+    let refused = writes.check_room(WRITE_SET_BYTES_MAX + 1);
+    assert!(matches!(refused, Err(Error::BatchTooLarge { .. })), "{refused:?}");
+}

@@ -1,0 +1,91 @@
+//! Branches and the lineage pins that stand for them in the space map.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    io::{Env, MemoryVfs},
+    store::{self, Store, StoreOptions},
+};
+
+const PARENT: TreeId = TreeId(3);
+const CLONE: TreeId = TreeId(4);
+const GRANDCHILD: TreeId = TreeId(5);
+
+fn store() -> Arc<Store> {
+    let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
+    let opened = store::create(&env, Path::new("/store"), StoreOptions::default());
+    Arc::new(opened.unwrap().store)
+}
+
+/// Closes a pin in the map; false if it is not there.
+fn unpin(store: &Store, tree: TreeId, at: u64) -> bool {
+    store.space().unpin_lineage(tree.lineage(), Publish(at), Publish(90))
+}
+
+/// Rule: I19. Invariant 2: a clone's clone pins both lines, each where it left it.
+#[test]
+fn a_clone_of_a_clone_pins_the_lines_of_both() {
+    let store = store();
+    let mut branches = Branches::default();
+    branches.clone_tree(store.space(), CLONE, PARENT, Publish(10));
+    branches.clone_tree(store.space(), GRANDCHILD, CLONE, Publish(20));
+    let inherited = |tree| branches.inherits[&tree].clone();
+    assert_eq!(inherited(CLONE), [(PARENT.lineage(), Publish(10))]);
+    let both = [(PARENT.lineage(), Publish(10)), (CLONE.lineage(), Publish(20))];
+    assert_eq!(inherited(GRANDCHILD), both, "the oldest ancestor first");
+    // Two branches left the parent at 10.
+    assert!(branches.drop_tree(store.space(), CLONE, Publish(30)));
+    assert!(unpin(&store, PARENT, 10) && unpin(&store, CLONE, 20));
+    assert!(!unpin(&store, PARENT, 10), "no more pins than branches");
+}
+
+#[test]
+fn dropping_a_branch_closes_its_pins_once() {
+    let store = store();
+    let mut branches = Branches::default();
+    branches.clone_tree(store.space(), CLONE, PARENT, Publish(10));
+    assert!(branches.drop_tree(store.space(), PARENT, Publish(11)), "a parent pins nothing itself");
+    assert!(branches.drop_tree(store.space(), CLONE, Publish(12)));
+    assert!(!unpin(&store, PARENT, 10), "closed already");
+    assert!(branches.drop_tree(store.space(), CLONE, Publish(13)), "nothing left to close");
+}
+
+#[test]
+fn a_named_snapshot_pins_every_line_that_its_trees_read() {
+    let store = store();
+    let mut branches = Branches::default();
+    branches.clone_tree(store.space(), CLONE, PARENT, Publish(10));
+    let root = || (PARENT, Default::default());
+    let roots: Roots = [root(), (CLONE, Default::default())].into();
+    let name = (1, "then".to_owned());
+    let named = NamedVersion::fresh(name, Seqno(7), Publish(15), &Arc::new(roots), &branches);
+    assert!(!named.is_durable());
+    branches.add_snapshot(store.space(), named);
+    let NamedRoots::Fresh(roots) = branches.named[&1].roots() else { panic!("not durable yet") };
+    assert_eq!(roots.len(), 2);
+    drop(roots);
+    branches.named[&1].set_durable(&BTreeMap::new());
+    assert!(matches!(branches.named[&1].roots(), NamedRoots::Durable(trees) if trees.is_empty()));
+    // Of the parent: as the clone left it, and as it is; of the clone: as it is.
+    let mut other = branches.clone();
+    assert!(branches.drop_snapshot(store.space(), 1, Publish(20)));
+    assert!(!unpin(&store, PARENT, 15) && !unpin(&store, CLONE, 15));
+    assert!(unpin(&store, PARENT, 10), "the clone's own");
+    // A map that has no such pins contradicts the directory.
+    assert!(!other.drop_snapshot(store.space(), 1, Publish(21)));
+}
+
+#[test]
+fn a_name_of_a_number_that_none_has_is_not_loaded() {
+    let listed = |id| NamedSnapshot {
+        id,
+        name: "n".into(),
+        seqno: Seqno(1),
+        publish: Publish(2),
+        trees: BTreeMap::new(),
+    };
+    assert!(NamedVersion::load(listed(u64::from(u32::MAX) + 1)).is_none());
+    let loaded = NamedVersion::load(listed(3)).expect("a number that was given out");
+    assert!(loaded.is_durable() && loaded.listed(Publish(9), &BTreeMap::new()) == listed(3));
+}

@@ -1,0 +1,98 @@
+//! What snapshots read when publishes pass them by.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    Lsn, Tag, TreeId,
+    cache::FramePool,
+    io::{Env, MemoryVfs},
+    memtable::Memtable,
+    store::{self, StoreOptions},
+    version::{Branches, Roots},
+};
+
+fn slot(base: u64) -> Arc<MemSlot> {
+    MemSlot::new(Arc::new(Memtable::new(FramePool::new(0))), Seqno(base), Lsn(0))
+}
+
+fn versions() -> Versions {
+    let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
+    let opened = store::create(&env, Path::new("/store"), StoreOptions::default()).unwrap();
+    let roots = (Roots::new(), Branches::default());
+    Versions::new(Arc::new(opened.store), Publish(5), Seqno(0), roots, slot(0))
+}
+
+/// Freezes the active memtable through `last` and publishes a version that has it applied.
+fn apply(versions: &Versions, snapshots: &Snapshots, last: u64) {
+    let active = versions.hold().active.clone();
+    active.table.insert(TreeId(1), Seqno(last), std::iter::once((&b"k"[..], Tag::PUT, &b""[..])));
+    active.freeze(Seqno(last));
+    versions.freeze(slot(last));
+    let old = versions.hold();
+    let publishing = snapshots.publishing();
+    publishing.pin_below(&old, &active, versions);
+    let publish = Publish(old.publish.0 + 1);
+    versions.publish(publish, old.roots.clone(), old.branches.clone(), Some(&active));
+}
+
+/// Rules: I4, I28. Invariants 1 and 2.
+#[test]
+fn a_publish_leaves_behind_whom_it_goes_beyond_and_nobody_else() {
+    let (versions, snapshots) = (versions(), Snapshots::default());
+    let inside = snapshots.register(|| Seqno(3));
+    let at_end = snapshots.register(|| Seqno(6));
+    apply(&versions, &snapshots, 6);
+    assert_eq!(inside.version(&versions).applied, Seqno(0), "the version before");
+    assert_eq!(inside.version(&versions).active.last(), Some(Seqno(6)), "and that memtable");
+    assert_eq!(at_end.version(&versions).applied, Seqno(6), "the roots end where it does");
+    let kept = inside.version(&versions);
+    apply(&versions, &snapshots, 9);
+    assert!(Arc::ptr_eq(&kept, &inside.version(&versions)), "pinned once");
+    assert_eq!(at_end.version(&versions).applied, Seqno(6), "now it is left behind, too");
+    assert!(snapshots.pinned_memtable_bytes() > 0);
+    snapshots.release(&inside);
+    snapshots.release(&at_end);
+    assert_eq!(snapshots.pinned_memtable_bytes(), 0, "nobody holds what nobody reads");
+}
+
+#[test]
+fn snapshots_of_one_moment_are_one_until_the_last_lets_go() {
+    let (versions, snapshots) = (versions(), Snapshots::default());
+    let one = snapshots.register(|| Seqno(3));
+    let other = snapshots.register(|| Seqno(3));
+    assert!(Arc::ptr_eq(&one, &other));
+    snapshots.share(&one);
+    snapshots.release(&one);
+    snapshots.release(&one);
+    apply(&versions, &snapshots, 6);
+    assert_eq!(snapshots.unspilled().len(), 1, "one holds it still");
+    snapshots.release(&other);
+    assert!(snapshots.unspilled().is_empty());
+}
+
+/// Of snapshots inside one memtable a spill serves each by itself, and only while it reads the same.
+#[test]
+fn a_spilled_snapshot_moves_over_if_it_still_reads_what_was_spilled() {
+    let (versions, snapshots) = (versions(), Snapshots::default());
+    let first = snapshots.register(|| Seqno(2));
+    let second = snapshots.register(|| Seqno(4));
+    apply(&versions, &snapshots, 6);
+    let found = snapshots.unspilled();
+    let [(old, readers)] = &found[..] else { panic!("{} versions", found.len()) };
+    assert_eq!(readers[..], [Seqno(2), Seqno(4)]);
+    let pool = FramePool::new(0);
+    let spilled = versions.spilled(old, Seqno(2), Arc::default(), Vec::new(), &pool);
+    snapshots.move_over(Seqno(2), old, spilled.clone());
+    assert!(Arc::ptr_eq(&first.version(&versions), &spilled));
+    assert!(Arc::ptr_eq(&second.version(&versions), old));
+    let again = versions.spilled(old, Seqno(2), Arc::default(), Vec::new(), &pool);
+    snapshots.move_over(Seqno(2), old, again);
+    assert!(Arc::ptr_eq(&first.version(&versions), &spilled), "it reads another version by now");
+    assert_eq!(snapshots.unspilled().len(), 1, "the second waits");
+    assert_eq!(
+        snapshots.publishing().oldest_pinned_after(Publish(0)).map(|version| version.publish),
+        Some(old.publish)
+    );
+    assert!(snapshots.publishing().oldest_pinned_after(old.publish).is_none());
+}
