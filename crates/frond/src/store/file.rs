@@ -135,8 +135,10 @@ impl Store {
         self.counts_from = newest.publish_limit;
     }
 
-    /// The first writes of an open: the chosen slot as it is, then the owner page.
+    /// The first writes of an open: the file's name, which a maker that was killed may have left in the
+    /// page cache alone (P6), the chosen slot as it is, then the owner page.
     pub(super) fn begin_writing(&mut self, env: &Env, limit: Publish) -> Result<()> {
+        env.vfs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "sync", 0, e))?;
         let newest = self.newest();
         self.write_slot(&newest)?;
         self.sync()?;

@@ -4,8 +4,9 @@
 //! Invariants
 //! 1. Nothing is written before the lock is held and a slot with intact roots is chosen; nothing at
 //!    all when opening read-only or when opening fails (P18, P19, P21).
-//! 2. The first write rewrites the chosen slot exactly as it is, and syncs it: it may have existed
-//!    only in the page cache (P6), and tearing equal bytes does no harm.
+//! 2. The first acts that change anything sync the directory, then rewrite the chosen slot exactly as it
+//!    is, and sync it: both may have existed only in the page cache (P6), and tearing equal bytes does no
+//!    harm.
 //! 3. A store is made only where there is no file of a store; a zeroed or missing superblock is never
 //!    a new store.
 //! 4. A store file appears under its name only when it is whole and durable.
@@ -109,12 +110,13 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
         Found::Directory => {}
         Found::Nothing => {
             env.vfs.create_dir(dir).map_err(|e| Error::io(dir, "create", 0, e))?;
-            // The parent of `store` is the empty path, which is the working directory.
-            let parent = dir.parent().unwrap_or(dir);
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
         }
     }
+    // Also of a directory that is there: its maker may have been killed before this. The parent of
+    // `store` is the empty path, which is the working directory.
+    let parent = dir.parent().unwrap_or(dir);
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
     make_file(env, dir)?;
     open(env, dir, options)
 }
