@@ -103,6 +103,13 @@ fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> En
                 let line = || format!("\textent\t{}\t{}", extent.offset, extent.bytes);
                 (None, lines.is_some().then(line))
             }
+            Item::Page { kind, extent } => {
+                let line = || format!("\tpage\t{kind:?}\t{}\t{}", extent.offset, extent.bytes);
+                (None, lines.is_some().then(line))
+            }
+            Item::Root { tree, .. } => {
+                (Some(tree), lines.is_some().then(|| format!("\t{tree}\tloaded in bulk")))
+            }
         };
         entries += 1;
         if let Some(tree) = tree

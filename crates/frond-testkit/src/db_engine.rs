@@ -5,7 +5,7 @@
 //! many points at once) and panics if two of them disagree: that is never legal, whatever the disk
 //! does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frond::{
     Batch, CheckMode, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape, SizeClass,
@@ -106,9 +106,8 @@ impl DbEngine {
         engine
     }
 
-    /// Takes out of a swarm what the engine does not have yet; every swarm has some long values.
+    /// Gives every swarm some long values.
     pub fn able(mut swarm: Swarm) -> Swarm {
-        swarm.bulk = 0;
         if swarm.large_values.0 == 0 {
             swarm.large_values = (10, 2000);
         }
@@ -167,6 +166,20 @@ impl OpenDb {
             Op::Unsnapshot(name) => db.drop_snapshot(name)?,
             Op::ReadSnapshot(name) => return Ok(Answer::All(read_named(db, name)?)),
             Op::Commit(level, writes) => self.commit(*level, writes)?,
+            Op::Bulk { tree, unique, value, keys } => {
+                let options = TreeOptions {
+                    unique: *unique,
+                    size_class: self.size_class,
+                    ..TreeOptions::default()
+                };
+                let mut load = db.bulk_load(tree, options)?;
+                for (row, key) in keys.iter().enumerate() {
+                    load.put(&key.bytes(), &value.of_row(row).bytes())?;
+                }
+                let loaded = load.finish()?;
+                let distinct: BTreeSet<_> = keys.iter().collect();
+                assert_eq!(loaded.rows, distinct.len() as u64, "rows of a bulk load");
+            }
             Op::Get(tree, key) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());
                 let value = tree.get(&key)?;
@@ -203,7 +216,7 @@ impl OpenDb {
                 self.held.remove(slot);
             }
             Op::Checkpoint => db.checkpoint()?,
-            _ => panic!("the engine has no such operation yet: {op}"),
+            _ => panic!("the driver does this by itself: {op}"),
         }
         Ok(Answer::Done)
     }

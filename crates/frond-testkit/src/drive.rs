@@ -99,7 +99,7 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
     let refusal = match &error {
         Error::NoSuchTree(_) => Refusal::NoSuchTree,
         Error::TreeExists(_) => Refusal::TreeExists,
-        Error::KeyExists { .. } => Refusal::KeyExists,
+        Error::KeyExists { .. } | Error::DuplicateKey { .. } => Refusal::KeyExists,
         Error::InvalidArgument(_) => Refusal::BadCall,
         Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
         Error::SnapshotExists(_) => Refusal::SnapshotExists,
@@ -317,7 +317,7 @@ impl<'e, E: Engine> Run<'e, E> {
         let step = self.model.step();
         let level = match op {
             Op::Commit(Some(level), _) => *level,
-            Op::Commit(None, _) | Op::Bulk(..) => self.engine.level(),
+            Op::Commit(None, _) => self.engine.level(),
             Op::Checkpoint => Durability::Sync,
             op if op.is_change() => self.engine.catalog_level(),
             _ => return,

@@ -73,6 +73,17 @@ pub enum Error {
         /// Position in the batch, from 0.
         index: usize,
     },
+    /// Two rows of a bulk load into a unique tree have the same key (FRD-1104). Nothing of the load is
+    /// there.
+    #[error(
+        "FRD-1104 two rows of the load of unique tree \"{tree}\" have the same key; nothing was loaded"
+    )]
+    DuplicateKey {
+        /// The tree.
+        tree: String,
+        /// The key.
+        key: Vec<u8>,
+    },
     /// No tree of this name (FRD-1004).
     #[error("FRD-1004 no tree \"{0}\"")]
     NoSuchTree(String),
@@ -302,6 +313,7 @@ impl Error {
             | KeyTooLong { .. }
             | ValueTooLong { .. }
             | KeyExists { .. }
+            | DuplicateKey { .. }
             | NoSuchTree(_)
             | TreeExists(_)
             | DefinitionChanged(_)

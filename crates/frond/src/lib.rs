@@ -22,6 +22,7 @@ mod db;
 mod error;
 pub mod io;
 mod layout;
+mod load;
 pub mod memtable;
 mod message;
 pub mod page;
@@ -43,8 +44,8 @@ pub use check::{CheckMode, CheckReport, Checked, Finding, LevelShape, Severity, 
 #[doc(hidden)]
 pub use db::Tuning;
 pub use db::{
-    Batch, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor, DamagedRange, Db,
-    Options, RowBuf, Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions,
+    Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
+    DamagedRange, Db, Options, RowBuf, Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};

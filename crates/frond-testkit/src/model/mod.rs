@@ -309,12 +309,20 @@ impl Model {
                 self.commit(writes)?;
                 self.finish_step();
             }
-            Op::Bulk(tree, value, keys) => {
-                let (number, step) = (self.tree(tree)?, self.step() + 1);
-                let value: Arc<[u8]> = value.bytes().into();
-                for key in keys {
-                    self.history(number).put(key.bytes(), step, Some(value.clone()));
+            Op::Bulk { tree, unique, value, keys } => {
+                self.absent(tree)?;
+                let step = self.step() + 1;
+                let mut loaded = History { unique: *unique, ..History::default() };
+                for (row, key) in keys.iter().enumerate() {
+                    let key = key.bytes();
+                    if *unique && loaded.rows.contains_key(&key) {
+                        return Err(Refusal::KeyExists);
+                    }
+                    loaded.put(key, step, Some(value.of_row(row).bytes().into()));
                 }
+                self.name_tree(|names, new| names.insert(tree.clone(), new));
+                self.trees.insert(self.next_tree, loaded);
+                self.next_tree += 1;
                 self.finish_step();
             }
             Op::Snapshot(name) => {

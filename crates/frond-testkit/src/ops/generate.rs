@@ -371,9 +371,27 @@ impl Generator<'_> {
     }
 
     fn bulk(&mut self) -> Op {
-        let (tree, value) = (self.tree(), self.value());
-        let count = self.dice.between(0, 60);
-        Op::Bulk(tree, value, (0..count).map(|_| self.key_of(b'k')).collect())
+        let (tree, value) = (self.any_tree_name(), self.value());
+        let unique = self.dice.chance(1, 3);
+        let count = *self.dice.pick(&[0, 1, 5, 40, 300]);
+        let mut keys: Vec<Key> = (0..count).map(|_| self.key_of(b'k')).collect();
+        if unique && !self.dice.chance(1, 6) {
+            let mut met = BTreeSet::new();
+            keys.retain(|key| met.insert(*key));
+        }
+        match self.dice.below(4) {
+            0 => keys.sort_by_key(|key| key.bytes()),
+            // In order, but for the end.
+            1 => {
+                let tail = keys.split_off(keys.len() - keys.len() / 8);
+                keys.sort_by_key(|key| key.bytes());
+                keys.extend(tail);
+            }
+            _ => {}
+        }
+        self.value_seed += count;
+        self.trees.entry(tree.clone()).or_insert(unique);
+        Op::Bulk { tree, unique, value, keys }
     }
 
     fn read(&mut self) -> Op {

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `create t0` / `create t0 unique` / `drop t0` / `rename t0 t1` / `clone t0 t1` | catalog |
 //! | `commit LEVEL: put t0 k1 v7*20; insert t0 k2 v1*3; delete t0 k3; add t0 a1 -5; max t0 x1 v2*4; min t0 n1 v3*4; append t0 p1 v5*6; range t0 k1 k9` | one atomic batch; LEVEL is `default`, `sync`, `os` or `lazy` |
-//! | `bulk t0 v7*20 k1 k2 k3` | bulk load of these keys |
+//! | `bulk t0 v7*20 k1 k2 k3` / `bulk t0 unique v7*20 k1 k2 k3` | bulk load of a new tree: these keys, with values v7, v8, v9 |
 //! | `get t0 k1`, `scan t0 k1 k9 10`, `rscan t0 k1 k9 10` | reads; the number is a limit |
 //! | `snapshot s0`, `unsnapshot s0`, `resnapshot s0` | named snapshots: create, drop, read all |
 //! | `hold 0`, `held 0`, `release 0` | a snapshot held in memory: take, read all, let go |
@@ -66,6 +66,11 @@ pub struct Value {
 }
 
 impl Value {
+    /// The value of the `index`-th row of a bulk load that begins with this one.
+    pub fn of_row(self, index: usize) -> Self {
+        Self { seed: self.seed.wrapping_add(index as u32), ..self }
+    }
+
     /// The bytes: text that a codec shrinks by about half, different for each seed.
     pub fn bytes(self) -> Vec<u8> {
         let mut dice = Dice::new(u64::from(self.seed));
@@ -134,8 +139,17 @@ pub enum Op {
     Clone(String, String),
     /// Commit a batch; `None`: at the store's own level.
     Commit(Option<Durability>, Vec<Write>),
-    /// Bulk load keys, all with this value.
-    Bulk(String, Value, Vec<Key>),
+    /// Create a tree by loading rows in bulk.
+    Bulk {
+        /// Its name.
+        tree: String,
+        /// Whether a key may come only once.
+        unique: bool,
+        /// The first row's value; each following one has the next seed.
+        value: Value,
+        /// The keys, in the order in which they are put.
+        keys: Vec<Key>,
+    },
     /// Read one key.
     Get(String, Key),
     /// Read up to `limit` rows of `[from, to)`.
@@ -188,7 +202,7 @@ impl Op {
                 | Op::Rename(..)
                 | Op::Clone(..)
                 | Op::Commit(..)
-                | Op::Bulk(..)
+                | Op::Bulk { .. }
                 | Op::Snapshot(_)
                 | Op::Unsnapshot(_)
         )

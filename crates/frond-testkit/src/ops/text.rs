@@ -52,8 +52,9 @@ impl fmt::Display for Op {
                 }
                 Ok(())
             }
-            Op::Bulk(tree, value, keys) => {
-                write!(f, "bulk {tree} {value}")?;
+            Op::Bulk { tree, unique, value, keys } => {
+                let unique = if *unique { "unique " } else { "" };
+                write!(f, "bulk {tree} {unique}{value}")?;
                 keys.iter().try_for_each(|key| write!(f, " {key}"))
             }
             Op::Get(tree, key) => write!(f, "get {tree} {key}"),
@@ -132,8 +133,10 @@ fn parse_op(line: &str) -> Option<Op> {
         "rename" => Op::Rename(name(1)?, name(2)?),
         "clone" => Op::Clone(name(1)?, name(2)?),
         "bulk" => {
-            let keys = words.get(3..)?.iter().map(|word| parse_key(word)).collect::<Option<_>>()?;
-            Op::Bulk(name(1)?, parse_value(words.get(2)?)?, keys)
+            let unique = words.get(2) == Some(&"unique");
+            let (value, keys) = words.get(2 + usize::from(unique)..)?.split_first()?;
+            let keys = keys.iter().map(|word| parse_key(word)).collect::<Option<_>>()?;
+            Op::Bulk { tree: name(1)?, unique, value: parse_value(value)?, keys }
         }
         "get" => Op::Get(name(1)?, parse_key(words.get(2)?)?),
         verb @ ("scan" | "rscan") => Op::Scan {

@@ -312,7 +312,6 @@ impl OpenToy {
         self.reserve(records.iter().map(|record| record.len() as u64).sum())?;
         let level = match op {
             Op::Commit(level, _) => level.unwrap_or(self.level),
-            Op::Bulk(..) => self.level,
             _ => Durability::Sync,
         };
         self.history.push(op.to_string());

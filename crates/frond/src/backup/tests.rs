@@ -68,3 +68,43 @@ fn pages_are_kept_until_the_copy_ends() {
     let closed = db.shared.copy(&superblock, None, &mut |_, _, _, _| Ok(()));
     assert!(matches!(closed, Err(Error::Closed)));
 }
+
+/// The load began before the base, so its pages are older; they came into the store after it. Rule: I20.
+#[test]
+fn an_increment_has_a_tree_that_was_loading_when_its_base_was_made() {
+    let env = Env {
+        vfs: Arc::new(MemoryVfs::new()),
+        clock: Arc::new(RealClock::new()),
+        rng: Arc::new(RealRng),
+        workers: Workers::Manual,
+    };
+    let db = open(&env, "/store");
+    db.create_tree("t", Default::default()).unwrap();
+    let mut load = db.bulk_load("loaded", Default::default()).unwrap();
+    // In order, so that leaves are written long before the end.
+    (0..10_000u32).for_each(|row| load.put(&row.to_be_bytes(), &value(row, 0)).unwrap());
+    fill(&db, 0);
+    let full = db.backup("/full").unwrap();
+    assert!(load.finish().unwrap().rows == 10_000);
+    db.backup_since(&full.id, "/increment").unwrap();
+    let restored = crate::restore("/full", &["/increment"], "/again", env.clone()).unwrap();
+    assert!(restored.pages > 0);
+    let again = open(&env, "/again");
+    let tree = again.open_tree("loaded").unwrap();
+    assert_eq!(tree.get(&7u32.to_be_bytes()).unwrap(), Some(value(7, 0)));
+    let report = again.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+    drop(tree);
+    again.close().unwrap();
+    db.close().unwrap();
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "backup: a tree that was loaded is passed by" =>
+            an_increment_has_a_tree_that_was_loading_when_its_base_was_made,
+    };
+    crate::plant::assert_claims_hold("backup", claims);
+}

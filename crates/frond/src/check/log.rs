@@ -14,7 +14,8 @@ use crate::{
     blob::BlobRef,
     error::{Error, Result},
     io::Env,
-    store::{Extent, Store, Superblock},
+    page::PageKind,
+    store::{Extent, Store, Superblock, TreeRoot},
     sync::Arc,
     wal::{self, Expect, Item, LogExtent, Record, RecordItems},
 };
@@ -40,7 +41,7 @@ pub(super) fn check_log(
     mode: CheckMode,
     report: &mut CheckReport,
     read_blobs: &mut ReadBlobs,
-) -> Vec<Extent> {
+) -> Vec<(PageKind, Extent)> {
     let Some(newest) = slots.first() else { return Vec::new() };
     let Some(start) = slots.iter().min_by_key(|slot| slot.log_from) else { return Vec::new() };
     if newest.is_new() && !has_log(view) {
@@ -110,7 +111,7 @@ fn has_log(view: &LogView<'_>) -> bool {
 struct Reader<'a> {
     newest: &'a Superblock,
     store: &'a Arc<Store>,
-    named: Vec<Extent>,
+    named: Vec<(PageKind, Extent)>,
     read_blobs: &'a mut ReadBlobs,
     checked: &'a mut Checked,
     /// What is wrong with blobs.
@@ -151,12 +152,9 @@ impl Reader<'_> {
         let first = self.named.len();
         while let Some(item) = items.next()? {
             match item {
-                Item::Extent(LogExtent { offset, bytes }) => {
-                    match u32::try_from(bytes).map(|bytes| Extent { offset, bytes }) {
-                        Ok(extent) if self.store.may_hold(extent) => self.named.push(extent),
-                        _ => self.bad.push((lsn, "it names an extent that cannot be".into())),
-                    }
-                }
+                Item::Extent(extent) => self.name(lsn, PageKind::Blob, extent),
+                Item::Page { kind, extent } => self.name(lsn, kind, extent),
+                Item::Root { root, .. } => self.root(lsn, root, first),
                 Item::Entry { tag, payload, .. }
                     if tag.kind() == Kind::PutBlob && seqno > self.base =>
                 {
@@ -168,11 +166,31 @@ impl Reader<'_> {
         Ok(())
     }
 
+    fn name(&mut self, lsn: Lsn, kind: PageKind, LogExtent { offset, bytes }: LogExtent) {
+        match u32::try_from(bytes).map(|bytes| Extent { offset, bytes }) {
+            Ok(extent) if self.store.may_hold(extent) => self.named.push((kind, extent)),
+            _ => self.bad.push((lsn, "it names an extent that cannot be".into())),
+        }
+    }
+
+    /// The root of a tree that was loaded in bulk, of which its record must bring the page.
+    fn root(&mut self, lsn: Lsn, root: &[u8], first: usize) {
+        let own = self.named.get(first..).unwrap_or_default();
+        let link = TreeRoot::from_bytes(root).ok().and_then(|root| root.link);
+        let brought = link.is_some_and(|link| {
+            let extent = Extent { offset: link.offset, bytes: link.bytes };
+            own.iter().any(|(kind, page)| *kind != PageKind::Blob && *page == extent)
+        });
+        if !brought {
+            self.bad.push((lsn, "a tree is loaded whose root the commit does not bring".into()));
+        }
+    }
+
     /// A blob that replay would hand out; `first` is where its record's extents begin.
     fn blob(&mut self, lsn: Lsn, payload: &[u8], first: usize) {
         let extent = BlobRef::from_disk(payload).map(|blob| blob.extent());
         let own = self.named.get(first..).unwrap_or_default();
-        if !extent.is_some_and(|extent| own.contains(&extent)) {
+        if !extent.is_some_and(|extent| own.contains(&(PageKind::Blob, extent))) {
             self.bad.push((lsn, "a commit puts a blob that it does not bring".into()));
         } else if let Ok(reference) = payload.try_into() {
             let read = self.read_blobs.read(self.store.file(), reference, self.checked);

@@ -49,6 +49,7 @@ use std::path::Path;
 use crate::{
     Db, Error, ErrorKind, Result,
     io::Env,
+    page::PageKind,
     store::{self, Extent, SlotState, Store, Superblock},
     sync::{Arc, Ordering},
 };
@@ -184,7 +185,7 @@ fn check_slots(store: &Store, slots: &[SlotState; 2], report: &mut CheckReport) 
 fn check_versions(
     store: &Arc<Store>,
     slots: &[Superblock],
-    named: &[Extent],
+    named: &[(PageKind, Extent)],
     report: &mut CheckReport,
     scanned: &mut ScannedRuns,
 ) {

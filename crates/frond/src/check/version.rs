@@ -8,12 +8,11 @@
 use crate::{
     Lineage, Publish,
     cache::{BlockCache, FramePool},
-    db::load_root,
     page::{Link, PageKind},
     run::Operators,
     store::{Extent, Listed, NamedSnapshot, RootDirectory, STORE_LINEAGE, Store, Superblock},
     sync::{Arc, AtomicU64},
-    tree::{Descriptors, Shape, TreeContext, TreeCounters},
+    tree::{Descriptors, Shape, TreeContext, TreeCounters, TreeRoot},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,7 +160,7 @@ impl VersionCheck<'_> {
 
     fn names(&mut self, cx: &TreeContext, roots: &RootDirectory) -> Names {
         let catalog = roots.trees.get(&crate::catalog::CATALOG_TREE);
-        let root = catalog.map(|durable| load_root(cx, durable.clone()));
+        let root = catalog.map(|durable| TreeRoot::load(cx, durable.clone()));
         names(cx, root.as_ref(), self.report)
     }
 
@@ -201,7 +200,7 @@ impl VersionCheck<'_> {
             if durable.link.is_some() && durable.level == 0 && durable.entries == 0 {
                 bad("counts", "its root is a leaf without entries");
             }
-            walk.tree(&scope, &load_root(cx, durable.clone()));
+            walk.tree(&scope, &TreeRoot::load(cx, durable.clone()));
         }
         Walked { pages: walk.reached, blobs: walk.blobs, is_cut: walk.is_cut }
     }
@@ -306,13 +305,12 @@ impl VersionCheck<'_> {
     }
 
     /// What the log names lies where opening can claim it: nothing else is there (Rule: I11).
-    pub fn named_in_log(&mut self, named: &[Extent], newest: &Checked) {
+    pub fn named_in_log(&mut self, named: &[(PageKind, Extent)], newest: &Checked) {
         let Some(listed) = &newest.listed else { return };
-        for extent in named {
+        for (kind, extent) in named {
             let below = listed.range(..extent.end()).next_back();
             let clash = below.filter(|(_, record)| record.extent.end() > extent.offset);
-            let is_itself =
-                |record: &Listed| record.extent == *extent && record.kind == PageKind::Blob;
+            let is_itself = |record: &Listed| record.extent == *extent && record.kind == *kind;
             if clash.is_some_and(|(_, record)| !is_itself(record)) {
                 let link = Link { offset: extent.offset, bytes: extent.bytes, ..Link::default() };
                 let what = "the log names an extent that another page occupies";

@@ -5,7 +5,9 @@
 
 use crate::{
     Durability, Error, Result, Seqno, Tag, TreeId,
-    catalog::{CATALOG_TREE, Catalog, Parent, Record, TreeEntry, TreeRecord, validate_name},
+    catalog::{
+        CATALOG_TREE, Catalog, CounterRecord, Parent, Record, TreeEntry, TreeRecord, validate_name,
+    },
     run::Operators,
     sync::Arc,
     version::Change,
@@ -20,13 +22,31 @@ impl Db {
     /// `TreeExists`; `InvalidArgument` for a name or attributes that are not allowed.
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let shared = &self.shared;
+        let _change = shared.catalog.change();
+        let (counters, record) = self.new_tree(name, options)?;
+        shared.change(
+            &[Record::Counters(counters.clone()), Record::Tree(record.clone())],
+            &[],
+            &[],
+        )?;
+        shared.catalog.set_counters(counters);
+        let entry = shared.catalog.show_tree(record);
+        Ok(self.handle(entry))
+    }
+
+    /// What the catalog will say of a new tree, and of the numbers that come next. Under the lock of
+    /// catalog changes.
+    pub(super) fn new_tree(
+        &self,
+        name: &str,
+        options: TreeOptions,
+    ) -> Result<(CounterRecord, TreeRecord)> {
         validate_name(name)?;
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
         }
-        let _change = shared.catalog.change();
         self.must_be_free(name)?;
-        let mut counters = shared.catalog.counters();
+        let mut counters = self.shared.catalog.counters();
         let id = counters.next_tree.max(TreeId(1));
         counters.next_tree = id.next();
         let record = TreeRecord {
@@ -39,19 +59,12 @@ impl Db {
             value_layout: options.value_layout,
             lineage: id.lineage(),
             // At most the commit that creates it: whoever sees less sees no such tree (Rule: I43).
-            birth: shared.engine.sequencer.visible().next(),
+            birth: self.shared.engine.sequencer.visible().next(),
             parent: None,
             operators: Default::default(),
             carried: Default::default(),
         };
-        shared.change(
-            &[Record::Counters(counters.clone()), Record::Tree(record.clone())],
-            &[],
-            &[],
-        )?;
-        shared.catalog.set_counters(counters);
-        let entry = shared.catalog.show_tree(record);
-        Ok(self.handle(entry))
+        Ok((counters, record))
     }
 
     /// Opens a tree.
@@ -170,7 +183,17 @@ impl Shared {
         delete: &[Vec<u8>],
         changes: &[Change],
     ) -> Result<Seqno> {
-        let mut batch = Batch::new();
+        self.change_with(Batch::new(), put, delete, changes)
+    }
+
+    /// The same beside what a batch holds already.
+    pub(super) fn change_with(
+        &self,
+        mut batch: Batch,
+        put: &[Record],
+        delete: &[Vec<u8>],
+        changes: &[Change],
+    ) -> Result<Seqno> {
         for record in put {
             batch.writes.push(CATALOG_TREE, &record.key(), Tag::PUT, &[&record.encode()?], false);
         }
@@ -186,7 +209,7 @@ impl Shared {
         (catalog, operators): (&Catalog, &Operators),
         key: &[u8],
         value: Option<&[u8]>,
-        replayed: Option<Seqno>,
+        replayed: Option<(Seqno, &[Change])>,
         malformed: &dyn Fn(String) -> Error,
     ) -> Result<Option<Change>> {
         let Some(value) = value else {
@@ -203,11 +226,16 @@ impl Shared {
             Record::Counters(counters) => catalog.set_counters(counters),
             Record::Tree(mut record) => {
                 must_know(operators, &record)?;
-                if let (Some(seqno), Some(parent)) = (replayed, &record.parent)
+                if let Some((seqno, changes)) = replayed
                     && catalog.by_id(record.id).is_none()
                 {
-                    change = Some(Change::Clone { tree: record.id, of: parent.tree });
-                    record.birth = seqno;
+                    let loaded = changes.iter().filter_map(Change::loaded_tree);
+                    if let Some(parent) = &record.parent {
+                        change = Some(Change::Clone { tree: record.id, of: parent.tree });
+                        record.birth = seqno;
+                    } else if loaded.into_iter().any(|loaded| loaded.tree == record.id) {
+                        record.birth = seqno;
+                    }
                 }
                 catalog.show_tree(record);
             }

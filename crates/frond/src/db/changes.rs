@@ -131,6 +131,9 @@ pub enum Change<'a> {
         info: TreeInfo,
         /// If it is a clone: it began as what this one was at the commit that defined it first.
         cloned_from: Option<TreeId>,
+        /// It was loaded in bulk: it begins with rows that the feed does not hold. Read them from the
+        /// tree, as of this commit or later.
+        is_loaded: bool,
     },
     /// A tree is gone, with all that was in it.
     TreeDropped {
@@ -337,32 +340,37 @@ impl Names {
         items: RecordItems<'_>,
         path: &Path,
     ) -> Result<Option<Vec<Change<'static>>>> {
-        let mut items = items.without_extents();
-        let mut records = Vec::new();
-        while let Some(Item::Entry { tree: CATALOG_TREE, key, tag, payload }) = items.next()? {
-            if tag.is_put() {
-                let record = CatalogRecord::decode(key, payload);
-                records.push(Ok(record.map_err(|flaw| flaw.at(path))?));
-            } else {
-                records.push(Err(key.to_vec()));
+        let mut items = items;
+        let (mut records, mut loaded) = (Vec::new(), Vec::new());
+        while let Some(item) = items.next()? {
+            match item {
+                Item::Entry { tree: CATALOG_TREE, key, tag, payload } if tag.is_put() => {
+                    let record = CatalogRecord::decode(key, payload);
+                    records.push(Ok(record.map_err(|flaw| flaw.at(path))?));
+                }
+                Item::Entry { tree: CATALOG_TREE, key, .. } => records.push(Err(key.to_vec())),
+                Item::Root { tree, .. } => loaded.push(tree),
+                Item::Extent(_) | Item::Page { .. } => {}
+                Item::Entry { .. } | Item::DeleteRange { .. } => break,
             }
         }
         if records.is_empty() {
             return Ok(None);
         }
         let changes = records.into_iter().filter_map(|record| match record {
-            Ok(record) => self.define(record),
+            Ok(record) => self.define(record, &loaded),
             Err(key) => self.forget(&key),
         });
         Ok(Some(changes.collect()))
     }
 
-    fn define(&mut self, record: CatalogRecord) -> Option<Change<'static>> {
+    fn define(&mut self, record: CatalogRecord, loaded: &[TreeId]) -> Option<Change<'static>> {
         match record {
             CatalogRecord::Tree(record) => {
                 self.trees.insert(record.id, record.name.clone());
                 let cloned_from = record.parent.map(|parent| parent.tree);
-                Some(Change::TreeDefined { info: record.into(), cloned_from })
+                let is_loaded = loaded.contains(&record.id);
+                Some(Change::TreeDefined { info: record.into(), cloned_from, is_loaded })
             }
             CatalogRecord::Snapshot(record) => {
                 self.snapshots.insert(record.id, record.name.clone());
@@ -412,7 +420,7 @@ impl Commit<'_> {
             Some(Item::DeleteRange { tree, from, to }) => {
                 Ok(Some(Change::DeleteRange { tree: names.tree(tree), from, to }))
             }
-            Some(Item::Extent(_)) | None => Ok(None),
+            Some(Item::Extent(_) | Item::Page { .. } | Item::Root { .. }) | None => Ok(None),
         }
     }
 }

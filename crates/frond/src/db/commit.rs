@@ -106,7 +106,7 @@ impl Shared {
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
         let mut record = RECORD.take();
-        build_record(&mut record, writes, blobs, &trees);
+        build_record(&mut record, (writes, blobs), &trees, changes);
         let body = record.finish();
         if body.len() > RECORD_BYTES_MAX {
             // The caller's mistake, no failure of the log. The memory is not kept.
@@ -211,6 +211,11 @@ impl Shared {
             if freezes {
                 engine.signal.notify();
             }
+            for loaded in changes.iter().filter_map(Change::loaded_tree) {
+                // Outside of the section: `changes` holds the pages until this has returned.
+                let named = loaded.pages.name_in_log(reservation.lsn());
+                named.expect("I11: an extent that is held is there");
+            }
             if !inside {
                 engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
             }
@@ -292,14 +297,18 @@ fn give_back_writes(batch: &mut Batch, mut shared: Arc<Insertion>) {
 
 fn build_record(
     record: &mut RecordBuilder,
-    writes: &WriteSet,
-    blobs: &[Arc<BlobHold>],
+    (writes, blobs): (&WriteSet, &[Arc<BlobHold>]),
     trees: &[TreeId],
+    changes: &[Change],
 ) {
     record.clear();
+    let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
     for blob in blobs {
-        let Extent { offset, bytes } = blob.extent();
-        record.extent(LogExtent { offset, bytes: bytes.into() });
+        record.extent(place(blob.extent()));
+    }
+    for loaded in changes.iter().filter_map(Change::loaded_tree) {
+        loaded.pages.iter().for_each(|(kind, extent)| record.page(kind, place(extent)));
+        record.root(loaded.tree, &loaded.root.to_bytes());
     }
     for &tree in trees {
         record.tree(tree);

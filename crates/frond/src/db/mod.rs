@@ -3,6 +3,7 @@
 //! Threads: every handle may be used from all threads at once.
 
 mod batch;
+mod bulk;
 mod catalog;
 mod changes;
 mod commit;
@@ -22,10 +23,10 @@ mod stats;
 mod tree;
 
 pub use batch::Batch;
+pub use bulk::{BulkLoad, BulkLoaded};
 pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
 pub use cursor::Cursor;
 pub use named::SnapshotInfo;
-pub(crate) use open::load_root;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use rows::RowBuf;
 pub use snapshot::Snapshot;
@@ -44,7 +45,7 @@ use std::path::Path;
 /// An open store.
 ///
 /// Cheap to clone. The store closes when [`close`](Db::close) is called or the last handle (trees,
-/// snapshots, cursors and change feeds included) is dropped; `close` tells about errors.
+/// snapshots, cursors, loads and change feeds included) is dropped; `close` tells about errors.
 ///
 /// ```
 /// use frond::{Db, Options};

@@ -7,8 +7,8 @@
 use crate::{
     Error, Result, Seqno,
     catalog::{Record, SnapshotRecord, validate_name},
-    db::load_root,
     sync::Arc,
+    tree::TreeRoot,
     version::{Change, NamedRoots, Roots},
 };
 use std::time::Duration;
@@ -82,8 +82,12 @@ impl Db {
         if let Err(error) = durable {
             // A full disk: it must not appear after the next restart. An error here has stopped the
             // store, and then the outcome is open.
-            shared.forget_snapshot(id)?;
-            return Err(error);
+            match shared.forget_snapshot(id) {
+                Ok(()) => return Err(error),
+                // No room even for that: then it stays. The log has it until a checkpoint does.
+                Err(Error::Full(_)) => {}
+                Err(other) => return Err(other),
+            }
         }
         let info = info(&record);
         shared.catalog.show_snapshot(record);
@@ -107,8 +111,9 @@ impl Db {
             NamedRoots::Fresh(roots) => roots,
             NamedRoots::Durable(trees) => {
                 let load = trees.iter();
-                let load =
-                    load.map(|(&tree, root)| (tree, Arc::new(load_root(&engine.cx, root.clone()))));
+                let load = load.map(|(&tree, root)| {
+                    (tree, Arc::new(TreeRoot::load(&engine.cx, root.clone())))
+                });
                 Arc::new(load.collect::<Roots>())
             }
         };

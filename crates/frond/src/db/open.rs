@@ -14,23 +14,24 @@
 use std::path::Path;
 
 use crate::{
-    Error, Lsn, Place, Result, Seqno,
+    Error, Lsn, Place, Publish, Result, Seqno, TreeId,
     blob::BlobHold,
     cache::{BlockCache, FramePool},
     catalog::{self, CATALOG_TREE, Catalog},
     io::Workers,
+    load::Loads,
     memtable::Memtable,
-    page::Link,
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, SpillState, TaskPool,
     },
     store::{
-        self, Class, Extent, Found, Opened, PageKind, Store, StoreOptions, TreeRoot as DurableRoot,
+        self, Class, Extent, Found, HeldPages, Opened, PageKind, Store, StoreOptions,
+        TreeRoot as DurableRoot,
     },
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
-    tree::{Descriptors, NodeRef, Root, RunMeta, TreeContext, TreeCounters, TreeRoot},
+    tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
     txn::{KeyLockTable, Sequencer},
-    version::{Branches, Change, MemSlot, NamedVersion, Roots, Versions},
+    version::{Branches, Change, Loaded, MemSlot, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogExtent, LogOptions, Record},
 };
 
@@ -84,7 +85,10 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         if !inherits.is_empty() {
             branches.inherits.insert(tree, inherits);
         }
-        loaded.insert(tree, Arc::new(load_root(&cx, durable)));
+        if durable.loaded > Publish(0) {
+            branches.loaded.insert(tree, durable.loaded);
+        }
+        loaded.insert(tree, Arc::new(TreeRoot::load(&cx, durable)));
     }
     let named = roots.snapshots.into_iter().filter_map(NamedVersion::load);
     branches.named = named.map(|snapshot| (snapshot.id, Arc::new(snapshot))).collect();
@@ -138,6 +142,8 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
         pool: TaskPool::new(threads),
         spill: SpillState::default(),
         full: FullDisk::default(),
+        // Beside memtables and unwritten runs; the blocks make room.
+        loads: Loads::new(2 * limits.memtable_bytes),
         vacancies: AtomicU64::new(0),
         checkpoint: CheckpointState::new(superblock.publish, superblock.applied, now_millis),
         log_reached: AtomicU64::new(0),
@@ -215,26 +221,6 @@ fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
     }))
 }
 
-pub(crate) fn load_root(cx: &TreeContext, durable: DurableRoot) -> TreeRoot {
-    let root = match durable.link {
-        None => Root::Empty,
-        Some(link) if durable.level == 0 => Root::Leaf(leaf_handle(cx, link, &durable)),
-        Some(link) => Root::Node(NodeRef::on_disk(link, durable.level)),
-    };
-    let has_max = durable.max_key.is_some();
-    TreeRoot { root, max_key: durable.max_key.unwrap_or_default(), has_max }
-}
-
-fn leaf_handle(cx: &TreeContext, link: Link, durable: &DurableRoot) -> Arc<crate::tree::RunHandle> {
-    let meta = RunMeta {
-        entries: durable.entries,
-        bytes: durable.bytes,
-        range_deletes: false,
-        blobs: durable.leaf_has_blobs,
-    };
-    cx.run_handle(link, meta)
-}
-
 /// Looks through one log record, before anything is written or allocated: marks the extents that it
 /// names as used (Rule: I11), and demands the merge operators that it needs (Rule: I17).
 fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<()> {
@@ -244,6 +230,11 @@ fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<(
         match item {
             Item::Extent(extent) if !plant!("blob: recovery does not claim what the log names") => {
                 store.claim(extent_of(store, extent)?, Class::Blob, PageKind::Blob, lsn)?;
+            }
+            Item::Page { kind, extent }
+                if !plant!("load: recovery does not claim what the log names") =>
+            {
+                store.claim(extent_of(store, extent)?, Class::of_page(kind), kind, lsn)?;
             }
             Item::Entry { tree: CATALOG_TREE, key, tag, payload } if seqno > applied => {
                 let record = tag.is_put().then(|| catalog::Record::decode(key, payload));
@@ -293,6 +284,8 @@ fn replay(
     slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
     drop(section);
     let mut changes = Vec::new();
+    let mut pages = Vec::new();
+    let mut has_blobs = false;
     while let Some(item) = items.next()? {
         match item {
             Item::Entry { tree, key, tag, payload } => {
@@ -301,16 +294,31 @@ fn replay(
                     let value = tag.is_put().then_some(payload);
                     let malformed = |why| malformed_catalog(engine, why);
                     let known = (catalog, &*engine.cx.operators);
-                    let shown = Shared::show_record(known, key, value, Some(seqno), &malformed)?;
+                    let replayed = Some((seqno, &changes[..]));
+                    let shown = Shared::show_record(known, key, value, replayed, &malformed)?;
                     changes.extend(shown);
                 }
             }
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
-            Item::Extent(extent) if engine.log.is_some() => {
-                let hold = BlobHold::new(&engine.store, extent_of(&engine.store, extent)?);
-                slot.keep_blobs(&[hold]);
+            Item::Extent(extent) => {
+                has_blobs = true;
+                if engine.log.is_some() {
+                    let hold = BlobHold::new(&engine.store, extent_of(&engine.store, extent)?);
+                    slot.keep_blobs(&[hold]);
+                }
             }
-            Item::Extent(_) => {}
+            Item::Page { kind, extent } => {
+                let extent = extent_of(&engine.store, extent)?;
+                if engine.log.is_none() {
+                    // Nothing was claimed, and nothing will be allocated either.
+                    engine.store.claim(extent, Class::of_page(kind), kind, lsn)?;
+                }
+                pages.push((kind, extent));
+            }
+            Item::Root { tree, root } => {
+                let pages = std::mem::take(&mut pages);
+                changes.push(load_again(engine, tree, root, pages, has_blobs)?);
+            }
         }
     }
     engine.sequencer.jump_visible(seqno);
@@ -326,6 +334,27 @@ fn replay(
         while engine.log.is_some() && engine.write_begun()? {}
     }
     Ok(())
+}
+
+/// What a bulk load brought: its pages are in their places.
+fn load_again(
+    engine: &Engine,
+    tree: TreeId,
+    root: &[u8],
+    pages: Vec<(PageKind, Extent)>,
+    has_blobs: bool,
+) -> Result<Change> {
+    let file = engine.store.file();
+    let bad = |why: String| file.malformed(0, root.len() as u64, "the root of a loaded tree", why);
+    let root = DurableRoot::from_bytes(root).map_err(bad)?;
+    let link = root.link.filter(|link| {
+        let extent = Extent { offset: link.offset, bytes: link.bytes };
+        pages.iter().any(|(_, page)| *page == extent)
+    });
+    let link = link.ok_or_else(|| bad("it is none of the pages that its record brings".into()))?;
+    let mut held = HeldPages::new(&engine.store, link.birth, tree.lineage());
+    pages.into_iter().for_each(|(kind, extent)| held.hold(kind, extent));
+    Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), has_blobs })))
 }
 
 fn malformed_catalog(engine: &Engine, why: String) -> Error {

@@ -6,8 +6,8 @@ use crate::{
     memtable::LATEST,
     run::Run,
     sync::{Arc, AtomicU64, Ordering},
-    tree::{Effects, Job, TreeContext, TreeRoot, TreeTraits},
-    version::{Branches, Change, MemSlot, NamedVersion, Roots},
+    tree::{Begun, Effects, Job, TreeContext, TreeRoot, TreeTraits},
+    version::{Branches, Change, Loaded, MemSlot, NamedVersion, Roots},
 };
 
 use super::{Engine, Published};
@@ -40,7 +40,7 @@ impl Engine {
 
         let publish = Publish(version.publish.0 + 1);
         let changes = slot.changes();
-        let dropped = |tree| changes.contains(&Change::DropTree(tree));
+        let dropped = |tree| changes.iter().any(|change| change.dropped_tree() == Some(tree));
         let mut roots = version.roots.clone();
         let mut effects = Vec::new();
         let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
@@ -59,6 +59,9 @@ impl Engine {
             effects.push((lineage, changed));
         }
         let branches = self.follow(&changes, &version.branches, &mut roots, publish, last)?;
+        for loaded in changes.iter().filter_map(Change::loaded_tree) {
+            effects.push((loaded.tree.lineage(), self.begin_loaded(loaded)?));
+        }
         let ended = changes.iter().filter_map(Change::dropped_tree).map(TreeId::lineage).collect();
         self.record(publish, effects, ended)?;
         let publishing = self.snapshots.publishing();
@@ -66,7 +69,7 @@ impl Engine {
         // Held over the swap: no checkpoint fixes a later version before it has seen this one.
         let mut begun = self.checkpoint.begun();
         let published = self.versions.publish(publish, roots, branches, Some(&slot));
-        if changes.iter().any(Change::ends_memtable) {
+        if changes.iter().any(Change::begins_branch) {
             begun.push_back(published);
         }
         drop(begun);
@@ -100,6 +103,9 @@ impl Engine {
                 if run.add_refs(*delta) > 0 && !was_linked && run.meta.blobs {
                     self.adopt_blobs(&*run.glance(&self.cx)?, publish, *lineage)?;
                 }
+            }
+            for run in effects.begun.iter().flat_map(|begun| &begun.listing) {
+                self.adopt_blobs(&*run.glance(&self.cx)?, publish, *lineage)?;
             }
             effects.blobs.clear();
         }
@@ -139,6 +145,11 @@ impl Engine {
                         branches.clone_tree(space, *tree, *of, publish);
                     }
                 }
+                Change::Load(loaded) => {
+                    let root = TreeRoot::load(&self.cx, loaded.root.clone());
+                    Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
+                    branches.loaded.insert(loaded.tree, publish);
+                }
                 Change::Snapshot { id, name } => {
                     let name = (*id, name.clone());
                     let snapshot = NamedVersion::fresh(name, last, publish, roots, &branches);
@@ -159,6 +170,16 @@ impl Engine {
         let why = "it has no pin for a branch that the root directory lists";
         let place = self.store.file().place(0, 0);
         Err(Error::Malformed { place, what: "the space map", why: why.into() })
+    }
+
+    /// What becomes of the pages that a bulk load wrote.
+    fn begin_loaded(&self, loaded: &Loaded) -> Result<Effects> {
+        let listing = match loaded.has_blobs {
+            true => TreeRoot::load(&self.cx, loaded.root.clone()).runs_with_blobs(&self.cx)?,
+            false => Vec::new(),
+        };
+        let begun = vec![Begun { pages: loaded.pages.clone(), listing }];
+        Ok(Effects { begun, ..Effects::default() })
     }
 
     /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded

@@ -1,7 +1,8 @@
 //! Checkpoint: a published version made durable, so that the log before its boundary can go.
 //!
 //! 1. Fix V, the current version, and its boundary F.
-//! 2. Take the page effects of all publishes through V: deaths, and run references as of V.
+//! 2. Take the page effects of all publishes through V: pages loaded in bulk, deaths, and run references
+//!    as of V.
 //! 3. Write what V links and has no address: runs and children before the nodes that link them.
 //! 4. Sync the log through F (Rule: I10).
 //! 5. Publish: root directory, space map, sync, slot, sync (the store room).
@@ -23,7 +24,7 @@ use crate::{
     page::PageKind,
     store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
-    tree::{Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
+    tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
     version::Version,
     wal::{TRAILER_BYTES, checkpoint_record},
 };
@@ -267,6 +268,7 @@ impl Engine {
         for (&tree, root) in version.roots.iter() {
             let mut durable = self.write_tree(tree, root, version.applied)?;
             durable.inherits = version.branches.inherits.get(&tree).cloned().unwrap_or_default();
+            durable.loaded = version.branches.loaded.get(&tree).copied().unwrap_or_default();
             directory.trees.insert(tree, durable);
         }
         for snapshot in version.branches.named.values() {
@@ -371,6 +373,12 @@ impl Engine {
             ended.extend(dropped.into_iter().map(|lineage| (lineage, publish)));
             let mut blobs = BlobChanges::default();
             for (lineage, effects) in effects {
+                for Begun { pages, listing } in effects.begun {
+                    pages.adopt()?;
+                    for run in listing {
+                        blobs.note(&self.cx, &run, lineage, (0, 1))?;
+                    }
+                }
                 for node in effects.dead_nodes {
                     if let Some(link) = node.link().filter(|link| link.lineage == lineage)
                         && !plant!("pipeline: replaced nodes never die")

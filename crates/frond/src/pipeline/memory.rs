@@ -1,7 +1,7 @@
 //! Memory: one number for everything, and the block cache takes what the rest leaves.
 //!
 //! Memtables, unwritten runs, open runs' indexes and filters, log buffers and the working memory of
-//! jobs come first, because commits wait for them; what is left of the budget holds blocks. The split
+//! jobs and bulk loads come first, because commits wait for them; what is left of the budget holds blocks. The split
 //! is set anew several times a second.
 //!
 //! Invariant: the block cache keeps a sixteenth of the budget whatever the rest takes, so that reads
@@ -28,6 +28,7 @@ impl Engine {
         let others = memtables
             + pinned
             + jobs
+            + self.loads.memory_bytes()
             + self.unwritten_bytes()
             + self.cx.resident.load(Ordering::Relaxed)
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);

@@ -43,6 +43,7 @@ pub(crate) use workers::Background;
 use crate::{
     Lineage, Lsn, Publish, Result, Seqno, TreeId,
     io::Env,
+    load::Loads,
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
@@ -137,6 +138,8 @@ pub(crate) struct Engine {
     pub full: FullDisk,
     /// The last record that was given a place in the log.
     pub log_reached: AtomicU64,
+    /// Bulk loads under way.
+    pub loads: Arc<Loads>,
     /// Bytes of blobs committed since the last checkpoint began: what they replace is free only after
     /// the next two.
     pub blob_bytes_since_checkpoint: AtomicU64,

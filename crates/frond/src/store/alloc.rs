@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::superblock::DATA_START;
+use crate::page::PageKind;
 
 /// What shares a region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,6 +39,17 @@ pub enum Class {
 
 impl Class {
     pub(super) const ALL: [Class; 3] = [Class::Node, Class::Run, Class::Blob];
+
+    /// Where pages of this kind lie.
+    pub fn of_page(kind: PageKind) -> Self {
+        match kind {
+            PageKind::Run => Class::Run,
+            PageKind::Blob => Class::Blob,
+            PageKind::Node | PageKind::Map | PageKind::Directory | PageKind::Superblock => {
+                Class::Node
+            }
+        }
+    }
 
     pub(super) fn from_disk(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()

@@ -257,9 +257,10 @@ impl Store {
         self.space.lock().die(link, by, at).map_err(|why| refused(&self.data, why))
     }
 
-    /// References from nodes to a run, as the newest map knows them.
+    /// References from nodes to a run, as the newest map knows them. A page that was loaded in bulk has
+    /// one, already before a checkpoint adopts it.
     pub fn run_refs(&self, link: &Link) -> u32 {
-        self.space.lock().record(link).map_or(0, |record| record.refs)
+        self.space.lock().run_refs(link)
     }
 
     /// References from nodes to a run in the version that the next checkpoint writes (Rule: I21).

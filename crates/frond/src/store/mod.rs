@@ -38,6 +38,7 @@
 //! store.run_refs(&link) -> u32      as loaded
 //! store.allocate_temporary(..) / adopt(offset, birth, lineage) / abandon(offset) / name_in_log(..)
 //! store.adopt_blob(extent, birth, lineage) / count_blob(extent, lineage, listed, at)
+//! HeldPages::new(store, birth, lineage).allocate(kind, bytes), then adopt() or drop     bulk loads
 //! store.space().hold(offset) / release_hold(offset)       who may hand out a reference to a blob
 //! store.space().pin_version(v) / unpin_version(v)         readers, jobs, checkpoints
 //! store.space().pin_lineage(lineage, v, from) / unpin_lineage(lineage, v, until)   clones, snapshots
@@ -77,6 +78,7 @@ mod ending;
 mod examine;
 mod file;
 mod guard;
+mod held;
 mod map;
 mod open;
 mod owner;
@@ -97,6 +99,7 @@ pub use copy::{SUPERBLOCK_BYTES, check_extent, decode_roots, write_slots, zone_p
 pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;
+pub use held::{HeldExtent, HeldPages};
 pub use open::{Found, Opened, StoreOptions, create, open, open_unfinished, probe};
 pub use page::{Page, page_bytes, verify as verify_page};
 pub use reserve::ReserveStats;

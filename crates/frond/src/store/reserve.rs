@@ -184,6 +184,13 @@ impl Store {
         )))
     }
 
+    /// The same with the disk asked beforehand: for what takes much space in a row.
+    pub(super) fn admit_measured(&self, bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        self.measure_disk();
+        self.admit(bytes)
+    }
+
     fn try_admit(&self, needed: u64, recent: bool) -> bool {
         let backed_free = self.space().lock().backed_free();
         let mut reserve = self.reserve.lock().unwrap();

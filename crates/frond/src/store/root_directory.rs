@@ -45,6 +45,9 @@ pub struct TreeRoot {
     pub bytes: u64,
     /// No key is above this one; `None` if that is not known or the tree is empty.
     pub max_key: Option<Vec<u8>>,
+    /// The tree was loaded in bulk: this version adopted pages that are older than it by their links
+    /// (Rule: I20). 0 if it was not.
+    pub loaded: Publish,
 }
 
 /// A named snapshot.
@@ -74,6 +77,24 @@ pub struct RootDirectory {
 const HAS_LINK: u8 = 1;
 const HAS_MAX_KEY: u8 = 2;
 const LEAF_HAS_BLOBS: u8 = 4;
+const IS_LOADED: u8 = 8;
+
+impl TreeRoot {
+    /// One root alone, for the log.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_tree(&mut out, self);
+        out
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) gave; the reason in words if that is not possible.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader::new(bytes);
+        let root = decode_tree(&mut reader)?;
+        reader.end()?;
+        Ok(root)
+    }
+}
 
 impl RootDirectory {
     /// The payload of its page.
@@ -126,26 +147,36 @@ fn put_trees(out: &mut Vec<u8>, trees: &BTreeMap<TreeId, TreeRoot>) {
     for (id, root) in trees {
         put_number(out, u64::from(id.0) - expected);
         expected = u64::from(id.0) + 1;
-        let has_link = if root.link.is_some() { HAS_LINK } else { 0 };
-        let has_max = if root.max_key.is_some() { HAS_MAX_KEY } else { 0 };
-        let has_blobs = if root.leaf_has_blobs { LEAF_HAS_BLOBS } else { 0 };
-        out.push(has_link | has_max | has_blobs);
-        if let Some(link) = &root.link {
-            out.extend_from_slice(&link.to_disk());
-        }
-        out.push(root.level);
-        put_number(out, root.applied.0);
-        put_number(out, u64::from(root.lineage.0));
-        put_number(out, root.inherits.len() as u64);
-        for (lineage, publish) in &root.inherits {
-            put_number(out, u64::from(lineage.0));
-            put_number(out, publish.0);
-        }
-        put_number(out, root.entries);
-        put_number(out, root.bytes);
-        if let Some(key) = &root.max_key {
-            put_bytes(out, key);
-        }
+        put_tree(out, root);
+    }
+}
+
+fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
+    let flags = [
+        (root.link.is_some(), HAS_LINK),
+        (root.max_key.is_some(), HAS_MAX_KEY),
+        (root.leaf_has_blobs, LEAF_HAS_BLOBS),
+        (root.loaded.0 > 0, IS_LOADED),
+    ];
+    out.push(flags.iter().map(|&(is_set, flag)| if is_set { flag } else { 0 }).sum());
+    if let Some(link) = &root.link {
+        out.extend_from_slice(&link.to_disk());
+    }
+    out.push(root.level);
+    put_number(out, root.applied.0);
+    put_number(out, u64::from(root.lineage.0));
+    put_number(out, root.inherits.len() as u64);
+    for (lineage, publish) in &root.inherits {
+        put_number(out, u64::from(lineage.0));
+        put_number(out, publish.0);
+    }
+    put_number(out, root.entries);
+    put_number(out, root.bytes);
+    if root.loaded.0 > 0 {
+        put_number(out, root.loaded.0);
+    }
+    if let Some(key) = &root.max_key {
+        put_bytes(out, key);
     }
 }
 
@@ -164,7 +195,7 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
 
 fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
-    if flags & !(HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS) != 0 {
+    if flags & !(HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED) != 0 {
         return Err("a root with unknown flags".into());
     }
     let link = match flags & HAS_LINK {
@@ -182,6 +213,13 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
         inherits.push((Lineage(reader.number_u32()?), Publish(reader.number()?)));
     }
     let (entries, bytes) = (reader.number()?, reader.number()?);
+    let loaded = match flags & IS_LOADED {
+        0 => Publish(0),
+        _ => match reader.number()? {
+            0 => return Err("a tree that no version loaded is said to be loaded".into()),
+            loaded => Publish(loaded),
+        },
+    };
     let max_key = match flags & HAS_MAX_KEY {
         0 => None,
         _ => Some(reader.bytes(KEY_BYTES_MAX)?.to_vec()),
@@ -200,6 +238,7 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
         entries,
         bytes,
         max_key,
+        loaded,
     })
 }
 
@@ -223,13 +262,20 @@ pub(super) mod tests {
         (
             proptest::option::of(link()),
             0u8..=LEVEL_MAX,
-            any::<(u64, u32, u64, u64, bool)>(),
+            any::<(u64, u32, u64, u64, bool, u64)>(),
             proptest::collection::vec(any::<(u32, u64)>(), 0..3),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         )
             .prop_map(
-                |(link, level, (applied, lineage, entries, bytes, blobs), inherits, max_key)| {
+                |(
+                    link,
+                    level,
+                    (applied, lineage, entries, bytes, blobs, loaded),
+                    inherits,
+                    max_key,
+                )| {
                     TreeRoot {
+                        loaded: Publish(loaded),
                         link,
                         level,
                         leaf_has_blobs: blobs && link.is_some() && level == 0,
@@ -270,6 +316,11 @@ pub(super) mod tests {
     }
 
     proptest! {
+        #[test]
+        fn single_roots_round_trip(root in tree()) {
+            prop_assert_eq!(TreeRoot::from_bytes(&root.to_bytes()), Ok(root));
+        }
+
         #[test]
         fn directories_round_trip(directory in directory()) {
             prop_assert_eq!(RootDirectory::decode(&directory.encode()), Ok(directory));

@@ -346,6 +346,15 @@ impl Inner {
         if same { Ok(record) } else { Err(refused("another extent is there")) }
     }
 
+    /// References to a run; 0 if no run of this link is known. What no checkpoint has adopted yet is
+    /// known by its place: recovery finds no more in the log.
+    pub fn run_refs(&self, link: &Link) -> u32 {
+        let unadopted = self.extents.get(&link.offset).filter(|record| {
+            record.temporary && record.kind == PageKind::Run && record.bytes == link.bytes
+        });
+        unadopted.or_else(|| self.record(link).ok()).map_or(0, |record| record.refs)
+    }
+
     pub fn change(&mut self, offset: u64, change: impl FnOnce(&mut Record)) {
         let Some(record) = self.extents.get_mut(&offset) else { return };
         let before = *record;

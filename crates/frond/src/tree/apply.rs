@@ -514,10 +514,7 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn leaf_builder(&self) -> RunBuilder {
-        let codec = self.traits.class.codec();
-        let filter_bits = self.traits.leaf_filters.then_some(10);
-        let options = RunOptions { codec, filter_bits, block_bytes: self.cx.shape.block_bytes };
-        RunBuilder::new(self.cx.pool.clone(), options)
+        self.cx.leaf_builder(&self.traits)
     }
 
     pub(super) fn handle(&self, run: Arc<Run>) -> Arc<RunHandle> {

@@ -7,8 +7,8 @@ use crate::{
     cache::{BlockCache, FramePool},
     error::Result,
     page::Link,
-    run::{BlobReader, Folder, Operators, Run},
-    store::Store,
+    run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions},
+    store::{HeldPages, Store},
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak},
 };
 use std::collections::{HashMap, hash_map::Entry};
@@ -72,6 +72,7 @@ pub(crate) struct TreeCounters {
     pub run_merges: AtomicU64,
     pub run_merge_entries: AtomicU64,
     pub leaves_appended: AtomicU64,
+    pub leaves_loaded: AtomicU64,
     pub node_splits: AtomicU64,
     pub drains: AtomicU64,
 }
@@ -110,6 +111,17 @@ pub(crate) struct Effects {
     pub run_refs: Vec<(Arc<RunHandle>, i64)>,
     /// Blobs that the job wrote: kept until the publish has taken up those that its runs list.
     pub blobs: Vec<Arc<BlobHold>>,
+    /// Trees that begin with pages written beforehand.
+    pub begun: Vec<Begun>,
+}
+
+/// A tree that begins with pages which lie in their places already.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// Temporary until the checkpoint adopts them.
+    pub pages: Arc<HeldPages>,
+    /// Those of its leaves that list blobs.
+    pub listing: Vec<Arc<RunHandle>>,
 }
 
 /// How far [`Effects`] had come.
@@ -223,6 +235,14 @@ impl TreeContext {
         Folder::with_blobs(&self.operators, self)
     }
 
+    /// An empty leaf of such a tree.
+    pub fn leaf_builder(&self, traits: &TreeTraits) -> RunBuilder {
+        let codec = traits.class.codec();
+        let filter_bits = traits.leaf_filters.then_some(10);
+        let options = RunOptions { codec, filter_bits, block_bytes: self.shape.block_bytes };
+        RunBuilder::new(self.pool.clone(), options)
+    }
+
     /// Opens a run on disk: one verified read of its tail.
     pub fn open_run(&self, link: &Link) -> Result<Arc<Run>> {
         Run::open(self.store.file().clone(), *link, self.pool.clone())
@@ -233,6 +253,7 @@ impl TreeContext {
         let mut runs = self.descriptors.runs.lock().unwrap();
         if let Some(handle) = runs.get(&link.offset).and_then(Weak::upgrade)
             && handle.birth == link.birth
+            && handle.lineage == link.lineage
         {
             return handle;
         }

@@ -1,6 +1,6 @@
 //! The tree: immutable nodes of pivots, children and waiting runs; a batch and a root make a new root.
 //!
-//! Doors: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers; [`Job`], a root-changing job: `apply`, `drain`.
+//! Doors: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers; [`Job`], a root-changing job: `apply`, `drain`; [`TreeBuilder`], a tree bottom-up out of ascending rows.
 //!
 //! The tree knows no log, no transactions and no seqnos: only sorted batches. Where a page lives is
 //! decided by the checkpoint; the tree links descriptors.
@@ -8,6 +8,7 @@
 //! Threads: readers need nothing; one job a tree (Rule: I8).
 
 mod apply;
+mod build;
 mod context;
 mod damage;
 mod drain;
@@ -17,18 +18,20 @@ mod leaf;
 mod leaf_walk;
 mod node;
 mod page;
+mod root;
 mod scan;
 mod settle;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod tests;
 
 pub(crate) use apply::{Batch, Job, TreeRoot, clip};
+pub(crate) use build::{Built, TreeBuilder};
 pub use context::Shape;
-pub(crate) use context::{Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
+pub(crate) use context::{Begun, Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
 pub(crate) use damage::Damaged;
 pub(crate) use front::Front;
+pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 #[cfg(test)]
-pub(crate) use node::Tier;
-pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle, RunMeta};
+pub(crate) use node::{RunMeta, Tier};
 pub(crate) use page::{encode_node, parse_node};
 pub(crate) use scan::{LeafStretch, Position};

@@ -132,6 +132,18 @@ pub(crate) struct Node {
     pub tiers: Vec<Tier>,
 }
 
+impl RunMeta {
+    /// What a link to this run says.
+    pub fn of(run: &Run) -> Self {
+        Self {
+            entries: run.entries(),
+            bytes: run.data_bytes(),
+            range_deletes: !run.range_deletes().is_empty(),
+            blobs: !run.blobs().is_empty(),
+        }
+    }
+}
+
 impl NodeRef {
     /// A sealed node that has no address yet.
     pub fn new(node: Node, lineage: Lineage, birth: Publish) -> Arc<Self> {
@@ -202,12 +214,7 @@ impl RunHandle {
     /// A run that has no address yet; its bytes count to `cx.unwritten` until it has, or is dropped.
     pub fn new(run: Arc<Run>, lineage: Lineage, birth: Publish, cx: &TreeContext) -> Arc<Self> {
         let unwritten = &cx.unwritten;
-        let meta = RunMeta {
-            entries: run.entries(),
-            bytes: run.data_bytes(),
-            range_deletes: !run.range_deletes().is_empty(),
-            blobs: !run.blobs().is_empty(),
-        };
+        let meta = RunMeta::of(&run);
         unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
         let handle = Self::blank(lineage, birth, meta, Some(unwritten.clone()), 0);
         handle.count_resident(cx, &run);

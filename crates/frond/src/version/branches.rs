@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Lineage, Publish, Seqno, TreeId,
-    store::{NamedSnapshot, Space, TreeRoot as DurableRoot},
+    store::{HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
     sync::{Arc, Mutex, OnceLock},
 };
 
@@ -29,10 +29,12 @@ use super::Roots;
 pub(crate) type Inherited = (Lineage, Publish);
 
 /// A change of the catalog that roots or branches follow.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// `tree` begins as what `of` is now.
     Clone { tree: TreeId, of: TreeId },
+    /// A tree begins as what a bulk load has written.
+    Load(Arc<Loaded>),
     /// A named snapshot of everything.
     Snapshot { id: u32, name: String },
     /// A tree is gone, with all its pages.
@@ -41,10 +43,35 @@ pub(crate) enum Change {
     DropSnapshot(u32),
 }
 
+/// A tree that was loaded in bulk.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub tree: TreeId,
+    /// Its root, as the log's record has it.
+    pub root: DurableRoot,
+    /// The pages below it.
+    pub pages: Arc<HeldPages>,
+    /// False if none of its leaves lists a blob.
+    pub has_blobs: bool,
+}
+
 impl Change {
     /// True if its commit must be the last one of a memtable: what begins there is the state after it.
     pub fn ends_memtable(&self) -> bool {
+        self.begins_branch() || matches!(self, Change::Load(_))
+    }
+
+    /// True if a branch begins in the version that takes it up (invariant 3).
+    pub fn begins_branch(&self) -> bool {
         matches!(self, Change::Clone { .. } | Change::Snapshot { .. })
+    }
+
+    /// The tree that begins with pages of its own.
+    pub fn loaded_tree(&self) -> Option<&Loaded> {
+        match self {
+            Change::Load(loaded) => Some(loaded),
+            _ => None,
+        }
     }
 
     /// The tree that it takes away.
@@ -61,6 +88,9 @@ impl Change {
 pub(crate) struct Branches {
     /// Oldest ancestor first; trees that inherit nothing are not here.
     pub inherits: BTreeMap<TreeId, Vec<Inherited>>,
+    /// The version in which a tree that was loaded in bulk, or a clone of one, began to be reachable:
+    /// its pages may be born before (Rule: I20).
+    pub loaded: BTreeMap<TreeId, Publish>,
     /// By id.
     pub named: BTreeMap<u32, Arc<NamedVersion>>,
 }
@@ -186,10 +216,14 @@ impl Branches {
             space.pin_lineage(lineage, at, publish);
         }
         self.inherits.insert(tree, pins);
+        if let Some(&loaded) = self.loaded.get(&of) {
+            self.loaded.insert(tree, loaded);
+        }
     }
 
     /// `tree` is gone from version `until` on. False as for [`close`].
     pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
+        self.loaded.remove(&tree);
         let mut pins = self.inherits.remove(&tree).unwrap_or_default();
         if plant!("version: a dropped clone keeps its pins") {
             pins.clear();

@@ -20,7 +20,7 @@ mod branches;
 mod interleavings;
 mod snapshots;
 
-pub(crate) use branches::{Branches, Change, NamedRoots, NamedVersion};
+pub(crate) use branches::{Branches, Change, Loaded, NamedRoots, NamedVersion};
 pub(crate) use snapshots::{SnapshotState, Snapshots};
 
 use std::collections::BTreeMap;

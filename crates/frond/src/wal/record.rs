@@ -19,6 +19,7 @@ use crate::{
     coding::{Reader, put_bytes, put_varint},
     error::{Error, Place, Result},
     message::{Kind, Tag},
+    page::PageKind,
     types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId},
 };
 
@@ -37,6 +38,8 @@ const TAG_MASK: u8 = 0x1f;
 const TREE: u8 = 0x0f;
 const DELETE_RANGE: u8 = 0x0e;
 const EXTENT: u8 = 0x0d;
+const PAGE: u8 = 0x0c;
+const ROOT: u8 = 0x0b;
 
 /// Shortest stretch shared with the base key that is worth its length byte.
 const BASE_SHARED_MIN: usize = 3;
@@ -142,6 +145,20 @@ impl RecordBuilder {
         put_varint(&mut self.bytes, extent.bytes);
     }
 
+    /// Names a page that this commit brings into the store: a run or a node (Rule: I11).
+    pub fn page(&mut self, kind: PageKind, extent: LogExtent) {
+        self.bytes.extend_from_slice(&[PAGE, kind as u8]);
+        put_varint(&mut self.bytes, extent.offset);
+        put_varint(&mut self.bytes, extent.bytes);
+    }
+
+    /// Says that a tree begins with this root, whose pages this commit brings.
+    pub fn root(&mut self, tree: TreeId, root: &[u8]) {
+        self.bytes.push(ROOT);
+        put_varint(&mut self.bytes, tree.0.into());
+        put_bytes(&mut self.bytes, root);
+    }
+
     /// Length so far, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -229,8 +246,22 @@ pub enum Item<'a> {
         /// First key that stays.
         to: &'a [u8],
     },
-    /// An extent that the commit brings into the store.
+    /// An extent that the commit brings into the store: a blob.
     Extent(LogExtent),
+    /// A page of a tree that the commit brings into the store.
+    Page {
+        /// Run or node.
+        kind: PageKind,
+        /// Where.
+        extent: LogExtent,
+    },
+    /// A tree begins as pages that the commit brings.
+    Root {
+        /// The tree.
+        tree: TreeId,
+        /// Its root, in the form of the root directory.
+        root: &'a [u8],
+    },
 }
 
 /// Reads a record's payload, which was found at `lsn`.
@@ -281,7 +312,7 @@ pub struct KeyMemory {
 }
 
 impl RecordItems<'_> {
-    /// Passes over [`Item::Extent`]: for whoever wants entries alone.
+    /// Passes over what the commit brings: for whoever wants entries alone.
     pub fn without_extents(self) -> Self {
         Self { skips_extents: true, ..self }
     }
@@ -310,9 +341,7 @@ impl RecordItems<'_> {
         while let Some(control) = self.rest.u8() {
             match control {
                 TREE => {
-                    let tree =
-                        u32::try_from(self.number()?).map_err(|_| "a tree id is too large")?;
-                    self.tree = Some(TreeId(tree));
+                    self.tree = Some(self.tree_id()?);
                     self.keys.last.clear();
                 }
                 DELETE_RANGE => {
@@ -322,9 +351,26 @@ impl RecordItems<'_> {
                     return Ok(Some(Item::DeleteRange { tree, from, to }));
                 }
                 EXTENT => {
-                    let extent = LogExtent { offset: self.number()?, bytes: self.number()? };
+                    let extent = self.extent()?;
                     if !self.skips_extents {
                         return Ok(Some(Item::Extent(extent)));
+                    }
+                }
+                PAGE => {
+                    let kinds = [PageKind::Node, PageKind::Run];
+                    let kind = self.rest.u8();
+                    let kind = kinds.into_iter().find(|one| kind == Some(*one as u8));
+                    let kind = kind.ok_or("a page of a kind that no tree has")?;
+                    let extent = self.extent()?;
+                    if !self.skips_extents {
+                        return Ok(Some(Item::Page { kind, extent }));
+                    }
+                }
+                ROOT => {
+                    let tree = self.tree_id()?;
+                    let root = self.string(usize::MAX)?;
+                    if !self.skips_extents {
+                        return Ok(Some(Item::Root { tree, root }));
                     }
                 }
                 _ => {
@@ -377,6 +423,14 @@ impl RecordItems<'_> {
             base.extend_from_slice(last);
         }
         Ok(())
+    }
+
+    fn tree_id(&mut self) -> Result<TreeId, &'static str> {
+        u32::try_from(self.number()?).map(TreeId).map_err(|_| "a tree id is too large")
+    }
+
+    fn extent(&mut self) -> Result<LogExtent, &'static str> {
+        Ok(LogExtent { offset: self.number()?, bytes: self.number()? })
     }
 
     fn number(&mut self) -> Result<u64, &'static str> {
@@ -437,6 +491,13 @@ mod tests {
                     254,
                     extent.bytes.to_le_bytes().to_vec(),
                 ),
+                Item::Page { kind, extent } => (
+                    kind as u32,
+                    extent.offset.to_le_bytes().to_vec(),
+                    253,
+                    extent.bytes.to_le_bytes().to_vec(),
+                ),
+                Item::Root { tree, root } => (tree.0, root.to_vec(), 252, Vec::new()),
             });
         }
         out
@@ -475,8 +536,18 @@ mod tests {
                 254,
                 4096u64.to_le_bytes().to_vec(),
             ));
+            builder.page(PageKind::Run, LogExtent { offset: 8192, bytes: 12288 });
+            let [offset, bytes] = [8192u64, 12288].map(|number| number.to_le_bytes().to_vec());
+            expected.push((PageKind::Run as u32, offset, 253, bytes));
+            builder.root(TreeId(300), b"root");
+            expected.push((300, b"root".to_vec(), 252, Vec::new()));
             let payload = [builder.finish(), &trailer(Seqno(9))].concat();
             assert_eq!(read(&payload), expected);
+            let Record::Commit { items, .. } = decode(Lsn(0), &payload).unwrap() else { panic!() };
+            let mut entries = items.without_extents();
+            while let Some(item) = entries.next().unwrap() {
+                assert!(matches!(item, Item::Entry { .. } | Item::DeleteRange { .. }));
+            }
         }
     }
 
@@ -502,6 +573,8 @@ mod tests {
         for i in 0..20u32 {
             builder.entry(&[&b"prefix"[..], &i.to_be_bytes()].concat(), Tag::PUT, &[9; 20]);
         }
+        builder.page(PageKind::Node, LogExtent { offset: 1 << 30, bytes: 4096 });
+        builder.root(TreeId(2), b"root");
         let payload = [builder.finish(), &trailer(Seqno(1))].concat();
         let walk = |payload: &[u8]| {
             if let Ok(Record::Commit { mut items, .. }) = decode(Lsn(0), payload) {

@@ -24,7 +24,7 @@ fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
     engine.sync_blobs(&batch.blobs).unwrap();
     let trees = batch.writes.trees();
     let mut record = RecordBuilder::new();
-    build_record(&mut record, &batch.writes, &batch.blobs, &trees);
+    build_record(&mut record, (&batch.writes, &batch.blobs), &trees, &[]);
     let insertion = shared.take_writes(batch, trees);
     let sequenced = shared.sequence(&insertion, &batch.blobs, record.finish(), 0, &[]).unwrap();
     (insertion, sequenced)

@@ -1,0 +1,219 @@
+//! Bulk loads: trees that begin whole.
+//!
+//! 1. `begin`: the name must be free; the tree gets its number, which its pages will carry.
+//! 2. `put`: rows go where `load/` puts them, into pages that nothing links.
+//! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog says
+//!    what the tree is called, where its root is, and which extents it brings. The publish that applies
+//!    the commit makes the root part of the version (`version/branches.rs`), the checkpoint after it the
+//!    pages part of the space map. See docs/design/007.
+//!
+//! Invariants
+//! 1. Until the commit nothing names the pages: dropped, failed or cut off by a crash, a load leaves
+//!    nothing. From the commit on the log names them until a checkpoint of both slots has them (Rule: I11).
+//! 2. The pages are on disk before a record that names them can be.
+//!
+//! Threads: a load has one owner; finishing takes the lock of catalog changes.
+
+use crate::{
+    Error, Result, Tag, VALUE_BYTES_MAX,
+    catalog::{Record, TreeRecord},
+    load::{Loader, Made},
+    sync::Arc,
+    tree::{Built, TreeTraits},
+    version::{Change, Loaded},
+};
+
+use super::{Batch, Db, Shared, Tree, TreeOptions, batch::check_key};
+
+/// Loads rows in any order into a tree that it creates; see [`Db::bulk_load`].
+///
+/// Dropping it gives everything up. An open load keeps the store open.
+#[derive(Debug)]
+pub struct BulkLoad {
+    shared: Arc<Shared>,
+    /// The tree as it will be, but for the commit that creates it.
+    record: TreeRecord,
+    pub(crate) loader: Loader,
+    /// Why it cannot go on.
+    failed: Option<Error>,
+}
+
+/// A tree that was loaded.
+#[derive(Clone, Debug)]
+pub struct BulkLoaded {
+    /// The tree.
+    pub tree: Tree,
+    /// Its rows. Fewer than were put if keys came more than once.
+    pub rows: u64,
+}
+
+impl Db {
+    /// Begins to load a tree: for many rows at once, in any order, by far the cheapest way into the
+    /// store. The tree is there, whole and durable, when [`finish`](BulkLoad::finish) returns; before
+    /// that nobody sees anything of it, and neither a crash nor an error leaves anything behind.
+    ///
+    /// Rows are sorted in memory, within a part of `cache_size`, and in the store's own file beyond
+    /// that: a load of rows that are larger than memory and come in no order needs disk space for all of
+    /// them besides the tree. Rows that come in the order of their keys are written once. The log does
+    /// not hold the rows, and a change feed only says that the tree was loaded. Everything else goes on
+    /// meanwhile, other loads too.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let mut load = db.bulk_load("squares", Default::default())?;
+    /// for n in (0..1000u64).rev() {
+    ///     load.put(&n.to_be_bytes(), &(n * n).to_be_bytes())?;
+    /// }
+    /// let loaded = load.finish()?;
+    /// assert_eq!(loaded.rows, 1000);
+    /// assert_eq!(loaded.tree.get(&7u64.to_be_bytes())?, Some(49u64.to_be_bytes().to_vec()));
+    /// # drop(loaded);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `TreeExists`; `InvalidArgument` for a name or options that are not allowed; `ReadOnly`, `Closed`,
+    /// `Failed`.
+    pub fn bulk_load(&self, name: &str, options: TreeOptions) -> Result<BulkLoad> {
+        let shared = &self.shared;
+        shared.check_writable()?;
+        let record = {
+            let _change = shared.catalog.change();
+            let (counters, record) = self.new_tree(name, options)?;
+            // Nobody else gets its number, also if no tree ever does.
+            shared.catalog.set_counters(counters);
+            record
+        };
+        let engine = &shared.engine;
+        let (lineage, class) = (record.lineage, record.size_class);
+        let traits = TreeTraits { lineage, class, leaf_filters: record.unique };
+        let birth = engine.versions.current().publish;
+        let kind = (name, record.unique);
+        let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);
+        Ok(BulkLoad { shared: shared.clone(), record, loader, failed: None })
+    }
+}
+
+impl BulkLoad {
+    /// Adds a row. Of a key that comes more than once the row that came last stays, unless the tree is
+    /// `unique`: then that is an error, told here or at the latest by [`finish`](Self::finish).
+    ///
+    /// Costs a copy of the row; now and then a part of what came is sorted and written, on this thread.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, `ValueTooLong`: the row was not added, and the load may go on. After any other error
+    /// it cannot: `DuplicateKey`, `Full`, I/O errors, `Closed`, `Failed`.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check()?;
+        check_key(key)?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        }
+        let cx = &self.shared.engine.cx;
+        let put = if value.len() <= cx.shape.blob_bytes {
+            self.loader.put(key, Tag::PUT, value)
+        } else {
+            cx.write_blob(value, self.record.size_class, false)
+                .and_then(|(reference, hold)| self.loader.put_blob(key, reference, hold))
+        };
+        put.inspect_err(|error| {
+            self.failed = Some(error.clone());
+            self.shared.stop_if_unwritable(error);
+        })
+    }
+
+    /// Creates the tree with all rows that were put. Synced when it returns, whatever the durability of
+    /// the store; waits until what was committed so far is applied.
+    ///
+    /// # Errors
+    /// `DuplicateKey` if two rows of a unique tree have the same key; `TreeExists` if the name was given
+    /// away meanwhile; `Full`; what [`put`](Self::put) has failed with: nothing is there. `OutcomeUnknown`,
+    /// `Failed`: the store has stopped.
+    pub fn finish(self) -> Result<BulkLoaded> {
+        let mut loaded = Self::finish_all(vec![self])?;
+        Ok(loaded.pop().expect("as many as were given"))
+    }
+
+    /// Creates the trees of several loads in one commit: all of them are there, or none. For a table and
+    /// its indexes.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), if any of them fails; `InvalidArgument` if they are of different
+    /// stores, or two of them have the same name.
+    pub fn finish_all(loads: Vec<BulkLoad>) -> Result<Vec<BulkLoaded>> {
+        let Some(first) = loads.first() else { return Ok(Vec::new()) };
+        let shared = first.shared.clone();
+        for (at, load) in loads.iter().enumerate() {
+            load.check()?;
+            let twice = loads.iter().take(at).any(|other| other.record.name == load.record.name);
+            if twice || !Arc::ptr_eq(&load.shared, &shared) {
+                let name = &load.record.name;
+                let why = format!("\"{name}\" is loaded twice, or into another store");
+                return Err(Error::InvalidArgument(why));
+            }
+        }
+        let made = loads.into_iter().map(|load| Ok((load.record, load.loader.finish()?)));
+        let made = made.collect::<Result<Vec<_>>>();
+        let made = made.inspect_err(|error| shared.stop_if_unwritable(error))?;
+        shared.publish_loads(made)
+    }
+
+    /// An error if it cannot go on.
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)?;
+        self.shared.check_writable()
+    }
+}
+
+impl Shared {
+    /// An error of a load is its own affair, unless the store can write no more (P12).
+    fn stop_if_unwritable(&self, error: &Error) {
+        if self.engine.store.check_writable().is_err() {
+            self.engine.health.fail(error.to_string());
+        }
+    }
+
+    /// Step 3: the trees of loads that are wholly written.
+    fn publish_loads(self: &Arc<Self>, made: Vec<(TreeRecord, Made)>) -> Result<Vec<BulkLoaded>> {
+        let engine = &self.engine;
+        if !plant!("load: record before the pages are synced") {
+            engine.health.watch(engine.store.sync())?;
+        }
+        let _change = self.catalog.change();
+        let birth = engine.sequencer.visible().next();
+        let mut batch = Batch::new();
+        let mut put = vec![Record::Counters(self.catalog.counters())];
+        let (mut changes, mut rows) = (Vec::new(), Vec::new());
+        for (record, Made { built: Built { root, pages }, rows: count, blobs }) in made {
+            if self.catalog.by_name(&record.name).is_some() {
+                return Err(Error::TreeExists(record.name));
+            }
+            let (tree, has_blobs) = (record.id, !blobs.is_empty());
+            blobs.iter().for_each(|blob| blob.set_synced());
+            batch.blobs.extend(blobs);
+            if count > 0 {
+                let pages = Arc::new(pages);
+                changes.push(Change::Load(Arc::new(Loaded { tree, root, pages, has_blobs })));
+            }
+            put.push(Record::Tree(TreeRecord { birth, ..record }));
+            rows.push(count);
+        }
+        let seqno = self.change_with(batch, &put, &[], &changes)?;
+        // A reader finds the roots from the publish on that applies this commit.
+        let applied = engine.health.watch(engine.apply_through(seqno));
+        applied.map_err(Error::after_commit)?;
+        let records = put.into_iter().filter_map(|record| match record {
+            // Whoever sees less sees no such tree (Rule: I43).
+            Record::Tree(record) => Some(TreeRecord { birth: seqno, ..record }),
+            _ => None,
+        });
+        let show = |(record, rows)| {
+            let tree = Tree { shared: self.clone(), entry: self.catalog.show_tree(record) };
+            BulkLoaded { tree, rows }
+        };
+        Ok(records.zip(rows).map(show).collect())
+    }
+}

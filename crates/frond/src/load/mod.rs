@@ -1,0 +1,366 @@
+//! Bulk loads: rows in any order become a tree that nothing links yet.
+//!
+//! Rows fill a buffer. If they came in order, they go on into leaves, and so does what follows as long
+//! as it ascends: nothing is sorted, nothing is written twice. Else each full buffer is sorted and
+//! written as a *piece*; pieces are merged, at the end into leaves and nodes, bottom-up
+//! (`tree/build.rs`). What is put where is decided here; who publishes it is the `db` room.
+//!
+//! Invariants
+//! 1. Of one key the row that came last stays; in a unique tree a second one ends the load.
+//! 2. Nothing is linked: whoever lets a load go gives back all of its pages and blobs.
+//! 3. Memory: a buffer, or the cursors of a merge, within the load's share of the budget (four cursors at
+//!    least); the leaf being built; some ten bytes for each page, and a hold for each long value.
+//!
+//! Threads: a load has one owner; loads run side by side, and beside everything else.
+
+mod buffer;
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+use std::{cmp::Ordering as Order, collections::BTreeMap};
+
+use crate::{
+    Error, Kind, Publish, Tag,
+    blob::{BlobHold, BlobRef},
+    error::Result,
+    run::{BULK_BYTES, Entry},
+    store::HeldPages,
+    sync::{Arc, AtomicU64, Ordering},
+    tree::{Built, TreeBuilder, TreeContext, TreeTraits},
+};
+
+use buffer::RowBuffer;
+use pieces::{Piece, PieceWriter, merge};
+
+/// What a cursor of a merge holds besides the piece of the file that it reads: the run's tail, a block.
+const CURSOR_BYTES: u64 = BULK_BYTES as u64 + (32 << 10);
+/// Pieces merged at once, whatever the budget; and at most, for the comparisons.
+const PIECES_MERGED: std::ops::RangeInclusive<u64> = 4..=64;
+/// The leaf and the nodes being built.
+const BUILDER_BYTES: u64 = 1 << 20;
+/// Above that of any merge: rows that were written as leaves and have to be read again.
+const LEAVES_LEVEL: u32 = u32::MAX;
+
+/// The loads of a store: the memory that they share, and what they have done.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    /// Of all buffers together, bytes.
+    limit: u64,
+    active: AtomicU64,
+    /// Memory in use, bytes.
+    memory: AtomicU64,
+    pub rows: AtomicU64,
+    pub spilled_bytes: AtomicU64,
+}
+
+impl Loads {
+    pub fn new(limit: u64) -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        let (active, memory, rows, spilled_bytes) = (zero(), zero(), zero(), zero());
+        Arc::new(Self { limit, active, memory, rows, spilled_bytes })
+    }
+
+    /// Memory that loads use now, bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+}
+
+/// One load's part of the memory.
+#[derive(Debug)]
+struct Share {
+    loads: Arc<Loads>,
+    charged: u64,
+}
+
+impl Share {
+    fn new(loads: &Arc<Loads>) -> Self {
+        loads.active.fetch_add(1, Ordering::Relaxed);
+        Self { loads: loads.clone(), charged: 0 }
+    }
+
+    /// Bytes that this load may use. Fewer when another begins: whoever has more gives it back with its
+    /// next row.
+    fn limit(&self) -> u64 {
+        self.loads.limit / self.loads.active.load(Ordering::Relaxed).max(1)
+    }
+
+    fn charge(&mut self, bytes: u64) {
+        self.loads.memory.fetch_add(bytes, Ordering::Relaxed);
+        self.loads.memory.fetch_sub(self.charged, Ordering::Relaxed);
+        self.charged = bytes;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.charge(0);
+        self.loads.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Rows that have ascended from the first on.
+#[derive(Debug)]
+struct Ascending {
+    builder: TreeBuilder,
+    first_key: Vec<u8>,
+    rows: u64,
+    /// The row that came last, held back: the next one may replace it.
+    key: Vec<u8>,
+    tag: Tag,
+    payload: Vec<u8>,
+}
+
+impl Ascending {
+    fn row(&self) -> Entry<'_> {
+        Entry { key: &self.key, tag: self.tag, payload: &self.payload }
+    }
+
+    /// Writes the row held back.
+    fn write(&mut self) -> Result<()> {
+        self.rows += 1;
+        self.builder.push(&self.key, self.tag, &self.payload)
+    }
+
+    fn hold_back(&mut self, key: &[u8], tag: Tag, payload: &[u8]) {
+        self.tag = tag;
+        for (own, new) in [(&mut self.key, key), (&mut self.payload, payload)] {
+            own.clear();
+            own.extend_from_slice(new);
+        }
+    }
+}
+
+/// A load.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    cx: Arc<TreeContext>,
+    traits: TreeTraits,
+    birth: Publish,
+    share: Share,
+    buffer: RowBuffer,
+    ascending: Option<Box<Ascending>>,
+    /// Oldest first.
+    pieces: Vec<Piece>,
+    losers: Losers,
+}
+
+/// Long values of the rows that stand, by the place of their extent; those of rows that were replaced
+/// are let go.
+#[derive(Debug, Default)]
+struct Losers {
+    blobs: BTreeMap<u64, Arc<BlobHold>>,
+    /// The name of a unique tree, which has none.
+    refuses: Option<String>,
+}
+
+impl Losers {
+    fn lose(&mut self, row: Entry<'_>) -> Result<()> {
+        if let Some(tree) = &self.refuses {
+            return Err(Error::DuplicateKey { tree: tree.clone(), key: row.key.to_vec() });
+        }
+        if row.tag.kind() == Kind::PutBlob
+            && let Some(reference) = BlobRef::from_disk(row.payload)
+        {
+            self.blobs.remove(&reference.extent().offset);
+        }
+        Ok(())
+    }
+}
+
+/// What a load has made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub built: Built,
+    pub rows: u64,
+    /// The long values of its rows.
+    pub blobs: Vec<Arc<BlobHold>>,
+}
+
+impl Loader {
+    /// A load of tree `name`, whose pages will say that they were born in version `birth`.
+    pub fn new(
+        cx: &Arc<TreeContext>,
+        loads: &Arc<Loads>,
+        traits: TreeTraits,
+        birth: Publish,
+        (name, unique): (&str, bool),
+    ) -> Self {
+        let refuses = unique.then(|| name.to_owned());
+        Self {
+            cx: cx.clone(),
+            traits,
+            birth,
+            share: Share::new(loads),
+            buffer: RowBuffer::default(),
+            ascending: None,
+            pieces: Vec::new(),
+            losers: Losers { refuses, ..Losers::default() },
+        }
+    }
+
+    /// Adds a row whose value is a blob.
+    pub fn put_blob(&mut self, key: &[u8], reference: BlobRef, hold: Arc<BlobHold>) -> Result<()> {
+        self.losers.blobs.insert(reference.extent().offset, hold);
+        self.put(key, Tag::PUT_BLOB, &reference.to_disk())
+    }
+
+    /// Adds a row.
+    pub fn put(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {
+        if let Some(ascending) = &mut self.ascending {
+            match key.cmp(&ascending.key) {
+                Order::Greater => {
+                    ascending.write()?;
+                    ascending.hold_back(key, tag, payload);
+                    return Ok(());
+                }
+                Order::Equal => {
+                    self.losers.lose(ascending.row())?;
+                    ascending.hold_back(key, tag, payload);
+                    return Ok(());
+                }
+                Order::Less => self.read_leaves_again()?,
+            }
+        }
+        if !self.buffer.has_room(key, payload, self.share.limit()) {
+            if self.pieces.is_empty() && self.buffer.ascends() {
+                self.go_on_ascending()?;
+                return self.put(key, tag, payload);
+            }
+            self.spill()?;
+        }
+        self.buffer.push(key, tag, payload);
+        Ok(())
+    }
+
+    fn builder(&self) -> TreeBuilder {
+        let pages = HeldPages::new(&self.cx.store, self.birth, self.traits.lineage);
+        TreeBuilder::new(&self.cx, self.traits, pages)
+    }
+
+    /// A full buffer came in order: its rows go to leaves, and what follows, as long as it ascends.
+    fn go_on_ascending(&mut self) -> Result<()> {
+        let mut builder = self.builder();
+        let buffer = std::mem::take(&mut self.buffer);
+        self.share.charge(buffer.memory_bytes() + BUILDER_BYTES);
+        let (first_key, mut rows, mut last) = (buffer.first_key().to_vec(), 0, None);
+        for row in buffer.iter() {
+            if let Some(Entry { key, tag, payload }) = last.replace(row) {
+                builder.push(key, tag, payload)?;
+                rows += 1;
+            }
+        }
+        let Some(Entry { key, tag, payload }) = last else { return Ok(()) };
+        let (key, payload) = (key.to_vec(), payload.to_vec());
+        self.ascending = Some(Box::new(Ascending { builder, first_key, rows, key, tag, payload }));
+        self.share.charge(BUILDER_BYTES);
+        Ok(())
+    }
+
+    /// A row came that lies below the last one: the leaves become the first piece.
+    fn read_leaves_again(&mut self) -> Result<()> {
+        let Some(mut ascending) = self.ascending.take() else { return Ok(()) };
+        ascending.write()?;
+        let Ascending { builder, first_key, key, .. } = *ascending;
+        let runs = builder.into_leaves()?;
+        let bytes = runs.iter().map(|(link, _)| u64::from(link.bytes)).sum();
+        let (level, last_key, runs) = (LEAVES_LEVEL, key, runs.into());
+        self.pieces.push(Piece { level, bytes, first_key, last_key, runs });
+        Ok(())
+    }
+
+    /// The buffer as a piece; pieces that have become many are merged.
+    fn spill(&mut self) -> Result<()> {
+        self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
+        self.buffer.settle(|row| self.losers.lose(row))?;
+        let mut writer = PieceWriter::new(&self.cx, (self.birth, self.traits.lineage), 0);
+        self.buffer.iter().try_for_each(|row| writer.push(row))?;
+        self.keep(writer.finish()?);
+        self.buffer.clear();
+        let merged = self.pieces_merged();
+        while let Some(first) = self.pieces.len().checked_sub(merged)
+            && let [oldest, .., newest] = &self.pieces[first..]
+            && oldest.level == newest.level
+        {
+            // A merge needs the memory that the buffer has.
+            self.buffer = RowBuffer::default();
+            self.merge_pieces(first, merged)?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, piece: Piece) {
+        self.share.loads.spilled_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
+        self.pieces.push(piece);
+    }
+
+    /// How many pieces are merged at once.
+    fn pieces_merged(&self) -> usize {
+        let (least, most) = PIECES_MERGED.into_inner();
+        (self.share.limit() / CURSOR_BYTES).clamp(least, most) as usize
+    }
+
+    /// Merges `count` pieces from the `first` on into one.
+    fn merge_pieces(&mut self, first: usize, count: usize) -> Result<()> {
+        self.share.charge(count as u64 * CURSOR_BYTES + BUILDER_BYTES);
+        let pieces: Vec<Piece> = self.pieces.drain(first..first + count).collect();
+        let level = pieces.iter().map(|piece| piece.level.saturating_add(1)).max();
+        let birth = (self.birth, self.traits.lineage);
+        let mut writer = PieceWriter::new(&self.cx, birth, level.unwrap_or_default());
+        let loser = |row: Entry<'_>| self.losers.lose(row);
+        merge(&self.cx, pieces, loser, |row| writer.push(row))?;
+        let merged = writer.finish()?;
+        self.share.loads.spilled_bytes.fetch_add(merged.bytes, Ordering::Relaxed);
+        self.pieces.insert(first, merged);
+        Ok(())
+    }
+
+    /// All rows are there: builds what is not built yet.
+    pub fn finish(mut self) -> Result<Made> {
+        if let Some(mut ascending) = self.ascending.take() {
+            ascending.write()?;
+            let Ascending { builder, rows, .. } = *ascending;
+            return self.made(builder, rows);
+        }
+        let mut builder = self.builder();
+        if self.pieces.is_empty() {
+            self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
+            self.buffer.settle(|row| self.losers.lose(row))?;
+            self.buffer.iter().try_for_each(|row| builder.push(row.key, row.tag, row.payload))?;
+            let rows = self.buffer.rows();
+            return self.made(builder, rows);
+        }
+        self.spill()?;
+        self.buffer = RowBuffer::default();
+        self.merge_down_to(self.pieces_merged())?;
+        self.share.charge(self.pieces.len() as u64 * CURSOR_BYTES + BUILDER_BYTES);
+        let pieces = std::mem::take(&mut self.pieces);
+        let mut rows = 0;
+        let loser = |row: Entry<'_>| self.losers.lose(row);
+        merge(&self.cx, pieces, loser, |row| {
+            rows += 1;
+            builder.push(row.key, row.tag, row.payload)
+        })?;
+        self.made(builder, rows)
+    }
+
+    /// Merges pieces until there are no more than `count`: always neighbours, those with the fewest bytes.
+    fn merge_down_to(&mut self, count: usize) -> Result<()> {
+        while let Some(surplus @ 1..) = self.pieces.len().checked_sub(count) {
+            let width = (surplus + 1).min(count);
+            let windows = self.pieces.windows(width);
+            let bytes = windows.map(|window| window.iter().map(|piece| piece.bytes).sum::<u64>());
+            let least = bytes.enumerate().min_by_key(|&(_, bytes)| bytes);
+            let Some((first, _)) = least else { return Ok(()) };
+            self.merge_pieces(first, width)?;
+        }
+        Ok(())
+    }
+
+    fn made(self, builder: TreeBuilder, rows: u64) -> Result<Made> {
+        let built = builder.finish()?;
+        self.share.loads.rows.fetch_add(rows, Ordering::Relaxed);
+        Ok(Made { built, rows, blobs: self.losers.blobs.into_values().collect() })
+    }
+}

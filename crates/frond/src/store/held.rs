@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pages that are written before a version links them: sorted pieces that a bulk load reads again, and
+//! the leaves and nodes that it makes.
+//!
+//! They lie in temporary extents, which no space map lists, and each is held as a blob is
+//! (`blobs.rs`): whoever owns what is here decides whether a version adopts the pages; if none does,
+//! they are free with their owner, and after a crash by themselves, unless the log names them.
+//!
+//! Invariants
+//! 1. Room is asked for as a commit asks for it, with the disk measured each time: the reserve is not for
+//!    loads (Rule: I24), and they would reach it between two measurements.
+//! 2. All pages of one [`HeldPages`] have one birth and one lineage, which their hashes hold.
+//!
+//! Threads: one owner; once complete, shared.
+
+use super::{
+    alloc::Class,
+    file::Store,
+    space::{Extent, Request},
+};
+use crate::{
+    error::Result,
+    page::PageKind,
+    sync::Arc,
+    types::{Lineage, Publish},
+};
+
+/// One extent that nothing links; free with its owner.
+#[derive(Debug)]
+pub struct HeldExtent {
+    store: Arc<Store>,
+    extent: Extent,
+}
+
+impl HeldExtent {
+    /// A place for what `request` says.
+    pub fn allocate(store: &Arc<Store>, request: &Request) -> Result<Self> {
+        let extent = allocate(store, request)?;
+        Ok(Self { store: store.clone(), extent })
+    }
+
+    /// The extent.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+}
+
+impl Drop for HeldExtent {
+    fn drop(&mut self) {
+        self.store.space().release_hold(self.extent.offset);
+    }
+}
+
+/// As a commit would: twice what is admitted is set aside, until the extent is taken.
+fn allocate(store: &Store, request: &Request) -> Result<Extent> {
+    let admitted = request.bytes.div_ceil(2);
+    store.admit_measured(admitted)?;
+    let extent = store.allocate_temporary(request);
+    store.settle_admitted(admitted);
+    let extent = extent?;
+    store.space().hold(extent.offset);
+    Ok(extent)
+}
+
+/// Runs and nodes that one version will adopt together, or none.
+#[derive(Debug)]
+pub struct HeldPages {
+    store: Arc<Store>,
+    birth: Publish,
+    lineage: Lineage,
+    pages: Vec<(PageKind, Extent)>,
+}
+
+impl HeldPages {
+    /// None yet.
+    pub fn new(store: &Arc<Store>, birth: Publish, lineage: Lineage) -> Self {
+        Self { store: store.clone(), birth, lineage, pages: Vec::new() }
+    }
+
+    /// Takes charge of a page that the log names and recovery has claimed.
+    pub fn hold(&mut self, kind: PageKind, extent: Extent) {
+        self.store.space().hold(extent.offset);
+        self.pages.push((kind, extent));
+    }
+
+    /// A place for one page more.
+    pub fn allocate(&mut self, kind: PageKind, bytes: u64) -> Result<Extent> {
+        let class = Class::of_page(kind);
+        let (birth, lineage) = (self.birth, self.lineage);
+        let extent = allocate(&self.store, &Request { class, kind, bytes, birth, lineage })?;
+        self.pages.push((kind, extent));
+        Ok(extent)
+    }
+
+    /// The version that the pages' hashes name as their birth.
+    pub fn birth(&self) -> Publish {
+        self.birth
+    }
+
+    /// Who wrote them.
+    pub fn lineage(&self) -> Lineage {
+        self.lineage
+    }
+
+    /// What they are and where.
+    pub fn iter(&self) -> impl Iterator<Item = (PageKind, Extent)> + '_ {
+        self.pages.iter().copied()
+    }
+
+    /// All of them become part of the version that the next checkpoint writes.
+    pub fn adopt(&self) -> Result<()> {
+        self.pages
+            .iter()
+            .try_for_each(|(_, extent)| self.store.adopt(extent.offset, self.birth, self.lineage))
+    }
+
+    /// The log record at `lsn` names all of them.
+    pub fn name_in_log(&self, lsn: crate::types::Lsn) -> Result<()> {
+        self.pages.iter().try_for_each(|(_, extent)| self.store.name_in_log(extent.offset, lsn))
+    }
+
+    /// The runs among them, each by itself, in the order in which they were made. The rest is given up.
+    pub fn into_runs(mut self) -> Vec<HeldExtent> {
+        let mut runs = Vec::with_capacity(self.pages.len());
+        for (kind, extent) in std::mem::take(&mut self.pages) {
+            let held = HeldExtent { store: self.store.clone(), extent };
+            if kind == PageKind::Run {
+                runs.push(held);
+            }
+        }
+        runs
+    }
+}
+
+impl Drop for HeldPages {
+    fn drop(&mut self) {
+        for (_, extent) in &self.pages {
+            self.store.space().release_hold(extent.offset);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Bulk loads in scripts: against the model, with a crash at every call, on disks that are too small, and
+//! read from the log alone.
+
+use std::collections::BTreeMap;
+
+use frond::{CheckMode, Db, Durability, Options, TreeOptions};
+use frond_testkit::{
+    DbEngine,
+    campaign::{CrashPlan, CrashReport, crash_everywhere, fill_the_disk, hold, model_run},
+    disk::{CrashOptions, SimVfs},
+    drive::Engine,
+    effort,
+    ops::{Key, Op, Swarm, Value, generate},
+};
+
+/// Every number below `count` once, in no order.
+fn scrambled(count: u64) -> impl Iterator<Item = u64> {
+    // Odd, so that it has no factor in common with a power of two.
+    let around = count.next_power_of_two();
+    let all = (0..around).map(move |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % around);
+    all.filter(move |&number| number < count)
+}
+
+/// Scripts with a load every few operations, long ones with restarts in between.
+fn script(seed: u64, length: usize) -> Vec<Op> {
+    let mut swarm = DbEngine::able(Swarm::thrown(seed, length));
+    (swarm.bulk, swarm.trees, swarm.catalog) = (30, 6, 10);
+    let swarm = if length < 100 { swarm.without_restarts() } else { swarm };
+    generate(seed, &swarm)
+}
+
+/// Some pieces, some leaves, some long values.
+fn some_load(seed: u64) -> Op {
+    let keys = scrambled(150 + 40 * seed).map(|number| Key::plain(number as u32));
+    let value = Value { seed: seed as u32, bytes: if seed.is_multiple_of(2) { 240 } else { 300 } };
+    let keys = keys.take(if seed.is_multiple_of(2) { usize::MAX } else { 9 }).collect();
+    Op::Bulk { tree: "loaded".into(), unique: seed.is_multiple_of(3), value, keys }
+}
+
+fn loads(script: &[Op]) -> usize {
+    script.iter().filter(|op| matches!(op, Op::Bulk { keys, .. } if !keys.is_empty())).count()
+}
+
+/// Promise: P1, P2, P3.
+#[test]
+fn loaded_trees_are_the_models() {
+    let mut loaded = 0;
+    for seed in effort::seeds(40) {
+        let engine = DbEngine::thrown(seed);
+        let script = script(seed, 150);
+        hold("bulk", seed, &script, |script| model_run(&engine, script, seed));
+        loaded += loads(&script);
+    }
+    println!("{loaded} loads");
+}
+
+/// A crash at every call of a load, and of what follows it. Promise: P1–P8. Rule: I11.
+#[test]
+fn loads_survive_crashes_everywhere() {
+    let plan = CrashPlan {
+        states: CrashOptions { random_subsets: 2, ..CrashOptions::short() },
+        nested_one_in: 500,
+        nested_depth: 2,
+        ..CrashPlan::default()
+    };
+    let (mut total, mut loaded) = (CrashReport::default(), 0);
+    for seed in effort::seeds(5) {
+        let engine = DbEngine::tiny([Durability::Sync, Durability::Lazy][seed as usize % 2]);
+        let mut ops = vec![some_load(seed)];
+        ops.extend(script(seed, 6));
+        ops.push(Op::Reopen);
+        ops.extend(script(seed + 1000, 3));
+        loaded += loads(&ops);
+        total.add(&hold("bulk", seed, &ops, |ops| crash_everywhere(&engine, ops, seed, &plan)));
+    }
+    println!("{loaded} loads: {total}");
+    assert_eq!(total.percent_used(), 100, "a call was no crash point");
+    assert!(loaded >= 8 && total.lossy > 0 && total.nested > 0);
+}
+
+/// A full disk ends a load and nothing else; the space that it had comes back. Promise: P13.
+#[test]
+fn a_full_disk_ends_a_load() {
+    let mut refused = 0;
+    for seed in effort::seeds(4) {
+        let engine = DbEngine::tiny(Durability::Lazy);
+        let report = hold("bulk", seed, &script(seed, 30), |script| {
+            fill_the_disk(&engine, script, seed, 64 << 10)
+        });
+        refused += report.refused;
+    }
+    assert!(refused > 0);
+}
+
+/// What stands in the log alone is there for a reader that may not write, and for what it replays.
+#[test]
+fn a_load_that_only_the_log_has_is_read_without_writing() {
+    let vfs = SimVfs::new();
+    let env = vfs.env(1);
+    let engine = DbEngine::tiny(Durability::Sync);
+    let store = engine.open(&env).unwrap();
+    let mut load = store.db().bulk_load("t", TreeOptions::default()).unwrap();
+    let mut expected = BTreeMap::new();
+    for number in scrambled(500) {
+        load.put(&number.to_be_bytes(), b"loaded").unwrap();
+        expected.insert(number.to_be_bytes().to_vec(), b"loaded".to_vec());
+    }
+    let tree = load.finish().unwrap().tree;
+    for number in (0..500u64).step_by(2) {
+        tree.put(&number.to_be_bytes(), b"put").unwrap();
+        expected.insert(number.to_be_bytes().to_vec(), b"put".to_vec());
+    }
+    let after = SimVfs::start(vfs.disk().after_kill());
+    let report = frond::check("/store", CheckMode::Full, after.env(2)).unwrap();
+    assert!(report.is_clean(), "{report}");
+    let before = after.disk().digest();
+    let options = Options::new().cache_size(4 << 20).env(after.env(3)).read_only(true);
+    let db = Db::open("/store", options.tuning(engine.tuning.clone())).unwrap();
+    let read = db.open_tree("t").unwrap();
+    let mut cursor = read.scan(..).unwrap();
+    let mut found = BTreeMap::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        found.insert(key.to_vec(), value.to_vec());
+    }
+    assert!(found == expected);
+    drop((cursor, read));
+    db.close().unwrap();
+    assert_eq!(after.disk().digest(), before, "not a byte was written (P21)");
+}
