@@ -45,6 +45,9 @@ pub struct Sample {
     pub write_b: u64,
     /// CPU of the whole process since the step began, seconds.
     pub cpu_s: f64,
+    /// Minor page faults since the step began.
+    #[serde(default)]
+    pub faults_minor: u64,
 }
 
 /// What was measured.
@@ -195,6 +198,7 @@ impl Meter {
                 rss_b: process::rss_bytes(),
                 write_b: usage.write_bytes,
                 cpu_s: usage.cpu_s,
+                faults_minor: usage.faults_minor,
             });
             if tick.is_multiple_of(5) {
                 disk_peak = disk_peak.max(super::allocated_bytes(&plan.dir));

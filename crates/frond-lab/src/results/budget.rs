@@ -26,7 +26,7 @@ const BUDGETS: [(&str, &str, f64, &str); 12] = [
     ("iibench", "cpu_bg_us_op", 2.4, "background part: 3 x 0.7 + 0.3 us"),
     // Six times 48 logical bytes of secondary entries, and twice the row (log and leaf).
     ("iibench", "wr_b_op_quiesced", 344.0, "6 x bytes of secondary entries, row twice"),
-    ("iibench", "faults_minor_op", 0.001, "no page faults in steady state"),
+    ("iibench", "faults_minor_steady_op", 0.001, "no page faults in steady state"),
     ("fillseq", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
     ("fillrandom", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
     ("overwrite", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
@@ -45,7 +45,7 @@ pub fn budgets(row: &Row) -> Vec<Budget> {
         "cpu_fg_us_op" => row.cpu_fg_us_op,
         "cpu_bg_us_op" => row.cpu_bg_us_op,
         "wr_b_op_quiesced" => row.wr_b_op_quiesced.or(row.wr_b_op),
-        "faults_minor_op" => row.faults_minor_op,
+        "faults_minor_steady_op" => row.faults_minor_steady_op,
         _ => None,
     };
     of_step
@@ -69,7 +69,7 @@ mod tests {
                 cpu_fg_us_op: Some(1.0),
                 cpu_bg_us_op: Some(1.0),
                 wr_b_op: Some(1.0),
-                faults_minor_op: Some(0.0),
+                faults_minor_steady_op: Some(0.0),
                 ..Row::default()
             };
             assert!(budgets(&row).iter().any(|budget| budget.column == column), "{step} {column}");

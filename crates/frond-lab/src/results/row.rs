@@ -98,6 +98,10 @@ pub struct Row {
     pub ctx_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_minor_op: Option<f64>,
+    /// `faults_minor_op` of the step's second half: memory was touched before, so what faults there is
+    /// given back and taken again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults_minor_steady_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_major_op: Option<f64>,
     /// Found by gets and visited by scans, where that is the point of the step.
@@ -151,6 +155,14 @@ pub struct Final {
     pub rows: Vec<Row>,
 }
 
+/// Minor faults per operation between the sample at half of the operations and the last one.
+fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
+    let last = samples.last()?;
+    let half = samples.iter().find(|sample| sample.mark.ops >= last.mark.ops / 2)?;
+    let ops = last.mark.ops - half.mark.ops;
+    (ops > 0).then(|| (last.faults_minor - half.faults_minor) as f64 / ops as f64)
+}
+
 impl Row {
     /// The row of a step.
     pub fn new(
@@ -187,6 +199,7 @@ impl Row {
             ctx_op: per_op(usage.switches),
             faults_minor_op: per_op(usage.faults_minor),
             faults_major_op: per_op(usage.faults_major),
+            faults_minor_steady_op: faults_of_second_half(&taken.samples),
             series: taken.samples.clone(),
             ..Self::default()
         };
@@ -296,5 +309,21 @@ mod tests {
         assert!(json.get("cv").is_none(), "not measured, so absent");
         let back: Row = serde_json::from_value(json).expect("its own output");
         assert_eq!(back.latencies, row.latencies);
+    }
+
+    #[test]
+    fn faults_of_the_first_half_are_not_steady() {
+        let sample = |ops, faults_minor| Sample {
+            mark: Mark { ops, seconds: ops as f64 },
+            rss_b: 0,
+            write_b: 0,
+            cpu_s: 0.0,
+            faults_minor,
+        };
+        let samples =
+            [sample(10, 9_000), sample(50, 10_000), sample(90, 10_004), sample(100, 10_005)];
+        assert_eq!(faults_of_second_half(&samples), Some(0.1));
+        assert_eq!(faults_of_second_half(&samples[..1]), None);
+        assert_eq!(faults_of_second_half(&[]), None);
     }
 }
