@@ -3,7 +3,8 @@
 //! The first touch of a page costs as much as merging its content (1.4–11 µs per 4 KiB on virtual
 //! machines), and a general allocator gives large pieces back to the system and takes them anew. So
 //! memtable arenas, unwritten runs, cached blocks and I/O buffers all take 16 KiB frames from one
-//! pool, which never returns them to the system below its budget. One size means
+//! pool, which takes them from the system by the slab ([`slab`](super::slab)) and returns them when it
+//! is dropped. One size means
 //! no fragmentation: what one use gives back, any other can take.
 //!
 //! Invariants
@@ -16,6 +17,7 @@
 
 use std::{fmt, ops::Range};
 
+use super::slab::FrameMemory;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 /// Size of a frame.
@@ -26,16 +28,28 @@ pub const FRAME_BYTES: usize = 16 << 10;
 #[repr(C, align(4096))]
 pub(crate) struct FrameBytes([u8; FRAME_BYTES]);
 
+impl FrameBytes {
+    #[inline]
+    pub fn bytes(&self) -> &[u8; FRAME_BYTES] {
+        &self.0
+    }
+
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8; FRAME_BYTES] {
+        &mut self.0
+    }
+}
+
 /// The pool.
 pub struct FramePool {
     limit: AtomicUsize,
     used: AtomicUsize,
-    free: Mutex<Vec<Box<FrameBytes>>>,
+    free: Mutex<Vec<FrameMemory>>,
 }
 
 /// One frame; returns to its pool when dropped.
 pub struct Frame {
-    bytes: Option<Box<FrameBytes>>,
+    memory: Option<FrameMemory>,
     pool: Arc<FramePool>,
 }
 
@@ -65,9 +79,11 @@ impl FramePool {
     }
 
     fn hand_out(self: &Arc<Self>) -> Frame {
-        let recycled = self.free.lock().unwrap().pop();
-        let bytes = recycled.unwrap_or_else(|| Box::new(FrameBytes([0; FRAME_BYTES])));
-        Frame { bytes: Some(bytes), pool: self.clone() }
+        let mut free = self.free.lock().unwrap();
+        if free.is_empty() {
+            free.extend(FrameMemory::slab(self.used.load(Ordering::Relaxed)));
+        }
+        Frame { memory: free.pop(), pool: self.clone() }
     }
 
     /// Frames in use.
@@ -84,16 +100,16 @@ impl FramePool {
 impl Frame {
     /// Takes the memory out, still counted as used: for arenas, which share it through pointers of
     /// their own and give it back with [`from_memory`](Self::from_memory).
-    pub(crate) fn into_memory(mut self) -> Box<FrameBytes> {
-        match self.bytes.take() {
-            Some(bytes) => bytes,
+    pub(crate) fn into_memory(mut self) -> FrameMemory {
+        match self.memory.take() {
+            Some(memory) => memory,
             None => unreachable!("a frame has its bytes until it is dropped"),
         }
     }
 
     /// The frame whose memory was taken out of this pool.
-    pub(crate) fn from_memory(bytes: Box<FrameBytes>, pool: Arc<FramePool>) -> Frame {
-        Frame { bytes: Some(bytes), pool }
+    pub(crate) fn from_memory(memory: FrameMemory, pool: Arc<FramePool>) -> Frame {
+        Frame { memory: Some(memory), pool }
     }
 }
 
@@ -107,8 +123,8 @@ impl std::ops::Deref for Frame {
     type Target = [u8; FRAME_BYTES];
 
     fn deref(&self) -> &Self::Target {
-        match &self.bytes {
-            Some(bytes) => &bytes.0,
+        match &self.memory {
+            Some(memory) => memory.bytes(),
             None => unreachable!("a frame has its bytes until it is dropped"),
         }
     }
@@ -116,8 +132,8 @@ impl std::ops::Deref for Frame {
 
 impl std::ops::DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        match &mut self.bytes {
-            Some(bytes) => &mut bytes.0,
+        match &mut self.memory {
+            Some(memory) => memory.bytes_mut(),
             None => unreachable!("a frame has its bytes until it is dropped"),
         }
     }
@@ -131,8 +147,8 @@ impl fmt::Debug for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if let Some(bytes) = self.bytes.take() {
-            self.pool.free.lock().unwrap().push(bytes);
+        if let Some(memory) = self.memory.take() {
+            self.pool.free.lock().unwrap().push(memory);
             self.pool.used.fetch_sub(1, Ordering::Relaxed);
         }
     }

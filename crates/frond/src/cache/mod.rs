@@ -2,7 +2,8 @@
 
 mod blocks;
 mod frames;
+mod slab;
 
 pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, NoCache};
-pub(crate) use frames::FrameBytes;
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
+pub(crate) use slab::FrameMemory;

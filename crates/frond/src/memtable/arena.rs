@@ -29,7 +29,7 @@ use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
 
 use crate::{
     Message, Seqno, Tag,
-    cache::{FRAME_BYTES, Frame, FrameBytes, FramePool},
+    cache::{FRAME_BYTES, Frame, FrameMemory, FramePool},
     prefetch::{CACHE_LINE_BYTES, prefetch},
     sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
 };
@@ -217,11 +217,11 @@ pub(super) struct Arena {
 struct Owned {
     /// Registered pieces, frames and heap pieces.
     pieces: usize,
-    frames: Vec<*mut FrameBytes>,
+    frames: Vec<FrameMemory>,
     heap: Vec<(*mut u8, Layout)>,
 }
 
-// SAFETY: the pointers are owned by the arena, which uses them only when it drops.
+// SAFETY: the heap pieces are owned by the arena, which uses their addresses only when it drops.
 unsafe impl Send for Owned {}
 
 /// Where a writer leaves the free end of its frame; [`TAKEN`] while somebody has it.
@@ -364,20 +364,25 @@ impl Arena {
 
     /// Takes a frame, or the given heap piece, into the table.
     fn register(&self, heap: Option<Layout>) -> Piece {
+        let mut owned;
         let (base, bytes) = match heap {
-            // SAFETY: the layout is not empty: it begins with a record's head.
-            Some(layout) => (unsafe { std::alloc::alloc_zeroed(layout) }, layout.size()),
+            Some(layout) => {
+                // SAFETY: the layout is not empty: it begins with a record's head.
+                let base = unsafe { std::alloc::alloc_zeroed(layout) };
+                assert!(!base.is_null(), "memory for a record of {} bytes", layout.size());
+                owned = self.owned.lock().unwrap();
+                owned.heap.push((base, layout));
+                (base, layout.size())
+            }
             None => {
                 let frame = self.pool.take().unwrap_or_else(|| self.pool.take_reserve());
-                (Box::into_raw(frame.into_memory()).cast::<u8>(), FRAME_BYTES)
+                let mut memory = frame.into_memory();
+                let base = memory.base();
+                owned = self.owned.lock().unwrap();
+                owned.frames.push(memory);
+                (base, FRAME_BYTES)
             }
         };
-        assert!(!base.is_null(), "memory for a record of {bytes} bytes");
-        let mut owned = self.owned.lock().unwrap();
-        match heap {
-            Some(layout) => owned.heap.push((base, layout)),
-            None => owned.frames.push(base.cast()),
-        }
         let frame = owned.pieces;
         owned.pieces += 1;
         let segment = &self.segments[frame >> SEGMENT_FRAMES_LOG];
@@ -402,11 +407,11 @@ impl Drop for Arena {
             #[cfg(shuttle)]
             // SAFETY: the arena owns the frame; the model checker's atomics may leave padding.
             unsafe {
-                ptr::write_bytes(frame.cast::<u8>(), 0, FRAME_BYTES)
+                ptr::write_bytes(frame.base(), 0, FRAME_BYTES)
             };
-            // SAFETY: the pointer came from `Box::into_raw` in `register`; nobody can have an
-            // address any more, as the arena is not borrowed; every byte is initialised (5).
-            drop(Frame::from_memory(unsafe { Box::from_raw(frame) }, self.pool.clone()));
+            // Nobody can have an address any more, as the arena is not borrowed, and every byte is
+            // initialised (5).
+            drop(Frame::from_memory(frame, self.pool.clone()));
         }
         for (base, layout) in owned.heap.drain(..) {
             // SAFETY: allocated in `register` with this layout; nobody has an address any more.
