@@ -21,8 +21,8 @@ pub struct Args {
     moment: MomentArgs,
     /// Tree
     tree: String,
-    /// Key, one word per key column
-    #[arg(required = true, allow_hyphen_values = true)]
+    /// Key, one word per key column; put `--` before one that begins with a hyphen and is no number
+    #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<String>,
     /// Print the value's bytes as they are
     #[arg(long)]

@@ -108,6 +108,9 @@ fn a_named_snapshot_is_read_as_of_then() {
     assert_ne!(now, then);
     assert_eq!(place.ok(&["dump", "STORE", "--snapshot", "monday"]), then);
     let get = place.ok(&["get", "--snapshot", "monday", "STORE", "t", "2"]);
+    assert_eq!(place.ok(&["get", "STORE", "t", "2", "--snapshot", "monday"]), get);
+    assert_eq!(place.fails(1, &["get", "STORE", "t", "-2"]), "no such key in \"t\"");
+    assert_eq!(place.fails(1, &["get", "STORE", "t", "--", "-x"]), "no such key in \"t\"");
     assert!(get.contains('b') && !get.contains('z'), "{get}");
     assert!(place.ok(&["get", "STORE", "t", "2"]).contains('z'));
     place.fails(1, &["get", "--snapshot=monday", "STORE", "t", "3"]);
