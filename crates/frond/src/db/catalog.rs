@@ -132,11 +132,12 @@ impl Db {
         };
         let put = [Record::Counters(counters.clone()), Record::Tree(record.clone())];
         record.birth = shared.change(&put, &[], &[Change::Clone { tree: id, of: source.id }])?;
+        // The number is given away, whatever becomes of the rest (Rule: I35).
+        shared.catalog.set_counters(counters);
         // A reader of the clone finds its root from the publish on that applies this commit.
         let engine = &shared.engine;
         let applied = engine.health.watch(engine.apply_through(record.birth));
         applied.map_err(Error::after_commit)?;
-        shared.catalog.set_counters(counters);
         Ok(self.handle(shared.catalog.show_tree(record)))
     }
 

@@ -302,9 +302,12 @@ fn replay(
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
             Item::Extent(extent) => {
                 has_blobs = true;
+                let extent = extent_of(&engine.store, extent)?;
                 if engine.log.is_some() {
-                    let hold = BlobHold::new(&engine.store, extent_of(&engine.store, extent)?);
-                    slot.keep_blobs(&[hold]);
+                    slot.keep_blobs(&[BlobHold::new(&engine.store, extent)]);
+                } else {
+                    // Nothing was claimed, and nothing will be allocated either; a load adopts it.
+                    engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
                 }
             }
             Item::Page { kind, extent } => {

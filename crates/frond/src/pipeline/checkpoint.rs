@@ -370,7 +370,7 @@ impl Engine {
                 }
             };
             let Some(Published { publish, effects, ended: dropped }) = next else { break };
-            ended.extend(dropped.into_iter().map(|lineage| (lineage, publish)));
+            ended.extend(dropped);
             let mut blobs = BlobChanges::default();
             for (lineage, effects) in effects {
                 for Begun { pages, listing } in effects.begun {
@@ -413,8 +413,8 @@ impl Engine {
             }
         }
         // Last: what ends may be free at once, and nothing above may ask for it then.
-        ended.into_iter().for_each(|(lineage, at)| self.store.end_lineage(lineage, at));
-        self.store.end_some(self.limits.ended_extents());
+        ended.into_iter().for_each(|lineage| self.store.end_lineage(lineage));
+        self.store.end_some(through, self.limits.ended_extents());
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl Engine {
     /// catalog.
     ///
     /// # Errors
-    /// `BatchTooLarge` if it never fits.
+    /// `BatchTooLarge` if it never fits; `Full` while the disk has no room for what stands before it.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<Option<MutexGuard<'_, ()>>> {
         let max = self.memtables_bytes_max();
         if bytes > max {
@@ -76,6 +76,8 @@ impl Engine {
         let turn = self.large_batch.lock().unwrap();
         loop {
             self.health.check()?;
+            // Nothing is applied until there is room on the disk: the caller is to know (Rule: I36).
+            self.check_room()?;
             let seen = self.signal.epoch();
             let version = self.versions.current();
             let used: u64 = version.memtables().map(|slot| slot.table.bytes() as u64).sum();

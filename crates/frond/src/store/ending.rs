@@ -10,14 +10,16 @@
 //! no root in the root directory, belongs to a dropped tree. Opening begins a pass for it.
 //!
 //! Invariants
-//! 1. A lineage ends as of a version without its tree, when everything that earlier versions did to its pages
-//!    has been recorded.
+//! 1. A lineage ends once a version without its tree is being written, when everything that earlier versions
+//!    did to its pages has been recorded.
+//! 4. A page dies with the version that is being written, however long ago its tree was dropped: the maps of
+//!    both slots list it as alive until then, and a crash goes back to one of them (Rule: I18).
 //! 2. One pass serves all lineages that ended before it began; the next one those that ended meanwhile.
 //! 3. The lock is held for a bounded number of records.
 //!
 //! Threads: the checkpoint, one at a time; `end_lineage` also at opening.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 
 use super::{
     file::Store,
@@ -33,27 +35,27 @@ const LOOKED_AT_MAX: usize = 64 * LOOKED_AT_ONCE;
 /// What is ending.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
-    /// Lineages of the pass under way, each with the version from which on it has no tree.
-    pass: HashMap<Lineage, Publish>,
+    /// Lineages of the pass under way.
+    pass: HashSet<Lineage>,
     /// Where the pass goes on.
     from: u64,
     /// Lineages of the next pass.
-    next: HashMap<Lineage, Publish>,
+    next: HashSet<Lineage>,
 }
 
 impl Store {
-    /// The tree of this lineage is in no version from `at` on, and what earlier ones did to its pages is
-    /// recorded.
-    pub fn end_lineage(&self, lineage: Lineage, at: Publish) {
-        self.space().lock().ending.next.insert(lineage, at);
+    /// The tree of this lineage is not in the version being written nor will be in a later one, and what
+    /// earlier ones did to its pages is recorded.
+    pub fn end_lineage(&self, lineage: Lineage) {
+        self.space().lock().ending.next.insert(lineage);
     }
 
-    /// Has at most `extents_max` extents of ended lineages die.
-    pub fn end_some(&self, extents_max: usize) {
+    /// Has at most `extents_max` extents of ended lineages die with `version`, which is being written.
+    pub fn end_some(&self, version: Publish, extents_max: usize) {
         let (mut died, mut looked_at) = (0, 0);
         while died < extents_max && looked_at < LOOKED_AT_MAX {
             // The lock is let go between the pieces.
-            match self.space().lock().end_piece(extents_max - died) {
+            match self.space().lock().end_piece(version, extents_max - died) {
                 Some(count) => died += count,
                 None => return,
             }
@@ -69,25 +71,19 @@ impl Store {
 }
 
 impl Inner {
-    /// After loading the map of version `at`, whose trees write under `known`: what lives of other lineages
-    /// is left of dropped trees.
-    pub fn end_unknown(&mut self, known: &BTreeSet<Lineage>, at: Publish) {
-        let mut left: Vec<Lineage> = Vec::new();
+    /// After loading the map of a version whose trees write under `known`: what lives of other lineages is
+    /// left of dropped trees.
+    pub fn end_unknown(&mut self, known: &BTreeSet<Lineage>) {
         for record in self.extents.values() {
             let is_unknown = record.lineage != STORE_LINEAGE && !known.contains(&record.lineage);
-            if is_unknown
-                && !record.is_dead()
-                && !record.temporary
-                && left.last() != Some(&record.lineage)
-            {
-                left.push(record.lineage);
+            if is_unknown && !record.is_dead() && !record.temporary {
+                self.ending.next.insert(record.lineage);
             }
         }
-        self.ending.next.extend(left.into_iter().map(|lineage| (lineage, at)));
     }
 
     /// A piece of a pass; how many extents died. `None`: there is nothing to do.
-    fn end_piece(&mut self, extents_max: usize) -> Option<usize> {
+    fn end_piece(&mut self, version: Publish, extents_max: usize) -> Option<usize> {
         if self.ending.pass.is_empty() {
             self.ending.pass = std::mem::take(&mut self.ending.next);
             self.ending.from = 0;
@@ -95,24 +91,24 @@ impl Inner {
         if self.ending.pass.is_empty() || plant!("store: a dropped tree keeps its pages") {
             return None;
         }
-        let mut ends: Vec<(u64, Publish)> = Vec::new();
+        let mut ends: Vec<u64> = Vec::new();
         let mut from = None;
         for (seen, (&offset, record)) in self.extents.range(self.ending.from..).enumerate() {
             if seen == LOOKED_AT_ONCE || ends.len() == extents_max {
                 from = Some(offset);
                 break;
             }
-            let at = self.ending.pass.get(&record.lineage).copied();
-            if let Some(at) = at.filter(|_| !record.is_dead() && !record.temporary) {
-                ends.push((offset, at));
+            let has_ended = self.ending.pass.contains(&record.lineage);
+            if has_ended && !record.is_dead() && !record.temporary {
+                ends.push(offset);
             }
         }
         match from {
             Some(offset) => self.ending.from = offset,
             None => self.ending.pass.clear(),
         }
-        for &(offset, at) in &ends {
-            self.change(offset, |record| record.death = at.max(record.birth));
+        for &offset in &ends {
+            self.change(offset, |record| record.death = version.max(record.birth));
             self.settle(offset);
         }
         Some(ends.len())

@@ -33,7 +33,7 @@
 //! **Life of an extent.** A page lives in the versions [birth, death) of its lineage.
 //! ```text
 //! store.die(&link, by, at)          in no version from `at` on; ignored for inherited pages
-//! store.end_lineage(lineage, at) / end_some(max)   all of a dropped tree's pages, little by little
+//! store.end_lineage(lineage) / end_some(version, max)   all of a dropped tree's pages, little by little
 //! store.set_run_refs(&link, n)      run references in the version about to be checkpointed
 //! store.run_refs(&link) -> u32      as loaded
 //! store.allocate_temporary(..) / adopt(offset, birth, lineage) / abandon(offset) / name_in_log(..)

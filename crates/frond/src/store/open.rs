@@ -382,7 +382,7 @@ impl Store {
             roots = decode_roots(data, superblock, link, &page)?;
         }
         let known = roots.trees.values().map(|root| root.lineage).collect();
-        space.end_unknown(&known, superblock.publish);
+        space.end_unknown(&known);
         let store = Store::new(env, dir, guard.clone(), data.clone(), space);
         Ok((store, roots))
     }
