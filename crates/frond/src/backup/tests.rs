@@ -13,6 +13,15 @@ fn open(env: &Env, dir: &str) -> Db {
     Db::open(dir, Options::new().cache_size(4 << 20).env(env.clone())).unwrap()
 }
 
+fn env() -> Env {
+    Env {
+        vfs: Arc::new(MemoryVfs::new()),
+        clock: Arc::new(RealClock::new()),
+        rng: Arc::new(RealRng),
+        workers: Workers::Manual,
+    }
+}
+
 /// Bytes that no codec shrinks, so that there are many pages.
 fn value(row: u32, what: u8) -> Vec<u8> {
     let word = |i: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&[what], u64::from(row) << 8 | i);
@@ -33,12 +42,7 @@ fn fill(db: &Db, what: u8) {
 /// was held all the same, and its space comes back afterwards. Rule: I18.
 #[test]
 fn pages_are_kept_until_the_copy_ends() {
-    let env = Env {
-        vfs: Arc::new(MemoryVfs::new()),
-        clock: Arc::new(RealClock::new()),
-        rng: Arc::new(RealRng),
-        workers: Workers::Manual,
-    };
+    let env = env();
     let db = open(&env, "/store");
     db.create_tree("t", Default::default()).unwrap();
     fill(&db, 0);
@@ -72,12 +76,7 @@ fn pages_are_kept_until_the_copy_ends() {
 /// The load began before the base, so its pages are older; they came into the store after it. Rule: I20.
 #[test]
 fn an_increment_has_a_tree_that_was_loading_when_its_base_was_made() {
-    let env = Env {
-        vfs: Arc::new(MemoryVfs::new()),
-        clock: Arc::new(RealClock::new()),
-        rng: Arc::new(RealRng),
-        workers: Workers::Manual,
-    };
+    let env = env();
     let db = open(&env, "/store");
     db.create_tree("t", Default::default()).unwrap();
     let mut load = db.bulk_load("loaded", Default::default()).unwrap();

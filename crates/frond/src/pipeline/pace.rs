@@ -117,14 +117,10 @@ impl Engine {
     }
 
     fn shorten_log_or_wait(&self, seen: u64) -> Result<()> {
-        match self.env.workers {
-            crate::io::Workers::Manual => {
-                self.with_room(|| self.checkpoint_some())?;
-                self.with_room(|| self.apply_oldest())?;
-            }
-            crate::io::Workers::Threads(_) => self.signal.wait(seen, 1),
+        if self.env.workers == crate::io::Workers::Manual {
+            self.with_room(|| self.checkpoint_some())?;
         }
-        Ok(())
+        self.help_or_wait(seen)
     }
 
     fn help_or_wait(&self, seen: u64) -> Result<()> {

@@ -67,15 +67,12 @@ impl Bulk {
             Data::Unwritten(_) => run.encoded_block(index, &mut self.buf),
             Data::Written { file, link } => {
                 let piece = piece(run, index, blocks, direction, BULK_BYTES);
-                let lengths = run.blocks().entries().get(piece.clone()).unwrap_or_default();
-                let bytes = lengths.iter().map(|entry| entry.encoded_bytes as usize).sum();
-                let first = lengths.first().map_or(start, |entry| entry.offset as usize);
+                let entries = run.blocks().entries().get(piece.clone()).unwrap_or_default();
                 self.blocks = 0..0;
-                self.skip = self.buf.fill(file, link.offset + first as u64, bytes)?;
-                self.blocks = piece;
-                self.start = first;
-                self.device_bytes += bytes as u64;
-                Ok(self.buf.get(self.skip + start - first, len))
+                let filled = self.buf.fill_blocks(file, link, entries)?;
+                (self.blocks, self.skip, self.start) = (piece, filled.skip, filled.start);
+                self.device_bytes += filled.bytes as u64;
+                Ok(self.buf.get(self.skip + start - self.start, len))
             }
         }
     }

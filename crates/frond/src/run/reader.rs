@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 
 use super::{
     filter::Filter,
-    index::BlockIndex,
+    index::{BlockEntry, BlockIndex},
     ranges::RangeDeletes,
     tail::{BlobUse, Counts, RUN_TAIL_BYTES_MAX, Tail},
 };
@@ -108,6 +108,16 @@ pub struct ReadBuf {
     joined: Vec<u8>,
 }
 
+/// Successive blocks, read at once.
+pub(super) struct Filled {
+    /// Where the first of them lies in the buffer.
+    pub skip: usize,
+    /// Where it lies in the run's data.
+    pub start: usize,
+    /// Length of all of them.
+    pub bytes: usize,
+}
+
 impl ReadBuf {
     /// An empty buffer.
     pub fn new(pool: Arc<FramePool>) -> Self {
@@ -125,6 +135,19 @@ impl ReadBuf {
             .read_vectored_at(&mut slices, start)
             .map_err(|e| Error::io(file.path(), "read", start, e))?;
         Ok(skip)
+    }
+
+    /// Reads successive blocks of the run that lies at `link`, as stored.
+    pub(super) fn fill_blocks(
+        &mut self,
+        file: &StoreFile,
+        link: &Link,
+        blocks: &[BlockEntry],
+    ) -> Result<Filled> {
+        let start = blocks.first().map_or(0, |entry| entry.offset as usize);
+        let bytes = blocks.iter().map(|entry| entry.encoded_bytes as usize).sum();
+        let skip = self.fill(file, link.offset + start as u64, bytes)?;
+        Ok(Filled { skip, start, bytes })
     }
 
     /// Bytes of what was read, by their place in the aligned read.
@@ -352,10 +375,8 @@ impl Run {
             && let Data::Written { file, link } = &**self.data.load()
             && source.wants(&self.block_key(index))
         {
-            let start = entries.first().map_or(0, |entry| entry.offset as usize);
-            let bytes = entries.iter().map(|entry| entry.encoded_bytes as usize).sum();
             let mut buf = ReadBuf::new(self.pool.clone());
-            let Ok(skip) = buf.fill(file, link.offset + start as u64, bytes) else {
+            let Ok(Filled { skip, start, .. }) = buf.fill_blocks(file, link, entries) else {
                 // Perhaps the device fails at another block.
                 return self.block(index, source);
             };

@@ -12,10 +12,10 @@
 //! Invariants
 //! 1. A lineage ends once a version without its tree is being written, when everything that earlier versions
 //!    did to its pages has been recorded.
-//! 4. A page dies with the version that is being written, however long ago its tree was dropped: the maps of
-//!    both slots list it as alive until then, and a crash goes back to one of them (Rule: I18).
 //! 2. One pass serves all lineages that ended before it began; the next one those that ended meanwhile.
 //! 3. The lock is held for a bounded number of records.
+//! 4. A page dies with the version that is being written, however long ago its tree was dropped: the maps of
+//!    both slots list it as alive until then, and a crash goes back to one of them (Rule: I18).
 //!
 //! Threads: the checkpoint, one at a time; `end_lineage` also at opening.
 
