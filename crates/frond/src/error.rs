@@ -367,15 +367,6 @@ impl Error {
         }
     }
 
-    /// What a call says that failed after its commit: that may be there after reopening.
-    pub(crate) fn after_commit(self) -> Self {
-        match self {
-            // The store goes on.
-            Self::Full(_) => self,
-            error => Self::OutcomeUnknown(error.to_string()),
-        }
-    }
-
     /// An [`Error::Io`].
     pub fn io(
         file: impl Into<PathBuf>,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use frond::{
-    Db, Durability, Error, Options, Tree, TreeOptions,
+    CheckMode, Db, Durability, Error, Options, Tree, TreeOptions,
     io::{Env, Workers},
 };
 use frond_testkit::{
@@ -134,6 +134,53 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     assert_eq!(tree.get(&key(0)).unwrap(), None);
     db.close().unwrap();
     assert!(db.stats().failed.is_none());
+}
+
+/// A clone and a load whose commits cannot be applied, for a value before them grows and finds no room: they
+/// say that the disk is full, and nothing of them is there, now or later. Promise: P13.
+#[test]
+fn what_cannot_begin_on_a_full_disk_is_taken_back() {
+    let vfs = SimVfs::new();
+    let options =
+        || Options::new().cache_size(256 << 20).durability(Durability::Lazy).env(vfs.env(3));
+    let db = Db::open("/store", options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    // So long that it can only be a long value, which the append below writes anew.
+    let long: Vec<u8> = (0..35_000).flat_map(value).collect();
+    tree.put(b"long", &long).unwrap();
+    db.checkpoint().unwrap();
+    let mut load = db.bulk_load("loaded", TreeOptions::default()).unwrap();
+    load.put(b"row", b"").unwrap();
+    load.put(b"longer", &value(1).repeat(100)).unwrap();
+    // The load has a page to write yet, and commits are admitted against what is free.
+    vfs.set_capacity(Some(vfs.allocated_bytes() + (24 << 20)));
+    let mut batch = frond::Batch::new();
+    batch.merge(&tree, b"long", frond::operator::APPEND, b"+").unwrap();
+    db.commit(&mut batch).unwrap();
+    for outcome in [db.clone_tree("t", "copy").map(drop), load.finish().map(drop)] {
+        assert!(matches!(outcome, Err(Error::Full(_))), "{outcome:?}");
+    }
+    for name in ["copy", "loaded"] {
+        assert!(matches!(db.open_tree(name), Err(Error::NoSuchTree(_))));
+    }
+    assert_eq!(db.stats().failed, None);
+    // Their names are free.
+    db.create_tree("copy", TreeOptions::default()).unwrap().put(b"k", b"v").unwrap();
+    vfs.set_capacity(None);
+    db.checkpoint().unwrap();
+    let copy = db.clone_tree("t", "loaded").unwrap();
+    assert_eq!(copy.get(b"long").unwrap().unwrap().len(), long.len() + 1);
+    drop((tree, copy));
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open("/store", options()).unwrap();
+    let names: Vec<_> = db.trees().into_iter().map(|tree| tree.name).collect();
+    assert_eq!(names, ["copy", "loaded", "t"]);
+    assert_eq!(db.open_tree("copy").unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(db.open_tree("loaded").unwrap().get(b"long").unwrap().unwrap().last(), Some(&b'+'));
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    db.close().unwrap();
 }
 
 /// A file system that does not say how much is free: commits have what the store has backed, then they are

@@ -6,7 +6,7 @@
 //!
 //! Threads: all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
 use crate::{
@@ -48,6 +48,8 @@ struct State {
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
+    /// Names of trees that are in tree 0 and cannot be read before the next opening.
+    reserved: BTreeSet<String>,
 }
 
 impl TreeEntry {
@@ -102,6 +104,17 @@ impl Catalog {
 
     pub fn by_name(&self, name: &str) -> Option<Arc<TreeEntry>> {
         self.state.read().unwrap().by_name.get(name).cloned()
+    }
+
+    /// True if a tree has this name, or will have it at the next opening.
+    pub fn is_taken(&self, name: &str) -> bool {
+        let state = self.state.read().unwrap();
+        state.by_name.contains_key(name) || state.reserved.contains(name)
+    }
+
+    /// A tree of this name is in tree 0, and could neither be made readable nor taken back.
+    pub fn reserve_name(&self, name: String) {
+        self.state.write().unwrap().reserved.insert(name);
     }
 
     pub fn by_id(&self, id: TreeId) -> Option<Arc<TreeEntry>> {

@@ -188,23 +188,19 @@ impl Shared {
         let mut put = vec![Record::Counters(self.catalog.counters())];
         let (mut changes, mut rows) = (Vec::new(), Vec::new());
         for (record, Made { built: Built { root, pages }, rows: count, blobs }) in made {
-            if self.catalog.by_name(&record.name).is_some() {
-                return Err(Error::TreeExists(record.name));
-            }
-            let (tree, has_blobs) = (record.id, !blobs.is_empty());
+            self.must_be_free(&record.name)?;
             blobs.iter().for_each(|blob| blob.set_synced());
+            let listed = blobs.iter().map(|blob| blob.extent()).collect();
             batch.blobs.extend(blobs);
             if count > 0 {
-                let pages = Arc::new(pages);
-                changes.push(Change::Load(Arc::new(Loaded { tree, root, pages, has_blobs })));
+                let (tree, pages) = (record.id, Arc::new(pages));
+                changes.push(Change::Load(Arc::new(Loaded { tree, root, pages, blobs: listed })));
             }
             put.push(Record::Tree(TreeRecord { birth, ..record }));
             rows.push(count);
         }
         let seqno = self.change_with(batch, &put, &[], &changes)?;
-        // A reader finds the roots from the publish on that applies this commit.
-        let applied = engine.health.watch(engine.apply_through(seqno));
-        applied.map_err(Error::after_commit)?;
+        self.begin_trees(seqno, &put)?;
         let records = put.into_iter().filter_map(|record| match record {
             // Whoever sees less sees no such tree (Rule: I43).
             Record::Tree(record) => Some(TreeRecord { birth: seqno, ..record }),

@@ -45,7 +45,7 @@ impl Db {
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
         }
-        self.must_be_free(name)?;
+        self.shared.must_be_free(name)?;
         let mut counters = self.shared.catalog.counters();
         let id = counters.next_tree.max(TreeId(1));
         counters.next_tree = id.next();
@@ -116,7 +116,7 @@ impl Db {
         validate_name(to)?;
         let _change = shared.catalog.change();
         let source = self.entry(from)?;
-        self.must_be_free(to)?;
+        self.shared.must_be_free(to)?;
         let mut counters = shared.catalog.counters();
         let id = counters.next_tree;
         counters.next_tree = id.next();
@@ -134,10 +134,7 @@ impl Db {
         record.birth = shared.change(&put, &[], &[Change::Clone { tree: id, of: source.id }])?;
         // The number is given away, whatever becomes of the rest (Rule: I35).
         shared.catalog.set_counters(counters);
-        // A reader of the clone finds its root from the publish on that applies this commit.
-        let engine = &shared.engine;
-        let applied = engine.health.watch(engine.apply_through(record.birth));
-        applied.map_err(Error::after_commit)?;
+        shared.begin_trees(record.birth, &put)?;
         Ok(self.handle(shared.catalog.show_tree(record)))
     }
 
@@ -150,7 +147,7 @@ impl Db {
         validate_name(to)?;
         let _change = shared.catalog.change();
         let entry = self.entry(from)?;
-        self.must_be_free(to)?;
+        self.shared.must_be_free(to)?;
         let record = TreeRecord { name: to.into(), ..entry.record() };
         shared.change(&[Record::Tree(record.clone())], &[], &[])?;
         shared.catalog.show_tree(record);
@@ -164,11 +161,6 @@ impl Db {
 
     fn entry(&self, name: &str) -> Result<Arc<TreeEntry>> {
         self.shared.catalog.by_name(name).ok_or_else(|| Error::NoSuchTree(name.into()))
-    }
-
-    fn must_be_free(&self, name: &str) -> Result<()> {
-        let taken = self.shared.catalog.by_name(name).is_some();
-        if taken { Err(Error::TreeExists(name.into())) } else { Ok(()) }
     }
 
     fn handle(&self, entry: Arc<TreeEntry>) -> Tree {
@@ -202,6 +194,41 @@ impl Shared {
             batch.writes.push(CATALOG_TREE, key, Tag::DELETE, &[], false);
         }
         self.commit_changing(&mut batch, Some(Durability::Sync), changes)
+    }
+
+    /// An error if a tree has this name, or may have it when the store is opened again.
+    pub(super) fn must_be_free(&self, name: &str) -> Result<()> {
+        if self.catalog.is_taken(name) { Err(Error::TreeExists(name.into())) } else { Ok(()) }
+    }
+
+    /// Makes trees that begin with more than nothing readable, which commit `seqno` has created by these
+    /// records: a reader finds their roots from the publish on that applies it. A disk that is too full
+    /// for that takes them back.
+    pub(super) fn begin_trees(&self, seqno: Seqno, records: &[Record]) -> Result<()> {
+        let applied = self.engine.health.watch(self.engine.apply_through(seqno));
+        let why = match applied {
+            Ok(()) => return Ok(()),
+            Err(Error::Full(why)) => why,
+            Err(error) => return Err(Error::OutcomeUnknown(error.to_string())),
+        };
+        let trees = || {
+            records.iter().filter_map(|record| match record {
+                Record::Tree(record) => Some(record),
+                _ => None,
+            })
+        };
+        let keys: Vec<_> = trees().map(|record| Record::tree_key(record.id)).collect();
+        let drops: Vec<_> = trees().map(|record| Change::DropTree(record.id)).collect();
+        match self.change(&[], &keys, &drops) {
+            Ok(_) => Err(Error::Full(why)),
+            // No room even for that: they are there from the next opening on.
+            Err(Error::Full(_)) => {
+                trees().for_each(|record| self.catalog.reserve_name(record.name.clone()));
+                let why = format!("{why}; what was begun is there when the store is opened again");
+                Err(Error::Full(why))
+            }
+            Err(other) => Err(other),
+        }
     }
 
     /// Shows an entry of the catalog tree: at open, and, with its commit, as the log is replayed.

@@ -303,13 +303,15 @@ fn build_record(
 ) {
     record.clear();
     let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
-    for blob in blobs {
-        record.extent(place(blob.extent()));
-    }
-    for loaded in changes.iter().filter_map(Change::loaded_tree) {
+    // Those of loads come first, each load's before its root: it is how a replay tells whose they are.
+    let loads = || changes.iter().filter_map(Change::loaded_tree);
+    let of_loads = loads().map(|loaded| loaded.blobs.len()).sum();
+    for loaded in loads() {
+        loaded.blobs.iter().for_each(|&blob| record.extent(place(blob)));
         loaded.pages.iter().for_each(|(kind, extent)| record.page(kind, place(extent)));
         record.root(loaded.tree, &loaded.root.to_bytes());
     }
+    blobs.iter().skip(of_loads).for_each(|blob| record.extent(place(blob.extent())));
     for &tree in trees {
         record.tree(tree);
         for (from, to) in writes.ranges(tree) {

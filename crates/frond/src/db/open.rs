@@ -285,7 +285,7 @@ fn replay(
     drop(section);
     let mut changes = Vec::new();
     let mut pages = Vec::new();
-    let mut has_blobs = false;
+    let mut blobs = Vec::new();
     while let Some(item) = items.next()? {
         match item {
             Item::Entry { tree, key, tag, payload } => {
@@ -301,8 +301,8 @@ fn replay(
             }
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
             Item::Extent(extent) => {
-                has_blobs = true;
                 let extent = extent_of(&engine.store, extent)?;
+                blobs.push(extent);
                 if engine.log.is_some() {
                     slot.keep_blobs(&[BlobHold::new(&engine.store, extent)]);
                 } else {
@@ -319,8 +319,8 @@ fn replay(
                 pages.push((kind, extent));
             }
             Item::Root { tree, root } => {
-                let pages = std::mem::take(&mut pages);
-                changes.push(load_again(engine, tree, root, pages, has_blobs)?);
+                let (pages, blobs) = (std::mem::take(&mut pages), std::mem::take(&mut blobs));
+                changes.push(load_again(engine, tree, root, pages, blobs)?);
             }
         }
     }
@@ -345,7 +345,7 @@ fn load_again(
     tree: TreeId,
     root: &[u8],
     pages: Vec<(PageKind, Extent)>,
-    has_blobs: bool,
+    blobs: Vec<Extent>,
 ) -> Result<Change> {
     let file = engine.store.file();
     let bad = |why: String| file.malformed(0, root.len() as u64, "the root of a loaded tree", why);
@@ -357,7 +357,7 @@ fn load_again(
     let link = link.ok_or_else(|| bad("it is none of the pages that its record brings".into()))?;
     let mut held = HeldPages::new(&engine.store, link.birth, tree.lineage());
     pages.into_iter().for_each(|(kind, extent)| held.hold(kind, extent));
-    Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), has_blobs })))
+    Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), blobs })))
 }
 
 fn malformed_catalog(engine: &Engine, why: String) -> Error {

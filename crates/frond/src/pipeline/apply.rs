@@ -7,7 +7,7 @@ use crate::{
     run::Run,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Begun, Effects, Job, TreeContext, TreeRoot, TreeTraits},
-    version::{Branches, Change, Loaded, MemSlot, NamedVersion, Roots},
+    version::{Branches, Change, MemSlot, NamedVersion, Roots},
 };
 
 use super::{Engine, Published};
@@ -60,7 +60,9 @@ impl Engine {
         }
         let branches = self.follow(&changes, &version.branches, &mut roots, publish, last)?;
         for loaded in changes.iter().filter_map(Change::loaded_tree) {
-            effects.push((loaded.tree.lineage(), self.begin_loaded(loaded)?));
+            let begun = Begun { pages: loaded.pages.clone(), blobs: loaded.blobs.clone() };
+            let effects_of_load = Effects { begun: vec![begun], ..Effects::default() };
+            effects.push((loaded.tree.lineage(), effects_of_load));
         }
         let ended = changes.iter().filter_map(Change::dropped_tree).map(TreeId::lineage).collect();
         self.record(publish, effects, ended)?;
@@ -104,8 +106,8 @@ impl Engine {
                     self.adopt_blobs(&*run.glance(&self.cx)?, publish, *lineage)?;
                 }
             }
-            for run in effects.begun.iter().flat_map(|begun| &begun.listing) {
-                self.adopt_blobs(&*run.glance(&self.cx)?, publish, *lineage)?;
+            for &blob in effects.begun.iter().flat_map(|begun| &begun.blobs) {
+                self.store.adopt_blob(blob, publish, *lineage)?;
             }
             effects.blobs.clear();
         }
@@ -170,16 +172,6 @@ impl Engine {
         let why = "it has no pin for a branch that the root directory lists";
         let place = self.store.file().place(0, 0);
         Err(Error::Malformed { place, what: "the space map", why: why.into() })
-    }
-
-    /// What becomes of the pages that a bulk load wrote.
-    fn begin_loaded(&self, loaded: &Loaded) -> Result<Effects> {
-        let listing = match loaded.has_blobs {
-            true => TreeRoot::load(&self.cx, loaded.root.clone()).runs_with_blobs(&self.cx)?,
-            false => Vec::new(),
-        };
-        let begun = vec![Begun { pages: loaded.pages.clone(), listing }];
-        Ok(Effects { begun, ..Effects::default() })
     }
 
     /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded

@@ -20,9 +20,9 @@
 
 use crate::{
     Lineage, Lsn, Publish, Result, Seqno, TreeId,
-    blob::{BLOB_REF_BYTES, BlobRef},
+    blob::BlobRef,
     page::PageKind,
-    store::{Checkpoint, Class, Request, RootDirectory, TreeRoot as DurableRoot},
+    store::{Checkpoint, Class, Extent, Request, RootDirectory, TreeRoot as DurableRoot},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
     version::Version,
@@ -39,8 +39,8 @@ const ENDING_PAUSE_MILLIS: u64 = 500;
 /// Blobs that the runs of one publish list for the first time, or no longer.
 #[derive(Debug, Default)]
 struct BlobChanges {
-    gained: Vec<(Lineage, [u8; BLOB_REF_BYTES])>,
-    lost: Vec<(Lineage, [u8; BLOB_REF_BYTES])>,
+    gained: Vec<(Lineage, Extent)>,
+    lost: Vec<(Lineage, Extent)>,
 }
 
 impl BlobChanges {
@@ -56,11 +56,15 @@ impl BlobChanges {
             (1.., 0) => &mut self.lost,
             _ => return Ok(()),
         };
-        match run.glance(cx) {
-            Ok(run) => changed.extend(run.blobs().iter().map(|blob| (lineage, blob.reference))),
+        let run = match run.glance(cx) {
+            Ok(run) => run,
             // A damaged run cannot say what it listed: that is never free again, and nobody stops.
-            Err(error) if left == 0 && error.is_of_a_page() => {}
+            Err(error) if left == 0 && error.is_of_a_page() => return Ok(()),
             Err(error) => return Err(error),
+        };
+        for listed in run.blobs() {
+            let reference = BlobRef::read(cx.store.file(), &listed.reference)?;
+            changed.push((lineage, reference.extent()));
         }
         Ok(())
     }
@@ -373,11 +377,9 @@ impl Engine {
             ended.extend(dropped);
             let mut blobs = BlobChanges::default();
             for (lineage, effects) in effects {
-                for Begun { pages, listing } in effects.begun {
+                for Begun { pages, blobs: listed } in effects.begun {
                     pages.adopt()?;
-                    for run in listing {
-                        blobs.note(&self.cx, &run, lineage, (0, 1))?;
-                    }
+                    blobs.gained.extend(listed.into_iter().map(|blob| (lineage, blob)));
                 }
                 for node in effects.dead_nodes {
                     if let Some(link) = node.link().filter(|link| link.lineage == lineage)
@@ -428,9 +430,8 @@ impl Engine {
             if skipped {
                 continue;
             }
-            for (lineage, reference) in changed {
-                let reference = BlobRef::read(self.store.file(), &reference)?;
-                self.store.count_blob(reference.extent(), lineage, listed, publish)?;
+            for (lineage, blob) in changed {
+                self.store.count_blob(blob, lineage, listed, publish)?;
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::{
     error::Result,
     page::Link,
     run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions},
-    store::{HeldPages, Store},
+    store::{Extent, HeldPages, Store},
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak},
 };
 use std::collections::{HashMap, hash_map::Entry};
@@ -120,8 +120,8 @@ pub(crate) struct Effects {
 pub(crate) struct Begun {
     /// Temporary until the checkpoint adopts them.
     pub pages: Arc<HeldPages>,
-    /// Those of its leaves that list blobs.
-    pub listing: Vec<Arc<RunHandle>>,
+    /// What its leaves list, each blob in one of them.
+    pub blobs: Vec<Extent>,
 }
 
 /// How far [`Effects`] had come.

@@ -1,11 +1,11 @@
-//! A root as a whole: out of the root directory or a record of the log, and what lists blobs below it.
+//! A root as a whole: out of the root directory or a record of the log.
 
-use crate::{ErrorKind, error::Result, store::TreeRoot as DurableRoot, sync::Arc};
+use crate::store::TreeRoot as DurableRoot;
 
 use super::{
     TreeContext,
     apply::TreeRoot,
-    node::{Child, NodeRef, Root, RunHandle, RunMeta},
+    node::{NodeRef, Root, RunMeta},
 };
 
 impl TreeRoot {
@@ -26,38 +26,5 @@ impl TreeRoot {
         };
         let has_max = durable.max_key.is_some();
         Self { root, max_key: durable.max_key.unwrap_or_default(), has_max }
-    }
-
-    /// Those of its runs that list blobs, and can be read. Reads every node and keeps none.
-    pub fn runs_with_blobs(&self, cx: &TreeContext) -> Result<Vec<Arc<RunHandle>>> {
-        let mut found = Vec::new();
-        match &self.root {
-            Root::Empty => {}
-            Root::Leaf(leaf) if leaf.meta.blobs => {
-                found.extend(unless_damaged(leaf.glance(cx))?.map(|_| leaf.clone()));
-            }
-            Root::Leaf(_) => {}
-            Root::Node(node) => find_blobs(cx, node, &mut found)?,
-        }
-        Ok(found)
-    }
-}
-
-fn find_blobs(cx: &TreeContext, node: &NodeRef, found: &mut Vec<Arc<RunHandle>>) -> Result<()> {
-    let Some(content) = unless_damaged(node.glance(cx))? else { return Ok(()) };
-    for run in content.run_refs().filter(|run| run.meta.blobs) {
-        found.extend(unless_damaged(run.glance(cx))?.map(|_| run.clone()));
-    }
-    content.children.iter().try_for_each(|child| match child {
-        Child::Node(child) => find_blobs(cx, child, found),
-        Child::Leaf(_) => Ok(()),
-    })
-}
-
-/// What cannot be read stops nobody (Rule: I38): nobody can reach what is below it either.
-fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Err(error) if error.kind() == ErrorKind::Restore => Ok(None),
-        read => read.map(Some),
     }
 }

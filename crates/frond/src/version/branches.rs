@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Lineage, Publish, Seqno, TreeId,
-    store::{HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
+    store::{Extent, HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
     sync::{Arc, Mutex, OnceLock},
 };
 
@@ -51,8 +51,8 @@ pub(crate) struct Loaded {
     pub root: DurableRoot,
     /// The pages below it.
     pub pages: Arc<HeldPages>,
-    /// False if none of its leaves lists a blob.
-    pub has_blobs: bool,
+    /// The blobs that its leaves list, each in one row.
+    pub blobs: Vec<Extent>,
 }
 
 impl Change {
