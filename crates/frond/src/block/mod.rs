@@ -3,7 +3,7 @@
 //! This room knows one encoding so far, the *opaque* block: rows in key order, each key cut by the
 //! prefix that it shares with the one before, whole keys every [`RESTART_ROWS`] rows, and an array of
 //! where these stand. A run asks a block for *seek*, *row i*, *next* and *previous*, and never looks
-//! inside; typed blocks will come in behind the same calls.
+//! inside; typed blocks will come in behind the same calls, made of the columns of [`column`].
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
@@ -22,6 +22,7 @@
 mod builder;
 mod bytes;
 mod codec;
+pub mod column;
 mod rows;
 
 pub use builder::{BlockBuilder, Pushed};

@@ -474,7 +474,7 @@ mod tests {
     fn the_documented_block_is_what_is_written() {
         let text = include_str!("../../../../docs/format.md");
         let shown = text.split("The block of the rows").nth(1).unwrap();
-        let shown = shown.split("## Messages").next().unwrap();
+        let shown = shown.split("\n## ").next().unwrap();
         let lines = shown.lines().filter_map(|line| line.strip_prefix("    "));
         let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
         let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();

@@ -1,0 +1,244 @@
+//! The plain integer column: a base, a line, and what is left of each value in a few bits.
+//!
+//! Value *i* = base + ((slope · *i*) >> shift) + code *i*, in arithmetic modulo 2^64, so that no values
+//! are too far apart for it. Without slope this is a frame of reference, with codes of 0 bits a
+//! constant. A slope makes ids, times and offsets small: what counts then is how far the values
+//! stray from a line, not how far they go. The slope is whole (shift 0) or in 65 536ths (shift 16):
+//! with fewer than 65 536 rows no finer one is needed.
+//!
+//! ```text
+//! packed = width of a code, +128 if the slope is in 65 536ths, u8
+//!        | length of base (low half), length of slope (high half), u8 | base | slope | codes
+//! ```
+
+use std::ops::Range;
+
+use super::super::bits::{Codes, bytes_of, load, mask_of, pack, packed_bytes, partition, width_of};
+use super::IntKind;
+
+/// Marks a slope in 65 536ths beside the width.
+pub const FRACTION: u8 = 0x80;
+const FRACTION_BITS: u32 = 16;
+/// Slopes in 65 536ths stay below this, so that times a row they stay below 2^63.
+const FRACTION_SLOPE_MAX: u64 = 1 << 47;
+
+/// Fewest rows that a line is tried on: two points always lie on one.
+const LINE_ROWS_MIN: usize = 4;
+/// Values looked at before all are: they often show already that a line gives nothing.
+const LINE_SAMPLES: usize = 16;
+
+/// A line through the origin, sampled at whole rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Line {
+    slope: i64,
+    shift: u32,
+}
+
+impl Line {
+    #[inline]
+    fn at(self, row: usize) -> u64 {
+        (self.slope.wrapping_mul(row as i64) >> self.shift) as u64
+    }
+
+    /// The line from the first value to the last.
+    fn through_ends(values: &[u64]) -> Self {
+        let (Some(&first), Some(&last)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
+        let rise = i128::from(last) - i128::from(first);
+        let steps = (values.len() as i128 - 1).max(1);
+        let fixed = (rise << FRACTION_BITS) / steps;
+        if rise % steps == 0 || fixed.unsigned_abs() >= FRACTION_SLOPE_MAX.into() {
+            // Modulo 2^64, like all that is done with it.
+            Self { slope: (rise / steps) as i64, shift: 0 }
+        } else {
+            Self { slope: fixed as i64, shift: FRACTION_BITS }
+        }
+    }
+
+    /// Bytes that keep the slope and its sign.
+    fn slope_bytes(self) -> u32 {
+        let magnitude = if self.slope < 0 { !self.slope } else { self.slope } as u64;
+        if self.slope == 0 { 0 } else { (width_of(magnitude) + 1).div_ceil(8) }
+    }
+}
+
+/// A packed column to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packed<'a> {
+    base: u64,
+    line: Line,
+    codes: Codes<'a>,
+}
+
+impl<'a> Packed<'a> {
+    /// Cuts a packed column of so many rows off the front of `rest`.
+    #[inline]
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [form, lengths, ..] = **rest else { return None };
+        let (base_bytes, slope_bytes) = (u32::from(lengths & 15), u32::from(lengths >> 4));
+        if base_bytes.max(slope_bytes) > 8 {
+            return None;
+        }
+        let base = load(rest, 2) & mask_of(8 * base_bytes);
+        let line = match slope_bytes {
+            0 => Line::default(),
+            _ => {
+                let unused = u64::BITS - 8 * slope_bytes;
+                let slope = (load(rest, 2 + base_bytes as usize) << unused) as i64 >> unused;
+                Line { slope, shift: if form & FRACTION != 0 { FRACTION_BITS } else { 0 } }
+            }
+        };
+        *rest = rest.get(2 + (base_bytes + slope_bytes) as usize..)?;
+        let codes = Codes::cut(rest, (form & !FRACTION).into(), rows)?;
+        Some(Self { base, line, codes })
+    }
+
+    /// What it is called.
+    pub fn kind(&self) -> IntKind {
+        kind_of(self.line, self.codes.width())
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        self.base.wrapping_add(self.line.at(row)).wrapping_add(self.codes.get(row))
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        self.codes.decode(first, out);
+        if self.line.slope == 0 {
+            out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
+            return;
+        }
+        // The line's next point comes by addition, not multiplication.
+        let Line { slope, shift } = self.line;
+        let mut point = slope.wrapping_mul(first as i64);
+        for value in out {
+            *value = value.wrapping_add(self.base).wrapping_add((point >> shift) as u64);
+            point = point.wrapping_add(slope);
+        }
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        if self.line.slope == 0 {
+            let above_base = value.saturating_sub(self.base);
+            return self.codes.lower_bound(rows, above_base);
+        }
+        let near = self.rows_near(&rows, value);
+        let all_below = near.start == rows.start || self.get(near.start - 1) < value;
+        let none_above = near.end == rows.end || self.get(near.end) >= value;
+        // The estimate is right unless sums wrapped round.
+        let rows = if all_below && none_above { near } else { rows };
+        partition(rows, |row| self.get(row) < value)
+    }
+
+    /// The rows between which the bound must lie if no sum wraps: the line itself passes `value` at
+    /// the end of them, and the line with the largest code at their start.
+    fn rows_near(&self, rows: &Range<usize>, value: u64) -> Range<usize> {
+        let Line { slope, shift } = self.line;
+        let rise = i128::from(value) - i128::from(self.base);
+        let row_at = |rise: i128| -> usize {
+            let rise = (rise << shift).clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            (rise / slope.max(1)).clamp(rows.start as i64, rows.end as i64) as usize
+        };
+        let start = row_at(rise - i128::from(self.codes.mask()) - 1);
+        start..(row_at(rise) + 1).clamp(start, rows.end)
+    }
+}
+
+fn kind_of(line: Line, width: u32) -> IntKind {
+    match (line.slope, width) {
+        (0, 0) => IntKind::Constant,
+        (0, _) => IntKind::Level,
+        _ => IntKind::Sloped,
+    }
+}
+
+/// How to write values as a packed column.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    base: u64,
+    line: Line,
+    width: u32,
+}
+
+impl Plan {
+    /// Without a line, for values from `min` to `max`.
+    pub fn level(min: u64, max: u64) -> Self {
+        Self { base: min, line: Line::default(), width: width_of(max - min) }
+    }
+
+    /// With a line from the first value to the last, if it may take less than `bytes_max`.
+    pub fn sloped(values: &[u64], bytes_max: usize) -> Option<Self> {
+        if values.len() < LINE_ROWS_MIN {
+            return None;
+        }
+        let line = Line::through_ends(values);
+        let every = values.len().div_ceil(LINE_SAMPLES);
+        let sample = Self::fit(line, values.iter().enumerate().step_by(every));
+        // All values need no fewer bits than the sample does.
+        if line.slope == 0 || packed_bytes(values.len(), sample.width) >= bytes_max {
+            return None;
+        }
+        let plan = Self::fit(line, values.iter().enumerate());
+        (plan.bytes(values.len()) < bytes_max).then_some(plan)
+    }
+
+    /// The shorter of the two.
+    pub fn shortest(values: &[u64]) -> Self {
+        let min = values.iter().copied().min().unwrap_or(0);
+        let max = values.iter().copied().max().unwrap_or(0);
+        let level = Self::level(min, max);
+        Self::sloped(values, level.bytes(values.len())).unwrap_or(level)
+    }
+
+    /// The base and width that values need with this line.
+    fn fit<'v>(line: Line, values: impl Iterator<Item = (usize, &'v u64)>) -> Self {
+        let mut values = values.map(|(row, value)| value.wrapping_sub(line.at(row)));
+        let first = values.next().unwrap_or(0);
+        let (mut low, mut high) = (0i64, 0i64);
+        for value in values {
+            let off = value.wrapping_sub(first) as i64;
+            (low, high) = (low.min(off), high.max(off));
+        }
+        let width = width_of(high.wrapping_sub(low) as u64);
+        Self { base: first.wrapping_add(low as u64), line, width }
+    }
+
+    /// Length of the column.
+    pub fn bytes(&self, rows: usize) -> usize {
+        let head = 2 + bytes_of(self.base) + self.line.slope_bytes();
+        head as usize + packed_bytes(rows, self.width)
+    }
+
+    /// What it is called.
+    pub fn kind(&self) -> IntKind {
+        kind_of(self.line, self.width)
+    }
+
+    /// Appends the column.
+    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+        let fraction = if self.line.shift == 0 { 0 } else { FRACTION };
+        let (base_bytes, slope_bytes) = (bytes_of(self.base), self.line.slope_bytes());
+        out.push(self.width as u8 | fraction);
+        out.push((base_bytes | slope_bytes << 4) as u8);
+        put_low(self.base, base_bytes, out);
+        put_low(self.line.slope as u64, slope_bytes, out);
+        let Self { base, line, width } = *self;
+        if line.slope == 0 {
+            pack(values.iter().map(|value| value.wrapping_sub(base)), width, out);
+        } else {
+            let off =
+                |(row, value): (usize, &u64)| value.wrapping_sub(base.wrapping_add(line.at(row)));
+            pack(values.iter().enumerate().map(off), width, out);
+        }
+    }
+}
+
+/// Appends the low `bytes` bytes of a number.
+pub fn put_low(value: u64, bytes: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(value.to_le_bytes().get(..bytes as usize).unwrap_or_default());
+}
