@@ -13,14 +13,15 @@ help: ## This list
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
 	@scripts/demo.sh $(SIZE)
 
-test: ## All tests; then planted bugs, and which test catches each (minutes)
+test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
 	$(CARGO) test --workspace --locked
 	$(CARGO) test -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+	$(MAKE) schedules
 
 torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)
 	@scripts/torture.sh
 
-schedules: ## The engine under a model checker: every thread switch that it can think of (10 min)
+schedules: ## The engine under a model checker: every thread switch that it can think of
 	RUSTFLAGS="--cfg shuttle" $(CARGO) test -p frond --locked --target-dir target/schedules \
 	    --features planted-bugs --lib -- interleavings
 

@@ -76,12 +76,15 @@ mod once {
 }
 
 /// Runs a scenario under many schedules: random ones, and as many with few switches at the worst places.
+/// `FROND_EFFORT` multiplies them.
 #[cfg(all(test, shuttle))]
 pub fn explore(schedules: usize, scenario: impl Fn() + Clone + Send + Sync + 'static) {
     use shuttle::{
         Config, Runner,
         scheduler::{PctScheduler, RandomScheduler},
     };
+    let effort = std::env::var("FROND_EFFORT").ok().and_then(|effort| effort.parse().ok());
+    let schedules = schedules * effort.unwrap_or(1);
     let mut config = Config::new();
     // Frames and records are made on the stack, and an unoptimised build takes more of it.
     config.stack_size = 2 << 20;

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::svg::{Bar, Line, bars, escape, lines};
-use super::table::figure;
+use super::table::{figure, percent_done};
 use crate::results::{Conditions, Final, Row};
 use crate::size::Bytes;
 use crate::targets::{Result, TargetName};
@@ -107,13 +107,15 @@ pub fn page(
 }
 
 fn caption(conditions: &Conditions, outcomes: &[(TargetName, Final)]) -> String {
+    let stores = outcomes.iter().filter(|(target, _)| *target != TargetName::Null);
     let versions: Vec<&str> =
-        outcomes.iter().map(|(_, o)| o.version.as_str()).filter(|v| !v.is_empty()).collect();
+        stores.map(|(_, outcome)| outcome.version.as_str()).filter(|v| !v.is_empty()).collect();
+    let began = jiff::Timestamp::from_second(conditions.began_unix_s as i64).unwrap_or_default();
     let quiesce = if conditions.quiesce { "quiesced" } else { "no quiesce" };
     let limit = conditions.time_limit_s.map(|s| format!(", {s} s a target")).unwrap_or_default();
     escape(&format!(
         "{} rows, memory {} for everything, durability {}, seed {}, {quiesce}{limit}. {}; Frond {}. \
-         {}, {} of memory, Linux {}, {}; load {} at the start; {} s since 1970. Each target in its own \
+         {}, {} of memory, Linux {}, {}; load {} at the start, {}. Each target in its own \
          process, one run: read ratios, not absolutes.",
         conditions.rows,
         Bytes(conditions.memory_b),
@@ -126,17 +128,17 @@ fn caption(conditions: &Conditions, outcomes: &[(TargetName, Final)]) -> String 
         conditions.kernel,
         conditions.file_system,
         conditions.load_average,
-        conditions.began_unix_s,
+        began.strftime("%Y-%m-%d %H:%M UTC"),
     ))
 }
 
 fn stopped(rows: &[Row], outcomes: &[(TargetName, Final)]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| !row.finished) {
-        let part = 100.0 * row.ops as f64 / row.ops_planned.max(1) as f64;
+        let part = percent_done(row);
         let _ = writeln!(
             out,
-            "<p class=\"note\"><b>{}</b> was stopped in {} after {part:.0} % of {} operations; its \
+            "<p class=\"note\"><b>{}</b> was stopped in {} after {part} % of {} operations; its \
              figures are for that part.</p>",
             escape(&row.target),
             escape(&row.step),

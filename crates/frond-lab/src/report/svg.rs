@@ -94,6 +94,8 @@ fn open(height: f64, label: &str) -> String {
 pub fn lines(x_unit: &str, y_unit: &str, lines: &[Line]) -> String {
     const HEIGHT: f64 = 340.0;
     const BOTTOM: f64 = 44.0;
+    // The unit stands above the highest figure.
+    const TOP: f64 = 30.0;
     let points = || lines.iter().flat_map(|line| line.points.iter()).filter(|point| point.1 > 0.0);
     let x_max = points().map(|point| point.0).fold(0.0, f64::max).max(1e-9);
     let high = points().map(|point| point.1).fold(0.0, f64::max).max(10.0);
@@ -102,7 +104,7 @@ pub fn lines(x_unit: &str, y_unit: &str, lines: &[Line]) -> String {
     let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value / x_max;
     let y = |value: f64| {
         let part = (value.max(1e-3).log10() - low) / (high - low).max(1.0);
-        HEIGHT - BOTTOM - (HEIGHT - BOTTOM - 14.0) * part.clamp(0.0, 1.0)
+        HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * part.clamp(0.0, 1.0)
     };
     let mut svg = open(HEIGHT, y_unit);
     let mut decade = low;

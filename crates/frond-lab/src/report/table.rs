@@ -87,11 +87,16 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// Whole percents of what was planned, rounded down: what was stopped is never shown as whole.
+pub fn percent_done(row: &Row) -> u64 {
+    100 * row.ops / row.ops_planned.max(1)
+}
+
 fn cells(row: &Row) -> Vec<String> {
     let optional = |value: Option<f64>| value.map_or("-".to_owned(), figure);
     let done = match row.finished {
         true => "all".to_owned(),
-        false => format!("{:.0} %", 100.0 * row.ops as f64 / row.ops_planned.max(1) as f64),
+        false => format!("{} %", percent_done(row)),
     };
     vec![
         row.target.clone(),

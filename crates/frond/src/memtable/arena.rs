@@ -403,7 +403,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let mut owned = mem::take(&mut *self.owned.lock().unwrap());
-        for frame in owned.frames.drain(..) {
+        #[cfg_attr(not(shuttle), allow(unused_mut))]
+        for mut frame in owned.frames.drain(..) {
             #[cfg(shuttle)]
             // SAFETY: the arena owns the frame; the model checker's atomics may leave padding.
             unsafe {

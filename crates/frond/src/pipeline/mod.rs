@@ -75,10 +75,14 @@ impl Limits {
     /// The limits for a memory budget.
     pub fn for_cache(cache_bytes: u64) -> Self {
         let memtable_max: u64 = if cache_bytes >= 4 << 30 { 256 << 20 } else { 64 << 20 };
+        // Jobs and threads need as much in a small store as in a large one; from 64 MiB on the block cache
+        // has it to spare.
+        let constant = (8_u64 << 20).saturating_sub(cache_bytes / 8).min(cache_bytes / 2);
+        let ours = cache_bytes - constant;
         Self {
-            memtable_bytes: (cache_bytes / 8).clamp(256 << 10, memtable_max),
+            memtable_bytes: (ours / 8).clamp(256 << 10, memtable_max),
             memtable_log_bytes: 64 << 20,
-            unwritten_bytes: cache_bytes / 3,
+            unwritten_bytes: ours / 3,
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
             mini_run_entries: insertion::MINI_RUN_ENTRIES_MIN,
