@@ -4,7 +4,8 @@
 //! A column is bytes that begin with their own header, so that a reader who knows the number of rows
 //! knows how long it is, and columns can lie back to back. Integers ([`Ints`]) are codes of as few
 //! bits as do, packed against what they have in common; whoever writes them ([`IntEncoder`]) knows
-//! the exact length of every way to write a column before it writes one.
+//! the exact length of every way to write a column before it writes one. Strings ([`string`]) are made of
+//! integer columns and bytes.
 //!
 //! Invariants
 //! 1. What is encoded comes back, bit by bit, for any values.
@@ -22,6 +23,7 @@
 
 mod bits;
 mod ints;
+pub mod string;
 
 pub use bits::PAD_BYTES;
 pub use ints::{Chosen, IntEncoder, IntKind, Ints};

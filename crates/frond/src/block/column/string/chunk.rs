@@ -1,0 +1,94 @@
+//! The bytes of a column under a general codec.
+//!
+//! Typed encodings leave a codec nothing but text: it takes the string bytes of a column as one
+//! chunk, and only where that saves a tenth, for every read of the column then decodes all of it.
+//!
+//! ```text
+//! plain    length | bytes
+//! encoded  length | encoded length | bytes of the codec
+//! ```
+//!
+//! Which of the two it is stands in the column's first byte, with the codec.
+
+use crate::{
+    block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
+    coding::{Reader, put_varint},
+};
+
+/// Less is not worth trying: a codec's own header is a dozen bytes.
+const CHUNK_BYTES_MIN: usize = 64;
+
+/// The lengths that stand in front.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChunkHead {
+    codec: Codec,
+    bytes: usize,
+    stored: usize,
+}
+
+/// What is to be stored of `bytes`: under which codec, and as what.
+pub(super) fn encode<'a>(
+    codec: Codec,
+    bytes: &'a [u8],
+    buffer: &'a mut Vec<u8>,
+) -> (Codec, &'a [u8]) {
+    if codec == Codec::Raw || bytes.len() < CHUNK_BYTES_MIN {
+        return (Codec::Raw, bytes);
+    }
+    match codec.encode(bytes, buffer) {
+        Codec::Raw => (Codec::Raw, bytes),
+        kept if worth_it(bytes.len(), buffer.len()) => (kept, buffer),
+        _ => (Codec::Raw, bytes),
+    }
+}
+
+/// Whether a reader's decoding of everything buys enough.
+pub(super) fn worth_it(direct_bytes: usize, coded_bytes: usize) -> bool {
+    coded_bytes < direct_bytes - direct_bytes / 10
+}
+
+/// Writes the lengths of a chunk of `bytes` bytes.
+pub(super) fn put_head(codec: Codec, bytes: usize, stored: usize, out: &mut Vec<u8>) {
+    put_varint(out, bytes as u64);
+    if codec != Codec::Raw {
+        put_varint(out, stored as u64);
+    }
+}
+
+impl ChunkHead {
+    /// Reads the lengths.
+    #[inline]
+    pub fn parse(codec: Codec, reader: &mut Reader<'_>) -> Result<Self, BadBlock> {
+        const BAD: BadBlock = BadBlock("a string column has no length");
+        let bytes = usize::try_from(reader.varint().ok_or(BAD)?).map_err(|_| BAD)?;
+        let stored = match codec {
+            Codec::Raw => bytes,
+            _ => usize::try_from(reader.varint().ok_or(BAD)?).map_err(|_| BAD)?,
+        };
+        if bytes > BLOCK_RAW_BYTES_MAX {
+            return Err(BadBlock("a string column is longer than any block"));
+        }
+        Ok(Self { codec, bytes, stored })
+    }
+
+    /// The bytes that are stored.
+    #[inline]
+    pub fn stored<'a>(&self, reader: &mut Reader<'a>) -> Result<&'a [u8], BadBlock> {
+        reader.take(self.stored).ok_or(BadBlock("a string column ends early"))
+    }
+
+    /// The bytes that these stand for: they themselves, or what is decoded into `buffer`.
+    #[inline]
+    pub fn decode<'a>(
+        &self,
+        stored: &'a [u8],
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], BadBlock> {
+        if self.codec == Codec::Raw {
+            return Ok(stored);
+        }
+        buffer.resize(self.bytes, 0);
+        self.codec.decode(stored, buffer)?;
+        Ok(buffer)
+    }
+}

@@ -1,0 +1,216 @@
+//! Columns of few distinct strings: a sorted dictionary and one number a row.
+//!
+//! The dictionary is sorted, so numbers compare as their strings do: a search looks its key up once
+//! and then compares numbers. It is the block's own, or that of the leaf's model; strings that came
+//! after the model was made are exceptions, under the number after the last.
+//!
+//! ```text
+//! block's own  count | strings, laid | numbers: integers, one a row
+//! model's      numbers: integers, one a row | exceptions
+//! ```
+
+use std::{cmp::Ordering, ops::Range};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    super::Ints,
+    exceptions::Exceptions,
+    raw::{Laid, partition, take_ints},
+    strings::Strings,
+};
+use crate::{block::BadBlock, coding::Reader};
+
+const UNKNOWN: BadBlock = BadBlock("a row's string is not in the dictionary");
+
+/// A column of numbers and what they stand for.
+#[derive(Clone, Debug)]
+pub(super) struct Coded<'a> {
+    rows: usize,
+    words: Words<'a>,
+    codes: Ints<'a>,
+    exceptions: Exceptions<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Words<'a> {
+    Model(&'a Strings),
+    Own(Laid<'a>),
+}
+
+impl<'a> Words<'a> {
+    #[inline]
+    fn count(&self) -> usize {
+        match self {
+            Words::Model(strings) => strings.len(),
+            Words::Own(strings) => strings.rows(),
+        }
+    }
+
+    /// Word `code`, which exists.
+    #[inline]
+    fn get(&self, code: usize) -> Result<&'a [u8], BadBlock> {
+        match self {
+            Words::Model(strings) => Ok(strings.get(code)),
+            Words::Own(strings) => strings.get(code),
+        }
+    }
+
+    /// The first word not below `key`.
+    fn lower_bound(&self, key: &[u8]) -> Result<usize, BadBlock> {
+        partition(0..self.count(), |code| Ok(self.get(code)? < key))
+    }
+}
+
+impl<'a> Coded<'a> {
+    /// Reads a column with its dictionary.
+    #[inline]
+    pub fn parse_own(reader: &mut Reader<'a>, rows: usize) -> Result<Self, BadBlock> {
+        let count = reader.varint().and_then(|count| usize::try_from(count).ok());
+        let count = count
+            .filter(|&count| count <= rows)
+            .ok_or(BadBlock("a dictionary has more words than there are rows"))?;
+        let words = Words::Own(Laid::parse(reader, count)?);
+        let codes = take_ints(reader, rows)?;
+        Ok(Self { rows, words, codes, exceptions: Exceptions::default() })
+    }
+
+    /// Reads a column in the words of a model.
+    #[inline]
+    pub fn parse_model(
+        reader: &mut Reader<'a>,
+        rows: usize,
+        words: &'a Strings,
+    ) -> Result<Self, BadBlock> {
+        let codes = take_ints(reader, rows)?;
+        let exceptions = Exceptions::parse(reader, rows)?;
+        Ok(Self { rows, words: Words::Model(words), codes, exceptions })
+    }
+
+    /// String `row`.
+    #[inline]
+    pub fn get(&self, row: usize) -> Result<&'a [u8], BadBlock> {
+        if row >= self.rows {
+            return Err(UNKNOWN);
+        }
+        self.word(row, self.codes.get(row))
+    }
+
+    #[inline]
+    fn word(&self, row: usize, code: u64) -> Result<&'a [u8], BadBlock> {
+        match code.cmp(&(self.words.count() as u64)) {
+            Ordering::Less => self.words.get(code as usize),
+            Ordering::Equal => self.exceptions.find(row)?.ok_or(UNKNOWN),
+            Ordering::Greater => Err(UNKNOWN),
+        }
+    }
+
+    /// Calls `each` with strings `rows`, in order.
+    pub fn for_each(
+        &self,
+        rows: Range<usize>,
+        mut each: impl FnMut(&'a [u8]) -> Result<(), BadBlock>,
+    ) -> Result<(), BadBlock> {
+        let mut codes = [0; 128];
+        let mut at = rows.start;
+        while at < rows.end {
+            let count = (rows.end - at).min(codes.len());
+            self.codes.decode(at, &mut codes[..count]);
+            for (row, &code) in (at..).zip(&codes[..count]) {
+                each(self.word(row, code)?)?;
+            }
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// The first of `rows` whose string is not below `key` (`after` false) or is above it (`after`
+    /// true).
+    pub fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
+        let code = self.words.lower_bound(key)?;
+        let found = code < self.words.count() && self.words.get(code)? == key;
+        // Words from this one on are not below.
+        let code = code + usize::from(found && after);
+        if self.exceptions.is_empty() {
+            return Ok(self.codes.lower_bound(rows, code as u64));
+        }
+        let words = self.words.count() as u64;
+        partition(rows, |row| {
+            let of_row = self.codes.get(row);
+            if of_row != words {
+                return Ok(of_row < code as u64);
+            }
+            let string = self.exceptions.find(row)?.ok_or(UNKNOWN)?;
+            Ok(string < key || after && string == key)
+        })
+    }
+
+    /// Whether every row has its string, and the dictionary ascends.
+    pub fn check(&self) -> Result<(), BadBlock> {
+        if let Words::Own(words) = &self.words {
+            words.check()?;
+            let mut last = None;
+            words.for_each(0..words.rows(), |word| {
+                if last.is_some_and(|last| last >= word) {
+                    return Err(BadBlock("a dictionary does not ascend"));
+                }
+                last = Some(word);
+                Ok(())
+            })?;
+        }
+        self.codes.check()?;
+        let mut strangers = 0;
+        self.exceptions.check(self.rows, |row| {
+            strangers += usize::from(self.codes.get(row) == self.words.count() as u64);
+        })?;
+        self.for_each(0..self.rows, |_| Ok(()))?;
+        let mut escapes = 0;
+        for row in 0..self.rows {
+            escapes += usize::from(self.codes.get(row) == self.words.count() as u64);
+        }
+        if strangers != escapes {
+            return Err(BadBlock("an exception belongs to a row that has a word"));
+        }
+        Ok(())
+    }
+}
+
+/// Finds words by hash while a column is written. Positions, not strings, are kept: the words lie in
+/// a [`Strings`] that the caller passes each time.
+#[derive(Debug, Default)]
+pub(super) struct Lookup {
+    /// Number of the word + 1, or 0; open addressing, a power of two, at most half full.
+    slots: Vec<u32>,
+    words: usize,
+}
+
+impl Lookup {
+    /// Forgets the words, and makes room for `words` of them.
+    pub fn reset(&mut self, words: usize) {
+        let slots = (words * 2).next_power_of_two().max(64);
+        self.slots.clear();
+        self.slots.resize(slots, 0);
+        self.words = 0;
+    }
+
+    /// The number of `string` among `words`; if it is not there, where it would go.
+    #[inline]
+    pub fn find(&self, words: &Strings, string: &[u8]) -> Result<u32, usize> {
+        let mask = self.slots.len() - 1;
+        let mut at = xxh3_64(string) as usize & mask;
+        loop {
+            match self.slots[at].checked_sub(1) {
+                None => return Err(at),
+                Some(word) if words.get(word as usize) == string => return Ok(word),
+                Some(_) => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    /// Says that the next word has the place that `find` gave.
+    pub fn insert(&mut self, at: usize) {
+        self.words += 1;
+        self.slots[at] = self.words as u32;
+        debug_assert!(self.words * 2 <= self.slots.len());
+    }
+}

@@ -1,0 +1,212 @@
+//! Writing string columns by a plan.
+//!
+//! A plan says what to write; what it cannot be written as (the model lacks the part, the strings do
+//! not fit) is written as raw. A column is never longer than the raw one would be by more than its
+//! first byte.
+
+use super::{
+    super::IntEncoder,
+    dictionary::Lookup,
+    exceptions::ExceptionList,
+    model::StringModel,
+    plan::{StrKind, StringPlan},
+    prefix, raw,
+    shape::{BitWriter, Shape, shape_of},
+    strings::Strings,
+    symbols::{Matcher, Symbols},
+};
+use crate::{
+    block::Codec,
+    coding::{Reader, put_varint},
+};
+
+/// How a column was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// As what.
+    pub kind: StrKind,
+    /// Under which codec.
+    pub codec: Codec,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// Writes string columns. Keeps its memory, and what it derived from the model it saw last.
+#[derive(Debug, Default)]
+pub struct StrEncoder {
+    ints: IntEncoder,
+    values: Vec<u64>,
+    bytes: Vec<u8>,
+    chunk: Vec<u8>,
+    exceptions: ExceptionList,
+    bits: BitWriter,
+    lookup: Lookup,
+    /// Of the model with this id, or of no model.
+    lookup_of: Option<u64>,
+    words: Strings,
+    matcher: Option<Box<Matcher>>,
+    matcher_of: Option<u64>,
+}
+
+impl StrEncoder {
+    /// An encoder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a column of `strings` to `out`.
+    pub fn encode(
+        &mut self,
+        strings: &Strings,
+        model: Option<&StringModel>,
+        plan: StringPlan,
+        out: &mut Vec<u8>,
+    ) -> Written {
+        let start = out.len();
+        out.push(0);
+        let mut kind = plan.kind;
+        let mut codec = Codec::Raw;
+        let done = match (kind, model) {
+            (StrKind::Raw, _) => None,
+            (StrKind::Prefix, _) => {
+                let Self { ints, values, bytes, .. } = self;
+                prefix::put(strings, ints, values, bytes, out);
+                Some(())
+            }
+            (StrKind::Dictionary, _) => {
+                self.put_dictionary(strings, out);
+                Some(())
+            }
+            (StrKind::Shape, _) => shape_of(strings).map(|bytes| {
+                out.extend_from_slice(&bytes);
+                let shape = Shape::parse(&mut Reader::new(&bytes)).expect("it was just made");
+                self.put_shaped(strings, shape, out);
+            }),
+            (StrKind::ModelDictionary, Some(model)) => {
+                model.dictionary().map(|words| self.put_codes(strings, words, model.id(), out))
+            }
+            (StrKind::ModelShape, Some(model)) => {
+                model.shape().map(|shape| self.put_shaped(strings, shape, out))
+            }
+            (StrKind::Symbols, Some(model)) => {
+                let symbols = model.symbols();
+                let put = |symbols| self.put_symbols(strings, symbols, model.id(), plan.codec, out);
+                symbols.and_then(put).map(|kept| codec = kept)
+            }
+            (StrKind::ModelDictionary | StrKind::ModelShape | StrKind::Symbols, None) => None,
+        };
+        // Raw may still be less: its bytes and at most three for each end.
+        if done.is_none() || out.len() - start > strings.bytes().len() {
+            let other = out.split_off(start + 1);
+            let raw_codec = self.put_raw(strings, plan.codec, out);
+            if done.is_some() && other.len() < out.len() - start - 1 {
+                out.truncate(start + 1);
+                out.extend_from_slice(&other);
+            } else {
+                (kind, codec) = (StrKind::Raw, raw_codec);
+            }
+        }
+        out[start] = kind as u8 | (codec as u8) << 4;
+        Written { kind, codec, bytes: out.len() - start }
+    }
+
+    fn put_raw(&mut self, strings: &Strings, codec: Codec, out: &mut Vec<u8>) -> Codec {
+        self.values.clear();
+        self.values.extend(strings.ends().iter().map(|&end| u64::from(end)));
+        raw::put(codec, strings.bytes(), &self.values, &mut self.ints, &mut self.chunk, out)
+    }
+
+    /// With the words of these strings.
+    fn put_dictionary(&mut self, strings: &Strings, out: &mut Vec<u8>) {
+        let Self { lookup, words, values, ints, .. } = self;
+        self.lookup_of = None;
+        lookup.reset(strings.len());
+        words.clear();
+        values.clear();
+        for string in strings.iter() {
+            let word = lookup.find(words, string).unwrap_or_else(|place| {
+                lookup.insert(place);
+                words.push(string);
+                words.len() as u32 - 1
+            });
+            values.push(word.into());
+        }
+        let mut order: Vec<u32> = (0..words.len() as u32).collect();
+        order.sort_unstable_by(|&a, &b| words.get(a as usize).cmp(words.get(b as usize)));
+        let sorted: Strings = order.iter().map(|&word| words.get(word as usize)).collect();
+        let mut codes = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(&word, code)| codes[word as usize] = code);
+        let codes: Vec<u64> = values.iter().map(|&word| codes[word as usize]).collect();
+        put_varint(out, sorted.len() as u64);
+        raw::put_strings(&sorted, ints, values, out);
+        ints.encode(&codes, out);
+    }
+
+    /// With the words of the model `id`.
+    fn put_codes(&mut self, strings: &Strings, words: &Strings, id: u64, out: &mut Vec<u8>) {
+        if self.lookup_of != Some(id) {
+            self.lookup.reset(words.len());
+            for word in words.iter() {
+                if let Err(place) = self.lookup.find(words, word) {
+                    self.lookup.insert(place);
+                }
+            }
+            self.lookup_of = Some(id);
+        }
+        self.exceptions.clear();
+        self.values.clear();
+        for (row, string) in strings.iter().enumerate() {
+            let code = self.lookup.find(words, string).unwrap_or_else(|_| {
+                self.exceptions.push(row, string);
+                words.len() as u32
+            });
+            self.values.push(code.into());
+        }
+        self.ints.encode(&self.values, out);
+        self.exceptions.put(&mut self.ints, &mut self.values, out);
+    }
+
+    /// In a shape.
+    fn put_shaped(&mut self, strings: &Strings, shape: Shape<'_>, out: &mut Vec<u8>) {
+        self.exceptions.clear();
+        for (row, string) in strings.iter().enumerate() {
+            if !shape.pack(string, &mut self.bits) {
+                shape.pack_nothing(&mut self.bits);
+                self.exceptions.push(row, string);
+            }
+        }
+        self.exceptions.put(&mut self.ints, &mut self.values, out);
+        self.bits.finish(out);
+    }
+
+    /// In symbols; `None` if that is not less.
+    fn put_symbols(
+        &mut self,
+        strings: &Strings,
+        symbols: &Symbols,
+        id: u64,
+        codec: Codec,
+        out: &mut Vec<u8>,
+    ) -> Option<Codec> {
+        let matcher = self.matcher.get_or_insert_default();
+        if self.matcher_of != Some(id) {
+            matcher.set(symbols);
+            self.matcher_of = Some(id);
+        }
+        let room = 2 * strings.bytes().len();
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+        self.values.clear();
+        let mut end = 0;
+        for string in strings.iter() {
+            end += matcher.encode(string, &mut self.bytes[end..]);
+            self.values.push(end as u64);
+        }
+        if end >= strings.bytes().len() {
+            return None;
+        }
+        let codes = &self.bytes[..end];
+        Some(raw::put(codec, codes, &self.values, &mut self.ints, &mut self.chunk, out))
+    }
+}

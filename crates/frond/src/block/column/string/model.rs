@@ -1,0 +1,180 @@
+//! What the string columns of a leaf share: a dictionary, a symbol table, a shape.
+//!
+//! A model is made once, from a sample (`plan.rs`), and stands in its leaf; every block of the leaf
+//! needs it to be read. Its bytes are kept as they were written, so that a leaf can pass them on.
+//!
+//! ```text
+//! model       version u8, 1 | parts u8: 1 dictionary, 2 symbols, 4 shape | each part: length, bytes
+//! dictionary  count | each word: shared with the one before | suffix's length | suffix's bytes
+//! ```
+//!
+//! Invariants
+//! 1. Words ascend strictly; a model has at most [`WORDS_MAX`] of them, of at most
+//!    [`WORDS_BYTES_MAX`] bytes together.
+//! 2. A model never changes. Its id is a hash of its bytes, so equal models have equal ids.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{shape::Shape, strings::Strings, symbols::Symbols};
+use crate::{
+    block::{BadBlock, common_prefix},
+    coding::{Reader, put_bytes, put_varint},
+};
+
+const VERSION: u8 = 1;
+const DICTIONARY: u8 = 1;
+const SYMBOLS: u8 = 2;
+const SHAPE: u8 = 4;
+
+/// Most words of a dictionary: as many as a block can have rows.
+pub(super) const WORDS_MAX: usize = 65_535;
+/// Most bytes of a dictionary's words. A leaf is a MiB or two before encoding.
+pub(super) const WORDS_BYTES_MAX: usize = 1 << 20;
+
+const BAD: BadBlock = BadBlock("a string model does not fit");
+
+/// What the columns of a leaf need to be read. Immutable: share it.
+#[derive(Clone, Debug)]
+pub struct StringModel {
+    bytes: Vec<u8>,
+    id: u64,
+    dictionary: Option<Strings>,
+    symbols: Option<Box<Symbols>>,
+    shape: Option<Vec<u8>>,
+}
+
+impl PartialEq for StringModel {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for StringModel {}
+
+impl StringModel {
+    /// A model of these parts: words that ascend strictly, symbols, a shape.
+    pub(super) fn new(
+        dictionary: Option<Strings>,
+        symbols: Option<Symbols>,
+        shape: Option<Vec<u8>>,
+    ) -> Self {
+        let words = dictionary.iter().flat_map(|words| (1..words.len()).map(move |at| (words, at)));
+        debug_assert!(words.into_iter().all(|(words, at)| words.get(at - 1) < words.get(at)));
+        let mut bytes = vec![VERSION, 0];
+        let mut part = Vec::new();
+        let mut put = |bit: u8, part: &mut Vec<u8>| {
+            bytes[1] |= bit;
+            put_bytes(&mut bytes, part);
+            part.clear();
+        };
+        if let Some(words) = &dictionary {
+            put_words(words, &mut part);
+            put(DICTIONARY, &mut part);
+        }
+        if let Some(symbols) = &symbols {
+            symbols.put(&mut part);
+            put(SYMBOLS, &mut part);
+        }
+        if let Some(shape) = &shape {
+            part.extend_from_slice(shape);
+            put(SHAPE, &mut part);
+        }
+        let id = xxh3_64(&bytes);
+        Self { id, bytes, dictionary, symbols: symbols.map(Box::new), shape }
+    }
+
+    /// Reads a model and checks all of it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadBlock> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8() != Some(VERSION) {
+            return Err(BadBlock("a string model of an unknown version"));
+        }
+        let parts = reader.u8().filter(|parts| parts & !(DICTIONARY | SYMBOLS | SHAPE) == 0);
+        let parts = parts.ok_or(BadBlock("a string model with an unknown part"))?;
+        let mut part = |bit: u8| -> Result<Option<&[u8]>, BadBlock> {
+            if parts & bit == 0 { Ok(None) } else { reader.bytes().map(Some).ok_or(BAD) }
+        };
+        let dictionary = part(DICTIONARY)?.map(parse_words).transpose()?;
+        let symbols = part(SYMBOLS)?.map(Symbols::parse).transpose()?.map(Box::new);
+        let shape = part(SHAPE)?.map(<[u8]>::to_vec);
+        if let Some(shape) = &shape {
+            let mut reader = Reader::new(shape);
+            Shape::parse(&mut reader)?.check()?;
+            if !reader.rest().is_empty() {
+                return Err(BAD);
+            }
+        }
+        if !reader.rest().is_empty() {
+            return Err(BAD);
+        }
+        Ok(Self { bytes: bytes.to_vec(), id: xxh3_64(bytes), dictionary, symbols, shape })
+    }
+
+    /// Its bytes, as [`parse`](StringModel::parse) takes them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        let words =
+            self.dictionary.as_ref().map_or(0, |words| words.bytes().len() + 4 * words.len());
+        let symbols = self.symbols.as_ref().map_or(0, |_| size_of::<Symbols>());
+        let shape = self.shape.as_ref().map_or(0, Vec::len);
+        size_of::<Self>() + self.bytes.len() + words + symbols + shape
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    #[inline]
+    pub(super) fn dictionary(&self) -> Option<&Strings> {
+        self.dictionary.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn symbols(&self) -> Option<&Symbols> {
+        self.symbols.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn shape(&self) -> Option<Shape<'_>> {
+        Shape::parse(&mut Reader::new(self.shape.as_deref()?)).ok()
+    }
+}
+
+fn put_words(words: &Strings, out: &mut Vec<u8>) {
+    put_varint(out, words.len() as u64);
+    let mut last: &[u8] = &[];
+    for word in words.iter() {
+        let shared = common_prefix(last, word);
+        put_varint(out, shared as u64);
+        put_bytes(out, &word[shared..]);
+        last = word;
+    }
+}
+
+fn parse_words(bytes: &[u8]) -> Result<Strings, BadBlock> {
+    let mut reader = Reader::new(bytes);
+    let count = reader.count(2).filter(|count| *count <= WORDS_MAX).ok_or(BAD)?;
+    let mut words = Strings::new();
+    let mut word = Vec::new();
+    for index in 0..count {
+        let shared = reader.varint().ok_or(BAD)?;
+        let suffix = reader.bytes().ok_or(BAD)?;
+        if shared > word.len() as u64 || words.bytes().len() + word.len() > WORDS_BYTES_MAX {
+            return Err(BAD);
+        }
+        word.truncate(shared as usize);
+        word.extend_from_slice(suffix);
+        if index > 0 && words.get(index - 1) >= &word[..] {
+            return Err(BadBlock("a dictionary does not ascend"));
+        }
+        words.push(&word);
+    }
+    if !reader.rest().is_empty() || words.bytes().len() > WORDS_BYTES_MAX {
+        return Err(BAD);
+    }
+    Ok(words)
+}

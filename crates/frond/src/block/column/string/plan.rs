@@ -1,0 +1,232 @@
+//! What a column is to be written as, and how that is found.
+//!
+//! Finding it costs as much as writing the column some times over, so it is done on a sample, for a
+//! leaf at a time, and kept from leaf to leaf until it misses what it promised. Every candidate writes
+//! the sample for good: what is compared are final sizes, after the codec that the tree's class has.
+
+use super::{
+    encoder::StrEncoder,
+    model::{StringModel, WORDS_BYTES_MAX, WORDS_MAX},
+    shape::shape_of,
+    strings::Strings,
+    symbol_training,
+};
+use crate::block::Codec;
+
+/// How a column is encoded. The numbers are on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum StrKind {
+    /// The bytes and their ends.
+    Raw = 0,
+    /// Cut by shared prefixes.
+    Prefix = 1,
+    /// Numbers of words that stand in the column.
+    Dictionary = 2,
+    /// Numbers of words of the model.
+    ModelDictionary = 3,
+    /// Digits packed, by a shape that stands in the column.
+    Shape = 4,
+    /// Digits packed, by the model's shape.
+    ModelShape = 5,
+    /// Symbols of the model.
+    Symbols = 6,
+}
+
+impl StrKind {
+    /// All of them.
+    pub const ALL: [StrKind; 7] = [
+        Self::Raw,
+        Self::Prefix,
+        Self::Dictionary,
+        Self::ModelDictionary,
+        Self::Shape,
+        Self::ModelShape,
+        Self::Symbols,
+    ];
+
+    /// The kind with this number on disk.
+    #[inline]
+    pub fn from_disk(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+
+    /// Whether its bytes may stand under a codec.
+    #[inline]
+    pub fn takes_codec(self) -> bool {
+        matches!(self, Self::Raw | Self::Symbols)
+    }
+
+    /// Whether it is read with the model of its leaf.
+    pub fn needs_model(self) -> bool {
+        matches!(self, Self::ModelDictionary | Self::ModelShape | Self::Symbols)
+    }
+
+    /// Whether it may stand in a key: it is compared without being decoded.
+    pub fn may_be_key(self) -> bool {
+        self != Self::Symbols
+    }
+}
+
+/// What a column is to be written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StringPlan {
+    /// As what.
+    pub kind: StrKind,
+    /// Under which codec, where that saves a tenth. `Raw` also says that it was tried in vain.
+    pub codec: Codec,
+}
+
+impl StringPlan {
+    /// As it is.
+    pub const RAW: Self = Self { kind: StrKind::Raw, codec: Codec::Raw };
+}
+
+/// The plainer form is tried first, and gives way to one that takes a fiftieth less.
+const PLAINER: f64 = 0.98;
+/// A form of which every read decodes all must take a tenth less than any other.
+const CODED: f64 = 0.9;
+
+/// What a plan is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Purpose {
+    /// The column is searched.
+    pub key: bool,
+    /// The codec of the tree's class for string bytes.
+    pub codec: Codec,
+    /// Rows that a model would serve; 0 if there is to be none.
+    pub model_rows: usize,
+}
+
+/// A plan, and the model that it needs.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// The plan.
+    pub plan: StringPlan,
+    /// Its model, if it needs one.
+    pub model: Option<StringModel>,
+    /// What the sample takes by it, without the model.
+    pub sample_bytes: usize,
+}
+
+/// Finds the smallest form of a column of which `sample` is a part: the column of a block or of some,
+/// each by itself, for that is how they will be written.
+pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> Trained {
+    let mut all = Strings::new();
+    sample.iter().for_each(|block| all.extend(block));
+    let rows = purpose.model_rows.max(all.len());
+    let scale = rows as f64 / all.len().max(1) as f64;
+    let mut trial = Trial::new(encoder, sample, scale);
+    let model = |words, symbols, shape| {
+        (purpose.model_rows > 0).then(|| StringModel::new(words, symbols, shape))
+    };
+    let direct = Codec::Raw;
+    let mut best = trial.of(StringPlan::RAW, None, 0.0);
+    let mut offer = |kind: StrKind, codec: Codec, model: Option<StringModel>, more: f64| {
+        // A model that is not to be made.
+        if model.is_none() && kind.needs_model() {
+            return;
+        }
+        let candidate = trial.of(StringPlan { kind, codec }, model, more);
+        if candidate.cost < best.cost * if codec == direct { PLAINER } else { CODED } {
+            best = candidate;
+        }
+    };
+    if purpose.key {
+        offer(StrKind::Prefix, direct, None, 0.0);
+    }
+    if let Some((words, unseen)) = words(&all) {
+        // Rows of the leaf beyond the sample bring words that the dictionary lacks.
+        let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
+        offer(StrKind::ModelDictionary, direct, model(Some(words), None, None), strangers);
+        offer(StrKind::Dictionary, direct, None, 0.0);
+    }
+    if let Some(shape) = shape_of(&all) {
+        offer(StrKind::ModelShape, direct, model(None, None, Some(shape)), 0.0);
+        offer(StrKind::Shape, direct, None, 0.0);
+    }
+    if !purpose.key {
+        let symbols = match purpose.model_rows {
+            0 => None,
+            _ => symbol_training::train(&all),
+        };
+        let model = symbols.map(|symbols| StringModel::new(None, Some(symbols), None));
+        offer(StrKind::Symbols, direct, model.clone(), 0.0);
+        if purpose.codec != direct {
+            offer(StrKind::Symbols, purpose.codec, model, 0.0);
+            offer(StrKind::Raw, purpose.codec, None, 0.0);
+        }
+    }
+    let Candidate { plan, model, sample_bytes, .. } = best;
+    Trained { plan, model, sample_bytes }
+}
+
+struct Candidate {
+    plan: StringPlan,
+    model: Option<StringModel>,
+    sample_bytes: usize,
+    /// Bytes for all rows, with the model.
+    cost: f64,
+}
+
+struct Trial<'a> {
+    encoder: &'a mut StrEncoder,
+    sample: &'a [Strings],
+    /// Rows to come for each of the sample.
+    scale: f64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Trial<'a> {
+    fn new(encoder: &'a mut StrEncoder, sample: &'a [Strings], scale: f64) -> Self {
+        Self { encoder, sample, scale, buffer: Vec::new() }
+    }
+
+    /// What a plan takes for all rows, `more` included.
+    fn of(&mut self, plan: StringPlan, model: Option<StringModel>, more: f64) -> Candidate {
+        let (mut sample_bytes, mut as_planned) = (0, true);
+        for strings in self.sample {
+            self.buffer.clear();
+            let written = self.encoder.encode(strings, model.as_ref(), plan, &mut self.buffer);
+            sample_bytes += written.bytes;
+            as_planned &= written.kind == plan.kind && written.codec == plan.codec;
+        }
+        let model_bytes = model.as_ref().map_or(0, |model| model.as_bytes().len());
+        let cost = sample_bytes as f64 * self.scale + model_bytes as f64 + more;
+        // What came out otherwise than planned promises nothing.
+        let cost = if as_planned { cost } else { f64::INFINITY };
+        Candidate { plan, model, sample_bytes, cost }
+    }
+}
+
+/// What is to be expected of rows outside the sample.
+struct Unseen {
+    /// How many of them have a word that the sample lacks.
+    share: f64,
+    /// Bytes that such a row takes.
+    bytes: f64,
+}
+
+/// The words of a sample, ascending, and how many more are to be expected; `None` if they are too
+/// many to be worth a dictionary.
+fn words(sample: &Strings) -> Option<(Strings, Unseen)> {
+    let mut order: Vec<&[u8]> = sample.iter().collect();
+    order.sort_unstable();
+    let (mut words, mut once, mut once_bytes) = (Strings::new(), 0usize, 0usize);
+    for alike in order.chunk_by(|a, b| a == b) {
+        words.push(alike[0]);
+        if alike.len() == 1 {
+            once += 1;
+            once_bytes += alike[0].len();
+        }
+    }
+    let few = words.len() <= sample.len() - sample.len() / 8;
+    if !few || words.len() > WORDS_MAX || words.bytes().len() > WORDS_BYTES_MAX {
+        return None;
+    }
+    // The share of words seen once is that of rows to come with a new one (Good and Turing). A row of
+    // exceptions costs its string, its number and its end.
+    let share = once as f64 / sample.len().max(1) as f64;
+    let bytes = once_bytes as f64 / once.max(1) as f64 + 4.0;
+    Some((words, Unseen { share, bytes }))
+}

@@ -1,0 +1,179 @@
+//! Strings end to end, and where each of them ends.
+//!
+//! The ends are an integer column: strings of one length take no bits for it (linear frames), others
+//! four to eight. With the bytes under a codec or in symbols it is the same (`chunk.rs`,
+//! `symbols.rs`); dictionaries and exceptions keep their strings in this form too.
+//!
+//! ```text
+//! laid  lengths of the chunk | ends: integers, one a row | bytes
+//! ```
+
+use std::{cmp::Ordering, ops::Range};
+
+use super::{
+    super::{IntEncoder, Ints},
+    chunk::{self, ChunkHead},
+    strings::Strings,
+};
+use crate::{
+    block::{BadBlock, Codec},
+    coding::Reader,
+};
+
+/// Strings that lie end to end in a block.
+#[derive(Clone, Debug)]
+pub(super) struct Laid<'a> {
+    rows: usize,
+    ends: Ints<'a>,
+    bytes: &'a [u8],
+}
+
+/// Writes `bytes` with the ends in them.
+pub(super) fn put(
+    codec: Codec,
+    bytes: &[u8],
+    ends: &[u64],
+    ints: &mut IntEncoder,
+    chunk: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Codec {
+    let (codec, stored) = chunk::encode(codec, bytes, chunk);
+    chunk::put_head(codec, bytes.len(), stored.len(), out);
+    ints.encode(ends, out);
+    out.extend_from_slice(stored);
+    codec
+}
+
+/// Writes strings as they are.
+pub(super) fn put_strings(
+    strings: &Strings,
+    ints: &mut IntEncoder,
+    values: &mut Vec<u64>,
+    out: &mut Vec<u8>,
+) {
+    values.clear();
+    values.extend(strings.ends().iter().map(|&end| u64::from(end)));
+    put(Codec::Raw, strings.bytes(), values, ints, &mut Vec::new(), out);
+}
+
+impl<'a> Laid<'a> {
+    /// Reads the form without codec.
+    #[inline]
+    pub fn parse(reader: &mut Reader<'a>, rows: usize) -> Result<Self, BadBlock> {
+        let head = ChunkHead::parse(Codec::Raw, reader)?;
+        let ends = take_ints(reader, rows)?;
+        Ok(Self { rows, ends, bytes: head.stored(reader)? })
+    }
+
+    /// Reads the form with a codec, decoding the bytes into `buffer`.
+    #[inline]
+    pub fn parse_chunk(
+        reader: &mut Reader<'a>,
+        rows: usize,
+        codec: Codec,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Self, BadBlock> {
+        let head = ChunkHead::parse(codec, reader)?;
+        let ends = take_ints(reader, rows)?;
+        let stored = head.stored(reader)?;
+        Ok(Self { rows, ends, bytes: head.decode(stored, buffer)? })
+    }
+
+    /// Number of strings.
+    #[inline]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// String `row`.
+    #[inline]
+    pub fn get(&self, row: usize) -> Result<&'a [u8], BadBlock> {
+        const BAD: BadBlock = BadBlock("a string lies outside its column");
+        if row >= self.rows {
+            return Err(BAD);
+        }
+        let start = match row.checked_sub(1) {
+            Some(before) => self.ends.get(before),
+            None => 0,
+        };
+        let end = self.ends.get(row);
+        usize::try_from(start)
+            .ok()
+            .zip(usize::try_from(end).ok())
+            .and_then(|(start, end)| self.bytes.get(start..end))
+            .ok_or(BAD)
+    }
+
+    /// Calls `each` with strings `rows`, in order.
+    pub fn for_each(
+        &self,
+        rows: Range<usize>,
+        mut each: impl FnMut(&'a [u8]) -> Result<(), BadBlock>,
+    ) -> Result<(), BadBlock> {
+        const BAD: BadBlock = BadBlock("a string lies outside its column");
+        let mut ends = [0; 128];
+        let mut start = match rows.start.checked_sub(1) {
+            Some(before) => usize::try_from(self.ends.get(before)).map_err(|_| BAD)?,
+            None => 0,
+        };
+        let mut at = rows.start;
+        while at < rows.end {
+            let count = (rows.end - at).min(ends.len());
+            self.ends.decode(at, &mut ends[..count]);
+            for &end in &ends[..count] {
+                let end = usize::try_from(end).map_err(|_| BAD)?;
+                each(self.bytes.get(start..end).ok_or(BAD)?)?;
+                start = end;
+            }
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// Compares string `row` with `key`.
+    #[inline]
+    pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+        Ok(self.get(row)?.cmp(key))
+    }
+
+    /// Whether ends ascend to the last byte; strings are then where they belong.
+    pub fn check(&self) -> Result<(), BadBlock> {
+        self.ends.check()?;
+        let mut used = 0;
+        self.for_each(0..self.rows, |string| {
+            used += string.len();
+            Ok(())
+        })?;
+        if used != self.bytes.len() {
+            return Err(BadBlock("bytes of a string column belong to no row"));
+        }
+        Ok(())
+    }
+}
+
+/// The integer column that stands next.
+#[inline]
+pub(super) fn take_ints<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<Ints<'a>, BadBlock> {
+    let ints = Ints::parse(reader.rest(), rows)?;
+    reader.take(ints.bytes_used()).ok_or(BadBlock("a string column ends early"))?;
+    Ok(ints)
+}
+
+/// The first of `rows` for which `below` is false, if it is true for all rows before and for none
+/// after.
+#[inline]
+pub(super) fn partition(
+    rows: Range<usize>,
+    mut below: impl FnMut(usize) -> Result<bool, BadBlock>,
+) -> Result<usize, BadBlock> {
+    let Range { start: mut low, end: mut high } = rows;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if below(middle)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}

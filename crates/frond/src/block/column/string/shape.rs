@@ -1,0 +1,558 @@
+//! Strings of one length in which each position is a constant, a decimal digit, a hexadecimal digit,
+//! or any byte: numbers in text, GUIDs, hashes, dates, phone numbers, zero-padded codes.
+//!
+//! Three digits take ten bits, a hexadecimal digit four; constants take none. Every row has the same
+//! number of bits, so row *i* begins at bit *i* times that. Strings of another form are exceptions,
+//! and their bits are 0.
+//!
+//! ```text
+//! shape   string's bytes | row's bits | length of the runs | runs
+//! run     class u8 | count u8 | if constant: count bytes
+//! column  (shape, if its own) | exceptions | bits, row after row, low bits first
+//! ```
+//!
+//! Invariants
+//! 1. A run's groups lie in the order of its positions, the first in the lowest bits; digits in
+//!    groups of three, the last of one (4 bits) or two (7 bits).
+//! 2. Within a class the order of the codes is that of the bytes.
+//!
+//! A shape is read where it stands, by walking its runs: there is nothing to build before a lookup.
+
+use std::cmp::Ordering;
+
+use super::{exceptions::Exceptions, strings::Strings};
+use crate::{
+    block::{BadBlock, bytes::copy_short},
+    coding::{Reader, put_varint},
+};
+
+const CONSTANT: u8 = 0;
+const DIGIT: u8 = 1;
+const HEX_LOWER: u8 = 2;
+const HEX_UPPER: u8 = 3;
+const ANY: u8 = 4;
+
+const BAD: BadBlock = BadBlock("a shape does not fit its strings");
+
+/// Longer strings are text.
+pub(super) const SHAPE_BYTES_MAX: usize = 4096;
+
+/// A multiple of three, so that only the last run of many digits has a short group.
+const RUN_MAX: usize = 255;
+
+/// Three digits by their number, the first in the lowest byte. Codes beyond 999 are damage, which
+/// `check` finds; reading them gives digits all the same.
+static DIGITS: [u32; 1024] = {
+    let mut all = [0x0030_3030; 1024];
+    let mut code = 0;
+    while code < 1000 {
+        all[code as usize] += code / 100 + ((code / 10 % 10) << 8) + ((code % 10) << 16);
+        code += 1;
+    }
+    all
+};
+
+/// Runs are written as whole words, each over the slack of the one before.
+const SLACK_BYTES: usize = 8;
+
+/// A shape, where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape<'a> {
+    string_bytes: usize,
+    row_bits: usize,
+    runs: &'a [u8],
+}
+
+/// One run of positions of a class.
+struct Run<'a> {
+    class: u8,
+    count: usize,
+    constant: &'a [u8],
+}
+
+impl Run<'_> {
+    /// How many bits it takes.
+    fn bits(&self) -> usize {
+        match self.class {
+            DIGIT => self.count / 3 * 10 + [0, 4, 7][self.count % 3],
+            HEX_LOWER | HEX_UPPER => 4 * self.count,
+            ANY => 8 * self.count,
+            _ => 0,
+        }
+    }
+}
+
+impl<'a> Shape<'a> {
+    /// Reads one. Only what later calls need for their bounds is looked at.
+    #[inline]
+    pub fn parse(reader: &mut Reader<'a>) -> Result<Self, BadBlock> {
+        let mut number = || reader.varint().and_then(|n| usize::try_from(n).ok());
+        let (string_bytes, row_bits, runs) =
+            (number().ok_or(BAD)?, number().ok_or(BAD)?, number().ok_or(BAD)?);
+        if string_bytes > SHAPE_BYTES_MAX || row_bits > 8 * SHAPE_BYTES_MAX {
+            return Err(BAD);
+        }
+        Ok(Self { string_bytes, row_bits, runs: reader.take(runs).ok_or(BAD)? })
+    }
+
+    /// Whether lengths are those of the runs.
+    pub fn check(&self) -> Result<(), BadBlock> {
+        let (mut runs, mut bytes, mut bits) = (self.runs, 0, 0);
+        while let Some(run) = next_run(&mut runs)? {
+            if run.class > ANY || run.count == 0 {
+                return Err(BAD);
+            }
+            bytes += run.count;
+            bits += run.bits();
+        }
+        if (bytes, bits) != (self.string_bytes, self.row_bits) {
+            return Err(BAD);
+        }
+        Ok(())
+    }
+
+    /// Packs `string` behind the bits so far; false if it has another form, then nothing is written.
+    #[inline]
+    pub fn pack(&self, string: &[u8], bits: &mut BitWriter) -> bool {
+        if string.len() != self.string_bytes {
+            return false;
+        }
+        let before = bits.mark();
+        let (mut runs, mut rest) = (self.runs, string);
+        while let Ok(Some(run)) = next_run(&mut runs) {
+            let Some((now, later)) = rest.split_at_checked(run.count) else { break };
+            rest = later;
+            let packed = match run.class {
+                CONSTANT => match (now, run.constant) {
+                    ([one], [constant]) => one == constant,
+                    _ => now == run.constant,
+                },
+                DIGIT => pack_digits(now, bits),
+                HEX_LOWER => pack_hex(now, b'a', bits),
+                HEX_UPPER => pack_hex(now, b'A', bits),
+                _ => {
+                    now.iter().for_each(|&byte| bits.put(byte.into(), 8));
+                    true
+                }
+            };
+            if !packed {
+                bits.reset(before);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Bits of a row whose string is elsewhere.
+    pub fn pack_nothing(&self, bits: &mut BitWriter) {
+        for at in (0..self.row_bits).step_by(PUT_BITS_MAX) {
+            bits.put(0, (self.row_bits - at).min(PUT_BITS_MAX));
+        }
+    }
+}
+
+/// Takes the first run off.
+#[inline]
+fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBlock> {
+    let [class, count, rest @ ..] = *runs else {
+        return if runs.is_empty() { Ok(None) } else { Err(BAD) };
+    };
+    let (class, count) = (*class, usize::from(*count));
+    let (constant, rest) =
+        if class == CONSTANT { rest.split_at_checked(count).ok_or(BAD)? } else { (&[][..], rest) };
+    *runs = rest;
+    Ok(Some(Run { class, count, constant }))
+}
+
+/// False if one is none; what was packed then is worth nothing.
+#[inline]
+fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
+    let mut bad = false;
+    for eight in digits.chunks(8) {
+        let mut word = 0;
+        for (at, &byte) in eight.iter().enumerate() {
+            let (decimal, above) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(letter));
+            let digit = if decimal < 10 { decimal } else { above.wrapping_add(10) };
+            bad |= decimal >= 10 && above >= 6;
+            word |= u64::from(digit & 15) << (4 * at);
+        }
+        bits.put(word, 4 * eight.len());
+    }
+    !bad
+}
+
+/// False if one is none; what was packed then is worth nothing.
+#[inline]
+fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
+    let mut bad = false;
+    let mut digit = |byte: u8| {
+        let digit = byte.wrapping_sub(b'0');
+        bad |= digit > 9;
+        u64::from(digit & 15)
+    };
+    let (mut word, mut used) = (0, 0);
+    let mut rest = digits;
+    while let Some((&[hundreds, tens, ones], later)) = rest.split_first_chunk::<3>() {
+        let number = digit(hundreds) * 100 + digit(tens) * 10 + digit(ones);
+        word |= (number & 1023) << used;
+        used += 10;
+        if used == 50 {
+            bits.put(word, used);
+            (word, used) = (0, 0);
+        }
+        rest = later;
+    }
+    match *rest {
+        [ones] => {
+            word |= digit(ones) << used;
+            used += 4;
+        }
+        [tens, ones] => {
+            word |= ((digit(tens) * 10 + digit(ones)) & 127) << used;
+            used += 7;
+        }
+        _ => {}
+    }
+    bits.put(word, used);
+    !bad
+}
+
+/// A column of strings of one shape.
+#[derive(Clone, Debug)]
+pub(super) struct Shaped<'a> {
+    rows: usize,
+    shape: Shape<'a>,
+    exceptions: Exceptions<'a>,
+    packed: &'a [u8],
+}
+
+impl<'a> Shaped<'a> {
+    /// Reads what stands behind the shape.
+    #[inline]
+    pub fn parse(reader: &mut Reader<'a>, rows: usize, shape: Shape<'a>) -> Result<Self, BadBlock> {
+        let exceptions = Exceptions::parse(reader, rows)?;
+        let bytes = (rows * shape.row_bits).div_ceil(8);
+        let packed = reader.take(bytes).ok_or(BadBlock("a string column ends early"))?;
+        Ok(Self { rows, shape, exceptions, packed })
+    }
+
+    /// Appends string `row`.
+    #[inline]
+    pub fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        if row >= self.rows {
+            return Err(BAD);
+        }
+        if let Some(string) = self.exceptions.find(row)? {
+            out.extend_from_slice(string);
+            return Ok(());
+        }
+        let start = out.len();
+        let end = start + self.shape.string_bytes;
+        out.resize(end + SLACK_BYTES, 0);
+        let mut bit = row * self.shape.row_bits;
+        let mut runs = self.shape.runs;
+        let mut at = start;
+        while let Some(run) = next_run(&mut runs)? {
+            self.unpack(&run, bit, out, at)?;
+            bit += run.bits();
+            at += run.count;
+        }
+        out.truncate(end);
+        Ok(())
+    }
+
+    /// Compares string `row` with `key`, run by run: most comparisons end in the first.
+    pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+        if row >= self.rows {
+            return Err(BAD);
+        }
+        if let Some(string) = self.exceptions.find(row)? {
+            return Ok(string.cmp(key));
+        }
+        let mut piece = [0; RUN_MAX + SLACK_BYTES];
+        let mut bit = row * self.shape.row_bits;
+        let mut runs = self.shape.runs;
+        let mut key = key;
+        while let Some(run) = next_run(&mut runs)? {
+            self.unpack(&run, bit, &mut piece, 0)?;
+            bit += run.bits();
+            let (wanted, later) = key.split_at_checked(run.count).unwrap_or((key, &[]));
+            match piece.get(..run.count).ok_or(BAD)?.cmp(wanted) {
+                Ordering::Equal => key = later,
+                decided => return Ok(decided),
+            }
+        }
+        Ok(if key.is_empty() { Ordering::Equal } else { Ordering::Less })
+    }
+
+    /// Writes a run, which begins at bit `bit`, from `at` on, and perhaps over what follows it.
+    #[inline]
+    fn unpack(&self, run: &Run<'_>, bit: usize, to: &mut [u8], at: usize) -> Result<(), BadBlock> {
+        let (mut bit, mut at, end) = (bit, at, at + run.count);
+        match run.class {
+            CONSTANT => copy_short(to.get_mut(at..end).ok_or(BAD)?, run.constant),
+            DIGIT => {
+                while at < end {
+                    // Five groups of three are 50 bits: one load.
+                    let mut word = self.bits(bit);
+                    let mut left = (end - at).min(15);
+                    while left >= 3 {
+                        put_word(to, at, DIGITS[(word & 1023) as usize].to_le_bytes())?;
+                        word >>= 10;
+                        at += 3;
+                        left -= 3;
+                    }
+                    // One or two digits are the last of three.
+                    match left {
+                        0 => {}
+                        1 => put_word(to, at, (DIGITS[(word & 15) as usize] >> 16).to_le_bytes())?,
+                        _ => put_word(to, at, (DIGITS[(word & 127) as usize] >> 8).to_le_bytes())?,
+                    }
+                    at += left;
+                    bit += 50;
+                }
+            }
+            HEX_LOWER | HEX_UPPER => {
+                let letter = if run.class == HEX_LOWER { b'a' } else { b'A' };
+                while at < end {
+                    put_word(to, at, hex_digits(self.bits(bit) as u32, letter))?;
+                    at += 8;
+                    bit += 32;
+                }
+            }
+            ANY => {
+                while at < end {
+                    // Seven of them are sure to be there.
+                    put_word(to, at, self.bits(bit).to_le_bytes())?;
+                    at += 7;
+                    bit += 56;
+                }
+            }
+            _ => return Err(BAD),
+        }
+        Ok(())
+    }
+
+    /// At least 57 bits from bit `at` on; zeros behind the last.
+    #[inline]
+    fn bits(&self, at: usize) -> u64 {
+        let byte = at / 8;
+        let word = match self.packed.get(byte..byte + 8).and_then(|word| word.first_chunk::<8>()) {
+            Some(word) => u64::from_le_bytes(*word),
+            None => last_word(self.packed, byte),
+        };
+        word >> (at % 8)
+    }
+
+    /// Whether every row has its string.
+    pub fn check(&self) -> Result<(), BadBlock> {
+        self.shape.check()?;
+        let mut strangers = vec![false; self.rows];
+        self.exceptions.check(self.rows, |row| strangers[row] = true)?;
+        for (row, _) in strangers.iter().enumerate().filter(|(_, stranger)| !**stranger) {
+            self.check_digits(row)?;
+        }
+        Ok(())
+    }
+
+    /// Codes of digits beyond the highest number of their group would be two forms of one string.
+    fn check_digits(&self, row: usize) -> Result<(), BadBlock> {
+        let mut bit = row * self.shape.row_bits;
+        let mut runs = self.shape.runs;
+        while let Some(run) = next_run(&mut runs)? {
+            if run.class == DIGIT {
+                let mut digits = run.count;
+                let mut at = bit;
+                while digits > 0 {
+                    let (mask, most, bits) = match digits {
+                        1 => (15, 10, 4),
+                        2 => (127, 100, 7),
+                        _ => (1023, 1000, 10),
+                    };
+                    if self.bits(at) & mask >= most {
+                        return Err(BadBlock("a digit of a string is above 9"));
+                    }
+                    at += bits;
+                    digits -= digits.min(3);
+                }
+            }
+            bit += run.bits();
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn put_word<const N: usize>(to: &mut [u8], at: usize, word: [u8; N]) -> Result<(), BadBlock> {
+    to.get_mut(at..at + N).ok_or(BAD)?.copy_from_slice(&word);
+    Ok(())
+}
+
+/// Eight digits of four bits each, the first in the lowest.
+#[inline]
+fn hex_digits(digits: u32, letter: u8) -> [u8; 8] {
+    // Each into the low half of its byte.
+    let word = u64::from(digits);
+    let word = (word | word << 16) & 0x0000_ffff_0000_ffff;
+    let word = (word | word << 8) & 0x00ff_00ff_00ff_00ff;
+    let word = (word | word << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in the bytes above 9.
+    let letters = (word + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    let to_letter = u64::from(letter - b'0' - 10);
+    (word + 0x3030_3030_3030_3030 + letters * to_letter).to_le_bytes()
+}
+
+#[cold]
+fn last_word(packed: &[u8], byte: usize) -> u64 {
+    let rest = packed.get(byte..).unwrap_or_default();
+    rest.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// Most bits that are put at once.
+const PUT_BITS_MAX: usize = 56;
+
+/// Bits one after the other, low bits first.
+#[derive(Debug, Default)]
+pub(super) struct BitWriter {
+    /// Longer than what was written, so that words are written whole.
+    bytes: Vec<u8>,
+    end: usize,
+    /// Bits that are not written yet, fewer than eight.
+    word: u64,
+    used: usize,
+}
+
+impl BitWriter {
+    /// Appends the low `count` bits of `value`, which has no others; at most [`PUT_BITS_MAX`].
+    #[inline]
+    pub fn put(&mut self, value: u64, count: usize) {
+        debug_assert!(count <= PUT_BITS_MAX && value >> count == 0);
+        self.word |= value << self.used;
+        self.used += count;
+        if self.bytes.len() < self.end + 8 {
+            self.bytes.resize((self.end + 8).next_power_of_two().max(1024), 0);
+        }
+        self.bytes[self.end..self.end + 8].copy_from_slice(&self.word.to_le_bytes());
+        let whole = self.used / 8;
+        self.end += whole;
+        self.word >>= 8 * whole;
+        self.used %= 8;
+    }
+
+    fn mark(&self) -> (usize, u64, usize) {
+        (self.end, self.word, self.used)
+    }
+
+    fn reset(&mut self, mark: (usize, u64, usize)) {
+        (self.end, self.word, self.used) = mark;
+    }
+
+    /// Appends everything to `out` and begins anew.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.used > 0 {
+            self.put(0, 8 - self.used);
+        }
+        out.extend_from_slice(&self.bytes[..self.end]);
+        self.reset((0, 0, 0));
+    }
+}
+
+/// What strings of one length have at a position.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    /// What more than half of them have, if there is such a byte (Boyer and Moore: a vote for it
+    /// cannot be outvoted).
+    byte: u8,
+    votes: u32,
+    /// How many have it.
+    same: u32,
+    /// How many have a byte of the classes `DIGIT` to `HEX_UPPER`, 16 bits each.
+    sorts: u64,
+}
+
+/// The classes of a byte, 1 for each in its 16 bits.
+static SORTS: [u64; 256] = {
+    let mut sorts = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let digit = (byte as u8).is_ascii_digit() as u64;
+        let lower = digit | matches!(byte as u8, b'a'..=b'f') as u64;
+        let upper = digit | matches!(byte as u8, b'A'..=b'F') as u64;
+        sorts[byte] = digit | lower << 16 | upper << 32;
+        byte += 1;
+    }
+    sorts
+};
+
+impl Position {
+    /// The narrowest class that at least `enough` strings have here.
+    fn class(&self, enough: u32) -> u8 {
+        if self.same >= enough {
+            return CONSTANT;
+        }
+        let has = |class: &u8| (self.sorts >> (16 * (class - DIGIT))) as u16 as u32 >= enough;
+        [DIGIT, HEX_LOWER, HEX_UPPER].into_iter().find(has).unwrap_or(ANY)
+    }
+}
+
+/// The shape that most of `strings` have: the narrowest class at each position that leaves out at most
+/// one string in 64. `None` if most have not even one length.
+pub(super) fn shape_of(strings: &Strings) -> Option<Vec<u8>> {
+    let mut lengths: Vec<usize> = strings.iter().map(<[u8]>::len).collect();
+    let middle = lengths.len() / 2;
+    if lengths.is_empty() {
+        return None;
+    }
+    // More than half of them have the middle one's length, or no length has so many.
+    let length = *lengths.select_nth_unstable(middle).1;
+    if length == 0 || length > SHAPE_BYTES_MAX {
+        return None;
+    }
+    // More than a block has rows would not fit the counts.
+    let alike = strings.iter().filter(|string| string.len() == length).take(usize::from(u16::MAX));
+    let count = alike.clone().count();
+    if count * 2 <= strings.len() {
+        return None;
+    }
+    let mut positions = vec![Position::default(); length];
+    for string in alike.clone() {
+        for (position, &byte) in positions.iter_mut().zip(string) {
+            position.sorts += SORTS[usize::from(byte)];
+            if position.byte == byte {
+                position.votes += 1;
+            } else if position.votes == 0 {
+                (position.byte, position.votes) = (byte, 1);
+            } else {
+                position.votes -= 1;
+            }
+        }
+    }
+    for string in alike {
+        for (position, &byte) in positions.iter_mut().zip(string) {
+            position.same += u32::from(position.byte == byte);
+        }
+    }
+    let enough = (count - count / 64) as u32;
+    let classes: Vec<u8> = positions.iter().map(|position| position.class(enough)).collect();
+    Some(put_shape(&positions, &classes))
+}
+
+fn put_shape(positions: &[Position], classes: &[u8]) -> Vec<u8> {
+    let (mut runs, mut bits) = (Vec::new(), 0);
+    let mut at = 0;
+    while let Some(&class) = classes.get(at) {
+        let count = classes[at..].iter().take_while(|of| **of == class).count().min(RUN_MAX);
+        runs.extend([class, count as u8]);
+        if class == CONSTANT {
+            runs.extend(positions[at..at + count].iter().map(|position| position.byte));
+        }
+        bits += Run { class, count, constant: &[] }.bits();
+        at += count;
+    }
+    let mut shape = Vec::new();
+    put_varint(&mut shape, classes.len() as u64);
+    put_varint(&mut shape, bits as u64);
+    put_varint(&mut shape, runs.len() as u64);
+    shape.extend(runs);
+    shape
+}

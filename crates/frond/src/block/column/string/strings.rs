@@ -1,0 +1,103 @@
+//! Strings side by side in memory: what columns are encoded from and decoded into.
+
+/// A list of byte strings in one buffer. Reusable: [`clear`](Strings::clear) keeps the memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    /// Where each string ends.
+    ends: Vec<u32>,
+}
+
+impl Strings {
+    /// No strings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All of them, end to end.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where each ends in [`bytes`](Strings::bytes).
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// Appends one.
+    ///
+    /// # Panics
+    /// If there are then more than 4 GiB: blocks end long before.
+    #[inline]
+    pub fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
+        self.end();
+    }
+
+    /// Appends what `write` appends to the bytes.
+    #[inline]
+    pub(super) fn push_with<E>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.bytes.len();
+        let written = write(&mut self.bytes);
+        match written {
+            Ok(()) => self.end(),
+            Err(_) => self.bytes.truncate(before),
+        }
+        written
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.ends.push(u32::try_from(self.bytes.len()).expect("a block's strings are below 4 GiB"));
+    }
+
+    /// String `index`; empty if there is none.
+    #[inline]
+    pub fn get(&self, index: usize) -> &[u8] {
+        let start =
+            index.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |&at| at);
+        self.ends.get(index).map_or(&[], |&end| &self.bytes[start as usize..end as usize])
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Whether none is below the one before.
+    pub fn ascends(&self) -> bool {
+        (1..self.len()).all(|index| self.get(index - 1) <= self.get(index))
+    }
+
+    /// Forgets the strings, not the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends all of `other`.
+    pub fn extend(&mut self, other: &Strings) {
+        other.iter().for_each(|string| self.push(string));
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for Strings {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(strings: I) -> Self {
+        let mut all = Strings::new();
+        strings.into_iter().for_each(|string| all.push(string));
+        all
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading a string column: one row, all rows, and searching.
+//!
+//! ```text
+//! column  kind, low 4 bits; codec, high 4 bits | what the kind says
+//! ```
+
+use std::{cmp::Ordering, ops::Range};
+
+use super::{
+    dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw::Laid,
+    raw::partition, shape::Shape, shape::Shaped, strings::Strings, symbols::Symbols,
+};
+use crate::{
+    block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
+    coding::Reader,
+};
+
+const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than any block");
+const NO_MODEL: BadBlock = BadBlock("a string column's model does not have what it needs");
+
+/// A string column, where it stands.
+#[derive(Clone, Debug)]
+pub struct Strs<'a> {
+    rows: usize,
+    kind: StrKind,
+    codec: Codec,
+    bytes_used: usize,
+    body: Body<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Body<'a> {
+    Raw(Laid<'a>),
+    Symbols(Laid<'a>, &'a Symbols),
+    Prefix(Prefixed<'a>),
+    Dictionary(Coded<'a>),
+    Shape(Shaped<'a>),
+}
+
+impl<'a> Strs<'a> {
+    /// The column of `rows` rows at the front of `bytes`, of a leaf with this model. Takes a few
+    /// nanoseconds, unless the column is under a codec: then it is decoded into `chunk`.
+    #[inline]
+    pub fn parse(
+        bytes: &'a [u8],
+        rows: usize,
+        model: Option<&'a StringModel>,
+        chunk: &'a mut Vec<u8>,
+    ) -> Result<Self, BadBlock> {
+        let mut reader = Reader::new(bytes);
+        let (kind, codec) = head(&mut reader)?;
+        let at = &mut reader;
+        let body = match kind {
+            StrKind::Raw => Body::Raw(Laid::parse_chunk(at, rows, codec, chunk)?),
+            StrKind::Symbols => {
+                let symbols = model.and_then(StringModel::symbols).ok_or(NO_MODEL)?;
+                Body::Symbols(Laid::parse_chunk(at, rows, codec, chunk)?, symbols)
+            }
+            StrKind::Prefix => Body::Prefix(Prefixed::parse(at, rows)?),
+            StrKind::Dictionary => Body::Dictionary(Coded::parse_own(at, rows)?),
+            StrKind::ModelDictionary => {
+                let words = model.and_then(StringModel::dictionary).ok_or(NO_MODEL)?;
+                Body::Dictionary(Coded::parse_model(at, rows, words)?)
+            }
+            StrKind::Shape => {
+                let shape = Shape::parse(at)?;
+                Body::Shape(Shaped::parse(at, rows, shape)?)
+            }
+            StrKind::ModelShape => {
+                let shape = model.and_then(StringModel::shape).ok_or(NO_MODEL)?;
+                Body::Shape(Shaped::parse(at, rows, shape)?)
+            }
+        };
+        let bytes_used = bytes.len() - reader.rest().len();
+        Ok(Self { rows, kind, codec, bytes_used, body })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How it is encoded.
+    pub fn kind(&self) -> StrKind {
+        self.kind
+    }
+
+    /// The codec that its bytes are under.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Length of the column.
+    pub fn bytes_used(&self) -> usize {
+        self.bytes_used
+    }
+
+    /// Appends string `row` to `out`; on an error `out` may hold a part of it.
+    #[inline]
+    pub fn get(&self, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+        match &self.body {
+            Body::Raw(laid) => out.extend_from_slice(laid.get(row)?),
+            Body::Dictionary(coded) => out.extend_from_slice(coded.get(row)?),
+            Body::Symbols(laid, symbols) => return symbols.decode(laid.get(row)?, out),
+            Body::Prefix(prefixed) => return prefixed.get(row, out),
+            Body::Shape(shaped) => return shaped.get(row, out),
+        }
+        Ok(())
+    }
+
+    /// Appends strings `rows`, in order; on an error `out` may hold some of them.
+    pub fn decode(&self, rows: Range<usize>, out: &mut Strings) -> Result<(), BadBlock> {
+        if rows.end > self.rows {
+            return Err(BadBlock("a string column has fewer rows"));
+        }
+        let bytes_max = out.bytes().len() + BLOCK_RAW_BYTES_MAX;
+        let fits = |bytes: &Vec<u8>| if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) };
+        let push = |string: &[u8], out: &mut Strings| {
+            out.push_with(|bytes| {
+                bytes.extend_from_slice(string);
+                fits(bytes)
+            })
+        };
+        match &self.body {
+            Body::Raw(laid) => laid.for_each(rows, |string| push(string, out)),
+            Body::Dictionary(coded) => coded.for_each(rows, |string| push(string, out)),
+            Body::Symbols(laid, symbols) => laid.for_each(rows, |codes| {
+                out.push_with(|bytes| {
+                    symbols.decode(codes, bytes)?;
+                    fits(bytes)
+                })
+            }),
+            Body::Prefix(prefixed) => prefixed.decode(rows, bytes_max, out),
+            Body::Shape(shaped) => {
+                for row in rows {
+                    out.push_with(|bytes| {
+                        shaped.get(row, bytes)?;
+                        fits(bytes)
+                    })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends all strings.
+    pub fn decode_all(&self, out: &mut Strings) -> Result<(), BadBlock> {
+        self.decode(0..self.rows, out)
+    }
+
+    /// Compares string `row` with `key`. Symbols are decoded for it; all other kinds compare in place.
+    pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
+        match &self.body {
+            Body::Raw(laid) => laid.cmp(row, key),
+            Body::Dictionary(coded) => Ok(coded.get(row)?.cmp(key)),
+            Body::Prefix(prefixed) => prefixed.cmp(row, key),
+            Body::Shape(shaped) => shaped.cmp(row, key),
+            Body::Symbols(laid, symbols) => {
+                let mut string = Vec::new();
+                symbols.decode(laid.get(row)?, &mut string)?;
+                Ok(string[..].cmp(key))
+            }
+        }
+    }
+
+    /// The first of `rows`, in which strings ascend, that is not below `key`; `rows.end` if all are.
+    pub fn lower_bound(&self, rows: Range<usize>, key: &[u8]) -> Result<usize, BadBlock> {
+        self.bound(rows, key, false)
+    }
+
+    /// Those of `rows`, in which strings ascend, that equal `key`.
+    pub fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
+        let start = self.bound(rows.clone(), key, false)?;
+        Ok(start..self.bound(start..rows.end, key, true)?)
+    }
+
+    fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
+        if rows.start > rows.end || rows.end > self.rows {
+            return Err(BadBlock("a string column has fewer rows"));
+        }
+        match &self.body {
+            Body::Dictionary(coded) => coded.bound(rows, key, after),
+            Body::Prefix(prefixed) => prefixed.bound(rows, key, after),
+            _ => partition(rows, |row| {
+                let order = self.cmp(row, key)?;
+                Ok(order.is_lt() || after && order.is_eq())
+            }),
+        }
+    }
+
+    /// Checks everything that later calls would find row by row.
+    pub fn check(&self) -> Result<(), BadBlock> {
+        match &self.body {
+            Body::Raw(laid) => laid.check(),
+            Body::Symbols(laid, symbols) => {
+                laid.check()?;
+                laid.for_each(0..self.rows, |codes| symbols.check(codes))
+            }
+            Body::Prefix(prefixed) => prefixed.check(),
+            Body::Dictionary(coded) => coded.check(),
+            Body::Shape(shaped) => shaped.check(),
+        }
+    }
+}
+
+#[inline]
+fn head(reader: &mut Reader<'_>) -> Result<(StrKind, Codec), BadBlock> {
+    let head = reader.u8().ok_or(BadBlock("a string column is empty"))?;
+    let kind = StrKind::from_disk(head & 15).ok_or(BadBlock("a string column of unknown kind"))?;
+    let codec = Codec::from_disk(head >> 4).ok_or(BadBlock("a string column of unknown codec"))?;
+    if codec != Codec::Raw && !kind.takes_codec() {
+        return Err(BadBlock("a codec over a string column that takes none"));
+    }
+    Ok((kind, codec))
+}

@@ -1,0 +1,516 @@
+//! String columns: every kind with all sorts of strings, against the plain list; damaged bytes; what
+//! training finds, and how long columns of fixed strings are.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::{
+    super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
+    dictionary::Lookup, shape::shape_of, symbol_training, train,
+};
+use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
+use crate::message::Tag;
+
+/// A model with every part, made from these strings.
+fn model_of(strings: &Strings) -> StringModel {
+    let mut words: Vec<&[u8]> = strings.iter().step_by(2).collect();
+    words.sort_unstable();
+    words.dedup();
+    let symbols = symbol_training::train(strings);
+    StringModel::new(Some(words.into_iter().collect()), symbols, shape_of(strings))
+}
+
+fn plans() -> impl Iterator<Item = StringPlan> {
+    let codecs = [Codec::Raw, Codec::Lz4, Codec::Zstd1];
+    let of = move |kind: StrKind| codecs.map(|codec| StringPlan { kind, codec });
+    StrKind::ALL
+        .into_iter()
+        .flat_map(of)
+        .filter(|plan| plan.codec == Codec::Raw || plan.kind.takes_codec())
+}
+
+fn encode(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) -> Vec<u8> {
+    let mut column = Vec::new();
+    let written = StrEncoder::new().encode(strings, model, plan, &mut column);
+    assert_eq!(written.bytes, column.len());
+    column
+}
+
+fn padded(column: &[u8]) -> Vec<u8> {
+    [column, &[0xa5; PAD_BYTES]].concat()
+}
+
+/// A column gives back what it was made of, in every way that it can be asked.
+fn assert_same(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) {
+    let column = padded(&encode(strings, model, plan));
+    let mut chunk = Vec::new();
+    let strs = Strs::parse(&column, strings.len(), model, &mut chunk).unwrap();
+    assert_eq!(strs.bytes_used() + PAD_BYTES, column.len(), "{plan:?}");
+    strs.check().unwrap();
+    let mut all = Strings::new();
+    strs.decode_all(&mut all).unwrap();
+    assert_eq!(&all, strings, "{plan:?}");
+    let mut one = Vec::new();
+    for (row, string) in strings.iter().enumerate() {
+        one.clear();
+        strs.get(row, &mut one).unwrap();
+        assert_eq!(one, string, "{plan:?}, row {row}");
+        for key in around(string) {
+            assert_eq!(strs.cmp(row, &key).unwrap(), string.cmp(&key[..]), "{plan:?}, row {row}");
+        }
+    }
+    assert!(strs.get(strings.len(), &mut one).is_err());
+    assert!(strs.decode(0..strings.len() + 1, &mut all).is_err());
+    let middle = strings.len() / 3..strings.len() * 2 / 3;
+    let mut part = Strings::new();
+    strs.decode(middle.clone(), &mut part).unwrap();
+    assert!(part.iter().eq(strings.iter().skip(middle.start).take(middle.len())));
+    if strings.ascends() {
+        for range in [0..strings.len(), middle, strings.len()..strings.len()] {
+            assert_found(&strs, strings, range);
+        }
+    }
+}
+
+/// Searches agree with a walk.
+fn assert_found(strs: &Strs<'_>, strings: &Strings, rows: Range<usize>) {
+    for key in strings.iter().step_by(1 + strings.len() / 40).flat_map(around) {
+        let part = || rows.clone().map(|row| strings.get(row));
+        let low = rows.start + part().filter(|string| *string < &key[..]).count();
+        let high = low + part().filter(|string| *string == &key[..]).count();
+        assert_eq!(strs.lower_bound(rows.clone(), &key).unwrap(), low, "{:?}", strs.kind());
+        assert_eq!(strs.equal_range(rows.clone(), &key).unwrap(), low..high, "{:?}", strs.kind());
+    }
+    assert!(strs.lower_bound(0..strings.len() + 1, b"").is_err());
+}
+
+/// A string and its neighbours in the order.
+fn around(string: &[u8]) -> Vec<Vec<u8>> {
+    let mut keys = vec![string.to_vec(), [string, &[0]].concat(), vec![]];
+    if let Some((last, front)) = string.split_last() {
+        keys.push(front.to_vec());
+        keys.push([front, &[last.wrapping_sub(1)]].concat());
+        keys.push([front, &[last.wrapping_add(1), 7]].concat());
+    }
+    keys
+}
+
+/// Strings of one sort each, as tables have them, and sometimes of a few sorts.
+fn some_strings() -> impl Strategy<Value = Strings> {
+    let word = prop_oneof![Just("alpha"), Just("beta"), Just("gamma delta"), Just("")];
+    let sort = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..40),
+        prop::collection::vec(any::<u8>(), 17),
+        word.prop_map(|word| word.as_bytes().to_vec()),
+        "[0-9]{1,25}".prop_map(String::into_bytes),
+        "[0-9]{3}-[0-9a-f]{5} [A-F0-9]{2}.".prop_map(String::into_bytes),
+        "(https?://)(www[.])?[a-d]{1,3}[.]example/[a-c]{0,9}".prop_map(String::into_bytes),
+        (0..400u32).prop_map(|n| format!("customer-{n:08}-of-a-long-common-prefix").into_bytes()),
+        (0..3usize, any::<u8>()).prop_map(|(size, byte)| vec![byte; [15, 300, 5000][size]]),
+    ]
+    .boxed();
+    let list = (prop::collection::vec(sort.clone(), 1..3), 0..130usize, any::<bool>());
+    let list = list.prop_flat_map(|(seeds, count, mixed)| {
+        // All rows from the sort of the first seed, or some from anywhere.
+        let one = seeds[0].clone();
+        let row = move |noise: u8| {
+            let mut string = one.clone();
+            let at = usize::from(noise) % string.len().max(1);
+            if let Some(byte) = string.get_mut(at)
+                && byte.is_ascii_digit()
+            {
+                *byte = b'0' + noise % 10;
+            }
+            string
+        };
+        let alike = any::<u8>().prop_map(row).boxed();
+        let any_sort = sort_again();
+        let of_row = if mixed { prop_oneof![3 => alike, 1 => any_sort].boxed() } else { alike };
+        prop::collection::vec(of_row, count)
+    });
+    let own = prop::collection::vec(sort, 0..130);
+    (prop_oneof![list, own], any::<bool>()).prop_map(|(mut strings, sorted)| {
+        if sorted {
+            strings.sort();
+        }
+        strings.iter().map(Vec::as_slice).collect()
+    })
+}
+
+fn sort_again() -> BoxedStrategy<Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..20).boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn every_kind_gives_back_what_it_was_made_of(strings in some_strings(), other in some_strings()) {
+        let (own, foreign) = (model_of(&strings), model_of(&other));
+        for plan in plans() {
+            for model in [None, Some(&own), Some(&foreign)] {
+                assert_same(&strings, model, plan);
+            }
+        }
+    }
+
+    #[test]
+    fn what_training_finds_is_read_back(
+        strings in some_strings(), other in some_strings(), key in any::<bool>(), codec in 0..3u8,
+        model_rows in prop_oneof![Just(0), Just(5000usize)],
+    ) {
+        let codec = Codec::from_disk(codec).unwrap();
+        let mut encoder = StrEncoder::new();
+        let trained = train(&mut encoder, std::slice::from_ref(&strings), Purpose { key, codec, model_rows });
+        prop_assert!(model_rows > 0 || trained.model.is_none());
+        prop_assert!(!key || trained.plan.kind.may_be_key() && trained.plan.codec == Codec::Raw);
+        // For the sample, and for strings that the model never saw.
+        for strings in [&strings, &other] {
+            assert_same(strings, trained.model.as_ref(), trained.plan);
+            // The same encoder gives what a new one does.
+            let mut column = Vec::new();
+            encoder.encode(strings, trained.model.as_ref(), trained.plan, &mut column);
+            prop_assert_eq!(column, encode(strings, trained.model.as_ref(), trained.plan));
+        }
+    }
+
+    #[test]
+    fn no_column_is_longer_than_raw(strings in some_strings(), other in some_strings()) {
+        let model = model_of(&other);
+        let raw = encode(&strings, None, StringPlan::RAW).len();
+        for plan in plans() {
+            prop_assert!(encode(&strings, Some(&model), plan).len() <= raw.max(strings.bytes().len() + 1));
+        }
+    }
+
+    #[test]
+    fn models_are_read_back_whatever_they_are_made_of(strings in some_strings()) {
+        let model = model_of(&strings);
+        let read = StringModel::parse(model.as_bytes()).unwrap();
+        prop_assert_eq!(&read, &model);
+        prop_assert_eq!(read.dictionary(), model.dictionary());
+        prop_assert_eq!(read.symbols(), model.symbols());
+    }
+}
+
+/// Numbers without pattern, the same in every run.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 24
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Data sets that tables have, by name.
+fn fixture(name: &str) -> Strings {
+    let mut noise = Noise(7);
+    let mut strings = Strings::new();
+    let words = ["the", "package", "library", "of", "shared", "files", "and", "documentation for"];
+    for row in 0..400u64 {
+        let string = match name {
+            "digits" => (0..5)
+                .map(|_| format!("{:011}", noise.below(100_000_000_000)))
+                .collect::<Vec<_>>()
+                .join("-"),
+            "guids" => {
+                let (a, b) = (noise.next() << 24 | noise.next(), noise.next());
+                format!(
+                    "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+                    a >> 32,
+                    a & 0xffff,
+                    b & 0xfff,
+                    b >> 12 & 0xfff,
+                    noise.next()
+                )
+            }
+            "hosts" => format!("host-{:03}.example.org", noise.below(40) * 7),
+            "text" => {
+                let count = 3 + noise.below(9);
+                (0..count).map(|_| words[noise.below(8) as usize]).collect::<Vec<_>>().join(" ")
+            }
+            "keys" => format!("user:{:010}:profile", row * 13),
+            "constant" => "pending".to_owned(),
+            "empty" => String::new(),
+            "noise" => {
+                let bytes: Vec<u8> = (0..20).map(|_| noise.next() as u8).collect();
+                strings.push(&bytes);
+                continue;
+            }
+            _ => unreachable!("no such data"),
+        };
+        strings.push(string.as_bytes());
+    }
+    strings
+}
+
+const FIXTURES: [&str; 8] =
+    ["digits", "guids", "hosts", "text", "keys", "constant", "empty", "noise"];
+
+/// Strings, their bytes; then of each kind, raw and symbols also under zstd; and a model of all parts.
+const SIZES: &str = "\
+digits 23600: 23608 10448 23608 23608 12215 9278 9252 11483 11483, model 12549
+guids 14400: 14407 7381 14407 14407 7615 5631 5602 7829 7829, model 7954
+hosts 8000: 8007 769 6514 1110 304 528 502 1781 867, model 880
+text 19615: 20132 3866 20024 20132 10475 20132 20132 4027 2424, model 7957
+keys 9200: 9207 469 4539 9207 5015 730 702 2007 1283, model 3455
+constant 2800: 2807 32 414 15 4 14 2 407 27, model 43
+empty 0: 4 4 4 4 4 4 4 4 4, model 6
+noise 8000: 8007 8007 8007 8007 4415 8007 8002 8007 8007, model 4616
+";
+
+/// Encoded sizes of fixed strings: whoever makes one longer sees it here.
+#[test]
+fn sizes_of_fixed_strings_stay() {
+    let mut sizes = String::new();
+    for name in FIXTURES {
+        let strings = fixture(name);
+        let model = model_of(&strings);
+        sizes += &format!("{name} {}:", strings.bytes().len());
+        for plan in plans().filter(|plan| plan.codec != Codec::Lz4) {
+            sizes += &format!(" {}", encode(&strings, Some(&model), plan).len());
+        }
+        sizes += &format!(", model {}\n", model.as_bytes().len());
+    }
+    assert_eq!(sizes, SIZES, "these are now:\n{sizes}");
+}
+
+/// Blocks that have no model carry what they need.
+#[test]
+fn without_a_model_blocks_have_their_own() {
+    let states = ["pending", "done", "failed: no answer", ""].map(str::as_bytes);
+    let states: Strings = states.into_iter().cycle().take(100).collect();
+    for (strings, kind) in [(states, StrKind::Dictionary), (fixture("digits"), StrKind::Shape)] {
+        let purpose = Purpose { key: false, codec: Codec::Raw, model_rows: 0 };
+        let trained = train(&mut StrEncoder::new(), &[strings], purpose);
+        assert_eq!(trained.plan, StringPlan { kind, codec: Codec::Raw });
+        assert!(trained.model.is_none());
+    }
+}
+
+#[test]
+fn training_finds_what_a_column_is_made_of() {
+    use StrKind::{ModelDictionary, ModelShape, Prefix, Raw, Symbols};
+    let expected = [
+        // As a value, as a value of class `default`, as a key.
+        ("digits", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
+        ("guids", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
+        ("hosts", [(ModelDictionary, Codec::Raw); 3]),
+        ("text", [(Symbols, Codec::Raw), (Symbols, Codec::Zstd1), (Prefix, Codec::Raw)]),
+        ("keys", [(ModelShape, Codec::Raw), (Raw, Codec::Zstd1), (ModelShape, Codec::Raw)]),
+        ("noise", [(Raw, Codec::Raw); 3]),
+        ("empty", [(Raw, Codec::Raw); 3]),
+    ];
+    for (name, plans) in expected {
+        let mut strings: Vec<Vec<u8>> = fixture(name).iter().map(<[u8]>::to_vec).collect();
+        for (purpose, (kind, codec)) in plans.into_iter().enumerate() {
+            let key = purpose == 2;
+            if key {
+                strings.sort();
+            }
+            let sample: Strings = strings.iter().map(Vec::as_slice).collect();
+            let purpose = Purpose {
+                key,
+                codec: if purpose == 1 { Codec::Zstd1 } else { Codec::Raw },
+                model_rows: 4000,
+            };
+            let trained = train(&mut StrEncoder::new(), &[sample], purpose);
+            assert_eq!(trained.plan, StringPlan { kind, codec }, "{name}, {purpose:?}");
+            assert_eq!(trained.model.is_some(), kind.needs_model());
+        }
+    }
+}
+
+/// Random bytes cost their ends, and those of one length nothing.
+#[test]
+fn noise_costs_less_than_a_hundredth_more() {
+    let strings = fixture("noise");
+    let model = model_of(&strings);
+    for plan in plans() {
+        let bytes = encode(&strings, Some(&model), plan).len();
+        assert!(bytes <= strings.bytes().len() + strings.bytes().len() / 100, "{plan:?}: {bytes}");
+    }
+}
+
+#[test]
+fn a_lone_key_is_shorter_than_in_an_opaque_block() {
+    for name in ["keys", "digits", "text", "hosts"] {
+        let mut keys: Vec<Vec<u8>> = fixture(name).iter().map(<[u8]>::to_vec).collect();
+        keys.sort();
+        keys.dedup();
+        let mut builder = BlockBuilder::new();
+        for key in &keys {
+            assert_eq!(builder.push(key, Tag::PUT, &[], 1 << 16), Pushed::Done);
+        }
+        // Without the byte of the tag and that of the payload's length.
+        let opaque = builder.finish().len() - 2 * keys.len();
+        let keys: Strings = keys.iter().map(Vec::as_slice).collect();
+        let plan = StringPlan { kind: StrKind::Prefix, codec: Codec::Raw };
+        let bytes = encode(&keys, None, plan).len();
+        assert!(bytes < opaque, "{name}: {bytes} against {opaque}");
+    }
+}
+
+/// Calls everything on a column that may be anything. What passes its check has all rows.
+fn read_everything(column: &[u8], rows: usize, model: &StringModel) {
+    let mut chunk = Vec::new();
+    let Ok(strs) = Strs::parse(column, rows, Some(model), &mut chunk) else { return };
+    let sound = strs.check().is_ok();
+    let (mut one, mut all) = (Vec::new(), Strings::new());
+    for row in 0..rows + 2 {
+        one.clear();
+        let read = strs.get(row, &mut one);
+        assert!(!sound || read.is_ok() == (row < rows), "{:?}: row {row} {read:?}", strs.kind());
+        assert!(one.len() <= BLOCK_RAW_BYTES_MAX);
+        let order = strs.cmp(row, b"customer-1");
+        assert!(!sound || order.is_ok() == (row < rows));
+        if sound && row < rows {
+            assert_eq!(order.unwrap(), one[..].cmp(b"customer-1"));
+        }
+    }
+    let read = strs.decode_all(&mut all);
+    assert!(!sound || read.is_ok(), "{:?}", strs.kind());
+    let key: &[u8] = b"host-140";
+    for range in [0..rows, rows / 2..rows, rows..rows] {
+        let _ = strs.lower_bound(range.clone(), key);
+        let _ = strs.equal_range(range, key);
+    }
+}
+
+#[test]
+fn damaged_columns_give_strings_or_errors() {
+    let mut noise = Noise(3);
+    for name in FIXTURES {
+        let strings: Strings = fixture(name).iter().take(37).collect();
+        // Half of the words, and a shape that some strings do not have: with exceptions.
+        let model = model_of(&strings.iter().chain([&b"stranger"[..]]).collect());
+        let strings: Strings = strings.iter().chain([&b"an exception"[..], &b""[..]]).collect();
+        for plan in plans() {
+            let column = encode(&strings, Some(&model), plan);
+            for at in 0..column.len() {
+                for value in [0, 1, 0x7f, 0x80, 0xff, column[at] ^ 1, column[at] ^ 0x40] {
+                    let mut bad = padded(&column);
+                    bad[at] = value;
+                    read_everything(&bad, strings.len(), &model);
+                }
+                if at % 3 == 0 {
+                    read_everything(&padded(&column[..at]), strings.len(), &model);
+                    read_everything(&column[at..], strings.len(), &model);
+                }
+            }
+            for _ in 0..100 {
+                let mut bad = padded(&column);
+                for _ in 0..1 + noise.below(6) {
+                    let at = noise.below(bad.len() as u64) as usize;
+                    bad[at] = noise.next() as u8;
+                }
+                let rows = [strings.len(), 0, 1, 65_535][noise.below(4) as usize];
+                read_everything(&bad, rows, &model);
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_without_sense_give_strings_or_errors() {
+    let model = model_of(&fixture("hosts"));
+    let mut noise = Noise(11);
+    for _ in 0..20_000 {
+        let mut column: Vec<u8> = (0..noise.below(90)).map(|_| noise.next() as u8).collect();
+        if let Some(head) = column.first_mut() {
+            *head %= 7;
+        }
+        read_everything(&padded(&column), noise.below(70) as usize, &model);
+    }
+}
+
+#[test]
+fn damaged_models_are_models_or_errors() {
+    for name in FIXTURES {
+        let model = model_of(&fixture(name).iter().take(50).collect());
+        let bytes = model.as_bytes();
+        for at in 0..bytes.len() {
+            for value in [0, 0x7f, 0xff, bytes[at] ^ 1, bytes[at] ^ 0x10] {
+                let mut bad = bytes.to_vec();
+                bad[at] = value;
+                if let Ok(read) = StringModel::parse(&bad) {
+                    // Whatever it is, columns can be written and read with it.
+                    assert_eq!(read.as_bytes(), bad);
+                    let strings: Strings = fixture("hosts").iter().take(5).collect();
+                    for kind in StrKind::ALL {
+                        assert_same(&strings, Some(&read), StringPlan { kind, codec: Codec::Raw });
+                    }
+                }
+            }
+            assert!(StringModel::parse(&bytes[..at]).is_err());
+        }
+        assert!(StringModel::parse(&padded(bytes)).is_err());
+    }
+}
+
+/// A column whose strings are longer together than any block is refused, not built.
+#[test]
+fn columns_do_not_grow_beyond_a_block() {
+    let long = vec![b'x'; 60_000];
+    let strings: Strings = (0..1500).map(|_| &long[..]).collect();
+    for kind in [StrKind::Dictionary, StrKind::Prefix] {
+        let column = padded(&encode(&strings, None, StringPlan { kind, codec: Codec::Raw }));
+        let mut chunk = Vec::new();
+        let strs = Strs::parse(&column, strings.len(), None, &mut chunk).unwrap();
+        let mut all = Strings::new();
+        assert!(strs.decode_all(&mut all).is_err());
+        assert!(all.bytes().len() <= BLOCK_RAW_BYTES_MAX);
+    }
+}
+
+#[test]
+fn words_are_found_by_their_hash() {
+    let words = fixture("guids");
+    let mut lookup = Lookup::default();
+    lookup.reset(words.len());
+    for (number, word) in words.iter().enumerate() {
+        let place = lookup.find(&words, word).unwrap_err();
+        lookup.insert(place);
+        assert_eq!(lookup.find(&words, word), Ok(number as u32));
+    }
+    assert!(lookup.find(&words, b"another").is_err());
+}
+
+/// The bytes that docs/format.md shows.
+#[test]
+fn the_documented_columns_are_what_is_written() {
+    let text = include_str!("../../../../../../docs/format.md");
+    let shown = text.split("The columns of `ash`").nth(1).expect("documented");
+    let shown = shown.split("\n\n").nth(1).expect("columns");
+    // A column takes one line to three; words follow the bytes of a line.
+    let byte = |hex: &str| u8::from_str_radix(hex, 16).expect("hexadecimal");
+    let bytes = |line: &str| line[..52.min(line.len())].split_whitespace().map(byte).collect();
+    let lines: Vec<Vec<u8>> = shown.lines().map(bytes).collect();
+    let shown = [0..1, 1..3, 3..5, 5..8].map(|column| lines[column].concat());
+    let columns: [(StrKind, &[&str]); 4] = [
+        (StrKind::Raw, &["ash", "oak"]),
+        (StrKind::Dictionary, &["evergreen", "oak", "evergreen"]),
+        (StrKind::Prefix, &["apple", "apples", "apply"]),
+        (StrKind::Shape, &["2024-10-31", "2026-07-01", "1999-02-28"]),
+    ];
+    let mut written = Vec::new();
+    for (kind, strings) in columns {
+        let strings: Strings = strings.iter().map(|string| string.as_bytes()).collect();
+        let mut column = Vec::new();
+        let plan = StringPlan { kind, codec: Codec::Raw };
+        StrEncoder::new().encode(&strings, None, plan, &mut column);
+        written.push(column.clone());
+        let (column, mut chunk) = (padded(&column), Vec::new());
+        let read = Strs::parse(&column, strings.len(), None, &mut chunk).unwrap();
+        let mut back = Strings::new();
+        read.decode_all(&mut back).unwrap();
+        assert_eq!((read.kind(), back), (kind, strings));
+    }
+    assert_eq!(written, shown, "{written:02X?}");
+}
