@@ -50,6 +50,9 @@ pub fn run(args: Args) -> Result {
         for range in &stats.damaged {
             writeln!(out, "degraded: {}", line(range))?;
         }
+        for operation in &stats.slow {
+            writeln!(out, "slow: {operation}")?;
+        }
         if let Some(why) = &stats.failed {
             writeln!(out, "the store has stopped: {why}")?;
         }

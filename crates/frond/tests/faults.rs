@@ -1,10 +1,16 @@
 //! The n-th call fails; the device lies; the disk is full (RELIABILITY §4.2).
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use frond::{
     CheckMode, Db, Durability, Error, Options, Tree, TreeOptions,
-    io::{Env, Workers},
+    io::{Clock, Env, Workers},
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -94,8 +100,7 @@ fn assert_rows(tree: &Tree, numbers: std::ops::Range<u64>) {
 #[test]
 fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     let vfs = SimVfs::new();
-    let env =
-        Env { vfs: std::sync::Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
+    let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
     // Memory for a memtable that takes more than the reserve of a small store.
     let options = Options::new().cache_size(256 << 20).durability(Durability::Lazy).env(env);
     let db = Db::open("/store", options).unwrap();
@@ -214,4 +219,74 @@ fn a_file_system_that_hides_its_room_refuses_and_recovers() {
     tree.put(&key(next), &value(next)).unwrap();
     assert_eq!(db.stats().failed, None);
     db.close().unwrap();
+}
+
+/// A clock that stalls, leaps by hours and tells another year at every look.
+#[derive(Debug, Default)]
+struct WildClock(AtomicU64);
+
+impl Clock for WildClock {
+    fn now(&self) -> Duration {
+        // Monotonic is all that it promises.
+        let looks = self.0.fetch_add(1, Ordering::Relaxed);
+        Duration::from_secs(looks / 50 * 7200)
+    }
+
+    fn wall(&self) -> Duration {
+        let looks = self.0.fetch_add(1, Ordering::Relaxed);
+        Duration::from_secs(looks.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30)
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
+
+/// The same commits with a clock that lies and with one that does not, restarts and crashes between them, end
+/// in the same rows and numbers. Promise: P17.
+#[test]
+fn no_clock_decides_what_is_there() {
+    let run = |clock: Option<Arc<dyn Clock>>| {
+        let mut vfs = SimVfs::new();
+        let options = |vfs: &SimVfs| {
+            let DbEngine { tuning, cache_bytes, level, .. } = DbEngine::tiny(Durability::Sync);
+            let mut env = vfs.env(3);
+            env.clock = clock.clone().unwrap_or(env.clock);
+            Options::new().cache_size(cache_bytes).durability(level).tuning(tuning).env(env)
+        };
+        let mut rows = Vec::new();
+        for round in 0..4 {
+            let db = Db::open("/store", options(&vfs)).unwrap();
+            let tree = db.open_tree("t").or_else(|_| db.create_tree("t", Default::default()));
+            let tree = tree.unwrap();
+            for number in 0..600 {
+                tree.put(&key(number * 7 % 500), &value(number + round)[..100]).unwrap();
+                if number % 100 == 50 {
+                    db.create_snapshot(&format!("{round} {number}")).unwrap();
+                    while db.step().unwrap() {}
+                }
+            }
+            let mut cursor = tree.scan(..).unwrap();
+            rows.clear();
+            while let Some((key, value)) = cursor.next().unwrap() {
+                rows.push((key.to_vec(), value.to_vec()));
+            }
+            let snapshots: Vec<_> =
+                db.snapshots().into_iter().map(|one| (one.name, one.seqno)).collect();
+            assert_eq!(snapshots.len(), 6 * (round as usize + 1));
+            drop(cursor);
+            if round % 2 == 0 {
+                db.close().unwrap();
+            } else {
+                // A crash: everything was acknowledged as synced.
+                let disk = vfs.disk();
+                vfs.halt();
+                vfs = SimVfs::start(disk);
+            }
+        }
+        let db = Db::open("/store", options(&vfs)).unwrap();
+        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+        let seqno = db.snapshot().seqno();
+        db.close().unwrap();
+        (rows, seqno)
+    };
+    assert_eq!(run(Some(Arc::new(WildClock::default()))), run(None));
 }

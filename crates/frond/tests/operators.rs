@@ -4,10 +4,17 @@
 
 mod common;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use frond::{
     Batch, CheckMode, Db, Durability, Error, Options, Result, Snapshot, Tree,
+    io::{Env, Workers},
     operator::{self, MergeOperator},
 };
 use frond_testkit::{
@@ -234,5 +241,66 @@ fn thousands_of_operands_in_one_batch_are_one() {
     }
     assert!(tree.get(b"log").unwrap().unwrap() == expected);
     assert_eq!(tree.get(b"count").unwrap().unwrap(), 20_000u64.to_be_bytes());
+    db.close().unwrap();
+}
+
+/// Works like [`Tail`], until it is told to panic.
+struct Explosive(Arc<AtomicBool>);
+
+impl MergeOperator for Explosive {
+    fn name(&self) -> &str {
+        "tail"
+    }
+
+    fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        assert!(!self.0.load(Ordering::Relaxed), "this operator panics");
+        Tail("tail", 4).merge(base, operand)
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Vec<u8> {
+        self.merge(Some(older), newer)
+    }
+}
+
+/// An operator that panics where the background merges: the store stops, says so to everybody, is not
+/// closed cleanly, and has every acknowledged commit when it is opened again. Promises: P1, P16.
+#[test]
+fn a_panic_in_the_background_stops_the_store_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let panics = Arc::new(AtomicBool::new(false));
+    let env = Env { workers: Workers::Threads(2), ..Env::real() };
+    let options = common::options().durability(Durability::Sync).env(env);
+    let explosive = options.operator(NUMBER, Arc::new(Explosive(panics.clone()))).unwrap();
+    let db = Db::open(dir.path(), explosive).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    tree.put(b"k", b"old").unwrap();
+    db.checkpoint().unwrap();
+    panics.store(true, Ordering::Relaxed);
+    let mut acknowledged = 0_u32;
+    let stopped = loop {
+        // Each into a memtable of its own before long, so that one is merged with another's.
+        let done = merge(&db, &tree, b"k", &acknowledged.to_be_bytes())
+            .and_then(|()| tree.put(&acknowledged.to_be_bytes(), &[7; 500]));
+        match done {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 1_000_000, "nobody notices that the background is gone");
+    };
+    assert!(matches!(stopped, Error::Failed(_) | Error::OutcomeUnknown(_)), "{stopped}");
+    assert!(db.stats().failed.is_some_and(|why| why.contains("panic")));
+    assert!(matches!(tree.get(b"k"), Err(Error::Failed(_))));
+    db.close().unwrap();
+    drop((tree, db));
+
+    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    for number in 0..acknowledged {
+        assert!(tree.get(&number.to_be_bytes()).unwrap().is_some(), "{number} of {acknowledged}");
+    }
+    let last = tree.get(b"k").unwrap().unwrap();
+    let last = u32::from_be_bytes(last.try_into().unwrap());
+    assert!(last + 1 >= acknowledged, "{last} of {acknowledged}");
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
     db.close().unwrap();
 }

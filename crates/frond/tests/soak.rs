@@ -153,6 +153,7 @@ fn a_disk_that_another_fills_refuses_and_recovers() {
         for (key, value) in &model {
             assert_eq!(tree.get(key).unwrap().as_ref(), Some(value), "reads go on");
         }
+        drop(fill);
         std::fs::remove_file(&filler).unwrap();
         tree.put(b"after", b"space is back").expect("no restart is needed");
         if round % 10 == 9 {

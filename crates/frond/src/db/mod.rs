@@ -36,6 +36,7 @@ pub use tree::{Tree, TreeInfo, TreeOptions};
 use crate::{
     Durability, Error, Result, Seqno,
     catalog::Catalog,
+    io::Watch,
     pipeline::{Background, Engine},
     sync::{Arc, AtomicBool, Mutex, Ordering},
     txn::KeyLockTable,
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     background: Background,
     /// What opening met and got over.
     warnings: Vec<String>,
+    /// Operations on the store's files that take long.
+    watch: Arc<Watch>,
     closing: Mutex<()>,
 }
 
@@ -154,7 +157,8 @@ impl Db {
     }
 
     /// Closes the store: all commits become durable, and the next open needs no recovery. Handles
-    /// that are left fail with `Closed` when they write.
+    /// that are left fail with `Closed` when they write. A store that has stopped ([`Stats::failed`]) just lets
+    /// go of its files.
     ///
     /// # Errors
     /// I/O errors; the store then recovers at the next open, and loses nothing that was acknowledged.

@@ -18,7 +18,7 @@ use crate::{
     blob::BlobHold,
     cache::{BlockCache, FramePool},
     catalog::{self, CATALOG_TREE, Catalog},
-    io::Workers,
+    io::{Watch, WatchedVfs, Workers},
     load::Loads,
     memtable::Memtable,
     pipeline::{
@@ -37,7 +37,13 @@ use crate::{
 
 use super::{Cursor, Db, Options, Shared, Snapshot, operators::must_know};
 
-pub(super) fn open(dir: &Path, options: Options) -> Result<Db> {
+pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
+    let watched = WatchedVfs::new(options.env.vfs.clone(), options.env.clock.clone());
+    let watch = watched.watch().clone();
+    // The model checker has enough to do.
+    if !cfg!(shuttle) {
+        options.env.vfs = Arc::new(watched);
+    }
     let env = options.env.clone();
     let store_options = StoreOptions { read_only: options.read_only, ..StoreOptions::default() };
     let opened = match store::probe(&env, dir)? {
@@ -55,10 +61,10 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Db> {
             return Err(Error::NotAStore { path: dir.into(), why: why.into() });
         }
     };
-    recover(dir, options, opened)
+    recover(dir, options, opened, watch)
 }
 
-fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
+fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> Result<Db> {
     let Opened { store, superblock, roots, warnings } = opened;
     let env = options.env.clone();
     let store = Arc::new(store);
@@ -209,6 +215,7 @@ fn recover(dir: &Path, options: Options, opened: Opened) -> Result<Db> {
             closed: AtomicBool::new(false),
             background,
             warnings,
+            watch,
             closing: Mutex::new(()),
         }),
     })

@@ -1,6 +1,6 @@
 //! Statistics: what the engine has done and holds, as named numbers with units.
 
-use crate::{TreeId, sync::Ordering, tree::Damaged};
+use crate::{TreeId, io::SlowOperation, sync::Ordering, tree::Damaged};
 
 use super::Shared;
 
@@ -13,6 +13,9 @@ pub struct Stats {
     /// Where trees are degraded: background work met a page there that cannot be read. `frond check` looks
     /// at all pages.
     pub damaged: Vec<DamagedRange>,
+    /// What the store is waiting for: operations on its files that have lasted for ten seconds and more.
+    /// Nothing fails for that.
+    pub slow: Vec<SlowOperation>,
 }
 
 /// Keys behind a page that cannot be read. What is written there waits above it, and everything else goes
@@ -54,6 +57,7 @@ impl Stats {
         let space = engine.store.space().stats();
         let damaged: Vec<_> =
             engine.cx.damage.list().into_iter().map(|one| range_of(shared, one)).collect();
+        let slow = shared.watch.look();
         let memtables_bytes = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
         let values = vec![
             ("seqno_visible", engine.sequencer.visible().0),
@@ -110,8 +114,9 @@ impl Stats {
             ("pages_damaged", damaged.len() as u64),
             ("trees_ending", u64::from(engine.store.is_ending())),
             ("disk_full", u64::from(engine.waits_for_room())),
+            ("slow_operations", shared.watch.slow()),
         ];
-        Self { values, failed: engine.health.why(), damaged }
+        Self { values, failed: engine.health.why(), damaged, slow }
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod memory;
 mod real;
+mod watch;
 
 use std::{
     fmt, io,
@@ -25,6 +26,8 @@ use crate::sync::Arc;
 
 pub use memory::MemoryVfs;
 pub use real::{RealClock, RealRng, RealVfs};
+pub use watch::{Operation, SlowOperation};
+pub(crate) use watch::{Watch, WatchedVfs};
 
 /// Alignment that direct I/O needs, and the granularity of extents.
 pub const ALIGN: usize = 4096;

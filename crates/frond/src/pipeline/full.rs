@@ -16,6 +16,8 @@ use super::Engine;
 
 /// How long background work rests after it met a full disk, and how often it hurries, milliseconds.
 const REST_MILLIS: u64 = 1000;
+/// So much more than then, and an attempt is worth its while at once, bytes.
+const ROOM_BYTES: u64 = 1 << 20;
 /// For how long after a refusal the pipeline hurries, milliseconds.
 const HURRY_MILLIS: u64 = 10_000;
 
@@ -24,8 +26,10 @@ const HURRY_MILLIS: u64 = 10_000;
 pub(crate) struct FullDisk {
     /// Why the last attempt failed, until one succeeds.
     why: Mutex<Option<String>>,
-    /// Clock before which no attempt is made, milliseconds.
+    /// Clock before which no attempt is made, milliseconds, unless room has come.
     rests_until: AtomicU64,
+    /// What the disk had free when the last attempt failed, bytes.
+    free_then: AtomicU64,
     /// Clock until which the pipeline hurries, milliseconds.
     hurries_until: AtomicU64,
     /// Clock of the next round in a hurry, milliseconds.
@@ -35,13 +39,15 @@ pub(crate) struct FullDisk {
 impl Engine {
     /// Does a unit of background work unless it rests. A full disk is no error of it: `Ok(false)`.
     pub(super) fn with_room(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        if self.now_millis() < self.full.rests_until.load(Ordering::Relaxed) {
+        if self.now_millis() < self.full.rests_until.load(Ordering::Relaxed) && !self.room_came() {
             return Ok(false);
         }
         match work() {
             Err(Error::Full(why)) if !plant!("pipeline: a full disk ends the background") => {
                 *self.full.why.lock().unwrap() = Some(why);
                 self.full.rests_until.store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
+                let free = self.store.disk_free().unwrap_or(0);
+                self.full.free_then.store(free, Ordering::Relaxed);
                 // Whoever waits for this work need not.
                 self.progress_expected.store(0, Ordering::Relaxed);
                 self.signal.notify();
@@ -55,11 +61,17 @@ impl Engine {
         }
     }
 
+    /// True if the disk has more room than when background work met it full.
+    fn room_came(&self) -> bool {
+        let enough = self.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
+        self.store.disk_free().is_ok_and(|free| free >= enough)
+    }
+
     /// `Full` while background work has no room, for a commit that would wait for it.
     pub(super) fn check_room(&self) -> Result<()> {
         match &*self.full.why.lock().unwrap() {
-            Some(why) => Err(Error::Full(why.clone())),
-            None => Ok(()),
+            Some(why) if !self.room_came() => Err(Error::Full(why.clone())),
+            _ => Ok(()),
         }
     }
 
