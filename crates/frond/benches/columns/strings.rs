@@ -1,5 +1,6 @@
-//! String columns, kind by kind: how short, and what encoding, reading one row, reading all and
-//! searching take.
+//! String columns, sort by sort: how short they get, and what encoding, reading one row, reading all
+//! and searching take, a row. Beside it the budget: the column's share, by its bytes, of what a row of
+//! its sort of table may take to be encoded and to be read by a scan.
 
 use std::{hint::black_box, time::Instant};
 
@@ -7,7 +8,7 @@ use frond::block::{
     Codec,
     column::{
         PAD_BYTES,
-        string::{Purpose, StrEncoder, StrKind, Strings, Strs, train},
+        string::{Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs, train},
     },
 };
 
@@ -21,28 +22,51 @@ impl Noise {
     }
 }
 
-/// One column of a leaf: its blocks, each about 32 KiB of rows.
+/// What a row of some sort of table may take: its bytes, and the nanoseconds to encode and scan it.
+#[derive(Clone, Copy)]
+struct Table {
+    bytes: f64,
+    encode: f64,
+    scan: f64,
+}
+
+const DIGITS: Table = Table { bytes: 190.0, encode: 250.0, scan: 160.0 };
+const LOG: Table = Table { bytes: 254.0, encode: 900.0, scan: 230.0 };
+const TEXT: Table = Table { bytes: 440.0, encode: 1500.0, scan: 550.0 };
+
+/// One column of a leaf, by blocks.
 struct Data {
     name: &'static str,
+    table: Table,
     key: bool,
     blocks: Vec<Strings>,
 }
 
+const BLOCKS: usize = 32;
+
 fn data(
     name: &'static str,
-    key: bool,
+    table: Table,
     rows: usize,
     mut row: impl FnMut(&mut Noise) -> String,
 ) -> Data {
     let mut noise = Noise(5);
-    let block = |noise: &mut Noise, row: &mut dyn FnMut(&mut Noise) -> String| {
-        let mut strings: Vec<String> = (0..rows).map(|_| row(noise)).collect();
-        if key {
-            strings.sort();
-        }
+    let mut block = || {
+        let strings: Vec<String> = (0..rows).map(|_| row(&mut noise)).collect();
         strings.iter().map(|string| string.as_bytes()).collect()
     };
-    Data { name, key, blocks: (0..32).map(|_| block(&mut noise, &mut row)).collect() }
+    Data { name, table, key: false, blocks: (0..BLOCKS).map(|_| block()).collect() }
+}
+
+/// The same, sorted through the leaf.
+fn key(mut data: Data) -> Data {
+    let mut strings: Vec<Vec<u8>> =
+        data.blocks.iter().flat_map(|block| block.iter().map(<[u8]>::to_vec)).collect();
+    strings.sort();
+    let blocks = strings.chunks(strings.len() / BLOCKS);
+    data.blocks = blocks.map(|block| block.iter().map(Vec::as_slice).collect()).collect();
+    data.key = true;
+    data
 }
 
 fn digits(noise: &mut Noise, groups: usize) -> String {
@@ -50,62 +74,30 @@ fn digits(noise: &mut Noise, groups: usize) -> String {
     groups.collect::<Vec<_>>().join("-")
 }
 
-const WORDS: [&str; 48] = [
-    "library",
-    "the",
-    "for",
-    "of",
-    "and",
-    "shared",
-    "development",
-    "files",
-    "documentation",
-    "a",
-    "with",
-    "to",
-    "is",
-    "package",
-    "contains",
-    "runtime",
-    "GNU",
-    "Python",
-    "module",
-    "tool",
-    "data",
-    "fast",
-    "simple",
-    "support",
-    "interface",
-    "headers",
-    "Perl",
-    "client",
-    "server",
-    "extension",
-    "format",
-    "image",
-    "font",
-    "text",
-    "command",
-    "line",
-    "utility",
-    "common",
-    "dummy",
-    "plugin",
-    "transitional",
-    "Haskell",
-    "debugging",
-    "symbols",
-    "static",
-    "audio",
-    "video",
-    "network",
-];
+fn guid(noise: &mut Noise) -> String {
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        noise.below(1 << 32),
+        noise.below(1 << 16),
+        noise.below(1 << 12),
+        0x8000 + noise.below(1 << 14),
+        noise.below(1 << 40)
+    )
+}
+
+const WORDS: &str = "library the for of and shared development files documentation a with to is package \
+    contains runtime GNU Python module tool data fast simple support interface headers Perl client \
+    server extension format image font text command line utility common dummy plugin transitional \
+    Haskell debugging symbols static audio video network";
+
+fn word(noise: &mut Noise) -> &'static str {
+    // The first ones more often, as words are.
+    let at = noise.below(48) * noise.below(48) / 48;
+    WORDS.split(' ').nth(at as usize).unwrap_or_default()
+}
 
 fn sentence(noise: &mut Noise) -> String {
-    let count = 4 + noise.below(6);
-    // Low numbers more often, as words are.
-    let mut word = || WORDS[(noise.below(48) * noise.below(48) / 48) as usize];
-    (0..count).map(|_| word()).collect::<Vec<_>>().join(" ")
+    (0..4 + noise.below(6)).map(|_| word(noise)).collect::<Vec<_>>().join(" ")
 }
 
 fn parameters(noise: &mut Noise) -> String {
@@ -117,72 +109,57 @@ fn parameters(noise: &mut Noise) -> String {
         noise.below(24),
         noise.below(60),
         noise.below(60),
-        WORDS[noise.below(20) as usize],
+        word(noise),
         noise.below(5000),
         noise.below(1 << 40),
     )
 }
 
+fn path(noise: &mut Noise) -> String {
+    let number = noise.below(1 << 20);
+    format!("/var/lib/frond/tables/t{:05}/part-{number:09}.{}", number / 900, word(noise))
+}
+
+fn host(noise: &mut Noise) -> String {
+    format!("host-{:03}.{}.example.org", noise.below(400), ["fra", "nyc"][noise.below(2) as usize])
+}
+
 /// Prints the table.
 pub fn print() {
     println!(
-        "\n{:<12}{:>16}{:>7}{:>8}{:>8}  {:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}",
+        "\n{:<12} {:>15} {:>6} {:>6} {:>6} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>9}",
         "strings",
         "kind",
         "codec",
-        "B raw",
+        "raw B",
         "B",
         "encode",
-        "MB/s",
-        "get",
+        "budget",
         "decode",
-        "MB/s",
+        "budget",
+        "get",
         "search",
         "train us"
     );
-    let mut number = 0;
-    let mut name = |noise: &mut Noise| {
-        number += 1 + noise.below(40);
-        format!(
-            "/var/lib/frond/tables/t{:05}/{}/part-{number:09}.data",
-            number / 900,
-            WORDS[(number / 300 % 48) as usize]
-        )
-    };
-    let all = [
-        data("c char(119)", false, 170, |noise| digits(noise, 10)),
-        data("pad char(59)", false, 170, |noise| digits(noise, 5)),
-        data("guid", false, 500, |noise| {
-            format!(
-                "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-                noise.below(1 << 32),
-                noise.below(1 << 16),
-                noise.below(4096),
-                0x8000 + noise.below(1 << 14),
-                noise.below(1 << 40)
-            )
-        }),
-        data("host", false, 130, |noise| {
-            format!("host-{:03}.dc{}.example.org", noise.below(400), noise.below(3))
-        }),
-        data("parameters", false, 130, parameters),
-        data("sentence", false, 75, sentence),
-        data("path key", true, 500, &mut name),
-        data("guid key", true, 500, |noise| {
-            format!("{:016x}", noise.below(1 << 40) << 20 | noise.below(1 << 20))
-        }),
-        data("host key", true, 500, |noise| format!("host-{:03}.example.org", noise.below(40))),
+    let values = [
+        data("c char(119)", DIGITS, 170, |noise| digits(noise, 10)),
+        data("pad char(59)", DIGITS, 170, |noise| digits(noise, 5)),
+        data("guid", LOG, 130, guid),
+        data("host", LOG, 130, host),
+        data("parameters", LOG, 130, parameters),
+        data("sentence", TEXT, 75, sentence),
     ];
-    for data in &all {
+    for data in &values {
         for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
-            if data.key && codec != Codec::Raw {
-                continue;
-            }
             measure(data, codec, None);
         }
-        if data.key {
-            measure(data, Codec::Raw, Some(StrKind::Prefix));
-            measure(data, Codec::Raw, Some(StrKind::Raw));
+    }
+    let keys =
+        [data("path", LOG, 500, path), data("guid", LOG, 500, guid), data("host", LOG, 500, host)];
+    for data in keys.map(key) {
+        measure(&data, Codec::Raw, None);
+        for kind in [StrKind::Raw, StrKind::Prefix] {
+            measure(&data, Codec::Raw, Some(kind));
         }
     }
 }
@@ -191,14 +168,11 @@ fn measure(data: &Data, codec: Codec, kind: Option<StrKind>) {
     let mut encoder = StrEncoder::new();
     let rows = data.blocks.iter().map(Strings::len).sum::<usize>();
     let raw = data.blocks.iter().map(|block| block.bytes().len()).sum::<usize>();
-    let sample: Vec<Strings> = data.blocks.iter().step_by(8).cloned().collect();
     let begin = Instant::now();
+    let sample: Vec<Strings> = data.blocks.iter().step_by(8).cloned().collect();
     let trained = train(&mut encoder, &sample, Purpose { key: data.key, codec, model_rows: rows });
     let train_micros = begin.elapsed().as_micros();
-    let mut plan = trained.plan;
-    if let Some(kind) = kind {
-        plan.kind = kind;
-    }
+    let plan = kind.map_or(trained.plan, |kind| StringPlan { kind, codec });
     let model = trained.model.as_ref();
     let mut columns: Vec<Vec<u8>> = vec![Vec::new(); data.blocks.len()];
     let encode = per_row(rows, || {
@@ -207,54 +181,63 @@ fn measure(data: &Data, codec: Codec, kind: Option<StrKind>) {
             encoder.encode(strings, model, plan, column);
         }
     });
-    let bytes =
-        columns.iter().map(Vec::len).sum::<usize>() + model.map_or(0, |m| m.as_bytes().len());
+    let model_bytes = model.filter(|_| plan.kind.needs_model()).map_or(0, |m| m.as_bytes().len());
+    let bytes = columns.iter().map(Vec::len).sum::<usize>() + model_bytes;
     columns.iter_mut().for_each(|column| column.extend([0; PAD_BYTES]));
-    let mut decoded = Strings::new();
-    let (mut chunk, mut one) = (Vec::new(), Vec::new());
+    let [decode, get, search] = read(data, &columns, model, rows);
+    let raw = raw as f64 / rows as f64;
+    let share = raw / data.table.bytes;
+    println!(
+        "{:<12} {:>15} {:>6} {raw:>6.1} {:>6.1} {encode:>7.1} {:>7.1} {decode:>7.1} {:>7.1} \
+         {get:>6.1} {:>6} {train_micros:>9}",
+        format!("{}{}", data.name, if data.key { " key" } else { "" }),
+        format!("{:?}", plan.kind),
+        format!("{:?}", plan.codec),
+        bytes as f64 / rows as f64,
+        data.table.encode * share,
+        data.table.scan * share,
+        if data.key { format!("{search:.1}") } else { String::new() },
+    );
+}
+
+/// Decoding all rows, getting one of any block, as a lookup does, and searching one: nanoseconds.
+fn read(data: &Data, columns: &[Vec<u8>], model: Option<&StringModel>, rows: usize) -> [f64; 3] {
+    let (mut chunk, mut one, mut all) = (Vec::new(), Vec::new(), Strings::new());
     let decode = per_row(rows, || {
-        for (strings, column) in data.blocks.iter().zip(&columns) {
-            decoded.clear();
+        for (strings, column) in data.blocks.iter().zip(columns) {
+            all.clear();
             let strs = Strs::parse(column, strings.len(), model, &mut chunk).expect("just written");
-            strs.decode_all(&mut decoded).expect("just written");
-            black_box(&decoded);
+            strs.decode_all(&mut all).expect("just written");
+            black_box(&all);
         }
     });
     let mut noise = Noise(9);
-    // One row of a column that is parsed for it, as a lookup does.
+    let mut anywhere = || {
+        let block = noise.below(columns.len() as u64) as usize;
+        let strings = &data.blocks[block];
+        (&columns[block], strings, noise.below(strings.len() as u64) as usize)
+    };
     let get = per_row(rows, || {
         for _ in 0..rows {
-            let block = noise.below(data.blocks.len() as u64) as usize;
-            let (column, count) = (&columns[block], data.blocks[block].len());
+            let (column, strings, row) = anywhere();
             one.clear();
-            let strs = Strs::parse(column, count, model, &mut chunk).expect("just written");
-            strs.get(noise.below(count as u64) as usize, &mut one).expect("just written");
+            let strs = Strs::parse(column, strings.len(), model, &mut chunk).expect("just written");
+            strs.get(row, &mut one).expect("just written");
             black_box(&one);
         }
     });
+    if !data.key {
+        return [decode, get, 0.0];
+    }
     let search = per_row(rows, || {
-        if !data.key {
-            return;
-        }
         for _ in 0..rows {
-            let block = noise.below(data.blocks.len() as u64) as usize;
-            let (column, strings) = (&columns[block], &data.blocks[block]);
-            let key = strings.get(noise.below(strings.len() as u64) as usize);
+            let (column, strings, row) = anywhere();
+            let key = strings.get(row);
             let strs = Strs::parse(column, strings.len(), model, &mut chunk).expect("just written");
             black_box(strs.lower_bound(0..strings.len(), key).expect("just written"));
         }
     });
-    let megabytes = |nanos: f64| raw as f64 / rows as f64 / nanos * 1e3;
-    println!(
-        "{:<12}{:>16}{:>7}{:>8.1}{:>8.1}  {encode:>9.1}{:>9.0}{get:>9.1}{decode:>9.1}{:>9.0}{search:>9.1}{train_micros:>11}",
-        data.name,
-        format!("{:?}", plan.kind),
-        format!("{:?}", plan.codec),
-        raw as f64 / rows as f64,
-        bytes as f64 / rows as f64,
-        megabytes(encode),
-        megabytes(decode),
-    );
+    [decode, get, search]
 }
 
 /// Nanoseconds a row: the best of some rounds.

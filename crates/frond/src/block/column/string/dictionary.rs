@@ -201,7 +201,11 @@ impl Lookup {
         loop {
             match self.slots[at].checked_sub(1) {
                 None => return Err(at),
-                Some(word) if words.get(word as usize) == string => return Ok(word),
+                Some(word)
+                    if (word as usize) < words.len() && words.get(word as usize) == string =>
+                {
+                    return Ok(word);
+                }
                 Some(_) => at = (at + 1) & mask,
             }
         }

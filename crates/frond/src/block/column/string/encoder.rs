@@ -11,7 +11,8 @@ use super::{
     model::StringModel,
     plan::{StrKind, StringPlan},
     prefix, raw,
-    shape::{BitWriter, Shape, shape_of},
+    shape::{BitWriter, Shape},
+    shape_training::shape_of,
     strings::Strings,
     symbols::{Matcher, Symbols},
 };
@@ -41,11 +42,12 @@ pub struct StrEncoder {
     exceptions: ExceptionList,
     bits: BitWriter,
     lookup: Lookup,
-    /// Of the model with this id, or of no model.
+    /// Of the model with this id, or of no model. (Words are compared, so that another model's lookup
+    /// could only make exceptions.)
     lookup_of: Option<u64>,
     words: Strings,
+    /// Of the symbols it was set to last.
     matcher: Option<Box<Matcher>>,
-    matcher_of: Option<u64>,
 }
 
 impl StrEncoder {
@@ -90,7 +92,7 @@ impl StrEncoder {
             }
             (StrKind::Symbols, Some(model)) => {
                 let symbols = model.symbols();
-                let put = |symbols| self.put_symbols(strings, symbols, model.id(), plan.codec, out);
+                let put = |symbols| self.put_symbols(strings, symbols, plan.codec, out);
                 symbols.and_then(put).map(|kept| codec = kept)
             }
             (StrKind::ModelDictionary | StrKind::ModelShape | StrKind::Symbols, None) => None,
@@ -184,14 +186,12 @@ impl StrEncoder {
         &mut self,
         strings: &Strings,
         symbols: &Symbols,
-        id: u64,
         codec: Codec,
         out: &mut Vec<u8>,
     ) -> Option<Codec> {
         let matcher = self.matcher.get_or_insert_default();
-        if self.matcher_of != Some(id) {
+        if !symbols.iter().eq(matcher.symbols().iter().copied()) {
             matcher.set(symbols);
-            self.matcher_of = Some(id);
         }
         let room = 2 * strings.bytes().len();
         if self.bytes.len() < room {

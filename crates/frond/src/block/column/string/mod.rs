@@ -35,6 +35,7 @@ mod plan;
 mod prefix;
 mod raw;
 mod shape;
+mod shape_training;
 mod strings;
 mod strs;
 mod symbol_training;

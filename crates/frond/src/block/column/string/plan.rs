@@ -7,7 +7,7 @@
 use super::{
     encoder::StrEncoder,
     model::{StringModel, WORDS_BYTES_MAX, WORDS_MAX},
-    shape::shape_of,
+    shape_training::shape_of,
     strings::Strings,
     symbol_training,
 };
@@ -135,7 +135,7 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     if purpose.key {
         offer(StrKind::Prefix, direct, None, 0.0);
     }
-    if let Some((words, unseen)) = words(&all) {
+    if let Some((words, unseen)) = words(sample) {
         // Rows of the leaf beyond the sample bring words that the dictionary lacks.
         let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
         offer(StrKind::ModelDictionary, direct, model(Some(words), None, None), strangers);
@@ -184,16 +184,16 @@ impl<'a> Trial<'a> {
 
     /// What a plan takes for all rows, `more` included.
     fn of(&mut self, plan: StringPlan, model: Option<StringModel>, more: f64) -> Candidate {
-        let (mut sample_bytes, mut as_planned) = (0, true);
+        let (mut sample_bytes, mut as_planned) = (0, false);
         for strings in self.sample {
             self.buffer.clear();
             let written = self.encoder.encode(strings, model.as_ref(), plan, &mut self.buffer);
             sample_bytes += written.bytes;
-            as_planned &= written.kind == plan.kind && written.codec == plan.codec;
+            as_planned |= written.kind == plan.kind && written.codec == plan.codec;
         }
         let model_bytes = model.as_ref().map_or(0, |model| model.as_bytes().len());
         let cost = sample_bytes as f64 * self.scale + model_bytes as f64 + more;
-        // What came out otherwise than planned promises nothing.
+        // A block may come out otherwise; a plan that none keeps is none.
         let cost = if as_planned { cost } else { f64::INFINITY };
         Candidate { plan, model, sample_bytes, cost }
     }
@@ -209,24 +209,32 @@ struct Unseen {
 
 /// The words of a sample, ascending, and how many more are to be expected; `None` if they are too
 /// many to be worth a dictionary.
-fn words(sample: &Strings) -> Option<(Strings, Unseen)> {
-    let mut order: Vec<&[u8]> = sample.iter().collect();
+fn words(sample: &[Strings]) -> Option<(Strings, Unseen)> {
+    let mut order: Vec<(&[u8], usize)> = Vec::new();
+    for (block, strings) in sample.iter().enumerate() {
+        order.extend(strings.iter().map(|string| (string, block)));
+    }
     order.sort_unstable();
-    let (mut words, mut once, mut once_bytes) = (Strings::new(), 0usize, 0usize);
-    for alike in order.chunk_by(|a, b| a == b) {
-        words.push(alike[0]);
-        if alike.len() == 1 {
-            once += 1;
-            once_bytes += alike[0].len();
+    // Rows like those to come with a word that the dictionary lacks: of several blocks, those whose word
+    // the other blocks lack; of one, those that are alone with theirs (Good and Turing).
+    let (mut words, mut strange, mut strange_bytes) = (Strings::new(), 0usize, 0usize);
+    for alike in order.chunk_by(|a, b| a.0 == b.0) {
+        let (Some((word, first)), Some((_, last))) = (alike.first(), alike.last()) else {
+            continue;
+        };
+        words.push(word);
+        let is_strange = if sample.len() > 1 { first == last } else { alike.len() == 1 };
+        if is_strange {
+            strange += alike.len();
+            strange_bytes += alike.len() * word.len();
         }
     }
-    let few = words.len() <= sample.len() - sample.len() / 8;
+    let few = words.len() <= order.len() - order.len() / 8;
     if !few || words.len() > WORDS_MAX || words.bytes().len() > WORDS_BYTES_MAX {
         return None;
     }
-    // The share of words seen once is that of rows to come with a new one (Good and Turing). A row of
-    // exceptions costs its string, its number and its end.
-    let share = once as f64 / sample.len().max(1) as f64;
-    let bytes = once_bytes as f64 / once.max(1) as f64 + 4.0;
+    // A row of exceptions costs its string, its number and its end.
+    let share = strange as f64 / order.len().max(1) as f64;
+    let bytes = strange_bytes as f64 / strange.max(1) as f64 + 4.0;
     Some((words, Unseen { share, bytes }))
 }

@@ -18,19 +18,19 @@
 //!
 //! A shape is read where it stands, by walking its runs: there is nothing to build before a lookup.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::Range};
 
 use super::{exceptions::Exceptions, strings::Strings};
 use crate::{
     block::{BadBlock, bytes::copy_short},
-    coding::{Reader, put_varint},
+    coding::Reader,
 };
 
-const CONSTANT: u8 = 0;
-const DIGIT: u8 = 1;
-const HEX_LOWER: u8 = 2;
-const HEX_UPPER: u8 = 3;
-const ANY: u8 = 4;
+pub(super) const CONSTANT: u8 = 0;
+pub(super) const DIGIT: u8 = 1;
+pub(super) const HEX_LOWER: u8 = 2;
+pub(super) const HEX_UPPER: u8 = 3;
+pub(super) const ANY: u8 = 4;
 
 const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 
@@ -38,7 +38,7 @@ const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 pub(super) const SHAPE_BYTES_MAX: usize = 4096;
 
 /// A multiple of three, so that only the last run of many digits has a short group.
-const RUN_MAX: usize = 255;
+pub(super) const RUN_MAX: usize = 255;
 
 /// Three digits by their number, the first in the lowest byte. Codes beyond 999 are damage, which
 /// `check` finds; reading them gives digits all the same.
@@ -64,15 +64,15 @@ pub(super) struct Shape<'a> {
 }
 
 /// One run of positions of a class.
-struct Run<'a> {
-    class: u8,
-    count: usize,
-    constant: &'a [u8],
+pub(super) struct Run<'a> {
+    pub class: u8,
+    pub count: usize,
+    pub constant: &'a [u8],
 }
 
 impl Run<'_> {
     /// How many bits it takes.
-    fn bits(&self) -> usize {
+    pub fn bits(&self) -> usize {
         match self.class {
             DIGIT => self.count / 3 * 10 + [0, 4, 7][self.count % 3],
             HEX_LOWER | HEX_UPPER => 4 * self.count,
@@ -217,6 +217,15 @@ fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
     !bad
 }
 
+/// Where a run lies: from which row on, and in each row.
+#[derive(Clone, Copy)]
+struct Place {
+    first: usize,
+    bit: usize,
+    at: usize,
+    end: usize,
+}
+
 /// A column of strings of one shape.
 #[derive(Clone, Debug)]
 pub(super) struct Shaped<'a> {
@@ -261,6 +270,75 @@ impl<'a> Shaped<'a> {
         Ok(())
     }
 
+    /// Appends strings `rows`, as long as `out` has no more than `bytes_max` bytes.
+    pub fn decode(
+        &self,
+        rows: Range<usize>,
+        bytes_max: usize,
+        out: &mut Strings,
+    ) -> Result<(), BadBlock> {
+        const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than any block");
+        if !self.exceptions.is_empty() {
+            for row in rows {
+                out.push_with(|bytes| {
+                    self.get(row, bytes)?;
+                    if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
+                })?;
+            }
+            return Ok(());
+        }
+        let bytes = self.shape.string_bytes;
+        if out.bytes().len() + rows.len() * bytes > bytes_max {
+            return Err(TOO_LONG);
+        }
+        out.push_alike(rows.len(), bytes, |to| self.decode_alike(rows, to))
+    }
+
+    /// Writes strings of which none is an exception: each run in all of them, and then the next run.
+    fn decode_alike(&self, rows: Range<usize>, to: &mut [u8]) -> Result<(), BadBlock> {
+        let mut runs = self.shape.runs;
+        let (mut at, mut bit) = (0, 0);
+        while let Some(run) = next_run(&mut runs)? {
+            let end = at + run.count;
+            let place = Place { first: rows.start, bit, at, end };
+            match run.class {
+                CONSTANT => self.unpack_rows::<CONSTANT>(&run, place, to)?,
+                DIGIT => self.unpack_rows::<DIGIT>(&run, place, to)?,
+                HEX_LOWER => self.unpack_rows::<HEX_LOWER>(&run, place, to)?,
+                HEX_UPPER => self.unpack_rows::<HEX_UPPER>(&run, place, to)?,
+                ANY => self.unpack_rows::<ANY>(&run, place, to)?,
+                _ => return Err(BAD),
+            }
+            at = end;
+            bit += run.bits();
+        }
+        Ok(())
+    }
+
+    /// Writes one run of all rows that `to` has room for.
+    fn unpack_rows<const CLASS: u8>(
+        &self,
+        run: &Run<'_>,
+        place: Place,
+        to: &mut [u8],
+    ) -> Result<(), BadBlock> {
+        let Shape { string_bytes, row_bits, .. } = self.shape;
+        let mut bit = place.first * row_bits + place.bit;
+        let mut piece = [0; RUN_MAX + SLACK_BYTES];
+        for string in to.chunks_exact_mut(string_bytes.max(1)) {
+            if place.end + SLACK_BYTES <= string_bytes {
+                self.unpack_as::<CLASS>(run, bit, string, place.at)?;
+            } else {
+                // The slack would be the next row's first runs, which are there.
+                self.unpack_as::<CLASS>(run, bit, &mut piece, 0)?;
+                let to = string.get_mut(place.at..place.end).ok_or(BAD)?;
+                copy_short(to, piece.get(..run.count).ok_or(BAD)?);
+            }
+            bit += row_bits;
+        }
+        Ok(())
+    }
+
     /// Compares string `row` with `key`, run by run: most comparisons end in the first.
     pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
         if row >= self.rows {
@@ -288,8 +366,26 @@ impl<'a> Shaped<'a> {
     /// Writes a run, which begins at bit `bit`, from `at` on, and perhaps over what follows it.
     #[inline]
     fn unpack(&self, run: &Run<'_>, bit: usize, to: &mut [u8], at: usize) -> Result<(), BadBlock> {
-        let (mut bit, mut at, end) = (bit, at, at + run.count);
         match run.class {
+            CONSTANT => self.unpack_as::<CONSTANT>(run, bit, to, at),
+            DIGIT => self.unpack_as::<DIGIT>(run, bit, to, at),
+            HEX_LOWER => self.unpack_as::<HEX_LOWER>(run, bit, to, at),
+            HEX_UPPER => self.unpack_as::<HEX_UPPER>(run, bit, to, at),
+            ANY => self.unpack_as::<ANY>(run, bit, to, at),
+            _ => Err(BAD),
+        }
+    }
+
+    #[inline(always)]
+    fn unpack_as<const CLASS: u8>(
+        &self,
+        run: &Run<'_>,
+        bit: usize,
+        to: &mut [u8],
+        at: usize,
+    ) -> Result<(), BadBlock> {
+        let (mut bit, mut at, end) = (bit, at, at + run.count);
+        match CLASS {
             CONSTANT => copy_short(to.get_mut(at..end).ok_or(BAD)?, run.constant),
             DIGIT => {
                 while at < end {
@@ -313,7 +409,7 @@ impl<'a> Shaped<'a> {
                 }
             }
             HEX_LOWER | HEX_UPPER => {
-                let letter = if run.class == HEX_LOWER { b'a' } else { b'A' };
+                let letter = if CLASS == HEX_LOWER { b'a' } else { b'A' };
                 while at < end {
                     put_word(to, at, hex_digits(self.bits(bit) as u32, letter))?;
                     at += 8;
@@ -455,104 +551,4 @@ impl BitWriter {
         out.extend_from_slice(&self.bytes[..self.end]);
         self.reset((0, 0, 0));
     }
-}
-
-/// What strings of one length have at a position.
-#[derive(Clone, Copy, Default)]
-struct Position {
-    /// What more than half of them have, if there is such a byte (Boyer and Moore: a vote for it
-    /// cannot be outvoted).
-    byte: u8,
-    votes: u32,
-    /// How many have it.
-    same: u32,
-    /// How many have a byte of the classes `DIGIT` to `HEX_UPPER`, 16 bits each.
-    sorts: u64,
-}
-
-/// The classes of a byte, 1 for each in its 16 bits.
-static SORTS: [u64; 256] = {
-    let mut sorts = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let digit = (byte as u8).is_ascii_digit() as u64;
-        let lower = digit | matches!(byte as u8, b'a'..=b'f') as u64;
-        let upper = digit | matches!(byte as u8, b'A'..=b'F') as u64;
-        sorts[byte] = digit | lower << 16 | upper << 32;
-        byte += 1;
-    }
-    sorts
-};
-
-impl Position {
-    /// The narrowest class that at least `enough` strings have here.
-    fn class(&self, enough: u32) -> u8 {
-        if self.same >= enough {
-            return CONSTANT;
-        }
-        let has = |class: &u8| (self.sorts >> (16 * (class - DIGIT))) as u16 as u32 >= enough;
-        [DIGIT, HEX_LOWER, HEX_UPPER].into_iter().find(has).unwrap_or(ANY)
-    }
-}
-
-/// The shape that most of `strings` have: the narrowest class at each position that leaves out at most
-/// one string in 64. `None` if most have not even one length.
-pub(super) fn shape_of(strings: &Strings) -> Option<Vec<u8>> {
-    let mut lengths: Vec<usize> = strings.iter().map(<[u8]>::len).collect();
-    let middle = lengths.len() / 2;
-    if lengths.is_empty() {
-        return None;
-    }
-    // More than half of them have the middle one's length, or no length has so many.
-    let length = *lengths.select_nth_unstable(middle).1;
-    if length == 0 || length > SHAPE_BYTES_MAX {
-        return None;
-    }
-    // More than a block has rows would not fit the counts.
-    let alike = strings.iter().filter(|string| string.len() == length).take(usize::from(u16::MAX));
-    let count = alike.clone().count();
-    if count * 2 <= strings.len() {
-        return None;
-    }
-    let mut positions = vec![Position::default(); length];
-    for string in alike.clone() {
-        for (position, &byte) in positions.iter_mut().zip(string) {
-            position.sorts += SORTS[usize::from(byte)];
-            if position.byte == byte {
-                position.votes += 1;
-            } else if position.votes == 0 {
-                (position.byte, position.votes) = (byte, 1);
-            } else {
-                position.votes -= 1;
-            }
-        }
-    }
-    for string in alike {
-        for (position, &byte) in positions.iter_mut().zip(string) {
-            position.same += u32::from(position.byte == byte);
-        }
-    }
-    let enough = (count - count / 64) as u32;
-    let classes: Vec<u8> = positions.iter().map(|position| position.class(enough)).collect();
-    Some(put_shape(&positions, &classes))
-}
-
-fn put_shape(positions: &[Position], classes: &[u8]) -> Vec<u8> {
-    let (mut runs, mut bits) = (Vec::new(), 0);
-    let mut at = 0;
-    while let Some(&class) = classes.get(at) {
-        let count = classes[at..].iter().take_while(|of| **of == class).count().min(RUN_MAX);
-        runs.extend([class, count as u8]);
-        if class == CONSTANT {
-            runs.extend(positions[at..at + count].iter().map(|position| position.byte));
-        }
-        bits += Run { class, count, constant: &[] }.bits();
-        at += count;
-    }
-    let mut shape = Vec::new();
-    put_varint(&mut shape, classes.len() as u64);
-    put_varint(&mut shape, bits as u64);
-    put_varint(&mut shape, runs.len() as u64);
-    shape.extend(runs);
-    shape
 }

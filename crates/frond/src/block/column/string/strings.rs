@@ -59,6 +59,28 @@ impl Strings {
         written
     }
 
+    /// Appends `count` strings of `bytes` bytes each, which `write` writes over zeros.
+    pub(super) fn push_alike<E>(
+        &mut self,
+        count: usize,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.bytes.len();
+        self.bytes.resize(before + count * bytes, 0);
+        let written = write(&mut self.bytes[before..]);
+        match written {
+            Ok(()) => {
+                let all =
+                    u32::try_from(self.bytes.len()).expect("a block's strings are below 4 GiB");
+                let end = |index: usize| all - ((count - 1 - index) * bytes) as u32;
+                self.ends.extend((0..count).map(end));
+            }
+            Err(_) => self.bytes.truncate(before),
+        }
+        written
+    }
+
     #[inline]
     fn end(&mut self) {
         self.ends.push(u32::try_from(self.bytes.len()).expect("a block's strings are below 4 GiB"));

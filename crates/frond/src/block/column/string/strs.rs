@@ -131,15 +131,7 @@ impl<'a> Strs<'a> {
                 })
             }),
             Body::Prefix(prefixed) => prefixed.decode(rows, bytes_max, out),
-            Body::Shape(shaped) => {
-                for row in rows {
-                    out.push_with(|bytes| {
-                        shaped.get(row, bytes)?;
-                        fits(bytes)
-                    })?;
-                }
-                Ok(())
-            }
+            Body::Shape(shaped) => shaped.decode(rows, bytes_max, out),
         }
     }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
-    dictionary::Lookup, shape::shape_of, symbol_training, train,
+    dictionary::Lookup, shape_training::shape_of, symbol_training, train,
 };
 use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
 use crate::message::Tag;
