@@ -7,7 +7,7 @@
 //! Many codes are read in groups of eight, which begin at the same bit of a byte, so that all shifts
 //! of a group are known once the width is: there is one loop for each width.
 
-use std::ops::Range;
+use std::{hint::select_unpredictable, ops::Range};
 
 /// Bytes after a column that can be read, whatever they are.
 pub const PAD_BYTES: usize = 8;
@@ -15,16 +15,23 @@ pub const PAD_BYTES: usize = 8;
 /// Widest code that one load yields: with up to 7 bits before it, it fits into 64.
 const ONE_LOAD_WIDTH_MAX: u32 = 57;
 
+/// How many codes of each width lie within one load, whatever bit the first begins at; at least one,
+/// which may need a second load.
+const LOAD_CODES: [u8; 65] = {
+    let mut codes = [1; 65];
+    let mut width = 1;
+    while width <= ONE_LOAD_WIDTH_MAX as usize {
+        codes[width] = (ONE_LOAD_WIDTH_MAX as usize / width) as u8;
+        width += 1;
+    }
+    codes[0] = u8::MAX;
+    codes
+};
+
 /// Bits that a number needs.
 #[inline]
 pub fn width_of(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
-}
-
-/// Bytes that a number needs; none for 0.
-#[inline]
-pub fn bytes_of(value: u64) -> u32 {
-    width_of(value).div_ceil(8)
 }
 
 /// The largest number of so many bits.
@@ -42,8 +49,9 @@ pub fn packed_bytes(count: usize, width: u32) -> usize {
 /// The eight bytes at `at`, or 0 if they are not there.
 #[inline]
 pub fn load(bytes: &[u8], at: usize) -> u64 {
-    let eight = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
-    eight.map_or(0, |eight| u64::from_le_bytes(*eight))
+    // One comparison where it is known that the sum does not wrap, as it is of an eighth of a number.
+    let eight = bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok());
+    eight.map_or(0, u64::from_le_bytes)
 }
 
 /// Codes of one width. Reading one that does not exist yields some number.
@@ -52,7 +60,6 @@ pub struct Codes<'a> {
     /// The codes and all that follows them.
     bytes: &'a [u8],
     width: u32,
-    mask: u64,
 }
 
 impl<'a> Codes<'a> {
@@ -66,7 +73,13 @@ impl<'a> Codes<'a> {
             return None;
         }
         *rest = bytes.get(used..)?;
-        Some(Self { bytes, width, mask: mask_of(width) })
+        Some(Self { bytes, width })
+    }
+
+    /// Codes of at most 64 bits that begin anywhere in `bytes`; what lies outside reads as 0.
+    #[inline]
+    pub fn over(bytes: &'a [u8], width: u32) -> Self {
+        Self { bytes, width }
     }
 
     /// Bits of a code.
@@ -77,7 +90,7 @@ impl<'a> Codes<'a> {
     /// The largest code.
     #[inline]
     pub fn mask(&self) -> u64 {
-        self.mask
+        mask_of(self.width)
     }
 
     /// Code `index`.
@@ -90,11 +103,11 @@ impl<'a> Codes<'a> {
     fn at_bit(&self, bit: usize) -> u64 {
         let low = load(self.bytes, bit / 8) >> (bit % 8);
         if self.width <= ONE_LOAD_WIDTH_MAX {
-            return low & self.mask;
+            return low & !(u64::MAX << self.width);
         }
         // A shift by 64 - (bit % 8) in two steps: by 64 at once is none.
         let high = load(self.bytes, bit / 8 + 8) << 1 << (63 - bit % 8);
-        (low | high) & self.mask
+        (low | high) & mask_of(self.width)
     }
 
     /// Codes from `first` on, as many as `out` takes.
@@ -103,12 +116,50 @@ impl<'a> Codes<'a> {
     }
 
     /// As many codes as `out` takes, the first of them at bit `bit`.
-    fn decode_at_bit(&self, bit: usize, out: &mut [u64]) {
+    pub fn decode_at_bit(&self, bit: usize, out: &mut [u64]) {
         let done = if out.len() < 8 { 0 } else { unpack_groups(self, bit, out) };
         let mut bit = bit.wrapping_add(done.wrapping_mul(self.width as usize));
         for code in out.iter_mut().skip(done) {
             *code = self.at_bit(bit);
             bit = bit.wrapping_add(self.width as usize);
+        }
+    }
+
+    /// The sum of `count` codes, the first of them at bit `bit`.
+    #[inline]
+    pub fn sum_at_bit(&self, bit: usize, count: usize) -> u64 {
+        let mut sum = 0u64;
+        self.walk_from_bit(bit, count, |code| {
+            sum = sum.wrapping_add(code);
+            true
+        });
+        sum
+    }
+
+    /// Hands out `count` codes, the first of them at bit `bit`, as long as `go_on` wants more.
+    #[inline]
+    pub fn walk_from_bit(&self, mut bit: usize, count: usize, mut go_on: impl FnMut(u64) -> bool) {
+        let width = self.width as usize;
+        // As many codes as one load is sure to hold.
+        let codes_a_load = LOAD_CODES[width % LOAD_CODES.len()].into();
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(codes_a_load);
+            if now == 1 {
+                if !go_on(self.at_bit(bit)) {
+                    return;
+                }
+            } else {
+                let mut word = load(self.bytes, bit / 8) >> (bit % 8);
+                let mask = !(u64::MAX << width);
+                for _ in 0..now {
+                    if !go_on(word & mask) {
+                        return;
+                    }
+                    word >>= width;
+                }
+            }
+            (bit, left) = (bit.wrapping_add(now * width), left - now);
         }
     }
 
@@ -124,14 +175,17 @@ impl<'a> Codes<'a> {
 #[inline]
 pub fn partition(range: Range<usize>, mut below: impl FnMut(usize) -> bool) -> usize {
     let (mut low, mut count) = (range.start, range.len());
-    while count > 0 {
-        let half = count / 2;
-        // Both arms are moves: which one it is cannot be guessed.
-        let is_below = below(low + half);
-        low = if is_below { low + half + 1 } else { low };
-        count = if is_below { count - half - 1 } else { half };
+    if count == 0 {
+        return low;
     }
-    low
+    // How often this goes round depends on the length alone, and which half it is cannot be guessed:
+    // it is chosen without a branch.
+    while count > 1 {
+        let half = count / 2;
+        low = select_unpredictable(below(low + half), low + half, low);
+        count -= half;
+    }
+    low + usize::from(below(low))
 }
 
 /// One arm for each width that has a loop of its own.
@@ -179,26 +233,49 @@ fn unpack_group<const W: usize>(from: &[u8], lead: usize, group: &mut [u64]) {
     }
 }
 
-/// Appends codes of `width` bits; each is below 2^width. Bits after the last are zero.
+/// Appends codes of `width` bits; each is below 2^width.
 pub fn pack(codes: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
-    if width == 0 {
-        return;
+    let mut packer = Packer::new(out);
+    if width > 0 {
+        codes.for_each(|code| packer.put(code, width));
     }
-    // Bits that wait, and how many: fewer than 64.
-    let (mut word, mut fill) = (0u64, 0);
-    for code in codes {
+    packer.finish();
+}
+
+/// Appends codes, of one width or of several.
+#[derive(Debug)]
+pub struct Packer<'o> {
+    out: &'o mut Vec<u8>,
+    /// Bits that wait, and how many: fewer than 64.
+    word: u64,
+    fill: u32,
+}
+
+impl<'o> Packer<'o> {
+    /// Appends to these bytes.
+    pub fn new(out: &'o mut Vec<u8>) -> Self {
+        Self { out, word: 0, fill: 0 }
+    }
+
+    /// Appends a code below 2^width.
+    #[inline]
+    pub fn put(&mut self, code: u64, width: u32) {
         debug_assert!(width_of(code) <= width);
-        word |= code << fill;
-        fill += width;
-        if fill >= u64::BITS {
-            out.extend_from_slice(&word.to_le_bytes());
-            fill -= u64::BITS;
-            // What of the code did not fit; all of it did if nothing is left.
-            word = code.checked_shr(width - fill).unwrap_or(0);
+        self.word |= code << self.fill;
+        self.fill += width;
+        if self.fill >= u64::BITS {
+            self.out.extend_from_slice(&self.word.to_le_bytes());
+            self.fill -= u64::BITS;
+            // What of the code did not fit; if all of it did, a shift by its whole width.
+            self.word = code.checked_shr(width - self.fill).unwrap_or(0);
         }
     }
-    let last = word.to_le_bytes();
-    out.extend_from_slice(last.get(..fill.div_ceil(8) as usize).unwrap_or_default());
+
+    /// Appends the last bits, and zeros up to a whole byte.
+    pub fn finish(self) {
+        let last = self.word.to_le_bytes();
+        self.out.extend_from_slice(last.get(..self.fill.div_ceil(8) as usize).unwrap_or_default());
+    }
 }
 
 #[cfg(test)]
@@ -229,6 +306,8 @@ mod tests {
                 assert_eq!(rest.len(), PAD_BYTES);
                 assert!((0..count).all(|i| read.get(i) == codes[i]));
                 for first in 0..count.min(20) {
+                    let sum = codes[first..].iter().fold(0, |sum: u64, c| sum.wrapping_add(*c));
+                    assert_eq!(read.sum_at_bit(first * width as usize, count - first), sum);
                     let mut out = vec![1; count - first];
                     read.decode(first, &mut out);
                     assert_eq!(out, codes[first..], "width {width} from {first}");

@@ -26,7 +26,7 @@ mod ints;
 pub mod string;
 
 pub use bits::PAD_BYTES;
-pub use ints::{Chosen, IntEncoder, IntKind, Ints};
+pub use ints::{Chosen, Float, IntEncoder, IntKind, Ints};
 
 /// Most rows of a column: as many as a block has.
 pub const ROWS_MAX: usize = u16::MAX as usize;

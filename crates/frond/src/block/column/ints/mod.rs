@@ -11,14 +11,24 @@
 //! 2. After [`Ints::check`] every row has the value that was encoded, or the bytes were made by
 //!    somebody who knew the checksums.
 
+mod decimal;
+mod dictionary;
 mod encoder;
+mod frames;
+mod head;
 mod packed;
+mod patched;
+mod runs;
 
 use std::ops::Range;
 
-use self::packed::Packed;
+use self::{
+    decimal::Decimal, dictionary::Dictionary, frames::Frames, packed::Packed, patched::Patched,
+    runs::Runs,
+};
 use super::{super::BadBlock, ROWS_MAX};
 
+pub use decimal::Float;
 pub use encoder::{Chosen, IntEncoder};
 
 /// The ways to write integers.
@@ -30,43 +40,104 @@ pub enum IntKind {
     Level,
     /// A base, a line, and a code a row.
     Sloped,
+    /// A base, a code a row, and a list of rows that it does not hold.
+    Patched,
+    /// Few values, and a place among them a row.
+    Dictionary,
+    /// A value for all rows in a row that have it.
+    Runs,
+    /// Differences from row to row, in frames of 32.
+    Frames,
+    /// Whole numbers divided by a power of ten: floats.
+    Decimal,
 }
 
 /// An integer column to read. Rows that it does not have read as some number.
+///
+/// Only the header of a packed column is kept; those of the others are long, and read anew at each
+/// call: some nanoseconds, where the call itself takes as many or decodes many values.
 #[derive(Clone, Copy, Debug)]
 pub struct Ints<'a> {
+    bytes: &'a [u8],
     rows: u32,
     bytes_used: u32,
-    body: Body<'a>,
+    packed: Option<Packed<'a>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Body<'a> {
-    Packed(Packed<'a>),
+/// What follows for the column of another kind that `rest` begins with; `None` if it does not fit.
+macro_rules! rare {
+    ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
+        match $rest.first() {
+            Some(&patched::TAG) => Patched::cut($rest, $rows).map(|$column| $call),
+            Some(&runs::TAG) => Runs::cut($rest, $rows).map(|$column| $call),
+            Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).map(|$column| $call),
+            Some(&frames::TAG) => Frames::cut($rest, $rows).map(|$column| $call),
+            Some(&decimal::TAG) => Decimal::cut($rest, $rows).map(|$column| $call),
+            _ => None,
+        }
+    };
 }
+
+const DOES_NOT_FIT: BadBlock = BadBlock("an integer column does not fit");
 
 impl<'a> Ints<'a> {
-    /// The column of so many rows that `bytes` begin with; all that follows it may follow.
+    /// The column of so many rows that `bytes` begin with; anything may follow it.
     #[inline]
     pub fn parse(bytes: &'a [u8], rows: usize) -> Result<Self, BadBlock> {
-        const BAD: BadBlock = BadBlock("an integer column does not fit");
         if rows > ROWS_MAX {
             return Err(BadBlock("a column has too many rows"));
         }
         let mut rest = bytes;
-        let body = match bytes.first() {
-            Some(0..=64 | 128..=192) => Body::Packed(Packed::cut(&mut rest, rows).ok_or(BAD)?),
-            Some(_) => return Err(BadBlock("an integer column is of no known kind")),
-            None => return Err(BAD),
+        let packed = match bytes.first() {
+            Some(0..=64 | 128..=192) => Some(Packed::cut(&mut rest, rows).ok_or(DOES_NOT_FIT)?),
+            _ => {
+                rest = Self::skip_rare(bytes, rows)?;
+                None
+            }
         };
         // At most nine bytes a row and a few lists: far below 4 GiB.
-        Ok(Self { rows: rows as u32, bytes_used: (bytes.len() - rest.len()) as u32, body })
+        let bytes_used = (bytes.len() - rest.len()) as u32;
+        Ok(Self { bytes, rows: rows as u32, bytes_used, packed })
+    }
+
+    /// What follows the column of another kind than packed.
+    #[inline(never)]
+    fn skip_rare(bytes: &'a [u8], rows: usize) -> Result<&'a [u8], BadBlock> {
+        if let Some(70..=127 | 193..) = bytes.first() {
+            return Err(BadBlock("an integer column is of no known kind"));
+        }
+        let rest = &mut { bytes };
+        rare!(rest, rows, _column => ()).ok_or(DOES_NOT_FIT)?;
+        Ok(rest)
+    }
+
+    /// The value of one row, for who wants no other of this column: the fastest way to it.
+    #[inline]
+    pub fn read(bytes: &[u8], rows: usize, row: usize) -> Result<u64, BadBlock> {
+        if rows > ROWS_MAX {
+            return Err(BadBlock("a column has too many rows"));
+        }
+        let value = match bytes.first() {
+            Some(0..=64 | 128..=192) => {
+                Packed::cut(&mut { bytes }, rows).map(|packed| packed.get(row))
+            }
+            _ => Self::read_rare(bytes, rows, row),
+        };
+        value.ok_or(DOES_NOT_FIT)
+    }
+
+    #[inline(never)]
+    fn read_rare(bytes: &[u8], rows: usize, row: usize) -> Option<u64> {
+        rare!(&mut { bytes }, rows, column => column.get(row))
     }
 
     /// Checks all that [`parse`](Ints::parse) does not.
     pub fn check(&self) -> Result<(), BadBlock> {
-        match &self.body {
-            Body::Packed(_) => Ok(()),
+        let rows = self.rows();
+        match self.packed {
+            Some(_) => Ok(()),
+            None => rare!(&mut { self.bytes }, rows, column => column.check(rows))
+                .unwrap_or(Err(DOES_NOT_FIT)),
         }
     }
 
@@ -82,23 +153,33 @@ impl<'a> Ints<'a> {
 
     /// The kind of the column.
     pub fn kind(&self) -> IntKind {
-        match &self.body {
-            Body::Packed(packed) => packed.kind(),
+        match (&self.packed, self.bytes.first()) {
+            (Some(packed), _) => packed.kind(),
+            (None, Some(&patched::TAG)) => IntKind::Patched,
+            (None, Some(&runs::TAG)) => IntKind::Runs,
+            (None, Some(&dictionary::TAG)) => IntKind::Dictionary,
+            (None, Some(&decimal::TAG)) => IntKind::Decimal,
+            (None, _) => IntKind::Frames,
         }
     }
 
     /// The value of a row.
     #[inline]
     pub fn get(&self, row: usize) -> u64 {
-        match &self.body {
-            Body::Packed(packed) => packed.get(row),
+        match &self.packed {
+            Some(packed) => packed.get(row),
+            None => Self::read_rare(self.bytes, self.rows(), row).unwrap_or(0),
         }
     }
 
     /// Values from row `first` on, as many as `out` takes.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
-        match &self.body {
-            Body::Packed(packed) => packed.decode(first, out),
+        match &self.packed {
+            Some(packed) => packed.decode(first, out),
+            None => {
+                let rest = &mut { self.bytes };
+                rare!(rest, self.rows(), column => column.decode(first, out)).unwrap_or(());
+            }
         }
     }
 
@@ -107,8 +188,12 @@ impl<'a> Ints<'a> {
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let end = rows.end.min(self.rows());
         let rows = rows.start.min(end)..end;
-        match &self.body {
-            Body::Packed(packed) => packed.lower_bound(rows, value),
+        match &self.packed {
+            Some(packed) => packed.lower_bound(rows, value),
+            None => {
+                let rest = &mut { self.bytes };
+                rare!(rest, self.rows(), column => column.lower_bound(rows, value)).unwrap_or(end)
+            }
         }
     }
 
@@ -130,5 +215,7 @@ impl<'a> Ints<'a> {
     }
 }
 
+#[cfg(test)]
+mod sizes;
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,11 @@
 
 use std::ops::Range;
 
-use super::super::bits::{Codes, bytes_of, load, mask_of, pack, packed_bytes, partition, width_of};
-use super::IntKind;
+use super::{
+    super::bits::{Codes, pack, packed_bytes, partition, width_of},
+    IntKind,
+    head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
+};
 
 /// Marks a slope in 65 536ths beside the width.
 pub const FRACTION: u8 = 0x80;
@@ -55,12 +58,6 @@ impl Line {
             Self { slope: fixed as i64, shift: FRACTION_BITS }
         }
     }
-
-    /// Bytes that keep the slope and its sign.
-    fn slope_bytes(self) -> u32 {
-        let magnitude = if self.slope < 0 { !self.slope } else { self.slope } as u64;
-        if self.slope == 0 { 0 } else { (width_of(magnitude) + 1).div_ceil(8) }
-    }
 }
 
 /// A packed column to read.
@@ -76,22 +73,12 @@ impl<'a> Packed<'a> {
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [form, lengths, ..] = **rest else { return None };
-        let (base_bytes, slope_bytes) = (u32::from(lengths & 15), u32::from(lengths >> 4));
-        if base_bytes.max(slope_bytes) > 8 {
-            return None;
-        }
-        let base = load(rest, 2) & mask_of(8 * base_bytes);
-        let line = match slope_bytes {
-            0 => Line::default(),
-            _ => {
-                let unused = u64::BITS - 8 * slope_bytes;
-                let slope = (load(rest, 2 + base_bytes as usize) << unused) as i64 >> unused;
-                Line { slope, shift: if form & FRACTION != 0 { FRACTION_BITS } else { 0 } }
-            }
-        };
-        *rest = rest.get(2 + (base_bytes + slope_bytes) as usize..)?;
+        *rest = rest.get(2..)?;
+        let base = cut_unsigned(rest, (lengths & 15).into())?;
+        let slope = cut_signed(rest, (lengths >> 4).into())?;
+        let shift = if form & FRACTION != 0 { FRACTION_BITS } else { 0 };
         let codes = Codes::cut(rest, (form & !FRACTION).into(), rows)?;
-        Some(Self { base, line, codes })
+        Some(Self { base, line: Line { slope, shift }, codes })
     }
 
     /// What it is called.
@@ -172,7 +159,7 @@ impl Plan {
     }
 
     /// With a line from the first value to the last, if it may take less than `bytes_max`.
-    pub fn sloped(values: &[u64], bytes_max: usize) -> Option<Self> {
+    pub fn sloped_below(values: &[u64], bytes_max: usize) -> Option<Self> {
         if values.len() < LINE_ROWS_MIN {
             return None;
         }
@@ -192,7 +179,7 @@ impl Plan {
         let min = values.iter().copied().min().unwrap_or(0);
         let max = values.iter().copied().max().unwrap_or(0);
         let level = Self::level(min, max);
-        Self::sloped(values, level.bytes(values.len())).unwrap_or(level)
+        Self::sloped_below(values, level.bytes(values.len())).unwrap_or(level)
     }
 
     /// The base and width that values need with this line.
@@ -210,7 +197,7 @@ impl Plan {
 
     /// Length of the column.
     pub fn bytes(&self, rows: usize) -> usize {
-        let head = 2 + bytes_of(self.base) + self.line.slope_bytes();
+        let head = 2 + unsigned_bytes(self.base) + signed_bytes(self.line.slope);
         head as usize + packed_bytes(rows, self.width)
     }
 
@@ -222,7 +209,7 @@ impl Plan {
     /// Appends the column.
     pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
         let fraction = if self.line.shift == 0 { 0 } else { FRACTION };
-        let (base_bytes, slope_bytes) = (bytes_of(self.base), self.line.slope_bytes());
+        let (base_bytes, slope_bytes) = (unsigned_bytes(self.base), signed_bytes(self.line.slope));
         out.push(self.width as u8 | fraction);
         out.push((base_bytes | slope_bytes << 4) as u8);
         put_low(self.base, base_bytes, out);
@@ -236,9 +223,4 @@ impl Plan {
             pack(values.iter().enumerate().map(off), width, out);
         }
     }
-}
-
-/// Appends the low `bytes` bytes of a number.
-pub fn put_low(value: u64, bytes: u32, out: &mut Vec<u8>) {
-    out.extend_from_slice(value.to_le_bytes().get(..bytes as usize).unwrap_or_default());
 }

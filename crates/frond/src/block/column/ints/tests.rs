@@ -6,7 +6,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::block::column::PAD_BYTES;
 
-const KINDS: [IntKind; 3] = [IntKind::Constant, IntKind::Level, IntKind::Sloped];
+const KINDS: [IntKind; 7] = [
+    IntKind::Constant,
+    IntKind::Level,
+    IntKind::Sloped,
+    IntKind::Patched,
+    IntKind::Dictionary,
+    IntKind::Runs,
+    IntKind::Frames,
+];
 
 /// A column with bytes after it that are not its own.
 fn padded(column: &[u8]) -> Vec<u8> {
@@ -22,6 +30,7 @@ fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
     assert_eq!((ints.kind(), ints.bytes_used()), (chosen.kind, chosen.bytes));
     for (row, value) in values.iter().enumerate() {
         assert_eq!(ints.get(row), *value, "row {row} of {chosen:?}");
+        assert_eq!(Ints::read(&bytes, values.len(), row), Ok(*value));
     }
     let firsts = [0, 1, 7, 31, 32, 33, values.len() / 2, values.len()];
     for first in firsts.into_iter().filter(|&first| first <= values.len()) {
@@ -54,11 +63,18 @@ fn check_all(values: &[u64]) -> Chosen {
     let best = encoder.encode(values, &mut column);
     assert_eq!(encoder.measure(values), best);
     comes_back(values, &column[1..], best);
+    column.clear();
+    let direct = encoder.encode_direct(values, &mut column);
+    comes_back(values, &column, direct);
+    assert!(!matches!(direct.kind, IntKind::Runs | IntKind::Frames));
     for kind in KINDS {
         column.clear();
         let chosen = encoder.encode_as(kind, values, &mut column);
         comes_back(values, &column, chosen);
-        assert!(chosen.bytes >= best.bytes, "{chosen:?} is shorter than {best:?}");
+        // Differences are tried only where values ascend.
+        if kind != IntKind::Frames || values.is_sorted() {
+            assert!(chosen.bytes >= best.bytes, "{chosen:?} is shorter than {best:?}");
+        }
     }
     best
 }
@@ -102,6 +118,16 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
                 })
                 .collect()
         }),
+        // Ascending, and now and then from the start again.
+        (any_width(), prop::collection::vec((0u64..500, prop::bool::weighted(0.03)), 0..300usize))
+            .prop_map(|(start, steps)| {
+                let mut at = start;
+                let from = |(step, falls): (u64, bool)| {
+                    at = if falls { start.wrapping_add(step) } else { at.wrapping_add(step) };
+                    at
+                };
+                steps.into_iter().map(from).collect()
+            }),
         // Beside a line, upward or downward.
         (
             any::<u64>(),
@@ -143,6 +169,102 @@ proptest! {
     }
 }
 
+/// The form of docs/format.md, "Tuple keys", of any number.
+pub(super) fn ordered(number: f64) -> u64 {
+    let bits = number.to_bits();
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+fn ordered_single(number: f32) -> u64 {
+    let bits = number.to_bits();
+    (if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }).into()
+}
+
+/// Floats as columns have them: decimals, whole numbers, and what no decimal is.
+fn any_floats() -> impl Strategy<Value = Vec<f64>> {
+    let special = prop::sample::select(vec![
+        0.0,
+        -0.0,
+        f64::NAN,
+        -f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        5e-324,
+        0.1 + 0.2,
+        2251799813685247.0,
+        2251799813685248.0,
+        1e300,
+    ]);
+    (0i32..17, -1i64 << 40..1 << 40, 0u32..40, 0.0f64..0.4).prop_flat_map(
+        move |(exponent, base, shift, often)| {
+            let decimal = any::<i64>()
+                .prop_map(move |n| (base + ((n >> 24) >> shift)) as f64 / 10f64.powi(exponent));
+            let rows = (decimal, special.clone(), prop::bool::weighted(often), any::<f64>());
+            let value = rows.prop_map(|(n, special, is_special, other)| match is_special {
+                false => n,
+                true if n.to_bits() & 1 == 0 => special,
+                true => other,
+            });
+            prop::collection::vec(value, 0..200)
+        },
+    )
+}
+
+fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
+    let mut encoder = IntEncoder::new();
+    let (mut column, mut plain) = (Vec::new(), Vec::new());
+    let chosen = encoder.encode_floats(float, values, &mut column);
+    comes_back(values, &column, chosen);
+    let without = encoder.encode(values, &mut plain);
+    assert!(chosen.bytes <= without.bytes, "{chosen:?} {without:?}");
+    column.clear();
+    let kept = encoder.encode_floats_as(IntKind::Decimal, float, values, &mut column);
+    comes_back(values, &column, kept);
+    assert!(kept.bytes >= chosen.bytes, "{kept:?} {chosen:?}");
+    chosen
+}
+
+proptest! {
+    #[test]
+    fn any_floats_come_back_and_are_found(floats in any_floats(), sorted: bool) {
+        let mut doubles: Vec<u64> = floats.iter().map(|n| ordered(*n)).collect();
+        let mut singles: Vec<u64> = floats.iter().map(|n| ordered_single(*n as f32)).collect();
+        // What no part of four bytes holds.
+        let mut neither = doubles.clone();
+        if sorted {
+            doubles.sort_unstable();
+            singles.sort_unstable();
+            neither.sort_unstable();
+        }
+        floats_come_back(Float::Double, &doubles);
+        floats_come_back(Float::Single, &singles);
+        floats_come_back(Float::Single, &neither);
+    }
+}
+
+#[test]
+fn decimals_are_seen_among_nulls_and_others() {
+    let price = |row: u64| (row * 7919 % 50_000) as f64 / 100.0;
+    let prices: Vec<u64> = (0..1000).map(|row| ordered(price(row))).collect();
+    let chosen = floats_come_back(Float::Double, &prices);
+    assert_eq!(chosen, Chosen { kind: IntKind::Decimal, bytes: 5 + 2 + 2000 });
+    let singles: Vec<u64> = (0..1000).map(|row| ordered_single(price(row) as f32)).collect();
+    assert_eq!(floats_come_back(Float::Single, &singles), chosen);
+    // The filler of a null is zero bytes.
+    let nulls: Vec<u64> = prices
+        .iter()
+        .enumerate()
+        .map(|(row, price)| if row % 3 == 0 { 0 } else { *price })
+        .collect();
+    let chosen = floats_come_back(Float::Double, &nulls);
+    assert_eq!(chosen.kind, IntKind::Decimal);
+    assert!(chosen.bytes < 2450, "{chosen:?}");
+    let noise: Vec<u64> = (1..1000u64).map(|row| ordered((row as f64).sqrt())).collect();
+    assert_ne!(floats_come_back(Float::Double, &noise).kind, IntKind::Decimal);
+}
+
 #[test]
 fn every_width_and_the_edges_of_every_width_come_back() {
     for width in 0..=64u32 {
@@ -177,10 +299,13 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
     let sorted: Vec<u64> = (0..200).map(|i| i * 1000 + i * i % 777).collect();
     let noise: Vec<u64> = (0..100).map(|_| dice() % 1000 + 5000).collect();
     let runs: Vec<u64> = (0..200).map(|i| i / 40 * 1_000_003).collect();
-    for values in [sorted, noise, runs] {
-        for kind in KINDS {
+    let prices = (0..150).map(|row| if row % 9 == 4 { 0 } else { ordered(row as f64 / 100.0) });
+    let prices: Vec<u64> = prices.collect();
+    let restarts: Vec<u64> = (0..200).map(|i| i % 60 * 1000 + i % 7).collect();
+    for values in [sorted, noise, runs, prices, restarts] {
+        for kind in KINDS.into_iter().chain([IntKind::Decimal]) {
             let mut column = Vec::new();
-            encoder.encode_as(kind, &values, &mut column);
+            encoder.encode_floats_as(kind, Float::Double, &values, &mut column);
             let whole = padded(&column);
             for at in 0..whole.len() {
                 for value in [0, 1, 0x7f, 0x80, 0xff, whole[at] ^ 1, whole[at] ^ 0x40, dice() as u8]
@@ -212,6 +337,7 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
 fn use_all(bytes: &[u8], rows: usize) {
     let Ok(ints) = Ints::parse(bytes, rows) else { return };
     let _ = ints.check();
+    assert_eq!(Ints::read(bytes, rows, rows / 3), Ok(ints.get(rows / 3)));
     assert!(ints.bytes_used() + PAD_BYTES <= bytes.len());
     for row in [0, 1, 31, 32, rows / 2, rows, rows + 1, ROWS_MAX, usize::MAX] {
         let _ = ints.get(row);
@@ -227,22 +353,50 @@ fn use_all(bytes: &[u8], rows: usize) {
 /// The bytes that docs/format.md shows.
 #[test]
 fn the_documented_columns_are_what_is_written() {
-    let shown = documented("The columns of the values");
+    let mut shown = documented("Of each kind a column");
+    let steps: Vec<u64> = (0..34).map(|row| row * 2 + row % 2).collect();
+    let plain: [(IntKind, &[u64]); 6] = [
+        (IntKind::Level, &[1000, 1003, 1005, 1010]),
+        (IntKind::Sloped, &[100, 110, 121, 130]),
+        (IntKind::Patched, &[5, 1, 6, 2, 0, 3, 1000, 4]),
+        (IntKind::Runs, &[9, 9, 9, 9, 9, 12, 12, 12]),
+        (IntKind::Dictionary, &[300, 70000, 7, 7, 300, 7, 70000, 300]),
+        (IntKind::Frames, &steps),
+    ];
     let mut encoder = IntEncoder::new();
-    for (values, shown) in [[1000, 1003, 1005, 1010], [100, 110, 121, 130]].iter().zip(shown) {
-        let mut column = Vec::new();
-        let chosen = encoder.encode(values, &mut column);
-        assert_eq!(column, shown);
+    let mut column = Vec::new();
+    for ((kind, values), shown) in plain.iter().zip(shown.drain(..6)) {
+        column.clear();
+        let chosen = encoder.encode_as(*kind, values, &mut column);
+        assert_eq!((chosen.kind, hex(&column)), (*kind, hex(&shown)));
         comes_back(values, &shown, chosen);
     }
+    let floats = [12.34, 0.5, f64::NAN, -0.25].map(ordered);
+    column.clear();
+    let chosen = encoder.encode_floats_as(IntKind::Decimal, Float::Double, &floats, &mut column);
+    assert_eq!((chosen.kind, hex(&column)), (IntKind::Decimal, hex(&shown[0])));
+    comes_back(&floats, &shown[0], chosen);
+    assert_eq!(shown.len(), 1);
 }
 
-/// The lines of bytes that follow this text in docs/format.md, up to the next empty line.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X} ")).collect()
+}
+
+/// The bytes of the columns that follow this text in docs/format.md: a name, and all hexadecimal
+/// bytes up to the next name or empty line.
 fn documented(before: &str) -> Vec<Vec<u8>> {
     let text = include_str!("../../../../../../docs/format.md");
     let after = text.split(before).nth(1).expect("documented");
     let lines = after.lines().skip_while(|line| !line.starts_with("    "));
-    let lines = lines.map_while(|line| line.strip_prefix("    "));
-    let byte = |hex: &str| u8::from_str_radix(hex, 16).expect("hexadecimal");
-    lines.map(|line| line[..30.min(line.len())].split_whitespace().map(byte).collect()).collect()
+    let mut columns: Vec<Vec<u8>> = Vec::new();
+    for line in lines.map_while(|line| line.strip_prefix("    ")) {
+        let (name, bytes) = line.split_at(12.min(line.len()));
+        if !name.trim().is_empty() {
+            columns.push(Vec::new());
+        }
+        let byte = |hex: &str| u8::from_str_radix(hex, 16).expect("hexadecimal");
+        columns.last_mut().expect("a name").extend(bytes.split_whitespace().map(byte));
+    }
+    columns
 }

@@ -108,7 +108,7 @@ pub(super) fn put(
     }
     put_bytes(out, &first[..common]);
     put_varint(out, (entries.len() as u64) << 1 | u64::from(wide));
-    ints.encode(values, out);
+    ints.encode_direct(values, out);
     out.extend_from_slice(entries);
 }
 

@@ -39,7 +39,7 @@ pub(super) fn put(
 ) -> Codec {
     let (codec, stored) = chunk::encode(codec, bytes, chunk);
     chunk::put_head(codec, bytes.len(), stored.len(), out);
-    ints.encode(ends, out);
+    ints.encode_direct(ends, out);
     out.extend_from_slice(stored);
     codec
 }

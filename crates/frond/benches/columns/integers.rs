@@ -1,0 +1,152 @@
+//! Integer columns, kind by kind: bits a value, and ns a value to encode, decode, read one and search,
+//! beside the budgets of the design.
+
+use std::{hint::black_box, time::Instant};
+
+use frond::block::column::{IntEncoder, IntKind, Ints, PAD_BYTES};
+
+/// Rows of a block of narrow rows: 32 KiB of 16 bytes each.
+const ROWS: usize = 2048;
+
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Best of many, in ns per piece of work; `REPEAT` in the environment says how many.
+fn measure(pieces: usize, mut work: impl FnMut()) -> f64 {
+    let repeat = std::env::var("REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let mut best = f64::MAX;
+    for _ in 0..repeat {
+        let start = Instant::now();
+        work();
+        best = best.min(start.elapsed().as_nanos() as f64 / pieces as f64);
+    }
+    best
+}
+
+/// Columns of all sorts, and the kind that each should get.
+fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
+    let mut state = 1;
+    let mut dice = move |below: u64| next(&mut state) % below;
+    let rows = |value: &mut dyn FnMut(u64) -> u64| (0..ROWS as u64).map(value).collect();
+    let mut at = 0;
+    let mut far = 0;
+    vec![
+        ("one value", IntKind::Constant, rows(&mut |_| 1_700_000_000)),
+        ("customer, 10 bits", IntKind::Level, rows(&mut |_| 5000 + dice(1000))),
+        ("register, 23 bits", IntKind::Level, rows(&mut |_| dice(1 << 23))),
+        ("hash, 62 bits", IntKind::Level, rows(&mut |_| dice(1 << 62))),
+        ("ids with steps of 3", IntKind::Sloped, rows(&mut |row| 1 << 40 | (row * 3))),
+        ("times, 5 bits off", IntKind::Sloped, rows(&mut |row| 1 << 50 | (row * 1777 + dice(30)))),
+        (
+            "durations with a tail",
+            IntKind::Patched,
+            rows(&mut |_| dice(400) + if dice(40) == 0 { dice(1 << 30) } else { 0 }),
+        ),
+        ("40 states, 30 bits", IntKind::Dictionary, rows(&mut |_| dice(40) * 26_000_000 + 17)),
+        ("runs of about 100", IntKind::Runs, {
+            rows(&mut |_| {
+                at += if dice(100) == 0 { dice(1 << 20) } else { 0 };
+                at
+            })
+        }),
+        ("sorted, steps up to 15", IntKind::Frames, {
+            rows(&mut |_| {
+                far += dice(16);
+                far
+            })
+        }),
+    ]
+}
+
+/// Prints the table; a word of the command chooses columns by name.
+pub fn print() {
+    println!(
+        "{:<24}{:>11}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "ns a value",
+        "kind",
+        "bits",
+        "encode",
+        "as kind",
+        "decode",
+        "+parse",
+        "read",
+        "get",
+        "search"
+    );
+    println!(
+        "{:<42}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "budget", "4-5", "1-3", "0.8-1.3", "+5", "+5", "2-3, 20", "40, 50"
+    );
+    let mut state = 7;
+    let picks: Vec<usize> = (0..ROWS).map(|_| next(&mut state) as usize % ROWS).collect();
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    for (name, kind, values) in columns() {
+        if !name.contains(&wanted) {
+            continue;
+        }
+        let mut encoder = IntEncoder::new();
+        let mut bytes = Vec::new();
+        let chosen = encoder.encode(&values, &mut bytes);
+        assert_eq!(chosen.kind, kind, "{name}");
+        let encode = measure(ROWS, || {
+            bytes.clear();
+            black_box(encoder.encode(black_box(&values), &mut bytes));
+        });
+        let encode_as = measure(ROWS, || {
+            bytes.clear();
+            black_box(encoder.encode_as(kind, black_box(&values), &mut bytes));
+        });
+        bytes.extend_from_slice(&[0; PAD_BYTES]);
+        let ints = Ints::parse(&bytes, ROWS).expect("an integer column");
+        let mut out = vec![0; 1024];
+        let decode = measure(ROWS, || {
+            for first in (0..ROWS).step_by(out.len()) {
+                black_box(&ints).decode(first, &mut out);
+                black_box(&out);
+            }
+        });
+        let parse_get = measure(ROWS, || {
+            let mut sum = 0u64;
+            for pick in &picks {
+                let ints = Ints::parse(black_box(&bytes[..]), ROWS).expect("an integer column");
+                sum = sum.wrapping_add(ints.get(*pick));
+            }
+            black_box(sum);
+        });
+        let read = measure(ROWS, || {
+            let mut sum = 0u64;
+            for pick in &picks {
+                let value = Ints::read(black_box(&bytes[..]), ROWS, *pick);
+                sum = sum.wrapping_add(value.expect("an integer column"));
+            }
+            black_box(sum);
+        });
+        let get = measure(ROWS, || {
+            let mut sum = 0u64;
+            for pick in &picks {
+                sum = sum.wrapping_add(ints.get(*pick));
+            }
+            black_box(sum);
+        });
+        let search = values.is_sorted().then(|| {
+            measure(ROWS, || {
+                let mut sum = 0;
+                for pick in &picks {
+                    sum += ints.lower_bound(0..ROWS, black_box(values[*pick]));
+                }
+                black_box(sum);
+            })
+        });
+        let bits = chosen.bytes as f64 * 8.0 / ROWS as f64;
+        let search = search.map_or(String::new(), |ns| format!("{ns:9.1}"));
+        println!(
+            "{name:<24}{:>11}{bits:>7.2}{encode:>9.2}{encode_as:>9.2}{decode:>9.2}{parse_get:>9.2}{read:>9.2}{get:>9.2}{search}",
+            format!("{kind:?}")
+        );
+    }
+}

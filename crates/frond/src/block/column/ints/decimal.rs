@@ -1,0 +1,298 @@
+//! The decimal column: floats that are whole numbers divided by a power of ten.
+//!
+//! Prices, rates and measures are floats by type, but were written with a few digits: 12.34 is
+//! 1234 / 100. IEEE division is exact to the last bit and the same on every machine, so whole numbers
+//! and one exponent give back the floats, and whole numbers pack well. Each value is tried before it is
+//! believed; what does not come back bit by bit (NaN, −0, infinities, the filler of a null, more digits
+//! than the others have) is an *exception* and stands in a list.
+//!
+//! Values are the floats in the form whose order as integers is that of the numbers (docs/format.md,
+//! "Tuple keys").
+//!
+//! ```text
+//! decimal = 69 | exponent, +128 for 32-bit floats, u8 | length of least u8 | exceptions u16
+//!         | least, signed | if there are exceptions: their rows, their values as a packed column
+//!         | whole numbers - least, a column of any other kind
+//! ```
+//! Where the row of an exception stands in the numbers is a neighbour's, so that it costs nothing there.
+//! Idea: Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023.
+
+use std::ops::Range;
+
+use super::super::{
+    super::BadBlock,
+    bits::{Codes, pack, packed_bytes, partition, width_of},
+};
+use super::{
+    Ints,
+    head::{cut_signed, put_low, signed_bytes},
+    packed::{self, Packed},
+};
+
+/// First byte of the column.
+pub const TAG: u8 = 69;
+const HEAD_BYTES: usize = 5;
+/// Marks 32-bit floats beside the exponent.
+const SINGLE: u8 = 0x80;
+
+/// All powers that a whole number below [`WHOLE_MAX`] may be divided by.
+const POWERS: [f64; 16] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+/// Whole numbers stay below this, so that adding [`ROUND`] rounds them.
+const WHOLE_MAX: f64 = (1u64 << 51) as f64;
+/// A number so large that the next one is 1 more.
+const ROUND: f64 = (3u64 << 51) as f64;
+
+/// Values that choose the exponent.
+const SAMPLES: usize = 32;
+
+/// The floats of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Float {
+    /// Of 32 bits.
+    Single,
+    /// Of 64 bits.
+    Double,
+}
+
+impl Float {
+    /// The number with these ordered bits.
+    #[inline]
+    fn number(self, bits: u64) -> f64 {
+        match self {
+            Float::Single => {
+                let bits = bits as u32;
+                let flip = if bits >> 31 == 0 { u32::MAX } else { 1 << 31 };
+                f32::from_bits(bits ^ flip).into()
+            }
+            Float::Double => {
+                let flip = if bits >> 63 == 0 { u64::MAX } else { 1 << 63 };
+                f64::from_bits(bits ^ flip)
+            }
+        }
+    }
+
+    /// The ordered bits of a number.
+    #[inline]
+    fn bits(self, number: f64) -> u64 {
+        match self {
+            Float::Single => {
+                let bits = (number as f32).to_bits();
+                let flip = if bits >> 31 == 0 { 1 << 31 } else { u32::MAX };
+                (bits ^ flip).into()
+            }
+            Float::Double => {
+                let bits = number.to_bits();
+                bits ^ if bits >> 63 == 0 { 1 << 63 } else { u64::MAX }
+            }
+        }
+    }
+
+    /// The whole number which, divided by `power`, has these ordered bits.
+    #[inline]
+    fn whole(self, bits: u64, power: f64) -> Option<i64> {
+        let scaled = self.number(bits) * power;
+        let whole = scaled + ROUND - ROUND;
+        // A NaN is not below anything.
+        let fits = whole.abs() < WHOLE_MAX && self.bits(whole / power) == bits;
+        fits.then_some(whole as i64)
+    }
+}
+
+/// A decimal column to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Decimal<'a> {
+    float: Float,
+    power: f64,
+    least: i64,
+    numbers: Ints<'a>,
+    exceptions: usize,
+    rows: Codes<'a>,
+    bits: Packed<'a>,
+}
+
+impl<'a> Decimal<'a> {
+    /// Cuts a decimal column of so many rows off the front of `rest`.
+    #[inline]
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [_, form, least_bytes, low, high, ..] = **rest else { return None };
+        let float = if form & SINGLE == 0 { Float::Double } else { Float::Single };
+        let power = *POWERS.get(usize::from(form & !SINGLE))?;
+        *rest = rest.get(HEAD_BYTES..)?;
+        let least = cut_signed(rest, least_bytes.into())?;
+        let exceptions = usize::from(u16::from_le_bytes([low, high]));
+        let (mut exception_rows, mut bits) = (Codes::default(), Packed::default());
+        if exceptions > 0 {
+            exception_rows = Codes::cut(rest, row_width(rows), exceptions)?;
+            bits = Packed::cut(rest, exceptions)?;
+        }
+        if rest.first() == Some(&TAG) {
+            // Not one within the other, as deep as somebody pleases.
+            return None;
+        }
+        let numbers = Ints::parse(rest, rows).ok()?;
+        *rest = rest.get(numbers.bytes_used()..)?;
+        Some(Self { float, power, least, numbers, exceptions, rows: exception_rows, bits })
+    }
+
+    /// The ordered bits of a whole number divided.
+    #[inline]
+    fn divided(&self, whole: i64) -> u64 {
+        self.float.bits(whole as f64 / self.power)
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        if self.exceptions > 0 {
+            let exception = self.rows.lower_bound(0..self.exceptions, row as u64);
+            if exception < self.exceptions && self.rows.get(exception) == row as u64 {
+                return self.bits.get(exception);
+            }
+        }
+        self.divided(self.least.wrapping_add(self.numbers.get(row) as i64))
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        self.numbers.decode(first, out);
+        for value in out.iter_mut() {
+            *value = self.divided(self.least.wrapping_add(*value as i64));
+        }
+        let exception = self.rows.lower_bound(0..self.exceptions, first as u64);
+        for exception in exception..self.exceptions {
+            let row = self.rows.get(exception) as usize;
+            let Some(value) = out.get_mut(row.wrapping_sub(first)) else { break };
+            *value = self.bits.get(exception);
+        }
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        let exception = |row: usize| self.rows.lower_bound(0..self.exceptions, row as u64);
+        let has_exceptions = exception(rows.start) < exception(rows.end);
+        match self.least_not_below(value).filter(|_| !has_exceptions) {
+            Some(whole) => match u64::try_from(i128::from(whole) - i128::from(self.least)) {
+                Ok(number) => self.numbers.lower_bound(rows, number),
+                Err(_) => rows.start,
+            },
+            None => partition(rows, |row| self.get(row) < value),
+        }
+    }
+
+    /// The least whole number that is, divided, not below `value`, if it is near where it should be.
+    fn least_not_below(&self, value: u64) -> Option<i64> {
+        let near = self.float.number(value) * self.power + ROUND - ROUND;
+        if near.abs() >= WHOLE_MAX || near.is_nan() {
+            return None;
+        }
+        let near = near as i64;
+        (near - 1..=near + 1)
+            .find(|&whole| self.divided(whole) >= value && self.divided(whole - 1) < value)
+    }
+
+    /// The exceptions' rows ascend and exist; the numbers are sound.
+    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        let mut next = 0;
+        for exception in 0..self.exceptions {
+            let row = self.rows.get(exception) as usize;
+            if row < next || row >= rows {
+                return Err(BadBlock("the exceptions of a decimal column do not ascend"));
+            }
+            next = row + 1;
+        }
+        self.numbers.check()
+    }
+}
+
+fn row_width(rows: usize) -> u32 {
+    width_of(rows.saturating_sub(1) as u64)
+}
+
+/// How to write floats as a decimal column.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    float: Float,
+    exponent: u8,
+    least: i64,
+    bits: packed::Plan,
+}
+
+/// What the floats are made of.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Whole numbers, less the least of them.
+    pub numbers: Vec<u64>,
+    exception_rows: Vec<u64>,
+    exception_bits: Vec<u64>,
+}
+
+impl Plan {
+    /// Takes the floats apart, if at least half of them are decimals of one exponent.
+    pub fn of(float: Float, values: &[u64], parts: &mut Parts) -> Option<Self> {
+        let exponent = exponent_of(float, values)?;
+        let power = *POWERS.get(usize::from(exponent))?;
+        let Parts { numbers, exception_rows, exception_bits } = parts;
+        numbers.clear();
+        exception_rows.clear();
+        exception_bits.clear();
+        // Stands for exceptions: the number before, or for the first rows the first that there is.
+        let mut last = values.iter().find_map(|&value| float.whole(value, power))?;
+        let mut least = last;
+        for (row, &value) in values.iter().enumerate() {
+            match float.whole(value, power) {
+                Some(whole) => (last, least) = (whole, least.min(whole)),
+                None => {
+                    exception_rows.push(row as u64);
+                    exception_bits.push(value);
+                }
+            }
+            numbers.push(last as u64);
+        }
+        if exception_rows.len() > values.len() / 2 {
+            return None;
+        }
+        numbers.iter_mut().for_each(|number| *number = number.wrapping_sub(least as u64));
+        let bits = packed::Plan::shortest(exception_bits);
+        Some(Self { float, exponent, least, bits })
+    }
+
+    /// Length of all but the whole numbers.
+    pub fn bytes(&self, parts: &Parts) -> usize {
+        let (rows, exceptions) = (parts.numbers.len(), parts.exception_rows.len());
+        let list = match exceptions {
+            0 => 0,
+            _ => packed_bytes(exceptions, row_width(rows)) + self.bits.bytes(exceptions),
+        };
+        HEAD_BYTES + signed_bytes(self.least) as usize + list
+    }
+
+    /// Appends all but the whole numbers.
+    pub fn write(&self, parts: &Parts, out: &mut Vec<u8>) {
+        let form = if self.float == Float::Single { SINGLE } else { 0 } | self.exponent;
+        let least_bytes = signed_bytes(self.least);
+        out.extend_from_slice(&[TAG, form, least_bytes as u8]);
+        out.extend_from_slice(&(parts.exception_rows.len() as u16).to_le_bytes());
+        put_low(self.least as u64, least_bytes, out);
+        if !parts.exception_rows.is_empty() {
+            let rows = parts.exception_rows.iter().copied();
+            pack(rows, row_width(parts.numbers.len()), out);
+            self.bits.write(&parts.exception_bits, out);
+        }
+    }
+}
+
+/// The smallest exponent at which most of a sample are whole numbers; fillers of nulls, NaNs and
+/// infinities do not count.
+fn exponent_of(float: Float, values: &[u64]) -> Option<u8> {
+    let every = values.len().div_ceil(SAMPLES).max(1);
+    let finite = |value: &&u64| float.number(**value).is_finite();
+    let sample = || values.iter().step_by(every).filter(finite);
+    let most = sample().count() - sample().count() / 8;
+    let whole =
+        |power: &f64| sample().filter(|value| float.whole(**value, *power).is_some()).count();
+    (0..)
+        .zip(&POWERS)
+        .find(|(_, power)| most > 0 && whole(power) >= most)
+        .map(|(exponent, _)| exponent)
+}

@@ -1,0 +1,222 @@
+//! The dictionary integer column: up to 256 different values, sorted, and each row's place among them.
+//!
+//! States, kinds and codes of the outside world are few and far apart. As the values are sorted, their
+//! places compare as they do.
+//!
+//! ```text
+//! dictionary = 67 | values - 1, u8 | width of a value u8 | length of base u8
+//!            | base | values above the base, ascending | places
+//! ```
+//! A place takes as many bits as the last one needs.
+
+use std::ops::Range;
+
+use super::super::{
+    super::BadBlock,
+    bits::{Codes, pack, packed_bytes, partition, width_of},
+};
+use super::head::{cut_unsigned, put_low, unsigned_bytes};
+
+/// First byte of the column.
+pub const TAG: u8 = 67;
+const HEAD_BYTES: usize = 4;
+/// Most values of a dictionary.
+const VALUES_MAX: usize = 256;
+/// From so many rows on it pays to unpack the values first.
+const TABLE_ROWS_MIN: usize = 64;
+
+/// A dictionary column to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Dictionary<'a> {
+    base: u64,
+    count: usize,
+    values: Codes<'a>,
+    places: Codes<'a>,
+}
+
+impl<'a> Dictionary<'a> {
+    /// Cuts a dictionary column of so many rows off the front of `rest`.
+    #[inline]
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [_, last, width, base_bytes, ..] = **rest else { return None };
+        *rest = rest.get(HEAD_BYTES..)?;
+        let base = cut_unsigned(rest, base_bytes.into())?;
+        let count = usize::from(last) + 1;
+        Some(Self {
+            base,
+            count,
+            values: Codes::cut(rest, width.into(), count)?,
+            places: Codes::cut(rest, width_of(last.into()), rows)?,
+        })
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        self.base.wrapping_add(self.values.get(self.places.get(row) as usize))
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        self.places.decode(first, out);
+        if out.len() < TABLE_ROWS_MIN {
+            for value in out {
+                *value = self.base.wrapping_add(self.values.get(*value as usize));
+            }
+            return;
+        }
+        let mut table = [0; VALUES_MAX];
+        self.values.decode(0, table.get_mut(..self.count).unwrap_or_default());
+        table.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
+        for value in out {
+            // A place has at most eight bits.
+            *value = table[*value as usize % VALUES_MAX];
+        }
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        let place = self.values.lower_bound(0..self.count, value.saturating_sub(self.base));
+        self.places.lower_bound(rows, place as u64)
+    }
+
+    /// The values ascend, and every place is one.
+    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        if (1..self.count).any(|place| self.values.get(place - 1) >= self.values.get(place)) {
+            return Err(BadBlock("the dictionary of a column does not ascend"));
+        }
+        if (0..rows).any(|row| self.places.get(row) >= self.count as u64) {
+            return Err(BadBlock("a row is not in its column's dictionary"));
+        }
+        Ok(())
+    }
+}
+
+/// How to write values as a dictionary column.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    base: u64,
+    width: u32,
+    count: usize,
+}
+
+impl Plan {
+    /// If there are so few values from `min` to `max` that the column takes less than `bytes_max`.
+    pub fn below(
+        values: &[u64],
+        min: u64,
+        max: u64,
+        bytes_max: usize,
+        distinct: &mut Distinct,
+    ) -> Option<Self> {
+        let plan = |count| Self { base: min, width: width_of(max - min), count };
+        let rows = values.len();
+        let count_max =
+            partition(1..VALUES_MAX + 1, |count| plan(count).bytes(rows) < bytes_max) - 1;
+        distinct.collect(values, count_max).then(|| plan(distinct.values.len()))
+    }
+
+    /// Length of the column.
+    pub fn bytes(&self, rows: usize) -> usize {
+        HEAD_BYTES
+            + unsigned_bytes(self.base) as usize
+            + packed_bytes(self.count, self.width)
+            + packed_bytes(rows, width_of(self.count as u64 - 1))
+    }
+
+    /// Appends the column; `distinct` is as it was when this was planned.
+    pub fn write(&self, values: &[u64], distinct: &mut Distinct, out: &mut Vec<u8>) {
+        let Self { base, width, count } = *self;
+        let base_bytes = unsigned_bytes(base);
+        out.extend_from_slice(&[TAG, (count - 1) as u8, width as u8, base_bytes as u8]);
+        put_low(base, base_bytes, out);
+        distinct.sort();
+        pack(distinct.sorted.iter().map(|(value, _)| value - base), width, out);
+        let places = values.iter().map(|&value| distinct.place(value));
+        pack(places, width_of(count as u64 - 1), out);
+    }
+}
+
+/// Slots of the hash table: at most half of them are taken.
+const SLOTS: usize = 2 * VALUES_MAX;
+
+/// The different values of a column, as long as they are few.
+#[derive(Debug)]
+pub struct Distinct {
+    /// As they came.
+    values: Vec<u64>,
+    /// In order, with the number that each had in `values`.
+    sorted: Vec<(u64, u16)>,
+    /// Place in the order by number in `values`.
+    places: Vec<u16>,
+    /// 1 + number in `values`; 0 in a free slot.
+    slots: [u16; SLOTS],
+}
+
+impl Default for Distinct {
+    fn default() -> Self {
+        Self { values: Vec::new(), sorted: Vec::new(), places: Vec::new(), slots: [0; SLOTS] }
+    }
+}
+
+impl Distinct {
+    /// Collects the values; false if there are more than `count_max`.
+    fn collect(&mut self, values: &[u64], count_max: usize) -> bool {
+        self.values.clear();
+        self.slots.fill(0);
+        // Equal values often come one after the other.
+        let mut last = None;
+        for &value in values {
+            if last == Some(value) {
+                continue;
+            }
+            last = Some(value);
+            let (slot, number) = self.find(value);
+            if number.is_none() {
+                if self.values.len() == count_max {
+                    return false;
+                }
+                self.values.push(value);
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    *slot = self.values.len() as u16;
+                }
+            }
+        }
+        !self.values.is_empty()
+    }
+
+    /// The slot of a value, and its number if it has one.
+    #[inline]
+    fn find(&self, value: u64) -> (usize, Option<usize>) {
+        let mut slot = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - 9)) as usize;
+        loop {
+            match usize::from(self.slots[slot % SLOTS]) {
+                0 => return (slot % SLOTS, None),
+                number if self.values.get(number - 1) == Some(&value) => {
+                    return (slot % SLOTS, Some(number - 1));
+                }
+                _ => slot += 1,
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        self.sorted.clear();
+        self.sorted.extend(self.values.iter().zip(0..).map(|(&value, number)| (value, number)));
+        self.sorted.sort_unstable();
+        self.places.clear();
+        self.places.resize(self.values.len(), 0);
+        for (place, (_, number)) in (0..).zip(&self.sorted) {
+            if let Some(of_number) = self.places.get_mut(usize::from(*number)) {
+                *of_number = place;
+            }
+        }
+    }
+
+    /// A value's place in the order, after [`sort`](Distinct::sort).
+    #[inline]
+    fn place(&self, value: u64) -> u64 {
+        let (_, number) = self.find(value);
+        number.and_then(|number| self.places.get(number)).copied().unwrap_or(0).into()
+    }
+}

@@ -1,0 +1,386 @@
+//! The delta column: frames of 32 rows, each a first value and 31 differences.
+//!
+//! Where values ascend by small random steps, what is left beside a line is their random walk, and
+//! that is many bits more than a step. The first values of all frames are a packed column of their
+//! own; the least difference of all (*step*) is taken off each. All differences have one width, or,
+//! where that is shorter, each frame has its own: the column then says for each frame how many bits
+//! wide a difference of it and those of all frames before it are together. These sums lie near a
+//! line, and the width and the place of a frame follow from two of them.
+//!
+//! A later column of an index ascends as long as those before it stay the same, and then falls. Where a
+//! value falls is a *restart*: it stands in a list, and its difference is not used.
+//!
+//! ```text
+//! frames = 68 | width of a difference, or 255: by frame, u8
+//!        | length of step, +128 if there are restarts, u8 | step, signed
+//!        | first values, packed | if by frame: sums of widths, packed
+//!        | if there are restarts: their number u16, their rows, their values, packed
+//!        | differences - step
+//! ```
+//! Arithmetic is modulo 2^64, so that any values come back.
+
+use std::ops::Range;
+
+use super::super::{
+    super::BadBlock,
+    bits::{Codes, Packer, pack, packed_bytes, partition, width_of},
+};
+use super::{
+    head::{cut_signed, put_low, signed_bytes},
+    packed::{self, Packed},
+};
+
+/// First byte of the column.
+pub const TAG: u8 = 68;
+const HEAD_BYTES: usize = 3;
+/// Instead of a width: each frame has its own.
+const BY_FRAME: u8 = 255;
+/// Beside the length of the step: there are restarts.
+const RESTARTS: u8 = 0x80;
+/// Up to one restart in so many rows, falls are restarts; else differences are signed.
+const ROWS_A_FALL_MIN: usize = 12;
+
+/// Rows of a frame.
+pub const FRAME_ROWS: usize = 32;
+/// Differences of a frame: between its rows only.
+const FRAME_DELTAS: usize = FRAME_ROWS - 1;
+
+/// A delta column to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames<'a> {
+    step: u64,
+    firsts: Packed<'a>,
+    widths: Widths<'a>,
+    restarts: Restarts<'a>,
+    deltas: &'a [u8],
+}
+
+/// Rows whose value does not come from the row before, and their values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restarts<'a> {
+    count: usize,
+    rows: Codes<'a>,
+    values: Packed<'a>,
+}
+
+impl<'a> Restarts<'a> {
+    fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [low, high, ..] = **rest else { return None };
+        *rest = rest.get(2..)?;
+        let count = usize::from(u16::from_le_bytes([low, high]));
+        let rows = Codes::cut(rest, row_width(rows), count)?;
+        Some(Self { count, rows, values: Packed::cut(rest, count)? })
+    }
+
+    /// Those in these rows.
+    #[inline]
+    fn within(&self, rows: Range<usize>) -> Range<usize> {
+        if self.count == 0 {
+            return 0..0;
+        }
+        let first = self.rows.lower_bound(0..self.count, rows.start as u64);
+        first..self.rows.lower_bound(first..self.count, rows.end as u64)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Widths<'a> {
+    All(u32),
+    Sums(Packed<'a>),
+}
+
+impl<'a> Frames<'a> {
+    /// Cuts a delta column of so many rows off the front of `rest`.
+    #[inline]
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [_, width, step_bytes, ..] = **rest else { return None };
+        *rest = rest.get(HEAD_BYTES..)?;
+        let step = cut_signed(rest, (step_bytes & !RESTARTS).into())? as u64;
+        let count = rows.div_ceil(FRAME_ROWS);
+        let firsts = Packed::cut(rest, count)?;
+        let widths = match width {
+            BY_FRAME => Widths::Sums(Packed::cut(rest, count)?),
+            0..=64 => Widths::All(width.into()),
+            _ => return None,
+        };
+        let restarts = match step_bytes & RESTARTS {
+            0 => Restarts::default(),
+            _ => Restarts::cut(rest, rows)?,
+        };
+        let frames = Self { step, firsts, widths, restarts, deltas: rest };
+        let bits = frames.end_bit(rows).filter(|bits| *bits <= rows * 64)?;
+        Codes::cut(rest, 1, bits)?;
+        Some(frames)
+    }
+
+    /// Where the last difference ends.
+    fn end_bit(&self, rows: usize) -> Option<usize> {
+        let Some(last) = rows.checked_sub(1) else { return Some(0) };
+        let (width, bit) = self.place(last / FRAME_ROWS);
+        bit.checked_add(last % FRAME_ROWS * width as usize)
+    }
+
+    /// The width of a frame's differences, and where they begin.
+    #[inline]
+    fn place(&self, frame: usize) -> (u32, usize) {
+        let (width, sum) = match &self.widths {
+            Widths::All(width) => (u64::from(*width), frame.wrapping_mul(*width as usize)),
+            Widths::Sums(sums) => {
+                let before = if frame == 0 { 0 } else { sums.get(frame - 1) };
+                (sums.get(frame).wrapping_sub(before), before as usize)
+            }
+        };
+        (width.min(64) as u32, sum.wrapping_mul(FRAME_DELTAS))
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        let frame = row / FRAME_ROWS;
+        let first = row - row % FRAME_ROWS;
+        // The row that has a value of its own: the last restart, or the frame's first.
+        let (from, value) = match self.restarts.within(first..row.saturating_add(1)).last() {
+            Some(restart) => {
+                let from = self.restarts.rows.get(restart) as usize;
+                (from.clamp(first, row), self.restarts.values.get(restart))
+            }
+            None => (first, self.firsts.get(frame)),
+        };
+        let (width, bit) = self.place(frame);
+        let bit = bit.wrapping_add((from - first) * width as usize);
+        let deltas = Codes::over(self.deltas, width).sum_at_bit(bit, row - from);
+        value.wrapping_add(self.step.wrapping_mul((row - from) as u64)).wrapping_add(deltas)
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        let mut row = first;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let (frame, skip) = (row / FRAME_ROWS, row % FRAME_ROWS);
+            let count = rest.len().min(FRAME_ROWS - skip);
+            let (now, later) = rest.split_at_mut(count);
+            match now.first_chunk_mut() {
+                Some(whole) => self.decode_frame(frame, whole),
+                None => {
+                    let mut whole = [0; FRAME_ROWS];
+                    self.decode_frame(frame, &mut whole);
+                    now.iter_mut().zip(&whole[skip..]).for_each(|(now, value)| *now = *value);
+                }
+            }
+            (row, rest) = (row.wrapping_add(count), later);
+        }
+    }
+
+    fn decode_frame(&self, frame: usize, out: &mut [u64; FRAME_ROWS]) {
+        let (width, bit) = self.place(frame);
+        // One more than there are, so that they are whole groups: it is added to no value.
+        Codes::over(self.deltas, width).decode_at_bit(bit, out);
+        let mut value = self.firsts.get(frame);
+        for slot in out.iter_mut() {
+            // The sum of the two does not wait for the value before.
+            let next = value.wrapping_add(self.step.wrapping_add(*slot));
+            *slot = value;
+            value = next;
+        }
+        let first = frame.wrapping_mul(FRAME_ROWS);
+        for restart in self.restarts.within(first..first.saturating_add(FRAME_ROWS)) {
+            // All that follows it is as far off as it is itself.
+            let within = (self.restarts.rows.get(restart) as usize).wrapping_sub(first);
+            let rows = out.get_mut(within..).unwrap_or_default();
+            let off = self.restarts.values.get(restart);
+            let off = off.wrapping_sub(rows.first().copied().unwrap_or(0));
+            rows.iter_mut().for_each(|value| *value = value.wrapping_add(off));
+        }
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        let Some(last) = rows.clone().last() else { return rows.start };
+        // Frames that begin within the rows; the bound lies in the one before the first of them
+        // that begins with no less.
+        let begin = rows.start / FRAME_ROWS + 1..last / FRAME_ROWS + 1;
+        let frame = self.firsts.lower_bound(begin, value) - 1;
+        let start = rows.start.max(frame * FRAME_ROWS);
+        let end = rows.end.min((frame + 1) * FRAME_ROWS);
+        if !self.restarts.within(start..end).is_empty() {
+            return partition(start..end, |row| self.get(row) < value);
+        }
+        // Mostly the bound is met half-way: the rows are walked, not decoded.
+        let (mut row, mut at) = (start, self.get(start));
+        if at < value {
+            let (width, bit) = self.place(frame);
+            let bit = bit.wrapping_add(start % FRAME_ROWS * width as usize);
+            Codes::over(self.deltas, width).walk_from_bit(bit, end - start - 1, |delta| {
+                at = at.wrapping_add(self.step.wrapping_add(delta));
+                row += 1;
+                at < value
+            });
+            // Or no row of the frame is it.
+            row += usize::from(at < value);
+        }
+        row
+    }
+
+    /// Restarts ascend, and no width is wider than a value.
+    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        let mut next = 0;
+        for restart in 0..self.restarts.count {
+            let row = self.restarts.rows.get(restart) as usize;
+            if row < next || row >= rows {
+                return Err(BadBlock("the restarts of a column do not ascend"));
+            }
+            next = row + 1;
+        }
+        let Widths::Sums(sums) = &self.widths else { return Ok(()) };
+        let mut before = 0;
+        for frame in 0..rows.div_ceil(FRAME_ROWS) {
+            let sum = sums.get(frame);
+            if sum.checked_sub(before).is_none_or(|width| width > 64) {
+                return Err(BadBlock("a frame of a column has no width"));
+            }
+            before = sum;
+        }
+        Ok(())
+    }
+}
+
+fn row_width(rows: usize) -> u32 {
+    width_of(rows.saturating_sub(1) as u64)
+}
+
+/// How to write values as a delta column.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    step: i64,
+    firsts: packed::Plan,
+    width: u32,
+    /// If each frame has its own width.
+    sums: Option<packed::Plan>,
+    restarts: packed::Plan,
+    bytes: usize,
+}
+
+/// What planning finds out, and writing needs.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    firsts: Vec<u64>,
+    /// The largest difference of each frame.
+    largest: Vec<i64>,
+    sums: Vec<u64>,
+    restart_rows: Vec<u64>,
+    restarts: Vec<u64>,
+}
+
+impl Plan {
+    /// If the column takes less than `bytes_max`; `falls` is how often a value is below the one before.
+    pub fn below(
+        values: &[u64],
+        falls: usize,
+        bytes_max: usize,
+        scratch: &mut Scratch,
+    ) -> Option<Self> {
+        // Without differences it is a packed column with more around it.
+        if values.len() < 2 || HEAD_BYTES + 4 >= bytes_max {
+            return None;
+        }
+        let rows = values.len();
+        let step = scratch.look(values, falls * ROWS_A_FALL_MIN <= rows);
+        let (width, bits) = scratch.sum_widths(values, step);
+        let firsts = packed::Plan::shortest(&scratch.firsts);
+        let frames = scratch.firsts.len();
+        let restarts = packed::Plan::shortest(&scratch.restarts);
+        let list = match scratch.restarts.len() {
+            0 => 0,
+            count => 2 + packed_bytes(count, row_width(rows)) + restarts.bytes(count),
+        };
+        let head = HEAD_BYTES + signed_bytes(step) as usize + firsts.bytes(frames) + list;
+        let one_width = head + packed_bytes(rows - frames, width);
+        let sums = packed::Plan::shortest(&scratch.sums);
+        let by_frame = head + sums.bytes(frames) + packed_bytes(bits, 1);
+        let sums = (by_frame < one_width).then_some(sums);
+        let bytes = by_frame.min(one_width);
+        (bytes < bytes_max).then_some(Self { step, firsts, width, sums, restarts, bytes })
+    }
+
+    /// Length of the column.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Appends the column; `scratch` is as it was when this was planned.
+    pub fn write(&self, values: &[u64], scratch: &Scratch, out: &mut Vec<u8>) {
+        let step_bytes = signed_bytes(self.step);
+        let width = self.sums.map_or(self.width as u8, |_| BY_FRAME);
+        let restarts = if scratch.restarts.is_empty() { 0 } else { RESTARTS };
+        out.extend_from_slice(&[TAG, width, step_bytes as u8 | restarts]);
+        put_low(self.step as u64, step_bytes, out);
+        self.firsts.write(&scratch.firsts, out);
+        if let Some(sums) = &self.sums {
+            sums.write(&scratch.sums, out);
+        }
+        if restarts != 0 {
+            out.extend_from_slice(&(scratch.restarts.len() as u16).to_le_bytes());
+            pack(scratch.restart_rows.iter().copied(), row_width(values.len()), out);
+            self.restarts.write(&scratch.restarts, out);
+        }
+        let mut packer = Packer::new(out);
+        let mut before = 0;
+        for (frame, sum) in values.chunks(FRAME_ROWS).zip(&scratch.sums) {
+            let width = self.sums.map_or(self.width, |_| (sum - before) as u32);
+            before = *sum;
+            for (a, b) in frame.iter().zip(frame.iter().skip(1)) {
+                // A fall that is a restart is below every step.
+                let delta = b.wrapping_sub(*a) as i64;
+                let restarts = restarts != 0 && b < a;
+                let code = if restarts { 0 } else { delta.wrapping_sub(self.step) as u64 };
+                packer.put(code, width);
+            }
+        }
+        packer.finish();
+    }
+}
+
+impl Scratch {
+    /// Fills all but the sums, and says what the least difference is.
+    fn look(&mut self, values: &[u64], falls_are_restarts: bool) -> i64 {
+        let Self { firsts, largest, restart_rows, restarts, .. } = self;
+        firsts.clear();
+        largest.clear();
+        restart_rows.clear();
+        restarts.clear();
+        let mut step = i64::MAX;
+        for (number, frame) in values.chunks(FRAME_ROWS).enumerate() {
+            let (mut least, mut most) = (i64::MAX, i64::MIN);
+            for (row, (a, b)) in frame.iter().zip(frame.iter().skip(1)).enumerate() {
+                if falls_are_restarts && b < a {
+                    restart_rows.push((number * FRAME_ROWS + row + 1) as u64);
+                    restarts.push(*b);
+                    continue;
+                }
+                let delta = b.wrapping_sub(*a) as i64;
+                (least, most) = (least.min(delta), most.max(delta));
+            }
+            firsts.extend(frame.first());
+            largest.push(most);
+            step = step.min(least);
+        }
+        // No difference at all is left if every one is a restart.
+        if step == i64::MAX && largest.iter().all(|most| *most == i64::MIN) { 0 } else { step }
+    }
+
+    /// Fills the sums; the width of all frames together, and the bits if each has its own.
+    fn sum_widths(&mut self, values: &[u64], step: i64) -> (u32, usize) {
+        self.sums.clear();
+        let (mut width, mut sum, mut bits) = (0, 0, 0);
+        for (frame, most) in values.chunks(FRAME_ROWS).zip(&self.largest) {
+            // A frame of restarts alone has no difference.
+            let own = if *most < step { 0 } else { width_of(most.wrapping_sub(step) as u64) };
+            width = width.max(own);
+            sum += u64::from(own);
+            bits += (frame.len() - 1) * own as usize;
+            self.sums.push(sum);
+        }
+        (width, bits)
+    }
+}

@@ -1,0 +1,178 @@
+//! The patched integer column: codes as narrow as most values need, and a list of the others.
+//!
+//! Durations, sizes and counts have a long tail: without the few largest values all the rest fit into
+//! a fraction of the bits. The code of all ones says that the row is an *exception*; the exceptions'
+//! rows stand in a sorted list, and beside it how far each value lies above the base.
+//!
+//! ```text
+//! patched = 65 | width of a code u8 | width of an excess u8 | length of base u8 | exceptions u16
+//!         | base | codes | rows of the exceptions | their excesses
+//! ```
+//! A row in the list takes as many bits as the last row of the column needs.
+
+use std::ops::Range;
+
+use super::super::{
+    super::BadBlock,
+    bits::{Codes, mask_of, pack, packed_bytes, partition, width_of},
+};
+use super::head::{cut_unsigned, put_low, unsigned_bytes};
+
+/// First byte of the column.
+pub const TAG: u8 = 65;
+const HEAD_BYTES: usize = 6;
+
+/// A patched column to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Patched<'a> {
+    base: u64,
+    codes: Codes<'a>,
+    exceptions: usize,
+    rows: Codes<'a>,
+    excesses: Codes<'a>,
+}
+
+impl<'a> Patched<'a> {
+    /// Cuts a patched column of so many rows off the front of `rest`.
+    #[inline]
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [_, width, excess_width, base_bytes, low, high, ..] = **rest else { return None };
+        *rest = rest.get(HEAD_BYTES..)?;
+        let base = cut_unsigned(rest, base_bytes.into())?;
+        let exceptions = usize::from(u16::from_le_bytes([low, high]));
+        Some(Self {
+            base,
+            codes: Codes::cut(rest, width.into(), rows)?,
+            exceptions,
+            rows: Codes::cut(rest, row_width(rows), exceptions)?,
+            excesses: Codes::cut(rest, excess_width.into(), exceptions)?,
+        })
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        let code = self.codes.get(row);
+        let above = if code == self.codes.mask() { self.excess(row) } else { code };
+        self.base.wrapping_add(above)
+    }
+
+    #[cold]
+    fn excess(&self, row: usize) -> u64 {
+        self.excesses.get(self.rows.lower_bound(0..self.exceptions, row as u64))
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        self.codes.decode(first, out);
+        let exception = self.rows.lower_bound(0..self.exceptions, first as u64);
+        for exception in exception..self.exceptions {
+            let row = self.rows.get(exception) as usize;
+            let Some(above) = out.get_mut(row.wrapping_sub(first)) else { break };
+            *above = self.excesses.get(exception);
+        }
+        out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        partition(rows, |row| self.get(row) < value)
+    }
+
+    /// The exceptions' rows ascend, and are the rows whose code is all ones.
+    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        if self.codes.width() == 0 {
+            return Err(BadBlock("a patched column has no codes"));
+        }
+        let mut exception = 0;
+        for row in 0..rows {
+            if self.codes.get(row) == self.codes.mask() {
+                if exception == self.exceptions || self.rows.get(exception) != row as u64 {
+                    return Err(BadBlock("a patched column lacks an exception"));
+                }
+                exception += 1;
+            }
+        }
+        match exception == self.exceptions {
+            true => Ok(()),
+            false => Err(BadBlock("an exception of a patched column has no code")),
+        }
+    }
+}
+
+fn row_width(rows: usize) -> u32 {
+    width_of(rows.saturating_sub(1) as u64)
+}
+
+/// How to write values as a patched column.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    base: u64,
+    width: u32,
+    excess_width: u32,
+    exceptions: usize,
+}
+
+impl Plan {
+    /// The best width of a code for values from `min` to `max`, if the column takes less than
+    /// `bytes_max`.
+    pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
+        let rows = values.len();
+        if HEAD_BYTES + packed_bytes(rows, 1) >= bytes_max {
+            return None;
+        }
+        // A value is an exception at every width that its distance from the base + 1 does not fit
+        // into: all ones stand for another. Neighbours count in different places, so that no count
+        // waits for the one before it.
+        let mut counts = [[0u32; 66]; 2];
+        let width_at = |value: u64| match value.wrapping_sub(min).wrapping_add(1) {
+            0 => 65,
+            above => width_of(above) as usize,
+        };
+        let [even, odd] = &mut counts;
+        for pair in values.chunks(2) {
+            if let Some(&value) = pair.first() {
+                even[width_at(value)] += 1;
+            }
+            if let Some(&value) = pair.get(1) {
+                odd[width_at(value)] += 1;
+            }
+        }
+        let excess_width = width_of(max - min);
+        let (mut best, mut bytes) = (None, bytes_max);
+        let count_at = |width: u32| even[width as usize] + odd[width as usize];
+        let mut exceptions = count_at(excess_width + 1);
+        for width in (1..excess_width).rev() {
+            exceptions += count_at(width + 1);
+            let plan = Self { base: min, width, excess_width, exceptions: exceptions as usize };
+            if plan.bytes(rows) < bytes {
+                (best, bytes) = (Some(plan), plan.bytes(rows));
+            }
+        }
+        best
+    }
+
+    /// Length of the column.
+    pub fn bytes(&self, rows: usize) -> usize {
+        HEAD_BYTES
+            + unsigned_bytes(self.base) as usize
+            + packed_bytes(rows, self.width)
+            + packed_bytes(self.exceptions, row_width(rows))
+            + packed_bytes(self.exceptions, self.excess_width)
+    }
+
+    /// Appends the column.
+    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+        let Self { base, width, excess_width, exceptions } = *self;
+        let base_bytes = unsigned_bytes(base);
+        out.extend_from_slice(&[TAG, width as u8, excess_width as u8, base_bytes as u8]);
+        out.extend_from_slice(&(exceptions as u16).to_le_bytes());
+        put_low(base, base_bytes, out);
+        let escape = mask_of(width);
+        let above = values.iter().map(|value| value - base);
+        pack(above.clone().map(|above| above.min(escape)), width, out);
+        let excesses = above.enumerate().filter(|(_, above)| *above >= escape);
+        pack(excesses.clone().map(|(row, _)| row as u64), row_width(values.len()), out);
+        pack(excesses.map(|(_, above)| above), excess_width, out);
+    }
+}
