@@ -3,7 +3,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use frond::block::column::{IntEncoder, IntKind, Ints, PAD_BYTES};
+use frond::block::column::{Float, IntEncoder, IntKind, Ints, PAD_BYTES};
 
 /// Rows of a block of narrow rows: 32 KiB of 16 bytes each.
 const ROWS: usize = 2048;
@@ -43,6 +43,11 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
         ("ids with steps of 3", IntKind::Sloped, rows(&mut |row| 1 << 40 | (row * 3))),
         ("times, 5 bits off", IntKind::Sloped, rows(&mut |row| 1 << 50 | (row * 1777 + dice(30)))),
         (
+            "times, some unknown",
+            IntKind::Lone,
+            rows(&mut |_| if dice(5) == 0 { 0 } else { 1_700_000_000 + dice(100_000) }),
+        ),
+        (
             "durations with a tail",
             IntKind::Patched,
             rows(&mut |_| dice(400) + if dice(40) == 0 { dice(1 << 30) } else { 0 }),
@@ -54,6 +59,11 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
                 at
             })
         }),
+        (
+            "prices, 2 digits",
+            IntKind::Decimal,
+            rows(&mut |_| ((dice(50_000) + 100) as f64 / 100.0).to_bits() | 1 << 63),
+        ),
         ("sorted, steps up to 15", IntKind::Frames, {
             rows(&mut |_| {
                 far += dice(16);
@@ -91,15 +101,20 @@ pub fn print() {
         }
         let mut encoder = IntEncoder::new();
         let mut bytes = Vec::new();
-        let chosen = encoder.encode(&values, &mut bytes);
+        let encode = |encoder: &mut IntEncoder, bytes: &mut Vec<u8>| match kind {
+            IntKind::Decimal => encoder.encode_floats(Float::Double, black_box(&values), bytes),
+            _ => encoder.encode(black_box(&values), bytes),
+        };
+        let chosen = encode(&mut encoder, &mut bytes);
         assert_eq!(chosen.kind, kind, "{name}");
         let encode = measure(ROWS, || {
             bytes.clear();
-            black_box(encoder.encode(black_box(&values), &mut bytes));
+            black_box(encode(&mut encoder, &mut bytes));
         });
         let encode_as = measure(ROWS, || {
             bytes.clear();
-            black_box(encoder.encode_as(kind, black_box(&values), &mut bytes));
+            let values = black_box(&values);
+            black_box(encoder.encode_floats_as(kind, Float::Double, values, &mut bytes));
         });
         bytes.extend_from_slice(&[0; PAD_BYTES]);
         let ints = Ints::parse(&bytes, ROWS).expect("an integer column");

@@ -113,8 +113,15 @@ pub struct Decimal<'a> {
 
 impl<'a> Decimal<'a> {
     /// Cuts a decimal column of so many rows off the front of `rest`.
-    #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let decimal = Self::open(rest, rows)?;
+        let numbers = Ints::parse(rest, rows).ok()?;
+        *rest = rest.get(numbers.bytes_used()..)?;
+        Some(decimal)
+    }
+
+    /// Reads the header, up to the numbers, which may not all be there.
+    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, form, least_bytes, low, high, ..] = **rest else { return None };
         let float = if form & SINGLE == 0 { Float::Double } else { Float::Single };
         let power = *POWERS.get(usize::from(form & !SINGLE))?;
@@ -130,8 +137,7 @@ impl<'a> Decimal<'a> {
             // Not one within the other, as deep as somebody pleases.
             return None;
         }
-        let numbers = Ints::parse(rest, rows).ok()?;
-        *rest = rest.get(numbers.bytes_used()..)?;
+        let numbers = Ints::open(rest, rows)?;
         Some(Self { float, power, least, numbers, exceptions, rows: exception_rows, bits })
     }
 

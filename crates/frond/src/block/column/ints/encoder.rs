@@ -4,7 +4,9 @@
 //! only of values for which it can pay. Nothing is written to see how long it gets. Who has chosen
 //! once can [keep](IntEncoder::encode_as) the kind for the next block, and is told how long it got.
 
-use super::{super::ROWS_MAX, Float, IntKind, decimal, dictionary, frames, packed, patched, runs};
+use super::{
+    super::ROWS_MAX, Float, IntKind, decimal, dictionary, frames, lone, packed, patched, runs,
+};
 
 /// What became of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +37,7 @@ enum Reads {
 #[derive(Clone, Copy, Debug)]
 enum Plan {
     Packed(packed::Plan),
+    Lone(lone::Plan),
     Patched(patched::Plan),
     Runs(runs::Plan),
     Dictionary(dictionary::Plan),
@@ -160,6 +163,9 @@ impl IntEncoder {
         if let Some(plan) = packed::Plan::sloped_below(values, bytes(&best)) {
             best = Plan::Packed(plan);
         }
+        if let Some(plan) = lone::Plan::below(values, min, max, bytes(&best)) {
+            best = Plan::Lone(plan);
+        }
         if let Some(plan) = patched::Plan::below(values, min, max, bytes(&best)) {
             best = Plan::Patched(plan);
         }
@@ -192,6 +198,7 @@ impl IntEncoder {
             IntKind::Constant if min < max => None,
             IntKind::Constant | IntKind::Level => Some(Plan::Packed(packed::Plan::level(min, max))),
             IntKind::Sloped => packed::Plan::sloped_below(values, any).map(Plan::Packed),
+            IntKind::Lone => lone::Plan::below(values, min, max, any).map(Plan::Lone),
             IntKind::Patched => patched::Plan::below(values, min, max, any).map(Plan::Patched),
             IntKind::Dictionary => {
                 let distinct = &mut self.distinct;
@@ -210,6 +217,7 @@ impl IntEncoder {
         out.reserve(bytes);
         match plan {
             Plan::Packed(plan) => plan.write(values, out),
+            Plan::Lone(plan) => plan.write(values, out),
             Plan::Patched(plan) => plan.write(values, out),
             Plan::Runs(plan) => plan.write(values, out),
             Plan::Dictionary(plan) => plan.write(values, &mut self.distinct, out),
@@ -223,6 +231,7 @@ impl Plan {
     fn kind(&self) -> IntKind {
         match self {
             Plan::Packed(plan) => plan.kind(),
+            Plan::Lone(_) => IntKind::Lone,
             Plan::Patched(_) => IntKind::Patched,
             Plan::Runs(_) => IntKind::Runs,
             Plan::Dictionary(_) => IntKind::Dictionary,
@@ -233,6 +242,7 @@ impl Plan {
     fn bytes(&self, rows: usize) -> usize {
         match self {
             Plan::Packed(plan) => plan.bytes(rows),
+            Plan::Lone(plan) => plan.bytes(rows),
             Plan::Patched(plan) => plan.bytes(rows),
             Plan::Runs(plan) => plan.bytes(rows),
             Plan::Dictionary(plan) => plan.bytes(rows),

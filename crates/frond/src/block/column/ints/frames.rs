@@ -91,8 +91,16 @@ enum Widths<'a> {
 
 impl<'a> Frames<'a> {
     /// Cuts a delta column of so many rows off the front of `rest`.
-    #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let frames = Self::open(rest, rows)?;
+        let bits = frames.end_bit(rows).filter(|bits| *bits <= rows * 64)?;
+        Codes::cut(rest, 1, bits)?;
+        Some(frames)
+    }
+
+    /// Reads the header, up to the differences, which may not all be there.
+    #[inline]
+    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, step_bytes, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let step = cut_signed(rest, (step_bytes & !RESTARTS).into())? as u64;
@@ -107,10 +115,7 @@ impl<'a> Frames<'a> {
             0 => Restarts::default(),
             _ => Restarts::cut(rest, rows)?,
         };
-        let frames = Self { step, firsts, widths, restarts, deltas: rest };
-        let bits = frames.end_bit(rows).filter(|bits| *bits <= rows * 64)?;
-        Codes::cut(rest, 1, bits)?;
-        Some(frames)
+        Some(Self { step, firsts, widths, restarts, deltas: rest })
     }
 
     /// Where the last difference ends.

@@ -16,6 +16,7 @@ mod dictionary;
 mod encoder;
 mod frames;
 mod head;
+mod lone;
 mod packed;
 mod patched;
 mod runs;
@@ -23,8 +24,8 @@ mod runs;
 use std::ops::Range;
 
 use self::{
-    decimal::Decimal, dictionary::Dictionary, frames::Frames, packed::Packed, patched::Patched,
-    runs::Runs,
+    decimal::Decimal, dictionary::Dictionary, frames::Frames, lone::Lone, packed::Packed,
+    patched::Patched, runs::Runs,
 };
 use super::{super::BadBlock, ROWS_MAX};
 
@@ -40,6 +41,8 @@ pub enum IntKind {
     Level,
     /// A base, a line, and a code a row.
     Sloped,
+    /// One value apart; a base, and a code a row for the others.
+    Lone,
     /// A base, a code a row, and a list of rows that it does not hold.
     Patched,
     /// Few values, and a place among them a row.
@@ -68,11 +71,12 @@ pub struct Ints<'a> {
 macro_rules! rare {
     ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
-            Some(&patched::TAG) => Patched::cut($rest, $rows).map(|$column| $call),
+            Some(&lone::TAG) => Lone::cut($rest, $rows).map(|$column| $call),
+            Some(&patched::TAG) => Patched::open($rest, $rows).map(|$column| $call),
             Some(&runs::TAG) => Runs::cut($rest, $rows).map(|$column| $call),
             Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).map(|$column| $call),
-            Some(&frames::TAG) => Frames::cut($rest, $rows).map(|$column| $call),
-            Some(&decimal::TAG) => Decimal::cut($rest, $rows).map(|$column| $call),
+            Some(&frames::TAG) => Frames::open($rest, $rows).map(|$column| $call),
+            Some(&decimal::TAG) => Decimal::open($rest, $rows).map(|$column| $call),
             _ => None,
         }
     };
@@ -103,15 +107,32 @@ impl<'a> Ints<'a> {
     /// What follows the column of another kind than packed.
     #[inline(never)]
     fn skip_rare(bytes: &'a [u8], rows: usize) -> Result<&'a [u8], BadBlock> {
-        if let Some(70..=127 | 193..) = bytes.first() {
+        if let Some(71..=127 | 193..) = bytes.first() {
             return Err(BadBlock("an integer column is of no known kind"));
         }
         let rest = &mut { bytes };
-        rare!(rest, rows, _column => ()).ok_or(DOES_NOT_FIT)?;
+        let fits = match bytes.first() {
+            Some(&patched::TAG) => Patched::cut(rest, rows).map(|_| ()),
+            Some(&frames::TAG) => Frames::cut(rest, rows).map(|_| ()),
+            Some(&decimal::TAG) => Decimal::cut(rest, rows).map(|_| ()),
+            _ => rare!(rest, rows, _column => ()),
+        };
+        fits.ok_or(DOES_NOT_FIT)?;
         Ok(rest)
     }
 
-    /// The value of one row, for who wants no other of this column: the fastest way to it.
+    /// A column that [`parse`](Ints::parse) accepts, or has accepted, without proving it again.
+    #[inline]
+    fn open(bytes: &'a [u8], rows: usize) -> Option<Self> {
+        let packed = match bytes.first() {
+            Some(0..=64 | 128..=192) => Some(Packed::cut(&mut { bytes }, rows)?),
+            _ => None,
+        };
+        Some(Self { bytes, rows: rows as u32, bytes_used: 0, packed })
+    }
+
+    /// The value of one row of a column that [`parse`](Ints::parse) accepts, for who wants no other: the
+    /// fastest way to it.
     #[inline]
     pub fn read(bytes: &[u8], rows: usize, row: usize) -> Result<u64, BadBlock> {
         if rows > ROWS_MAX {
@@ -155,6 +176,7 @@ impl<'a> Ints<'a> {
     pub fn kind(&self) -> IntKind {
         match (&self.packed, self.bytes.first()) {
             (Some(packed), _) => packed.kind(),
+            (None, Some(&lone::TAG)) => IntKind::Lone,
             (None, Some(&patched::TAG)) => IntKind::Patched,
             (None, Some(&runs::TAG)) => IntKind::Runs,
             (None, Some(&dictionary::TAG)) => IntKind::Dictionary,

@@ -28,25 +28,51 @@ pub struct Patched<'a> {
     base: u64,
     codes: Codes<'a>,
     exceptions: usize,
+    excess_width: u32,
+    row_width: u32,
+    /// The two lists of the exceptions: most reads need neither.
+    lists: &'a [u8],
+}
+
+/// The exceptions of a column.
+#[derive(Clone, Copy, Debug)]
+struct Exceptions<'a> {
+    count: usize,
     rows: Codes<'a>,
     excesses: Codes<'a>,
 }
 
 impl<'a> Patched<'a> {
     /// Cuts a patched column of so many rows off the front of `rest`.
-    #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let patched = Self::open(rest, rows)?;
+        patched.cut_lists(rest)?;
+        Some(patched)
+    }
+
+    /// Reads the header, up to the exceptions, which may not all be there.
+    #[inline]
+    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, excess_width, base_bytes, low, high, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let base = cut_unsigned(rest, base_bytes.into())?;
+        let codes = Codes::cut(rest, width.into(), rows)?;
         let exceptions = usize::from(u16::from_le_bytes([low, high]));
-        Some(Self {
-            base,
-            codes: Codes::cut(rest, width.into(), rows)?,
-            exceptions,
-            rows: Codes::cut(rest, row_width(rows), exceptions)?,
-            excesses: Codes::cut(rest, excess_width.into(), exceptions)?,
-        })
+        let (excess_width, row_width) = (excess_width.into(), row_width(rows));
+        Some(Self { base, codes, exceptions, excess_width, row_width, lists: rest })
+    }
+
+    fn cut_lists(&self, rest: &mut &'a [u8]) -> Option<Exceptions<'a>> {
+        let rows = Codes::cut(rest, self.row_width, self.exceptions)?;
+        let excesses = Codes::cut(rest, self.excess_width, self.exceptions)?;
+        Some(Exceptions { count: self.exceptions, rows, excesses })
+    }
+
+    /// The exceptions; none if they are not there.
+    #[inline]
+    fn exceptions(&self) -> Exceptions<'a> {
+        let none = Exceptions { count: 0, rows: Codes::default(), excesses: Codes::default() };
+        self.cut_lists(&mut { self.lists }).unwrap_or(none)
     }
 
     /// The value of a row.
@@ -59,17 +85,18 @@ impl<'a> Patched<'a> {
 
     #[cold]
     fn excess(&self, row: usize) -> u64 {
-        self.excesses.get(self.rows.lower_bound(0..self.exceptions, row as u64))
+        let Exceptions { count, rows, excesses } = self.exceptions();
+        excesses.get(rows.lower_bound(0..count, row as u64))
     }
 
     /// Values from row `first` on, as many as `out` takes.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.codes.decode(first, out);
-        let exception = self.rows.lower_bound(0..self.exceptions, first as u64);
-        for exception in exception..self.exceptions {
-            let row = self.rows.get(exception) as usize;
+        let Exceptions { count, rows, excesses } = self.exceptions();
+        for exception in rows.lower_bound(0..count, first as u64)..count {
+            let row = rows.get(exception) as usize;
             let Some(above) = out.get_mut(row.wrapping_sub(first)) else { break };
-            *above = self.excesses.get(exception);
+            *above = excesses.get(exception);
         }
         out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
     }
@@ -84,16 +111,18 @@ impl<'a> Patched<'a> {
         if self.codes.width() == 0 {
             return Err(BadBlock("a patched column has no codes"));
         }
+        let exceptions = self.exceptions();
         let mut exception = 0;
         for row in 0..rows {
             if self.codes.get(row) == self.codes.mask() {
-                if exception == self.exceptions || self.rows.get(exception) != row as u64 {
+                let listed = exception < exceptions.count;
+                if !listed || exceptions.rows.get(exception) != row as u64 {
                     return Err(BadBlock("a patched column lacks an exception"));
                 }
                 exception += 1;
             }
         }
-        match exception == self.exceptions {
+        match exception == exceptions.count {
             true => Ok(()),
             false => Err(BadBlock("an exception of a patched column has no code")),
         }

@@ -86,7 +86,7 @@ register, 1300: Level 1627
 duration, 130: Patched 209
 rows sent, 1000: Patched 661
 state, 1000: Dictionary 270
-end, often unknown, 1000: Patched 5843
+end, often unknown, 1000: Lone 2635
 hash, 130: Level 1050
 price, float, 1000: Decimal 1940
 ";

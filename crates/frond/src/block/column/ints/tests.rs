@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::block::column::PAD_BYTES;
 
-const KINDS: [IntKind; 7] = [
+const KINDS: [IntKind; 8] = [
     IntKind::Constant,
     IntKind::Level,
     IntKind::Sloped,
+    IntKind::Lone,
     IntKind::Patched,
     IntKind::Dictionary,
     IntKind::Runs,
@@ -149,6 +150,16 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
             .prop_map(|(few, runs)| {
                 let runs = runs.into_iter().map(|(i, len)| vec![few[i % few.len()]; len]);
                 runs.collect::<Vec<_>>().concat()
+            }),
+        // One value among others far from it.
+        (
+            any::<u64>(),
+            any_width(),
+            prop::collection::vec((0u64..5000, any::<bool>()), 0..200usize)
+        )
+            .prop_map(|(lone, base, rows)| {
+                let value = |(v, is_lone)| if is_lone { lone } else { base.wrapping_add(v) };
+                rows.into_iter().map(value).collect()
             }),
         // Small, with a few that are not.
         prop::collection::vec((0u64..30, prop::bool::weighted(0.03), any_width()), many)
@@ -302,7 +313,8 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
     let prices = (0..150).map(|row| if row % 9 == 4 { 0 } else { ordered(row as f64 / 100.0) });
     let prices: Vec<u64> = prices.collect();
     let restarts: Vec<u64> = (0..200).map(|i| i % 60 * 1000 + i % 7).collect();
-    for values in [sorted, noise, runs, prices, restarts] {
+    let nulls: Vec<u64> = (0..100).map(|i| if i % 3 == 0 { 0 } else { 1 << 40 | i }).collect();
+    for values in [sorted, noise, runs, prices, restarts, nulls] {
         for kind in KINDS.into_iter().chain([IntKind::Decimal]) {
             let mut column = Vec::new();
             encoder.encode_floats_as(kind, Float::Double, &values, &mut column);
@@ -355,17 +367,18 @@ fn use_all(bytes: &[u8], rows: usize) {
 fn the_documented_columns_are_what_is_written() {
     let mut shown = documented("Of each kind a column");
     let steps: Vec<u64> = (0..34).map(|row| row * 2 + row % 2).collect();
-    let plain: [(IntKind, &[u64]); 6] = [
+    let plain: [(IntKind, &[u64]); 7] = [
         (IntKind::Level, &[1000, 1003, 1005, 1010]),
         (IntKind::Sloped, &[100, 110, 121, 130]),
         (IntKind::Patched, &[5, 1, 6, 2, 0, 3, 1000, 4]),
+        (IntKind::Lone, &[1000, 0, 1002, 1005, 0]),
         (IntKind::Runs, &[9, 9, 9, 9, 9, 12, 12, 12]),
         (IntKind::Dictionary, &[300, 70000, 7, 7, 300, 7, 70000, 300]),
         (IntKind::Frames, &steps),
     ];
     let mut encoder = IntEncoder::new();
     let mut column = Vec::new();
-    for ((kind, values), shown) in plain.iter().zip(shown.drain(..6)) {
+    for ((kind, values), shown) in plain.iter().zip(shown.drain(..7)) {
         column.clear();
         let chosen = encoder.encode_as(*kind, values, &mut column);
         assert_eq!((chosen.kind, hex(&column)), (*kind, hex(&shown)));

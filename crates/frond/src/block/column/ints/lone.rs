@@ -1,0 +1,124 @@
+//! The lone-value column: one value far from all others, and the others packed against their own base.
+//!
+//! The filler of a null is 0, and "never" is the last day there is: beside a time or an id both stand so
+//! far off that they would make all codes wide. They are too many for a list of exceptions.
+//!
+//! ```text
+//! lone = 70 | width of a code u8 | length of lone (low half), length of base (high half), u8
+//!      | lone | base | codes
+//! ```
+//! Code 0 is the lone value, any other the base + code.
+
+use std::ops::Range;
+
+use super::super::{
+    super::BadBlock,
+    bits::{Codes, pack, packed_bytes, partition, width_of},
+};
+use super::head::{cut_unsigned, put_low, unsigned_bytes};
+
+/// First byte of the column.
+pub const TAG: u8 = 70;
+const HEAD_BYTES: usize = 3;
+
+/// Values looked at before all are. A lone value that is in none of them is so rare that a list holds it.
+const SAMPLES: usize = 32;
+
+/// A column with a lone value to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Lone<'a> {
+    lone: u64,
+    base: u64,
+    codes: Codes<'a>,
+}
+
+impl<'a> Lone<'a> {
+    /// Cuts a column of so many rows off the front of `rest`.
+    #[inline]
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [_, width, lengths, ..] = **rest else { return None };
+        *rest = rest.get(HEAD_BYTES..)?;
+        let lone = cut_unsigned(rest, (lengths & 15).into())?;
+        let base = cut_unsigned(rest, (lengths >> 4).into())?;
+        Some(Self { lone, base, codes: Codes::cut(rest, width.into(), rows)? })
+    }
+
+    #[inline]
+    fn value(&self, code: u64) -> u64 {
+        if code == 0 { self.lone } else { self.base.wrapping_add(code) }
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        self.value(self.codes.get(row))
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        self.codes.decode(first, out);
+        out.iter_mut().for_each(|value| *value = self.value(*value));
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        partition(rows, |row| self.get(row) < value)
+    }
+
+    /// Any codes are values.
+    pub fn check(&self, _rows: usize) -> Result<(), BadBlock> {
+        Ok(())
+    }
+}
+
+/// How to write values as a column with a lone value.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    lone: u64,
+    base: u64,
+    width: u32,
+}
+
+impl Plan {
+    /// For values from `min` to `max`, one of which is set apart, if the column takes less than
+    /// `bytes_max`.
+    pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
+        let every = values.len().div_ceil(SAMPLES).max(1);
+        let mut sample = values.iter().step_by(every);
+        if min == max || !sample.any(|value| *value == min || *value == max) {
+            return None;
+        }
+        // The next to the least, and the next to the largest.
+        let (mut above_min, mut below_max) = (max, min);
+        for &value in values {
+            above_min = above_min.min(if value == min { max } else { value });
+            below_max = below_max.max(if value == max { min } else { value });
+        }
+        let plan = |lone, least: u64, most: u64| {
+            let base = least.wrapping_sub(1);
+            Self { lone, base, width: width_of(most.wrapping_sub(base)) }
+        };
+        let (low, high) = (plan(min, above_min, max), plan(max, min, below_max));
+        let plan = if high.width < low.width { high } else { low };
+        // From 1 to 2^64 - 1 and one more is too many.
+        let fits = plan.width > 0 && plan.bytes(values.len()) < bytes_max;
+        fits.then_some(plan)
+    }
+
+    /// Length of the column.
+    pub fn bytes(&self, rows: usize) -> usize {
+        let head = unsigned_bytes(self.lone) + unsigned_bytes(self.base);
+        HEAD_BYTES + head as usize + packed_bytes(rows, self.width)
+    }
+
+    /// Appends the column.
+    pub fn write(&self, values: &[u64], out: &mut Vec<u8>) {
+        let Self { lone, base, width } = *self;
+        let (lone_bytes, base_bytes) = (unsigned_bytes(lone), unsigned_bytes(base));
+        out.extend_from_slice(&[TAG, width as u8, (lone_bytes | base_bytes << 4) as u8]);
+        put_low(lone, lone_bytes, out);
+        put_low(base, base_bytes, out);
+        let code = |&value: &u64| if value == lone { 0 } else { value.wrapping_sub(base) };
+        pack(values.iter().map(code), width, out);
+    }
+}
