@@ -159,19 +159,15 @@ impl<'a> Coded<'a> {
             })?;
         }
         self.codes.check()?;
-        let mut strangers = 0;
+        let mut strangers = true;
         self.exceptions.check(self.rows, |row| {
-            strangers += usize::from(self.codes.get(row) == self.words.count() as u64);
+            strangers &= self.codes.get(row) == self.words.count() as u64;
         })?;
-        self.for_each(0..self.rows, |_| Ok(()))?;
-        let mut escapes = 0;
-        for row in 0..self.rows {
-            escapes += usize::from(self.codes.get(row) == self.words.count() as u64);
-        }
-        if strangers != escapes {
+        if !strangers {
             return Err(BadBlock("an exception belongs to a row that has a word"));
         }
-        Ok(())
+        // Whoever has no word is an exception.
+        self.for_each(0..self.rows, |_| Ok(()))
     }
 }
 

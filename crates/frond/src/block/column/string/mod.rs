@@ -7,7 +7,7 @@
 //! | kind | file | what it is for |
 //! |---|---|---|
 //! | raw | `raw.rs` | bytes and where each string ends; what nothing else shrinks |
-//! | prefix | `prefix.rs` | sorted keys: cut by what they share with the one before |
+//! | prefix | `prefix.rs` | sorted strings, keys above all: cut by what they share with the one before |
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's own, or the leaf's |
 //! | shape | `shape.rs` | one length, each position a constant, a digit, or a hex digit; GUIDs, phone numbers |
 //! | symbols | `symbols.rs` | text: frequent pieces of up to eight bytes as one byte |

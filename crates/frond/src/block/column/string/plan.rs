@@ -105,97 +105,118 @@ pub struct Trained {
     pub plan: StringPlan,
     /// Its model, if it needs one.
     pub model: Option<StringModel>,
-    /// What the sample takes by it, without the model.
-    pub sample_bytes: usize,
+    /// What a row is expected to take, without the model: a leaf that takes a tenth more is worth
+    /// another training.
+    pub row_bytes: f64,
 }
 
 /// Finds the smallest form of a column of which `sample` is a part: the column of a block or of some,
 /// each by itself, for that is how they will be written.
 pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> Trained {
-    let mut all = Strings::new();
-    sample.iter().for_each(|block| all.extend(block));
+    let all: Strings = sample.iter().flat_map(Strings::iter).collect();
     let rows = purpose.model_rows.max(all.len());
-    let scale = rows as f64 / all.len().max(1) as f64;
-    let mut trial = Trial::new(encoder, sample, scale);
-    let model = |words, symbols, shape| {
-        (purpose.model_rows > 0).then(|| StringModel::new(words, symbols, shape))
-    };
+    let mut trial = Trial { encoder, rows, buffer: Vec::new() };
     let direct = Codec::Raw;
-    let mut best = trial.of(StringPlan::RAW, None, 0.0);
-    let mut offer = |kind: StrKind, codec: Codec, model: Option<StringModel>, more: f64| {
-        // A model that is not to be made.
-        if model.is_none() && kind.needs_model() {
-            return;
-        }
-        let candidate = trial.of(StringPlan { kind, codec }, model, more);
+    let mut best = trial.of(sample, StringPlan::RAW, None, 0.0);
+    let mut offer = |of: &[Strings], kind, codec, model: Option<&StringModel>, more: f64| {
+        let candidate = trial.of(of, StringPlan { kind, codec }, model, more);
         if candidate.cost < best.cost * if codec == direct { PLAINER } else { CODED } {
             best = candidate;
         }
     };
-    if purpose.key {
-        offer(StrKind::Prefix, direct, None, 0.0);
-    }
+    let with_model = purpose.model_rows > 0;
+    offer(sample, StrKind::Prefix, direct, None, 0.0);
     if let Some((words, unseen)) = words(sample) {
-        // Rows of the leaf beyond the sample bring words that the dictionary lacks.
-        let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
-        offer(StrKind::ModelDictionary, direct, model(Some(words), None, None), strangers);
-        offer(StrKind::Dictionary, direct, None, 0.0);
+        if with_model {
+            // Rows of the leaf beyond the sample bring words that the dictionary lacks.
+            let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
+            let model = StringModel::new(Some(words), None, None);
+            offer(sample, StrKind::ModelDictionary, direct, Some(&model), strangers);
+        }
+        offer(sample, StrKind::Dictionary, direct, None, 0.0);
     }
     if let Some(shape) = shape_of(&all) {
-        offer(StrKind::ModelShape, direct, model(None, None, Some(shape)), 0.0);
-        offer(StrKind::Shape, direct, None, 0.0);
+        if with_model {
+            let model = StringModel::new(None, None, Some(shape));
+            offer(sample, StrKind::ModelShape, direct, Some(&model), 0.0);
+        }
+        offer(sample, StrKind::Shape, direct, None, 0.0);
     }
     if !purpose.key {
-        let symbols = match purpose.model_rows {
-            0 => None,
-            _ => symbol_training::train(&all),
-        };
+        // Symbols are judged by strings that they were not found in: 255 of them know a small sample by
+        // heart.
+        let (found_in, judged) = halves(sample);
+        let symbols = if with_model { symbol_training::train(&found_in) } else { None };
         let model = symbols.map(|symbols| StringModel::new(None, Some(symbols), None));
-        offer(StrKind::Symbols, direct, model.clone(), 0.0);
+        if model.is_some() {
+            offer(&judged, StrKind::Symbols, direct, model.as_ref(), 0.0);
+        }
         if purpose.codec != direct {
-            offer(StrKind::Symbols, purpose.codec, model, 0.0);
-            offer(StrKind::Raw, purpose.codec, None, 0.0);
+            if model.is_some() {
+                offer(&judged, StrKind::Symbols, purpose.codec, model.as_ref(), 0.0);
+            }
+            offer(sample, StrKind::Raw, purpose.codec, None, 0.0);
         }
     }
-    let Candidate { plan, model, sample_bytes, .. } = best;
-    Trained { plan, model, sample_bytes }
+    let Candidate { plan, mut model, cost, row_bytes } = best;
+    debug_assert!(cost.is_finite());
+    if plan.kind == StrKind::Symbols
+        && let Some(symbols) = symbol_training::train(&all)
+    {
+        model = Some(StringModel::new(None, Some(symbols), None));
+    }
+    Trained { plan, model, row_bytes }
+}
+
+/// One half of a sample to learn from, one to be judged by: every other block, or every other string of
+/// a single one.
+fn halves(sample: &[Strings]) -> (Strings, Vec<Strings>) {
+    if let [block] = sample {
+        let half = |first| block.iter().skip(first).step_by(2).collect::<Strings>();
+        return (half(0), vec![half(1)]);
+    }
+    let learned = sample.iter().step_by(2).flat_map(Strings::iter).collect();
+    (learned, sample.iter().skip(1).step_by(2).cloned().collect())
 }
 
 struct Candidate {
     plan: StringPlan,
     model: Option<StringModel>,
-    sample_bytes: usize,
     /// Bytes for all rows, with the model.
     cost: f64,
+    row_bytes: f64,
 }
 
 struct Trial<'a> {
     encoder: &'a mut StrEncoder,
-    sample: &'a [Strings],
-    /// Rows to come for each of the sample.
-    scale: f64,
+    /// Rows that are to be written.
+    rows: usize,
     buffer: Vec<u8>,
 }
 
-impl<'a> Trial<'a> {
-    fn new(encoder: &'a mut StrEncoder, sample: &'a [Strings], scale: f64) -> Self {
-        Self { encoder, sample, scale, buffer: Vec::new() }
-    }
-
-    /// What a plan takes for all rows, `more` included.
-    fn of(&mut self, plan: StringPlan, model: Option<StringModel>, more: f64) -> Candidate {
-        let (mut sample_bytes, mut as_planned) = (0, false);
-        for strings in self.sample {
+impl Trial<'_> {
+    /// What a plan takes for all rows, by what it takes for some blocks, `more` included.
+    fn of(
+        &mut self,
+        blocks: &[Strings],
+        plan: StringPlan,
+        model: Option<&StringModel>,
+        more: f64,
+    ) -> Candidate {
+        let (mut bytes, mut rows, mut as_planned) = (0, 0, false);
+        for strings in blocks {
             self.buffer.clear();
-            let written = self.encoder.encode(strings, model.as_ref(), plan, &mut self.buffer);
-            sample_bytes += written.bytes;
+            let written = self.encoder.encode(strings, model, plan, &mut self.buffer);
+            bytes += written.bytes;
+            rows += strings.len();
             as_planned |= written.kind == plan.kind && written.codec == plan.codec;
         }
-        let model_bytes = model.as_ref().map_or(0, |model| model.as_bytes().len());
-        let cost = sample_bytes as f64 * self.scale + model_bytes as f64 + more;
+        let all_bytes = bytes as f64 * self.rows as f64 / rows.max(1) as f64 + more;
+        let row_bytes = all_bytes / self.rows.max(1) as f64;
+        let cost = all_bytes + model.map_or(0, |model| model.as_bytes().len()) as f64;
         // A block may come out otherwise; a plan that none keeps is none.
-        let cost = if as_planned { cost } else { f64::INFINITY };
-        Candidate { plan, model, sample_bytes, cost }
+        let cost = if as_planned || plan == StringPlan::RAW { cost } else { f64::INFINITY };
+        Candidate { plan, model: model.cloned(), cost, row_bytes }
     }
 }
 

@@ -1,5 +1,7 @@
-//! String columns: every kind with all sorts of strings, against the plain list; damaged bytes; what
-//! training finds, and how long columns of fixed strings are.
+//! String columns: every kind with all sorts of strings, against the plain list; what training finds,
+//! and how long columns of fixed strings are. Damaged bytes: `damage.rs`.
+
+mod damage;
 
 use std::ops::Range;
 
@@ -9,7 +11,7 @@ use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
     dictionary::Lookup, shape_training::shape_of, symbol_training, train,
 };
-use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
+use crate::block::{BlockBuilder, Codec, Pushed};
 use crate::message::Tag;
 
 /// A model with every part, made from these strings.
@@ -281,6 +283,24 @@ fn sizes_of_fixed_strings_stay() {
     assert_eq!(sizes, SIZES, "these are now:\n{sizes}");
 }
 
+/// Where neighbours are alike, a word that a block repeats says nothing of other blocks.
+#[test]
+fn words_of_one_block_are_strangers_to_the_next() {
+    let block = |of: u64| {
+        let mut noise = Noise(of);
+        let words: Vec<String> = (0..5).map(|_| format!("{:x} {}", noise.next(), of % 7)).collect();
+        words.iter().map(|word| word.as_bytes()).cycle().take(100).collect()
+    };
+    let sample: Vec<Strings> = (1..5).map(block).collect();
+    let purpose = Purpose { key: false, codec: Codec::Raw, model_rows: 4000 };
+    let trained = train(&mut StrEncoder::new(), &sample, purpose);
+    assert_eq!(trained.plan.kind, StrKind::Dictionary);
+    // Where blocks have the same words, one dictionary does for all.
+    let sample = vec![block(1); 4];
+    let trained = train(&mut StrEncoder::new(), &sample, purpose);
+    assert_eq!(trained.plan.kind, StrKind::ModelDictionary);
+}
+
 /// Blocks that have no model carry what they need.
 #[test]
 fn without_a_model_blocks_have_their_own() {
@@ -357,118 +377,6 @@ fn a_lone_key_is_shorter_than_in_an_opaque_block() {
     }
 }
 
-/// Calls everything on a column that may be anything. What passes its check has all rows.
-fn read_everything(column: &[u8], rows: usize, model: &StringModel) {
-    let mut chunk = Vec::new();
-    let Ok(strs) = Strs::parse(column, rows, Some(model), &mut chunk) else { return };
-    let sound = strs.check().is_ok();
-    let (mut one, mut all) = (Vec::new(), Strings::new());
-    for row in 0..rows + 2 {
-        one.clear();
-        let read = strs.get(row, &mut one);
-        assert!(!sound || read.is_ok() == (row < rows), "{:?}: row {row} {read:?}", strs.kind());
-        assert!(one.len() <= BLOCK_RAW_BYTES_MAX);
-        let order = strs.cmp(row, b"customer-1");
-        assert!(!sound || order.is_ok() == (row < rows));
-        if sound && row < rows {
-            assert_eq!(order.unwrap(), one[..].cmp(b"customer-1"));
-        }
-    }
-    let read = strs.decode_all(&mut all);
-    assert!(!sound || read.is_ok(), "{:?}", strs.kind());
-    let key: &[u8] = b"host-140";
-    for range in [0..rows, rows / 2..rows, rows..rows] {
-        let _ = strs.lower_bound(range.clone(), key);
-        let _ = strs.equal_range(range, key);
-    }
-}
-
-#[test]
-fn damaged_columns_give_strings_or_errors() {
-    let mut noise = Noise(3);
-    for name in FIXTURES {
-        let strings: Strings = fixture(name).iter().take(37).collect();
-        // Half of the words, and a shape that some strings do not have: with exceptions.
-        let model = model_of(&strings.iter().chain([&b"stranger"[..]]).collect());
-        let strings: Strings = strings.iter().chain([&b"an exception"[..], &b""[..]]).collect();
-        for plan in plans() {
-            let column = encode(&strings, Some(&model), plan);
-            for at in 0..column.len() {
-                for value in [0, 1, 0x7f, 0x80, 0xff, column[at] ^ 1, column[at] ^ 0x40] {
-                    let mut bad = padded(&column);
-                    bad[at] = value;
-                    read_everything(&bad, strings.len(), &model);
-                }
-                if at % 3 == 0 {
-                    read_everything(&padded(&column[..at]), strings.len(), &model);
-                    read_everything(&column[at..], strings.len(), &model);
-                }
-            }
-            for _ in 0..100 {
-                let mut bad = padded(&column);
-                for _ in 0..1 + noise.below(6) {
-                    let at = noise.below(bad.len() as u64) as usize;
-                    bad[at] = noise.next() as u8;
-                }
-                let rows = [strings.len(), 0, 1, 65_535][noise.below(4) as usize];
-                read_everything(&bad, rows, &model);
-            }
-        }
-    }
-}
-
-#[test]
-fn bytes_without_sense_give_strings_or_errors() {
-    let model = model_of(&fixture("hosts"));
-    let mut noise = Noise(11);
-    for _ in 0..20_000 {
-        let mut column: Vec<u8> = (0..noise.below(90)).map(|_| noise.next() as u8).collect();
-        if let Some(head) = column.first_mut() {
-            *head %= 7;
-        }
-        read_everything(&padded(&column), noise.below(70) as usize, &model);
-    }
-}
-
-#[test]
-fn damaged_models_are_models_or_errors() {
-    for name in FIXTURES {
-        let model = model_of(&fixture(name).iter().take(50).collect());
-        let bytes = model.as_bytes();
-        for at in 0..bytes.len() {
-            for value in [0, 0x7f, 0xff, bytes[at] ^ 1, bytes[at] ^ 0x10] {
-                let mut bad = bytes.to_vec();
-                bad[at] = value;
-                if let Ok(read) = StringModel::parse(&bad) {
-                    // Whatever it is, columns can be written and read with it.
-                    assert_eq!(read.as_bytes(), bad);
-                    let strings: Strings = fixture("hosts").iter().take(5).collect();
-                    for kind in StrKind::ALL {
-                        assert_same(&strings, Some(&read), StringPlan { kind, codec: Codec::Raw });
-                    }
-                }
-            }
-            assert!(StringModel::parse(&bytes[..at]).is_err());
-        }
-        assert!(StringModel::parse(&padded(bytes)).is_err());
-    }
-}
-
-/// A column whose strings are longer together than any block is refused, not built.
-#[test]
-fn columns_do_not_grow_beyond_a_block() {
-    let long = vec![b'x'; 60_000];
-    let strings: Strings = (0..1500).map(|_| &long[..]).collect();
-    for kind in [StrKind::Dictionary, StrKind::Prefix] {
-        let column = padded(&encode(&strings, None, StringPlan { kind, codec: Codec::Raw }));
-        let mut chunk = Vec::new();
-        let strs = Strs::parse(&column, strings.len(), None, &mut chunk).unwrap();
-        let mut all = Strings::new();
-        assert!(strs.decode_all(&mut all).is_err());
-        assert!(all.bytes().len() <= BLOCK_RAW_BYTES_MAX);
-    }
-}
-
 #[test]
 fn words_are_found_by_their_hash() {
     let words = fixture("guids");
@@ -485,7 +393,7 @@ fn words_are_found_by_their_hash() {
 /// The bytes that docs/format.md shows.
 #[test]
 fn the_documented_columns_are_what_is_written() {
-    let text = include_str!("../../../../../../docs/format.md");
+    let text = include_str!("../../../../../../../docs/format.md");
     let shown = text.split("The columns of `ash`").nth(1).expect("documented");
     let shown = shown.split("\n\n").nth(1).expect("columns");
     // A column takes one line to three; words follow the bytes of a line.
