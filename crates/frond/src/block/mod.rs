@@ -3,7 +3,8 @@
 //! This room knows one encoding so far, the *opaque* block: rows in key order, each key cut by the
 //! prefix that it shares with the one before, whole keys every [`RESTART_ROWS`] rows, and an array of
 //! where these stand. A run asks a block for *seek*, *row i*, *next* and *previous*, and never looks
-//! inside; typed blocks will come in behind the same calls, made of the columns of [`column`].
+//! inside; typed blocks will come in behind the same calls, made of the columns of
+//! [`column`](mod@column).
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
