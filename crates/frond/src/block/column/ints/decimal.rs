@@ -91,11 +91,12 @@ impl Float {
     /// The whole number which, divided by `power`, has these ordered bits.
     #[inline]
     fn whole(self, bits: u64, power: f64) -> Option<i64> {
-        let scaled = self.number(bits) * power;
-        let whole = scaled + ROUND - ROUND;
+        let rounded = self.number(bits) * power + ROUND;
+        let whole = rounded - ROUND;
         // A NaN is not below anything.
         let fits = whole.abs() < WHOLE_MAX && self.bits(whole / power) == bits;
-        fits.then_some(whole as i64)
+        // Within that range the bits of floats count up as they do.
+        fits.then_some(rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i64)
     }
 }
 
@@ -245,7 +246,7 @@ impl Plan {
         // Stands for exceptions: the number before, or for the first rows the first that there is.
         let mut last = values.iter().find_map(|&value| float.whole(value, power))?;
         let mut least = last;
-        for (row, &value) in values.iter().enumerate() {
+        numbers.extend(values.iter().enumerate().map(|(row, &value)| {
             match float.whole(value, power) {
                 Some(whole) => (last, least) = (whole, least.min(whole)),
                 None => {
@@ -253,8 +254,8 @@ impl Plan {
                     exception_bits.push(value);
                 }
             }
-            numbers.push(last as u64);
-        }
+            last as u64
+        }));
         if exception_rows.len() > values.len() / 2 {
             return None;
         }

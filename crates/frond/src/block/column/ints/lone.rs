@@ -84,8 +84,10 @@ impl Plan {
     /// `bytes_max`.
     pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
         let every = values.len().div_ceil(SAMPLES).max(1);
-        let mut sample = values.iter().step_by(every);
-        if min == max || !sample.any(|value| *value == min || *value == max) {
+        // Not the first row: where values ascend, the least stands there and means nothing.
+        let mut sample = values.iter().skip(every / 2).step_by(every);
+        let too_long = HEAD_BYTES + packed_bytes(values.len(), 1) >= bytes_max;
+        if min == max || too_long || !sample.any(|value| *value == min || *value == max) {
             return None;
         }
         // The next to the least, and the next to the largest.

@@ -25,6 +25,7 @@ const HEAD_BYTES: usize = 5;
 /// A run-length column to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs<'a> {
+    rows: usize,
     base: u64,
     /// At least 1.
     runs: usize,
@@ -44,6 +45,7 @@ impl<'a> Runs<'a> {
         *rest = rest.get(HEAD_BYTES..)?;
         let base = cut_unsigned(rest, base_bytes.into())?;
         Some(Self {
+            rows,
             base,
             runs,
             ends: Codes::cut(rest, end_width(rows), runs - 1)?,
@@ -91,8 +93,9 @@ impl<'a> Runs<'a> {
     /// The first row of `rows` whose value is not below `value`, where the column ascends.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let Some(last) = rows.clone().last() else { return rows.start };
-        let first_run = self.run_of(rows.start);
-        let end_run = self.run_of(last) + 1;
+        // Mostly all rows are asked for, and then no run need be looked for.
+        let first_run = if rows.start == 0 { 0 } else { self.run_of(rows.start) };
+        let end_run = if rows.end >= self.rows { self.runs } else { self.run_of(last) + 1 };
         let run = partition(first_run..end_run, |run| self.value_of(run) < value);
         match run.checked_sub(1) {
             Some(before) if run > first_run => self.end_of(before).clamp(rows.start, rows.end),

@@ -329,6 +329,16 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
                 use_all(&whole[..at], values.len());
                 use_all(&whole[at..], values.len());
             }
+            for _ in 0..100 {
+                let mut bad = whole.clone();
+                for _ in 0..1 + dice() % 4 {
+                    // Headers stand in front, and lists have theirs behind the codes.
+                    let at = (dice() as usize % whole.len()).min(dice() as usize % whole.len());
+                    bad[at] =
+                        if dice() % 3 == 0 { bad[at] ^ 1 << (dice() % 8) } else { dice() as u8 };
+                }
+                use_all(&bad, [values.len(), dice() as usize % 300][dice() as usize % 2]);
+            }
             use_all(&whole, ROWS_MAX);
             assert!(Ints::parse(&whole, ROWS_MAX + 1).is_err());
         }
@@ -342,6 +352,47 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
             }
             use_all(&bytes, dice() as usize % 80);
         }
+    }
+}
+
+/// Columns that fit into their bytes and say what cannot be, next to one that can.
+#[test]
+fn contradictions_are_found() {
+    let checked = |column: &str, rows| {
+        let byte = |hex| u8::from_str_radix(hex, 16).expect("hexadecimal");
+        let bytes = padded(&column.split_whitespace().map(byte).collect::<Vec<u8>>());
+        Ints::parse(&bytes, rows).map(|ints| ints.check())
+    };
+    let sums = "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00";
+    for (rows, sound, wrong) in [
+        // Another row is the exception's; no code for it; no codes.
+        (8, "41 03 0A 00 01 00 8D 85 9D 06 E8 03", "41 03 0A 00 01 00 8D 85 9D 05 E8 03"),
+        (8, "41 03 0A 00 01 00 8D 85 9D 06 E8 03", "41 03 0A 00 01 00 8D 85 81 06 E8 03"),
+        (1, "41 01 00 00 00 00 00", "41 00 00 00 01 00"),
+        // A run of no rows.
+        (8, "42 02 01 02 00 09 05 0C", "42 02 01 02 00 09 00 0C"),
+        // Equal words; a place beyond them.
+        (2, "43 01 08 00 01 02 01", "43 01 08 00 01 01 01"),
+        (2, "43 02 08 00 01 02 03 01", "43 02 08 00 01 02 03 03"),
+        // Sums of widths that fall; restarts in one row.
+        (
+            34,
+            &format!("44 FF 00 00 00 03 00 11 {sums}"),
+            &format!("44 FF 00 00 00 03 00 0A {sums}"),
+        ),
+        (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 45 01 00 00"),
+        // An exception that is no row; two in one.
+        (3, "45 00 00 01 00 02 00 00 00 00", "45 00 00 01 00 03 00 00 00 00"),
+        (3, "45 00 00 02 00 09 00 00 00 00", "45 00 00 02 00 0A 00 00 00 00"),
+    ] {
+        assert_eq!(checked(sound, rows), Ok(Ok(())), "{sound}");
+        assert!(matches!(checked(wrong, rows), Ok(Err(_))), "{wrong}");
+    }
+    // An unknown kind, a width beyond 64 bits, an exponent too large, decimals of decimals.
+    for wrong in
+        ["47 00 00", "C1 00 00", "45 10 00 00 00 00 00", "45 00 00 00 00 45 00 00 00 00 00 00"]
+    {
+        assert!(checked(wrong, 1).is_err(), "{wrong}");
     }
 }
 
