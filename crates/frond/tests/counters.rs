@@ -152,3 +152,50 @@ fn a_clone_costs_nothing_and_leaves_nothing() {
         assert_clean(&db);
     }
 }
+
+/// A unique tree whose indexes and filters are far more than may stay open: they are closed and read again, in
+/// the middle of reads, and the memory stays bounded.
+#[test]
+fn tails_beyond_their_limit_are_closed_and_read_again() {
+    const ROWS: u64 = 40_000;
+    let dir = tempfile::tempdir().unwrap();
+    let mut tuning = common::tiny();
+    let limit = 64 << 10;
+    if let Some(limits) = &mut tuning.limits {
+        limits.tails_bytes = limit;
+    }
+    let options = || common::options().tuning(tuning.clone());
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let options_of_tree = TreeOptions { unique: true, ..Default::default() };
+    let tree = db.create_tree("t", options_of_tree).unwrap();
+    put(&db, &tree, (0..ROWS).map(|number| 2 * (number * 7919 % ROWS)), 0);
+    db.checkpoint().unwrap();
+    while db.drain_step().unwrap() {}
+    db.checkpoint().unwrap();
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for step in 0..ROWS {
+                    let number = scrambled(step + reader * ROWS) % (2 * ROWS);
+                    let expected = number.is_multiple_of(2).then(|| value(number, 0));
+                    assert_eq!(tree.get(&number.to_be_bytes()).unwrap(), expected);
+                }
+            });
+        }
+    });
+    assert!(stat(&db, "run_tails_closed") > 1000, "{:?}", db.stats());
+    // What nobody uses any more goes until the rest fits.
+    let begun = std::time::Instant::now();
+    while stat(&db, "run_tails_bytes") > limit {
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", db.stats());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let rows = {
+        let mut cursor = tree.scan(..).unwrap();
+        std::iter::from_fn(|| cursor.next().unwrap().map(drop)).count() as u64
+    };
+    assert_eq!(rows, ROWS);
+    assert_clean(&db);
+    db.close().unwrap();
+}

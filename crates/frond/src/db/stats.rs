@@ -69,6 +69,8 @@ impl Stats {
             ("runs_unwritten_bytes", engine.unwritten_bytes()),
             ("frames_used", engine.cx.pool.frames_used() as u64),
             ("frames_limit", engine.cx.pool.frames_limit() as u64),
+            ("run_tails_bytes", count(&engine.cx.resident)),
+            ("run_tails_closed", count(&engine.cx.descriptors.closed)),
             ("apply_batches", count(&counters.batches)),
             ("apply_entries_encoded", count(&counters.entries_encoded)),
             ("leaf_flushes", count(&counters.leaf_flushes)),

@@ -30,10 +30,13 @@ impl Engine {
             + jobs
             + self.loads.memory_bytes()
             + self.unwritten_bytes()
-            + self.cx.resident.load(Ordering::Relaxed)
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
         let budget = self.cache_bytes - self.cache_bytes / 16;
-        let blocks = budget.saturating_sub(others).max(self.cache_bytes / 16);
+        let left = budget.saturating_sub(others);
+        // Blocks that cannot be found without a read of their run's tail are worth less than the tail.
+        self.cx.close_tails((left / 4 * 3).min(self.limits.tails_bytes));
+        let tails = self.cx.resident.load(Ordering::Relaxed);
+        let blocks = left.saturating_sub(tails).max(self.cache_bytes / 16);
         self.cx.cache.set_capacity(blocks as usize);
     }
 }

@@ -240,8 +240,9 @@ impl<'a> Job<'a> {
         let pairs = leaves.windows(2);
         pairs
             .map(|pair| {
-                let last = pair[0].resident().and_then(|run| run.last_key());
-                let first = pair[1].resident().and_then(|run| run.first_key());
+                let (last, first) = (pair[0].resident(), pair[1].resident());
+                let last = last.as_ref().and_then(|run| run.last_key());
+                let first = first.as_ref().and_then(|run| run.first_key());
                 shortest_separator(last.unwrap_or_default(), first.unwrap_or_default()).into()
             })
             .collect()
@@ -331,7 +332,8 @@ impl<'a> Job<'a> {
         self.cx.counters.leaves_appended.fetch_add(leaves.len() as u64, Ordering::Relaxed);
         if node.level == 1 {
             // The maximum is an upper bound below the first new key, so the key itself separates.
-            let first_key = first.resident().and_then(|run| run.first_key());
+            let first = first.resident();
+            let first_key = first.as_ref().and_then(|run| run.first_key());
             let mut pivot: Box<[u8]> = first_key.unwrap_or_default().into();
             let inner = self.pivots_between(&leaves);
             let mut inner = inner.into_iter();

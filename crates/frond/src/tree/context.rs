@@ -9,13 +9,14 @@ use crate::{
     page::Link,
     run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions},
     store::{Extent, HeldPages, Store},
-    sync::{Arc, AtomicU64, Mutex, Ordering, Weak},
+    sync::{Arc, AtomicU64, Ordering},
 };
 use std::collections::{HashMap, hash_map::Entry};
 
 use super::{
     damage::Damage,
-    node::{NodeRef, RunHandle, RunMeta},
+    node::{NodeRef, RunHandle},
+    tails::Descriptors,
 };
 
 /// Sizes that decide a tree's shape. Production uses `Shape::default`; tests use tiny ones, so that a
@@ -75,13 +76,6 @@ pub(crate) struct TreeCounters {
     pub leaves_loaded: AtomicU64,
     pub node_splits: AtomicU64,
     pub drains: AtomicU64,
-}
-
-/// Descriptors of pages that were loaded, so that one extent has one descriptor (Rule: I31).
-/// Consulted when a node page is decoded, never on a descent.
-#[derive(Debug, Default)]
-pub(crate) struct Descriptors {
-    runs: Mutex<HashMap<u64, Weak<RunHandle>>>,
 }
 
 /// Everything tree code needs from the rooms below it.
@@ -246,31 +240,6 @@ impl TreeContext {
     /// Opens a run on disk: one verified read of its tail.
     pub fn open_run(&self, link: &Link) -> Result<Arc<Run>> {
         Run::open(self.store.file().clone(), *link, self.pool.clone())
-    }
-
-    /// The one descriptor of a run extent.
-    pub fn run_handle(&self, link: Link, meta: RunMeta) -> Arc<RunHandle> {
-        let mut runs = self.descriptors.runs.lock().unwrap();
-        if let Some(handle) = runs.get(&link.offset).and_then(Weak::upgrade)
-            && handle.birth == link.birth
-            && handle.lineage == link.lineage
-        {
-            return handle;
-        }
-        let refs = self.store.run_refs(&link);
-        let handle = RunHandle::on_disk(link, meta, refs);
-        runs.insert(link.offset, Arc::downgrade(&handle));
-        if runs.len() > 64 && runs.len().is_power_of_two() {
-            runs.retain(|_, weak| weak.strong_count() > 0);
-        }
-        handle
-    }
-
-    /// Remembers the descriptor of a run that has just been written.
-    pub fn remember(&self, handle: &Arc<RunHandle>) {
-        if let Some(link) = handle.link() {
-            self.descriptors.runs.lock().unwrap().insert(link.offset, Arc::downgrade(handle));
-        }
     }
 }
 

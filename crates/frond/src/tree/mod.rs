@@ -21,13 +21,14 @@ mod page;
 mod root;
 mod scan;
 mod settle;
+mod tails;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod tests;
 
 pub(crate) use apply::{Batch, Job, TreeRoot, clip};
 pub(crate) use build::{Built, TreeBuilder};
 pub use context::Shape;
-pub(crate) use context::{Begun, Descriptors, Effects, TreeContext, TreeCounters, TreeTraits};
+pub(crate) use context::{Begun, Effects, TreeContext, TreeCounters, TreeTraits};
 pub(crate) use damage::Damaged;
 pub(crate) use front::Front;
 pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
@@ -35,3 +36,4 @@ pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 pub(crate) use node::{RunMeta, Tier};
 pub(crate) use page::{encode_node, parse_node};
 pub(crate) use scan::{LeafStretch, Position};
+pub(crate) use tails::Descriptors;

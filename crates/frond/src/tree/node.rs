@@ -18,6 +18,8 @@
 //!
 //! Threads: sealed nodes are read by all, without latches.
 
+use arc_swap::{ArcSwapOption, Guard};
+
 use crate::{
     Lineage, Publish,
     error::Result,
@@ -77,7 +79,10 @@ pub(crate) struct RunHandle {
     /// What flush decisions need without opening the run.
     pub meta: RunMeta,
     link: OnceLock<Link>,
-    run: OnceLock<Arc<Run>>,
+    /// While it is open: `tails.rs` closes it.
+    run: ArcSwapOption<Run>,
+    /// It was opened since the hand came by.
+    used: AtomicBool,
     /// (node, part) and (node, leaf) references in the newest version (Rule: I21).
     refs: AtomicU32,
     /// The same in the version that the last checkpoint fixed.
@@ -88,6 +93,18 @@ pub(crate) struct RunHandle {
     resident: OnceLock<Arc<AtomicU64>>,
     /// It could not be read (`damage.rs`).
     marked: AtomicBool,
+}
+
+/// A run that is open; it stays so for whoever holds this.
+pub(crate) struct OpenRun(Guard<Option<Arc<Run>>>);
+
+impl std::ops::Deref for OpenRun {
+    type Target = Arc<Run>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Run> {
+        self.0.as_ref().expect("made of an open run")
+    }
 }
 
 /// What a link says of a run besides its address.
@@ -218,7 +235,7 @@ impl RunHandle {
         unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
         let handle = Self::blank(lineage, birth, meta, Some(unwritten.clone()), 0);
         handle.count_resident(cx, &run);
-        let _ = handle.run.set(run);
+        handle.run.store(Some(run));
         Arc::new(handle)
     }
 
@@ -246,7 +263,8 @@ impl RunHandle {
             birth,
             meta,
             link: OnceLock::new(),
-            run: OnceLock::new(),
+            run: ArcSwapOption::empty(),
+            used: AtomicBool::new(true),
             refs: AtomicU32::new(refs),
             refs_durable: AtomicU32::new(refs),
             unwritten,
@@ -266,8 +284,13 @@ impl RunHandle {
     }
 
     fn count_resident(&self, cx: &TreeContext, run: &Run) {
-        if self.resident.set(cx.resident.clone()).is_ok() {
-            cx.resident.fetch_add(run.resident_bytes() as u64, Ordering::Relaxed);
+        let resident = self.resident.get_or_init(|| cx.resident.clone());
+        resident.fetch_add(run.resident_bytes() as u64, Ordering::Relaxed);
+    }
+
+    fn uncount_resident(&self, run: &Run) {
+        if let Some(resident) = self.resident.get() {
+            resident.fetch_sub(run.resident_bytes() as u64, Ordering::Relaxed);
         }
     }
 
@@ -277,29 +300,48 @@ impl RunHandle {
     }
 
     /// The run, its tail read and verified if it was not open. One read at most.
-    pub fn open(&self, cx: &TreeContext) -> Result<&Arc<Run>> {
-        if let Some(run) = self.run.get() {
-            return Ok(run);
+    pub fn open(&self, cx: &TreeContext) -> Result<OpenRun> {
+        let open = self.run.load();
+        // Written only if it changes something: readers share this line.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        if open.is_some() {
+            return Ok(OpenRun(open));
         }
         let link = self.link.get().expect("a run is resident or has an address");
         let run = cx.open_run(link)?;
-        Ok(self.run.get_or_init(|| {
-            self.count_resident(cx, &run);
-            run
-        }))
+        // Counted before anybody can close it.
+        self.count_resident(cx, &run);
+        let before = self.run.compare_and_swap(&None::<Arc<Run>>, Some(run.clone()));
+        if before.is_none() {
+            return Ok(OpenRun(Guard::from_inner(Some(run))));
+        }
+        self.uncount_resident(&run);
+        Ok(OpenRun(before))
+    }
+
+    /// Closes the run if it can be opened again and was not used since this was last asked. True if it was open
+    /// and is no more. Only `tails.rs` calls this.
+    pub fn close_unused(&self) -> bool {
+        if self.link.get().is_none() || self.used.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let run = self.run.swap(None);
+        run.inspect(|run| self.uncount_resident(run)).is_some()
     }
 
     /// The same, but a tail that is not resident does not become so: for whoever passes by once.
     pub fn glance(&self, cx: &TreeContext) -> Result<Arc<Run>> {
-        match (self.run.get(), self.link.get()) {
-            (Some(run), _) => Ok(run.clone()),
+        match (self.run.load_full(), self.link.get()) {
+            (Some(run), _) => Ok(run),
             (None, link) => cx.open_run(link.expect("a run is resident or has an address")),
         }
     }
 
     /// The run if its tail is in memory.
-    pub fn resident(&self) -> Option<&Arc<Run>> {
-        self.run.get()
+    pub fn resident(&self) -> Option<Arc<Run>> {
+        self.run.load_full()
     }
 
     /// The address, once written.
@@ -310,7 +352,7 @@ impl RunHandle {
     /// Records the address; only the checkpoint calls this, once.
     pub fn set_link(&self, link: Link) {
         assert!(self.link.set(link).is_ok(), "a run is written once");
-        if let (Some(unwritten), Some(run)) = (&self.unwritten, self.run.get()) {
+        if let (Some(unwritten), Some(run)) = (&self.unwritten, &*self.run.load()) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
     }
@@ -345,12 +387,9 @@ impl RunHandle {
 
 impl Drop for RunHandle {
     fn drop(&mut self) {
-        if let (Some(resident), Some(run)) = (self.resident.get(), self.run.get()) {
-            resident.fetch_sub(run.resident_bytes() as u64, Ordering::Relaxed);
-        }
-        if let (None, Some(unwritten), Some(run)) =
-            (self.link.get(), &self.unwritten, self.run.get())
-        {
+        let Some(run) = self.run.swap(None) else { return };
+        self.uncount_resident(&run);
+        if let (None, Some(unwritten)) = (self.link.get(), &self.unwritten) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
     }
