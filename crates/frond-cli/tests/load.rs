@@ -155,6 +155,42 @@ fn replaced_rows_leave_no_index_entries() {
     assert_eq!(lines(&place.ok(&["scan", "STORE", "t.by_v"])), ["a\t1", "b\t2", "c\t3"]);
 }
 
+/// What `--bulk` makes is what batches make; and it is all or nothing.
+#[test]
+fn bulk_makes_the_same_trees_at_once() {
+    let place = Place::new();
+    let mut text = "id,v\n".to_owned();
+    for n in 0..3000 {
+        text += &format!("{},{}\n", n * 7919 % 3000, n % 17);
+    }
+    let file = place.write("t.csv", &text);
+    let call = ["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"];
+    place.ok(&call);
+    let in_batches = place.ok(&["dump", "STORE"]);
+    std::fs::remove_dir_all(place.path("store")).unwrap();
+    let said = place.ok(&[&call[..], &["--bulk", "--memory", "4MB"]].concat());
+    assert!(said.starts_with("3,000 rows"), "{said}");
+    assert_eq!(place.ok(&["dump", "STORE"]), in_batches);
+    place.ok(&["check", "STORE"]);
+    // It can be loaded into as ever.
+    let more = place.write("more.csv", "id,v\n5000,x\n");
+    place.ok(&["load", "STORE", "t", &more]);
+    let again = place.fails(2, &[&call[..], &["--bulk"]].concat());
+    assert_eq!(again, "tree \"t\" exists, and --bulk makes a new one; nothing is loaded");
+    let twice = place.write("twice.csv", "id,v\n7,c\n8,x\n7,d\n");
+    let said =
+        place.fails(2, &["load", "STORE", "u", &twice, "--key", "id", "--index", "v", "--bulk"]);
+    assert_eq!(said, "two rows have the key 7; nothing is loaded");
+    let bad = place.write("bad.csv", format!("{text}1\n"));
+    let said =
+        place.fails(2, &["load", "STORE", "u", &bad, "--key", "id", "--index", "v", "--bulk"]);
+    assert_eq!(said, "line 3002: 1 fields, and 2 columns have names; nothing is loaded");
+    assert_eq!(lines(&place.ok(&["scan", "STORE", "t", "--count"])), ["3,001"]);
+    assert!(!place.ok(&["dump", "STORE"]).lines().any(|line| line.starts_with('u')));
+    let ack = ["load", "STORE", "u", &file, "--bulk", "--ack", "x"];
+    assert!(place.fails(2, &ack).contains("cannot be used with"));
+}
+
 #[test]
 fn ledger_tells_what_must_be_there() {
     let place = Place::new();

@@ -172,18 +172,26 @@ fn tails_beyond_their_limit_are_closed_and_read_again() {
     db.checkpoint().unwrap();
     while db.drain_step().unwrap() {}
     db.checkpoint().unwrap();
-    std::thread::scope(|scope| {
+    let reading = std::sync::atomic::AtomicU64::new(3);
+    let most = std::thread::scope(|scope| {
         for reader in 0..3 {
-            let tree = &tree;
+            let (tree, reading) = (&tree, &reading);
             scope.spawn(move || {
                 for step in 0..ROWS {
                     let number = scrambled(step + reader * ROWS) % (2 * ROWS);
                     let expected = number.is_multiple_of(2).then(|| value(number, 0));
                     assert_eq!(tree.get(&number.to_be_bytes()).unwrap(), expected);
                 }
+                reading.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
             });
         }
+        let mut most = 0;
+        while reading.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+            most = most.max(stat(&db, "run_tails_bytes"));
+        }
+        most
     });
+    assert!(most <= 2 * limit, "{most} bytes of tails were open at once");
     assert!(stat(&db, "run_tails_closed") > 1000, "{:?}", db.stats());
     // What nobody uses any more goes until the rest fits.
     let begun = std::time::Instant::now();

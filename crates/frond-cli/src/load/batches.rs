@@ -13,17 +13,10 @@ use crate::{
     rows::{RowBuilder, write_index_key},
 };
 
-use super::{Args, target::Target};
+use super::{Args, records::Records, target::Target};
 
 /// Most bytes of one batch, so that long rows do not need much memory. A row alone may be longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-
-/// Where a field goes.
-#[derive(Clone, Copy)]
-enum Place {
-    Column(usize),
-    More,
-}
 
 /// Fills and commits batches.
 pub struct Loader<'t> {
@@ -34,13 +27,9 @@ pub struct Loader<'t> {
     batch_bytes_max: usize,
     /// Line of each row in the batch.
     lines: Vec<u64>,
-    builder: RowBuilder,
-    index_key: Vec<u8>,
-    /// Where the fields of each name go.
-    places: Vec<Place>,
+    records: Records<'t>,
     /// Rows of this batch by key, for `--replace`.
     replaced: Option<HashMap<Vec<u8>, Vec<u8>>>,
-    next_number: u64,
 }
 
 impl<'t> Loader<'t> {
@@ -54,14 +43,11 @@ impl<'t> Loader<'t> {
             // A batch takes memory of the store's until it is applied.
             batch_bytes_max: BATCH_BYTES_MAX.min(args.store.memory as usize / 16),
             lines: Vec::new(),
-            builder: RowBuilder::new(&target.header),
-            index_key: Vec::new(),
-            places: Vec::new(),
+            records: Records::new(&target.header),
             replaced: args.replace.then(HashMap::new),
-            next_number: 0,
         };
         if target.header.key.is_empty() {
-            loader.next_number = loader.number_after_the_last()?;
+            loader.records.next_number = loader.number_after_the_last()?;
         }
         Ok(loader)
     }
@@ -80,7 +66,7 @@ impl<'t> Loader<'t> {
 
     /// Numbers rows from the first again, to meet those that were loaded before.
     pub fn count_from_zero(&mut self) {
-        self.next_number = 0;
+        self.records.next_number = 0;
     }
 
     /// True if the batch should be committed now.
@@ -95,37 +81,7 @@ impl<'t> Loader<'t> {
 
     /// Builds key, row and index keys of a record, and gives them; nothing is added yet.
     pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
-        let at_line = |why: String| Fail::Error(format!("line {}: {why}", record.line));
-        self.builder.clear();
-        for (name, value) in record.fields() {
-            let place = match self.places.get(name as usize) {
-                Some(place) => *place,
-                None => {
-                    self.learn_places(names).map_err(at_line)?;
-                    self.places[name as usize]
-                }
-            };
-            match place {
-                Place::Column(column) => self.builder.set(column, value),
-                Place::More => self.builder.set_more(&names[name as usize], value),
-            }
-        }
-        self.builder.finish(&self.target.header, self.next_number).map_err(at_line)?;
-        self.next_number += 1;
-        Ok(&self.builder)
-    }
-
-    fn learn_places(&mut self, names: &[String]) -> Result<(), String> {
-        let header = &self.target.header;
-        for name in names.iter().skip(self.places.len()) {
-            let column = header.columns.iter().position(|known| known == name);
-            self.places.push(match column {
-                Some(column) => Place::Column(column),
-                None if header.more => Place::More,
-                None => return Err(format!("the tree has no column \"{name}\"")),
-            });
-        }
-        Ok(())
+        self.records.build(record, names)
     }
 
     /// Adds a record to the batch.
@@ -140,7 +96,8 @@ impl<'t> Loader<'t> {
     fn add_built(&mut self, line: u64) -> Result {
         let Target { tree, indexes, header } = self.target;
         self.take_back_old_entries()?;
-        let (key, row) = (self.builder.key(), self.builder.row());
+        let built = self.records.built();
+        let (key, row) = (built.key(), built.row());
         // A number is new by itself: nobody has to look whether it is there.
         let numbered = header.key.is_empty();
         if let Some(replaced) = &mut self.replaced {
@@ -153,9 +110,9 @@ impl<'t> Loader<'t> {
         }
         self.batch_bytes += key.len() + row.len();
         for (at, index) in indexes.iter().enumerate() {
-            self.builder.index_key(header, at, &mut self.index_key).map_err(Fail::Error)?;
-            self.batch.put(index, &self.index_key, b"")?;
-            self.batch_bytes += self.index_key.len();
+            let index_key = self.records.index_key(at)?;
+            self.batch.put(index, index_key, b"")?;
+            self.batch_bytes += index_key.len();
         }
         self.lines.push(line);
         Ok(())
@@ -165,7 +122,7 @@ impl<'t> Loader<'t> {
     fn take_back_old_entries(&mut self) -> Result {
         let Target { tree, indexes, header } = self.target;
         let Some(replaced) = &self.replaced else { return Ok(()) };
-        let key = self.builder.key();
+        let key = self.records.built().key();
         let old = match replaced.get(key) {
             Some(row) => Some(row.clone()),
             None => tree.get(key)?,
@@ -175,8 +132,9 @@ impl<'t> Loader<'t> {
         for (index, column) in indexes.iter().zip(&header.indexes) {
             let value = fields.iter().find(|(name, _)| *name == column.name);
             let value = value.map(|(_, value)| value.as_slice());
-            write_index_key(column, value, key, &mut self.index_key).map_err(Fail::Error)?;
-            self.batch.delete(index, &self.index_key)?;
+            let mut index_key = Vec::new();
+            write_index_key(column, value, key, &mut index_key).map_err(Fail::Error)?;
+            self.batch.delete(index, &index_key)?;
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `input.rs` | the records, the first ones held back until the columns are known |
 //! | `target.rs` | the tree and its indexes: made anew, or found and compared |
+//! | `records.rs` | keys and rows of records |
+//! | `bulk.rs` | `--bulk`: all at once into new trees |
 //! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
 //! | `ledger.rs` | what has been acknowledged, line by line |
 //! | `verify.rs` | is everything there that the ledger says? |
@@ -14,8 +16,10 @@
 //! 2. A line in the ledger is written after the commit of its batch has returned, never before.
 
 mod batches;
+mod bulk;
 mod input;
 mod ledger;
+mod records;
 mod target;
 mod verify;
 
@@ -66,6 +70,9 @@ pub struct Args {
     /// Replace rows whose key exists, instead of stopping there
     #[arg(long)]
     replace: bool,
+    /// Make new trees of all records at once, by far the fastest; all are there in the end, or none
+    #[arg(long, conflicts_with_all = ["ack", "replace", "verify", "batch"])]
+    bulk: bool,
     /// Skip so many records first
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     skip: u64,
@@ -127,6 +134,13 @@ pub fn run(args: Args) -> Result {
 
 fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
     let started = std::time::Instant::now();
+    if args.bulk {
+        let bar = progress(input);
+        let told = |input: &Input, rows| show_progress(&bar, args, input, rows, started.elapsed());
+        let loaded = bulk::load(args, db, input, told).map_err(|fail| stopped_at(fail, 0));
+        bar.finish_and_clear();
+        return Ok(summary(args, input, args.index.len(), loaded?, started.elapsed()));
+    }
     let target = target::Target::open(db, args, input)?;
     let mut loader = Loader::new(&target, args)?;
     let mut ledger = args.ack.as_deref().map(ledger::Ledger::append_to).transpose()?;
@@ -148,19 +162,23 @@ fn load(args: &Args, db: &Db, input: &mut Input) -> Result<String> {
         show_progress(&bar, args, input, loaded, started.elapsed());
     }
     bar.finish_and_clear();
-    let seconds = started.elapsed().as_secs_f64().max(0.001);
-    let indexes = match target.indexes.len() {
+    Ok(summary(args, input, target.indexes.len(), loaded, started.elapsed()))
+}
+
+fn summary(args: &Args, input: &Input, indexes: usize, loaded: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64().max(0.001);
+    let indexes = match indexes {
         0 => String::new(),
         1 => " with 1 index".to_owned(),
         more => format!(" with {more} indexes"),
     };
-    Ok(format!(
+    format!(
         "{} rows ({}) into \"{}\"{indexes} in {seconds:.1} s: {} rows/s",
         grouped(loaded),
         size(input.position()),
         args.tree,
         grouped((loaded as f64 / seconds) as u64),
-    ))
+    )
 }
 
 /// Puts the next batch of records into the loader.

@@ -62,37 +62,49 @@ impl Target {
         let mut indexes = Vec::with_capacity(header.indexes.len());
         for column in &header.indexes {
             let name = index_name(&args.tree, column);
-            let about =
-                IndexHeader { frond_index: VERSION, of: args.tree.clone(), column: column.clone() };
-            let options = TreeOptions {
-                size_class: args.class,
-                attributes: serde_json::to_vec(&about).expect("a header has a JSON form"),
-                key_layout: Some(header.index_layout(column)),
-                ..TreeOptions::default()
-            };
-            match db.open_tree(&name) {
-                Err(frond::Error::NoSuchTree(_)) => {}
-                Err(other) => return Err(other.into()),
-                Ok(left) if left.scan(..)?.next()?.is_none() => db.drop_tree(&name)?,
-                Ok(_) => return error(format!("tree \"{name}\" exists and is not empty")),
-            }
-            indexes.push(db.create_tree(&name, options)?);
+            must_be_left_over(db, &name)?;
+            indexes.push(db.create_tree(&name, index_options(args, &header, column))?);
         }
-        let options = TreeOptions {
-            size_class: args.class,
-            // Keys that the input chooses are checked; numbers are new by themselves.
-            unique: !header.key.is_empty(),
-            attributes: header.to_attributes(),
-            key_layout: Some(header.key_layout()),
-            value_layout: Some(header.row_layout()),
-        };
-        let tree = db.create_tree(&args.tree, options)?;
+        let tree = db.create_tree(&args.tree, tree_options(args, &header))?;
         Ok(Self { tree, indexes, header })
     }
 }
 
+/// Makes room for an index: what lies there under its name is of an interrupted creation, or an error.
+pub fn must_be_left_over(db: &Db, name: &str) -> Result {
+    match db.open_tree(name) {
+        Err(frond::Error::NoSuchTree(_)) => Ok(()),
+        Err(other) => Err(other.into()),
+        Ok(left) if left.scan(..)?.next()?.is_none() => Ok(db.drop_tree(name)?),
+        Ok(_) => error(format!("tree \"{name}\" exists and is not empty")),
+    }
+}
+
+/// What the tree of this header is.
+pub fn tree_options(args: &Args, header: &Header) -> TreeOptions {
+    TreeOptions {
+        size_class: args.class,
+        // Keys that the input chooses are checked; numbers are new by themselves.
+        unique: !header.key.is_empty(),
+        attributes: header.to_attributes(),
+        key_layout: Some(header.key_layout()),
+        value_layout: Some(header.row_layout()),
+    }
+}
+
+/// What its index on a column is.
+pub fn index_options(args: &Args, header: &Header, column: &KeyColumn) -> TreeOptions {
+    let about = IndexHeader { frond_index: VERSION, of: args.tree.clone(), column: column.clone() };
+    TreeOptions {
+        size_class: args.class,
+        attributes: serde_json::to_vec(&about).expect("a header has a JSON form"),
+        key_layout: Some(header.index_layout(column)),
+        ..TreeOptions::default()
+    }
+}
+
 /// Name of the index of a tree on a column.
-fn index_name(tree: &str, column: &KeyColumn) -> String {
+pub fn index_name(tree: &str, column: &KeyColumn) -> String {
     format!("{tree}.by_{}", column.name)
 }
 

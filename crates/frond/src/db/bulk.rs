@@ -23,7 +23,7 @@ use crate::{
     version::{Change, Loaded},
 };
 
-use super::{Batch, Db, Shared, Tree, TreeOptions, batch::check_key};
+use super::{Db, Shared, Tree, TreeOptions, batch::check_key};
 
 /// Loads rows in any order into a tree that it creates; see [`Db::bulk_load`].
 ///
@@ -130,8 +130,8 @@ impl BulkLoad {
     ///
     /// # Errors
     /// `DuplicateKey` if two rows of a unique tree have the same key; `TreeExists` if the name was given
-    /// away meanwhile; `Full`; what [`put`](Self::put) has failed with: nothing is there. `OutcomeUnknown`,
-    /// `Failed`: the store has stopped.
+    /// away meanwhile; `Full`; what [`put`](Self::put) has failed with: nothing is there (unless `Full` says that
+    /// the tree will be when the store is opened again). `OutcomeUnknown`, `Failed`: the store has stopped.
     pub fn finish(self) -> Result<BulkLoaded> {
         let mut loaded = Self::finish_all(vec![self])?;
         Ok(loaded.pop().expect("as many as were given"))
@@ -184,22 +184,18 @@ impl Shared {
         }
         let _change = self.catalog.change();
         let birth = engine.sequencer.visible().next();
-        let mut batch = Batch::new();
         let mut put = vec![Record::Counters(self.catalog.counters())];
         let (mut changes, mut rows) = (Vec::new(), Vec::new());
         for (record, Made { built: Built { root, pages }, rows: count, blobs }) in made {
             self.must_be_free(&record.name)?;
-            blobs.iter().for_each(|blob| blob.set_synced());
-            let listed = blobs.iter().map(|blob| blob.extent()).collect();
-            batch.blobs.extend(blobs);
             if count > 0 {
                 let (tree, pages) = (record.id, Arc::new(pages));
-                changes.push(Change::Load(Arc::new(Loaded { tree, root, pages, blobs: listed })));
+                changes.push(Change::Load(Arc::new(Loaded { tree, root, pages, blobs })));
             }
             put.push(Record::Tree(TreeRecord { birth, ..record }));
             rows.push(count);
         }
-        let seqno = self.change_with(batch, &put, &[], &changes)?;
+        let seqno = self.change(&put, &[], &changes)?;
         self.begin_trees(seqno, &put)?;
         let records = put.into_iter().filter_map(|record| match record {
             // Whoever sees less sees no such tree (Rule: I43).

@@ -110,7 +110,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NoSuchTree`, `TreeExists`, `InvalidArgument`, `Full`: nothing was done.
+    /// `NoSuchTree`, `TreeExists`, `InvalidArgument`, `Full`: nothing was done, unless `Full` says that the
+    /// clone will be there when the store is opened again.
     pub fn clone_tree(&self, from: &str, to: &str) -> Result<Tree> {
         let shared = &self.shared;
         validate_name(to)?;
@@ -176,17 +177,7 @@ impl Shared {
         delete: &[Vec<u8>],
         changes: &[Change],
     ) -> Result<Seqno> {
-        self.change_with(Batch::new(), put, delete, changes)
-    }
-
-    /// The same beside what a batch holds already.
-    pub(super) fn change_with(
-        &self,
-        mut batch: Batch,
-        put: &[Record],
-        delete: &[Vec<u8>],
-        changes: &[Change],
-    ) -> Result<Seqno> {
+        let mut batch = Batch::new();
         for record in put {
             batch.writes.push(CATALOG_TREE, &record.key(), Tag::PUT, &[&record.encode()?], false);
         }
@@ -227,7 +218,7 @@ impl Shared {
                 let why = format!("{why}; what was begun is there when the store is opened again");
                 Err(Error::Full(why))
             }
-            Err(other) => Err(other),
+            Err(other) => Err(Error::OutcomeUnknown(other.to_string())),
         }
     }
 

@@ -212,8 +212,12 @@ impl Shared {
                 engine.signal.notify();
             }
             for loaded in changes.iter().filter_map(Change::loaded_tree) {
-                // Outside of the section: `changes` holds the pages until this has returned.
-                let named = loaded.pages.name_in_log(reservation.lsn());
+                // Outside of the section: `changes` holds them until this has returned.
+                let mut named = loaded.pages.name_in_log(reservation.lsn());
+                for blob in &loaded.blobs {
+                    let offset = blob.extent().offset;
+                    named = named.and(engine.store.name_in_log(offset, reservation.lsn()));
+                }
                 named.expect("I11: an extent that is held is there");
             }
             if !inside {
@@ -303,15 +307,13 @@ fn build_record(
 ) {
     record.clear();
     let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
-    // Those of loads come first, each load's before its root: it is how a replay tells whose they are.
-    let loads = || changes.iter().filter_map(Change::loaded_tree);
-    let of_loads = loads().map(|loaded| loaded.blobs.len()).sum();
-    for loaded in loads() {
-        loaded.blobs.iter().for_each(|&blob| record.extent(place(blob)));
+    for loaded in changes.iter().filter_map(Change::loaded_tree) {
+        // Each load's before its root: it is how a replay tells whose they are.
+        loaded.blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
         loaded.pages.iter().for_each(|(kind, extent)| record.page(kind, place(extent)));
         record.root(loaded.tree, &loaded.root.to_bytes());
     }
-    blobs.iter().skip(of_loads).for_each(|blob| record.extent(place(blob.extent())));
+    blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
     for &tree in trees {
         record.tree(tree);
         for (from, to) in writes.ranges(tree) {

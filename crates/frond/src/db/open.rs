@@ -84,6 +84,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         unwritten: Arc::new(AtomicU64::new(0)),
         resident: Arc::new(AtomicU64::new(0)),
     });
+    cx.limit_tails(limits.tails_bytes);
     let mut loaded = Roots::new();
     let mut branches = Branches::default();
     for (tree, mut durable) in roots.trees {
@@ -309,13 +310,12 @@ fn replay(
             Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
             Item::Extent(extent) => {
                 let extent = extent_of(&engine.store, extent)?;
-                blobs.push(extent);
-                if engine.log.is_some() {
-                    slot.keep_blobs(&[BlobHold::new(&engine.store, extent)]);
-                } else {
+                if engine.log.is_none() {
                     // Nothing was claimed, and nothing will be allocated either; a load adopts it.
                     engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
                 }
+                blobs.push(BlobHold::new(&engine.store, extent));
+                slot.keep_blobs(&blobs[blobs.len() - 1..]);
             }
             Item::Page { kind, extent } => {
                 let extent = extent_of(&engine.store, extent)?;
@@ -352,7 +352,7 @@ fn load_again(
     tree: TreeId,
     root: &[u8],
     pages: Vec<(PageKind, Extent)>,
-    blobs: Vec<Extent>,
+    blobs: Vec<Arc<BlobHold>>,
 ) -> Result<Change> {
     let file = engine.store.file();
     let bad = |why: String| file.malformed(0, root.len() as u64, "the root of a loaded tree", why);

@@ -2,7 +2,8 @@
 //!
 //! No time limit turns a slow disk into a failed one: the engine waits as long as the disk takes. Whoever
 //! runs the store wants to know what it waits for. [`WatchedVfs`] stands before the files of a store and
-//! notes each operation in a slot when it begins; who looks at the slots sees those that began long ago.
+//! notes each operation that reads, writes, syncs, resizes or names in a slot when it begins; who looks at the
+//! slots sees those that began long ago.
 //!
 //! Invariants
 //! 1. An operation has a slot from before it begins until it has ended, unless all [`SLOTS`] are taken.
@@ -18,7 +19,7 @@ use std::{
 };
 
 use super::{Clock, File, OpenMode, Vfs};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, fence};
 
 /// From when on an operation is slow.
 pub const SLOW: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ pub enum Operation {
     Write,
     /// Changes the length, reserves space or gives it back.
     Resize,
+    /// Opens, renames or removes.
+    Name,
     /// Waits until what was written is on the device.
     Sync,
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Operation {
             Self::Read => "read",
             Self::Write => "write",
             Self::Resize => "resize",
+            Self::Name => "open, renaming or removal",
             Self::Sync => "sync",
         })
     }
@@ -122,7 +126,8 @@ impl Watch {
             }
             let (what, offset) =
                 (slot.what.load(Ordering::Relaxed), slot.offset.load(Ordering::Relaxed));
-            // Another operation may have taken the slot meanwhile.
+            // Another operation may have taken the slot meanwhile: then this sees it.
+            fence(Ordering::Acquire);
             if slot.began.load(Ordering::Acquire) != began {
                 continue;
             }
@@ -131,6 +136,7 @@ impl Watch {
                 0 => Operation::Read,
                 1 => Operation::Write,
                 2 => Operation::Resize,
+                3 => Operation::Name,
                 _ => Operation::Sync,
             };
             let file = self.files.lock().unwrap().get((what >> FILE_SHIFT) as usize).cloned();
@@ -164,6 +170,8 @@ impl Watch {
                 && slot.began.compare_exchange(0, u64::MAX, set, fail).is_ok()
         });
         let Some(slot) = slot else { return work() };
+        // Who reads what is written below reads that the slot was taken anew.
+        fence(Ordering::Release);
         slot.what.store(what, Ordering::Relaxed);
         slot.offset.store(offset, Ordering::Relaxed);
         slot.began.store(began, Ordering::Release);
@@ -213,6 +221,12 @@ impl WatchedVfs {
         Self { vfs, watch: Watch::new(clock) }
     }
 
+    fn over<T>(&self, operation: Operation, path: &Path, work: impl FnOnce() -> T) -> T {
+        let alive = Arc::new(());
+        let number = self.watch.number(path, &alive);
+        self.watch.over(number, operation, 0, work)
+    }
+
     /// What watches.
     pub fn watch(&self) -> &Arc<Watch> {
         &self.watch
@@ -221,9 +235,9 @@ impl WatchedVfs {
 
 impl Vfs for WatchedVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let file = self.vfs.open(path, mode)?;
         let alive = Arc::new(());
         let number = self.watch.number(path, &alive);
+        let file = self.watch.over(number, Operation::Name, 0, || self.vfs.open(path, mode))?;
         Ok(Arc::new(WatchedFile { file, number, watch: self.watch.clone(), _alive: alive }))
     }
 
@@ -240,17 +254,15 @@ impl Vfs for WatchedVfs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.vfs.rename(from, to)
+        self.over(Operation::Name, to, || self.vfs.rename(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.vfs.remove(path)
+        self.over(Operation::Name, path, || self.vfs.remove(path))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let alive = Arc::new(());
-        let number = self.watch.number(dir, &alive);
-        self.watch.over(number, Operation::Sync, 0, || self.vfs.sync_dir(dir))
+        self.over(Operation::Sync, dir, || self.vfs.sync_dir(dir))
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

@@ -60,7 +60,8 @@ impl Engine {
         }
         let branches = self.follow(&changes, &version.branches, &mut roots, publish, last)?;
         for loaded in changes.iter().filter_map(Change::loaded_tree) {
-            let begun = Begun { pages: loaded.pages.clone(), blobs: loaded.blobs.clone() };
+            let blobs = loaded.blobs.iter().map(|blob| blob.extent()).collect();
+            let begun = Begun { pages: loaded.pages.clone(), blobs };
             let effects_of_load = Effects { begun: vec![begun], ..Effects::default() };
             effects.push((loaded.tree.lineage(), effects_of_load));
         }

@@ -45,9 +45,9 @@ impl Engine {
         match work() {
             Err(Error::Full(why)) if !plant!("pipeline: a full disk ends the background") => {
                 *self.full.why.lock().unwrap() = Some(why);
-                self.full.rests_until.store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
                 let free = self.store.disk_free().unwrap_or(0);
                 self.full.free_then.store(free, Ordering::Relaxed);
+                self.full.rests_until.store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
                 // Whoever waits for this work need not.
                 self.progress_expected.store(0, Ordering::Relaxed);
                 self.signal.notify();
@@ -69,8 +69,10 @@ impl Engine {
 
     /// `Full` while background work has no room, for a commit that would wait for it.
     pub(super) fn check_room(&self) -> Result<()> {
-        match &*self.full.why.lock().unwrap() {
-            Some(why) if !self.room_came() => Err(Error::Full(why.clone())),
+        // Not under the lock: asking a file system may take long.
+        let why = self.full.why.lock().unwrap().clone();
+        match why {
+            Some(why) if !self.room_came() => Err(Error::Full(why)),
             _ => Ok(()),
         }
     }

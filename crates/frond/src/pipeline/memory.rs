@@ -4,8 +4,8 @@
 //! jobs and bulk loads come first, because commits wait for them; what is left of the budget holds blocks. The split
 //! is set anew several times a second.
 //!
-//! Invariant: the block cache keeps a sixteenth of the budget whatever the rest takes, so that reads
-//! go on; the rest has limits of its own (`Limits`), which sum up below that.
+//! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
+//! that reads go on; the rest has limits of its own (`Limits`), which sum up below that.
 //!
 //! Threads: the log thread, or `step`.
 
@@ -34,7 +34,8 @@ impl Engine {
         let budget = self.cache_bytes - self.cache_bytes / 16;
         let left = budget.saturating_sub(others);
         // Blocks that cannot be found without a read of their run's tail are worth less than the tail.
-        self.cx.close_tails((left / 4 * 3).min(self.limits.tails_bytes));
+        let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
+        self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
         let tails = self.cx.resident.load(Ordering::Relaxed);
         let blocks = left.saturating_sub(tails).max(self.cache_bytes / 16);
         self.cx.cache.set_capacity(blocks as usize);

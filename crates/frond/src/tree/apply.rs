@@ -243,7 +243,8 @@ impl<'a> Job<'a> {
                 let (last, first) = (pair[0].resident(), pair[1].resident());
                 let last = last.as_ref().and_then(|run| run.last_key());
                 let first = first.as_ref().and_then(|run| run.first_key());
-                shortest_separator(last.unwrap_or_default(), first.unwrap_or_default()).into()
+                let (last, first) = last.zip(first).expect("fresh leaves are in memory");
+                shortest_separator(last, first).into()
             })
             .collect()
     }
@@ -334,7 +335,7 @@ impl<'a> Job<'a> {
             // The maximum is an upper bound below the first new key, so the key itself separates.
             let first = first.resident();
             let first_key = first.as_ref().and_then(|run| run.first_key());
-            let mut pivot: Box<[u8]> = first_key.unwrap_or_default().into();
+            let mut pivot: Box<[u8]> = first_key.expect("fresh leaves are in memory").into();
             let inner = self.pivots_between(&leaves);
             let mut inner = inner.into_iter();
             for leaf in leaves {

@@ -315,8 +315,10 @@ impl RunHandle {
         self.count_resident(cx, &run);
         let before = self.run.compare_and_swap(&None::<Arc<Run>>, Some(run.clone()));
         if before.is_none() {
+            cx.opened_tail();
             return Ok(OpenRun(Guard::from_inner(Some(run))));
         }
+        // Another was quicker.
         self.uncount_resident(&run);
         Ok(OpenRun(before))
     }

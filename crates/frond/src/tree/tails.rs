@@ -9,8 +9,9 @@
 //! 1. One extent has one descriptor while anybody holds it (Rule: I31).
 //! 2. Only runs with an address are closed: they can be read again.
 //!
-//! Threads: the table is consulted when a node page is decoded or a run is written, never on a descent; the
-//! hand belongs to whoever balances the memory.
+//! Threads: all. The table is consulted when a node page is decoded, a run is written, or one is opened while
+//! tails take too much, never else on a descent. Two who move the hand at once pass the same runs: each is closed
+//! by one of them.
 
 use std::{
     collections::BTreeMap,
@@ -31,13 +32,22 @@ use super::{
 const PASSED_AT_ONCE: usize = 512;
 
 /// Descriptors of runs on disk, by their offset.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Descriptors {
     runs: Mutex<BTreeMap<u64, Weak<RunHandle>>>,
-    /// Where the hand stands.
+    /// Where the hand stands: the offset that it passed last.
     hand: AtomicU64,
+    /// What tails may take, bytes.
+    limit: AtomicU64,
     /// Tails closed so far.
     pub closed: AtomicU64,
+}
+
+impl Default for Descriptors {
+    fn default() -> Self {
+        let (runs, hand, closed) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { runs, hand, limit: AtomicU64::new(u64::MAX), closed }
+    }
 }
 
 impl TreeContext {
@@ -66,32 +76,46 @@ impl TreeContext {
         }
     }
 
-    /// Closes runs until their tails take no more than `limit` bytes, or the hand has gone round twice: once
-    /// to see who is used, once to take who was not.
-    pub fn close_tails(&self, limit: u64) {
+    /// Sets what tails may take, and closes some of those that take more.
+    pub fn limit_tails(&self, limit: u64) {
+        self.descriptors.limit.store(limit, Ordering::Relaxed);
+        self.close_tails(limit);
+    }
+
+    /// Somebody opened a run. Whoever opens them faster than they are closed in the background closes some himself:
+    /// he has just read from the disk, beside which it is little.
+    pub fn opened_tail(&self) {
+        let limit = self.descriptors.limit.load(Ordering::Relaxed);
+        if self.resident.load(Ordering::Relaxed) > limit.saturating_add(limit / 8) {
+            self.close_tails(limit);
+        }
+    }
+
+    /// Moves the hand on until tails take no more than `limit` bytes, at most past [`PASSED_AT_ONCE`]
+    /// descriptors: who was used is passed by once.
+    fn close_tails(&self, limit: u64) {
+        if self.resident.load(Ordering::Relaxed) <= limit {
+            return;
+        }
         let descriptors = &self.descriptors;
-        let mut rounds = 0;
-        while self.resident.load(Ordering::Relaxed) > limit && rounds < 2 {
-            let hand = descriptors.hand.load(Ordering::Relaxed);
-            let passed: Vec<(u64, Option<Arc<RunHandle>>)> = {
-                let runs = descriptors.runs.lock().unwrap();
-                let behind = runs.range((Excluded(hand), Unbounded)).take(PASSED_AT_ONCE);
-                behind.map(|(&offset, weak)| (offset, weak.upgrade())).collect()
-            };
-            let last = passed.last().map_or(0, |&(offset, _)| offset);
-            descriptors.hand.store(last, Ordering::Relaxed);
-            if passed.len() < PASSED_AT_ONCE {
-                descriptors.hand.store(0, Ordering::Relaxed);
-                rounds += 1;
+        let hand = descriptors.hand.load(Ordering::Relaxed);
+        let passed: Vec<(u64, Option<Arc<RunHandle>>)> = {
+            let runs = descriptors.runs.lock().unwrap();
+            let behind = runs.range((Excluded(hand), Unbounded)).take(PASSED_AT_ONCE);
+            behind.map(|(&offset, weak)| (offset, weak.upgrade())).collect()
+        };
+        let is_last = passed.len() < PASSED_AT_ONCE;
+        for (offset, handle) in &passed {
+            if self.resident.load(Ordering::Relaxed) <= limit {
+                return;
             }
-            for handle in passed.iter().filter_map(|(_, handle)| handle.as_ref()) {
-                if self.resident.load(Ordering::Relaxed) <= limit {
-                    break;
-                }
-                if handle.close_unused() {
-                    descriptors.closed.fetch_add(1, Ordering::Relaxed);
-                }
+            descriptors.hand.store(*offset, Ordering::Relaxed);
+            if handle.as_ref().is_some_and(|handle| handle.close_unused()) {
+                descriptors.closed.fetch_add(1, Ordering::Relaxed);
             }
+        }
+        if is_last {
+            descriptors.hand.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     Lineage, Publish, Seqno, TreeId,
-    store::{Extent, HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
+    blob::BlobHold,
+    store::{HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
     sync::{Arc, Mutex, OnceLock},
 };
 
@@ -51,8 +52,8 @@ pub(crate) struct Loaded {
     pub root: DurableRoot,
     /// The pages below it.
     pub pages: Arc<HeldPages>,
-    /// The blobs that its leaves list, each in one row.
-    pub blobs: Vec<Extent>,
+    /// The blobs that its leaves list, each in one row. Held until they are adopted.
+    pub blobs: Vec<Arc<BlobHold>>,
 }
 
 impl Change {

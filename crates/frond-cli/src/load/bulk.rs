@@ -1,0 +1,63 @@
+//! `--bulk`: all rows at once into a new tree and its indexes, sorted on the way and written once.
+//!
+//! Invariant: the trees are there wholly, by one commit at the end, or not at all.
+
+use frond::{BulkLoad, Db};
+
+use crate::{
+    escape::escape,
+    fail::{Fail, Result, error},
+};
+
+use super::{
+    Args, Input,
+    records::Records,
+    target::{index_name, index_options, must_be_left_over, new_header, tree_options},
+};
+
+/// Loads everything, and gives the number of rows. `progress` is told of it now and then.
+pub fn load(
+    args: &Args,
+    db: &Db,
+    input: &mut Input,
+    mut progress: impl FnMut(&Input, u64),
+) -> Result<u64> {
+    let header = new_header(args, input)?;
+    if db.open_tree(&args.tree).is_ok() {
+        return error(format!("tree \"{}\" exists, and --bulk makes a new one", args.tree));
+    }
+    let mut loads = Vec::with_capacity(1 + header.indexes.len());
+    for column in &header.indexes {
+        let name = index_name(&args.tree, column);
+        must_be_left_over(db, &name)?;
+        loads.push(db.bulk_load(&name, index_options(args, &header, column))?);
+    }
+    let mut tree = db.bulk_load(&args.tree, tree_options(args, &header))?;
+    let mut records = Records::new(&header);
+    let mut rows = 0;
+    while let Some((record, names)) = input.next()? {
+        let line = record.line;
+        let built = records.build(record, names)?;
+        let put = |load: &mut BulkLoad, key: &[u8], row: &[u8]| {
+            load.put(key, row).map_err(|why| Fail::Error(format!("line {line}: {why}")))
+        };
+        put(&mut tree, built.key(), built.row())?;
+        for (at, load) in loads.iter_mut().enumerate() {
+            put(load, records.index_key(at)?, b"")?;
+        }
+        rows += 1;
+        if rows % 1000 == 0 {
+            progress(input, rows);
+        }
+    }
+    loads.push(tree);
+    BulkLoad::finish_all(loads).map_err(|why| match why {
+        frond::Error::DuplicateKey { key, .. } => {
+            let columns = header.decode_key(&key).unwrap_or_else(|_| vec![key]);
+            let columns: Vec<String> = columns.iter().map(|value| escape(value)).collect();
+            Fail::Error(format!("two rows have the key {}", columns.join(" ")))
+        }
+        other => other.into(),
+    })?;
+    Ok(rows)
+}

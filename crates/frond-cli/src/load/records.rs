@@ -1,0 +1,78 @@
+//! Records into keys, rows and index keys, as the header of their tree wants them.
+
+use crate::{
+    fail::{Fail, Result},
+    parse::Record,
+    rows::{Header, RowBuilder},
+};
+
+/// Where a field goes.
+#[derive(Clone, Copy)]
+enum Place {
+    Column(usize),
+    More,
+}
+
+/// Builds the row of one record after the other.
+pub struct Records<'h> {
+    header: &'h Header,
+    builder: RowBuilder,
+    index_key: Vec<u8>,
+    /// Where the fields of each name go.
+    places: Vec<Place>,
+    /// The key of the next record, if they are numbered.
+    pub next_number: u64,
+}
+
+impl<'h> Records<'h> {
+    /// None was built yet.
+    pub fn new(header: &'h Header) -> Self {
+        let builder = RowBuilder::new(header);
+        Self { header, builder, index_key: Vec::new(), places: Vec::new(), next_number: 0 }
+    }
+
+    /// Builds key, row and index keys of a record, and gives the first two.
+    pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
+        let at_line = |why: String| Fail::Error(format!("line {}: {why}", record.line));
+        self.builder.clear();
+        for (name, value) in record.fields() {
+            let place = match self.places.get(name as usize) {
+                Some(place) => *place,
+                None => {
+                    self.learn_places(names).map_err(at_line)?;
+                    self.places[name as usize]
+                }
+            };
+            match place {
+                Place::Column(column) => self.builder.set(column, value),
+                Place::More => self.builder.set_more(&names[name as usize], value),
+            }
+        }
+        self.builder.finish(self.header, self.next_number).map_err(at_line)?;
+        self.next_number += 1;
+        Ok(&self.builder)
+    }
+
+    /// What was built last.
+    pub fn built(&self) -> &RowBuilder {
+        &self.builder
+    }
+
+    /// The key in index `at` of what was built last.
+    pub fn index_key(&mut self, at: usize) -> Result<&[u8]> {
+        self.builder.index_key(self.header, at, &mut self.index_key).map_err(Fail::Error)?;
+        Ok(&self.index_key)
+    }
+
+    fn learn_places(&mut self, names: &[String]) -> Result<(), String> {
+        for name in names.iter().skip(self.places.len()) {
+            let column = self.header.columns.iter().position(|known| known == name);
+            self.places.push(match column {
+                Some(column) => Place::Column(column),
+                None if self.header.more => Place::More,
+                None => return Err(format!("the tree has no column \"{name}\"")),
+            });
+        }
+        Ok(())
+    }
+}
