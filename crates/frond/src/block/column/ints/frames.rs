@@ -208,7 +208,9 @@ impl<'a> Frames<'a> {
         let frame = self.firsts.lower_bound(begin, value) - 1;
         let start = rows.start.max(frame * FRAME_ROWS);
         let end = rows.end.min((frame + 1) * FRAME_ROWS);
-        if !self.restarts.within(start..end).is_empty() {
+        // What is written here restarts where values fall, which a range that ascends does at its
+        // first row only; others may restart anywhere.
+        if !self.restarts.within(start + 1..end).is_empty() {
             return partition(start..end, |row| self.get(row) < value);
         }
         // Mostly the bound is met half-way: the rows are walked, not decoded.

@@ -396,6 +396,20 @@ fn contradictions_are_found() {
     }
 }
 
+/// Rows 0 to 4 are 0; a restart makes the rest of the frame 7; the second frame is 9.
+#[test]
+fn restarts_that_rise_are_searched_too() {
+    let bytes = padded(&[0x44, 0, 0x80, 0x04, 0, 0x90, 1, 0, 5, 0, 1, 7]);
+    let ints = Ints::parse(&bytes, 34).expect("parsed");
+    ints.check().expect("checked");
+    let mut values = [1; 34];
+    ints.decode(0, &mut values);
+    assert_eq!(values, std::array::from_fn(|row| [0, 7, 9][usize::from(row > 4) + row / 32]));
+    for (value, row) in [(0, 0), (1, 5), (7, 5), (8, 32), (9, 32), (10, 34)] {
+        assert_eq!(ints.lower_bound(0..34, value), row);
+    }
+}
+
 /// Calls everything on bytes that may be anything.
 fn use_all(bytes: &[u8], rows: usize) {
     let Ok(ints) = Ints::parse(bytes, rows) else { return };
