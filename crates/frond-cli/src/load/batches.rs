@@ -129,10 +129,10 @@ impl<'t> Loader<'t> {
         };
         let Some(old) = old else { return Ok(()) };
         let fields = header.decode(key, &old).map_err(Fail::Error)?;
+        let mut index_key = Vec::new();
         for (index, column) in indexes.iter().zip(&header.indexes) {
             let value = fields.iter().find(|(name, _)| *name == column.name);
             let value = value.map(|(_, value)| value.as_slice());
-            let mut index_key = Vec::new();
             write_index_key(column, value, key, &mut index_key).map_err(Fail::Error)?;
             self.batch.delete(index, &index_key)?;
         }
