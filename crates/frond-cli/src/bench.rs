@@ -4,6 +4,7 @@ use crate::fail::{Fail, Result};
 
 /// Run a workload against Frond and other stores, and compare
 #[derive(clap::Args)]
+#[group(skip)] // its name would be that of the options' own
 pub struct Args {
     #[command(flatten)]
     bench: frond_lab::bench::Args,

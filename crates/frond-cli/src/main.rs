@@ -84,3 +84,13 @@ fn usage(error: &clap::Error) -> fail::Fail {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     fail::Fail::Error(format!("{message} (see `frond help`)"))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_subcommand_has_arguments_that_clap_takes() {
+        super::Frond::command().debug_assert();
+    }
+}
