@@ -11,6 +11,7 @@
 
 pub mod bench;
 mod child;
+mod layout;
 mod machine;
 mod measure;
 mod parent;

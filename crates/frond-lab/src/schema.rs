@@ -8,7 +8,8 @@
 //!    keeps.
 //!
 //! Integers are big-endian with the sign bit flipped, floats in order-preserving form, times u64
-//! milliseconds; strings are escaped and terminated inside keys, length-prefixed inside values.
+//! milliseconds; strings are escaped and terminated inside keys, length-prefixed inside values, both as
+//! Frond's layouts have them (`layout.rs`), so that a store that reads layouts finds the columns.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -27,8 +28,10 @@ pub enum Type {
     Millis,
     /// Text of any length.
     Text,
-    /// Bytes as they are; only for raw tables.
+    /// Bytes as they are; only values of raw tables.
     Bytes,
+    /// A big-endian 8-byte number and so many bytes that say nothing; only keys of raw tables.
+    Number(u16),
 }
 
 /// A column.
@@ -66,12 +69,15 @@ pub struct Table {
 pub type Keyspace = usize;
 
 impl Table {
-    /// A table of raw keys and values.
-    pub fn raw(name: &'static str) -> Self {
-        let column = |name| Column { name, kind: Type::Bytes };
+    /// A table of raw keys and values; a key is an 8-byte number, filled up to `key_bytes`.
+    pub fn raw(name: &'static str, key_bytes: usize) -> Self {
+        let filler = key_bytes.saturating_sub(8) as u16;
         Self {
             name,
-            columns: vec![column("k"), column("v")],
+            columns: vec![
+                Column { name: "k", kind: Type::Number(filler) },
+                Column { name: "v", kind: Type::Bytes },
+            ],
             primary: vec![0],
             indexes: Vec::new(),
         }
@@ -79,7 +85,7 @@ impl Table {
 
     /// Whether its rows are raw keys and values.
     pub fn is_raw(&self) -> bool {
-        self.columns.first().is_some_and(|column| column.kind == Type::Bytes)
+        self.columns.iter().any(|column| column.kind == Type::Bytes)
     }
 
     /// Names of its keyspaces, rows first.
@@ -146,26 +152,26 @@ impl Value<'_> {
     /// Appends it as part of a key.
     pub fn append_key(&self, out: &mut Vec<u8>) {
         let Value::Text(text) = self else { return self.append_fixed(out) };
-        // 0x00 in the text becomes 0x00 0xff; 0x00 0x00 ends it and sorts before any continuation.
+        // 0x00 in the text becomes 0x00 0xff; 0x00 0x01 ends it and sorts before any continuation.
         for byte in text.bytes() {
             out.push(byte);
             if byte == 0 {
                 out.push(0xff);
             }
         }
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[0, 1]);
     }
 
     /// Appends it as part of a value.
     pub fn append_value(&self, out: &mut Vec<u8>) {
         let Value::Text(text) = self else { return self.append_fixed(out) };
-        out.extend_from_slice(
-            &(text.len() as u32).to_le_bytes()[..if text.len() < 255 { 1 } else { 0 }],
-        );
-        if text.len() >= 255 {
-            out.push(255);
-            out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        // The length in LEB128: seven bits a byte, the lowest first.
+        let mut rest = text.len();
+        while rest >= 0x80 {
+            out.push(rest as u8 | 0x80);
+            rest >>= 7;
         }
+        out.push(rest as u8);
         out.extend_from_slice(text.as_bytes());
     }
 }
@@ -260,6 +266,17 @@ mod tests {
     }
 
     #[test]
+    fn lengths_of_texts_take_one_byte_in_128() {
+        for (length, prefix) in
+            [(0, &[0u8][..]), (127, &[127]), (128, &[128, 1]), (300, &[0xac, 2])]
+        {
+            let (text, mut value) = ("x".repeat(length), Vec::new());
+            Value::Text(&text).append_value(&mut value);
+            assert_eq!(value, [prefix, text.as_bytes()].concat());
+        }
+    }
+
+    #[test]
     fn index_keys_end_with_the_primary_key() {
         let table = Table {
             name: "t",
@@ -275,7 +292,7 @@ mod tests {
         encoded.encode(&table, &[Value::I32(7), Value::U32(9), Value::Text("x")]);
         assert_eq!(encoded.key, [0x80, 0, 0, 7]);
         assert_eq!(encoded.value, [0, 0, 0, 9, 1, b'x']);
-        assert_eq!(encoded.index_keys[0], [b'x', 0, 0, 0, 0, 0, 9, 0x80, 0, 0, 7]);
+        assert_eq!(encoded.index_keys[0], [b'x', 0, 1, 0, 0, 0, 9, 0x80, 0, 0, 7]);
         assert_eq!(table.keyspaces(), ["t", "t.by_ix"]);
         assert_eq!(table.key_columns(1), [2, 1, 0]);
     }

@@ -5,10 +5,11 @@
 
 use std::ops::Bound;
 
-use frond::{Batch, Db, Hint, Layout, Options, Part, Tree, TreeOptions};
+use frond::{Batch, Db, Options, Tree, TreeOptions};
 
 use super::{Counter, Direction, Durability, Failure, Result, Session, Setup, Target, Visit};
-use crate::schema::{Keyspace, Table, Type};
+use crate::layout;
+use crate::schema::Keyspace;
 
 /// Statistics that are states now; the others grow.
 const STATES: [&str; 8] = [
@@ -49,11 +50,8 @@ impl Frond {
         let create = |(keyspace, name): (Keyspace, &String)| {
             let options = TreeOptions {
                 unique: keyspace == 0 && setup.unique,
-                key_layout: layout(&setup.table, setup.table.key_columns(keyspace)),
-                value_layout: match keyspace {
-                    0 => layout(&setup.table, setup.table.value_columns().collect()),
-                    _ => None,
-                },
+                key_layout: Some(layout::key(&setup.table, keyspace)),
+                value_layout: layout::value(&setup.table, keyspace),
                 ..TreeOptions::default()
             };
             Ok(db.create_tree(name, options)?)
@@ -66,18 +64,6 @@ impl Frond {
         ];
         Ok(Self { db, trees, settings })
     }
-}
-
-/// The layout of columns that are all of fixed width; none for others.
-fn layout(table: &Table, columns: Vec<usize>) -> Option<Layout> {
-    let part = |column: &usize| match table.columns[*column].kind {
-        Type::I32 | Type::U32 => Some(Part::Fixed(4, Hint::Integer)),
-        Type::U64 | Type::Millis => Some(Part::Fixed(8, Hint::Integer)),
-        Type::F32 => Some(Part::Fixed(4, Hint::Float)),
-        Type::Text | Type::Bytes => None,
-    };
-    let parts: Option<Vec<Part>> = columns.iter().map(part).collect();
-    parts.filter(|parts| !parts.is_empty()).map(Layout::new)
 }
 
 impl Target for Frond {

@@ -351,7 +351,7 @@ impl DbBench {
 
 impl Workload for DbBench {
     fn table(&self) -> Table {
-        Table::raw("usertable")
+        Table::raw("usertable", self.spec.shape.key_bytes())
     }
 
     fn unique(&self) -> bool {

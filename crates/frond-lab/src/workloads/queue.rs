@@ -44,7 +44,7 @@ impl Queue {
 
 impl Workload for Queue {
     fn table(&self) -> Table {
-        Table::raw("queue")
+        Table::raw("queue", 8)
     }
 
     fn unique(&self) -> bool {

@@ -97,7 +97,7 @@ fn ddl(table: &Table) -> Vec<String> {
     let kind = |kind| match kind {
         Type::F32 => "REAL",
         Type::Text => "TEXT",
-        Type::Bytes => "BLOB",
+        Type::Bytes | Type::Number(_) => "BLOB",
         Type::I32 | Type::U32 | Type::U64 | Type::Millis => "INTEGER",
     };
     let columns = table.columns.iter().map(|c| format!("{} {} NOT NULL", c.name, kind(c.kind)));
@@ -325,7 +325,7 @@ fn with_value(row: &Row, column: i32, kind: Type, then: impl FnOnce(Value<'_>)) 
         Type::U64 => then(Value::U64(row.integer(column) as u64)),
         Type::Millis => then(Value::Millis(row.integer(column) as u64)),
         Type::F32 => then(Value::F32(row.float(column) as f32)),
-        Type::Text | Type::Bytes => {
+        Type::Text | Type::Bytes | Type::Number(_) => {
             // Text that is no UTF-8 cannot be ours; the checksum then says so.
             then(Value::Text(std::str::from_utf8(row.bytes(column)).unwrap_or_default()));
         }

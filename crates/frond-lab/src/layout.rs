@@ -1,0 +1,85 @@
+//! What Frond is told about the lab's keys and values: their columns, as `schema.rs` encodes them.
+//!
+//! Invariants
+//! 1. Every row of every workload fits the layouts of its table.
+
+use frond::{End, Hint, Layout, Part};
+
+use crate::schema::{Keyspace, Table, Type};
+
+/// The layout of a keyspace's keys.
+pub fn key(table: &Table, keyspace: Keyspace) -> Layout {
+    layout(table, &table.key_columns(keyspace), End::Escaped)
+}
+
+/// The layout of its values; `None` where they are empty.
+pub fn value(table: &Table, keyspace: Keyspace) -> Option<Layout> {
+    let columns: Vec<usize> = table.value_columns().collect();
+    (keyspace == 0 && !columns.is_empty()).then(|| layout(table, &columns, End::Prefixed))
+}
+
+fn layout(table: &Table, columns: &[usize], text: End) -> Layout {
+    let mut parts = Vec::new();
+    for &column in columns {
+        match table.columns[column].kind {
+            Type::I32 | Type::U32 => parts.push(Part::Fixed(4, Hint::Integer)),
+            Type::U64 | Type::Millis => parts.push(Part::Fixed(8, Hint::Integer)),
+            // Floats are order-preserving in values too, which is the form that the hint speaks of.
+            Type::F32 => parts.push(Part::Fixed(4, Hint::Float)),
+            Type::Text => parts.push(Part::Var(text)),
+            Type::Bytes => parts.push(Part::Var(End::Rest)),
+            Type::Number(filler) => {
+                parts.push(Part::Fixed(8, Hint::Integer));
+                parts.extend((filler > 0).then_some(Part::Fixed(filler, Hint::None)));
+            }
+        }
+    }
+    Layout::new(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, EncodedRow, Index, Value};
+
+    #[test]
+    fn parts_end_where_the_columns_do() {
+        let column = |name, kind| Column { name, kind };
+        let table = Table {
+            name: "t",
+            columns: vec![
+                column("a", Type::Text),
+                column("b", Type::I32),
+                column("c", Type::F32),
+                column("d", Type::Text),
+                column("e", Type::Millis),
+            ],
+            primary: vec![4, 0],
+            indexes: vec![Index { name: "ix", columns: vec![3, 2] }],
+        };
+        let long = "d".repeat(200);
+        let row = [
+            Value::Text("a\0b"),
+            Value::I32(-1),
+            Value::F32(-0.0),
+            Value::Text(&long),
+            Value::Millis(7),
+        ];
+        let mut encoded = EncodedRow::default();
+        encoded.encode(&table, &row);
+        let ends = |layout: Layout, bytes: &[u8]| {
+            let mut ends = Vec::new();
+            assert!(layout.split(bytes, &mut ends), "{layout:?} {bytes:?}");
+            ends
+        };
+        assert_eq!(ends(key(&table, 0), &encoded.key), [8, 14]);
+        // A length of two bytes stands before 200 bytes of text.
+        assert_eq!(
+            value(&table, 0).map(|layout| ends(layout, &encoded.value)),
+            Some(vec![4, 8, 210])
+        );
+        assert_eq!(ends(key(&table, 1), &encoded.index_keys[0]), [202, 206, 214, 220]);
+        assert_eq!(value(&table, 1), None);
+        assert!(key(&Table::raw("r", 20), 0).split(&[0; 20], &mut Vec::new()));
+    }
+}
