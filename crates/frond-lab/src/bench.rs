@@ -1,7 +1,7 @@
 //! `frond bench`: runs a workload against several targets, each in its own process, and reports.
 //!
 //! Invariants
-//! 1. The null target runs first, always: its CPU is what the workload itself costs.
+//! 1. The plan (`plan.rs`) is run in its order, each part by a process of its own.
 //! 2. A directory is emptied only if an earlier bench made it, which its marker file says.
 //! 3. The checksum of the logical rows is the same for every target that finished, or the run fails.
 
@@ -13,21 +13,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::child::{self, Order};
 use crate::machine;
 use crate::parent;
+use crate::plan::{Job, Set, What, fetch_packages, packages_file, plan};
 use crate::report;
 use crate::results::{Conditions, Final, Row, subtract_generator};
 use crate::size::Bytes;
 use crate::targets::{Durability, Failure, Result, Share, TargetName, available};
-use crate::workloads::{Name, Profile, Shape, Spec};
+use crate::workloads::{Name, Profile, Rest, Shape, Spec};
 
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// What to run
     #[arg(value_enum)]
-    pub workload: Name,
-    /// Rows to load
-    #[arg(long, default_value_t = 1_000_000)]
-    pub rows: u64,
+    pub workload: What,
+    /// Rows to load: a million, or what suits each data set of sizes
+    #[arg(long)]
+    pub rows: Option<u64>,
+    /// Data sets of sizes: sbtest, iibench, weblog, linktable, packages; iibench=10000000 for its rows
+    #[arg(long, value_delimiter = ',', value_name = "A,B=ROWS")]
+    pub sets: Vec<Set>,
+    /// List of packages, as control paragraphs: what `apt-cache dumpavail` prints, unless given
+    #[arg(long, value_name = "FILE")]
+    pub packages: Option<PathBuf>,
     /// Memory of each store, for everything: 70MB, 256MiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub memory: Bytes,
@@ -46,7 +53,8 @@ pub struct Args {
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows)
+    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes as long as
+    /// they work)
     #[arg(long)]
     pub no_quiesce: bool,
     /// Stop a target after so many seconds and report how far it came
@@ -73,7 +81,7 @@ pub struct Args {
     /// Write buffers to try with RocksDB, each as a target of its own: m/3,m/6,16MB
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub rocksdb_write_buffer: Vec<Share>,
-    /// Run a full compaction in the end, where a store has one, and report the size after it
+    /// Run a full compaction in the end, where a store has one, and report the size after it; sizes does
     #[arg(long)]
     pub compact: bool,
     /// Do not read everything back in the end
@@ -91,27 +99,13 @@ pub struct Args {
 const MARKER: &str = ".frond-bench";
 
 impl Args {
-    /// Targets in order, RocksDB once for each write buffer; the null target first (Invariant 1).
-    fn plan(&self) -> Vec<TargetName> {
-        let mut plan = vec![TargetName::Null];
-        for &target in self.targets.iter().filter(|&&target| target != TargetName::Null) {
-            match target {
-                TargetName::RocksDb(None) if !self.rocksdb_write_buffer.is_empty() => {
-                    let buffers = self.rocksdb_write_buffer.iter();
-                    plan.extend(buffers.map(|&share| TargetName::RocksDb(Some(share))));
-                }
-                target => plan.push(target),
-            }
-        }
-        plan
-    }
-
-    fn order(&self, target: TargetName) -> Order {
+    fn order(&self, job: &Job) -> Order {
+        let sizes = self.workload == What::Sizes;
         Order {
-            target,
-            workload: self.workload,
+            target: job.target,
+            workload: job.workload,
             spec: Spec {
-                rows: self.rows,
+                rows: job.rows,
                 seed: self.seed,
                 shape: self.shape,
                 threads: self.threads,
@@ -119,24 +113,29 @@ impl Args {
                 query_rate: self.query_rate,
                 profile: self.profile,
                 durability: self.durability,
+                one_writer: sizes,
+                packages: packages_file(self),
             },
             memory: self.memory,
-            dir: self.dir.join(target.to_string()),
-            quiesce: !self.no_quiesce,
-            compact: self.compact,
+            dir: job.dir.clone(),
+            rest: match (self.no_quiesce, sizes) {
+                (true, _) => Rest::None,
+                (false, true) => Rest::UntilStill,
+                (false, false) => Rest::Granted,
+            },
+            compact: self.compact || sizes,
             verify: !self.no_verify,
             time_limit: self.time_limit,
             base_rss: self.base_rss,
         }
     }
 
-    fn conditions(&self) -> Conditions {
-        let workload = clap::ValueEnum::to_possible_value(&self.workload);
+    fn conditions(&self, plan: &[Job]) -> Conditions {
         let durability = clap::ValueEnum::to_possible_value(&self.durability);
         let build = if cfg!(debug_assertions) { "with debug assertions" } else { "release" };
         Conditions {
-            workload: workload.map(|value| value.get_name().to_owned()).unwrap_or_default(),
-            rows: self.rows,
+            workload: self.workload.to_string(),
+            rows: plan.iter().map(|job| job.rows).max().unwrap_or(0),
             memory_b: self.memory.0,
             durability: durability.map(|value| value.get_name().to_owned()).unwrap_or_default(),
             seed: self.seed,
@@ -157,33 +156,53 @@ impl Args {
 
 /// Runs the bench. The error is one line for the person who called it.
 pub fn run(args: &Args) -> Result<()> {
-    let plan = args.plan();
+    let mut plan = plan(args);
     if let Some(index) = args.as_child {
-        let target = plan.get(index).ok_or_else(|| Failure("no such child".to_owned()))?;
-        return child::run(&args.order(*target));
+        let job = plan.get(index).ok_or_else(|| Failure("no such child".to_owned()))?;
+        return child::run(&args.order(job));
     }
-    if args.rows == 0 {
+    if args.rows == Some(0) {
         return Err(Failure("--rows must be at least 1".to_owned()));
     }
-    plan.iter().try_for_each(|&target| available(target))?;
+    plan.iter().try_for_each(|job| available(job.target))?;
     fs::create_dir_all(&args.dir)?;
-    for target in &plan {
-        make_room(&args.dir, &args.dir.join(target.to_string()))?;
+    for job in &plan {
+        make_room(&args.dir, &job.dir)?;
     }
-    let conditions = args.conditions();
+    let left_out = fetch_packages(args, &plan)?;
+    if left_out.is_some() {
+        plan.retain(|job| job.workload != Name::Packages); // the last set: the others keep their numbers
+    }
+    let mut conditions = args.conditions(&plan);
     let mut outcomes: Vec<(TargetName, Final)> = Vec::new();
     let mut base_rss = 0;
-    for (index, &target) in plan.iter().enumerate() {
+    for (index, job) in plan.iter().enumerate() {
         let show = std::io::stderr().is_terminal();
-        let order = Order { base_rss, ..args.order(target) };
-        let outcome = parent::run(index, &order, show)?;
-        if target == TargetName::Null {
+        let order = Order { base_rss, ..args.order(job) };
+        let mut outcome = parent::run(index, &order, show)?;
+        if args.workload == What::Sizes {
+            let set = What::One(job.workload);
+            outcome.failure = outcome.failure.map(|failure| format!("{set}: {failure}"));
+        }
+        if job.target == TargetName::Null {
             base_rss = outcome.rows.iter().filter_map(|row| row.rss_peak_b).max().unwrap_or(0);
         }
-        outcomes.push((target, outcome));
+        outcomes.push((job.target, outcome));
+    }
+    let null = outcomes.iter().filter(|(target, _)| *target == TargetName::Null);
+    if matches!(args.workload, What::Sizes | What::One(Name::Packages)) {
+        // As many as there were.
+        let loaded = null.flat_map(|(_, outcome)| &outcome.rows).map(|row| row.ops);
+        conditions.rows = loaded.sum();
     }
     let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null));
-    print!("{}", report::table(&conditions, &outcomes, &rows));
+    match args.workload {
+        What::One(_) => print!("{}", report::table(&conditions, &outcomes, &rows)),
+        What::Sizes => print!("{}", report::sizes(&conditions, &outcomes, &rows)),
+    }
+    if let Some(left_out) = left_out {
+        println!("{left_out}");
+    }
     if let Some(path) = &args.json {
         write(path, &serde_json::to_string_pretty(&rows)?)?;
     }
@@ -222,8 +241,8 @@ fn make_room(dir: &Path, store: &Path) -> Result<()> {
 
 /// Subtracts the generator, and gives all rows in the order of the run.
 fn finish(outcomes: &mut [(TargetName, Final)], with_null: bool) -> Vec<Row> {
-    let null = outcomes.iter().find(|(target, _)| *target == TargetName::Null);
-    let null = null.map(|(_, outcome)| outcome.rows.clone()).unwrap_or_default();
+    let null = outcomes.iter().filter(|(target, _)| *target == TargetName::Null);
+    let null: Vec<Row> = null.flat_map(|(_, outcome)| outcome.rows.clone()).collect();
     let mut rows = Vec::new();
     for (target, outcome) in outcomes {
         if *target != TargetName::Null {
@@ -249,15 +268,17 @@ fn agree(rows: &[Row]) -> Result<()> {
             row.target, row.step, row.errors
         )));
     }
-    let mut finished = rows.iter().filter(|row| row.finished && row.rows_crc.is_some());
-    let Some(first) = finished.next() else { return Ok(()) };
-    match finished.find(|row| row.rows_crc != first.rows_crc && row.step == first.step) {
-        Some(other) => Err(Failure(format!(
-            "{} and {} were given different rows ({:?}, {:?})",
-            first.target, other.target, first.rows_crc, other.rows_crc
-        ))),
-        None => Ok(()),
+    let finished = |row: &&Row| row.finished && row.rows_crc.is_some();
+    for row in rows.iter().filter(finished) {
+        let differs = |other: &&Row| other.step == row.step && other.rows_crc != row.rows_crc;
+        if let Some(other) = rows.iter().filter(finished).find(differs) {
+            return Err(Failure(format!(
+                "{} and {} were given different rows in {} ({:?}, {:?})",
+                row.target, other.target, row.step, row.rows_crc, other.rows_crc
+            )));
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -288,6 +309,14 @@ mod tests {
         };
         assert!(agree(&[row("a", "1"), row("b", "1")]).is_ok());
         assert!(agree(&[row("a", "1"), row("b", "2")]).is_err());
+        let other_step = |row: Row| Row { step: "other".to_owned(), ..row };
+        let both = |crc| {
+            [row("a", "1"), other_step(row("a", "3")), row("b", "1"), other_step(row("b", crc))]
+        };
+        assert!(
+            agree(&both("3")).is_ok() && agree(&both("4")).is_err(),
+            "steps have their own rows"
+        );
         let stopped = Row { finished: false, ..row("b", "2") };
         assert!(agree(&[row("a", "1"), stopped]).is_ok(), "a stopped target has fewer rows");
     }

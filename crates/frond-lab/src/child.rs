@@ -13,7 +13,7 @@ use crate::results::{Final, Row, Verified};
 use crate::schema::{Checksum, Table};
 use crate::size::Bytes;
 use crate::targets::{self, Result, Setup, Target, TargetName};
-use crate::workloads::{self, Bench, Name, Spec, Workload};
+use crate::workloads::{self, Bench, Name, Rest, Spec, Workload};
 
 /// What a child is told.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub struct Order {
     pub memory: Bytes,
     /// Directory of the store.
     pub dir: PathBuf,
-    /// Whether to wait for the store to come to rest.
-    pub quiesce: bool,
+    /// How the store comes to rest.
+    pub rest: Rest,
     /// Whether to run a full compaction after that, where the target has one.
     pub compact: bool,
     /// Whether to verify.
@@ -51,7 +51,7 @@ pub fn run(order: &Order) -> Result<()> {
 }
 
 fn fill(order: &Order, result: &mut Final) -> Result<()> {
-    let mut workload = workloads::make(order.workload, &order.spec);
+    let mut workload = workloads::make(order.workload, &order.spec)?;
     let name = order.target.to_string();
     let write_buffer = match order.target {
         TargetName::RocksDb(share) => share.map(|share| share.of(order.memory)),
@@ -74,7 +74,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     result.settings = target.settings();
     let deadline = order.time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut bench =
-        Bench::new(target.as_ref(), name, order.dir.clone(), deadline, order.quiesce, true);
+        Bench::new(target.as_ref(), name, order.dir.clone(), deadline, order.rest, true);
     let outcome = workload.run(&mut bench);
     let outcome = outcome.and_then(|()| bench.quiesce(order.spec.rows));
     result.rows = std::mem::take(&mut bench.rows);
@@ -95,16 +95,20 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     target.close()?;
     let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref()).and_then(|l| l.peak_bytes());
     let disk = measure::allocated_bytes(&order.dir);
-    let crc = workload.expected().first().map(Checksum::hex);
+    let sums = workload.expected();
+    let rows = sums.first().map_or(0, |sum| sum.rows);
+    let crc = sums.first().map(Checksum::hex);
+    let raw = sums.iter().map(|sum| sum.bytes).sum();
     let volume = workload.volume();
-    let rows = workload.expected().first().map_or(0, |sum| sum.rows);
     for row in &mut result.rows {
         row.rows_crc.clone_from(&crc);
         row.mem_peak_b = mem_peak;
+        row.raw_b_row = ratio(raw, rows);
         if matches!(&limit, Some(None)) {
             row.notes.push("page cache not limited: no memory cgroup can be made here".to_owned());
         }
         if keeps_rows {
+            row.disk_files_b = measure::allocated_by_kind(&order.dir);
             finish(row, disk, compacted, verified.as_ref(), (volume, rows));
         }
     }
@@ -123,6 +127,7 @@ fn finish(
     row.space_amp = ratio(disk, volume.live_bytes);
     row.space_amp_ix = ratio(disk, volume.live_bytes_indexed);
     row.disk_b_row = ratio(disk, rows);
+    row.disk_flushed_over_end = row.disk_flushed_b.and_then(|flushed| ratio(flushed, disk));
     if let Some(verified) = verified {
         row.verified = Some(verified.clone());
         if verified.keyspaces < verified.of {

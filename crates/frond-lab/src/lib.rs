@@ -15,6 +15,7 @@ mod layout;
 mod machine;
 mod measure;
 mod parent;
+mod plan;
 mod random;
 mod report;
 mod results;

@@ -45,8 +45,8 @@ pub fn run(index: usize, order: &Order, show: bool) -> Result<Final> {
 /// How long a child may take before it is taken for hung: its limit, the quiesces, and half as much
 /// again with a minute for opening, verifying and closing.
 fn patience(order: &Order) -> Option<Duration> {
-    let quiesces = if order.quiesce { 2 * (60 + order.spec.rows / 1_000_000).min(1200) } else { 0 };
-    order.time_limit.map(|limit| Duration::from_secs(limit * 3 / 2 + quiesces + 60))
+    let quiesces = 2 * order.rest.at_most(order.spec.rows);
+    order.time_limit.map(|limit| Duration::from_secs(limit * 3 / 2 + 60) + quiesces)
 }
 
 fn follow(child: &mut Child, order: &Order, show: bool) -> Result<Final> {

@@ -16,6 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// A column's type, with its declared width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
+    /// Signed, 1 byte.
+    I8,
     /// Signed, 4 bytes.
     I32,
     /// Unsigned, 4 bytes.
@@ -111,6 +113,8 @@ impl Table {
 /// A column's value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
+    /// Signed, 1 byte.
+    I8(i8),
     /// Signed, 4 bytes.
     I32(i32),
     /// Unsigned, 4 bytes.
@@ -129,6 +133,7 @@ impl Value<'_> {
     /// Bytes at its declared width, without headers.
     pub fn logical_bytes(&self) -> u64 {
         match self {
+            Value::I8(_) => 1,
             Value::I32(_) | Value::U32(_) | Value::F32(_) => 4,
             Value::U64(_) | Value::Millis(_) => 8,
             Value::Text(text) => text.len() as u64,
@@ -137,6 +142,7 @@ impl Value<'_> {
 
     fn append_fixed(&self, out: &mut Vec<u8>) {
         match *self {
+            Value::I8(v) => out.push((v as u8) ^ (1 << 7)),
             Value::I32(v) => out.extend_from_slice(&((v as u32) ^ (1 << 31)).to_be_bytes()),
             Value::U32(v) => out.extend_from_slice(&v.to_be_bytes()),
             Value::U64(v) | Value::Millis(v) => out.extend_from_slice(&v.to_be_bytes()),
@@ -210,12 +216,14 @@ impl EncodedRow {
     }
 }
 
-/// Count and checksum of a keyspace's rows, whatever their order, so that writers may run side by
+/// Count, bytes and checksum of a keyspace's rows, whatever their order, so that writers may run side by
 /// side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checksum {
     /// Rows.
     pub rows: u64,
+    /// Of their keys and values.
+    pub bytes: u64,
     sum: u64,
 }
 
@@ -223,12 +231,14 @@ impl Checksum {
     /// Adds a row.
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         self.rows += 1;
+        self.bytes += (key.len() + value.len()) as u64;
         self.sum = self.sum.wrapping_add(Self::hash(key, value));
     }
 
     /// Adds another sum.
     pub fn merge(&mut self, other: &Checksum) {
         self.rows += other.rows;
+        self.bytes += other.bytes;
         self.sum = self.sum.wrapping_add(other.sum);
     }
 

@@ -14,7 +14,7 @@ mod process;
 mod series;
 
 pub use cgroup::MemoryLimit;
-pub use disk::allocated_bytes;
+pub use disk::{allocated_by_kind, allocated_bytes};
 pub use meter::{Meter, Plan, Sample, Taken, run};
 pub use process::Usage;
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};

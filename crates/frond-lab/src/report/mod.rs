@@ -1,12 +1,14 @@
-//! The report: a table on the terminal, and one self-contained page.
+//! The report: tables on the terminal, and one self-contained page.
 //!
 //! Invariants
 //! 1. Every number stands with its conditions: machine, versions, settings, memory, durability, seed.
 //! 2. What Frond loses is shown as large as what it wins.
 
 mod page;
+mod sizes;
 mod svg;
 mod table;
 
 pub use page::page;
+pub use sizes::sizes;
 pub use table::table;

@@ -108,8 +108,13 @@ pub fn page(
 
 fn caption(conditions: &Conditions, outcomes: &[(TargetName, Final)]) -> String {
     let stores = outcomes.iter().filter(|(target, _)| *target != TargetName::Null);
-    let versions: Vec<&str> =
-        stores.map(|(_, outcome)| outcome.version.as_str()).filter(|v| !v.is_empty()).collect();
+    let mut versions: Vec<&str> = Vec::new();
+    for (_, outcome) in stores {
+        let version = outcome.version.as_str();
+        if !version.is_empty() && !versions.contains(&version) {
+            versions.push(version);
+        }
+    }
     let began = jiff::Timestamp::from_second(conditions.began_unix_s as i64).unwrap_or_default();
     let quiesce = if conditions.quiesce { "quiesced" } else { "no quiesce" };
     let limit = conditions.time_limit_s.map(|s| format!(", {s} s a target")).unwrap_or_default();
@@ -320,7 +325,13 @@ fn cell(value: &serde_json::Value) -> String {
 
 fn settings(outcomes: &[(TargetName, Final)]) -> String {
     let mut out = "<h2>Settings</h2>\n".to_owned();
+    let mut shown = Vec::new();
     for (target, outcome) in outcomes.iter().filter(|(_, outcome)| !outcome.settings.is_empty()) {
+        // A target runs once for each data set.
+        if shown.contains(&(target, &outcome.settings)) {
+            continue;
+        }
+        shown.push((target, &outcome.settings));
         let _ = write!(
             out,
             "<details><summary>{target}: {}</summary><table>",

@@ -25,22 +25,31 @@ const HEADS: [&str; 14] = [
 
 /// The table of all rows, the budgets, and how each target ended.
 pub fn table(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
-    let mut out = String::new();
     let lines = std::iter::once(HEADS.map(str::to_owned).to_vec()).chain(rows.iter().map(cells));
     let lines: Vec<Vec<String>> = lines.collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-    let widths: Vec<usize> = (0..HEADS.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let _ = writeln!(
-        out,
-        "{}: {} rows, memory {}, durability {}, seed {}{}",
+    head(conditions) + &aligned(&lines) + &notes(outcomes, rows)
+}
+
+/// What the figures were taken under.
+pub fn head(conditions: &Conditions) -> String {
+    format!(
+        "{}: {} rows, memory {}, durability {}, seed {}{}\n",
         conditions.workload,
         conditions.rows,
         Bytes(conditions.memory_b),
         conditions.durability,
         conditions.seed,
         conditions.time_limit_s.map(|s| format!(", {s} s a target")).unwrap_or_default(),
-    );
-    for line in &lines {
+    )
+}
+
+/// Lines of as many cells each, in columns: the first two flush left, figures flush right.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for line in lines {
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(width - cell.chars().count());
             match column {
@@ -51,6 +60,12 @@ pub fn table(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
         out.truncate(out.trim_end().len());
         out.push('\n');
     }
+    out
+}
+
+/// Frond's budgets beside what was measured, and what failed.
+pub fn notes(outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
+    let mut out = String::new();
     for row in rows.iter().filter(|row| row.target == "frond") {
         for budget in &row.budgets {
             let _ = writeln!(

@@ -20,7 +20,7 @@ pub struct Budget {
 }
 
 /// Step, column, budget, and what it is for. Times in µs.
-const BUDGETS: [(&str, &str, f64, &str); 12] = [
+const BUDGETS: [(&str, &str, f64, &str); 18] = [
     ("iibench", "cpu_us_op", 4.0, "row with three random secondary entries, all CPU"),
     // 3 × 0.7 µs for the random entries and 0.3 µs for the append-only row.
     ("iibench", "cpu_bg_us_op", 2.4, "background part: 3 x 0.7 + 0.3 us"),
@@ -35,7 +35,29 @@ const BUDGETS: [(&str, &str, f64, &str); 12] = [
     ("seekrandom", "cpu_fg_us_op", 8.0, "short scan, blocks cached"),
     ("readseq", "cpu_fg_us_op", 0.03, "next row of a scan (narrow rows)"),
     ("readreverse", "cpu_fg_us_op", 0.03, "next row of a scan (narrow rows)"),
+    // Sizes are of all of a store after it has settled and was closed.
+    ("sbtest", "disk_b_row", 85.0, "bytes on disk, with the index"),
+    ("iibench", "disk_b_row", 26.0, "bytes on disk, with three indexes, at 10 M rows"),
+    ("weblog", "disk_b_row", 100.0, "bytes on disk, with three indexes"),
+    ("linktable", "disk_b_row", 18.0, "bytes on disk"),
+    ("packages", "disk_b_row", 135.0, "bytes on disk"),
+    ("iibench", "disk_flushed_over_end", 1.15, "right after a random load against settled"),
 ];
+
+/// How many times as large as Frond RocksDB with zstd is to be, at least.
+const TIMES_AS_LARGE: [(&str, f64); 5] =
+    [("sbtest", 1.3), ("iibench", 1.3), ("weblog", 1.3), ("linktable", 1.2), ("packages", 1.2)];
+
+/// What a data set is to take in RocksDB, in times of what it takes in Frond.
+pub fn times_as_large(step: &str) -> Option<f64> {
+    TIMES_AS_LARGE.iter().find(|(of, _)| *of == step).map(|(_, times)| *times)
+}
+
+/// The bytes a row that a data set is to take in Frond at most.
+pub fn bytes_a_row(step: &str) -> Option<f64> {
+    let size = |(of, column, ..): &&(&str, &str, f64, &str)| *of == step && *column == "disk_b_row";
+    BUDGETS.iter().find(size).map(|(_, _, budget, _)| *budget)
+}
 
 /// The budgets that apply to a row.
 pub fn budgets(row: &Row) -> Vec<Budget> {
@@ -46,6 +68,8 @@ pub fn budgets(row: &Row) -> Vec<Budget> {
         "cpu_bg_us_op" => row.cpu_bg_us_op,
         "wr_b_op_quiesced" => row.wr_b_op_quiesced.or(row.wr_b_op),
         "faults_minor_steady_op" => row.faults_minor_steady_op,
+        "disk_b_row" => row.disk_b_row,
+        "disk_flushed_over_end" => row.disk_flushed_over_end,
         _ => None,
     };
     of_step
@@ -70,9 +94,20 @@ mod tests {
                 cpu_bg_us_op: Some(1.0),
                 wr_b_op: Some(1.0),
                 faults_minor_steady_op: Some(0.0),
+                disk_b_row: Some(1.0),
+                disk_flushed_over_end: Some(1.0),
                 ..Row::default()
             };
             assert!(budgets(&row).iter().any(|budget| budget.column == column), "{step} {column}");
         }
+    }
+
+    #[test]
+    fn every_data_set_has_both_goals() {
+        for (step, times) in TIMES_AS_LARGE {
+            assert!(bytes_a_row(step).is_some_and(|bytes| bytes > 0.0), "{step}");
+            assert_eq!(times_as_large(step), Some(times));
+        }
+        assert_eq!((bytes_a_row("fillseq"), times_as_large("fillseq")), (None, None));
     }
 }

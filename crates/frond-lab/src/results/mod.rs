@@ -9,7 +9,7 @@
 mod budget;
 mod row;
 
-pub use budget::{Budget, budgets};
+pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
 pub use row::{Final, Row, Verified, subtract_generator};
 
 use serde::{Deserialize, Serialize};

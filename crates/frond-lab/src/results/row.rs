@@ -72,6 +72,9 @@ pub struct Row {
     pub disk_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_load_b: Option<u64>,
+    /// After what was in memory had been written out, before any time to rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_flushed_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_peak_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +84,15 @@ pub struct Row {
     pub disk_compacted_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_b_row: Option<f64>,
+    /// `disk_flushed_b` ÷ `disk_b`: what a load leaves to be made smaller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_flushed_over_end: Option<f64>,
+    /// `disk_b` by kind of file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub disk_files_b: BTreeMap<String, u64>,
+    /// Keys and values of a row and its index entries, as they were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_b_row: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space_amp: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

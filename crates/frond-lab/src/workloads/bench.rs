@@ -9,6 +9,32 @@ use crate::measure::{self, Meter, Plan, Usage};
 use crate::results::Row;
 use crate::targets::{Counter, Result, Target};
 
+/// How a store comes to rest after writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// Not at all.
+    None,
+    /// 60 s and 1 s per million rows, at most 1200 s: what a server is granted in published runs.
+    Granted,
+    /// As long as it works, at most what would be granted.
+    UntilStill,
+}
+
+/// Seconds in which a store that is still writes nothing and does not change its size.
+const STILL_SECONDS: u32 = 5;
+
+impl Rest {
+    /// Most time it takes after so many rows.
+    pub fn at_most(self, rows: u64) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Granted | Self::UntilStill => {
+                Duration::from_secs((60 + rows / 1_000_000).min(1200))
+            }
+        }
+    }
+}
+
 /// One target's run.
 pub struct Bench<'a> {
     /// The store under test.
@@ -16,7 +42,7 @@ pub struct Bench<'a> {
     name: String,
     dir: PathBuf,
     deadline: Option<Instant>,
-    quiesce: bool,
+    rest: Rest,
     keeps_rows: bool,
     progress: bool,
     /// Rows so far.
@@ -31,12 +57,12 @@ impl<'a> Bench<'a> {
         name: String,
         dir: PathBuf,
         deadline: Option<Instant>,
-        quiesce: bool,
+        rest: Rest,
         progress: bool,
     ) -> Self {
         let keeps_rows = name != "null";
         let rows = Vec::new();
-        Self { target, name, dir, deadline, quiesce, keeps_rows, progress, rows, unsettled: false }
+        Self { target, name, dir, deadline, rest, keeps_rows, progress, rows, unsettled: false }
     }
 
     /// Whether the target keeps what it is given (all do but `null`).
@@ -86,23 +112,16 @@ impl<'a> Bench<'a> {
         Ok(self.rows.last_mut().expect("just pushed"))
     }
 
-    /// Lets the store come to rest after writes: 60 s and 1 s per million rows, at most 1200 s. The
-    /// debt paid meanwhile is charged to the last step that wrote.
+    /// Lets the store come to rest after writes. The debt paid meanwhile is charged to the last step
+    /// that wrote.
     pub fn quiesce(&mut self, rows: u64) -> Result<()> {
         if !std::mem::take(&mut self.unsettled) || !self.keeps_rows {
             return Ok(());
         }
         let (begin, before) = (Instant::now(), Usage::now());
         self.target.settle()?;
-        if self.quiesce {
-            let rest = Duration::from_secs((60 + rows / 1_000_000).min(1200));
-            while let Some(left) = rest.checked_sub(begin.elapsed()).filter(|d| !d.is_zero()) {
-                if self.progress {
-                    println!("progress quiesce {} 0 0", begin.elapsed().as_secs());
-                }
-                std::thread::sleep(left.min(Duration::from_secs(1)));
-            }
-        }
+        let flushed = measure::allocated_bytes(&self.dir);
+        self.wait(rows, begin);
         let paid = Usage::now().since(&before);
         let disk = measure::allocated_bytes(&self.dir);
         let Some(row) = self.rows.iter_mut().rev().find(|row| row.write_amp.is_some()) else {
@@ -114,8 +133,26 @@ impl<'a> Bench<'a> {
         row.wr_b_op_quiesced = Some(all / ops);
         row.cpu_us_op_quiesced = row.cpu_us_op.map(|cpu| cpu + paid.cpu_s * 1e6 / ops);
         row.write_amp = row.write_amp.map(|amp| amp * all / written.max(1.0));
+        row.disk_flushed_b = Some(flushed);
         row.disk_end_b = Some(disk);
         Ok(())
+    }
+
+    fn wait(&self, rows: u64, begin: Instant) {
+        let rest = self.rest.at_most(rows);
+        let now = || (Usage::now().write_bytes, measure::allocated_bytes(&self.dir));
+        let (mut last, mut still) = (now(), 0);
+        while let Some(left) = rest.checked_sub(begin.elapsed()).filter(|d| !d.is_zero()) {
+            if self.progress {
+                println!("progress quiesce {} 0 0", begin.elapsed().as_secs());
+            }
+            std::thread::sleep(left.min(Duration::from_secs(1)));
+            let seen = std::mem::replace(&mut last, now());
+            still = if seen == last { still + 1 } else { 0 };
+            if self.rest == Rest::UntilStill && still == STILL_SECONDS {
+                break;
+            }
+        }
     }
 }
 

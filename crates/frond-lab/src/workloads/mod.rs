@@ -9,13 +9,23 @@
 mod bench;
 mod dbbench;
 mod iibench;
+mod linktable;
+mod load;
+pub mod packages;
 mod queue;
+mod sbtest;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod weblog;
 
-pub use bench::Bench;
+pub use bench::{Bench, Rest};
 pub use weblog::Profile;
 
-use crate::schema::{Checksum, Table};
+use std::path::PathBuf;
+
+use crate::schema::{Checksum, Index, Table, Value};
 use crate::targets::{Durability, Result};
 
 /// What a workload is made with.
@@ -37,6 +47,10 @@ pub struct Spec {
     pub profile: Profile,
     /// Durability class.
     pub durability: Durability,
+    /// Whether loads have one writer, so that every target gets the rows in the same order.
+    pub one_writer: bool,
+    /// The list of packages: control paragraphs.
+    pub packages: PathBuf,
 }
 
 /// Key and value sizes of the db_bench workloads.
@@ -57,6 +71,18 @@ pub struct Volume {
     pub live_bytes: u64,
     /// The same with each index entry.
     pub live_bytes_indexed: u64,
+}
+
+impl Volume {
+    /// Adds a row that was inserted.
+    pub fn add(&mut self, table: &Table, row: &[Value<'_>]) {
+        let bytes: u64 = row.iter().map(Value::logical_bytes).sum();
+        let of = |columns: &[usize]| columns.iter().map(|&c| row[c].logical_bytes()).sum::<u64>();
+        let entry = |index: &Index| of(&table.primary) + of(&index.columns);
+        self.changed_bytes += bytes;
+        self.live_bytes += bytes;
+        self.live_bytes_indexed += bytes + table.indexes.iter().map(entry).sum::<u64>();
+    }
 }
 
 /// A workload.
@@ -83,6 +109,12 @@ pub enum Name {
     IibenchQuery,
     /// Log rows with long strings and three indexes, two writers.
     Weblog,
+    /// The table of sysbench with its index, rows in order.
+    Sbtest,
+    /// LinkBench's links in the order of its loader, no index.
+    Linktable,
+    /// The packages that Debian describes: real text (--packages).
+    Packages,
     /// Put ascending keys.
     Fillseq,
     /// Put uniformly random keys.
@@ -106,11 +138,20 @@ pub enum Name {
 }
 
 /// Makes a workload.
-pub fn make(name: Name, spec: &Spec) -> Box<dyn Workload> {
-    match name {
+pub fn make(name: Name, spec: &Spec) -> Result<Box<dyn Workload>> {
+    Ok(match name {
         Name::Iibench => Box::new(iibench::Iibench::new(spec, false)),
         Name::IibenchQuery => Box::new(iibench::Iibench::new(spec, true)),
         Name::Weblog => Box::new(weblog::Load::new(spec)),
+        Name::Sbtest => Box::new(load::Load::new(spec, sbtest::Sbtest::new(spec.seed, spec.rows))),
+        Name::Linktable => {
+            Box::new(load::Load::new(spec, linktable::LinkTable::new(spec.seed, spec.rows)))
+        }
+        Name::Packages => {
+            let packages = packages::Packages::read(&spec.packages)?;
+            let rows = spec.rows.min(packages.len());
+            Box::new(load::Load::new(&Spec { rows, ..spec.clone() }, packages))
+        }
         Name::Queue => Box::new(queue::Queue::new(spec)),
         Name::Fillseq => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillSeq)),
         Name::Fillrandom => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillRandom)),
@@ -123,5 +164,5 @@ pub fn make(name: Name, spec: &Spec) -> Box<dyn Workload> {
         Name::Readwhilewriting => {
             Box::new(dbbench::DbBench::new(spec, dbbench::Test::ReadWhileWriting))
         }
-    }
+    })
 }

@@ -131,6 +131,7 @@ unsafe fn bind(statement: *mut ffi::Statement, index: c_int, parameter: Paramete
                 ffi::sqlite3_bind_blob(statement, index, data, len, ffi::STATIC)
             }
             Parameter::Integer(value) => integer(value),
+            Parameter::Value(Value::I8(value)) => integer(value.into()),
             Parameter::Value(Value::I32(value)) => integer(value.into()),
             Parameter::Value(Value::U32(value)) => integer(value.into()),
             Parameter::Value(Value::U64(value) | Value::Millis(value)) => integer(value as i64),

@@ -98,7 +98,7 @@ fn ddl(table: &Table) -> Vec<String> {
         Type::F32 => "REAL",
         Type::Text => "TEXT",
         Type::Bytes | Type::Number(_) => "BLOB",
-        Type::I32 | Type::U32 | Type::U64 | Type::Millis => "INTEGER",
+        Type::I8 | Type::I32 | Type::U32 | Type::U64 | Type::Millis => "INTEGER",
     };
     let columns = table.columns.iter().map(|c| format!("{} {} NOT NULL", c.name, kind(c.kind)));
     let columns = columns.collect::<Vec<_>>().join(", ");
@@ -144,6 +144,15 @@ impl Target for Sqlite {
     fn settle(&self) -> Result<()> {
         let mut idle = self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         idle.last_mut().map_or(Ok(()), |c| c.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+    }
+
+    fn compact(&self) -> Result<bool> {
+        let mut connection = self.connect(self.cache_kib / 8)?;
+        // The packed copy is as large as the data: not in memory, whatever is said of other tables.
+        connection.execute("PRAGMA temp_store=FILE")?;
+        connection.execute("VACUUM")?;
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")?;
+        Ok(true)
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -320,6 +329,7 @@ fn range_sql(table: &Table, keyspace: Keyspace, given: usize) -> String {
 
 fn with_value(row: &Row, column: i32, kind: Type, then: impl FnOnce(Value<'_>)) {
     match kind {
+        Type::I8 => then(Value::I8(row.integer(column) as i8)),
         Type::I32 => then(Value::I32(row.integer(column) as i32)),
         Type::U32 => then(Value::U32(row.integer(column) as u32)),
         Type::U64 => then(Value::U64(row.integer(column) as u64)),

@@ -402,7 +402,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
+    use crate::workloads::testing::zlib_ratio;
 
     fn traffic(profile: Profile) -> Traffic {
         // The reference was drawn at a constant 400 rows a second on all instances.
@@ -428,15 +428,6 @@ mod tests {
             log.give_back(call);
         }
         (out, text)
-    }
-
-    fn zlib_ratio(bytes: &[u8], block: usize) -> f64 {
-        let compressed = |block: &[u8]| {
-            let mut encoder =
-                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
-            encoder.write_all(block).and_then(|()| encoder.finish()).map_or(0, |out| out.len())
-        };
-        bytes.len() as f64 / bytes.chunks(block).map(compressed).sum::<usize>() as f64
     }
 
     #[test]

@@ -15,11 +15,12 @@ use std::sync::Mutex;
 
 use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
-use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type, Value};
+use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type};
 use crate::targets::{Result, Target};
 use generator::{Call, Traffic, WebLog, columns};
 
 const ROWS_PER_COMMIT: u64 = 500;
+/// Writers, unless every store is to get the rows in the same order.
 const WRITERS: u64 = 2;
 const DAYS: f64 = 7.0;
 
@@ -84,7 +85,7 @@ impl Load {
                 let row = columns(population, call);
                 encoded.encode(&self.table, &row);
                 encoded.add_to(&mut sums);
-                self.add(&mut volume, &row);
+                volume.add(&self.table, &row);
             }
             client.time(calls.len() as u64, || {
                 for (call, encoded) in calls.iter().zip(&encoded) {
@@ -94,17 +95,6 @@ impl Load {
             })?;
         }
         Ok((sums, volume))
-    }
-
-    fn add(&self, volume: &mut Volume, row: &[Value<'_>]) {
-        let bytes: u64 = row.iter().map(Value::logical_bytes).sum();
-        let key: u64 = self.table.primary.iter().map(|&c| row[c].logical_bytes()).sum();
-        let entry = |index: &Index| -> u64 {
-            key + index.columns.iter().map(|&c| row[c].logical_bytes()).sum::<u64>()
-        };
-        volume.changed_bytes += bytes;
-        volume.live_bytes += bytes;
-        volume.live_bytes_indexed += bytes + self.table.indexes.iter().map(entry).sum::<u64>();
     }
 }
 
@@ -149,7 +139,8 @@ impl Workload for Load {
         bench.step("weblog", "row", rows, None, |meter, target| {
             std::thread::scope(|scope| {
                 let write = || this.write(meter, target, &source, &population);
-                let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+                let writers = if this.spec.one_writer { 1 } else { WRITERS };
+                let writers: Vec<_> = (0..writers).map(|_| scope.spawn(write)).collect();
                 for writer in writers {
                     written.push(writer.join().expect("a panic of a writer ends the run")?);
                 }

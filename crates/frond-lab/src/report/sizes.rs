@@ -1,0 +1,179 @@
+//! The table of `sizes`: what the same rows take in each store.
+//!
+//! Invariants
+//! 1. A store's size is all of its directory, allocated bytes, over the rows loaded.
+//! 2. A data set is one block of lines, Frond's first where it ran.
+
+use std::fmt::Write;
+
+use super::table::{aligned, figure, head, notes, percent_done};
+use crate::results::{Conditions, Final, Row, bytes_a_row, times_as_large};
+use crate::targets::TargetName;
+
+const HEADS: [&str; 12] = [
+    "data set",
+    "target",
+    "rows",
+    "raw B",
+    "loaded",
+    "flushed",
+    "settled",
+    "x settled",
+    "x frond",
+    "goal",
+    "rows/s",
+    "CPU us",
+];
+
+const LEGEND: &str = "\
+Bytes a row on disk, all of the store with its indexes: as the last commit left it (loaded), after what
+was in memory had been written out and before any time to rest (flushed; x settled: so many times the
+last), and at rest, compacted where a store can be, and closed (settled; x frond: so many times what
+Frond takes). raw: keys and values as they were given. CPU: of a row, until the store was at rest.
+";
+
+/// The table of all data sets, the budgets, and how each target ended.
+pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
+    let mut sets: Vec<&str> = Vec::new();
+    for row in rows {
+        if !sets.contains(&row.step.as_str()) {
+            sets.push(&row.step);
+        }
+    }
+    let mut files = String::new();
+    let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
+    for set in sets {
+        let mut rows: Vec<&Row> = rows.iter().filter(|row| row.step == set).collect();
+        rows.sort_by_key(|row| row.target != "frond");
+        let frond = rows.first().filter(|row| row.target == "frond").and_then(|row| row.disk_b_row);
+        lines.extend(rows.iter().map(|row| line(row, frond)));
+        rows.iter().for_each(|row| files.push_str(&kinds_of_files(row)));
+    }
+    let mut out = head(conditions);
+    out.push_str(&aligned(&lines));
+    let _ = writeln!(out, "{LEGEND}");
+    if !files.is_empty() {
+        let _ = writeln!(out, "Of the settled bytes a row:\n{files}");
+    }
+    out + &notes(outcomes, rows)
+}
+
+fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
+    let optional = |value: Option<f64>| value.map_or("-".to_owned(), bytes);
+    let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let per_row = |bytes: Option<u64>| Some(bytes? as f64 / row.ops.max(1) as f64);
+    let is_frond = row.target == "frond";
+    let goal = match row.target.as_str() {
+        "frond" => bytes_a_row(&row.step).map(|bytes| format!("<= {bytes:.0} B")),
+        target if target.starts_with("rocksdb") => {
+            times_as_large(&row.step).map(|times| format!(">= {times} x"))
+        }
+        _ => None,
+    };
+    let rows = match row.finished {
+        true => row.ops.to_string(),
+        false => format!("{} ({} %)", row.ops, percent_done(row)),
+    };
+    let times = row.disk_b_row.zip(frond.filter(|_| !is_frond)).map(|(theirs, ours)| theirs / ours);
+    vec![
+        row.step.clone(),
+        row.target.clone(),
+        rows,
+        optional(row.raw_b_row),
+        optional(per_row(row.disk_load_b)),
+        optional(per_row(row.disk_flushed_b)),
+        optional(row.disk_b_row),
+        ratio(row.disk_flushed_over_end),
+        ratio(times),
+        goal.unwrap_or("-".to_owned()),
+        figure(row.ops_s),
+        row.cpu_us_op_quiesced.or(row.cpu_us_op).map_or("-".to_owned(), figure),
+    ]
+}
+
+/// The kinds of files that a store's bytes are in, largest first; none for a store of one kind. What is
+/// less than a hundredth is left out.
+fn kinds_of_files(row: &Row) -> String {
+    let Some(whole) = row.disk_b else { return String::new() };
+    let mut kinds: Vec<(&String, u64)> =
+        row.disk_files_b.iter().map(|(kind, bytes)| (kind, *bytes)).collect();
+    kinds.retain(|(_, bytes)| bytes * 100 >= whole);
+    kinds.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    if kinds.len() < 2 {
+        return String::new();
+    }
+    let of = |(kind, of): &(&String, u64)| {
+        format!("{kind} {}", bytes(*of as f64 / row.ops.max(1) as f64))
+    };
+    let kinds: Vec<String> = kinds.iter().map(of).collect();
+    format!("  {} {}: {}\n", row.step, row.target, kinds.join(", "))
+}
+
+/// Bytes of a row, to a tenth.
+fn bytes(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::budgets;
+
+    fn row(target: &str, step: &str, disk: u64) -> Row {
+        let mut row = Row {
+            target: target.to_owned(),
+            step: step.to_owned(),
+            ops: 1_000,
+            finished: true,
+            disk_load_b: Some(disk * 2),
+            disk_flushed_b: Some(disk * 3 / 2),
+            disk_b: Some(disk),
+            disk_b_row: Some(disk as f64 / 1e3),
+            disk_flushed_over_end: Some(1.5),
+            raw_b_row: Some(76.0),
+            ..Row::default()
+        };
+        row.budgets = budgets(&row);
+        row
+    }
+
+    #[test]
+    fn each_set_shows_its_stores_against_frond_and_the_goals() {
+        let rows = [
+            row("rocksdb", "iibench", 40_000),
+            row("frond", "iibench", 20_000),
+            row("frond", "packages", 200_000),
+            row("sqlite", "packages", 500_000),
+        ];
+        let text = sizes(&Conditions::default(), &[], &rows);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines: Vec<Vec<String>> = text.lines().skip(2).map(words).collect();
+        let of = |index: usize| lines[index].join(" ");
+        assert_eq!(of(0), "iibench frond 1000 76.0 40.0 30.0 20.0 1.50 - <= 26 B 0.00 -");
+        assert_eq!(of(1), "iibench rocksdb 1000 76.0 80.0 60.0 40.0 1.50 2.00 >= 1.3 x 0.00 -");
+        assert!(of(2).starts_with("packages frond") && of(3).contains(" 500.0 1.50 2.50 - "));
+        assert!(text.contains("budget  packages disk_b_row: 200 measured, 135 budgeted"));
+        assert!(
+            text.contains("budget  iibench disk_flushed_over_end: 1.50 measured, 1.15 budgeted")
+        );
+    }
+
+    #[test]
+    fn files_beside_the_data_are_shown() {
+        let mut frond = row("frond", "packages", 200_000);
+        let kinds = [("store.frond", 150_000), ("log.frond", 48_500), ("lock", 1_500)];
+        frond.disk_files_b = kinds.map(|(kind, bytes)| (kind.to_owned(), bytes)).into();
+        let mut sqlite = row("sqlite", "packages", 200_000);
+        sqlite.disk_files_b = [("store.sqlite".to_owned(), 200_000)].into();
+        let text = sizes(&Conditions::default(), &[], &[frond, sqlite]);
+        assert!(text.contains("\n  packages frond: store.frond 150.0, log.frond 48.5\n"), "{text}");
+        assert!(!text.contains("store.sqlite"), "all of it is in one");
+    }
+
+    #[test]
+    fn sets_without_frond_have_no_ratio_to_it() {
+        let text = sizes(&Conditions::default(), &[], &[row("sqlite", "sbtest", 1)]);
+        let line = text.lines().nth(2).unwrap_or_default();
+        assert!(line.contains(" 1.50        -"), "{line}");
+    }
+}

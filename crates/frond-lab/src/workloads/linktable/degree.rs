@@ -1,0 +1,189 @@
+//! How many links a node has: LinkBench's empirical distribution, and which node has which rank in it.
+//!
+//! Invariants
+//! 1. The node of rank r among n has the smallest degree d with CCDF(d) ≤ r / n, so the whole is a
+//!    function of n: no sampling.
+//! 2. Ranks are a permutation of the ids.
+//! 3. Below ten million nodes no degree is above the largest one's share (the tail of the table does not
+//!    shrink with n: a single node would have a fifth of all links).
+//! 4. A node's degree is split over two types as upstream's loader does: half of it to each, rounded
+//!    down, and one more to the first ones, which makes most nodes gain a link or two.
+
+use crate::random::{Purpose, Random};
+
+/// Degree and the fraction of nodes with more links; between them linear in log(d + 1), log(CCDF).
+const ANCHORS: [(f64, f64); 40] = [
+    (0.0, 0.5467),
+    (1.0, 0.2254),
+    (2.0, 0.1304),
+    (3.0, 0.0801),
+    (4.0, 0.0555),
+    (5.0, 0.0417),
+    (6.0, 0.0328),
+    (8.0, 0.0224),
+    (10.0, 0.0167),
+    (13.0, 0.0117),
+    (16.0, 8.92e-3),
+    (20.0, 6.73e-3),
+    (25.0, 5.30e-3),
+    (32.0, 4.17e-3),
+    (40.0, 3.39e-3),
+    (50.0, 2.78e-3),
+    (64.0, 2.29e-3),
+    (100.0, 1.69e-3),
+    (160.0, 1.29e-3),
+    (264.0, 1.00e-3),
+    (400.0, 8.13e-4),
+    (700.0, 6.06e-4),
+    (1_000.0, 4.93e-4),
+    (1_500.0, 3.79e-4),
+    (2_500.0, 2.53e-4),
+    (4_000.0, 1.61e-4),
+    (6_051.0, 1.00e-4),
+    (8_000.0, 6.88e-5),
+    (12_000.0, 3.68e-5),
+    (18_000.0, 1.78e-5),
+    (24_000.0, 1.00e-5),
+    (32_000.0, 5.38e-6),
+    (45_000.0, 2.38e-6),
+    (65_000.0, 9.94e-7),
+    (100_000.0, 3.72e-7),
+    (160_000.0, 1.55e-7),
+    (250_000.0, 4.61e-8),
+    (400_000.0, 1.98e-8),
+    (900_000.0, 6.6e-9),
+    (DEGREE_MAX, 0.0),
+];
+const DEGREE_MAX: f64 = 961_963.0;
+const NODES_OF_TABLE: f64 = 1e7;
+const TYPES: u64 = 2;
+/// Residue classes of the ids, each turned by an amount of its own.
+const CLASSES: u64 = 1_024;
+/// Links a node has at a million nodes, after Invariant 4.
+const LINKS_PER_NODE: f64 = 4.37;
+
+/// Degrees of the nodes 1 … n.
+#[derive(Clone, Debug)]
+pub struct Degrees {
+    nodes: u64,
+    turns: Vec<u64>,
+}
+
+impl Degrees {
+    /// Those of a graph of `nodes` nodes.
+    pub fn new(seed: u64, nodes: u64) -> Self {
+        let mut random = Random::stream(seed, "linktable", 1, 0, Purpose::Population);
+        Self { nodes, turns: (0..CLASSES).map(|_| random.next()).collect() }
+    }
+
+    /// Those of a graph that has at least `links` links, and not many more.
+    pub fn with_links(seed: u64, links: u64) -> Self {
+        let mut nodes = (links as f64 / LINKS_PER_NODE) as u64 + 1;
+        loop {
+            let degrees = Self::new(seed, nodes);
+            let all = |rank| (0..TYPES).map(|kind| share(degrees.of_rank(rank), kind)).sum::<u64>();
+            if (0..nodes).map(all).sum::<u64>() >= links {
+                return degrees;
+            }
+            nodes += nodes / 20 + 1;
+        }
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Links of node `id`, from 1 on, of the type with this index.
+    pub fn links_of_type(&self, id: u64, kind: u64) -> u64 {
+        share(self.of_rank(self.rank(id)), kind)
+    }
+
+    /// Invariant 2: within its residue class, the id moved on by the turn of the class.
+    fn rank(&self, id: u64) -> u64 {
+        let (class, place) = ((id - 1) % CLASSES, (id - 1) / CLASSES);
+        let size = (self.nodes - class).div_ceil(CLASSES);
+        let turn = self.turns[class as usize] % size;
+        (place + turn) % size * CLASSES + class
+    }
+
+    /// Invariants 1 and 3.
+    fn of_rank(&self, rank: u64) -> u64 {
+        let cap = (DEGREE_MAX * (self.nodes as f64 / NODES_OF_TABLE).min(1.0)).max(1.0);
+        let more = rank as f64 / self.nodes as f64;
+        let after = ANCHORS.partition_point(|&(_, ccdf)| ccdf > more);
+        let degree = match (after.checked_sub(1).map(|before| ANCHORS[before]), ANCHORS.get(after))
+        {
+            (None, _) => 0.0,
+            (Some((d0, c0)), Some(&(d1, c1))) if c1 > 0.0 => {
+                let part = (c0 / more).ln() / (c0 / c1).ln();
+                let log = (1.0 - part) * (d0 + 1.0).ln() + part * (d1 + 1.0).ln();
+                // An anchor itself must not be rounded up past its degree.
+                (log.exp() - 1.0 - 1e-9).ceil()
+            }
+            _ => DEGREE_MAX,
+        };
+        degree.min(cap.floor()) as u64
+    }
+}
+
+/// Invariant 4.
+fn share(degree: u64, kind: u64) -> u64 {
+    let half = degree / TYPES;
+    half + u64::from(kind < degree - half)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_nodes_have_the_published_mean() {
+        const NODES: u64 = 1_000_000;
+        let degrees = Degrees::new(42, NODES);
+        let (mut links, mut all, mut none, mut most) = (0, 0, 0, 0);
+        for id in 1..=NODES {
+            let degree = degrees.of_rank(degrees.rank(id));
+            all += degree;
+            none += u64::from(degree == 0);
+            most = most.max(degree);
+            links += degrees.links_of_type(id, 0) + degrees.links_of_type(id, 1);
+        }
+        let (mean, mean_links) = (all as f64 / NODES as f64, links as f64 / NODES as f64);
+        println!("{mean} degree, {mean_links} links a node, {none} without, {most} at most");
+        assert!((4.05..4.15).contains(&mean), "{mean} links of a node before the split");
+        assert!((4.3..4.45).contains(&mean_links), "{mean_links} links a node");
+        assert!(none.abs_diff(453_300) < 10, "{none} nodes without links");
+        assert_eq!(most, 96_196, "the cap");
+    }
+
+    #[test]
+    fn ranks_are_a_permutation() {
+        for nodes in [1, 2, 1_023, 1_024, 1_025, 50_000] {
+            let degrees = Degrees::new(3, nodes);
+            let mut seen = vec![false; nodes as usize];
+            for id in 1..=nodes {
+                let rank = degrees.rank(id) as usize;
+                assert!(!std::mem::replace(&mut seen[rank], true), "rank {rank} of {nodes} twice");
+            }
+        }
+    }
+
+    #[test]
+    fn degrees_are_split_as_upstream_does() {
+        let split = |degree| [share(degree, 0), share(degree, 1)];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(split), [[0, 0], [1, 0], [2, 1], [2, 2], [3, 3], [3, 3]]);
+    }
+
+    #[test]
+    fn anchors_are_met_exactly() {
+        let nodes = 10_000_000;
+        let degrees = Degrees::new(1, nodes);
+        for &(degree, ccdf) in &ANCHORS[..27] {
+            let rank = (ccdf * nodes as f64).round() as u64;
+            assert_eq!(degrees.of_rank(rank), degree as u64, "CCDF {ccdf}");
+            assert!(rank == 0 || degrees.of_rank(rank - 1) > degree as u64, "CCDF {ccdf}");
+        }
+        assert_eq!(degrees.of_rank(0), DEGREE_MAX as u64);
+    }
+}

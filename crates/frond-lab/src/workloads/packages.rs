@@ -1,0 +1,227 @@
+//! `packages`: the packages that a Debian system knows, as real text to store (COMPRESSION §2).
+//!
+//! The list is found when the bench runs and is never part of the lab: a file of control paragraphs, or
+//! what `apt-cache dumpavail` prints.
+//!
+//! Invariants
+//! 1. Each (name, version, architecture) is one row, the first that the list has of it.
+//! 2. The rows stand in the order of the list.
+
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::load::Source;
+use crate::schema::{Column, Table, Type, Value};
+use crate::targets::{Failure, Result};
+
+/// Fields that are kept as text, in DDL order.
+const TEXTS: [&str; 11] = [
+    "Package",
+    "Version",
+    "Architecture",
+    "Section",
+    "Priority",
+    "Maintainer",
+    "Depends",
+    "Description",
+    "Homepage",
+    "Filename",
+    "SHA256",
+];
+/// Fields that are numbers.
+const NUMBERS: [&str; 2] = ["Installed-Size", "Size"];
+/// How many of the texts are the key.
+const KEY: usize = 3;
+
+/// A package: where its texts stand in the list (empty where it has none), and its numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Package {
+    texts: [Range<usize>; TEXTS.len()],
+    numbers: [u32; NUMBERS.len()],
+}
+
+/// The list.
+pub struct Packages {
+    text: String,
+    packages: std::vec::IntoIter<Package>,
+}
+
+/// Writes the list that apt knows to `file`; false if there is no apt, or it knows none.
+pub fn dump(file: &Path) -> Result<bool> {
+    let out = fs::File::create(file)?;
+    let apt = Command::new("apt-cache")
+        .arg("dumpavail")
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(Stdio::null())
+        .status();
+    Ok(apt.is_ok_and(|status| status.success()) && fs::metadata(file)?.len() > 0)
+}
+
+impl Packages {
+    /// Reads a list.
+    pub fn read(file: &Path) -> Result<Self> {
+        let failure = |why: String| Failure(format!("{}: {why}", file.display()));
+        let bytes = fs::read(file).map_err(|error| failure(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            failure(
+                "it is not UTF-8; lists that are compressed have to be unpacked first".to_owned(),
+            )
+        })?;
+        let packages = parse(&text);
+        match packages.is_empty() {
+            true => Err(failure("no paragraph of it describes a package".to_owned())),
+            false => Ok(Self { text, packages: packages.into_iter() }),
+        }
+    }
+
+    /// Packages still to come.
+    pub fn len(&self) -> u64 {
+        self.packages.len() as u64
+    }
+}
+
+/// The packages of control paragraphs: `Name: value` lines, lines that begin with white space continue
+/// the value, empty lines part the paragraphs.
+fn parse(text: &str) -> Vec<Package> {
+    let (mut packages, mut seen) = (Vec::new(), HashSet::new());
+    let mut package = Package::default();
+    let mut open: Option<usize> = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n').chain(["\n"]) {
+        let (begin, end) = (at, at + line.trim_end().len());
+        at += line.len();
+        if line.trim().is_empty() {
+            let package = std::mem::take(&mut package);
+            let key: Vec<&str> =
+                package.texts.iter().take(KEY).map(|range| &text[range.clone()]).collect();
+            if !key[0].is_empty() && seen.insert(key) {
+                packages.push(package);
+            }
+            open = None;
+        } else if line.starts_with([' ', '\t']) {
+            if let Some(open) = open {
+                package.texts[open].end = end;
+            }
+        } else if let Some((name, _)) = line.split_once(':') {
+            let value = begin + name.len() + 1;
+            let value = value + (text[value..end].len() - text[value..end].trim_start().len());
+            open = TEXTS.iter().position(|text| *text == name);
+            if let Some(open) = open {
+                package.texts[open] = value..end;
+            } else if let Some(number) = NUMBERS.iter().position(|number| *number == name) {
+                package.numbers[number] = text[value..end].parse().unwrap_or(0);
+            }
+        }
+    }
+    packages
+}
+
+impl Source for Packages {
+    type Record = Package;
+    type Columns<'a> = [Value<'a>; TEXTS.len() + NUMBERS.len()];
+    const STEP: &'static str = "packages";
+    const ROWS_PER_COMMIT: usize = 500;
+
+    fn table() -> Table {
+        let names = [
+            "name",
+            "version",
+            "architecture",
+            "section",
+            "priority",
+            "maintainer",
+            "depends",
+            "description",
+            "homepage",
+            "file_name",
+            "sha256",
+        ];
+        let texts = names.map(|name| Column { name, kind: Type::Text });
+        let numbers = ["installed_kib", "size_b"].map(|name| Column { name, kind: Type::U32 });
+        Table {
+            name: "packages",
+            columns: texts.into_iter().chain(numbers).collect(),
+            primary: (0..KEY).collect(),
+            indexes: Vec::new(),
+        }
+    }
+
+    fn next(&mut self, record: &mut Package) -> bool {
+        let package = self.packages.next();
+        let more = package.is_some();
+        *record = package.unwrap_or_default();
+        more
+    }
+
+    fn columns<'a>(&'a self, package: &'a Package) -> Self::Columns<'a> {
+        std::array::from_fn(|column| match package.texts.get(column) {
+            Some(range) => Value::Text(&self.text[range.clone()]),
+            None => Value::U32(package.numbers[column - TEXTS.len()]),
+        })
+    }
+}
+
+/// Two packages, and what must not become one.
+#[cfg(test)]
+pub const EXAMPLE: &str = "\
+Package: frond\nVersion: 1.0-1\nInstalled-Size: 120\nMaintainer: Ana Lindqvist <ana@example.org>\n\
+Architecture: amd64\nDepends: libc6 (>= 2.36)\nDescription: trees of leaves\n that go on here\n .\n to the end\n\
+Size: 4711\nTag: a::b,\n c::d\nSHA256: 00ff\n\n\nPackage: frond\nVersion: 1.0-1\nArchitecture: amd64\n\
+Section: twice\n\nX-Nobody: knows\n\nPackage: leaf\nVersion: 2\nArchitecture: all\nSize: many";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Packages {
+        Packages { text: EXAMPLE.to_owned(), packages: parse(EXAMPLE).into_iter() }
+    }
+
+    #[test]
+    fn paragraphs_become_rows() {
+        let mut packages = example();
+        assert_eq!(packages.len(), 2, "one is there twice, one has no name");
+        let mut package = Package::default();
+        assert!(packages.next(&mut package));
+        let row = packages.columns(&package);
+        let shown: Vec<&str> = row
+            .iter()
+            .filter_map(|value| if let Value::Text(text) = value { Some(*text) } else { None })
+            .collect();
+        let expected = [
+            "frond",
+            "1.0-1",
+            "amd64",
+            "",
+            "",
+            "Ana Lindqvist <ana@example.org>",
+            "libc6 (>= 2.36)",
+            "trees of leaves\n that go on here\n .\n to the end",
+            "",
+            "",
+            "00ff",
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(row[11..], [Value::U32(120), Value::U32(4711)]);
+        assert!(packages.next(&mut package));
+        assert_eq!(packages.columns(&package)[0], Value::Text("leaf"));
+        assert_eq!(packages.columns(&package)[12], Value::U32(0), "no number");
+        assert!(!packages.next(&mut package));
+    }
+
+    #[test]
+    fn a_list_without_packages_or_not_of_text_is_refused() -> std::io::Result<()> {
+        let file = tempfile::NamedTempFile::new()?;
+        for bytes in [&b""[..], b"Name: none\n\n", b"Package: x\xff\n"] {
+            fs::write(file.path(), bytes)?;
+            assert!(Packages::read(file.path()).is_err(), "{bytes:?}");
+        }
+        fs::write(file.path(), EXAMPLE)?;
+        assert_eq!(Packages::read(file.path()).map(|list| list.len()).ok(), Some(2));
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! What holds for every workload.
+
+use std::fs;
+
+use clap::ValueEnum;
+
+use super::*;
+use crate::layout;
+use crate::schema::Keyspace;
+use crate::targets::{Direction, Session, Target, Visit};
+use frond::Layout;
+
+/// A target that keeps nothing, and splits whatever it is given by the layouts of its table.
+struct Splitter {
+    layouts: Vec<(Layout, Layout)>,
+}
+
+struct SplitterSession<'a>(&'a Splitter);
+
+impl Splitter {
+    fn new(table: &Table) -> Self {
+        let of = |keyspace| {
+            (layout::key(table, keyspace), layout::value(table, keyspace).unwrap_or_default())
+        };
+        Self { layouts: (0..table.keyspaces().len()).map(of).collect() }
+    }
+}
+
+impl Target for Splitter {
+    fn version(&self) -> String {
+        String::new()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(SplitterSession(self)))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Session for SplitterSession<'_> {
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        let (of_keys, of_values) = &self.0.layouts[keyspace];
+        let mut ends = Vec::new();
+        assert!(of_keys.split(key, &mut ends), "key {key:x?} of {keyspace}: {of_keys:?}");
+        assert!(of_values.split(value, &mut ends), "value {value:x?} of {keyspace}: {of_values:?}");
+        Ok(())
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
+        assert!(self.0.layouts[keyspace].0.split(key, &mut Vec::new()), "{key:x?}");
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&mut self, _: Keyspace, _: &[u8], _: &mut Vec<u8>) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn scan(&mut self, _: Keyspace, _: Option<&[u8]>, _: Direction, _: Visit<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn spec(packages: &std::path::Path) -> Spec {
+    Spec {
+        rows: 20_000,
+        seed: 42,
+        shape: Shape::Script,
+        threads: 1,
+        seconds: 1,
+        query_rate: 10.0,
+        profile: Profile::Typical,
+        durability: Durability::Lazy,
+        one_writer: true,
+        packages: packages.to_owned(),
+    }
+}
+
+#[test]
+fn every_row_of_every_workload_fits_the_layouts_of_its_table() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let packages = dir.path().join("packages");
+    fs::write(&packages, packages::EXAMPLE).expect("a list of packages");
+    for &name in Name::value_variants() {
+        for shape in [Shape::Script, Shape::Classic] {
+            let spec = Spec { shape, ..spec(&packages) };
+            let mut workload = make(name, &spec).expect("a workload");
+            let splitter = Splitter::new(&workload.table());
+            for (key, value) in &splitter.layouts {
+                assert!(key.validate().is_ok() && value.validate().is_ok(), "{name:?}");
+            }
+            // As the null target: nothing is kept, so nothing is read back.
+            let dir = dir.path().to_owned();
+            let mut bench = Bench::new(&splitter, "null".to_owned(), dir, None, Rest::None, false);
+            workload.run(&mut bench).expect("nothing fails");
+            let loaded = workload.expected()[0].rows;
+            let least = if name == Name::Packages { 2 } else { 1_000 };
+            assert!(loaded >= least, "{name:?} loaded {loaded} rows");
+        }
+    }
+}
+
+#[test]
+fn bytes_of_a_load_are_those_of_its_keys_and_values() {
+    let spec = spec(std::path::Path::new(""));
+    for (name, least, most) in [
+        (Name::Iibench, 28 + 48, 28 + 48),
+        // 120 and 60 bytes of text with a byte of length each, and k with id in the index.
+        (Name::Sbtest, 190 + 8, 190 + 8),
+        (Name::Linktable, 49, 53),
+    ] {
+        let mut workload = make(name, &spec).expect("a workload");
+        let splitter = Splitter::new(&workload.table());
+        let dir = std::env::temp_dir();
+        let mut bench = Bench::new(&splitter, "null".to_owned(), dir, None, Rest::None, false);
+        workload.run(&mut bench).expect("nothing fails");
+        let sums = workload.expected();
+        let bytes: u64 = sums.iter().map(|sum| sum.bytes).sum();
+        let row = bytes / sums[0].rows;
+        assert!((least..=most).contains(&row), "{name:?}: {row} bytes a row");
+        assert_eq!(sums[0].rows, spec.rows);
+    }
+}
