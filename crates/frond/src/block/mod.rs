@@ -1,17 +1,16 @@
 //! Blocks: the unit of encoding and of caching inside a run. Pure functions on bytes.
 //!
-//! This room knows one encoding so far, the *opaque* block: rows in key order, each key cut by the
-//! prefix that it shares with the one before, whole keys every [`RESTART_ROWS`] rows, and an array of
-//! where these stand. A run asks a block for *seek*, *row i*, *next* and *previous*, and never looks
-//! inside; typed blocks will come in behind the same calls, made of the columns of
-//! [`column`](mod@column).
+//! Two encodings. The *opaque* block: rows in key order, each key cut by the prefix that it shares with the
+//! one before, whole keys every [`RESTART_ROWS`] rows, and an array of where these stand. The *typed* block
+//! ([`typed`](mod@typed)): rows by part, in the columns of [`column`](mod@column). A run asks a block for
+//! *seek*, *row i*, *next* and *previous*, and never looks inside; so far it asks opaque blocks only.
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
 //! row     = tag u8 | shared | suffix bytes | payload bytes | suffix | payload     (lengths LEB128)
 //! ```
 //!
-//! Invariants
+//! Invariants of opaque blocks
 //! 1. Keys ascend strictly; a row whose number is a multiple of [`RESTART_ROWS`] shares nothing.
 //! 2. A block has at least one row, and is at most [`BLOCK_RAW_BYTES_TARGET`] long unless it holds a
 //!    single row.
@@ -25,6 +24,7 @@ mod bytes;
 mod codec;
 pub mod column;
 mod rows;
+pub mod typed;
 
 pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;

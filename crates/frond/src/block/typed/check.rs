@@ -1,0 +1,171 @@
+//! Everything that a typed block must be, looked at once: when it comes from the device.
+//!
+//! Columns are decoded one at a time and held against each other: keys ascend if of each two neighbours some
+//! column ascends and all before it are equal.
+
+use super::{
+    super::{
+        BLOCK_RAW_BYTES_MAX, BadBlock,
+        column::{PAD_BYTES, string::Strings},
+        varint_bytes,
+    },
+    columns::{Column, Holds},
+    frame::Typed,
+};
+
+const DESCENDS: BadBlock = BadBlock("its keys do not ascend");
+
+/// What was seen so far.
+struct Seen {
+    /// Of each row whether its value is in the columns.
+    in_columns: Vec<bool>,
+    /// Of each row whether its key is known to be above the one before.
+    above: Vec<bool>,
+    raw_bytes: usize,
+    words: Vec<u64>,
+    strings: Strings,
+}
+
+/// Checks order, lengths, tags, and that every column is what its place asks for.
+pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
+    let rows = typed.rows();
+    let mut seen = Seen {
+        in_columns: Vec::with_capacity(rows),
+        above: vec![false; rows],
+        raw_bytes: 0,
+        words: vec![0; rows],
+        strings: Strings::new(),
+    };
+    seen.look_at_words(typed, 0)?;
+    for &number in &seen.words {
+        seen.in_columns.push(typed.tag_of(number)?.1);
+    }
+    for (index, column) in typed.key_side().columns.iter().enumerate() {
+        seen.check_key(typed, typed.key_at(index), column)?;
+    }
+    if seen.above.iter().skip(1).any(|above| !above) {
+        return Err(DESCENDS);
+    }
+    for (index, column) in typed.columns().value.columns.iter().enumerate() {
+        if let Some(at) = typed.value_at(index) {
+            seen.check_value(typed, at, column)?;
+        }
+    }
+    if let Some(at) = typed.others_at() {
+        seen.look_at_strings(typed, at)?;
+        if seen
+            .in_columns
+            .iter()
+            .zip(seen.strings.iter())
+            .any(|(&is, other)| is && !other.is_empty())
+        {
+            return Err(BadBlock("a row has two payloads"));
+        }
+        seen.raw_bytes += seen.strings.bytes().len();
+    }
+    if seen.raw_bytes != typed.raw_bytes() {
+        return Err(BadBlock("its rows are not as long as it says"));
+    }
+    Ok(())
+}
+
+impl Seen {
+    fn look_at_words(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
+        let ints = typed.ints(at)?;
+        fills(typed, at, ints.bytes_used())?;
+        ints.check()?;
+        ints.decode(0, &mut self.words);
+        Ok(())
+    }
+
+    fn look_at_strings(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
+        let mut chunk = Vec::new();
+        let strs = typed.strs(at, &mut chunk)?;
+        fills(typed, at, strs.bytes_used())?;
+        strs.check()?;
+        self.strings.clear();
+        strs.decode_all(&mut self.strings)
+    }
+
+    fn check_key(&mut self, typed: &Typed<'_>, at: usize, column: &Column) -> Result<(), BadBlock> {
+        let Holds::Word(bytes, _) = column.holds else {
+            self.look_at_strings(typed, at)?;
+            let mut last: &[u8] = &[];
+            for (row, string) in self.strings.iter().enumerate() {
+                if !column.may_hold(string) {
+                    return Err(BadBlock("a string is not what its part can be"));
+                }
+                if row > 0 && !self.above[row] {
+                    if last > string {
+                        return Err(DESCENDS);
+                    }
+                    self.above[row] = last < string;
+                }
+                last = string;
+            }
+            return self.add_bytes(self.strings.bytes().len());
+        };
+        self.look_at_words(typed, at)?;
+        fit(&self.words, bytes)?;
+        let mut descends = false;
+        let pairs = self.words.iter().zip(self.words.iter().skip(1));
+        for (above, (last, word)) in self.above.iter_mut().skip(1).zip(pairs) {
+            descends |= !*above & (last > word);
+            *above |= last < word;
+        }
+        if descends {
+            return Err(DESCENDS);
+        }
+        self.add_bytes(typed.rows() * usize::from(bytes))
+    }
+
+    fn check_value(
+        &mut self,
+        typed: &Typed<'_>,
+        at: usize,
+        column: &Column,
+    ) -> Result<(), BadBlock> {
+        if let Holds::Word(bytes, _) = column.holds {
+            self.look_at_words(typed, at)?;
+            fit(&self.words, bytes)?;
+            let rows = self.in_columns.iter().filter(|&&is| is).count();
+            return self.add_bytes(rows * usize::from(bytes));
+        }
+        self.look_at_strings(typed, at)?;
+        let mut bytes = 0;
+        for (string, _) in self.strings.iter().zip(&self.in_columns).filter(|(_, is)| **is) {
+            if !column.may_hold(string) {
+                return Err(BadBlock("a string is not what its part can be"));
+            }
+            let length =
+                if column.holds == Holds::Content { varint_bytes(string.len() as u64) } else { 0 };
+            bytes += length + string.len();
+        }
+        self.add_bytes(bytes)
+    }
+
+    fn add_bytes(&mut self, bytes: usize) -> Result<(), BadBlock> {
+        self.raw_bytes += bytes;
+        if self.raw_bytes > BLOCK_RAW_BYTES_MAX {
+            return Err(BadBlock("its rows are longer than any block"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a column ends where the next begins.
+fn fills(typed: &Typed<'_>, at: usize, bytes_used: usize) -> Result<(), BadBlock> {
+    if typed.bytes(at)?.len() != bytes_used + PAD_BYTES {
+        return Err(BadBlock("bytes between its columns"));
+    }
+    Ok(())
+}
+
+/// Whether all words have so many bytes. Rows without a value have one too, a filler.
+fn fit(words: &[u64], bytes: u8) -> Result<(), BadBlock> {
+    let all = words.iter().fold(0, |all, word| all | word);
+    match all.checked_shr(8 * u32::from(bytes)).unwrap_or(0) {
+        0 => Ok(()),
+        _ => Err(BadBlock("a number is wider than its part")),
+    }
+}

@@ -1,0 +1,202 @@
+//! Where the columns of a typed block lie.
+//!
+//! A block is parsed at every lookup, so parsing reads its eight bytes of header and where the last column
+//! ends, and no more: where another begins is read when it is wanted.
+
+use super::{
+    super::{
+        BadBlock,
+        column::{
+            Ints, PAD_BYTES,
+            string::{StringModel, Strs},
+        },
+    },
+    columns::{Columns, Side},
+};
+use crate::{message::Tag, sync::Arc};
+
+/// The models of a run, by number of column: key, value, other payloads. Shorter if the last have none.
+pub type Models = [Option<Arc<StringModel>>];
+
+pub(super) const VERSION: u8 = 1;
+pub(super) const HEADER_BYTES: usize = 8;
+
+/// Keys are one string column.
+pub(super) const WHOLE_KEYS: u8 = 1;
+/// The directory has four bytes a column.
+pub(super) const WIDE: u8 = 2;
+/// Some value is in columns.
+pub(super) const VALUES: u8 = 4;
+/// Some payload is among the others.
+pub(super) const OTHERS: u8 = 8;
+
+/// In the tag column beside the tag: the value of this row is in the columns.
+pub(super) const IN_COLUMNS: u64 = 0x80;
+
+const SHORT: BadBlock = BadBlock("its header is cut off");
+const OUTSIDE: BadBlock = BadBlock("a column lies outside");
+
+/// A typed block, and what it takes to read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Typed<'a> {
+    block: &'a [u8],
+    columns: &'a Columns,
+    models: &'a Models,
+    rows: u32,
+    raw_bytes: u32,
+    flags: u8,
+}
+
+impl<'a> Typed<'a> {
+    /// The block of a run of a tree with these columns and these models. Takes some nanoseconds; what is
+    /// in the columns [`check`](super::check) looks at.
+    #[inline]
+    pub fn parse(
+        block: &'a [u8],
+        columns: &'a Columns,
+        models: &'a Models,
+    ) -> Result<Self, BadBlock> {
+        let header = block.first_chunk::<HEADER_BYTES>().ok_or(SHORT)?;
+        let &[version, flags, rows_low, rows_high, ref raw @ ..] = header;
+        if version != VERSION || flags & !(WHOLE_KEYS | WIDE | VALUES | OTHERS) != 0 {
+            return Err(BadBlock("a typed block of an unknown kind"));
+        }
+        let rows = u32::from(u16::from_le_bytes([rows_low, rows_high]));
+        if rows == 0 {
+            return Err(BadBlock("it has no rows"));
+        }
+        let raw_bytes = u32::from_le_bytes(*raw);
+        let typed = Self { block, columns, models, rows, raw_bytes, flags };
+        let last = typed.column_count() - 1;
+        if typed.end(last)?.checked_add(PAD_BYTES) != Some(block.len()) {
+            return Err(BadBlock("its columns do not fill it"));
+        }
+        Ok(typed)
+    }
+
+    /// Number of rows, at least 1.
+    #[inline]
+    pub fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    /// Length of all keys and payloads.
+    pub fn raw_bytes(&self) -> usize {
+        self.raw_bytes as usize
+    }
+
+    /// The columns of the key.
+    #[inline]
+    pub(super) fn key_side(&self) -> &'a Side {
+        if self.flags & WHOLE_KEYS == 0 { &self.columns.key } else { &self.columns.whole_key }
+    }
+
+    pub(super) fn has_whole_keys(&self) -> bool {
+        self.flags & WHOLE_KEYS != 0
+    }
+
+    /// What the columns are of.
+    pub(super) fn columns(&self) -> &'a Columns {
+        self.columns
+    }
+
+    /// Where the directory has column `index` of the key.
+    #[inline]
+    pub(super) fn key_at(&self, index: usize) -> usize {
+        1 + index
+    }
+
+    /// Where the directory has column `index` of the value, if the block has values.
+    #[inline]
+    pub(super) fn value_at(&self, index: usize) -> Option<usize> {
+        (self.flags & VALUES != 0).then(|| 1 + self.key_side().columns.len() + index)
+    }
+
+    /// Where the directory has the other payloads, if the block has any.
+    #[inline]
+    pub(super) fn others_at(&self) -> Option<usize> {
+        (self.flags & OTHERS != 0).then(|| self.column_count() - 1)
+    }
+
+    /// Number of columns that the block has.
+    #[inline]
+    pub(super) fn column_count(&self) -> usize {
+        let values = if self.flags & VALUES == 0 { 0 } else { self.columns.value.columns.len() };
+        1 + self.key_side().columns.len() + values + usize::from(self.flags & OTHERS != 0)
+    }
+
+    /// Where column `at` of the directory ends.
+    #[inline]
+    fn end(&self, at: usize) -> Result<usize, BadBlock> {
+        let directory = self.block.get(HEADER_BYTES..).ok_or(SHORT)?;
+        if self.flags & WIDE == 0 {
+            let end = directory.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
+            end.map(|end| usize::from(u16::from_le_bytes(*end))).ok_or(SHORT)
+        } else {
+            let end = directory.get(4 * at..).and_then(|rest| rest.first_chunk::<4>());
+            end.map(|end| u32::from_le_bytes(*end) as usize).ok_or(SHORT)
+        }
+    }
+
+    /// The bytes of column `at` of the directory, with eight that may be read after them.
+    #[inline]
+    pub(super) fn bytes(&self, at: usize) -> Result<&'a [u8], BadBlock> {
+        let start = match at.checked_sub(1) {
+            Some(before) => self.end(before)?,
+            None => HEADER_BYTES + self.column_count() * if self.flags & WIDE == 0 { 2 } else { 4 },
+        };
+        let end = self.end(at)?.checked_add(PAD_BYTES).ok_or(OUTSIDE)?;
+        self.block.get(start..end).ok_or(OUTSIDE)
+    }
+
+    /// Column `at` of the directory, of integers.
+    #[inline]
+    pub(super) fn ints(&self, at: usize) -> Result<Ints<'a>, BadBlock> {
+        Ints::parse(self.bytes(at)?, self.rows())
+    }
+
+    /// Row `row` of the same.
+    #[inline]
+    pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
+        // Reading a row believes the header: whether the column is all there was not proven before.
+        self.ints(at).map(|ints| ints.get(row))
+    }
+
+    /// Column `at` of the directory, of strings; `chunk` holds their bytes if they stand under a codec.
+    #[inline]
+    pub(super) fn strs<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Strs<'b>, BadBlock>
+    where
+        'a: 'b,
+    {
+        Strs::parse(self.bytes(at)?, self.rows(), self.model(at), chunk)
+    }
+
+    fn model(&self, at: usize) -> Option<&'a StringModel> {
+        let key = self.key_side().columns.len();
+        let number = match at.checked_sub(1)? {
+            // Keys that do not fit have nothing to do with the column that they would have been in.
+            number if number < key => (!self.has_whole_keys()).then_some(number)?,
+            _ if Some(at) == self.others_at() => self.columns.count() - 1,
+            number => self.columns.key.columns.len() + number - key,
+        };
+        self.models.get(number)?.as_deref()
+    }
+
+    /// The tag of row `row`, and whether its value is in the columns.
+    #[inline]
+    pub(super) fn tag(&self, row: usize) -> Result<(Tag, bool), BadBlock> {
+        self.tag_of(self.int(0, row)?)
+    }
+
+    /// What a number of the tag column says.
+    #[inline]
+    pub(super) fn tag_of(&self, number: u64) -> Result<(Tag, bool), BadBlock> {
+        const BAD: BadBlock = BadBlock("a row has an unknown tag");
+        let in_columns = number & IN_COLUMNS != 0;
+        let tag = u8::try_from(number & !IN_COLUMNS).ok().and_then(Tag::from_disk).ok_or(BAD)?;
+        if in_columns && (self.flags & VALUES == 0 || tag.without_fresh() != Tag::PUT) {
+            return Err(BAD);
+        }
+        Ok((tag, in_columns))
+    }
+}

@@ -1,0 +1,56 @@
+//! Typed blocks: rows kept by part, behind the questions that a run asks any block.
+//!
+//! A tree that has layouts says what its keys and values are made of; a typed block keeps each part of all
+//! its rows as a [column](mod@super::column). A search goes from key column to key column, each within
+//! the rows that the one before left over; a point read takes one row out of the columns that were
+//! asked for; a scan decodes some hundred rows at a time. Nothing is decompressed first.
+//!
+//! ```text
+//! block    version u8 | flags u8 | rows u16 | raw bytes u32 | where each column ends, u16 or u32 each |
+//!          columns | 8 bytes 0
+//! columns  tags | parts of the key | parts of the value | other payloads
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `columns.rs` | which columns a tree's layouts make |
+//! | `frame.rs` | where a block's columns lie |
+//! | `search.rs` | the row of a key |
+//! | `row.rs` | one row out of its columns; point lookup |
+//! | `vector.rs` | many rows out of their columns |
+//! | `rows.rs` | a position in a block |
+//! | `check.rs` | everything a block must be |
+//! | `builder.rs`, `writer.rs` | rows in, block out; how each column is best written, from block to block |
+//!
+//! Invariants
+//! 1. A typed block gives back the rows that were pushed, byte by byte, whether they fit the layouts or
+//!    not, and answers every search as memcmp of whole keys does.
+//! 2. Any bytes whatever give rows or [`BadBlock`](super::BadBlock), never a panic, no loop and no memory
+//!    beyond what rows and columns allow. What passed [`check`] is read without an error.
+//! 3. Keys that do not fit their layout cost the block its key columns, not its rows: all its keys are then
+//!    one string column, cut by prefixes. A value that does not fit stands with the other payloads.
+//! 4. Parsing a block reads its header only; a column is looked at when a row of it is wanted.
+//!
+//! Threads: blocks and [`Columns`] are immutable; builders and positions belong to one thread. Bytes:
+//! docs/format.md, "Typed block". Why it is so: docs/design/012-typed-blocks.md.
+
+mod builder;
+mod check;
+mod columns;
+mod frame;
+mod row;
+mod rows;
+mod search;
+mod vector;
+mod writer;
+
+pub use builder::TypedBuilder;
+pub use check::check;
+pub use columns::{Columns, Projection};
+pub use frame::{Models, Typed};
+pub use row::find;
+pub use rows::TypedRows;
+pub use writer::Plans;
+
+#[cfg(test)]
+mod tests;

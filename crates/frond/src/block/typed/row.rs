@@ -1,0 +1,91 @@
+//! One row out of its columns, and point lookups, which read no other.
+
+use super::{
+    super::BadBlock,
+    columns::{Column, Holds, Projection},
+    frame::Typed,
+    search::place,
+};
+use crate::{coding::put_varint, message::Tag};
+
+/// The tag of `key`, if the block has it; its payload, or the parts of it that are wanted, is put into
+/// `payload`. Reads no column of the value that is not wanted, and no other row.
+pub fn find(
+    typed: &Typed<'_>,
+    key: &[u8],
+    projection: &Projection,
+    payload: &mut Vec<u8>,
+) -> Result<Option<Tag>, BadBlock> {
+    let (row, is_here) = place(typed, key)?;
+    if !is_here {
+        return Ok(None);
+    }
+    let (tag, in_columns) = typed.tag(row)?;
+    payload.clear();
+    append_payload(typed, row, in_columns, typed.columns().wanted(projection), payload)?;
+    Ok(Some(tag))
+}
+
+/// Appends the key of row `row`.
+pub(super) fn append_key(typed: &Typed<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+    for (index, column) in typed.key_side().columns.iter().enumerate() {
+        append_part(typed, typed.key_at(index), column, row, out)?;
+    }
+    Ok(())
+}
+
+/// Appends the payload of row `row`, of which it is known where it is.
+pub(super) fn append_payload(
+    typed: &Typed<'_>,
+    row: usize,
+    in_columns: bool,
+    wanted: &[u16],
+    out: &mut Vec<u8>,
+) -> Result<(), BadBlock> {
+    if !in_columns {
+        let Some(at) = typed.others_at() else { return Ok(()) };
+        return typed.strs(at, &mut Vec::new())?.get(row, out);
+    }
+    for &index in wanted {
+        let index = usize::from(index);
+        if let (Some(column), Some(at)) =
+            (typed.columns().value.columns.get(index), typed.value_at(index))
+        {
+            append_part(typed, at, column, row, out)?;
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn append_part(
+    typed: &Typed<'_>,
+    at: usize,
+    column: &Column,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), BadBlock> {
+    match column.holds {
+        Holds::Word(bytes, _) => {
+            let word = typed.int(at, row)?.to_be_bytes();
+            out.extend_from_slice(&word[8 - usize::from(bytes)..]);
+        }
+        Holds::String(_) => typed.strs(at, &mut Vec::new())?.get(row, out)?,
+        Holds::Content => {
+            let start = out.len();
+            typed.strs(at, &mut Vec::new())?.get(row, out)?;
+            put_length_before(start, out);
+        }
+    }
+    Ok(())
+}
+
+/// Puts the length of what stands from `start` on before it: it is known when that is there.
+fn put_length_before(start: usize, out: &mut Vec<u8>) {
+    let end = out.len();
+    put_varint(out, (end - start) as u64);
+    let length_bytes = out.len() - end;
+    if let Some(content) = out.get_mut(start..) {
+        content.rotate_right(length_bytes);
+    }
+}

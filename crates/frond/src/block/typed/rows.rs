@@ -1,0 +1,168 @@
+//! A position in a typed block: seek, row i, next, previous.
+//!
+//! Like [`Rows`](super::super::Rows) it does not hold the block; unlike it, the row stood on lies in the
+//! position's own memory, key and payload. A jump decodes one row; going on from there, eight, then
+//! sixty-four, then a vector: who wants one row pays for one. Who goes to an end of a block comes from the
+//! block beside it and begins with sixty-four.
+
+use super::{
+    super::BadBlock,
+    columns::Projection,
+    frame::Typed,
+    search::place,
+    vector::{Vector, rows_max},
+};
+use crate::message::Tag;
+
+/// How many more rows are decoded each time that a walk goes on.
+const GROWTH: usize = 8;
+/// Rows that are decoded at an end of a block.
+const END_ROWS: usize = 64;
+/// Vectors end where frames of columns do, or a frame is decoded twice.
+const FRAME_ROWS: usize = 32;
+
+/// A position in a block: on a row, before the first, or after the last.
+#[derive(Clone, Debug)]
+pub struct TypedRows {
+    projection: Projection,
+    vector: Vector,
+    /// Number of the row stood on; the number of rows after the last.
+    row: usize,
+    /// Rows that were decoded last.
+    reach: usize,
+}
+
+impl Default for TypedRows {
+    fn default() -> Self {
+        Self::new(Projection::All)
+    }
+}
+
+impl TypedRows {
+    /// A position that reads these parts of values.
+    pub fn new(projection: Projection) -> Self {
+        Self { projection, vector: Vector::default(), row: usize::MAX, reach: 1 }
+    }
+
+    /// The key stood on.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.vector.key(self.row)
+    }
+
+    /// Its tag.
+    #[inline]
+    pub fn tag(&self) -> Tag {
+        self.vector.tag(self.row).0
+    }
+
+    /// Its payload; of a value that is in the columns the parts that are wanted.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        self.vector.payload(self.row)
+    }
+
+    /// Whether the payload is all there is: true for what is not in the columns.
+    pub fn is_whole(&self) -> bool {
+        self.projection == Projection::All || !self.vector.tag(self.row).1
+    }
+
+    /// Number of the row stood on.
+    #[inline]
+    pub fn row(&self) -> usize {
+        self.row
+    }
+
+    /// Goes to the first row.
+    pub fn first(&mut self, typed: &Typed<'_>) -> Result<(), BadBlock> {
+        self.reach = END_ROWS.min(rows_max(typed));
+        self.fill(typed, 0, self.reach.min(typed.rows()))?;
+        self.row = 0;
+        Ok(())
+    }
+
+    /// Goes to the last row.
+    pub fn last(&mut self, typed: &Typed<'_>) -> Result<(), BadBlock> {
+        self.reach = END_ROWS.min(rows_max(typed));
+        let count = self.reach.min(typed.rows());
+        self.fill(typed, typed.rows() - count, count)?;
+        self.row = typed.rows() - 1;
+        Ok(())
+    }
+
+    /// Goes to row `row`, which exists.
+    pub fn row_at(&mut self, typed: &Typed<'_>, row: usize) -> Result<(), BadBlock> {
+        assert!(row < typed.rows(), "row {row} of {}", typed.rows());
+        self.jump(typed, row)
+    }
+
+    /// Goes to the first row whose key is not below `key`; false if there is none.
+    pub fn seek(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<bool, BadBlock> {
+        let (row, _) = place(typed, key)?;
+        if row >= typed.rows() {
+            self.vector.clear();
+            self.row = typed.rows();
+            return Ok(false);
+        }
+        self.jump(typed, row).map(|()| true)
+    }
+
+    /// Goes to the last row whose key is below `key`; false if there is none.
+    pub fn seek_before(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<bool, BadBlock> {
+        let (row, _) = place(typed, key)?;
+        match row.checked_sub(1) {
+            Some(before) => self.jump(typed, before).map(|()| true),
+            None => self.jump(typed, 0).map(|()| false),
+        }
+    }
+
+    /// Goes to the next row; false if this was the last.
+    #[inline]
+    pub fn next(&mut self, typed: &Typed<'_>) -> Result<bool, BadBlock> {
+        let row = self.row.wrapping_add(1);
+        if row >= typed.rows() {
+            self.row = typed.rows();
+            return Ok(false);
+        }
+        if !self.vector.rows().contains(&row) {
+            let end = (row + self.grow(typed)).min(typed.rows());
+            let whole = end / FRAME_ROWS * FRAME_ROWS;
+            let end = if whole > row && end < typed.rows() { whole } else { end };
+            self.fill(typed, row, end - row)?;
+        }
+        self.row = row;
+        Ok(true)
+    }
+
+    /// Goes to the row before; false if this was the first.
+    #[inline]
+    pub fn prev(&mut self, typed: &Typed<'_>) -> Result<bool, BadBlock> {
+        let Some(row) = self.row.min(typed.rows()).checked_sub(1) else { return Ok(false) };
+        if !self.vector.rows().contains(&row) {
+            let first = (row + 1).saturating_sub(self.grow(typed));
+            let whole = first.next_multiple_of(FRAME_ROWS);
+            let first = if whole <= row { whole } else { first };
+            self.fill(typed, first, row + 1 - first)?;
+        }
+        self.row = row;
+        Ok(true)
+    }
+
+    /// Goes to a row, perhaps of another block.
+    fn jump(&mut self, typed: &Typed<'_>, row: usize) -> Result<(), BadBlock> {
+        self.reach = 1;
+        self.fill(typed, row, 1)?;
+        self.row = row;
+        Ok(())
+    }
+
+    fn grow(&mut self, typed: &Typed<'_>) -> usize {
+        self.reach = (self.reach * GROWTH).min(rows_max(typed));
+        self.reach
+    }
+
+    fn fill(&mut self, typed: &Typed<'_>, first: usize, count: usize) -> Result<(), BadBlock> {
+        let wanted = typed.columns().wanted(&self.projection);
+        self.vector.fill(typed, first..first + count, wanted)
+    }
+}

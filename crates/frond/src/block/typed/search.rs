@@ -1,0 +1,78 @@
+//! The row of a key, found column by column.
+//!
+//! The key sought is cut as far as it goes. Rows whose columns equal the parts so far are a range, because
+//! keys ascend; within it the next column ascends, and is searched alone. A rest that is no whole part any
+//! more is compared as bytes: a part whose beginning it is, is above it, and no part is the beginning of it,
+//! or it would have been cut there (Invariant 2 of `columns.rs`).
+
+use std::{cmp::Ordering, ops::Range};
+
+use super::{
+    super::{BadBlock, column::string::Strs},
+    columns::{Holds, word_at},
+    frame::Typed,
+};
+
+/// The first row whose key is not below `key`, the number of rows if there is none, and whether it is
+/// `key`.
+#[inline]
+pub(super) fn place(typed: &Typed<'_>, key: &[u8]) -> Result<(usize, bool), BadBlock> {
+    let mut rest = key;
+    let mut rows = 0..typed.rows();
+    for (index, column) in typed.key_side().columns.iter().enumerate() {
+        let at = typed.key_at(index);
+        match column.holds {
+            Holds::Word(bytes, _) => {
+                let ints = typed.ints(at)?;
+                let word = word_at(rest, 0, bytes);
+                if rest.len() < usize::from(bytes) {
+                    // What is missing reads as zeros, and a part is not below what it begins with.
+                    return Ok((ints.lower_bound(rows, word), false));
+                }
+                rest = rest.get(usize::from(bytes)..).unwrap_or_default();
+                rows = match rows.len() {
+                    1 => one(rows.start, ints.get(rows.start).cmp(&word)),
+                    _ => ints.equal_range(rows, word),
+                };
+            }
+            Holds::String(_) | Holds::Content => {
+                let mut chunk = Vec::new();
+                let strs = typed.strs(at, &mut chunk)?;
+                let Some((part, after)) =
+                    column.bytes_in(rest).and_then(|bytes| rest.split_at_checked(bytes))
+                else {
+                    return Ok((strs.lower_bound(rows, rest)?, false));
+                };
+                rest = after;
+                rows = equal_strings(&strs, rows, part)?;
+            }
+        }
+        if rows.is_empty() {
+            return Ok((rows.start, false));
+        }
+    }
+    // Rows that equal all parts are one row; a key with more behind is above it.
+    Ok(if rest.is_empty() { (rows.start, true) } else { (rows.end, false) })
+}
+
+#[inline]
+fn equal_strings(
+    strs: &Strs<'_>,
+    rows: Range<usize>,
+    part: &[u8],
+) -> Result<Range<usize>, BadBlock> {
+    match rows.len() {
+        1 => Ok(one(rows.start, strs.cmp(rows.start, part)?)),
+        _ => strs.equal_range(rows, part),
+    }
+}
+
+/// What is left of one row that compares so.
+#[inline]
+fn one(row: usize, order: Ordering) -> Range<usize> {
+    match order {
+        Ordering::Less => row + 1..row + 1,
+        Ordering::Equal => row..row + 1,
+        Ordering::Greater => row..row,
+    }
+}

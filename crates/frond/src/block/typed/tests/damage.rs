@@ -1,0 +1,121 @@
+//! Bytes that are not what was written: found, or read as some rows, and never a panic.
+
+use super::{
+    super::{Columns, Models, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find},
+    rows::Noise,
+    some_rows, trained,
+};
+use crate::{
+    block::{Codec, Pushed},
+    layout::{End, Hint, Layout, Part},
+    sync::Arc,
+};
+
+/// Asks everything; what passed the check must answer.
+fn use_all(block: &[u8], columns: &Columns, models: &Models) {
+    let Ok(typed) = Typed::parse(block, columns, models) else { return };
+    let is_whole = check(&typed).is_ok();
+    let holds = |answered: bool| assert!(answered || !is_whole, "checked, and not read");
+    let sought: [&[u8]; 4] = [b"", &[0; 9], &[0, 0, 0, 1, b'a', 0, 1], &[0xff; 30]];
+    let (mut at, mut payload) = (TypedRows::default(), Vec::new());
+    for key in sought {
+        holds(find(&typed, key, &Projection::All, &mut payload).is_ok());
+        holds(at.seek_before(&typed, key).is_ok());
+        holds(at.seek(&typed, key).is_ok());
+        holds(at.prev(&typed).is_ok());
+    }
+    holds(at.first(&typed).is_ok());
+    let mut walked = 1;
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        if is_whole {
+            assert!(last.is_none_or(|last| *last < *at.key()), "checked, and descends");
+            last = Some(at.key().to_vec());
+            let found = find(&typed, at.key(), &Projection::All, &mut payload);
+            assert_eq!(found, Ok(Some(at.tag())));
+            assert_eq!(payload, at.payload());
+        }
+        match at.next(&typed) {
+            Ok(true) => walked += 1,
+            Ok(false) => break,
+            Err(_) => return holds(false),
+        }
+    }
+    assert_eq!(walked, typed.rows());
+}
+
+#[test]
+fn any_flipped_or_cut_byte_gives_rows_or_an_error() {
+    let key = Layout::new(vec![
+        Part::Fixed(4, Hint::Integer),
+        Part::Var(End::Escaped),
+        Part::Fixed(1, Hint::None),
+    ]);
+    let value = Layout::new(vec![
+        Part::Fixed(8, Hint::Float),
+        Part::Var(End::Prefixed),
+        Part::Fixed(16, Hint::None),
+        Part::Var(End::Rest),
+    ]);
+    let columns = Arc::new(Columns::new(&key, &value));
+    // With keys that do not fit, and without; with models, and without.
+    let mut seen = [false; 2];
+    for seed in 0..8 {
+        let mut noise = Noise(seed);
+        let rows = some_rows(&mut noise, &key, &value, 40);
+        let mut plans = Plans::new(&columns);
+        let models = if seed % 2 == 0 { trained(&columns, &rows, &mut plans) } else { Vec::new() };
+        let mut builder = TypedBuilder::new(columns.clone(), Codec::Zstd1, plans);
+        for (key, (tag, payload)) in &rows {
+            assert_eq!(builder.push(key, *tag, payload, 1 << 20), Pushed::Done);
+        }
+        let block = builder.finish(&models).to_vec();
+        seen[usize::from(block[1] & 1)] = true;
+        use_all(&block, &columns, &models);
+        // Its models are needed, its columns are its own.
+        use_all(&block, &columns, &[]);
+        use_all(&block, &Columns::new(&value, &key), &models);
+        for at in 0..block.len() {
+            let mut bad = block.clone();
+            for byte in [0, 0x7f, 0xff, block[at] ^ 1, block[at] ^ 0x10, block[at].wrapping_add(3)]
+            {
+                bad[at] = byte;
+                use_all(&bad, &columns, &models);
+            }
+            use_all(&block[..at], &columns, &models);
+            use_all(&block[at..], &columns, &models);
+        }
+    }
+    assert_eq!(seen, [true, true], "blocks of both sorts");
+}
+
+/// Rows in the wrong order, twice, or of another length than the header says are found.
+#[test]
+fn contradictions_are_found() {
+    let layout = Layout::new(vec![Part::Fixed(2, Hint::Integer), Part::Fixed(2, Hint::Integer)]);
+    let columns = Arc::new(Columns::new(&layout, &Layout::default()));
+    let build = || {
+        let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+        for key in [[0, 1, 0, 9], [0, 1, 0, 17], [0, 3, 0, 4], [0, 3, 1, 0]] {
+            assert_eq!(builder.push(&key, crate::Tag::PUT, b"v", 1 << 20), Pushed::Done);
+        }
+        builder.finish(&[]).to_vec()
+    };
+    let fails = |block: &[u8]| match Typed::parse(block, &columns, &[]) {
+        Ok(typed) => check(&typed).err().map(|bad| bad.0),
+        Err(bad) => Some(bad.0),
+    };
+    let block = build();
+    assert_eq!(fails(&block), None);
+    let mut longer = block.clone();
+    longer[4] += 1;
+    assert_eq!(fails(&longer), Some("its rows are not as long as it says"));
+    // Some flip of the key columns puts the rows out of order, and it is told so.
+    let told =
+        (0..block.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))).filter(|&(at, bit)| {
+            let mut bad = block.clone();
+            bad[at] ^= 1 << bit;
+            fails(&bad) == Some("its keys do not ascend")
+        });
+    assert!(told.count() > 2);
+}

@@ -1,0 +1,392 @@
+//! Typed blocks against opaque blocks of the same rows, for any layouts; what does not fit; projections.
+//! Damaged bytes: `damage.rs`; how long fixed blocks are: `sizes.rs`.
+
+mod damage;
+mod rows;
+mod sizes;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use self::rows::{Noise, any_layout, part_of, row_of};
+use super::{Columns, Models, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find};
+use crate::{
+    block::{
+        self, BlockBuilder, Codec, Pushed, Shape,
+        column::string::{Purpose, StrEncoder, StringModel, Strings, train},
+    },
+    layout::{End, Hint, Layout, Part},
+    message::{Kind, Tag},
+    sync::Arc,
+};
+
+type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
+
+/// A block both ways.
+struct Both {
+    columns: Arc<Columns>,
+    models: Vec<Option<Arc<StringModel>>>,
+    typed: Vec<u8>,
+    opaque: Vec<u8>,
+    rows: Vec<(Vec<u8>, Tag, Vec<u8>)>,
+}
+
+/// Rows of these layouts: keys that mostly share their first parts, and payloads of all tags.
+fn some_rows(noise: &mut Noise, key: &Layout, value: &Layout, count: usize) -> Rows {
+    let (misfits, mixed) = (noise.below(4) == 0, noise.below(2) == 0);
+    let mut rows = Rows::new();
+    for _ in 0..count {
+        let mut bytes = row_of(noise, key);
+        if misfits && noise.below(20) == 0 {
+            bytes = noise.bytes(12);
+        }
+        let tag = match noise.below(8) {
+            0 if mixed => Tag::DELETE,
+            1 if mixed => Tag::MERGE,
+            2 if mixed => Tag::PUT_BLOB,
+            3 if mixed => Tag::VERSIONS,
+            4 => Tag::PUT_FRESH,
+            _ => Tag::PUT,
+        };
+        let payload = match tag.kind() {
+            Kind::Put if mixed && noise.below(8) == 0 => noise.bytes(20),
+            Kind::Put => row_of(noise, value),
+            Kind::Delete => Vec::new(),
+            Kind::Merge | Kind::PutBlob | Kind::Versions => noise.bytes(20),
+        };
+        rows.insert(bytes, (tag, payload));
+    }
+    rows
+}
+
+/// Trains every string column on these rows, with models.
+fn trained(columns: &Columns, rows: &Rows, plans: &mut Plans) -> Vec<Option<Arc<StringModel>>> {
+    let mut models = Vec::new();
+    let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
+    let puts = rows.values().filter(|(tag, _)| tag.kind() == Kind::Put);
+    let values: Vec<&[u8]> = puts.map(|(_, value)| value.as_slice()).collect();
+    for (side, from, is_key) in [(&columns.key, &keys, true), (&columns.value, &values, false)] {
+        for index in 0..side.columns.len() {
+            let mut strings = Strings::new();
+            for bytes in from {
+                let mut ends = Vec::new();
+                if side.cut(bytes, 0, &mut ends) {
+                    let start = index.checked_sub(1).map_or(0, |before| ends[before] as usize);
+                    strings.push(&bytes[start..ends[index] as usize]);
+                }
+            }
+            let purpose = Purpose { key: is_key, codec: Codec::Zstd1, model_rows: 1 << 16 };
+            let trained = train(&mut StrEncoder::new(), &[strings], purpose);
+            plans.set(models.len(), &trained);
+            models.push(trained.model.map(Arc::new));
+        }
+    }
+    models
+}
+
+impl Both {
+    /// As many of the rows as fit into an opaque block. The builder wrote other blocks before, and is used
+    /// again.
+    fn new(
+        builder: &mut TypedBuilder,
+        columns: &Arc<Columns>,
+        models: &Models,
+        from: &Rows,
+    ) -> Self {
+        let mut opaque = BlockBuilder::new();
+        let mut rows = Vec::new();
+        for (key, (tag, payload)) in from {
+            if opaque.push(key, *tag, payload, 60_000) != Pushed::Done {
+                break;
+            }
+            assert_eq!(builder.push(key, *tag, payload, 1 << 20), Pushed::Done);
+            assert_eq!(builder.push(key, *tag, payload, 1 << 20), Pushed::Unordered);
+            assert_eq!(builder.last_key(), key);
+            rows.push((key.clone(), *tag, payload.clone()));
+        }
+        let raw_bytes: usize = rows.iter().map(|(key, _, payload)| key.len() + payload.len()).sum();
+        assert_eq!(builder.raw_bytes(), raw_bytes);
+        let typed = builder.finish(models).to_vec();
+        builder.clear();
+        let opaque = opaque.finish().to_vec();
+        Self { columns: columns.clone(), models: models.to_vec(), typed, opaque, rows }
+    }
+
+    fn parse(&self) -> Typed<'_> {
+        let typed = Typed::parse(&self.typed, &self.columns, &self.models).expect("a typed block");
+        check(&typed).expect("a whole block");
+        typed
+    }
+
+    /// Walks and jumps read the rows.
+    fn assert_reads(&self) {
+        let typed = self.parse();
+        assert_eq!(typed.rows(), self.rows.len());
+        let mut at = TypedRows::default();
+        let here = |at: &TypedRows| (at.key().to_vec(), at.tag(), at.payload().to_vec());
+        at.first(&typed).unwrap();
+        for (number, row) in self.rows.iter().enumerate() {
+            assert_eq!((at.row(), &here(&at)), (number, row));
+            assert_eq!(at.next(&typed).unwrap(), number + 1 < self.rows.len());
+        }
+        assert!(!at.next(&typed).unwrap());
+        for (number, row) in self.rows.iter().enumerate().rev() {
+            assert!(at.prev(&typed).unwrap());
+            assert_eq!((at.row(), &here(&at)), (number, row));
+        }
+        assert!(!at.prev(&typed).unwrap());
+        for number in [0, self.rows.len() / 3, self.rows.len() - 1] {
+            at.row_at(&typed, number).unwrap();
+            assert_eq!(here(&at), self.rows[number]);
+            if at.prev(&typed).unwrap() && at.prev(&typed).unwrap() {
+                assert!(at.next(&typed).unwrap());
+                assert_eq!(here(&at), self.rows[number - 1]);
+            }
+        }
+        at.last(&typed).unwrap();
+        assert_eq!(&here(&at), self.rows.last().unwrap());
+    }
+
+    /// Both blocks answer the same when they are asked for these bytes.
+    fn assert_same(&self, sought: &[u8]) {
+        let typed = self.parse_again();
+        let shape = Shape::parse(&self.opaque).unwrap();
+        let mut payload = b"before".to_vec();
+        let found = find(&typed, sought, &Projection::All, &mut payload).unwrap();
+        let expected = block::find(&self.opaque, &shape, sought).unwrap();
+        assert_eq!(found, expected.as_ref().map(|(tag, _)| *tag), "{sought:?}");
+        if let Some((_, range)) = expected {
+            assert_eq!(payload, self.opaque[range]);
+        }
+        let (mut at, mut other) = (TypedRows::default(), block::Rows::default());
+        for before in [false, true] {
+            let (is, was) = if before {
+                let was = other.seek_before(&self.opaque, &shape, sought).unwrap();
+                (at.seek_before(&typed, sought).unwrap(), was)
+            } else {
+                let was = other.seek(&self.opaque, &shape, sought).unwrap();
+                (at.seek(&typed, sought).unwrap(), was)
+            };
+            assert_eq!(is, was, "{sought:?}");
+            if is {
+                assert_eq!((at.row(), at.key()), (other.row(), other.key()), "{sought:?}");
+                assert_eq!((at.tag(), at.payload()), (other.tag(), other.payload(&self.opaque)));
+            }
+        }
+        // On from where a search ended.
+        let was = other.seek(&self.opaque, &shape, sought).unwrap();
+        assert_eq!(at.seek(&typed, sought).unwrap(), was);
+        for forward in [true, false, false, true, true] {
+            let (is, was) = if forward {
+                (at.next(&typed).unwrap(), other.next(&self.opaque, &shape).unwrap())
+            } else {
+                (at.prev(&typed).unwrap(), other.prev(&self.opaque, &shape).unwrap())
+            };
+            assert_eq!(is, was);
+            if is {
+                assert_eq!((at.row(), at.key()), (other.row(), other.key()));
+                assert_eq!(at.payload(), other.payload(&self.opaque));
+            }
+        }
+    }
+
+    /// The block, which was checked.
+    fn parse_again(&self) -> Typed<'_> {
+        Typed::parse(&self.typed, &self.columns, &self.models).expect("a typed block")
+    }
+
+    /// Values that are in columns come in the parts asked for, others whole.
+    fn assert_projects(&self, value: &Layout, parts: &[u16]) {
+        let typed = self.parse_again();
+        let projection = self.columns.project(parts);
+        let mut at = TypedRows::new(projection.clone());
+        at.first(&typed).unwrap();
+        for (key, tag, payload) in &self.rows {
+            let mut ends = Vec::new();
+            let splits = tag.kind() == Kind::Put && value.split(payload, &mut ends);
+            let expected = if splits {
+                let part = |index: usize| {
+                    let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+                    &payload[start..ends[index]]
+                };
+                let wanted = (0..ends.len()).filter(|&index| parts.contains(&(index as u16)));
+                wanted.flat_map(part).copied().collect()
+            } else {
+                payload.clone()
+            };
+            assert_eq!((at.key(), at.payload()), (&key[..], &expected[..]));
+            assert_eq!(at.is_whole(), !splits);
+            let mut found = Vec::new();
+            assert_eq!(find(&typed, key, &projection, &mut found), Ok(Some(*tag)));
+            assert_eq!(found, expected);
+            at.next(&typed).unwrap();
+        }
+    }
+}
+
+/// What is worth seeking around a key: itself, its beginnings, and its neighbours.
+fn around(key: &[u8]) -> Vec<Vec<u8>> {
+    let some = || (0..key.len()).step_by(1 + key.len() / 16);
+    let mut sought: Vec<Vec<u8>> = some().map(|cut| key[..cut].to_vec()).collect();
+    sought.push(key.to_vec());
+    for at in some() {
+        for byte in [key[at].wrapping_add(1), key[at].wrapping_sub(1), 0, 1, 0xff] {
+            let mut other = key.to_vec();
+            other[at] = byte;
+            sought.push(other);
+        }
+    }
+    for more in [&[0u8][..], &[0, 1], &[0, 0xff], &[0xff, 0xfe], &[0x61], &[0; 9]] {
+        sought.push([key, more].concat());
+        sought.push([&key[..key.len() / 2], more].concat());
+    }
+    sought
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Invariants 1 and 3.
+    #[test]
+    fn typed_blocks_answer_as_opaque_ones_do(
+        seed: u64,
+        key in any_layout(true),
+        value in any_layout(false),
+        count in prop_oneof![1usize..4, 1usize..60, 200usize..700],
+        with_models: bool,
+    ) {
+        let mut noise = Noise(seed);
+        let columns = Arc::new(Columns::new(&key, &value));
+        let mut plans = Plans::new(&columns);
+        let first = some_rows(&mut noise, &key, &value, count);
+        let models = if with_models { trained(&columns, &first, &mut plans) } else { vec![] };
+        let codec = if with_models { Codec::Zstd1 } else { Codec::Raw };
+        let mut builder = TypedBuilder::new(columns.clone(), codec, plans);
+        // The second block is written by the plans of the first.
+        let second = some_rows(&mut noise, &key, &value, count);
+        for rows in [&first, &second] {
+            let both = Both::new(&mut builder, &columns, &models, rows);
+            both.assert_reads();
+            for _ in 0..6 {
+                let (chosen, _, _) = &both.rows[noise.below(both.rows.len() as u64) as usize];
+                around(chosen).iter().for_each(|sought| both.assert_same(sought));
+                both.assert_same(&row_of(&mut noise, &key));
+                both.assert_same(&noise.bytes(20));
+            }
+            let parts: Vec<u16> =
+                (0..value.parts().len() as u16).filter(|_| noise.below(2) == 0).collect();
+            both.assert_projects(&value, &parts);
+        }
+    }
+}
+
+fn build(columns: &Arc<Columns>, rows: &[(&[u8], Tag, &[u8])]) -> Vec<u8> {
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(columns));
+    for (key, tag, payload) in rows {
+        assert_eq!(builder.push(key, *tag, payload, 1 << 20), Pushed::Done);
+    }
+    builder.finish(&[]).to_vec()
+}
+
+#[test]
+fn a_block_refuses_a_row_beyond_its_limit_but_not_its_first() {
+    let columns = Arc::new(Columns::new(&Layout::default(), &Layout::default()));
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    assert_eq!(builder.push(b"k", Tag::PUT, &[7; 100_000], 16384), Pushed::Done);
+    assert_eq!(builder.push(b"l", Tag::PUT, b"", 16384), Pushed::Full);
+    let block = builder.finish(&[]).to_vec();
+    let typed = Typed::parse(&block, &columns, &[]).unwrap();
+    check(&typed).unwrap();
+    let mut payload = Vec::new();
+    assert_eq!(find(&typed, b"k", &Projection::All, &mut payload), Ok(Some(Tag::PUT)));
+    assert_eq!(payload, [7; 100_000]);
+    builder.clear();
+    for row in 0..65_535u32 {
+        let key = row.to_be_bytes();
+        assert_eq!(builder.push(&key, Tag::PUT, b"", usize::MAX), Pushed::Done);
+    }
+    assert_eq!(builder.push(&[9; 4], Tag::PUT, b"", usize::MAX), Pushed::Full);
+}
+
+/// Deletes beside a value of 60 KB, in columns that repeat words, do not repeat it.
+#[test]
+fn fillers_are_short() {
+    let columns = Arc::new(Columns::new(&Layout::default(), &Layout::default()));
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    let long = vec![b'x'; 60_000];
+    for block in 0..2 {
+        for row in 0..60_000u32 {
+            let (tag, payload) =
+                if row % 20_000 == 0 { (Tag::PUT, &long[..]) } else { (Tag::DELETE, &[][..]) };
+            let pushed = builder.push(&row.to_be_bytes(), tag, payload, usize::MAX);
+            assert_eq!(pushed, Pushed::Done);
+        }
+        let block_bytes = builder.finish(&[]).len();
+        assert!(block_bytes < 260_000, "block {block}: {block_bytes}");
+        builder.clear();
+    }
+}
+
+/// The bytes that docs/format.md shows.
+#[test]
+fn the_documented_block_is_what_is_written() {
+    let text = include_str!("../../../../../../docs/format.md");
+    let shown = text.split("The typed block of the rows").nth(1).expect("documented");
+    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.map_while(|line| line.strip_prefix("    "));
+    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
+    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
+    let value = Layout::new(vec![Part::Fixed(2, Hint::Integer), Part::Var(End::Prefixed)]);
+    let columns = Arc::new(Columns::new(&key, &value));
+    let written = build(
+        &columns,
+        &[
+            (&[0, 0, 0, 7], Tag::PUT, b"\x01\x00\x03ash"),
+            (&[0, 0, 0, 8], Tag::DELETE, b""),
+            (&[0, 0, 0, 9], Tag::PUT_FRESH, b"\x01\x05\x03oak"),
+            (&[0, 0, 0, 10], Tag::PUT, b"?"),
+        ],
+    );
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X} ")).collect::<String>();
+    assert_eq!(hex(&written), hex(&shown));
+    let typed = Typed::parse(&shown, &columns, &[]).unwrap();
+    check(&typed).unwrap();
+    let mut payload = Vec::new();
+    assert_eq!(
+        find(&typed, &[0, 0, 0, 9], &Projection::All, &mut payload),
+        Ok(Some(Tag::PUT_FRESH))
+    );
+    assert_eq!(payload, b"\x01\x05\x03oak");
+}
+
+/// Keys whose parts are nearly their neighbours' are told apart by every kind of part alone.
+#[test]
+fn every_part_alone_orders_its_keys() {
+    for part in [
+        Part::Fixed(1, Hint::None),
+        Part::Fixed(3, Hint::Integer),
+        Part::Fixed(8, Hint::Float),
+        Part::Fixed(16, Hint::Integer),
+        Part::Fixed(16, Hint::None),
+        Part::Var(End::Rest),
+        Part::Var(End::Escaped),
+        Part::Var(End::EscapedDescending),
+        Part::Var(End::Prefixed),
+    ] {
+        let layout = Layout::new(vec![part]);
+        let columns = Arc::new(Columns::new(&layout, &Layout::default()));
+        let mut noise = Noise(3);
+        let mut rows = Rows::new();
+        for row in 0..90 {
+            rows.insert(part_of(&mut noise, part, 0), (Tag::PUT, vec![row]));
+        }
+        let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+        let both = Both::new(&mut builder, &columns, &[], &rows);
+        both.assert_reads();
+        for (key, _, _) in &both.rows {
+            around(key).iter().for_each(|sought| both.assert_same(sought));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How each column is best written, from block to block.
+//!
+//! What was best for a column of one block mostly is for the next: it is written that way, and only when
+//! that takes a tenth more or less a row than it did are all ways measured anew. Measuring strings takes some
+//! times as long as writing them, so one that misses again and again is measured every eighth time.
+
+use super::{
+    super::{
+        Codec,
+        column::{
+            Float, IntEncoder, IntKind,
+            string::{
+                Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Trained, train,
+            },
+        },
+    },
+    columns::Columns,
+};
+
+/// Bytes a block that no column is measured for.
+const SLACK_BYTES: usize = 8;
+/// Blocks that strings are not measured in after they were.
+const WAIT: u8 = 8;
+/// Rows that a trained plan's promise is noted for.
+const PROMISED_ROWS: usize = 1 << 12;
+
+/// How the columns of a tree's blocks are written, as far as it is known. One run's last are the best
+/// guess for the next run's first.
+#[derive(Clone, Debug)]
+pub struct Plans {
+    /// By number of column, the key's, the value's, and other payloads; then tags; then keys that do not
+    /// fit.
+    words: Vec<Kept<IntKind>>,
+    strings: Vec<Kept<StringPlan>>,
+}
+
+/// What was chosen, and what it took.
+#[derive(Clone, Copy, Debug)]
+struct Kept<F> {
+    form: Option<F>,
+    bytes: usize,
+    rows: usize,
+    wait: u8,
+}
+
+impl<F> Default for Kept<F> {
+    fn default() -> Self {
+        Self { form: None, bytes: 0, rows: 0, wait: 0 }
+    }
+}
+
+impl<F> Kept<F> {
+    /// Whether so many bytes are a tenth off what was to be expected.
+    fn misses(&self, bytes: usize, rows: usize) -> bool {
+        let expected = self.bytes * rows / self.rows.max(1);
+        bytes.abs_diff(expected) > expected / 10 + SLACK_BYTES
+    }
+
+    fn keep(&mut self, form: F, bytes: usize, rows: usize) {
+        *self = Self { form: Some(form), bytes, rows, wait: self.wait };
+    }
+}
+
+impl Plans {
+    /// Nothing is known yet.
+    pub fn new(columns: &Columns) -> Self {
+        let count = columns.count() + 2;
+        Self { words: vec![Kept::default(); count], strings: vec![Kept::default(); count] }
+    }
+
+    /// Writes string column `number` by what was trained for it, and its model, which is to be among the
+    /// models of the run, as long as it keeps its promise.
+    pub fn set(&mut self, number: usize, trained: &Trained) {
+        if let Some(kept) = self.strings.get_mut(number) {
+            let bytes = (trained.row_bytes * PROMISED_ROWS as f64) as usize;
+            kept.keep(trained.plan, bytes, PROMISED_ROWS);
+        }
+    }
+
+    /// How string column `number` is written, if it is known.
+    pub fn string(&self, number: usize) -> Option<StringPlan> {
+        self.strings.get(number)?.form
+    }
+
+    /// How integer column `number` is written, if it is known.
+    pub fn integer(&self, number: usize) -> Option<IntKind> {
+        self.words.get(number)?.form
+    }
+
+    /// The number of tags here.
+    pub(super) fn tags(&self) -> usize {
+        self.words.len() - 2
+    }
+
+    /// The number of keys that do not fit here.
+    pub(super) fn whole_keys(&self) -> usize {
+        self.words.len() - 1
+    }
+
+    /// Whether a string that stands once more costs nothing much.
+    pub(super) fn repeats_are_free(&self, number: usize) -> bool {
+        let kind = self.string(number).map(|plan| plan.kind);
+        kind.is_some_and(|kind| !matches!(kind, StrKind::Raw | StrKind::Symbols))
+    }
+}
+
+/// Writes columns by plans.
+#[derive(Debug)]
+pub(super) struct ColumnWriter {
+    codec: Codec,
+    ints: IntEncoder,
+    strings: StrEncoder,
+    other: Vec<u8>,
+}
+
+impl ColumnWriter {
+    /// One that may put string bytes under this codec.
+    pub fn new(codec: Codec) -> Self {
+        Self { codec, ints: IntEncoder::new(), strings: StrEncoder::new(), other: Vec::new() }
+    }
+
+    /// Appends integer column `number`.
+    pub fn put_words(
+        &mut self,
+        plans: &mut Plans,
+        number: usize,
+        float: Option<Float>,
+        values: &[u64],
+        out: &mut Vec<u8>,
+    ) {
+        let rows = values.len();
+        let kept = &mut plans.words[number];
+        let start = out.len();
+        let Self { ints, other, .. } = self;
+        let shortest = |ints: &mut IntEncoder, out: &mut Vec<u8>| match float {
+            Some(float) => ints.encode_floats(float, values, out),
+            None => ints.encode(values, out),
+        };
+        let Some(kind) = kept.form else {
+            let chosen = shortest(ints, out);
+            return kept.keep(chosen.kind, chosen.bytes, rows);
+        };
+        let mut chosen = match float {
+            Some(float) => ints.encode_floats_as(kind, float, values, out),
+            None => ints.encode_as(kind, values, out),
+        };
+        if kept.misses(chosen.bytes, rows) {
+            other.clear();
+            let again = shortest(ints, other);
+            if again.bytes < chosen.bytes {
+                out.truncate(start);
+                out.extend_from_slice(other);
+                chosen = again;
+            }
+            kept.keep(chosen.kind, chosen.bytes, rows);
+        }
+    }
+
+    /// Appends string column `number`; one of a key is searched.
+    pub fn put_strings(
+        &mut self,
+        plans: &mut Plans,
+        number: usize,
+        is_key: bool,
+        model: Option<&StringModel>,
+        strings: &Strings,
+        out: &mut Vec<u8>,
+    ) {
+        let rows = strings.len();
+        let kept = &mut plans.strings[number];
+        let start = out.len();
+        let Self { strings: encoder, other, codec, .. } = self;
+        let purpose = Purpose { key: is_key, codec: *codec, model_rows: 0 };
+        let sample = std::slice::from_ref(strings);
+        let may_be =
+            |plan: &StringPlan| !is_key || plan.kind.may_be_key() && plan.codec == Codec::Raw;
+        let Some(plan) = kept.form.filter(may_be) else {
+            let plan = train(encoder, sample, purpose).plan;
+            let written = encoder.encode(strings, model, plan, out);
+            return kept.keep(plan, written.bytes, rows);
+        };
+        let written = encoder.encode(strings, model, plan, out);
+        kept.wait = kept.wait.saturating_sub(1);
+        if kept.wait > 0 || !kept.misses(written.bytes, rows) {
+            return;
+        }
+        kept.wait = WAIT;
+        kept.keep(plan, written.bytes, rows);
+        let newer = train(encoder, sample, purpose).plan;
+        other.clear();
+        let again = encoder.encode(strings, model, newer, other);
+        if again.bytes < written.bytes {
+            out.truncate(start);
+            out.extend_from_slice(other);
+            kept.keep(newer, again.bytes, rows);
+        }
+    }
+}
