@@ -1,8 +1,9 @@
 //! How each column is best written, from block to block.
 //!
-//! What was best for a column of one block mostly is for the next: it is written that way, and only when
-//! that takes a tenth more or less a row than it did are all ways measured anew. Measuring strings takes some
-//! times as long as writing them, so one that misses again and again is measured every eighth time.
+//! What was best for a column of one block mostly is for the next: it is written that way, and when that
+//! takes a tenth more or less a row than it did, all ways are measured anew; also every so many blocks, for rows
+//! may change and take as much as before. Measuring strings takes some times as long as writing them, so one
+//! that misses again and again is measured every eighth time.
 
 use super::{
     super::{
@@ -19,8 +20,10 @@ use super::{
 
 /// Bytes a block that no column is measured for.
 const SLACK_BYTES: usize = 8;
-/// Blocks that strings are not measured in after they were.
-const WAIT: u8 = 8;
+/// Blocks after which strings that miss are measured again.
+const STRING_BLOCKS: u8 = 8;
+/// Blocks after which a column is measured whether it misses or not.
+const BLOCKS_MAX: u8 = 32;
 /// Rows that a trained plan's promise is noted for.
 const PROMISED_ROWS: usize = 1 << 12;
 
@@ -40,12 +43,13 @@ struct Kept<F> {
     form: Option<F>,
     bytes: usize,
     rows: usize,
-    wait: u8,
+    /// Blocks since it was measured.
+    blocks: u8,
 }
 
 impl<F> Default for Kept<F> {
     fn default() -> Self {
-        Self { form: None, bytes: 0, rows: 0, wait: 0 }
+        Self { form: None, bytes: 0, rows: 0, blocks: STRING_BLOCKS }
     }
 }
 
@@ -57,7 +61,7 @@ impl<F> Kept<F> {
     }
 
     fn keep(&mut self, form: F, bytes: usize, rows: usize) {
-        *self = Self { form: Some(form), bytes, rows, wait: self.wait };
+        *self = Self { form: Some(form), bytes, rows, blocks: self.blocks };
     }
 }
 
@@ -144,7 +148,9 @@ impl ColumnWriter {
             Some(float) => ints.encode_floats_as(kind, float, values, out),
             None => ints.encode_as(kind, values, out),
         };
-        if kept.misses(chosen.bytes, rows) {
+        kept.blocks += 1;
+        if kept.blocks >= BLOCKS_MAX || kept.misses(chosen.bytes, rows) {
+            kept.blocks = 0;
             other.clear();
             let again = shortest(ints, other);
             if again.bytes < chosen.bytes {
@@ -180,11 +186,12 @@ impl ColumnWriter {
             return kept.keep(plan, written.bytes, rows);
         };
         let written = encoder.encode(strings, model, plan, out);
-        kept.wait = kept.wait.saturating_sub(1);
-        if kept.wait > 0 || !kept.misses(written.bytes, rows) {
+        kept.blocks += 1;
+        let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
+        if !misses && kept.blocks < BLOCKS_MAX {
             return;
         }
-        kept.wait = WAIT;
+        kept.blocks = 0;
         kept.keep(plan, written.bytes, rows);
         let newer = train(encoder, sample, purpose).plan;
         other.clear();

@@ -24,7 +24,9 @@ fn use_all(block: &[u8], columns: &Columns, models: &Models) {
         holds(at.seek(&typed, key).is_ok());
         holds(at.prev(&typed).is_ok());
     }
-    holds(at.first(&typed).is_ok());
+    if at.first(&typed).is_err() {
+        return holds(false);
+    }
     let mut walked = 1;
     let mut last: Option<Vec<u8>> = None;
     loop {
