@@ -114,7 +114,7 @@ impl TypedBuilder {
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
         let rows = self.rows();
         if rows > 0 {
-            if self.keys.row(rows - 1) >= key {
+            if !ascends(self.keys.row(rows - 1), key) {
                 return Pushed::Unordered;
             }
             let grown = self.raw_bytes() + key.len() + payload.len();
@@ -188,7 +188,7 @@ impl TypedBuilder {
 
     /// Cuts values at the ends of their columns; whether any is in columns, and any payload is not.
     fn cut_values(&mut self, side: &Side) -> (bool, bool) {
-        let (mut some_values, mut some_others) = (false, false);
+        let (mut some_others, mut value_bytes) = (false, 0);
         self.value_cuts.clear();
         self.in_columns.clear();
         for (row, tag) in self.tags.iter().enumerate() {
@@ -200,11 +200,15 @@ impl TypedBuilder {
                     Some(width) => payload.len() == width,
                     None => side.cut(payload, start, cuts),
                 };
-            some_values |= fits;
+            value_bytes += if fits { payload.len() } else { 0 };
             some_others |= !fits && !payload.is_empty();
             self.in_columns.push(fits);
         }
-        (some_values, some_others)
+        // Nothing but empty values, as in an index: what is not there needs no column.
+        if value_bytes == 0 {
+            self.in_columns.fill(false);
+        }
+        (value_bytes > 0, some_others)
     }
 
     fn put_tags(&mut self) {
@@ -248,6 +252,15 @@ impl TypedBuilder {
         }
         block.extend_from_slice(body);
         block.extend_from_slice(&[0; PAD_BYTES]);
+    }
+}
+
+/// Whether a key is above the one before. The first eight bytes mostly say so, and cost no call.
+#[inline]
+fn ascends(last: &[u8], key: &[u8]) -> bool {
+    match (last.first_chunk::<8>(), key.first_chunk::<8>()) {
+        (Some(a), Some(b)) if a != b => u64::from_be_bytes(*a) < u64::from_be_bytes(*b),
+        _ => last < key,
     }
 }
 

@@ -202,3 +202,12 @@ pub(super) fn word_at(from: &[u8], at: usize, bytes: u8) -> u64 {
         }
     }
 }
+
+/// Appends a number's last `bytes` bytes, big-endian: a move of eight bytes, whatever their number.
+#[inline]
+pub(super) fn put_word(word: u64, bytes: u8, out: &mut Vec<u8>) {
+    let end = out.len() + usize::from(bytes);
+    let unused = 64 - 8 * u32::from(bytes);
+    out.extend_from_slice(&word.checked_shl(unused).unwrap_or(0).to_be_bytes());
+    out.truncate(end);
+}

@@ -155,11 +155,17 @@ impl<'a> Typed<'a> {
         Ints::parse(self.bytes(at)?, self.rows())
     }
 
-    /// Row `row` of the same.
+    /// The same to be searched, without a proof that all of it is there: what is not, reads as some
+    /// number.
+    #[inline]
+    pub(super) fn opened(&self, at: usize) -> Result<Ints<'a>, BadBlock> {
+        Ints::open(self.bytes(at)?, self.rows()).ok_or(BadBlock("an integer column does not fit"))
+    }
+
+    /// Row `row` of the same, as little proven.
     #[inline]
     pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
-        // Reading a row believes the header: whether the column is all there was not proven before.
-        self.ints(at).map(|ints| ints.get(row))
+        Ints::read(self.bytes(at)?, self.rows(), row)
     }
 
     /// Column `at` of the directory, of strings; `chunk` holds their bytes if they stand under a codec.

@@ -2,7 +2,7 @@
 
 use super::{
     super::BadBlock,
-    columns::{Column, Holds, Projection},
+    columns::{Column, Holds, Projection, put_word},
     frame::Typed,
     search::place,
 };
@@ -24,14 +24,6 @@ pub fn find(
     payload.clear();
     append_payload(typed, row, in_columns, typed.columns().wanted(projection), payload)?;
     Ok(Some(tag))
-}
-
-/// Appends the key of row `row`.
-pub(super) fn append_key(typed: &Typed<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
-    for (index, column) in typed.key_side().columns.iter().enumerate() {
-        append_part(typed, typed.key_at(index), column, row, out)?;
-    }
-    Ok(())
 }
 
 /// Appends the payload of row `row`, of which it is known where it is.
@@ -66,10 +58,7 @@ fn append_part(
     out: &mut Vec<u8>,
 ) -> Result<(), BadBlock> {
     match column.holds {
-        Holds::Word(bytes, _) => {
-            let word = typed.int(at, row)?.to_be_bytes();
-            out.extend_from_slice(&word[8 - usize::from(bytes)..]);
-        }
+        Holds::Word(bytes, _) => put_word(typed.int(at, row)?, bytes, out),
         Holds::String(_) => typed.strs(at, &mut Vec::new())?.get(row, out)?,
         Holds::Content => {
             let start = out.len();

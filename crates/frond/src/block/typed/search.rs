@@ -23,16 +23,15 @@ pub(super) fn place(typed: &Typed<'_>, key: &[u8]) -> Result<(usize, bool), BadB
         let at = typed.key_at(index);
         match column.holds {
             Holds::Word(bytes, _) => {
-                let ints = typed.ints(at)?;
                 let word = word_at(rest, 0, bytes);
                 if rest.len() < usize::from(bytes) {
                     // What is missing reads as zeros, and a part is not below what it begins with.
-                    return Ok((ints.lower_bound(rows, word), false));
+                    return Ok((typed.opened(at)?.lower_bound(rows, word), false));
                 }
                 rest = rest.get(usize::from(bytes)..).unwrap_or_default();
                 rows = match rows.len() {
-                    1 => one(rows.start, ints.get(rows.start).cmp(&word)),
-                    _ => ints.equal_range(rows, word),
+                    1 => one(rows.start, typed.int(at, rows.start)?.cmp(&word)),
+                    _ => typed.opened(at)?.equal_range(rows, word),
                 };
             }
             Holds::String(_) | Holds::Content => {

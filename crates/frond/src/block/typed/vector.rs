@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::{
     super::{BLOCK_RAW_BYTES_MAX, BadBlock, column::string::Strings},
-    columns::{Column, Holds},
+    columns::{Column, Holds, put_word},
     frame::Typed,
 };
 use crate::{coding::put_varint, message::Tag};
@@ -264,8 +264,7 @@ impl Lines {
                 for (slot, (_, column)) in source.wanted().enumerate() {
                     match column.holds {
                         Holds::Word(bytes, _) => {
-                            let word = words[slot * count + row].to_be_bytes();
-                            self.bytes.extend_from_slice(&word[8 - usize::from(bytes)..]);
+                            put_word(words[slot * count + row], bytes, &mut self.bytes);
                         }
                         Holds::String(_) => self.bytes.extend_from_slice(strings[slot].get(row)),
                         Holds::Content => {

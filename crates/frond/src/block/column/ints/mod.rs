@@ -121,9 +121,10 @@ impl<'a> Ints<'a> {
         Ok(rest)
     }
 
-    /// A column that [`parse`](Ints::parse) accepts, or has accepted, without proving it again.
+    /// A column that [`parse`](Ints::parse) accepts, or has accepted, without proving it again; it does not
+    /// know its length.
     #[inline]
-    fn open(bytes: &'a [u8], rows: usize) -> Option<Self> {
+    pub fn open(bytes: &'a [u8], rows: usize) -> Option<Self> {
         let packed = match bytes.first() {
             Some(0..=64 | 128..=192) => Some(Packed::cut(&mut { bytes }, rows)?),
             _ => None,

@@ -118,8 +118,8 @@ fn sizes_of_fixed_blocks_stay() {
 
 const SIZES: &str = "\
 purchases, 1300: 32500 in 8514
-register, price, customer, 2000: 32000 in 11900
-instance, begin, 1100: 33000 in 4113
+register, price, customer, 2000: 32000 in 11893
+instance, begin, 1100: 33000 in 4106
 log, 120: 5994 in 2866
 log, buffered, 120: 4115 in 2326
 ";
