@@ -3,7 +3,8 @@
 //! Two encodings. The *opaque* block: rows in key order, each key cut by the prefix that it shares with the
 //! one before, whole keys every [`RESTART_ROWS`] rows, and an array of where these stand. The *typed* block
 //! ([`typed`](mod@typed)): rows by part, in the columns of [`column`](mod@column). A run asks a block for
-//! *seek*, *row i*, *next* and *previous*, and never looks inside; so far it asks opaque blocks only.
+//! *seek*, *row i*, *next* and *previous* ([`Position`]), and never looks inside; which of the two its blocks are is
+//! its [`Format`].
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
@@ -23,6 +24,8 @@ mod builder;
 mod bytes;
 mod codec;
 pub mod column;
+mod format;
+mod position;
 mod rows;
 pub mod typed;
 
@@ -30,6 +33,8 @@ pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;
 pub(crate) use bytes::{varint_bytes, varint32};
 pub use codec::Codec;
+pub use format::{Format, Payload, TypedFormat};
+pub use position::Position;
 pub use rows::{Rows, Shape, check, find};
 
 /// Length of a block before its codec, restart array included, unless a single row is longer.

@@ -12,6 +12,7 @@ use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
 use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
+    run::Typing,
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
     tree::TreeTraits,
     txn::{Vacancy, WriteSet},
@@ -29,6 +30,7 @@ pub(crate) struct TreeEntry {
     pub unique: bool,
     pub birth: Seqno,
     pub vacancy: Vacancy,
+    typing: Option<Arc<Typing>>,
     record: Mutex<TreeRecord>,
     dropped: AtomicBool,
 }
@@ -61,6 +63,7 @@ impl TreeEntry {
             unique: record.unique,
             birth: record.birth,
             vacancy: Vacancy::default(),
+            typing: Typing::of(record.key_layout.as_ref(), record.value_layout.as_ref()),
             record: Mutex::new(record),
             dropped: AtomicBool::new(false),
         })
@@ -201,11 +204,17 @@ impl TreeDirectory for Catalog {
                 lineage: Lineage(0),
                 class: SizeClass::Fast,
                 leaf_filters: false,
+                typing: None,
             });
         }
         let state = self.state.read().unwrap();
         let entry = state.by_id.get(&tree).or_else(|| state.leaving.get(&tree))?;
-        Some(TreeTraits { lineage: entry.lineage, class: entry.class, leaf_filters: entry.unique })
+        Some(TreeTraits {
+            lineage: entry.lineage,
+            class: entry.class,
+            leaf_filters: entry.unique,
+            typing: entry.typing.clone(),
+        })
     }
 
     fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet) {

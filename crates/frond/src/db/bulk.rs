@@ -18,6 +18,7 @@ use crate::{
     Error, Result, Tag, VALUE_BYTES_MAX,
     catalog::{Record, TreeRecord},
     load::{Loader, Made},
+    run::Typing,
     sync::Arc,
     tree::{Built, TreeTraits},
     version::{Change, Loaded},
@@ -89,7 +90,8 @@ impl Db {
         };
         let engine = &shared.engine;
         let (lineage, class) = (record.lineage, record.size_class);
-        let traits = TreeTraits { lineage, class, leaf_filters: record.unique };
+        let typing = Typing::of(record.key_layout.as_ref(), record.value_layout.as_ref());
+        let traits = TreeTraits { lineage, class, leaf_filters: record.unique, typing };
         let birth = engine.versions.current().publish;
         let kind = (name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);

@@ -236,7 +236,7 @@ impl Loader {
 
     fn builder(&self) -> TreeBuilder {
         let pages = HeldPages::new(&self.cx.store, self.birth, self.traits.lineage);
-        TreeBuilder::new(&self.cx, self.traits, pages)
+        TreeBuilder::new(&self.cx, self.traits.clone(), pages)
     }
 
     /// A full buffer came in order: its rows go to leaves, and what follows, as long as it ascends.

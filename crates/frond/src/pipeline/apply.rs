@@ -184,13 +184,14 @@ impl Engine {
         let publish = Publish(version.publish.0 + 1);
         for (&tree, root) in version.roots.iter() {
             let Some(traits) = self.trees.traits(tree) else { continue };
+            let lineage = traits.lineage;
             let mut job = Job::new(&self.cx, traits, publish, 0, &self.progress);
             let Some(drained) = job.drain(root)? else { continue };
             job.flush_ticks();
             let mut roots = version.roots.clone();
             Arc::make_mut(&mut roots).insert(tree, Arc::new(drained));
             let effects = std::mem::take(&mut job.effects);
-            self.record(publish, vec![(traits.lineage, effects)], Vec::new())?;
+            self.record(publish, vec![(lineage, effects)], Vec::new())?;
             self.versions.publish(publish, roots, version.branches.clone(), None);
             self.signal.notify();
             return Ok(true);
@@ -208,11 +209,12 @@ fn apply_tree(
     publish: Publish,
     progress: &AtomicU64,
 ) -> TreeOutcome {
+    let lineage = traits.lineage;
     let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
     let all = (slot.base, slot.last().unwrap_or(LATEST));
     let root = apply_commits(&mut job, slot, tree, old, all)?;
     job.flush_ticks();
-    Ok((tree, root, traits.lineage, std::mem::take(&mut job.effects)))
+    Ok((tree, root, lineage, std::mem::take(&mut job.effects)))
 }
 
 /// Applies the commits above `above` up to `through`. If they cannot be folded, for one of them merges with

@@ -103,7 +103,8 @@ impl Engine {
                     .or_insert_with(|| Front::of(&below, tree.lineage(), version.publish));
                 // Only leaves differ by class, and none is built here.
                 let lineage = tree.lineage();
-                let traits = TreeTraits { lineage, class: SizeClass::Default, leaf_filters: false };
+                let class = SizeClass::Default;
+                let traits = TreeTraits { lineage, class, leaf_filters: false, typing: None };
                 let progress = AtomicU64::new(0);
                 let mut job = Job::new(&self.cx, traits, version.publish, 0, &progress);
                 let runs = job.put_in_front(front, batch)?;

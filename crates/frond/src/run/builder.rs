@@ -8,14 +8,16 @@ use std::collections::BTreeMap;
 use super::{
     filter::{Filter, key_hash},
     index::{BlockEntry, BlockIndex},
+    open_block::{Ended, OpenBlock},
     ranges::RangeDeletes,
     reader::Run,
     tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, Tail},
+    typing::Typing,
 };
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, BlockBuilder, Codec, Pushed, Rows,
-        Shape, common_prefix,
+        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, BlockBuilder, Codec, Format,
+        Position, Pushed, common_prefix,
     },
     cache::{FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
@@ -59,7 +61,7 @@ enum Before {
 pub struct RunBuilder {
     options: RunOptions,
     pool: Arc<FramePool>,
-    block: BlockBuilder,
+    block: OpenBlock,
     /// Of the block being built.
     separator: Vec<u8>,
     block_bytes_max: usize,
@@ -79,11 +81,25 @@ pub struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// An empty run.
+    /// An empty run of opaque blocks.
     pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
+        Self::with(pool, options, OpenBlock::Opaque(BlockBuilder::new()))
+    }
+
+    /// An empty run of typed blocks, that may carry blocks of runs of format `base`.
+    pub fn typed(
+        pool: Arc<FramePool>,
+        options: RunOptions,
+        typing: &Arc<Typing>,
+        base: Option<&Format>,
+    ) -> Self {
+        Self::with(pool, options, OpenBlock::typed(typing, options.codec, base))
+    }
+
+    fn with(pool: Arc<FramePool>, options: RunOptions, block: OpenBlock) -> Self {
         Self {
             options,
-            block: BlockBuilder::new(),
+            block,
             separator: Vec::new(),
             block_bytes_max: 0,
             deletes: 0,
@@ -113,20 +129,39 @@ impl RunBuilder {
         self.counts.entries + self.block.rows() as u64
     }
 
-    /// Stored bytes of the finished blocks, and raw bytes of the one being built.
+    /// Stored bytes of the finished blocks, and about those of the one being built: bytes before the codec,
+    /// or what typed blocks took so far.
     pub fn bytes_so_far(&self) -> usize {
-        self.data.len() + if self.block.rows() == 0 { 0 } else { self.block.raw_bytes() }
+        let open = self.block.row_bytes();
+        self.data.len()
+            + match self.block {
+                OpenBlock::Opaque(_) => open,
+                OpenBlock::Typed(_) if self.data.is_empty() => open / 2,
+                OpenBlock::Typed(_) => {
+                    open * self.data.len() / (self.counts.raw_bytes as usize).max(1)
+                }
+            }
     }
 
-    /// Raw bytes of the block being built; 0 at the end of one.
+    /// Length of the rows in the block being built; 0 at the end of one.
     pub fn open_block_bytes(&self) -> usize {
-        if self.block.rows() == 0 { 0 } else { self.block.raw_bytes() }
+        self.block.row_bytes()
     }
 
-    /// Lets the block being built, if there is one, end at about `raw_bytes` instead of when it is
+    /// Length of rows at which a block ends.
+    pub fn block_bytes(&self) -> usize {
+        self.options.block_bytes * self.block.stretch()
+    }
+
+    /// Lets the block being built, if there is one, end at about so long rows instead of when it is
     /// full: so that what is left of one block and the next one come out as two of even size.
-    pub fn end_block_at(&mut self, raw_bytes: usize) {
-        self.block_bytes_max = self.block_bytes_max.min(raw_bytes);
+    pub fn end_block_at(&mut self, row_bytes: usize) {
+        self.block_bytes_max = self.block_bytes_max.min(row_bytes);
+    }
+
+    /// Whether blocks of a run of this format can be carried over.
+    pub fn carries(&self, from: &Format) -> bool {
+        self.block.format().reads_blocks_of(from)
     }
 
     /// Appends an entry. Keys ascend strictly over all calls.
@@ -154,7 +189,7 @@ impl RunBuilder {
             self.hashes.push(key_hash(key));
         }
         // A row longer than a block is a block of its own.
-        if self.block.raw_bytes() > self.block_bytes_max { self.end_block() } else { Ok(()) }
+        if self.block.row_bytes() > self.block_bytes_max { self.end_block() } else { Ok(()) }
     }
 
     /// Deletes `[from, to)` of everything older than this run.
@@ -168,12 +203,14 @@ impl RunBuilder {
     }
 
     /// Appends block `index` of `from` as it stands: `encoded` is what
-    /// [`encoded_block`](Run::encoded_block) gave, so it has been verified. Decodes it only if the
+    /// [`encoded_block`](Run::encoded_block) gave, so it has been verified; it is of a format that this run
+    /// [`carries`](Self::carries). Decodes it only if the
     /// filter or the blob list needs its rows.
     pub fn carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()> {
         self.end_block()?;
         let no_block = || from.bad_block(index, BadBlock("there is none"));
         let entry = *from.blocks().entry(index).ok_or_else(no_block)?;
+        debug_assert!(self.carries(from.format()), "asked before");
         // Separator 0 is empty: the first key stands for it.
         let old: &[u8] = match index {
             0 => from.first_key().unwrap_or_default(),
@@ -223,6 +260,7 @@ impl RunBuilder {
         let blobs = self.blobs.iter().map(|(&reference, &rows)| BlobUse { reference, rows });
         let tail = Tail {
             codec: self.options.codec,
+            format: self.block.format(),
             counts: self.counts,
             data_bytes: self.data.len() as u32,
             first_key: self.first_key.take().unwrap_or_default(),
@@ -232,6 +270,7 @@ impl RunBuilder {
             index: self.index,
             filter,
         };
+        self.block.retire();
         if tail.index.is_empty() && tail.range_deletes.is_empty() {
             return Ok(None);
         }
@@ -258,8 +297,8 @@ impl RunBuilder {
             _ => return Err(unordered()),
         };
         self.set_separator(&key[..enough]);
-        self.block_bytes_max = self.options.block_bytes;
-        if self.options.codec == Codec::Raw && self.block_bytes_max == FRAME_BYTES {
+        self.block_bytes_max = self.block_bytes();
+        if self.fills_frames() && self.block_bytes_max == FRAME_BYTES {
             let room = FRAME_BYTES - self.data.len() % FRAME_BYTES;
             if room >= FRAME_BYTES / 4 {
                 self.block_bytes_max = room;
@@ -293,20 +332,22 @@ impl RunBuilder {
         self.before_key.clear();
         self.before_key.extend_from_slice(self.block.last_key());
         let mut encoded = std::mem::take(&mut self.encoded);
-        let mut block = std::mem::take(&mut self.block);
-        let raw = block.finish();
-        if raw.len() > BLOCK_RAW_BYTES_MAX {
+        let fills_frames = self.fills_frames();
+        let none = OpenBlock::Opaque(BlockBuilder::new());
+        let mut block = std::mem::replace(&mut self.block, none);
+        let ended = block.finish(self.options.codec, &mut encoded);
+        let Ended { stored, codec, raw_bytes, row_bytes } = ended;
+        if raw_bytes.max(row_bytes) > BLOCK_RAW_BYTES_MAX {
             return Err(too_long());
         }
-        let codec = self.options.codec.encode(raw, &mut encoded);
-        let stored = if codec == Codec::Raw { raw } else { &encoded };
-        if self.options.codec == Codec::Raw {
+        if fills_frames {
             self.pad_to_frame(stored.len());
         }
         let entry = BlockEntry {
             offset: 0,
             encoded_bytes: stored.len() as u32,
-            raw_bytes: raw.len() as u32,
+            raw_bytes: raw_bytes as u32,
+            row_bytes: row_bytes as u32,
             rows: rows as u32,
             deletes: std::mem::take(&mut self.deletes),
             merges: std::mem::take(&mut self.merges),
@@ -319,6 +360,11 @@ impl RunBuilder {
         self.block = block;
         self.encoded = encoded;
         appended
+    }
+
+    /// Whether blocks end where frames do: opaque ones without a codec, which are read where they lie.
+    fn fills_frames(&self) -> bool {
+        self.options.codec == Codec::Raw && matches!(self.block, OpenBlock::Opaque(_))
     }
 
     /// Lets the next block begin with a frame, if it would cross into one that it can do without.
@@ -350,7 +396,7 @@ impl RunBuilder {
         self.counts.entries += u64::from(entry.rows);
         self.counts.deletes += u64::from(entry.deletes);
         self.counts.merges += u64::from(entry.merges);
-        self.counts.raw_bytes += u64::from(entry.raw_bytes);
+        self.counts.raw_bytes += u64::from(entry.row_bytes);
         Ok(())
     }
 
@@ -366,9 +412,9 @@ impl RunBuilder {
         let bad = |bad| from.bad_block(index, bad);
         let mut raw = vec![0; entry.raw_bytes as usize];
         entry.codec.decode(encoded, &mut raw).map_err(bad)?;
-        let shape = Shape::parse(&raw).map_err(bad)?;
-        let mut rows = Rows::default();
-        rows.first(&raw, &shape).map_err(bad)?;
+        let format = from.format();
+        let mut rows = Position::new(format);
+        rows.enter(&raw).and_then(|()| rows.first(&raw, format)).map_err(bad)?;
         if self.before == Before::Nothing {
             self.first_key = Some(rows.key().into());
         }
@@ -382,7 +428,7 @@ impl RunBuilder {
             {
                 self.add_blob(reference, 1);
             }
-            if !all_rows || !rows.next(&raw, &shape).map_err(bad)? {
+            if !all_rows || !rows.next(&raw, format).map_err(bad)? {
                 return Ok(());
             }
         }
@@ -395,12 +441,13 @@ impl RunBuilder {
         let mut encoded = Vec::new();
         self.data.copy_to(start..start + len, &mut encoded);
         let mut raw = vec![0; entry.raw_bytes as usize];
-        let mut rows = Rows::default();
+        let format = self.block.format();
+        let mut rows = Position::new(&format);
         entry
             .codec
             .decode(&encoded, &mut raw)
-            .and_then(|()| Shape::parse(&raw))
-            .and_then(|shape| rows.last(&raw, &shape))
+            .and_then(|()| rows.enter(&raw))
+            .and_then(|()| rows.last(&raw, &format))
             .map_err(|bad| malformed(bad.0))?;
         self.before = Before::Key;
         self.before_key.clear();

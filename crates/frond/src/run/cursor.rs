@@ -16,7 +16,7 @@ use super::{
     reader::{PinnedBlock, Run},
 };
 use crate::{
-    block::{self, BadBlock, Rows, Shape},
+    block::{BadBlock, Position},
     cache::BlockSource,
     error::{Error, Result},
     sync::Arc,
@@ -34,8 +34,7 @@ pub struct RunCursor {
     blocks_end: usize,
     block: usize,
     bytes: Bytes,
-    shape: Shape,
-    rows: Rows,
+    rows: Position,
     on_entry: bool,
     checking: bool,
 }
@@ -82,14 +81,13 @@ impl RunCursor {
         Self {
             blocks_start: 0,
             blocks_end: run.block_count(),
+            rows: Position::new(run.format()),
             run,
             access,
             lo: None,
             hi: None,
             block: 0,
             bytes: Bytes::Own(Vec::new()),
-            shape: Shape::default(),
-            rows: Rows::default(),
             on_entry: false,
             checking: false,
         }
@@ -184,7 +182,7 @@ impl RunCursor {
         if !in_block && !self.load(index, Direction::Backward)? {
             return Ok(());
         }
-        let found = self.rows.seek_before(self.bytes.get(), &self.shape, key);
+        let found = self.rows.seek_before(self.bytes.get(), self.run.format(), key);
         self.on_entry = found.map_err(|bad| self.run.bad_block(index, bad))?;
         if !self.on_entry && index > self.blocks_start {
             self.enter_last(index - 1)?;
@@ -214,7 +212,7 @@ impl RunCursor {
         if !in_block && !self.load(index, Direction::Forward)? {
             return Ok(());
         }
-        let found = self.rows.seek(self.bytes.get(), &self.shape, key);
+        let found = self.rows.seek(self.bytes.get(), self.run.format(), key);
         self.on_entry = found.map_err(|bad| self.run.bad_block(index, bad))?;
         if !self.on_entry {
             self.enter(index + 1)?;
@@ -239,7 +237,7 @@ impl RunCursor {
         if !self.on_entry {
             return Ok(());
         }
-        match self.rows.next(self.bytes.get(), &self.shape) {
+        match self.rows.next(self.bytes.get(), self.run.format()) {
             Ok(true) => {}
             Ok(false) => self.next_block()?,
             Err(bad) => return Err(self.fail(bad)),
@@ -265,7 +263,7 @@ impl RunCursor {
                 if !take(Entry { key, tag, payload: self.rows.payload(block) })? {
                     return Ok(());
                 }
-                match self.rows.next(block, &self.shape) {
+                match self.rows.next(block, self.run.format()) {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(bad) => return Err(self.run.bad_block(self.block, bad)),
@@ -281,7 +279,7 @@ impl RunCursor {
     #[inline]
     pub fn advance_in_block(&mut self) -> Result<()> {
         debug_assert!(self.lo.is_none() && self.hi.is_none());
-        match self.rows.next(self.bytes.get(), &self.shape) {
+        match self.rows.next(self.bytes.get(), self.run.format()) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 self.check_last()?;
@@ -311,7 +309,7 @@ impl RunCursor {
         if !self.on_entry {
             return Ok(());
         }
-        match self.rows.prev(self.bytes.get(), &self.shape) {
+        match self.rows.prev(self.bytes.get(), self.run.format()) {
             Ok(true) => {}
             Ok(false) => self.previous_block()?,
             Err(bad) => return Err(self.fail(bad)),
@@ -372,7 +370,7 @@ impl RunCursor {
         if !self.load(index, Direction::Forward)? {
             return Ok(());
         }
-        let first = self.rows.first(self.bytes.get(), &self.shape);
+        let first = self.rows.first(self.bytes.get(), self.run.format());
         first.map_err(|bad| self.fail(bad))?;
         self.check_first()?;
         self.on_entry = true;
@@ -384,7 +382,7 @@ impl RunCursor {
         if !self.load(index, Direction::Backward)? {
             return Ok(());
         }
-        let last = self.rows.last(self.bytes.get(), &self.shape);
+        let last = self.rows.last(self.bytes.get(), self.run.format());
         last.map_err(|bad| self.fail(bad))?;
         self.check_last()?;
         self.on_entry = true;
@@ -436,10 +434,10 @@ impl RunCursor {
                 self.bytes = Bytes::Own(own);
             }
         }
-        let shape = Shape::parse(self.bytes.get());
-        self.shape = shape.map_err(|bad| self.run.bad_block(index, bad))?;
+        let entered = self.rows.enter(self.bytes.get());
+        entered.map_err(|bad| self.run.bad_block(index, bad))?;
         if self.checking {
-            let checked = block::check(self.bytes.get(), &self.shape);
+            let checked = self.run.format().check(self.bytes.get());
             checked.map_err(|bad| self.run.bad_block(index, bad))?;
         }
         Ok(true)

@@ -18,6 +18,8 @@ pub struct BlockEntry {
     pub encoded_bytes: u32,
     /// Its length once decoded.
     pub raw_bytes: u32,
+    /// Length of its keys and payloads; of an opaque block that of the block.
+    pub row_bytes: u32,
     /// Its rows.
     pub rows: u32,
     /// Rows that are Deletes.
@@ -181,6 +183,7 @@ mod tests {
                 offset: 0,
                 encoded_bytes: 100,
                 raw_bytes: 200,
+                row_bytes: 200,
                 rows: 10,
                 deletes: 0,
                 merges: 0,

@@ -5,6 +5,7 @@
 //! Build (one thread; keys ascend strictly):
 //! ```text
 //! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits: Option<usize>, block_bytes }) -> RunBuilder
+//! RunBuilder::typed(pool, options, &Arc<Typing>, base: Option<&Format>) -> RunBuilder   // of a tree with layouts
 //!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
 //!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()>   // bytes of an untouched block
 //!   .add_range_delete(&mut self, from: &[u8], to: &[u8])      // blobs of pushed and carried rows count themselves
@@ -71,12 +72,14 @@ mod index;
 mod merge;
 #[cfg(test)]
 mod model_tests;
+mod open_block;
 mod pieces;
 mod ranges;
 mod reader;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod typing;
 mod verify;
 mod write;
 
@@ -93,6 +96,7 @@ pub use pieces::BULK_BYTES;
 pub use ranges::RangeDeletes;
 pub use reader::{Found, PinnedBlock, ReadBuf, Run};
 pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
+pub use typing::Typing;
 pub use verify::verify_extent;
 
 use crate::{

@@ -23,7 +23,7 @@ use super::{
     tail::{BlobUse, Counts, RUN_TAIL_BYTES_MAX, Tail},
 };
 use crate::{
-    block::{self, BadBlock, Codec, Shape},
+    block::{BadBlock, Codec, Format, Payload},
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -90,14 +90,17 @@ pub struct Found {
     /// Kind and fresh bit.
     pub tag: Tag,
     block: PinnedBlock,
-    payload: std::ops::Range<usize>,
+    payload: Payload,
 }
 
 impl Found {
     /// The payload.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        self.block.get(self.payload.clone()).unwrap_or_default()
+        match &self.payload {
+            Payload::InBlock(range) => self.block.get(range.clone()).unwrap_or_default(),
+            Payload::Made(payload) => payload,
+        }
     }
 }
 
@@ -240,6 +243,12 @@ impl Run {
         self.tail.codec
     }
 
+    /// How its blocks are encoded.
+    #[inline]
+    pub fn format(&self) -> &Format {
+        &self.tail.format
+    }
+
     /// Deleted ranges, older than all entries of the run (Rule: I26).
     pub fn range_deletes(&self) -> &RangeDeletes {
         &self.tail.range_deletes
@@ -305,6 +314,7 @@ impl Run {
             + self.tail.range_deletes.resident_bytes()
             + self.tail.filter.as_ref().map_or(0, Filter::bytes)
             + self.tail.blobs.len() * size_of::<BlobUse>()
+            + self.tail.format.memory_bytes()
             + self.tail.first_key.len()
             + self.tail.last_key.len()
     }
@@ -329,7 +339,7 @@ impl Run {
         }
         let index = self.block_for(key);
         let block = self.block(index, source)?;
-        let found = Shape::parse(&block).and_then(|shape| block::find(&block, &shape, key));
+        let found = self.tail.format.find(&block, key);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found { tag, block, payload }))
     }
@@ -409,8 +419,7 @@ impl Run {
         let codec = self.tail.index.entry(index).map_or(Codec::Raw, |entry| entry.codec);
         codec
             .decode(encoded, out)
-            .and_then(|()| Shape::parse(out))
-            .and_then(|shape| block::check(out, &shape))
+            .and_then(|()| self.tail.format.check(out))
             .map_err(|bad| self.bad_block(index, bad))
     }
 

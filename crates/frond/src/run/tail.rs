@@ -1,7 +1,7 @@
 //! The tail of a run: all that stays resident with it, and its form on disk.
 //!
 //! ```text
-//! tail = header 64 B | first key | last key | index | range deletes | blobs | filter | zeros
+//! tail = header 64 B | first key | last key | format | index | range deletes | blobs | filter | zeros
 //! ```
 //!
 //! The zeros fill the extent, and the hash in the parent's link covers them too, so that every byte
@@ -15,14 +15,17 @@
 
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
-    block::{BLOCK_RAW_BYTES_MAX, Codec, common_prefix, varint32},
+    block::{BLOCK_RAW_BYTES_MAX, Codec, Format, TypedFormat, common_prefix, varint32},
     coding::{Reader, put_bytes, put_varint},
     page::Identity,
+    sync::Arc,
 };
 
 /// "FRUN", then the version of this layout.
 const MAGIC: u32 = 0x4e55_5246;
 const VERSION: u8 = 1;
+/// Of runs whose blocks are typed: a format follows the last key, and the index says how long the rows are.
+const VERSION_TYPED: u8 = 2;
 const HEADER_BYTES: usize = 64;
 
 /// Longest data part of a run: offsets in it are 32 bits, and a run is read and written as one.
@@ -39,7 +42,7 @@ pub struct Counts {
     pub deletes: u64,
     /// Keys that have a Merge.
     pub merges: u64,
-    /// Bytes of all blocks before their codec.
+    /// Bytes of all keys and payloads; of opaque blocks those of the blocks before their codec.
     pub raw_bytes: u64,
 }
 
@@ -63,6 +66,7 @@ pub struct BlobUse {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tail {
     pub codec: Codec,
+    pub format: Format,
     pub counts: Counts,
     pub data_bytes: u32,
     pub first_key: Box<[u8]>,
@@ -86,6 +90,15 @@ impl Tail {
         for key in [&self.first_key, &self.last_key] {
             put_bytes(&mut body, key);
         }
+        let version = match &self.format {
+            Format::Opaque => VERSION,
+            Format::Typed(format) => {
+                let mut bytes = Vec::new();
+                format.to_disk(&mut bytes);
+                put_bytes(&mut body, &bytes);
+                VERSION_TYPED
+            }
+        };
         let index_at = body.len();
         self.index_to_disk(identity.seed(), &mut body);
         let ranges_at = body.len();
@@ -108,7 +121,7 @@ impl Tail {
         ];
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(&MAGIC.to_le_bytes());
-        header.extend_from_slice(&[VERSION, self.codec as u8, probes, 0]);
+        header.extend_from_slice(&[version, self.codec as u8, probes, 0]);
         header.extend_from_slice(&self.data_bytes.to_le_bytes());
         header.extend_from_slice(&(self.index.len() as u32).to_le_bytes());
         let Counts { entries, deletes, merges, raw_bytes } = self.counts;
@@ -135,6 +148,9 @@ impl Tail {
             {
                 put_varint(out, number.into());
             }
+            if let Format::Typed(_) = self.format {
+                put_varint(out, entry.row_bytes.into());
+            }
             out.push(entry.codec as u8 | u8::from(entry.has_blobs) << 7);
             out.extend_from_slice(&(entry.crc ^ salt(seed, block)).to_le_bytes());
         }
@@ -150,7 +166,7 @@ impl Tail {
             return Err("not a run's tail");
         }
         let [version, codec, probes, reserved] = header.array().ok_or("no version")?;
-        if version != VERSION || reserved != 0 {
+        if !matches!(version, VERSION | VERSION_TYPED) || reserved != 0 {
             return Err("an unknown version");
         }
         let codec = Codec::from_disk(codec).ok_or("an unknown codec")?;
@@ -164,6 +180,13 @@ impl Tail {
         let short = "a part reaches beyond the tail";
         let first_key: Box<[u8]> = rest.bytes().ok_or(short)?.into();
         let last_key: Box<[u8]> = rest.bytes().ok_or(short)?.into();
+        let format = match version {
+            VERSION_TYPED => {
+                let format = TypedFormat::from_disk(rest.bytes().ok_or(short)?)?;
+                Format::Typed(Arc::new(format))
+            }
+            _ => Format::Opaque,
+        };
         let mut part = |length: usize| rest.take(length).ok_or(short);
         let [index, ranges, blobs, filter] =
             [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?, part(lengths[3])?];
@@ -179,11 +202,13 @@ impl Tail {
             (0, []) => None,
             _ => Some(Filter::from_disk(probes, filter).ok_or("a bad filter")?),
         };
+        let is_typed = matches!(format, Format::Typed(_));
         let tail = Tail {
             codec,
+            format,
             counts,
             data_bytes,
-            index: index_from_disk(identity.seed(), blocks, index, data_bytes)?,
+            index: index_from_disk(identity.seed(), blocks, index, data_bytes, is_typed)?,
             first_key,
             last_key,
             range_deletes,
@@ -201,7 +226,7 @@ impl Tail {
             counts.entries += u64::from(entry.rows);
             counts.deletes += u64::from(entry.deletes);
             counts.merges += u64::from(entry.merges);
-            counts.raw_bytes += u64::from(entry.raw_bytes);
+            counts.raw_bytes += u64::from(entry.row_bytes);
         }
         if counts != self.counts {
             return Err("its counts do not agree with its index");
@@ -236,6 +261,7 @@ fn index_from_disk(
     blocks: u32,
     bytes: &[u8],
     data_bytes: u32,
+    is_typed: bool,
 ) -> Result<BlockIndex, &'static str> {
     const SHORT: &str = "its index is cut short";
     let mut reader = Reader::new(bytes);
@@ -257,6 +283,7 @@ fn index_from_disk(
         let mut number = || varint32(&mut reader).ok_or(SHORT);
         let (encoded_bytes, raw_bytes) = (number()?, number()?);
         let (rows, deletes, merges) = (number()?, number()?, number()?);
+        let row_bytes = if is_typed { number()? } else { raw_bytes };
         let flags = reader.u8().ok_or(SHORT)?;
         let codec = Codec::from_disk(flags & 0x7f).ok_or("a block has an unknown codec")?;
         let crc = reader.u32().ok_or(SHORT)? ^ salt(seed, block);
@@ -273,6 +300,7 @@ fn index_from_disk(
             offset,
             encoded_bytes,
             raw_bytes,
+            row_bytes,
             rows,
             deletes,
             merges,

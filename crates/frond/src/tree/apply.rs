@@ -24,10 +24,10 @@
 
 use crate::{
     Publish, Tag,
-    block::{BLOCK_RAW_BYTES_MAX, Codec},
+    block::BLOCK_RAW_BYTES_MAX,
     error::{Error, Result},
     message::Kind,
-    run::{EntrySource, Folded, Run, RunBuilder, RunOptions},
+    run::{EntrySource, Folded, Run, RunBuilder},
     sync::{Arc, AtomicU64, Ordering},
 };
 
@@ -461,12 +461,12 @@ impl<'a> Job<'a> {
         mut entries: Box<dyn EntrySource + '_>,
     ) -> Result<Vec<Arc<RunHandle>>> {
         let mut leaves = Vec::new();
-        let mut builder = self.leaf_builder();
+        let mut builder = self.leaf_builder(None);
         let folder = self.cx.folder();
         let mut made = Vec::new();
         while let Some(entry) = entries.entry() {
             if builder.bytes_so_far() as u64 >= self.cx.shape.leaf_bytes {
-                let full = std::mem::replace(&mut builder, self.leaf_builder());
+                let full = std::mem::replace(&mut builder, self.leaf_builder(None));
                 leaves.extend(full.finish()?.map(|run| self.handle(run)));
             }
             // A Delete above the maximum deletes nothing; a Merge finds no base.
@@ -508,16 +508,11 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn buffer_builder(&self) -> RunBuilder {
-        let options = RunOptions {
-            codec: Codec::Raw,
-            filter_bits: Some(14),
-            block_bytes: self.cx.shape.block_bytes,
-        };
-        RunBuilder::new(self.cx.pool.clone(), options)
+        self.cx.buffer_builder(&self.traits)
     }
 
-    pub(super) fn leaf_builder(&self) -> RunBuilder {
-        self.cx.leaf_builder(&self.traits)
+    pub(super) fn leaf_builder(&self, base: Option<&Run>) -> RunBuilder {
+        self.cx.leaf_builder(&self.traits, base)
     }
 
     pub(super) fn handle(&self, run: Arc<Run>) -> Arc<RunHandle> {

@@ -69,9 +69,9 @@ impl TreeBuilder {
     pub fn new(cx: &Arc<TreeContext>, traits: TreeTraits, pages: HeldPages) -> Self {
         let mut builder = Self {
             cx: cx.clone(),
+            leaf: cx.leaf_builder(&traits, None),
             traits,
             pages,
-            leaf: cx.leaf_builder(&traits),
             cut_bytes: 0,
             leaves: Vec::new(),
             levels: Vec::new(),
@@ -97,7 +97,7 @@ impl TreeBuilder {
     }
 
     fn end_leaf(&mut self) -> Result<()> {
-        let next = self.cx.leaf_builder(&self.traits);
+        let next = self.cx.leaf_builder(&self.traits, None);
         let Some(run) = std::mem::replace(&mut self.leaf, next).finish()? else { return Ok(()) };
         let link = self.write_run(&run)?;
         self.leaves.push(link);

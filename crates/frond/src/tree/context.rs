@@ -7,7 +7,7 @@ use crate::{
     cache::{BlockCache, FramePool},
     error::Result,
     page::Link,
-    run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions},
+    run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing},
     store::{Extent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
 };
@@ -127,12 +127,14 @@ pub(crate) struct EffectsMark {
 }
 
 /// What a tree is, as far as its jobs care.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TreeTraits {
     pub lineage: Lineage,
     pub class: SizeClass,
     /// Leaves carry filters: keys are unique and not append-only.
     pub leaf_filters: bool,
+    /// What its runs are typed by; none if its rows are opaque.
+    pub typing: Option<Arc<Typing>>,
 }
 
 impl Effects {
@@ -229,12 +231,32 @@ impl TreeContext {
         Folder::with_blobs(&self.operators, self)
     }
 
-    /// An empty leaf of such a tree.
-    pub fn leaf_builder(&self, traits: &TreeTraits) -> RunBuilder {
+    /// An empty leaf of such a tree, that may carry blocks of `base`.
+    pub fn leaf_builder(&self, traits: &TreeTraits, base: Option<&Run>) -> RunBuilder {
         let codec = traits.class.codec();
         let filter_bits = traits.leaf_filters.then_some(10);
         let options = RunOptions { codec, filter_bits, block_bytes: self.shape.block_bytes };
-        RunBuilder::new(self.pool.clone(), options)
+        self.run_builder(traits, options, base)
+    }
+
+    /// An empty run of such a tree for a node's buffer.
+    pub fn buffer_builder(&self, traits: &TreeTraits) -> RunBuilder {
+        let (codec, filter_bits) = (Codec::Raw, Some(14));
+        let options = RunOptions { codec, filter_bits, block_bytes: self.shape.block_bytes };
+        self.run_builder(traits, options, None)
+    }
+
+    fn run_builder(
+        &self,
+        traits: &TreeTraits,
+        options: RunOptions,
+        base: Option<&Run>,
+    ) -> RunBuilder {
+        let pool = self.pool.clone();
+        match &traits.typing {
+            Some(typing) => RunBuilder::typed(pool, options, typing, base.map(Run::format)),
+            None => RunBuilder::new(pool, options),
+        }
     }
 
     /// Opens a run on disk: one verified read of its tail.

@@ -14,7 +14,7 @@
 use crate::{
     Message,
     error::Result,
-    run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes, RunBuilder, RunCursor},
+    run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes, Run, RunBuilder, RunCursor},
     sync::{Arc, Ordering},
 };
 
@@ -49,9 +49,10 @@ impl LeafOutput {
         self.builder.bytes_so_far() as u64 >= self.cut_bytes
     }
 
-    /// Ends the leaf being written, if there is anything in it, and begins the next.
-    fn cut(&mut self, job: &Job<'_>) -> Result<()> {
-        let full = std::mem::replace(&mut self.builder, job.leaf_builder());
+    /// Ends the leaf being written, if there is anything in it, and begins the next, which may carry blocks
+    /// of `base`.
+    fn cut(&mut self, job: &Job<'_>, base: Option<&Run>) -> Result<()> {
+        let full = std::mem::replace(&mut self.builder, job.leaf_builder(base));
         self.leaves.extend(full.finish()?.map(|run| job.handle(run)));
         Ok(())
     }
@@ -131,8 +132,8 @@ impl Job<'_> {
         for tier in &node.tiers {
             let chain = self.chain_of(node, tier, first, last)?;
             if let Some((chain, bytes)) = chain {
-                // About what general codecs leave of a buffer run.
-                expected += bytes / 2;
+                // About what general codecs leave of a buffer run; typed ones are what they will be.
+                expected += if self.traits.typing.is_some() { bytes } else { bytes / 2 };
                 sources.push(Source::Chain(chain));
             }
         }
@@ -240,17 +241,18 @@ impl Job<'_> {
             RangeDeletes::union(ranges.map(|(from, to)| (from.to_vec(), to.to_vec())).collect());
         let mut walk = LeafWalk::new(self.cx, leaves, ranges)?;
         let mut merge = MergeCursor::new(newer);
-        let mut out = LeafOutput { cut_bytes, builder: self.leaf_builder(), leaves: Vec::new() };
+        let builder = self.leaf_builder(walk.run());
+        let mut out = LeafOutput { cut_bytes, builder, leaves: Vec::new() };
         let (mut folded, mut made, mut rows) = (Vec::new(), Vec::new(), 0);
         loop {
             let entry = merge.next_folded(&folder)?;
             let key = entry.map(|entry| entry.key);
             while walk.drain_below(key, &mut out.builder, cut_bytes)? == Stop::Full {
-                out.cut(self)?;
+                out.cut(self, walk.run())?;
             }
             let Some(entry) = entry else { break };
             if out.is_full() {
-                out.cut(self)?;
+                out.cut(self, walk.run())?;
             }
             // Everything older has been met: Deletes vanish, operands become values.
             let builder = &mut out.builder;
@@ -283,7 +285,7 @@ impl Job<'_> {
         rows += walked.rows;
         self.cx.counters.leaf_entries_encoded.fetch_add(rows, Ordering::Relaxed);
         self.cx.counters.blocks_carried.fetch_add(walked.blocks_carried, Ordering::Relaxed);
-        out.cut(self)?;
+        out.cut(self, None)?;
         Ok(out.leaves)
     }
 

@@ -14,7 +14,7 @@
 
 use crate::{
     error::Result,
-    run::{RangeDeletes, RunBuilder, RunCursor},
+    run::{RangeDeletes, Run, RunBuilder, RunCursor},
     sync::Arc,
 };
 
@@ -29,7 +29,6 @@ pub(super) struct LeafWalk {
     block: usize,
     /// What hides rows of the leaves: range deletes of everything newer.
     ranges: RangeDeletes,
-    block_bytes: usize,
     counts: WalkCounts,
 }
 
@@ -62,9 +61,13 @@ impl LeafWalk {
             current: 0,
             block: 0,
             ranges,
-            block_bytes: cx.shape.block_bytes,
             counts: WalkCounts::default(),
         })
+    }
+
+    /// The leaf that is being walked through.
+    pub(super) fn run(&self) -> Option<&Run> {
+        self.cursors.get(self.current).map(|cursor| &**cursor.run())
     }
 
     /// What was done so far.
@@ -125,10 +128,11 @@ impl LeafWalk {
             if whole && met == Met::Covered {
                 continue;
             }
-            let small = self.block_bytes / 4;
-            let raw = run.blocks().entry(index).map_or(0, |entry| entry.raw_bytes as usize);
+            let small = builder.block_bytes() / 4;
+            let raw = run.blocks().entry(index).map_or(0, |entry| entry.row_bytes as usize);
             let open = builder.open_block_bytes();
-            if whole && met == Met::No && raw >= small && (open == 0 || open >= small) {
+            let carried = whole && met == Met::No && builder.carries(run.format());
+            if carried && raw >= small && (open == 0 || open >= small) {
                 let encoded = cursor.carried_block(index)?;
                 builder.carry_block(&run, index, encoded)?;
                 self.counts.blocks_carried += 1;

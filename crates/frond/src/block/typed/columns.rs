@@ -51,6 +51,8 @@ pub(super) struct Side {
 /// The columns of a tree's blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
+    /// Of keys and of values: what the columns follow from.
+    layouts: (Layout, Layout),
     pub(super) key: Side,
     /// Of keys that do not fit.
     pub(super) whole_key: Side,
@@ -157,10 +159,28 @@ impl Columns {
     /// The columns of rows with these layouts.
     pub fn new(key: &Layout, value: &Layout) -> Self {
         Self {
+            layouts: (key.clone(), value.clone()),
             key: Side::of(key, true),
             whole_key: Side::of(&Layout::default(), true),
             value: Side::of(value, false),
         }
+    }
+
+    /// The layouts of keys and of values.
+    pub fn layouts(&self) -> (&Layout, &Layout) {
+        (&self.layouts.0, &self.layouts.1)
+    }
+
+    /// Whether some column holds strings, so that a block has bytes for a codec.
+    pub fn has_strings(&self) -> bool {
+        self.key.width.is_none() || self.value.width.is_none()
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        let sides = [&self.key, &self.whole_key, &self.value];
+        let columns = sides.iter().map(|side| side.columns.len()).sum::<usize>();
+        size_of::<Self>() + columns * (size_of::<Column>() + size_of::<Part>() + 8)
     }
 
     /// How many columns have a number, and may have a model: those of the key, of the value, and that of

@@ -116,6 +116,33 @@ impl TypedRows {
         }
     }
 
+    /// Forgets the block that it stood in.
+    #[inline]
+    pub fn leave(&mut self) {
+        self.vector.clear();
+    }
+
+    /// Goes to the next row, if that has been decoded; else it stays, and false says nothing.
+    #[inline]
+    pub fn next_decoded(&mut self) -> bool {
+        self.to_decoded(self.row.wrapping_add(1))
+    }
+
+    /// Goes to the row before, if that has been decoded.
+    #[inline]
+    pub fn prev_decoded(&mut self) -> bool {
+        self.to_decoded(self.row.wrapping_sub(1))
+    }
+
+    #[inline]
+    fn to_decoded(&mut self, row: usize) -> bool {
+        let is_decoded = self.vector.rows().contains(&row);
+        if is_decoded {
+            self.row = row;
+        }
+        is_decoded
+    }
+
     /// Goes to the next row; false if this was the last.
     #[inline]
     pub fn next(&mut self, typed: &Typed<'_>) -> Result<bool, BadBlock> {

@@ -1,0 +1,200 @@
+//! How the blocks of a run are encoded, and what it takes to read them.
+//!
+//! The blocks of a run are all opaque or all typed. What typed ones are read with, the columns of their rows
+//! and the models of these, stands once in the run, not in each block.
+//!
+//! ```text
+//! format  version u8 | key layout | value layout | models
+//! layouts length, then as the catalog keeps them
+//! models  raw length | codec u8 | length, bytes: each model: number of its column | length, bytes
+//! ```
+//!
+//! Invariants
+//! 1. A format never changes once a run has it; runs that follow each other share it.
+//!
+//! Threads: all.
+
+use std::ops::Range;
+
+use super::{
+    BadBlock, Codec,
+    column::string::StringModel,
+    rows::{self, Shape},
+    typed::{self, Columns, Models, Projection, Typed},
+};
+use crate::{
+    coding::{Reader, put_bytes, put_varint},
+    layout::Layout,
+    message::Tag,
+    sync::Arc,
+};
+
+const VERSION: u8 = 1;
+/// Longest models of a run together.
+const MODELS_BYTES_MAX: u64 = 16 << 20;
+
+/// How the blocks of a run are encoded.
+#[derive(Clone, Debug, Default)]
+pub enum Format {
+    /// Rows in key order, cut by prefixes.
+    #[default]
+    Opaque,
+    /// Rows by part.
+    Typed(Arc<TypedFormat>),
+}
+
+/// What it takes to read typed blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TypedFormat {
+    columns: Arc<Columns>,
+    /// By number of column.
+    models: Vec<Option<Arc<StringModel>>>,
+}
+
+/// Where a payload was found.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// In the block.
+    InBlock(Range<usize>),
+    /// Put together from its columns.
+    Made(Vec<u8>),
+}
+
+impl Format {
+    /// Checks everything about a block: before it is believed.
+    pub fn check(&self, block: &[u8]) -> Result<(), BadBlock> {
+        match self {
+            Format::Opaque => rows::check(block, &Shape::parse(block)?),
+            Format::Typed(format) => typed::check(&format.block(block)?),
+        }
+    }
+
+    /// The message of `key`, if the block has one.
+    #[inline]
+    pub fn find(&self, block: &[u8], key: &[u8]) -> Result<Option<(Tag, Payload)>, BadBlock> {
+        match self {
+            Format::Opaque => {
+                let found = rows::find(block, &Shape::parse(block)?, key)?;
+                Ok(found.map(|(tag, payload)| (tag, Payload::InBlock(payload))))
+            }
+            Format::Typed(format) => {
+                let mut payload = Vec::new();
+                let block = format.block(block)?;
+                let tag = typed::find(&block, key, &Projection::All, &mut payload)?;
+                Ok(tag.map(|tag| (tag, Payload::Made(payload))))
+            }
+        }
+    }
+
+    /// Whether a block of a run of format `from` can be read as one of this.
+    pub fn reads_blocks_of(&self, from: &Format) -> bool {
+        match (self, from) {
+            (Format::Opaque, Format::Opaque) => true,
+            (Format::Typed(this), Format::Typed(from)) => this.reads_blocks_of(from),
+            _ => false,
+        }
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Format::Opaque => 0,
+            Format::Typed(format) => {
+                let models = format.models.iter().flatten().map(|model| model.memory_bytes());
+                size_of::<TypedFormat>() + format.columns.memory_bytes() + models.sum::<usize>()
+            }
+        }
+    }
+}
+
+impl TypedFormat {
+    /// The format of runs with these columns and models.
+    pub fn new(columns: Arc<Columns>, models: Vec<Option<Arc<StringModel>>>) -> Self {
+        Self { columns, models }
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &Arc<Columns> {
+        &self.columns
+    }
+
+    /// The models, by number of column.
+    pub fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// A block of such a run.
+    #[inline]
+    pub fn block<'a>(&'a self, block: &'a [u8]) -> Result<Typed<'a>, BadBlock> {
+        Typed::parse(block, &self.columns, &self.models)
+    }
+
+    fn reads_blocks_of(&self, from: &Self) -> bool {
+        // A column of `from` that has no model is read without.
+        let same = |(number, model): (usize, &Option<Arc<StringModel>>)| match model {
+            None => true,
+            Some(model) => self.models.get(number).and_then(Option::as_ref) == Some(model),
+        };
+        (Arc::ptr_eq(&self.columns, &from.columns) || self.columns == from.columns)
+            && from.models.iter().enumerate().all(same)
+    }
+
+    /// Appends it as the tail of a run keeps it.
+    pub fn to_disk(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        let mut part = Vec::new();
+        let (key, value) = self.columns.layouts();
+        for layout in [key, value] {
+            part.clear();
+            layout.encode(&mut part);
+            put_bytes(out, &part);
+        }
+        part.clear();
+        for (number, model) in self.models.iter().enumerate() {
+            if let Some(model) = model {
+                put_varint(&mut part, number as u64);
+                put_bytes(&mut part, model.as_bytes());
+            }
+        }
+        let mut encoded = Vec::new();
+        let codec = Codec::Zstd3.encode(&part, &mut encoded);
+        put_varint(out, part.len() as u64);
+        out.push(codec as u8);
+        put_bytes(out, if codec == Codec::Raw { &part } else { &encoded });
+    }
+
+    /// Reads what [`to_disk`](Self::to_disk) wrote, which must fill `bytes`.
+    pub fn from_disk(bytes: &[u8]) -> Result<Self, &'static str> {
+        const SHORT: &str = "its format is cut short";
+        let mut reader = Reader::new(bytes);
+        if reader.u8() != Some(VERSION) {
+            return Err("a format of an unknown version");
+        }
+        let mut layout = || {
+            let layout = Layout::decode(reader.bytes().ok_or(SHORT)?);
+            layout.map_err(|_| "a bad layout")
+        };
+        let (key, value) = (layout()?, layout()?);
+        let raw_bytes = reader.varint().ok_or(SHORT)?;
+        let codec = reader.u8().and_then(Codec::from_disk).ok_or("an unknown codec of models")?;
+        let encoded = reader.bytes().ok_or(SHORT)?;
+        if raw_bytes > MODELS_BYTES_MAX || !reader.rest().is_empty() {
+            return Err("models of an impossible length");
+        }
+        let mut raw = vec![0; raw_bytes as usize];
+        codec.decode(encoded, &mut raw).map_err(|bad| bad.0)?;
+        let columns = Columns::new(&key, &value);
+        let mut models = Vec::new();
+        let mut reader = Reader::new(&raw);
+        while !reader.rest().is_empty() {
+            let number = reader.varint().ok_or(SHORT)?;
+            let model = StringModel::parse(reader.bytes().ok_or(SHORT)?).map_err(|bad| bad.0)?;
+            if number < models.len() as u64 || number >= columns.count() as u64 {
+                return Err("models of columns that there are not");
+            }
+            models.resize(number as usize, None);
+            models.push(Some(Arc::new(model)));
+        }
+        Ok(Self::new(Arc::new(columns), models))
+    }
+}

@@ -1,0 +1,146 @@
+//! A position in a block of either encoding: what cursors of runs move.
+//!
+//! It does not hold the block, so that a cursor can keep position and pinned block side by side: every
+//! call takes the bytes, and the format that they are read by. In an opaque block the payload is a range of
+//! these; in a typed one key and payload lie in the position's own memory.
+
+use super::{
+    BadBlock,
+    format::Format,
+    rows::{Rows, Shape},
+    typed::{Projection, TypedRows},
+};
+use crate::message::Tag;
+
+/// A position in a block: on a row, before the first, or after the last.
+#[derive(Clone, Debug)]
+pub struct Position(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Opaque { rows: Rows, shape: Shape },
+    Typed(TypedRows),
+}
+
+/// The two do not meet: a position is made for the format of its run.
+const FOREIGN: BadBlock = BadBlock("a block of another format");
+
+impl Position {
+    /// A position in blocks of this format, in none of them yet.
+    pub fn new(format: &Format) -> Self {
+        Self(match format {
+            Format::Opaque => Kind::Opaque { rows: Rows::default(), shape: Shape::default() },
+            Format::Typed(_) => Kind::Typed(TypedRows::new(Projection::All)),
+        })
+    }
+
+    /// Comes into a block: before any move in it.
+    #[inline]
+    pub fn enter(&mut self, block: &[u8]) -> Result<(), BadBlock> {
+        match &mut self.0 {
+            Kind::Opaque { shape, .. } => *shape = Shape::parse(block)?,
+            Kind::Typed(rows) => rows.leave(),
+        }
+        Ok(())
+    }
+
+    /// The key stood on.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match &self.0 {
+            Kind::Opaque { rows, .. } => rows.key(),
+            Kind::Typed(rows) => rows.key(),
+        }
+    }
+
+    /// Its tag.
+    #[inline]
+    pub fn tag(&self) -> Tag {
+        match &self.0 {
+            Kind::Opaque { rows, .. } => rows.tag(),
+            Kind::Typed(rows) => rows.tag(),
+        }
+    }
+
+    /// Its payload.
+    #[inline]
+    pub fn payload<'a>(&'a self, block: &'a [u8]) -> &'a [u8] {
+        match &self.0 {
+            Kind::Opaque { rows, .. } => rows.payload(block),
+            Kind::Typed(rows) => rows.payload(),
+        }
+    }
+
+    /// Goes to the first row.
+    pub fn first(&mut self, block: &[u8], format: &Format) -> Result<(), BadBlock> {
+        match (&mut self.0, format) {
+            (Kind::Opaque { rows, shape }, _) => rows.first(block, shape),
+            (Kind::Typed(rows), Format::Typed(format)) => rows.first(&format.block(block)?),
+            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+        }
+    }
+
+    /// Goes to the last row.
+    pub fn last(&mut self, block: &[u8], format: &Format) -> Result<(), BadBlock> {
+        match (&mut self.0, format) {
+            (Kind::Opaque { rows, shape }, _) => rows.last(block, shape),
+            (Kind::Typed(rows), Format::Typed(format)) => rows.last(&format.block(block)?),
+            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+        }
+    }
+
+    /// Goes to the first row whose key is not below `key`; false if there is none.
+    pub fn seek(&mut self, block: &[u8], format: &Format, key: &[u8]) -> Result<bool, BadBlock> {
+        match (&mut self.0, format) {
+            (Kind::Opaque { rows, shape }, _) => rows.seek(block, shape, key),
+            (Kind::Typed(rows), Format::Typed(format)) => rows.seek(&format.block(block)?, key),
+            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+        }
+    }
+
+    /// Goes to the last row whose key is below `key`; false if there is none.
+    pub fn seek_before(
+        &mut self,
+        block: &[u8],
+        format: &Format,
+        key: &[u8],
+    ) -> Result<bool, BadBlock> {
+        match (&mut self.0, format) {
+            (Kind::Opaque { rows, shape }, _) => rows.seek_before(block, shape, key),
+            (Kind::Typed(rows), Format::Typed(format)) => {
+                rows.seek_before(&format.block(block)?, key)
+            }
+            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+        }
+    }
+
+    /// Goes to the next row; false if this was the last.
+    #[inline]
+    pub fn next(&mut self, block: &[u8], format: &Format) -> Result<bool, BadBlock> {
+        match &mut self.0 {
+            Kind::Opaque { rows, shape } => rows.next(block, shape),
+            Kind::Typed(rows) => {
+                if rows.next_decoded() {
+                    return Ok(true);
+                }
+                let Format::Typed(format) = format else { return Err(FOREIGN) };
+                rows.next(&format.block(block)?)
+            }
+        }
+    }
+
+    /// Goes to the row before; false if this was the first.
+    #[inline]
+    pub fn prev(&mut self, block: &[u8], format: &Format) -> Result<bool, BadBlock> {
+        match &mut self.0 {
+            Kind::Opaque { rows, shape } => rows.prev(block, shape),
+            Kind::Typed(rows) => {
+                if rows.prev_decoded() {
+                    return Ok(true);
+                }
+                let Format::Typed(format) = format else { return Err(FOREIGN) };
+                rows.prev(&format.block(block)?)
+            }
+        }
+    }
+}

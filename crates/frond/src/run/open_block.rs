@@ -1,0 +1,130 @@
+//! The block of a run that is being built, in the format of the run.
+
+use super::typing::Typing;
+use crate::{
+    block::{BlockBuilder, Codec, Format, Pushed, TypedFormat, typed::TypedBuilder},
+    message::Tag,
+    sync::Arc,
+};
+
+/// A block that rows are pushed into.
+#[derive(Debug)]
+pub(super) enum OpenBlock {
+    Opaque(BlockBuilder),
+    Typed(Box<OpenTyped>),
+}
+
+/// A typed one.
+#[derive(Debug)]
+pub(super) struct OpenTyped {
+    typing: Arc<Typing>,
+    format: Arc<TypedFormat>,
+    builder: TypedBuilder,
+    codec: Codec,
+}
+
+/// A block as it is to be stored.
+pub(super) struct Ended<'a> {
+    pub stored: &'a [u8],
+    pub codec: Codec,
+    /// Its length once decoded.
+    pub raw_bytes: usize,
+    /// Length of its rows, as the index counts them.
+    pub row_bytes: usize,
+}
+
+impl OpenBlock {
+    /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
+    pub fn typed(typing: &Arc<Typing>, codec: Codec, base: Option<&Format>) -> Self {
+        let builder = TypedBuilder::new(typing.columns().clone(), codec, typing.plans(codec));
+        let format = typing.format(base);
+        Self::Typed(Box::new(OpenTyped { typing: typing.clone(), format, builder, codec }))
+    }
+
+    /// The format of the run.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Opaque(_) => Format::Opaque,
+            Self::Typed(open) => Format::Typed(open.format.clone()),
+        }
+    }
+
+    /// How much longer than usual a block may become: columns take little, and want to be long, unless a
+    /// codec makes each reader of a string decode those of the whole block.
+    pub fn stretch(&self) -> usize {
+        match self {
+            Self::Opaque(_) => 1,
+            Self::Typed(open) if open.codec == Codec::Raw => 2,
+            Self::Typed(open) if open.typing.columns().has_strings() => 1,
+            Self::Typed(_) => 2,
+        }
+    }
+
+    /// Rows so far.
+    #[inline]
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Opaque(block) => block.rows(),
+            Self::Typed(open) => open.builder.rows(),
+        }
+    }
+
+    /// Their length, as the index would count them; 0 if there are none.
+    #[inline]
+    pub fn row_bytes(&self) -> usize {
+        match self {
+            Self::Opaque(block) if block.rows() == 0 => 0,
+            Self::Opaque(block) => block.raw_bytes(),
+            Self::Typed(open) => open.builder.raw_bytes(),
+        }
+    }
+
+    /// The key pushed last.
+    pub fn last_key(&self) -> &[u8] {
+        match self {
+            Self::Opaque(block) => block.last_key(),
+            Self::Typed(open) => open.builder.last_key(),
+        }
+    }
+
+    /// Appends a row, as the builders do.
+    #[inline]
+    pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
+        match self {
+            Self::Opaque(block) => block.push(key, tag, payload, bytes_max),
+            Self::Typed(open) => open.builder.push(key, tag, payload, bytes_max),
+        }
+    }
+
+    /// The block as it is stored under `codec`. [`clear`](Self::clear) comes before the next row.
+    pub fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
+        match self {
+            Self::Opaque(block) => {
+                let raw = block.finish();
+                let codec = codec.encode(raw, encoded);
+                let stored = if codec == Codec::Raw { raw } else { encoded };
+                Ended { stored, codec, raw_bytes: raw.len(), row_bytes: raw.len() }
+            }
+            Self::Typed(open) => {
+                let row_bytes = open.builder.raw_bytes();
+                let stored = open.builder.finish(open.format.models());
+                Ended { stored, codec: Codec::Raw, raw_bytes: stored.len(), row_bytes }
+            }
+        }
+    }
+
+    /// Forgets the rows.
+    pub fn clear(&mut self) {
+        match self {
+            Self::Opaque(block) => block.clear(),
+            Self::Typed(open) => open.builder.clear(),
+        }
+    }
+
+    /// No block follows: hands on what was learnt.
+    pub fn retire(self) {
+        if let Self::Typed(open) = self {
+            open.typing.learn(open.codec, open.builder.plans());
+        }
+    }
+}
