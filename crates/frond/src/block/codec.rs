@@ -50,7 +50,7 @@ impl Codec {
     /// Encodes `raw` into `out` and says how; `Raw` means that `raw` itself is to be stored and `out`
     /// holds nothing of use.
     pub fn encode(self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
-        if self == Codec::Raw {
+        if self == Codec::Raw || raw.is_empty() {
             return Codec::Raw;
         }
         // Nothing longer than 97 % is kept, so no more room than that is needed; LZ4 wants it all.

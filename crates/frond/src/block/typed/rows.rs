@@ -28,6 +28,8 @@ pub struct TypedRows {
     vector: Vector,
     /// Number of the row stood on; the number of rows after the last.
     row: usize,
+    /// The row that is shown: after the last still that one.
+    shown: usize,
     /// Rows that were decoded last.
     reach: usize,
 }
@@ -41,30 +43,30 @@ impl Default for TypedRows {
 impl TypedRows {
     /// A position that reads these parts of values.
     pub fn new(projection: Projection) -> Self {
-        Self { projection, vector: Vector::default(), row: usize::MAX, reach: 1 }
+        Self { projection, vector: Vector::default(), row: usize::MAX, shown: usize::MAX, reach: 1 }
     }
 
-    /// The key stood on.
+    /// The key stood on; after the last row that one's.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.vector.key(self.row)
+        self.vector.key(self.shown)
     }
 
     /// Its tag.
     #[inline]
     pub fn tag(&self) -> Tag {
-        self.vector.tag(self.row).0
+        self.vector.tag(self.shown).0
     }
 
     /// Its payload; of a value that is in the columns the parts that are wanted.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        self.vector.payload(self.row)
+        self.vector.payload(self.shown)
     }
 
     /// Whether the payload is all there is: true for what is not in the columns.
     pub fn is_whole(&self) -> bool {
-        self.projection == Projection::All || !self.vector.tag(self.row).1
+        self.projection == Projection::All || !self.vector.tag(self.shown).1
     }
 
     /// Number of the row stood on.
@@ -77,7 +79,7 @@ impl TypedRows {
     pub fn first(&mut self, typed: &Typed<'_>) -> Result<(), BadBlock> {
         self.reach = END_ROWS.min(rows_max(typed));
         self.fill(typed, 0, self.reach.min(typed.rows()))?;
-        self.row = 0;
+        self.stand_on(0);
         Ok(())
     }
 
@@ -86,7 +88,7 @@ impl TypedRows {
         self.reach = END_ROWS.min(rows_max(typed));
         let count = self.reach.min(typed.rows());
         self.fill(typed, typed.rows() - count, count)?;
-        self.row = typed.rows() - 1;
+        self.stand_on(typed.rows() - 1);
         Ok(())
     }
 
@@ -138,7 +140,7 @@ impl TypedRows {
     fn to_decoded(&mut self, row: usize) -> bool {
         let is_decoded = self.vector.rows().contains(&row);
         if is_decoded {
-            self.row = row;
+            self.stand_on(row);
         }
         is_decoded
     }
@@ -157,7 +159,7 @@ impl TypedRows {
             let end = if whole > row && end < typed.rows() { whole } else { end };
             self.fill(typed, row, end - row)?;
         }
-        self.row = row;
+        self.stand_on(row);
         Ok(true)
     }
 
@@ -171,7 +173,7 @@ impl TypedRows {
             let first = if whole <= row { whole } else { first };
             self.fill(typed, first, row + 1 - first)?;
         }
-        self.row = row;
+        self.stand_on(row);
         Ok(true)
     }
 
@@ -179,8 +181,13 @@ impl TypedRows {
     fn jump(&mut self, typed: &Typed<'_>, row: usize) -> Result<(), BadBlock> {
         self.reach = 1;
         self.fill(typed, row, 1)?;
-        self.row = row;
+        self.stand_on(row);
         Ok(())
+    }
+
+    #[inline]
+    fn stand_on(&mut self, row: usize) {
+        (self.row, self.shown) = (row, row);
     }
 
     fn grow(&mut self, typed: &Typed<'_>) -> usize {
