@@ -1,8 +1,8 @@
-//! `frond inspect`: the shape of trees, level by level.
+//! `frond inspect`: the shape of trees, level by level, and what each part of their rows takes.
 
 use std::io::Write;
 
-use frond::{Db, TreeShape};
+use frond::{ColumnOf, ColumnUse, Db, TreeColumns, TreeShape};
 
 use crate::{
     common::{StoreArgs, grouped, open_tree, output, size},
@@ -19,6 +19,12 @@ pub struct Args {
     /// The tree; all of them if none is named
     #[arg(value_name = "TREE")]
     tree: Option<String>,
+    /// What each part of the rows takes in the leaves, and how it is encoded; reads every leaf
+    #[arg(long)]
+    columns: bool,
+    /// With --columns: read one leaf in so many
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "columns")]
+    one_in: u64,
     /// One JSON object a tree
     #[arg(long)]
     json: bool,
@@ -33,15 +39,26 @@ pub fn run(args: Args) -> Result {
     };
     let mut out = output();
     for name in names {
-        print(&db, &name, args.json, &mut out)?;
+        let columns = if args.columns { Some(db.columns(&name, args.one_in)?) } else { None };
+        print(&db, &name, columns.as_ref(), args.json, &mut out)?;
     }
     Ok(out.flush()?)
 }
 
-fn print(db: &Db, name: &str, json: bool, out: &mut impl Write) -> Result {
+fn print(
+    db: &Db,
+    name: &str,
+    columns: Option<&TreeColumns>,
+    json: bool,
+    out: &mut impl Write,
+) -> Result {
     let shape = db.inspect(name)?;
     if json {
-        writeln!(out, "{}", serde_json::json!({ "tree": name, "levels": levels(&shape) }))?;
+        let mut object = serde_json::json!({ "tree": name, "levels": levels(&shape) });
+        if let Some(columns) = columns {
+            object["columns"] = columns_json(columns);
+        }
+        writeln!(out, "{object}")?;
         return Ok(());
     }
     writeln!(out, "tree \"{name}\"{}", if shape.levels.is_empty() { ": no pages" } else { "" })?;
@@ -68,7 +85,88 @@ fn print(db: &Db, name: &str, json: bool, out: &mut impl Write) -> Result {
             )?;
         }
     }
+    columns.map_or(Ok(()), |columns| print_columns(columns, out))
+}
+
+/// How often each encoding was chosen, the most frequent first.
+fn encodings(column: &ColumnUse) -> String {
+    let mut encodings: Vec<_> = column.encodings.iter().collect();
+    encodings.sort_by_key(|&(_, &blocks)| std::cmp::Reverse(blocks));
+    let blocks: u64 = column.encodings.values().sum();
+    let named = encodings.iter().map(|&(name, &times)| match times == blocks {
+        true => (*name).to_owned(),
+        false => format!("{name} {:.0} %", 100.0 * times as f64 / blocks as f64),
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn name_of(of: ColumnOf) -> String {
+    match of {
+        ColumnOf::Tags => "tags".into(),
+        ColumnOf::Key(part) => format!("key {part}"),
+        ColumnOf::WholeKey => "other keys".into(),
+        ColumnOf::Value(part) => format!("value {part}"),
+        ColumnOf::Others => "other payloads".into(),
+    }
+}
+
+fn print_columns(columns: &TreeColumns, out: &mut impl Write) -> Result {
+    let rows = columns.rows.max(1) as f64;
+    writeln!(
+        out,
+        "  columns of {} leaves of {}: {:.2} bytes a row, {:.2} as they are",
+        grouped(columns.leaves_read),
+        grouped(columns.leaves),
+        columns.bytes as f64 / rows,
+        columns.row_bytes as f64 / rows
+    )?;
+    for (&of, column) in &columns.columns {
+        writeln!(
+            out,
+            "    {:<15}{:>9.2} of {:>8.2}  {}",
+            name_of(of),
+            column.bytes as f64 / rows,
+            column.row_bytes as f64 / rows,
+            encodings(column)
+        )?;
+    }
+    let in_columns: u64 = columns.columns.values().map(|column| column.bytes).sum();
+    let known = [
+        ("opaque blocks", columns.opaque_bytes),
+        ("filters", columns.filter_bytes),
+        ("models", columns.model_bytes),
+    ];
+    let beside = columns
+        .bytes
+        .saturating_sub(in_columns + known.iter().map(|(_, bytes)| bytes).sum::<u64>());
+    for (name, bytes) in known.into_iter().chain([("headers, index", beside)]) {
+        if bytes > 0 {
+            writeln!(out, "    {name:<15}{:>9.2}", bytes as f64 / rows)?;
+        }
+    }
     Ok(())
+}
+
+fn columns_json(columns: &TreeColumns) -> serde_json::Value {
+    let column = |(&of, column): (&ColumnOf, &ColumnUse)| {
+        serde_json::json!({
+            "of": name_of(of),
+            "row_bytes": column.row_bytes,
+            "bytes": column.bytes,
+            "encodings": column.encodings,
+        })
+    };
+    serde_json::json!({
+        "leaves": columns.leaves,
+        "leaves_read": columns.leaves_read,
+        "rows": columns.rows,
+        "row_bytes": columns.row_bytes,
+        "bytes": columns.bytes,
+        "filter_bytes": columns.filter_bytes,
+        "model_bytes": columns.model_bytes,
+        "opaque_bytes": columns.opaque_bytes,
+        "parts": columns.columns.iter().map(column).collect::<Vec<_>>(),
+    })
 }
 
 fn levels(shape: &TreeShape) -> Vec<serde_json::Value> {

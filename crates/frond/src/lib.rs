@@ -40,7 +40,11 @@ mod version;
 pub mod wal;
 
 pub use backup::{BackupId, BackupInfo, restore, verify_backup};
-pub use check::{CheckMode, CheckReport, Checked, Finding, LevelShape, Severity, TreeShape, check};
+pub use block::typed::ColumnOf;
+pub use check::{
+    CheckMode, CheckReport, Checked, ColumnUse, Finding, LevelShape, Severity, TreeColumns,
+    TreeShape, check,
+};
 #[doc(hidden)]
 pub use db::Tuning;
 pub use db::{

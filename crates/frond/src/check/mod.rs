@@ -31,6 +31,7 @@
 
 mod blobs;
 mod catalog;
+mod columns;
 mod inspect;
 mod log;
 mod memory;
@@ -41,6 +42,7 @@ mod tests;
 mod tree;
 mod version;
 
+pub use columns::{ColumnUse, TreeColumns};
 pub use inspect::{LevelShape, TreeShape};
 pub use report::{CheckMode, CheckReport, Checked, Finding, Severity};
 

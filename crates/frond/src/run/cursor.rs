@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. Keys ascend strictly over all blocks, each within its separators and the run's first and last
-//!    key: whatever the bytes, a cursor gives ordered keys or an error.
+//!    key: whatever the bytes, a cursor gives ordered keys or an error. One exception: in a typed block that a
+//!    bulk cursor does not check, order is left to whoever takes the rows; builders of runs look at it.
 //!
 //! Threads: a cursor belongs to one thread; it keeps the run alive.
 

@@ -9,6 +9,7 @@ use crate::{
     block::Codec,
     cache::{BlockSource, FramePool, NoCache},
     io::{MemoryVfs, OpenMode, Vfs},
+    layout::{End, Hint, Layout, Part},
     message::Message,
     page::StoreFile,
     sync::Arc,
@@ -51,6 +52,36 @@ fn rows(most: usize) -> impl Strategy<Value = Rows> {
     prop::collection::btree_map(keys(), messages(), 0..most)
 }
 
+/// How a run is built: its options, and what its blocks are typed by.
+#[derive(Clone, Debug)]
+struct How {
+    options: RunOptions,
+    typing: Option<Arc<Typing>>,
+}
+
+/// Layouts that keys and values fit always, mostly, or hardly ever.
+fn typings() -> impl Strategy<Value = Option<Arc<Typing>>> {
+    let rest = Part::Var(End::Rest);
+    let key = prop_oneof![
+        Just(vec![rest]),
+        Just(vec![Part::Fixed(1, Hint::None), rest]),
+        Just(vec![Part::Fixed(8, Hint::Integer)]),
+        Just(vec![Part::Var(End::Escaped), rest]),
+    ];
+    let value = prop_oneof![
+        Just(vec![rest]),
+        Just(vec![Part::Fixed(2, Hint::Integer), rest]),
+        Just(vec![Part::Var(End::Prefixed)]),
+        Just(vec![Part::Fixed(4, Hint::Float)]),
+    ];
+    let typing = |(key, value)| Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)));
+    prop_oneof![Just(None), (key, value).prop_map(typing)]
+}
+
+fn ways() -> impl Strategy<Value = How> {
+    (options(), typings()).prop_map(|(options, typing)| How { options, typing })
+}
+
 fn options() -> impl Strategy<Value = RunOptions> {
     let codec =
         prop_oneof![Just(Codec::Raw), Just(Codec::Lz4), Just(Codec::Zstd1), Just(Codec::Zstd3)];
@@ -60,8 +91,12 @@ fn options() -> impl Strategy<Value = RunOptions> {
     )
 }
 
-fn build(rows: &Rows, ranges: &[(Vec<u8>, Vec<u8>)], options: RunOptions) -> Option<Arc<Run>> {
-    let mut builder = RunBuilder::new(FramePool::new(8 << 20), options);
+fn build(rows: &Rows, ranges: &[(Vec<u8>, Vec<u8>)], how: &How) -> Option<Arc<Run>> {
+    let pool = FramePool::new(8 << 20);
+    let mut builder = match &how.typing {
+        Some(typing) => RunBuilder::typed(pool, how.options, typing, None),
+        None => RunBuilder::new(pool, how.options),
+    };
     for (key, (tag, payload)) in rows {
         builder.push(key, *tag, payload).unwrap();
     }
@@ -115,19 +150,37 @@ fn model_step(rows: &[&Vec<u8>], at: Option<usize>, step: &Step) -> Option<usize
     next.filter(|&next| next < rows.len())
 }
 
+/// Blocks of a run go into another as they are, whatever the two are typed by, or are said not to.
+fn carried(from: &Arc<Run>, how: &How, skip: usize) -> Option<Arc<Run>> {
+    let pool = FramePool::new(8 << 20);
+    let mut buf = ReadBuf::new(pool.clone());
+    let mut builder = match &how.typing {
+        Some(typing) => RunBuilder::typed(pool, how.options, typing, Some(from.format())),
+        None => RunBuilder::new(pool, how.options),
+    };
+    if !builder.carries(from.format()) {
+        return None;
+    }
+    for index in skip..from.block_count() {
+        let encoded = from.encoded_block(index, &mut buf).unwrap();
+        builder.carry_block(from, index, encoded).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
     fn a_cursor_walks_like_a_map(
         rows in rows(80),
-        options in options(),
+        how in ways(),
         range in (prop::option::of(keys()), prop::option::of(keys())),
         steps in steps(),
         on_disk: bool,
         bulk: bool,
     ) {
-        let Some(run) = build(&rows, &[], options) else { return Ok(()) };
+        let Some(run) = build(&rows, &[], &how) else { return Ok(()) };
         let run = if on_disk { written(run) } else { run };
         let source: Arc<dyn BlockSource> = Arc::new(NoCache(FramePool::new(8 << 20)));
         let cursor = match bulk {
@@ -172,9 +225,39 @@ proptest! {
     }
 
     #[test]
+    fn carried_blocks_give_the_same_rows(
+        rows in rows(80),
+        how in ways(),
+        other in ways(),
+        skip in 0usize..3,
+        same: bool,
+    ) {
+        let Some(run) = build(&rows, &[], &how) else { return Ok(()) };
+        let to = if same { How { typing: how.typing.clone(), ..other } } else { other };
+        let Some(copy) = carried(&run, &to, skip) else {
+            prop_assert!(!same || skip >= run.block_count());
+            return Ok(());
+        };
+        let walk = |run: &Arc<Run>| {
+            let mut cursor = RunCursor::bulk(written(run.clone())).checking();
+            let mut seen = Vec::new();
+            cursor.seek_first().unwrap();
+            while let Some(entry) = cursor.entry() {
+                seen.push((entry.key.to_vec(), entry.tag, entry.payload.to_vec()));
+                cursor.advance().unwrap();
+            }
+            seen
+        };
+        let (all, some) = (walk(&run), walk(&copy));
+        prop_assert_eq!(&all[all.len() - some.len()..], &some[..]);
+        let skipped = run.blocks().entries().iter().take(skip).map(|entry| entry.rows as usize);
+        prop_assert_eq!(all.len() - some.len(), skipped.sum::<usize>());
+    }
+
+    #[test]
     fn a_merge_folds_like_maps_laid_over_each_other(
         layers in prop::collection::vec(
-            (rows(30), prop::collection::vec((keys(), keys()), 0..3), options()),
+            (rows(30), prop::collection::vec((keys(), keys()), 0..3), ways()),
             0..9,
         ),
         backward: bool,
@@ -186,7 +269,7 @@ proptest! {
         // Newest last here, so that a later layer is laid over the earlier ones.
         let mut model = Rows::new();
         let mut cursors = Vec::new();
-        for (rows, ranges, options) in &layers {
+        for (rows, ranges, how) in &layers {
             let ranges: &[_] = if with_ranges { ranges } else { &[] };
             model.retain(|key, _| !ranges.iter().any(|(from, to)| from <= key && key < to));
             for (key, newer) in rows {
@@ -203,7 +286,7 @@ proptest! {
                     model.insert(key.clone(), result);
                 }
             }
-            let Some(run) = build(rows, ranges, *options) else { continue };
+            let Some(run) = build(rows, ranges, how) else { continue };
             let mut cursor = RunCursor::bulk(run);
             if backward { cursor.seek_last() } else { cursor.seek_first() }.unwrap();
             cursors.insert(0, cursor);
@@ -269,11 +352,11 @@ proptest! {
     #[test]
     fn hostile_tails_never_panic(
         rows in rows(40),
-        options in options(),
+        how in ways(),
         hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         use crate::page::{Link, PageKind, page_hash};
-        let Some(run) = build(&rows, &[(b"a".to_vec(), b"b".to_vec())], options) else {
+        let Some(run) = build(&rows, &[(b"a".to_vec(), b"b".to_vec())], &how) else {
             return Ok(());
         };
         let mode = OpenMode { write: true, create_new: true, direct: true };
@@ -291,7 +374,8 @@ proptest! {
         let identity = link.identity(file.store, PageKind::Run);
         let link = Link { hash: page_hash(&identity, &tail), ..link };
         if let Ok(run) = Run::open(file, link, FramePool::new(8 << 20)) {
-            let mut cursor = RunCursor::bulk(run.clone());
+            // Order within a typed block is what checking it is for.
+            let mut cursor = RunCursor::bulk(run.clone()).checking();
             let mut last = None;
             let mut sought = cursor.seek_first();
             while let (Ok(()), Some(entry)) = (&sought, cursor.entry()) {

@@ -459,7 +459,7 @@ impl Run {
     }
 
     /// An [`Error::Malformed`] that names the block.
-    pub(super) fn bad_block(&self, index: usize, bad: BadBlock) -> Error {
+    pub(crate) fn bad_block(&self, index: usize, bad: BadBlock) -> Error {
         let place = self.block_place(index);
         Error::Malformed { place, what: "a block", why: bad.0.into() }
     }

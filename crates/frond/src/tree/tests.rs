@@ -126,7 +126,8 @@ impl House {
     /// Runs a job of one version.
     fn job<T>(&mut self, leaf_fill: u64, work: impl FnOnce(&mut Job<'_>, &TreeRoot) -> T) -> T {
         self.publish += 1;
-        let traits = TreeTraits { lineage: LINE, class: SizeClass::Fast, leaf_filters: false, typing: None };
+        let traits =
+            TreeTraits { lineage: LINE, class: SizeClass::Fast, leaf_filters: false, typing: None };
         let mut job = Job::new(&self.cx, traits, Publish(self.publish), leaf_fill, &self.progress);
         let done = work(&mut job, &self.root);
         let changed = std::mem::take(&mut job.effects.run_refs);

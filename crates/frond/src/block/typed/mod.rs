@@ -20,6 +20,7 @@
 //! | `vector.rs` | many rows out of their columns |
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | everything a block must be |
+//! | `weigh.rs` | what each column takes |
 //! | `builder.rs`, `writer.rs` | rows in, block out; how each column is best written, from block to block |
 //!
 //! Invariants
@@ -42,6 +43,7 @@ mod row;
 mod rows;
 mod search;
 mod vector;
+mod weigh;
 mod writer;
 
 pub use builder::TypedBuilder;
@@ -50,6 +52,7 @@ pub use columns::{Columns, Projection};
 pub use frame::{Models, Typed};
 pub use row::find;
 pub use rows::TypedRows;
+pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};
 pub use writer::Plans;
 
 #[cfg(test)]

@@ -1,0 +1,149 @@
+//! What the columns of a block take, and what their parts of the rows would take as they are: for whoever
+//! wants to know what an encoding is worth.
+
+use super::{
+    super::{
+        BadBlock, Codec,
+        column::string::Strings,
+        column::{IntKind, string::StrKind},
+        varint_bytes,
+    },
+    columns::{Column, Holds},
+    frame::Typed,
+};
+
+/// Which part of the rows a column holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ColumnOf {
+    /// Kinds of messages.
+    Tags,
+    /// This part of the keys.
+    Key(u16),
+    /// Keys that do not fit their layout.
+    WholeKey,
+    /// This part of the values.
+    Value(u16),
+    /// Payloads that are not values, or do not fit their layout.
+    Others,
+}
+
+/// How a column is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// As integers.
+    Ints(IntKind),
+    /// As strings.
+    Strings(StrKind, Codec),
+}
+
+/// One column of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColumnWeight {
+    /// Whose it is.
+    pub of: ColumnOf,
+    /// How it is written.
+    pub encoding: Encoding,
+    /// Bytes of the parts as they stand in rows, lengths before them included.
+    pub row_bytes: usize,
+    /// Bytes of the column.
+    pub bytes: usize,
+}
+
+impl Encoding {
+    /// Its name in docs/format.md.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Ints(kind) => match kind {
+                IntKind::Constant => "constant",
+                IntKind::Level => "packed",
+                IntKind::Sloped => "sloped",
+                IntKind::Lone => "lone",
+                IntKind::Patched => "patched",
+                IntKind::Dictionary => "dictionary",
+                IntKind::Runs => "runs",
+                IntKind::Frames => "frames",
+                IntKind::Decimal => "decimal",
+            },
+            Encoding::Strings(kind, codec) => match (kind, codec) {
+                (StrKind::Raw, Codec::Raw) => "raw",
+                (StrKind::Raw, Codec::Lz4) => "lz4",
+                (StrKind::Raw, _) => "zstd",
+                (StrKind::Prefix, _) => "prefix",
+                (StrKind::Dictionary, _) => "words",
+                (StrKind::ModelDictionary, _) => "model words",
+                (StrKind::Shape, _) => "shape",
+                (StrKind::ModelShape, _) => "model shape",
+                (StrKind::Symbols, Codec::Raw) => "symbols",
+                (StrKind::Symbols, Codec::Lz4) => "symbols, lz4",
+                (StrKind::Symbols, _) => "symbols, zstd",
+            },
+        }
+    }
+}
+
+/// Shows every column of a block, tags first. Decodes all strings.
+pub fn weigh(typed: &Typed<'_>, mut show: impl FnMut(ColumnWeight)) -> Result<(), BadBlock> {
+    let rows = typed.rows();
+    let mut tags = vec![0; rows];
+    let ints = typed.ints(0)?;
+    ints.decode(0, &mut tags);
+    let (encoding, bytes) = (Encoding::Ints(ints.kind()), ints.bytes_used());
+    show(ColumnWeight { of: ColumnOf::Tags, encoding, row_bytes: rows, bytes });
+    let mut in_columns = Vec::with_capacity(rows);
+    for number in tags {
+        in_columns.push(typed.tag_of(number)?.1);
+    }
+    let all = vec![true; rows];
+    for (index, column) in typed.key_side().columns.iter().enumerate() {
+        let of = match typed.has_whole_keys() {
+            true => ColumnOf::WholeKey,
+            false => ColumnOf::Key(column.part),
+        };
+        show(weigh_column(typed, typed.key_at(index), column, of, &all)?);
+    }
+    for (index, column) in typed.columns().value.columns.iter().enumerate() {
+        if let Some(at) = typed.value_at(index) {
+            show(weigh_column(typed, at, column, ColumnOf::Value(column.part), &in_columns)?);
+        }
+    }
+    if let Some(at) = typed.others_at() {
+        let (encoding, row_bytes, bytes) = weigh_strings(typed, at, &all, false)?;
+        show(ColumnWeight { of: ColumnOf::Others, encoding, row_bytes, bytes });
+    }
+    Ok(())
+}
+
+fn weigh_column(
+    typed: &Typed<'_>,
+    at: usize,
+    column: &Column,
+    of: ColumnOf,
+    counts: &[bool],
+) -> Result<ColumnWeight, BadBlock> {
+    let (encoding, row_bytes, bytes) = match column.holds {
+        Holds::Word(width, _) => {
+            let ints = typed.ints(at)?;
+            let rows = counts.iter().filter(|&&counts| counts).count();
+            (Encoding::Ints(ints.kind()), rows * usize::from(width), ints.bytes_used())
+        }
+        holds => weigh_strings(typed, at, counts, holds == Holds::Content)?,
+    };
+    Ok(ColumnWeight { of, encoding, row_bytes, bytes })
+}
+
+fn weigh_strings(
+    typed: &Typed<'_>,
+    at: usize,
+    counts: &[bool],
+    with_length: bool,
+) -> Result<(Encoding, usize, usize), BadBlock> {
+    let mut chunk = Vec::new();
+    let strs = typed.strs(at, &mut chunk)?;
+    let mut strings = Strings::new();
+    strs.decode_all(&mut strings)?;
+    let lengths = strings.iter().zip(counts).filter(|(_, counts)| **counts).map(|(string, _)| {
+        let length = if with_length { varint_bytes(string.len() as u64) } else { 0 };
+        length + string.len()
+    });
+    Ok((Encoding::Strings(strs.kind(), strs.codec()), lengths.sum(), strs.bytes_used()))
+}
