@@ -1,0 +1,93 @@
+//! Stores written by earlier code stay readable, and can be gone on with (RELIABILITY, "Disk format").
+//!
+//! `fixtures/store-1` was written when all blocks were opaque: `frond load STORE people FILE --key id:int --index city`,
+//! 2000 rows, closed. Its trees have layouts, so that what is written now is typed.
+
+mod common;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use common::options;
+use frond::{Batch, CheckMode, Db, Result, Tree, check, io::Env};
+use xxhash_rust::xxh3::Xxh3;
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const FILES: [(&str, &[u8]); 3] = [
+    ("store.frond", include_bytes!("fixtures/store-1.frond.zst")),
+    ("log-0000000001.frond", include_bytes!("fixtures/store-1.log-0000000001.frond.zst")),
+    ("log-0000000002.frond", include_bytes!("fixtures/store-1.log-0000000002.frond.zst")),
+];
+/// A hash of all keys and values of each tree, as the code that wrote them read them.
+const CONTENT: [(&str, u64); 2] = [("people", 2812950322419691791), ("people.by_city", 0)];
+
+fn unpack(dir: &Path) {
+    for (name, packed) in FILES {
+        let bytes = zstd::decode_all(packed).expect("a fixture is whole");
+        fs::write(dir.join(name), bytes).expect("there is room");
+    }
+}
+
+fn rows(tree: &Tree) -> Result<Rows> {
+    let (mut rows, mut cursor) = (Rows::new(), tree.scan(..)?);
+    while let Some((key, value)) = cursor.next()? {
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    Ok(rows)
+}
+
+fn hash(rows: &Rows) -> u64 {
+    let mut hash = Xxh3::new();
+    for bytes in rows.iter().flat_map(|(key, value)| [key, value]) {
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    }
+    hash.digest()
+}
+
+#[test]
+fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    unpack(dir.path());
+    let db = Db::open(dir.path(), options()).unwrap();
+    let mut model = BTreeMap::new();
+    for (name, written) in CONTENT {
+        let tree = db.open_tree(name).unwrap();
+        let rows = rows(&tree).unwrap();
+        assert_eq!((rows.len(), hash(&rows)), (2000, written), "{name}");
+        for (key, value) in &rows {
+            assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
+        }
+        let columns = db.columns(name, 1).unwrap();
+        assert!(columns.opaque_bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
+        model.insert(name, rows);
+    }
+    // New leaves are typed, and stand beside old ones.
+    for (name, rows) in &mut model {
+        let tree = db.open_tree(name).unwrap();
+        let mut batch = Batch::new();
+        for key in rows.keys().step_by(97).cloned().collect::<Vec<_>>() {
+            batch.delete(&tree, &key).unwrap();
+            rows.remove(&key);
+        }
+        for (key, value) in rows.iter_mut().skip(5).step_by(61) {
+            value.push(b'!');
+            batch.put(&tree, key, value).unwrap();
+        }
+        db.commit(&mut batch).unwrap();
+    }
+    db.checkpoint().unwrap();
+    for (name, rows) in &model {
+        let tree = db.open_tree(name).unwrap();
+        assert_eq!(&self::rows(&tree).unwrap(), rows, "{name}");
+        assert!(!db.columns(name, 1).unwrap().columns.is_empty(), "{name}: nothing is typed");
+    }
+    db.close().unwrap();
+    let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    let db = Db::open(dir.path(), options()).unwrap();
+    for (name, rows) in &model {
+        assert_eq!(&self::rows(&db.open_tree(name).unwrap()).unwrap(), rows, "{name}");
+    }
+    db.close().unwrap();
+}
