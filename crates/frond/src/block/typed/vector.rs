@@ -113,7 +113,7 @@ impl Vector {
         self.rows = 0..0;
         let Self { tags, keys, values, others, scratch, .. } = self;
         let words = scratch.words(rows.len());
-        typed.ints(0)?.decode(rows.start, words);
+        decode(typed, 0, rows.start, words)?;
         tags.clear();
         let (mut some_in, mut some_out) = (false, false);
         for &number in &*words {
@@ -142,6 +142,17 @@ impl Vector {
     pub fn clear(&mut self) {
         self.rows = 0..0;
     }
+}
+
+/// Values of column `at` from row `first` on. A single one, as a seek asks for, is read without a proof that
+/// the column is whole.
+#[inline]
+fn decode(typed: &Typed<'_>, at: usize, first: usize, words: &mut [u64]) -> Result<(), BadBlock> {
+    match words {
+        [word] => *word = typed.int(at, first)?,
+        words => typed.ints(at)?.decode(first, words),
+    }
+    Ok(())
 }
 
 impl Scratch {
@@ -212,7 +223,7 @@ impl Lines {
         let mut offset = 0;
         for (at, column) in source.wanted() {
             let Holds::Word(bytes, _) = column.holds else { continue };
-            source.typed.ints(at)?.decode(rows.start, words);
+            decode(source.typed, at, rows.start, words)?;
             let unused = 64 - 8 * u32::from(bytes);
             for (line, &word) in lines.chunks_exact_mut(apart).zip(&*words) {
                 // Beyond the column it writes what the next one writes over.
@@ -243,8 +254,8 @@ impl Lines {
         for ((slot, (at, column)), strings) in source.wanted().enumerate().zip(&mut *strings) {
             match column.holds {
                 Holds::Word(..) => {
-                    let ints = source.typed.ints(at)?;
-                    ints.decode(rows.start, &mut words[slot * count..][..count]);
+                    let words = &mut words[slot * count..][..count];
+                    decode(source.typed, at, rows.start, words)?;
                 }
                 Holds::String(_) | Holds::Content => {
                     strings.clear();

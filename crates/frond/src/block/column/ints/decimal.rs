@@ -24,7 +24,7 @@ use super::super::{
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
 use super::{
-    Ints,
+    Ints, equal_rows,
     head::{cut_signed, put_low, signed_bytes},
     packed::{self, Packed},
 };
@@ -176,24 +176,54 @@ impl<'a> Decimal<'a> {
 
     /// The first row of `rows` whose value is not below `value`, where the column ascends.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        let exception = |row: usize| self.rows.lower_bound(0..self.exceptions, row as u64);
-        let has_exceptions = exception(rows.start) < exception(rows.end);
-        match self.least_not_below(value).filter(|_| !has_exceptions) {
-            Some(whole) => match u64::try_from(i128::from(whole) - i128::from(self.least)) {
-                Ok(number) => self.numbers.lower_bound(rows, number),
-                Err(_) => rows.start,
+        match self.least_not_below(value).filter(|_| !self.has_exceptions(&rows)) {
+            Some(whole) => match self.number(whole) {
+                Some(number) => self.numbers.lower_bound(rows, number),
+                None => rows.start,
             },
             None => partition(rows, |row| self.get(row) < value),
         }
     }
 
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        if !self.has_exceptions(&rows)
+            && let Some(whole) = self.near(value)
+        {
+            // Its neighbours are others, so that no number but it has the value.
+            let [below, at, above] = [whole - 1, whole, whole + 1].map(|whole| self.divided(whole));
+            if below < value && at == value && value < above {
+                return match self.number(whole) {
+                    Some(number) => self.numbers.equal_range(rows, number),
+                    None => rows.start..rows.start,
+                };
+            }
+        }
+        let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
+        equal_rows(first, end, |row| self.get(row) == value)
+    }
+
+    fn has_exceptions(&self, rows: &Range<usize>) -> bool {
+        let exception = |row: usize| self.rows.lower_bound(0..self.exceptions, row as u64);
+        self.exceptions > 0 && exception(rows.start) < exception(rows.end)
+    }
+
+    /// The number in the column of a whole number; `None` if this is below all that there are.
+    fn number(&self, whole: i64) -> Option<u64> {
+        u64::try_from(i128::from(whole) - i128::from(self.least)).ok()
+    }
+
+    /// The whole number nearest to `value` undivided, unless it is too large to be one.
+    #[inline]
+    fn near(&self, value: u64) -> Option<i64> {
+        let near = self.float.number(value) * self.power + ROUND - ROUND;
+        // A NaN is not below anything.
+        (near.abs() < WHOLE_MAX).then_some(near as i64)
+    }
+
     /// The least whole number that is, divided, not below `value`, if it is near where it should be.
     fn least_not_below(&self, value: u64) -> Option<i64> {
-        let near = self.float.number(value) * self.power + ROUND - ROUND;
-        if near.abs() >= WHOLE_MAX || near.is_nan() {
-            return None;
-        }
-        let near = near as i64;
+        let near = self.near(value)?;
         (near - 1..=near + 1)
             .find(|&whole| self.divided(whole) >= value && self.divided(whole - 1) < value)
     }

@@ -15,7 +15,10 @@ use super::super::{
     super::BadBlock,
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
-use super::head::{cut_unsigned, put_low, unsigned_bytes};
+use super::{
+    equal_rows,
+    head::{cut_unsigned, put_low, unsigned_bytes},
+};
 
 /// First byte of the column.
 pub const TAG: u8 = 67;
@@ -78,6 +81,17 @@ impl<'a> Dictionary<'a> {
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let place = self.values.lower_bound(0..self.count, value.saturating_sub(self.base));
         self.places.lower_bound(rows, place as u64)
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let Some(above) = value.checked_sub(self.base) else { return rows.start..rows.start };
+        let place = self.values.lower_bound(0..self.count, above);
+        let first = self.places.lower_bound(rows.clone(), place as u64);
+        if place == self.count || self.values.get(place) != above {
+            return first..first;
+        }
+        equal_rows(first, rows.end, |row| self.places.get(row) == place as u64)
     }
 
     /// The values ascend, and every place is one.

@@ -143,14 +143,7 @@ impl<'a> Frames<'a> {
     pub fn get(&self, row: usize) -> u64 {
         let frame = row / FRAME_ROWS;
         let first = row - row % FRAME_ROWS;
-        // The row that has a value of its own: the last restart, or the frame's first.
-        let (from, value) = match self.restarts.within(first..row.saturating_add(1)).last() {
-            Some(restart) => {
-                let from = self.restarts.rows.get(restart) as usize;
-                (from.clamp(first, row), self.restarts.values.get(restart))
-            }
-            None => (first, self.firsts.get(frame)),
-        };
+        let (from, value) = self.last_known(frame, first..row.saturating_add(1));
         let (width, bit) = self.place(frame);
         let bit = bit.wrapping_add((from - first) * width as usize);
         let deltas = Codes::over(self.deltas, width).sum_at_bit(bit, row - from);
@@ -201,32 +194,75 @@ impl<'a> Frames<'a> {
 
     /// The first row of `rows` whose value is not below `value`, where the column ascends.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        let Some(last) = rows.clone().last() else { return rows.start };
-        // Frames that begin within the rows; the bound lies in the one before the first of them
-        // that begins with no less.
-        let begin = rows.start / FRAME_ROWS + 1..last / FRAME_ROWS + 1;
+        let Some(begin) = frames_in(&rows) else { return rows.start };
+        // The bound lies in the frame before the first that begins with no less.
         let frame = self.firsts.lower_bound(begin, value) - 1;
-        let start = rows.start.max(frame * FRAME_ROWS);
-        let end = rows.end.min((frame + 1) * FRAME_ROWS);
-        // What is written here restarts where values fall, which a range that ascends does at its
-        // first row only; others may restart anywhere.
-        if !self.restarts.within(start + 1..end).is_empty() {
-            return partition(start..end, |row| self.get(row) < value);
+        self.equal_in(frame, &rows, value).start
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let Some(begin) = frames_in(&rows) else { return rows.start..rows.start };
+        let alike = self.firsts.equal_range(begin, value);
+        let found = self.equal_in(alike.start - 1, &rows, value);
+        if alike.is_empty() {
+            return found;
         }
+        found.start..self.equal_in(alike.end - 1, &rows, value).end
+    }
+
+    /// The same, in the rows of one frame, which has some.
+    #[inline]
+    fn equal_in(&self, frame: usize, rows: &Range<usize>, value: u64) -> Range<usize> {
+        let first = frame * FRAME_ROWS;
+        let (start, end) = (rows.start.max(first), rows.end.min(first + FRAME_ROWS));
+        let (from, known) = self.last_known(frame, first..end);
+        if from > start {
+            // What is written here restarts where values fall, which a range that ascends does at its
+            // first row only; others may restart anywhere.
+            let low = partition(start..end, |row| self.get(row) < value);
+            return low..partition(low..end, |row| self.get(row) == value);
+        }
+        let (width, bit) = self.place(frame);
+        let deltas = Codes::over(self.deltas, width);
+        let bit_after = |row: usize| bit.wrapping_add((row - first) * width as usize);
+        let skipped = deltas.sum_at_bit(bit_after(from), start - from);
+        let steps = self.step.wrapping_mul((start - from) as u64);
         // Mostly the bound is met half-way: the rows are walked, not decoded.
-        let (mut row, mut at) = (start, self.get(start));
+        let (mut row, mut at) = (start, known.wrapping_add(steps).wrapping_add(skipped));
         if at < value {
-            let (width, bit) = self.place(frame);
-            let bit = bit.wrapping_add(start % FRAME_ROWS * width as usize);
-            Codes::over(self.deltas, width).walk_from_bit(bit, end - start - 1, |delta| {
+            deltas.walk_from_bit(bit_after(row), end - row - 1, |delta| {
                 at = at.wrapping_add(self.step.wrapping_add(delta));
                 row += 1;
                 at < value
             });
-            // Or no row of the frame is it.
-            row += usize::from(at < value);
+            if at < value {
+                return end..end;
+            }
         }
-        row
+        let low = row;
+        if at == value {
+            row += 1;
+            deltas.walk_from_bit(bit_after(low), end - row, |delta| {
+                at = at.wrapping_add(self.step.wrapping_add(delta));
+                row += usize::from(at == value);
+                at == value
+            });
+        }
+        low..row
+    }
+
+    /// The last of these rows of a frame, from its first on, that has a value of its own, and the value:
+    /// a restart, or the frame's first.
+    #[inline]
+    fn last_known(&self, frame: usize, rows: Range<usize>) -> (usize, u64) {
+        match self.restarts.within(rows.clone()).last() {
+            Some(restart) => {
+                let row = self.restarts.rows.get(restart) as usize;
+                (row.clamp(rows.start, rows.end - 1), self.restarts.values.get(restart))
+            }
+            None => (rows.start, self.firsts.get(frame)),
+        }
     }
 
     /// Restarts ascend, and no width is wider than a value.
@@ -250,6 +286,13 @@ impl<'a> Frames<'a> {
         }
         Ok(())
     }
+}
+
+/// The frames that begin within these rows, behind the first of them; `None` if there are no rows.
+#[inline]
+fn frames_in(rows: &Range<usize>) -> Option<Range<usize>> {
+    let last = rows.clone().last()?;
+    Some(rows.start / FRAME_ROWS + 1..last / FRAME_ROWS + 1)
 }
 
 fn row_width(rows: usize) -> u32 {

@@ -15,7 +15,10 @@ use super::super::{
     super::BadBlock,
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
-use super::head::{cut_unsigned, put_low, unsigned_bytes};
+use super::{
+    equal_rows,
+    head::{cut_unsigned, put_low, unsigned_bytes},
+};
 
 /// First byte of the column.
 pub const TAG: u8 = 70;
@@ -63,6 +66,12 @@ impl<'a> Lone<'a> {
     /// The first row of `rows` whose value is not below `value`, where the column ascends.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         partition(rows, |row| self.get(row) < value)
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
+        equal_rows(first, end, |row| self.get(row) == value)
     }
 
     /// Any codes are values.

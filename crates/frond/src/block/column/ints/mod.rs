@@ -27,7 +27,7 @@ use self::{
     decimal::Decimal, dictionary::Dictionary, frames::Frames, lone::Lone, packed::Packed,
     patched::Patched, runs::Runs,
 };
-use super::{super::BadBlock, ROWS_MAX};
+use super::{super::BadBlock, ROWS_MAX, bits::partition};
 
 pub use decimal::Float;
 pub use encoder::{Chosen, IntEncoder};
@@ -221,21 +221,38 @@ impl<'a> Ints<'a> {
     }
 
     /// The rows of `rows` whose value is `value`, where the column ascends; an empty range where they
-    /// would be if there are none.
+    /// would be if there are none. The header is read once, and kinds that say so know the end of the
+    /// range from its beginning.
+    #[inline]
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let end = rows.end.min(self.rows());
-        let first = self.lower_bound(rows, value);
-        if first >= end || self.get(first) != value {
-            return first..first;
+        let rows = rows.start.min(end)..end;
+        match &self.packed {
+            Some(packed) => packed.equal_range(rows, value),
+            None => self.equal_range_rare(rows, value),
         }
-        let Some(above) = value.checked_add(1) else { return first..end };
-        // Mostly a row or a few: the range doubles until it holds the end.
-        let mut reach = 1;
-        while first + reach < end && self.get(first + reach) == value {
-            reach *= 2;
-        }
-        first..self.lower_bound(first + reach / 2..(first + reach).min(end), above)
     }
+
+    #[inline(never)]
+    fn equal_range_rare(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let (rest, end) = (&mut { self.bytes }, rows.end);
+        let found = rare!(rest, self.rows(), column => column.equal_range(rows, value));
+        found.unwrap_or(end..end)
+    }
+}
+
+/// The rows from `first` on for which `is` holds, as long as it does and they are below `end`.
+#[inline]
+fn equal_rows(first: usize, end: usize, is: impl Fn(usize) -> bool) -> Range<usize> {
+    if first >= end || !is(first) {
+        return first..first;
+    }
+    // Mostly a row or a few: the range doubles until it holds the end.
+    let mut reach = 1;
+    while first + reach < end && is(first + reach) {
+        reach *= 2;
+    }
+    first..partition(first + reach / 2 + 1..(first + reach).min(end), is)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use super::{
     super::bits::{Codes, pack, packed_bytes, partition, width_of},
-    IntKind,
+    IntKind, equal_rows,
     head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
 };
 
@@ -120,6 +120,21 @@ impl<'a> Packed<'a> {
         // The estimate is right unless sums wrapped round.
         let rows = if all_below && none_above { near } else { rows };
         partition(rows, |row| self.get(row) < value)
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    #[inline]
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        if self.line.slope != 0 {
+            let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
+            return equal_rows(first, end, |row| self.get(row) == value);
+        }
+        let Some(code) = value.checked_sub(self.base) else { return rows.start..rows.start };
+        if self.codes.width() == 0 {
+            return if code == 0 { rows } else { rows.end..rows.end };
+        }
+        let (first, end) = (self.codes.lower_bound(rows.clone(), code), rows.end);
+        equal_rows(first, end, |row| self.codes.get(row) == code)
     }
 
     /// The rows between which the bound must lie if no sum wraps: the line itself passes `value` at

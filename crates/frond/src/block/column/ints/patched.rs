@@ -16,7 +16,10 @@ use super::super::{
     super::BadBlock,
     bits::{Codes, mask_of, pack, packed_bytes, partition, width_of},
 };
-use super::head::{cut_unsigned, put_low, unsigned_bytes};
+use super::{
+    equal_rows,
+    head::{cut_unsigned, put_low, unsigned_bytes},
+};
 
 /// First byte of the column.
 pub const TAG: u8 = 65;
@@ -104,6 +107,12 @@ impl<'a> Patched<'a> {
     /// The first row of `rows` whose value is not below `value`, where the column ascends.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         partition(rows, |row| self.get(row) < value)
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
+        equal_rows(first, end, |row| self.get(row) == value)
     }
 
     /// The exceptions' rows ascend, and are the rows whose code is all ones.

@@ -92,15 +92,42 @@ impl<'a> Runs<'a> {
 
     /// The first row of `rows` whose value is not below `value`, where the column ascends.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
-        let Some(last) = rows.clone().last() else { return rows.start };
-        // Mostly all rows are asked for, and then no run need be looked for.
-        let first_run = if rows.start == 0 { 0 } else { self.run_of(rows.start) };
-        let end_run = if rows.end >= self.rows { self.runs } else { self.run_of(last) + 1 };
-        let run = partition(first_run..end_run, |run| self.value_of(run) < value);
-        match run.checked_sub(1) {
-            Some(before) if run > first_run => self.end_of(before).clamp(rows.start, rows.end),
-            _ => rows.start,
+        let runs = self.runs_of(&rows);
+        let run = partition(runs.clone(), |run| self.value_of(run) < value);
+        self.start_of(run, &runs, &rows)
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        let runs = self.runs_of(&rows);
+        let first = partition(runs.clone(), |run| self.value_of(run) < value);
+        // Neighbours that are written here differ.
+        let mut end = first;
+        while end < runs.end && self.value_of(end) == value {
+            end += 1;
         }
+        self.start_of(first, &runs, &rows)..self.start_of(end, &runs, &rows)
+    }
+
+    /// The runs that have rows of `rows`.
+    #[inline]
+    fn runs_of(&self, rows: &Range<usize>) -> Range<usize> {
+        if rows.is_empty() {
+            return 0..0;
+        }
+        // Mostly all rows are asked for, and then no run need be looked for.
+        let first = if rows.start == 0 { 0 } else { self.run_of(rows.start) };
+        let end = if rows.end >= self.rows { self.runs } else { self.run_of(rows.end - 1) + 1 };
+        first..end
+    }
+
+    /// Where run `run` of `runs`, or what follows them, begins in `rows`.
+    #[inline]
+    fn start_of(&self, run: usize, runs: &Range<usize>, rows: &Range<usize>) -> usize {
+        if run <= runs.start {
+            return rows.start;
+        }
+        self.end_of(run - 1).clamp(rows.start, rows.end)
     }
 
     /// Runs end one after the other, each with a row at least.

@@ -44,16 +44,25 @@ fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
     // Bounds are promised where the column ascends.
     let mut from = 0;
     for part in values.chunk_by(|a, b| a <= b).take(20) {
-        let rows = from..from + part.len();
-        let edges = [0, u64::MAX, part[0], part[part.len() / 2], part[part.len() - 1]];
-        let beside = edges.into_iter().flat_map(|v| [v, v.wrapping_add(1), v.wrapping_sub(1)]);
-        for value in beside.chain(part.iter().copied().step_by(part.len().div_ceil(50))) {
-            let low = from + part.partition_point(|v| *v < value);
-            let high = from + part.partition_point(|v| *v <= value);
-            assert_eq!(ints.lower_bound(rows.clone(), value), low, "{value} in {chosen:?}");
-            assert_eq!(ints.equal_range(rows.clone(), value), low..high, "{value} in {chosen:?}");
-        }
-        from = rows.end;
+        // All of it, and as a search leaves some rows over.
+        let some = part.len() / 3..part.len() - part.len() / 4;
+        bounds_are_found(&ints, from, part);
+        bounds_are_found(&ints, from + some.start, &part[some]);
+        from += part.len();
+    }
+}
+
+/// Asks for values of `part`, which ascends and begins at row `from`, and for their neighbours.
+fn bounds_are_found(ints: &Ints<'_>, from: usize, part: &[u64]) {
+    let (Some(&first), Some(&last)) = (part.first(), part.last()) else { return };
+    let (rows, kind) = (from..from + part.len(), ints.kind());
+    let edges = [0, u64::MAX, first, part[part.len() / 2], last];
+    let beside = edges.into_iter().flat_map(|v| [v, v.wrapping_add(1), v.wrapping_sub(1)]);
+    for value in beside.chain(part.iter().copied().step_by(part.len().div_ceil(50))) {
+        let low = from + part.partition_point(|v| *v < value);
+        let high = from + part.partition_point(|v| *v <= value);
+        assert_eq!(ints.lower_bound(rows.clone(), value), low, "{value} in {kind:?}");
+        assert_eq!(ints.equal_range(rows.clone(), value), low..high, "{value} in {kind:?}");
     }
 }
 
@@ -394,6 +403,29 @@ fn contradictions_are_found() {
     {
         assert!(checked(wrong, 1).is_err(), "{wrong}");
     }
+}
+
+/// What repeats beyond frames, beside what does not, in every kind: where equal rows end is another
+/// question than where they begin.
+#[test]
+fn long_repetitions_are_found_whole() {
+    for lengths in [[31, 1, 32, 33], [64, 2, 95, 1], [5, 200, 1, 1], [32, 32, 32, 32]] {
+        let of = |(word, &rows): (usize, &usize)| vec![word as u64 * 3 + 7; rows];
+        check_all(&lengths.iter().enumerate().flat_map(of).collect::<Vec<u64>>());
+    }
+}
+
+/// Runs that another writer did not join are one range.
+#[test]
+fn equal_neighbours_of_runs_are_one_range() {
+    let bytes = padded(&[0x42, 2, 0, 3, 0, 0x2a, 0x16]);
+    let ints = Ints::parse(&bytes, 8).expect("parsed");
+    ints.check().expect("checked");
+    let mut values = [0; 8];
+    ints.decode(0, &mut values);
+    assert_eq!(values, [2, 2, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(ints.equal_range(2..8, 1), 2..8);
+    assert_eq!(ints.equal_range(3..7, 1), 3..7);
 }
 
 /// Rows 0 to 4 are 0; a restart makes the rest of the frame 7; the second frame is 9.

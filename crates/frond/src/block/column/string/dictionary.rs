@@ -145,6 +145,20 @@ impl<'a> Coded<'a> {
         })
     }
 
+    /// Those of `rows` whose string is `key`.
+    pub fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
+        if !self.exceptions.is_empty() {
+            let start = self.bound(rows.clone(), key, false)?;
+            return Ok(start..self.bound(start..rows.end, key, true)?);
+        }
+        let code = self.words.lower_bound(key)?;
+        if code < self.words.count() && self.words.get(code)? == key {
+            return Ok(self.codes.equal_range(rows, code as u64));
+        }
+        let start = self.codes.lower_bound(rows, code as u64);
+        Ok(start..start)
+    }
+
     /// Whether every row has its string, and the dictionary ascends.
     pub fn check(&self) -> Result<(), BadBlock> {
         if let Words::Own(words) = &self.words {

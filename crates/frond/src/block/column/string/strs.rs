@@ -162,14 +162,16 @@ impl<'a> Strs<'a> {
 
     /// Those of `rows`, in which strings ascend, that equal `key`.
     pub fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
+        if let Body::Dictionary(coded) = &self.body {
+            self.has(&rows)?;
+            return coded.equal_range(rows, key);
+        }
         let start = self.bound(rows.clone(), key, false)?;
         Ok(start..self.bound(start..rows.end, key, true)?)
     }
 
     fn bound(&self, rows: Range<usize>, key: &[u8], after: bool) -> Result<usize, BadBlock> {
-        if rows.start > rows.end || rows.end > self.rows {
-            return Err(BadBlock("a string column has fewer rows"));
-        }
+        self.has(&rows)?;
         match &self.body {
             Body::Dictionary(coded) => coded.bound(rows, key, after),
             Body::Prefix(prefixed) => prefixed.bound(rows, key, after),
@@ -178,6 +180,13 @@ impl<'a> Strs<'a> {
                 Ok(order.is_lt() || after && order.is_eq())
             }),
         }
+    }
+
+    fn has(&self, rows: &Range<usize>) -> Result<(), BadBlock> {
+        if rows.start > rows.end || rows.end > self.rows {
+            return Err(BadBlock("a string column has fewer rows"));
+        }
+        Ok(())
     }
 
     /// Checks everything that later calls would find row by row.
