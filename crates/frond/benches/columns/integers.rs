@@ -114,7 +114,7 @@ pub fn print() {
         let encode_as = measure(ROWS, || {
             bytes.clear();
             let values = black_box(&values);
-            black_box(encoder.encode_floats_as(kind, Float::Double, values, &mut bytes));
+            black_box(encoder.encode_floats_as(kind, None, Float::Double, values, &mut bytes));
         });
         bytes.extend_from_slice(&[0; PAD_BYTES]);
         let ints = Ints::parse(&bytes, ROWS).expect("an integer column");

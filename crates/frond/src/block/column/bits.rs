@@ -233,13 +233,74 @@ fn unpack_group<const W: usize>(from: &[u8], lead: usize, group: &mut [u64]) {
     }
 }
 
+/// Codes that are packed at a time: they end at a whole byte, whatever their width.
+const BATCH_CODES: usize = 64;
+
 /// Appends codes of `width` bits; each is below 2^width.
-pub fn pack(codes: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
-    let mut packer = Packer::new(out);
-    if width > 0 {
-        codes.for_each(|code| packer.put(code, width));
+pub fn pack(mut codes: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
+    if width == 0 {
+        return;
     }
-    packer.finish();
+    // Making codes and packing them are two loops, so that the second is there once for each width
+    // and not for each sort of codes besides.
+    let mut batch = [0; BATCH_CODES];
+    loop {
+        let mut count = 0;
+        for (slot, code) in batch.iter_mut().zip(&mut codes) {
+            debug_assert!(width_of(code) <= width);
+            *slot = code;
+            count += 1;
+        }
+        if count < BATCH_CODES {
+            let mut packer = Packer::new(out);
+            batch.iter().take(count).for_each(|&code| packer.put(code, width));
+            return packer.finish();
+        }
+        pack_batch(&batch, width, out);
+    }
+}
+
+/// Appends a batch of codes of `width` bits, 1 to 64.
+fn pack_batch(codes: &[u64; BATCH_CODES], width: u32, out: &mut Vec<u8>) {
+    let mut packed = [0; BATCH_CODES * 8 + 8];
+    for_width!(width, pack_groups(codes, &mut packed),
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+        33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61
+        62 63 64);
+    out.extend_from_slice(packed.get(..BATCH_CODES / 8 * width as usize).unwrap_or_default());
+}
+
+/// Writes groups of eight codes of `W` bits, which are `W` bytes; says how many codes that were.
+fn pack_groups<const W: usize>(
+    codes: &[u64; BATCH_CODES],
+    packed: &mut [u8; BATCH_CODES * 8 + 8],
+) -> usize {
+    let (groups, _) = codes.as_chunks::<8>();
+    for (number, group) in groups.iter().enumerate() {
+        // The last word of a group reaches into the next one, which is written after it.
+        let Some(to) = packed.get_mut(number * W..number * W + W + 8) else { break };
+        let (mut word, mut fill, mut at) = (0u64, 0, 0);
+        for &code in group {
+            word |= code << fill;
+            fill += W;
+            if fill >= 64 {
+                store(to, at, word);
+                at += 8;
+                fill -= 64;
+                // What of the code did not fit.
+                word = if fill == 0 { 0 } else { code >> (W - fill) };
+            }
+        }
+        store(to, at, word);
+    }
+    codes.len()
+}
+
+#[inline(always)]
+fn store(to: &mut [u8], at: usize, word: u64) {
+    if let Some(to) = to.get_mut(at..at + 8) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
 }
 
 /// Appends codes, of one width or of several.
@@ -294,7 +355,7 @@ mod tests {
     #[test]
     fn codes_of_every_width_come_back_one_by_one_and_together() {
         for width in 0..=64 {
-            for count in [0, 1, 7, 8, 9, 64, 100] {
+            for count in [0, 1, 7, 8, 9, 63, 64, 100, 129] {
                 let codes = codes(count, width);
                 let mut bytes = Vec::new();
                 pack(codes.iter().copied(), width, &mut bytes);

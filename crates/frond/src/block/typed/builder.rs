@@ -7,11 +7,11 @@
 use super::{
     super::{
         Codec, Pushed,
-        bytes::copy_short,
         column::{PAD_BYTES, ROWS_MAX, string::Strings},
     },
     columns::{Columns, Holds, Side, word_at},
     frame::{HEADER_BYTES, IN_COLUMNS, Models, OTHERS, VALUES, VERSION, WHOLE_KEYS, WIDE},
+    held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
     writer::{ColumnWriter, Plans},
 };
 use crate::{coding::Reader, message::Tag, sync::Arc};
@@ -29,21 +29,12 @@ pub struct TypedBuilder {
     keys: Held,
     payloads: Held,
     tags: Vec<Tag>,
-    /// Where columns of keys and of values end in the rows held, row by row: of the rows that have them.
-    key_cuts: Vec<u32>,
-    value_cuts: Vec<u32>,
+    /// Where columns end in the keys, and in the payloads that are in columns.
+    key_cuts: Cuts,
+    value_cuts: Cuts,
     in_columns: Vec<bool>,
     scratch: Scratch,
     block: Vec<u8>,
-}
-
-/// Byte strings end to end.
-#[derive(Debug, Default)]
-struct Held {
-    /// Longer than they are by eight bytes at least, so that words are read whole.
-    bytes: Vec<u8>,
-    len: usize,
-    ends: Vec<u32>,
 }
 
 /// Columns, and where each ends in them.
@@ -59,7 +50,7 @@ struct Scratch {
 struct Rows<'a> {
     side: &'a Side,
     held: &'a Held,
-    cuts: &'a [u32],
+    cuts: &'a Cuts,
     /// Of each row whether it has this side in columns; empty if all have.
     in_columns: &'a [bool],
     /// Number of the first column, and by what to count the others.
@@ -77,8 +68,8 @@ impl TypedBuilder {
             keys: Held::default(),
             payloads: Held::default(),
             tags: Vec::new(),
-            key_cuts: Vec::new(),
-            value_cuts: Vec::new(),
+            key_cuts: Cuts::default(),
+            value_cuts: Cuts::default(),
             in_columns: Vec::new(),
             scratch: Scratch::default(),
             block: Vec::new(),
@@ -94,13 +85,13 @@ impl TypedBuilder {
     /// Length of all keys and payloads so far.
     #[inline]
     pub fn raw_bytes(&self) -> usize {
-        self.keys.len + self.payloads.len
+        self.keys.bytes_held() + self.payloads.bytes_held()
     }
 
     /// The key pushed last; empty if there is none.
     #[inline]
     pub fn last_key(&self) -> &[u8] {
-        self.rows().checked_sub(1).map_or(&[], |last| self.keys.row(last))
+        self.keys.last()
     }
 
     /// How columns are best written, as far as it was learnt.
@@ -114,7 +105,7 @@ impl TypedBuilder {
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
         let rows = self.rows();
         if rows > 0 {
-            if !ascends(self.keys.row(rows - 1), key) {
+            if !ascends(self.keys.last(), key) {
                 return Pushed::Unordered;
             }
             let grown = self.raw_bytes() + key.len() + payload.len();
@@ -136,9 +127,9 @@ impl TypedBuilder {
     pub fn finish(&mut self, models: &Models) -> &[u8] {
         assert!(self.rows() > 0, "a block has at least one row");
         let columns = self.columns.clone();
-        let fits = self.keys.cut_all(&columns.key, &mut self.key_cuts);
+        let fits = self.key_cuts.cut_all(&columns.key, &self.keys);
         if !fits {
-            self.keys.cut_all(&columns.whole_key, &mut self.key_cuts);
+            self.key_cuts.cut_all(&columns.whole_key, &self.keys);
         }
         let (some_values, some_others) = self.cut_values(&columns.value);
         let mut flags = if fits { 0 } else { WHOLE_KEYS };
@@ -188,18 +179,24 @@ impl TypedBuilder {
 
     /// Cuts values at the ends of their columns; whether any is in columns, and any payload is not.
     fn cut_values(&mut self, side: &Side) -> (bool, bool) {
-        let (mut some_others, mut value_bytes) = (false, 0);
-        self.value_cuts.clear();
         self.in_columns.clear();
+        // All alike, as in most blocks: there is nothing to be looked at row by row.
+        if self.same_tag().is_some_and(|tag| tag.without_fresh() == Tag::PUT)
+            && let Length::All(length) = self.payloads.length()
+            && (length == 0 || side.width == Some(length))
+        {
+            if length > 0 {
+                self.value_cuts.cut_all(side, &self.payloads);
+            }
+            self.in_columns.resize(self.tags.len(), length > 0);
+            return (length > 0, false);
+        }
+        let (mut some_others, mut value_bytes) = (false, 0);
+        self.value_cuts.clear(side);
         for (row, tag) in self.tags.iter().enumerate() {
             let payload = self.payloads.row(row);
-            let start = self.payloads.start(row);
-            let cuts = &mut self.value_cuts;
-            let fits = tag.without_fresh() == Tag::PUT
-                && match side.width {
-                    Some(width) => payload.len() == width,
-                    None => side.cut(payload, start, cuts),
-                };
+            let is_put = tag.without_fresh() == Tag::PUT;
+            let fits = is_put && self.value_cuts.cut(side, &self.payloads, row);
             value_bytes += if fits { payload.len() } else { 0 };
             some_others |= !fits && !payload.is_empty();
             self.in_columns.push(fits);
@@ -211,8 +208,23 @@ impl TypedBuilder {
         (value_bytes > 0, some_others)
     }
 
+    /// The tag of all rows, if they have one.
+    fn same_tag(&self) -> Option<Tag> {
+        let first = *self.tags.first()?;
+        // Without a branch for each row.
+        let bits = |all, tag: &Tag| all | tag.to_disk() ^ first.to_disk();
+        (self.tags.iter().fold(0, bits) == 0).then_some(first)
+    }
+
     fn put_tags(&mut self) {
+        let same_tag = self.same_tag();
         let Self { plans, writer, scratch, tags, in_columns, .. } = self;
+        let first = in_columns.first().copied().unwrap_or(false);
+        if let Some(tag) = same_tag.filter(|_| !in_columns.contains(&!first)) {
+            let value = u64::from(tag.to_disk()) | if first { IN_COLUMNS } else { 0 };
+            writer.put_same(value, &mut scratch.body);
+            return scratch.ends.push(scratch.body.len());
+        }
         let number =
             |(tag, &is): (&Tag, &bool)| u64::from(tag.to_disk()) | if is { IN_COLUMNS } else { 0 };
         scratch.words.clear();
@@ -245,7 +257,9 @@ impl TypedBuilder {
         block.clear();
         block.extend_from_slice(&[VERSION, flags]);
         block.extend_from_slice(&(self.tags.len() as u16).to_le_bytes());
-        block.extend_from_slice(&((self.keys.len + self.payloads.len) as u32).to_le_bytes());
+        block.extend_from_slice(
+            &((self.keys.bytes_held() + self.payloads.bytes_held()) as u32).to_le_bytes(),
+        );
         for &end in &*ends {
             let end = (start + end) as u32;
             block.extend_from_slice(&end.to_le_bytes()[..if wide { 4 } else { 2 }]);
@@ -255,71 +269,17 @@ impl TypedBuilder {
     }
 }
 
-/// Whether a key is above the one before. The first eight bytes mostly say so, and cost no call.
-#[inline]
-fn ascends(last: &[u8], key: &[u8]) -> bool {
-    match (last.first_chunk::<8>(), key.first_chunk::<8>()) {
-        (Some(a), Some(b)) if a != b => u64::from_be_bytes(*a) < u64::from_be_bytes(*b),
-        _ => last < key,
-    }
-}
-
-impl Held {
-    #[inline]
-    fn push(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        if self.bytes.len() < end + 8 {
-            self.bytes.resize((end + 8).next_power_of_two().max(4096), 0);
-        }
-        copy_short(&mut self.bytes[self.len..end], bytes);
-        self.len = end;
-        self.ends.push(u32::try_from(end).expect("a block's rows are below 4 GiB"));
-    }
-
-    #[inline]
-    fn start(&self, row: usize) -> usize {
-        row.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
-    }
-
-    #[inline]
-    fn row(&self, row: usize) -> &[u8] {
-        &self.bytes[self.start(row)..self.ends[row] as usize]
-    }
-
-    /// Cuts all rows at the ends of their columns; false if one does not fit.
-    fn cut_all(&self, side: &Side, cuts: &mut Vec<u32>) -> bool {
-        cuts.clear();
-        let mut rows = 0..self.ends.len();
-        match side.width {
-            Some(width) => rows.all(|row| self.row(row).len() == width),
-            None => rows.all(|row| side.cut(self.row(row), self.start(row), cuts)),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.len = 0;
-        self.ends.clear();
-    }
-}
-
 impl Rows<'_> {
     /// Where column `index` of row `row` begins, which is the `nth` in columns.
     #[inline]
     fn start(&self, row: usize, nth: usize, index: usize) -> usize {
-        if self.side.width.is_some() {
-            return self.held.start(row) + self.side.offsets[index] as usize;
-        }
-        match index.checked_sub(1) {
-            Some(before) => self.cuts[nth * self.side.columns.len() + before] as usize,
-            None => self.held.start(row),
-        }
+        self.held.start(row) + self.cuts.start(nth, index)
     }
 
     /// Column `index` of the same, if the rows hold strings.
     #[inline]
     fn string(&self, row: usize, nth: usize, index: usize, holds: Holds) -> &[u8] {
-        let end = self.cuts[nth * self.side.columns.len() + index] as usize;
-        let part = &self.held.bytes[self.start(row, nth, index)..end];
+        let part = self.held.part(row, self.cuts.start(nth, index)..self.cuts.end(nth, index));
         match holds {
             Holds::Content => Reader::new(part).bytes().unwrap_or_default(),
             Holds::String(_) | Holds::Word(..) => part,
@@ -341,20 +301,19 @@ impl Scratch {
         writer: &mut ColumnWriter,
     ) {
         let Self { words, strings, body, ends } = self;
-        let count = rows.held.ends.len();
+        let count = rows.held.rows();
         let all_in = rows.in_columns.iter().all(|&is| is);
         let first_in = (0..count).find(|&row| rows.is_in(row)).unwrap_or(0);
         for (index, column) in rows.side.columns.iter().enumerate() {
             let number = rows.number + index;
             match column.holds {
                 Holds::Word(bytes, float) => {
-                    let from = &rows.held.bytes;
+                    let from = rows.held.padded();
                     words.clear();
-                    if let Some(width) = rows.side.width.filter(|_| all_in) {
-                        // Rows of one length.
-                        let offset = rows.side.offsets[index] as usize;
-                        let start = |row| row * width + offset;
-                        words.extend((0..count).map(|row| word_at(from, start(row), bytes)));
+                    if let (Some(part), Length::All(apart), true) =
+                        (rows.cuts.same_part(index), rows.held.length(), all_in)
+                    {
+                        words_apart(&from[part.start..], apart, count, bytes, words);
                     } else {
                         let mut word = word_at(from, rows.start(first_in, 0, index), bytes);
                         let mut nth = 0;
@@ -369,18 +328,28 @@ impl Scratch {
                     writer.put_words(plans, number, float, words, body);
                 }
                 holds @ (Holds::String(_) | Holds::Content) => {
-                    let repeat = plans.repeats_are_free(number);
-                    let mut fill = filler(repeat, rows.string(first_in, 0, index, holds));
-                    let mut nth = 0;
                     strings.clear();
-                    for row in 0..count {
-                        if rows.is_in(row) {
-                            let string = rows.string(row, nth, index, holds);
-                            strings.push(string);
-                            fill = filler(repeat, string);
-                            nth += 1;
-                        } else {
-                            strings.push(fill);
+                    if let (Some(part), Length::All(apart), Holds::String(_), true) =
+                        (rows.cuts.same_part(index), rows.held.length(), holds, all_in)
+                    {
+                        let from = &rows.held.padded()[part.start..];
+                        strings_apart(from, apart, count, part.len(), strings);
+                    } else if all_in {
+                        (0..count)
+                            .for_each(|row| strings.push(rows.string(row, row, index, holds)));
+                    } else {
+                        let repeat = plans.repeats_are_free(number);
+                        let mut fill = filler(repeat, rows.string(first_in, 0, index, holds));
+                        let mut nth = 0;
+                        for row in 0..count {
+                            if rows.is_in(row) {
+                                let string = rows.string(row, nth, index, holds);
+                                strings.push(string);
+                                fill = filler(repeat, string);
+                                nth += 1;
+                            } else {
+                                strings.push(fill);
+                            }
                         }
                     }
                     let model = models.get(number).and_then(|model| model.as_deref());

@@ -21,7 +21,8 @@
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | everything a block must be |
 //! | `weigh.rs` | what each column takes |
-//! | `builder.rs`, `writer.rs` | rows in, block out; how each column is best written, from block to block |
+//! | `builder.rs`, `held.rs` | rows in, block out; rows as they came, and where their columns end |
+//! | `writer.rs` | how each column is best written, from block to block |
 //!
 //! Invariants
 //! 1. A typed block gives back the rows that were pushed, byte by byte, whether they fit the layouts or
@@ -39,6 +40,7 @@ mod builder;
 mod check;
 mod columns;
 mod frame;
+mod held;
 mod row;
 mod rows;
 mod search;

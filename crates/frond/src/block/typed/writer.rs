@@ -9,7 +9,7 @@ use super::{
     super::{
         Codec,
         column::{
-            Float, IntEncoder, IntKind,
+            Chosen, Float, IntEncoder, IntKind,
             string::{
                 Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Trained, train,
             },
@@ -33,7 +33,7 @@ const PROMISED_ROWS: usize = 1 << 12;
 pub struct Plans {
     /// By number of column, the key's, the value's, and other payloads; then tags; then keys that do not
     /// fit.
-    words: Vec<Kept<IntKind>>,
+    words: Vec<Kept<Chosen>>,
     strings: Vec<Kept<StringPlan>>,
 }
 
@@ -88,7 +88,7 @@ impl Plans {
 
     /// How integer column `number` is written, if it is known.
     pub fn integer(&self, number: usize) -> Option<IntKind> {
-        self.words.get(number)?.form
+        self.words.get(number)?.form.map(|chosen| chosen.kind)
     }
 
     /// The number of tags here.
@@ -140,12 +140,12 @@ impl ColumnWriter {
             Some(float) => ints.encode_floats(float, values, out),
             None => ints.encode(values, out),
         };
-        let Some(kind) = kept.form else {
+        let Some(Chosen { kind, numbers, .. }) = kept.form else {
             let chosen = shortest(ints, out);
-            return kept.keep(chosen.kind, chosen.bytes, rows);
+            return kept.keep(chosen, chosen.bytes, rows);
         };
         let mut chosen = match float {
-            Some(float) => ints.encode_floats_as(kind, float, values, out),
+            Some(float) => ints.encode_floats_as(kind, numbers, float, values, out),
             None => ints.encode_as(kind, values, out),
         };
         kept.blocks += 1;
@@ -158,8 +158,13 @@ impl ColumnWriter {
                 out.extend_from_slice(other);
                 chosen = again;
             }
-            kept.keep(chosen.kind, chosen.bytes, rows);
+            kept.keep(chosen, chosen.bytes, rows);
         }
+    }
+
+    /// Appends an integer column of one value, which is as long for any number of rows.
+    pub fn put_same(&mut self, value: u64, out: &mut Vec<u8>) {
+        self.ints.encode_as(IntKind::Constant, &[value], out);
     }
 
     /// Appends string column `number`; one of a key is searched.

@@ -13,6 +13,8 @@ use super::{
 pub struct Chosen {
     /// How it is written.
     pub kind: IntKind,
+    /// How the numbers of decimals are.
+    pub numbers: Option<IntKind>,
     /// How many bytes that takes.
     pub bytes: usize,
 }
@@ -44,31 +46,30 @@ enum Plan {
     Frames(frames::Plan),
 }
 
-/// What one look at the values tells.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    min: u64,
-    max: u64,
-    runs: usize,
-    /// How often a value is below the one before.
-    falls: usize,
+/// The least and the largest value; 0 and 0 if there are none.
+fn ends_of(values: &[u64]) -> (u64, u64) {
+    let Some(&first) = values.first() else { return (0, 0) };
+    // Four at a time, so that none waits for the one before.
+    let (mut least, mut most) = ([first; 4], [first; 4]);
+    let (fours, rest) = values.as_chunks::<4>();
+    for four in fours {
+        for (value, (least, most)) in four.iter().zip(least.iter_mut().zip(&mut most)) {
+            (*least, *most) = ((*least).min(*value), (*most).max(*value));
+        }
+    }
+    let all = |ends: [u64; 4]| ends.into_iter().chain(rest.iter().copied());
+    (all(least).min().unwrap_or(first), all(most).max().unwrap_or(first))
 }
 
-impl Seen {
-    fn of(values: &[u64]) -> Self {
-        let Some(&first) = values.first() else {
-            return Self { min: 0, max: 0, runs: 0, falls: 0 };
-        };
-        let (mut min, mut max, mut last) = (first, first, first);
-        let (mut changes, mut falls) = (0, 0);
-        for &value in values {
-            (min, max) = (min.min(value), max.max(value));
-            changes += usize::from(value != last);
-            falls += usize::from(value < last);
-            last = value;
-        }
-        Self { min, max, runs: changes + 1, falls }
-    }
+/// How many runs of equal values there are.
+fn runs_of(values: &[u64]) -> usize {
+    let changes = values.iter().zip(values.iter().skip(1)).filter(|(a, b)| a != b).count();
+    changes + usize::from(!values.is_empty())
+}
+
+/// How often a value is below the one before.
+fn falls_of(values: &[u64]) -> usize {
+    values.iter().zip(values.iter().skip(1)).filter(|(a, b)| b < a).count()
 }
 
 impl IntEncoder {
@@ -96,14 +97,16 @@ impl IntEncoder {
     /// that and it is shorter, else like other integers.
     pub fn encode_floats(&mut self, float: Float, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let bytes_max = self.measure(values).bytes;
-        let decimal = self.write_decimal(float, values, bytes_max, out);
+        let decimal = self.write_decimal(float, None, values, bytes_max, out);
         decimal.unwrap_or_else(|| self.encode(values, out))
     }
 
-    /// Appends floats in this kind; in the shortest if this one cannot hold them.
+    /// Appends floats in this kind; in the shortest if this one cannot hold them. Of decimals it may be
+    /// known how the numbers are written, too.
     pub fn encode_floats_as(
         &mut self,
         kind: IntKind,
+        numbers: Option<IntKind>,
         float: Float,
         values: &[u64],
         out: &mut Vec<u8>,
@@ -111,7 +114,7 @@ impl IntEncoder {
         if kind != IntKind::Decimal {
             return self.encode_as(kind, values, out);
         }
-        let decimal = self.write_decimal(float, values, usize::MAX, out);
+        let decimal = self.write_decimal(float, numbers, values, usize::MAX, out);
         decimal.unwrap_or_else(|| self.encode(values, out))
     }
 
@@ -119,18 +122,20 @@ impl IntEncoder {
     fn write_decimal(
         &mut self,
         float: Float,
+        numbers: Option<IntKind>,
         values: &[u64],
         bytes_max: usize,
         out: &mut Vec<u8>,
     ) -> Option<Chosen> {
         let mut parts = std::mem::take(&mut self.floats);
         let decimal = decimal::Plan::of(float, values, &mut parts).and_then(|decimal| {
-            let numbers = self.plan(&parts.numbers, Reads::Any);
+            let known = numbers.and_then(|kind| self.plan_as(kind, &parts.numbers));
+            let numbers = known.unwrap_or_else(|| self.plan(&parts.numbers, Reads::Any));
             let bytes = decimal.bytes(&parts) + numbers.bytes(values.len());
             (bytes < bytes_max).then(|| {
                 decimal.write(&parts, out);
-                self.write(numbers, &parts.numbers, out);
-                Chosen { kind: IntKind::Decimal, bytes }
+                let numbers = self.write(numbers, &parts.numbers, out).kind;
+                Chosen { kind: IntKind::Decimal, numbers: Some(numbers), bytes }
             })
         });
         self.floats = parts;
@@ -140,7 +145,7 @@ impl IntEncoder {
     /// What [`encode`](IntEncoder::encode) would choose.
     pub fn measure(&mut self, values: &[u64]) -> Chosen {
         let plan = self.plan(values, Reads::Any);
-        Chosen { kind: plan.kind(), bytes: plan.bytes(values.len()) }
+        Chosen { kind: plan.kind(), numbers: None, bytes: plan.bytes(values.len()) }
     }
 
     /// Appends the values in this kind; in the shortest if this one cannot hold them, and for
@@ -153,13 +158,20 @@ impl IntEncoder {
     fn plan(&mut self, values: &[u64], reads: Reads) -> Plan {
         let rows = values.len();
         assert!(rows <= ROWS_MAX, "{rows} rows in a column");
-        let Seen { min, max, runs, falls } = Seen::of(values);
+        let (min, max) = ends_of(values);
         let mut best = Plan::Packed(packed::Plan::level(min, max));
         if min == max {
             return best;
         }
-        // In the order of how fast they read; each is told what it has to beat.
-        let bytes = |best: &Plan| best.bytes(rows);
+        // Cheap to know, and often so short that nothing else need be tried.
+        let level_bytes = best.bytes(rows);
+        let any = reads == Reads::Any;
+        let runs = any.then(|| runs::Plan::below(rows, runs_of(values), min, max, level_bytes));
+        let runs = runs.flatten();
+        // In the order of how fast they read; each is told what it has to beat. Runs are the slowest
+        // but one: who takes no more is taken.
+        let runs_bytes = runs.as_ref().map_or(usize::MAX, |runs| runs.bytes(rows));
+        let bytes = |best: &Plan| best.bytes(rows).min(runs_bytes.saturating_add(1));
         if let Some(plan) = packed::Plan::sloped_below(values, bytes(&best)) {
             best = Plan::Packed(plan);
         }
@@ -173,15 +185,18 @@ impl IntEncoder {
         if let Some(plan) = dictionary::Plan::below(values, min, max, bytes(&best), distinct) {
             best = Plan::Dictionary(plan);
         }
-        if reads == Reads::Direct {
+        if !any {
             return best;
         }
-        if let Some(plan) = runs::Plan::below(rows, runs, min, max, bytes(&best)) {
+        if let Some(plan) = runs.filter(|_| runs_bytes < best.bytes(rows)) {
             best = Plan::Runs(plan);
         }
         // Values that fall all the time are not tried: their differences are wider than they are.
-        if falls <= rows / 8
-            && let Some(plan) = frames::Plan::below(values, falls, bytes(&best), &mut self.frames)
+        let bytes = best.bytes(rows);
+        if frames::Plan::may_be_below(bytes)
+            && let falls = falls_of(values)
+            && falls <= rows / 8
+            && let Some(plan) = frames::Plan::below(values, falls, bytes, &mut self.frames)
         {
             best = Plan::Frames(plan);
         }
@@ -192,8 +207,12 @@ impl IntEncoder {
     fn plan_as(&mut self, kind: IntKind, values: &[u64]) -> Option<Plan> {
         let rows = values.len();
         assert!(rows <= ROWS_MAX, "{rows} rows in a column");
-        let Seen { min, max, runs, falls } = Seen::of(values);
         let any = usize::MAX;
+        let (min, max) = match kind {
+            // These ask for other things.
+            IntKind::Sloped | IntKind::Frames | IntKind::Decimal => (0, 0),
+            _ => ends_of(values),
+        };
         match kind {
             IntKind::Constant if min < max => None,
             IntKind::Constant | IntKind::Level => Some(Plan::Packed(packed::Plan::level(min, max))),
@@ -204,8 +223,11 @@ impl IntEncoder {
                 let distinct = &mut self.distinct;
                 dictionary::Plan::below(values, min, max, any, distinct).map(Plan::Dictionary)
             }
-            IntKind::Runs => runs::Plan::below(rows, runs, min, max, any).map(Plan::Runs),
+            IntKind::Runs => {
+                runs::Plan::below(rows, runs_of(values), min, max, any).map(Plan::Runs)
+            }
             IntKind::Frames => {
+                let falls = falls_of(values);
                 frames::Plan::below(values, falls, any, &mut self.frames).map(Plan::Frames)
             }
             IntKind::Decimal => None,
@@ -223,7 +245,7 @@ impl IntEncoder {
             Plan::Dictionary(plan) => plan.write(values, &mut self.distinct, out),
             Plan::Frames(plan) => plan.write(values, &self.frames, out),
         }
-        Chosen { kind, bytes }
+        Chosen { kind, numbers: None, bytes }
     }
 }
 

@@ -331,7 +331,7 @@ impl Plan {
         scratch: &mut Scratch,
     ) -> Option<Self> {
         // Without differences it is a packed column with more around it.
-        if values.len() < 2 || HEAD_BYTES + 4 >= bytes_max {
+        if values.len() < 2 || !Self::may_be_below(bytes_max) {
             return None;
         }
         let rows = values.len();
@@ -351,6 +351,11 @@ impl Plan {
         let sums = (by_frame < one_width).then_some(sums);
         let bytes = by_frame.min(one_width);
         (bytes < bytes_max).then_some(Self { step, firsts, width, sums, restarts, bytes })
+    }
+
+    /// Whether any column takes less than `bytes_max`.
+    pub fn may_be_below(bytes_max: usize) -> bool {
+        HEAD_BYTES + 4 < bytes_max
     }
 
     /// Length of the column.

@@ -240,9 +240,16 @@ fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
     let without = encoder.encode(values, &mut plain);
     assert!(chosen.bytes <= without.bytes, "{chosen:?} {without:?}");
     column.clear();
-    let kept = encoder.encode_floats_as(IntKind::Decimal, float, values, &mut column);
+    let kept = encoder.encode_floats_as(IntKind::Decimal, None, float, values, &mut column);
     comes_back(values, &column, kept);
     assert!(kept.bytes >= chosen.bytes, "{kept:?} {chosen:?}");
+    // With numbers in any kind, and in the one that was chosen.
+    for numbers in KINDS.into_iter().map(Some).chain([kept.numbers]) {
+        column.clear();
+        let again = encoder.encode_floats_as(IntKind::Decimal, numbers, float, values, &mut column);
+        comes_back(values, &column, again);
+        assert!(numbers != kept.numbers || again == kept, "{again:?} {kept:?}");
+    }
     chosen
 }
 
@@ -269,7 +276,10 @@ fn decimals_are_seen_among_nulls_and_others() {
     let price = |row: u64| (row * 7919 % 50_000) as f64 / 100.0;
     let prices: Vec<u64> = (0..1000).map(|row| ordered(price(row))).collect();
     let chosen = floats_come_back(Float::Double, &prices);
-    assert_eq!(chosen, Chosen { kind: IntKind::Decimal, bytes: 5 + 2 + 2000 });
+    assert_eq!(
+        chosen,
+        Chosen { kind: IntKind::Decimal, numbers: Some(IntKind::Level), bytes: 5 + 2 + 2000 }
+    );
     let singles: Vec<u64> = (0..1000).map(|row| ordered_single(price(row) as f32)).collect();
     assert_eq!(floats_come_back(Float::Single, &singles), chosen);
     // The filler of a null is zero bytes.
@@ -326,7 +336,7 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
     for values in [sorted, noise, runs, prices, restarts, nulls] {
         for kind in KINDS.into_iter().chain([IntKind::Decimal]) {
             let mut column = Vec::new();
-            encoder.encode_floats_as(kind, Float::Double, &values, &mut column);
+            encoder.encode_floats_as(kind, None, Float::Double, &values, &mut column);
             let whole = padded(&column);
             for at in 0..whole.len() {
                 for value in [0, 1, 0x7f, 0x80, 0xff, whole[at] ^ 1, whole[at] ^ 0x40, dice() as u8]
@@ -483,7 +493,8 @@ fn the_documented_columns_are_what_is_written() {
     }
     let floats = [12.34, 0.5, f64::NAN, -0.25].map(ordered);
     column.clear();
-    let chosen = encoder.encode_floats_as(IntKind::Decimal, Float::Double, &floats, &mut column);
+    let kind = IntKind::Decimal;
+    let chosen = encoder.encode_floats_as(kind, None, Float::Double, &floats, &mut column);
     assert_eq!((chosen.kind, hex(&column)), (IntKind::Decimal, hex(&shown[0])));
     comes_back(&floats, &shown[0], chosen);
     assert_eq!(shown.len(), 1);

@@ -13,7 +13,7 @@ use super::{
     prefix, raw,
     shape::{BitWriter, Shape},
     shape_training::shape_of,
-    strings::Strings,
+    strings::{Strings, equal_short},
     symbols::{Matcher, Symbols},
 };
 use crate::{
@@ -125,13 +125,22 @@ impl StrEncoder {
         lookup.reset(strings.len());
         words.clear();
         values.clear();
+        let mut last: Option<(&[u8], u64)> = None;
         for string in strings.iter() {
-            let word = lookup.find(words, string).unwrap_or_else(|place| {
-                lookup.insert(place);
-                words.push(string);
-                words.len() as u32 - 1
-            });
-            values.push(word.into());
+            // In an index the same comes again and again.
+            let word = match last {
+                Some((same, word)) if equal_short(same, string) => word,
+                _ => {
+                    let word = lookup.find(words, string).unwrap_or_else(|place| {
+                        lookup.insert(place);
+                        words.push(string);
+                        words.len() as u32 - 1
+                    });
+                    word.into()
+                }
+            };
+            last = Some((string, word));
+            values.push(word);
         }
         let mut order: Vec<u32> = (0..words.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| words.get(a as usize).cmp(words.get(b as usize)));

@@ -44,7 +44,7 @@ mod symbols;
 pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
 pub use plan::{Purpose, StrKind, StringPlan, Trained, train};
-pub use strings::Strings;
+pub use strings::{Strings, equal_short};
 pub use strs::Strs;
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Strings {
     }
 
     /// Appends `count` strings of `bytes` bytes each, which `write` writes over zeros.
-    pub(super) fn push_alike<E>(
+    pub fn push_alike<E>(
         &mut self,
         count: usize,
         bytes: usize,
@@ -121,5 +121,38 @@ impl<'a> FromIterator<&'a [u8]> for Strings {
         let mut all = Strings::new();
         strings.into_iter().for_each(|string| all.push(string));
         all
+    }
+}
+
+/// Whether two short strings are the same: a call to compare them costs more.
+#[inline]
+pub fn equal_short(a: &[u8], b: &[u8]) -> bool {
+    let ((eights, rest), (others, _)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let ends = match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        // The last eight, of which some were compared already.
+        (Some(a), Some(b)) => a == b,
+        _ => rest == b,
+    };
+    a.len() == b.len() && ends && eights.iter().eq(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_strings_are_equal_if_all_bytes_are() {
+        let a: Vec<u8> = (0..40).collect();
+        for len in 0..a.len() {
+            assert!(equal_short(&a[..len], &a.clone()[..len]));
+            for other in 0..a.len() {
+                assert_eq!(equal_short(&a[..len], &a[..other]), len == other);
+            }
+            for at in 0..len {
+                let mut b = a.clone();
+                b[at] ^= 1;
+                assert!(!equal_short(&a[..len], &b[..len]), "byte {at} of {len}");
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Typed blocks against opaque blocks of the same rows, for any layouts; what does not fit; projections.
-//! Damaged bytes: `damage.rs`; how long fixed blocks are: `sizes.rs`.
+//! Damaged bytes: `damage.rs`; how long fixed blocks are: `sizes.rs`; rows before they are a block: `held.rs`.
 
 mod damage;
+mod held;
 mod rows;
 mod sizes;
 
