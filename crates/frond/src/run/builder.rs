@@ -270,7 +270,8 @@ impl RunBuilder {
             index: self.index,
             filter,
         };
-        self.block.retire();
+        let Counts { entries, raw_bytes, .. } = self.counts;
+        self.block.retire(entries, raw_bytes, self.data.len() as u64);
         if tail.index.is_empty() && tail.range_deletes.is_empty() {
             return Ok(None);
         }

@@ -1,8 +1,11 @@
 //! The block of a run that is being built, in the format of the run.
 
-use super::typing::Typing;
+use super::typing::{Lesson, Typing};
 use crate::{
-    block::{BlockBuilder, Codec, Format, Pushed, TypedFormat, typed::TypedBuilder},
+    block::{
+        BlockBuilder, Codec, Format, Pushed, TypedFormat,
+        typed::{Samples, TypedBuilder},
+    },
     message::Tag,
     sync::Arc,
 };
@@ -21,7 +24,13 @@ pub(super) struct OpenTyped {
     format: Arc<TypedFormat>,
     builder: TypedBuilder,
     codec: Codec,
+    /// Blocks so far, and what of them is kept to learn from, if anything is.
+    blocks: usize,
+    samples: Option<Samples>,
 }
+
+/// Of so many blocks one is kept to learn from: eight of a leaf of two MiB.
+const SAMPLE_BLOCKS: usize = 16;
 
 /// A block as it is to be stored.
 pub(super) struct Ended<'a> {
@@ -36,9 +45,11 @@ pub(super) struct Ended<'a> {
 impl OpenBlock {
     /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
     pub fn typed(typing: &Arc<Typing>, codec: Codec, base: Option<&Format>) -> Self {
-        let builder = TypedBuilder::new(typing.columns().clone(), codec, typing.plans(codec));
-        let format = typing.format(base);
-        Self::Typed(Box::new(OpenTyped { typing: typing.clone(), format, builder, codec }))
+        let (plans, format) = typing.begin(codec, base);
+        let builder = TypedBuilder::new(typing.columns().clone(), codec, plans);
+        let samples = typing.wants_samples(codec).then(|| Samples::new(typing.columns()));
+        let typing = typing.clone();
+        Self::Typed(Box::new(OpenTyped { typing, format, builder, codec, blocks: 0, samples }))
     }
 
     /// The format of the run.
@@ -107,6 +118,8 @@ impl OpenBlock {
             }
             Self::Typed(open) => {
                 let row_bytes = open.builder.raw_bytes();
+                let wanted = open.blocks.is_multiple_of(SAMPLE_BLOCKS);
+                *open.builder.samples() = open.samples.take_if(|_| wanted);
                 let stored = open.builder.finish(open.format.models());
                 Ended { stored, codec: Codec::Raw, raw_bytes: stored.len(), row_bytes }
             }
@@ -117,14 +130,23 @@ impl OpenBlock {
     pub fn clear(&mut self) {
         match self {
             Self::Opaque(block) => block.clear(),
-            Self::Typed(open) => open.builder.clear(),
+            Self::Typed(open) => {
+                if let Some(samples) = open.builder.samples().take() {
+                    open.samples = Some(samples);
+                }
+                open.blocks += 1;
+                open.builder.clear();
+            }
         }
     }
 
-    /// No block follows: hands on what was learnt.
-    pub fn retire(self) {
+    /// No block follows: hands on what was learnt from a run of so many rows, which are so long, and take so
+    /// many bytes.
+    pub fn retire(self, rows: u64, row_bytes: u64, bytes: u64) {
         if let Self::Typed(open) = self {
-            open.typing.learn(open.codec, open.builder.plans());
+            let OpenTyped { typing, builder, codec, samples, .. } = *open;
+            let plans = builder.plans();
+            typing.learn(codec, Lesson { plans, samples, rows, row_bytes, bytes });
         }
     }
 }

@@ -4,6 +4,10 @@
 //! writing it once does. So what the last run found is where the next one begins. Leaves and buffer runs are
 //! kept apart: the ones have a codec and dense keys, the others neither.
 //!
+//! Models of strings are made from a sample of a leaf, spread over it, when that is written, and serve the
+//! leaves after it; they are made anew when a leaf takes a tenth more than the first that had them. A leaf
+//! that is merged keeps the models that it has, or none of its blocks could be carried over.
+//!
 //! Invariants
 //! 1. What is learnt never says how a block is read: only its run's format does.
 //!
@@ -12,18 +16,45 @@
 use crate::{
     block::{
         Codec, Format, TypedFormat,
-        typed::{Columns, Plans},
+        column::string::StringModel,
+        typed::{Columns, Plans, Samples},
     },
     layout::Layout,
     sync::{Arc, Mutex},
 };
 
+/// Raw bytes of a leaf that is worth learning from.
+const TRAINING_BYTES_MIN: u64 = 64 << 10;
+/// Leaves after which models may be made anew.
+const TRAINING_LEAVES: u32 = 8;
+
 /// The columns of a tree, and how they are best written as far as it is known.
 #[derive(Debug)]
 pub struct Typing {
     columns: Arc<Columns>,
-    leaves: Mutex<Option<Plans>>,
-    buffers: Mutex<Option<Plans>>,
+    leaves: Mutex<Learnt>,
+    buffers: Mutex<Learnt>,
+}
+
+/// What runs of one kind taught.
+#[derive(Debug)]
+struct Learnt {
+    plans: Plans,
+    /// With the models made last.
+    format: Arc<TypedFormat>,
+    /// What the first leaf took that was written with them, of its rows as they are.
+    promise: Option<f64>,
+    /// Leaves since they were made; none if there never were any.
+    leaves: Option<u32>,
+}
+
+/// What a run was like.
+pub(super) struct Lesson<'a> {
+    pub plans: &'a Plans,
+    pub samples: Option<Samples>,
+    pub rows: u64,
+    pub row_bytes: u64,
+    pub bytes: u64,
 }
 
 impl Typing {
@@ -35,8 +66,9 @@ impl Typing {
         }
         let opaque = Layout::default();
         let columns = Columns::new(key.unwrap_or(&opaque), value.unwrap_or(&opaque));
-        let (leaves, buffers) = (Mutex::new(None), Mutex::new(None));
-        Some(Arc::new(Self { columns: Arc::new(columns), leaves, buffers }))
+        let columns = Arc::new(columns);
+        let (leaves, buffers) = (Learnt::nothing(&columns), Learnt::nothing(&columns));
+        Some(Arc::new(Self { columns, leaves: Mutex::new(leaves), buffers: Mutex::new(buffers) }))
     }
 
     /// The columns.
@@ -44,27 +76,84 @@ impl Typing {
         &self.columns
     }
 
-    /// The format of a new run that may carry blocks of runs of format `base`: it has the models that those
-    /// are read with.
-    pub(super) fn format(&self, base: Option<&Format>) -> Arc<TypedFormat> {
-        match base {
-            Some(Format::Typed(base)) if *base.columns() == self.columns => base.clone(),
-            _ => Arc::new(TypedFormat::new(self.columns.clone(), Vec::new())),
-        }
-    }
-
-    fn kept(&self, codec: Codec) -> &Mutex<Option<Plans>> {
+    fn kept(&self, codec: Codec) -> &Mutex<Learnt> {
         if codec == Codec::Raw { &self.buffers } else { &self.leaves }
     }
 
-    /// Where a run under this codec begins.
-    pub(super) fn plans(&self, codec: Codec) -> Plans {
-        let kept = self.kept(codec).lock().unwrap().clone();
-        kept.unwrap_or_else(|| Plans::new(&self.columns))
+    /// Where a run under this codec begins, that may carry blocks of runs of format `base`: it has the models
+    /// that those are read with, and the latest where they have none.
+    pub(super) fn begin(&self, codec: Codec, base: Option<&Format>) -> (Plans, Arc<TypedFormat>) {
+        let learnt = self.kept(codec).lock().unwrap();
+        let format = match base {
+            Some(Format::Typed(base)) if *base.columns() == self.columns => {
+                with_models_of(base, &learnt.format)
+            }
+            _ => learnt.format.clone(),
+        };
+        (learnt.plans.clone(), format)
     }
 
-    /// What a run under this codec found.
-    pub(super) fn learn(&self, codec: Codec, plans: &Plans) {
-        *self.kept(codec).lock().unwrap() = Some(plans.clone());
+    /// Whether a run under this codec should keep samples.
+    pub(super) fn wants_samples(&self, codec: Codec) -> bool {
+        codec != Codec::Raw && self.columns.has_strings()
+    }
+
+    /// What a run under this codec teaches.
+    pub(super) fn learn(&self, codec: Codec, lesson: Lesson<'_>) {
+        let due = {
+            let mut learnt = self.kept(codec).lock().unwrap();
+            learnt.plans = lesson.plans.clone();
+            lesson.samples.as_ref().is_some_and(|samples| {
+                lesson.row_bytes >= TRAINING_BYTES_MIN && !samples.is_empty() && learnt.is_due(&lesson)
+            })
+        };
+        let Some(samples) = lesson.samples.filter(|_| due) else { return };
+        let trained = samples.train(codec, lesson.rows as usize);
+        let mut learnt = self.kept(codec).lock().unwrap();
+        let mut models: Vec<Option<Arc<StringModel>>> = vec![None; self.columns.count()];
+        for (number, trained) in trained {
+            learnt.plans.set(number, &trained);
+            if let Some(slot) = models.get_mut(number) {
+                *slot = trained.model.map(Arc::new);
+            }
+        }
+        learnt.format = Arc::new(TypedFormat::new(self.columns.clone(), models));
+        (learnt.promise, learnt.leaves) = (None, Some(0));
+    }
+}
+
+impl Learnt {
+    fn nothing(columns: &Arc<Columns>) -> Self {
+        let format = Arc::new(TypedFormat::new(columns.clone(), Vec::new()));
+        Self { plans: Plans::new(columns), format, promise: None, leaves: None }
+    }
+
+    /// Counts a leaf; whether models are to be made from it.
+    fn is_due(&mut self, leaf: &Lesson<'_>) -> bool {
+        let Some(leaves) = &mut self.leaves else { return true };
+        *leaves = leaves.saturating_add(1);
+        let took = leaf.bytes as f64 / leaf.row_bytes.max(1) as f64;
+        match self.promise {
+            None => {
+                self.promise = Some(took);
+                false
+            }
+            Some(promise) => took > promise * 1.1 && *leaves >= TRAINING_LEAVES,
+        }
+    }
+}
+
+/// The models of `base`, and those of `latest` where it has none.
+fn with_models_of(base: &Arc<TypedFormat>, latest: &Arc<TypedFormat>) -> Arc<TypedFormat> {
+    let of = |format: &TypedFormat, number: usize| format.models().get(number).cloned().flatten();
+    let count = base.models().len().max(latest.models().len());
+    let models: Vec<_> =
+        (0..count).map(|number| of(base, number).or_else(|| of(latest, number))).collect();
+    if models == base.models() {
+        base.clone()
+    } else if models == latest.models() {
+        latest.clone()
+    } else {
+        Arc::new(TypedFormat::new(latest.columns().clone(), models))
     }
 }

@@ -12,6 +12,7 @@ use super::{
     columns::{Columns, Holds, Side, word_at},
     frame::{HEADER_BYTES, IN_COLUMNS, Models, OTHERS, VALUES, VERSION, WHOLE_KEYS, WIDE},
     held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
+    samples::Samples,
     writer::{ColumnWriter, Plans},
 };
 use crate::{coding::Reader, message::Tag, sync::Arc};
@@ -92,6 +93,11 @@ impl TypedBuilder {
     #[inline]
     pub fn last_key(&self) -> &[u8] {
         self.keys.last()
+    }
+
+    /// Where strings of blocks are kept while it is there.
+    pub fn samples(&mut self) -> &mut Option<Samples> {
+        &mut self.writer.samples
     }
 
     /// How columns are best written, as far as it was learnt.

@@ -23,6 +23,7 @@
 //! | `weigh.rs` | what each column takes |
 //! | `builder.rs`, `held.rs` | rows in, block out; rows as they came, and where their columns end |
 //! | `writer.rs` | how each column is best written, from block to block |
+//! | `samples.rs` | what models of strings are made from |
 //!
 //! Invariants
 //! 1. A typed block gives back the rows that were pushed, byte by byte, whether they fit the layouts or
@@ -43,6 +44,7 @@ mod frame;
 mod held;
 mod row;
 mod rows;
+mod samples;
 mod search;
 mod vector;
 mod weigh;
@@ -54,6 +56,7 @@ pub use columns::{Columns, Projection};
 pub use frame::{Models, Typed};
 pub use row::find;
 pub use rows::TypedRows;
+pub use samples::Samples;
 pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};
 pub use writer::Plans;
 

@@ -16,6 +16,7 @@ use super::{
         },
     },
     columns::Columns,
+    samples::Samples,
 };
 
 /// Bytes a block that no column is measured for.
@@ -115,12 +116,15 @@ pub(super) struct ColumnWriter {
     ints: IntEncoder,
     strings: StrEncoder,
     other: Vec<u8>,
+    /// Where strings are kept of this block.
+    pub samples: Option<Samples>,
 }
 
 impl ColumnWriter {
     /// One that may put string bytes under this codec.
     pub fn new(codec: Codec) -> Self {
-        Self { codec, ints: IntEncoder::new(), strings: StrEncoder::new(), other: Vec::new() }
+        let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
+        Self { codec, ints, strings, other: Vec::new(), samples: None }
     }
 
     /// Appends integer column `number`.
@@ -177,6 +181,9 @@ impl ColumnWriter {
         strings: &Strings,
         out: &mut Vec<u8>,
     ) {
+        if let Some(samples) = &mut self.samples {
+            samples.keep(number, is_key, strings);
+        }
         let rows = strings.len();
         let kept = &mut plans.strings[number];
         let start = out.len();
@@ -198,13 +205,18 @@ impl ColumnWriter {
         }
         kept.blocks = 0;
         kept.keep(plan, written.bytes, rows);
+        let mut bytes = written.bytes;
         let newer = train(encoder, sample, purpose).plan;
-        other.clear();
-        let again = encoder.encode(strings, model, newer, other);
-        if again.bytes < written.bytes {
-            out.truncate(start);
-            out.extend_from_slice(other);
-            kept.keep(newer, again.bytes, rows);
+        let by_model = model.into_iter().flat_map(|model| model.plans(*codec));
+        for newer in std::iter::once(newer).chain(by_model.filter(may_be)) {
+            other.clear();
+            let again = encoder.encode(strings, model, newer, other);
+            if again.bytes < bytes {
+                out.truncate(start);
+                out.extend_from_slice(other);
+                bytes = again.bytes;
+                kept.keep(newer, bytes, rows);
+            }
         }
     }
 }

@@ -15,9 +15,14 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{shape::Shape, strings::Strings, symbols::Symbols};
+use super::{
+    plan::{StrKind, StringPlan},
+    shape::Shape,
+    strings::Strings,
+    symbols::Symbols,
+};
 use crate::{
-    block::{BadBlock, common_prefix},
+    block::{BadBlock, Codec, common_prefix},
     coding::{Reader, put_bytes, put_varint},
 };
 
@@ -122,6 +127,20 @@ impl StringModel {
         let symbols = self.symbols.as_ref().map_or(0, |_| size_of::<Symbols>());
         let shape = self.shape.as_ref().map_or(0, Vec::len);
         size_of::<Self>() + self.bytes.len() + words + symbols + shape
+    }
+
+    /// The plans that it serves, for a class with this codec.
+    pub fn plans(&self, codec: Codec) -> impl Iterator<Item = StringPlan> + use<> {
+        let plan = |is: bool, kind, codec| is.then_some(StringPlan { kind, codec });
+        let symbols = self.symbols.is_some();
+        let coded = symbols && codec != Codec::Raw;
+        let plans = [
+            plan(self.dictionary.is_some(), StrKind::ModelDictionary, Codec::Raw),
+            plan(self.shape.is_some(), StrKind::ModelShape, Codec::Raw),
+            plan(symbols, StrKind::Symbols, Codec::Raw),
+            plan(coded, StrKind::Symbols, codec),
+        ];
+        plans.into_iter().flatten()
     }
 
     pub(super) fn id(&self) -> u64 {
