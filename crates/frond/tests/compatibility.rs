@@ -19,7 +19,8 @@ const FILES: [(&str, &[u8]); 3] = [
     ("log-0000000002.frond", include_bytes!("fixtures/store-1.log-0000000002.frond.zst")),
 ];
 /// A hash of all keys and values of each tree, as the code that wrote them read them.
-const CONTENT: [(&str, u64); 2] = [("people", 2812950322419691791), ("people.by_city", 3774376655703819788)];
+const CONTENT: [(&str, u64); 2] =
+    [("people", 2812950322419691791), ("people.by_city", 3774376655703819788)];
 
 fn unpack(dir: &Path) {
     for (name, packed) in FILES {

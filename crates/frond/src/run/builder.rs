@@ -150,7 +150,7 @@ impl RunBuilder {
 
     /// Length of rows at which a block ends.
     pub fn block_bytes(&self) -> usize {
-        self.options.block_bytes * self.block.stretch()
+        self.block.block_bytes(self.options.block_bytes)
     }
 
     /// Lets the block being built, if there is one, end at about so long rows instead of when it is

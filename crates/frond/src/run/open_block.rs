@@ -1,6 +1,6 @@
 //! The block of a run that is being built, in the format of the run.
 
-use super::typing::{Lesson, Typing};
+use super::typing::{Beginning, Lesson, Typing};
 use crate::{
     block::{
         BlockBuilder, Codec, Format, Pushed, TypedFormat,
@@ -24,6 +24,8 @@ pub(super) struct OpenTyped {
     format: Arc<TypedFormat>,
     builder: TypedBuilder,
     codec: Codec,
+    /// Length of a row, as far as known.
+    row_bytes: u64,
     /// Blocks so far, and what of them is kept to learn from, if anything is.
     blocks: usize,
     samples: Option<Samples>,
@@ -45,11 +47,19 @@ pub(super) struct Ended<'a> {
 impl OpenBlock {
     /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
     pub fn typed(typing: &Arc<Typing>, codec: Codec, base: Option<&Format>) -> Self {
-        let (plans, format) = typing.begin(codec, base);
+        let Beginning { plans, format, row_bytes } = typing.begin(codec, base);
         let builder = TypedBuilder::new(typing.columns().clone(), codec, plans);
         let samples = typing.wants_samples(codec).then(|| Samples::new(typing.columns()));
         let typing = typing.clone();
-        Self::Typed(Box::new(OpenTyped { typing, format, builder, codec, blocks: 0, samples }))
+        Self::Typed(Box::new(OpenTyped {
+            typing,
+            format,
+            builder,
+            codec,
+            row_bytes,
+            blocks: 0,
+            samples,
+        }))
     }
 
     /// The format of the run.
@@ -60,14 +70,18 @@ impl OpenBlock {
         }
     }
 
-    /// How much longer than usual a block may become: columns take little, and want to be long, unless a
-    /// codec makes each reader of a string decode those of the whole block.
-    pub fn stretch(&self) -> usize {
+    /// How long the rows of a block become where opaque ones end at `block_bytes`: twice as long, for columns
+    /// take little, and want to be long; but a codec makes each reader of a string decode those of the whole
+    /// block, so that with it only few wide rows are worth it.
+    pub fn block_bytes(&self, block_bytes: usize) -> usize {
+        const FEW: u64 = 64;
         match self {
-            Self::Opaque(_) => 1,
-            Self::Typed(open) if open.codec == Codec::Raw => 2,
-            Self::Typed(open) if open.typing.columns().has_strings() => 1,
-            Self::Typed(_) => 2,
+            Self::Opaque(_) => block_bytes,
+            Self::Typed(open) => {
+                let coded = open.codec != Codec::Raw && open.typing.columns().has_strings();
+                let few = open.row_bytes * FEW > block_bytes as u64;
+                if coded && !few { block_bytes } else { 2 * block_bytes }
+            }
         }
     }
 

@@ -46,6 +46,16 @@ struct Learnt {
     promise: Option<f64>,
     /// Leaves since they were made; none if there never were any.
     leaves: Option<u32>,
+    /// Length of a row of the last run.
+    row_bytes: u64,
+}
+
+/// Where a run begins.
+pub(super) struct Beginning {
+    pub plans: Plans,
+    pub format: Arc<TypedFormat>,
+    /// Length of a row, if any is known.
+    pub row_bytes: u64,
 }
 
 /// What a run was like.
@@ -82,7 +92,7 @@ impl Typing {
 
     /// Where a run under this codec begins, that may carry blocks of runs of format `base`: it has the models
     /// that those are read with, and the latest where they have none.
-    pub(super) fn begin(&self, codec: Codec, base: Option<&Format>) -> (Plans, Arc<TypedFormat>) {
+    pub(super) fn begin(&self, codec: Codec, base: Option<&Format>) -> Beginning {
         let learnt = self.kept(codec).lock().unwrap();
         let format = match base {
             Some(Format::Typed(base)) if *base.columns() == self.columns => {
@@ -90,7 +100,7 @@ impl Typing {
             }
             _ => learnt.format.clone(),
         };
-        (learnt.plans.clone(), format)
+        Beginning { plans: learnt.plans.clone(), format, row_bytes: learnt.row_bytes }
     }
 
     /// Whether a run under this codec should keep samples.
@@ -103,8 +113,11 @@ impl Typing {
         let due = {
             let mut learnt = self.kept(codec).lock().unwrap();
             learnt.plans = lesson.plans.clone();
+            learnt.row_bytes = lesson.row_bytes / lesson.rows.max(1);
             lesson.samples.as_ref().is_some_and(|samples| {
-                lesson.row_bytes >= TRAINING_BYTES_MIN && !samples.is_empty() && learnt.is_due(&lesson)
+                lesson.row_bytes >= TRAINING_BYTES_MIN
+                    && !samples.is_empty()
+                    && learnt.is_due(&lesson)
             })
         };
         let Some(samples) = lesson.samples.filter(|_| due) else { return };
@@ -125,7 +138,7 @@ impl Typing {
 impl Learnt {
     fn nothing(columns: &Arc<Columns>) -> Self {
         let format = Arc::new(TypedFormat::new(columns.clone(), Vec::new()));
-        Self { plans: Plans::new(columns), format, promise: None, leaves: None }
+        Self { plans: Plans::new(columns), format, promise: None, leaves: None, row_bytes: 0 }
     }
 
     /// Counts a leaf; whether models are to be made from it.
