@@ -91,4 +91,8 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
         assert_eq!(&self::rows(&db.open_tree(name).unwrap()).unwrap(), rows, "{name}");
     }
     db.close().unwrap();
+    // Code that knows opaque blocks only is told so by the superblock, and not by a page (Promise: P22).
+    let store = fs::read(dir.path().join("store.frond")).unwrap();
+    let incompat = |slot: usize| store[slot + 16..slot + 24].to_vec();
+    assert_eq!([incompat(0), incompat(64 << 10)], [1u64.to_le_bytes(), 1u64.to_le_bytes()]);
 }

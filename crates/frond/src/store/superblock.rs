@@ -30,8 +30,10 @@ pub const PAGE_BYTES_MAX: u32 = 64 << 20;
 pub(super) const MAGIC: &[u8; 8] = b"FrondSB\0";
 /// The only format version there is.
 pub const FORMAT: u32 = 1;
-/// Features a reader must know; none exist yet.
-const INCOMPAT_KNOWN: u64 = 0;
+/// Feature that a reader must know: runs of typed blocks.
+pub const TYPED_RUNS: u64 = 1;
+/// Features a reader must know.
+const INCOMPAT_KNOWN: u64 = TYPED_RUNS;
 /// Features a writer must know; none exist yet.
 const RO_COMPAT_KNOWN: u64 = 0;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;
