@@ -18,8 +18,12 @@ pub struct Position(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Opaque { rows: Rows, shape: Shape },
-    Typed(TypedRows),
+    Opaque {
+        rows: Rows,
+        shape: Shape,
+    },
+    /// Not in place: cursors of opaque runs need not be as large.
+    Typed(Box<TypedRows>),
 }
 
 /// The two do not meet: a position is made for the format of its run.
@@ -30,7 +34,7 @@ impl Position {
     pub fn new(format: &Format) -> Self {
         Self(match format {
             Format::Opaque => Kind::Opaque { rows: Rows::default(), shape: Shape::default() },
-            Format::Typed(_) => Kind::Typed(TypedRows::new(Projection::All)),
+            Format::Typed(_) => Kind::Typed(Box::new(TypedRows::new(Projection::All))),
         })
     }
 

@@ -118,26 +118,26 @@ impl TypedRows {
         }
     }
 
-    /// Forgets the block that it stood in.
+    /// Forgets the block that it stood in: comes before any move in another one.
     #[inline]
     pub fn leave(&mut self) {
-        self.vector.clear();
+        self.vector.leave();
     }
 
     /// Goes to the next row, if that has been decoded; else it stays, and false says nothing.
     #[inline]
     pub fn next_decoded(&mut self) -> bool {
-        self.to_decoded(self.row.wrapping_add(1))
+        self.go_if_decoded(self.row.wrapping_add(1))
     }
 
     /// Goes to the row before, if that has been decoded.
     #[inline]
     pub fn prev_decoded(&mut self) -> bool {
-        self.to_decoded(self.row.wrapping_sub(1))
+        self.go_if_decoded(self.row.wrapping_sub(1))
     }
 
     #[inline]
-    fn to_decoded(&mut self, row: usize) -> bool {
+    fn go_if_decoded(&mut self, row: usize) -> bool {
         let is_decoded = self.vector.rows().contains(&row);
         if is_decoded {
             self.stand_on(row);

@@ -53,7 +53,8 @@ struct Lines {
 struct Scratch {
     words: Vec<u64>,
     strings: Vec<Strings>,
-    chunk: Vec<u8>,
+    /// By column of the directory, what codecs gave of this block: a walk decodes it once.
+    chunks: Vec<Vec<u8>>,
 }
 
 /// The columns that rows are made of.
@@ -130,8 +131,7 @@ impl Vector {
         }
         others.clear();
         if some_out && let Some(at) = typed.others_at() {
-            scratch.chunk.clear();
-            typed.strs(at, &mut scratch.chunk)?.decode(rows.clone(), others)?;
+            typed.strs(at, chunk(&mut scratch.chunks, at))?.decode(rows.clone(), others)?;
         }
         self.rows = rows;
         Ok(())
@@ -141,6 +141,13 @@ impl Vector {
     #[inline]
     pub fn clear(&mut self) {
         self.rows = 0..0;
+    }
+
+    /// Forgets the block: before rows of another are decoded.
+    #[inline]
+    pub fn leave(&mut self) {
+        self.clear();
+        self.scratch.chunks.iter_mut().for_each(Vec::clear);
     }
 }
 
@@ -153,6 +160,14 @@ fn decode(typed: &Typed<'_>, at: usize, first: usize, words: &mut [u64]) -> Resu
         words => typed.ints(at)?.decode(first, words),
     }
     Ok(())
+}
+
+/// What a codec gave of column `at`.
+fn chunk(chunks: &mut Vec<Vec<u8>>, at: usize) -> &mut Vec<u8> {
+    if chunks.len() <= at {
+        chunks.resize_with(at + 1, Vec::new);
+    }
+    &mut chunks[at]
 }
 
 impl Scratch {
@@ -249,7 +264,7 @@ impl Lines {
         if scratch.strings.len() < columns {
             scratch.strings.resize_with(columns, Strings::new);
         }
-        let Scratch { words, strings, chunk } = scratch;
+        let Scratch { words, strings, chunks } = scratch;
         let mut decoded_bytes = 0;
         for ((slot, (at, column)), strings) in source.wanted().enumerate().zip(&mut *strings) {
             match column.holds {
@@ -259,8 +274,7 @@ impl Lines {
                 }
                 Holds::String(_) | Holds::Content => {
                     strings.clear();
-                    chunk.clear();
-                    source.typed.strs(at, chunk)?.decode(rows.clone(), strings)?;
+                    source.typed.strs(at, chunk(chunks, at))?.decode(rows.clone(), strings)?;
                     decoded_bytes += strings.bytes().len();
                     if decoded_bytes > BLOCK_RAW_BYTES_MAX {
                         return Err(TOO_LONG);

@@ -77,7 +77,8 @@ impl ChunkHead {
         reader.take(self.stored).ok_or(BadBlock("a string column ends early"))
     }
 
-    /// The bytes that these stand for: they themselves, or what is decoded into `buffer`.
+    /// The bytes that these stand for: they themselves, or what is decoded into `buffer`, if it does not hold
+    /// that yet.
     #[inline]
     pub fn decode<'a>(
         &self,
@@ -87,8 +88,13 @@ impl ChunkHead {
         if self.codec == Codec::Raw {
             return Ok(stored);
         }
-        buffer.resize(self.bytes, 0);
-        self.codec.decode(stored, buffer)?;
+        if buffer.len() != self.bytes {
+            buffer.resize(self.bytes, 0);
+            if let Err(bad) = self.codec.decode(stored, buffer) {
+                buffer.clear();
+                return Err(bad);
+            }
+        }
         Ok(buffer)
     }
 }

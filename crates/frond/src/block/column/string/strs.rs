@@ -39,7 +39,8 @@ enum Body<'a> {
 
 impl<'a> Strs<'a> {
     /// The column of `rows` rows at the front of `bytes`, of a leaf with this model. Takes a few
-    /// nanoseconds, unless the column is under a codec: then it is decoded into `chunk`.
+    /// nanoseconds, unless the column is under a codec: then it is decoded into `chunk`, which is empty or
+    /// holds what was decoded of this column before.
     #[inline]
     pub fn parse(
         bytes: &'a [u8],
