@@ -113,6 +113,16 @@ fn tables() -> Vec<Table> {
     };
     let rows = (0..300).map(|id| line(noise, id)).collect();
     table("log", LOG, vec![int(8)], vec![micros, int(4), text, text], rows);
+    let noise = &mut Noise(8);
+    let task = |id: u64| {
+        let begin = 1_790_000_000_000_000 + noise.below(86_400_000_000);
+        let end = begin + 200 + noise.below(5000) * (1 + 40 * u64::from(noise.below(20) == 0));
+        let value = [begin.to_be_bytes(), end.to_be_bytes()].concat();
+        ((9_000_000_000 + id).to_be_bytes().to_vec(), [&value[..], &noise.int(400)].concat())
+    };
+    let rows = (0..1100).map(task).collect();
+    let value = vec![micros, micros, int(4)];
+    table("task: begin, end", NARROW, vec![int(8)], value, rows);
     tables
 }
 

@@ -10,12 +10,17 @@ use super::{
         column::{PAD_BYTES, ROWS_MAX, string::Strings},
     },
     columns::{Columns, Holds, Side, word_at},
+    difference::Earlier,
     frame::{HEADER_BYTES, IN_COLUMNS, Models, OTHERS, VALUES, VERSION, WHOLE_KEYS, WIDE},
     held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
     samples::Samples,
     writer::{ColumnWriter, Plans},
 };
 use crate::{coding::Reader, message::Tag, sync::Arc};
+
+/// Narrowest words that may be differences, and so many columns of a block that others are tried beside.
+const DIFFERENCE_WORD_BYTES_MIN: u8 = 4;
+const EARLIER_MAX: usize = 8;
 
 /// Longest filler: rows without a value must not blow a block up in memory.
 const FILLER_BYTES_MAX: usize = 64;
@@ -42,6 +47,9 @@ pub struct TypedBuilder {
 #[derive(Debug, Default)]
 struct Scratch {
     words: Vec<u64>,
+    /// Columns that those to come may be differences to, and the memory of such ones.
+    earlier: Vec<Earlier>,
+    spare: Vec<Vec<u64>>,
     strings: Strings,
     body: Vec<u8>,
     ends: Vec<usize>,
@@ -141,6 +149,8 @@ impl TypedBuilder {
         let mut flags = if fits { 0 } else { WHOLE_KEYS };
         self.scratch.body.clear();
         self.scratch.ends.clear();
+        let Scratch { earlier, spare, .. } = &mut self.scratch;
+        spare.extend(earlier.drain(..).map(|earlier| earlier.words));
         self.put_tags();
         let Self {
             keys, payloads, key_cuts, value_cuts, in_columns, plans, writer, scratch, ..
@@ -236,7 +246,7 @@ impl TypedBuilder {
         scratch.words.clear();
         scratch.words.extend(tags.iter().zip(&*in_columns).map(number));
         let number_of_tags = plans.tags();
-        writer.put_words(plans, number_of_tags, None, &scratch.words, &mut scratch.body);
+        writer.put_words(plans, number_of_tags, None, &scratch.words, &[], &mut scratch.body);
         scratch.ends.push(scratch.body.len());
     }
 
@@ -306,7 +316,7 @@ impl Scratch {
         plans: &mut Plans,
         writer: &mut ColumnWriter,
     ) {
-        let Self { words, strings, body, ends } = self;
+        let Self { words, earlier, spare, strings, body, ends } = self;
         let count = rows.held.rows();
         let all_in = rows.in_columns.iter().all(|&is| is);
         let first_in = (0..count).find(|&row| rows.is_in(row)).unwrap_or(0);
@@ -331,7 +341,13 @@ impl Scratch {
                             word
                         }));
                     }
-                    writer.put_words(plans, number, float, words, body);
+                    let may_differ = bytes >= DIFFERENCE_WORD_BYTES_MIN && float.is_none();
+                    let others = if rows.is_key || !may_differ { &[] } else { &earlier[..] };
+                    let differs = writer.put_words(plans, number, float, words, others, body);
+                    if may_differ && !differs && earlier.len() < EARLIER_MAX {
+                        let words = std::mem::replace(words, spare.pop().unwrap_or_default());
+                        earlier.push(Earlier { number, at: ends.len() as u16, words });
+                    }
                 }
                 holds @ (Holds::String(_) | Holds::Content) => {
                     strings.clear();

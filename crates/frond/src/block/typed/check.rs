@@ -71,10 +71,10 @@ pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
 
 impl Seen {
     fn look_at_words(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
-        let ints = typed.ints(at)?;
-        fills(typed, at, ints.bytes_used())?;
-        ints.check()?;
-        ints.decode(0, &mut self.words);
+        let words = typed.words(at)?;
+        fills(typed, at, words.bytes_used())?;
+        words.check()?;
+        words.decode(0, &mut self.words);
         Ok(())
     }
 

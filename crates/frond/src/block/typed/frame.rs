@@ -11,7 +11,8 @@ use super::{
             string::{StringModel, Strs},
         },
     },
-    columns::{Columns, Side},
+    columns::{Columns, Holds, Side},
+    difference::{self, Words},
 };
 use crate::{message::Tag, sync::Arc};
 
@@ -151,11 +152,20 @@ impl<'a> Typed<'a> {
 
     /// Column `at` of the directory, of integers.
     #[inline]
-    pub(super) fn ints(&self, at: usize) -> Result<Ints<'a>, BadBlock> {
-        Ints::parse(self.bytes(at)?, self.rows())
+    pub(super) fn words(&self, at: usize) -> Result<Words<'a>, BadBlock> {
+        Words::parse(self, at)
     }
 
-    /// The same to be searched, without a proof that all of it is there: what is not, reads as some
+    /// Whether column `at` of the directory is of integers, and not the tags.
+    pub(super) fn holds_words(&self, at: usize) -> bool {
+        let Some(number) = at.checked_sub(1) else { return false };
+        let key = &self.key_side().columns;
+        let value = self.value_at(0).map_or(&[][..], |_| &self.columns.value.columns);
+        let column = key.iter().chain(value).nth(number);
+        column.is_some_and(|column| matches!(column.holds, Holds::Word(..)))
+    }
+
+    /// A key's column of integers to be searched, without a proof that all of it is there: what is not, reads as some
     /// number.
     #[inline]
     pub(super) fn opened(&self, at: usize) -> Result<Ints<'a>, BadBlock> {
@@ -165,7 +175,7 @@ impl<'a> Typed<'a> {
     /// Row `row` of the same, as little proven.
     #[inline]
     pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
-        Ints::read(self.bytes(at)?, self.rows(), row)
+        difference::read(self, at, row)
     }
 
     /// Column `at` of the directory, of strings; `chunk` holds their bytes if they stand under a codec.

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `columns.rs` | which columns a tree's layouts make |
 //! | `frame.rs` | where a block's columns lie |
+//! | `difference.rs` | columns that are the difference to another |
 //! | `search.rs` | the row of a key |
 //! | `row.rs` | one row out of its columns; point lookup |
 //! | `vector.rs` | many rows out of their columns |
@@ -40,6 +41,7 @@
 mod builder;
 mod check;
 mod columns;
+mod difference;
 mod frame;
 mod held;
 mod row;

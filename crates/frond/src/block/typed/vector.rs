@@ -157,7 +157,7 @@ impl Vector {
 fn decode(typed: &Typed<'_>, at: usize, first: usize, words: &mut [u64]) -> Result<(), BadBlock> {
     match words {
         [word] => *word = typed.int(at, first)?,
-        words => typed.ints(at)?.decode(first, words),
+        words => typed.words(at)?.decode(first, words),
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use super::{
         },
     },
     columns::Columns,
+    difference::{self, Earlier, HEAD_BYTES},
     samples::Samples,
 };
 
@@ -34,8 +35,16 @@ const PROMISED_ROWS: usize = 1 << 12;
 pub struct Plans {
     /// By number of column, the key's, the value's, and other payloads; then tags; then keys that do not
     /// fit.
-    words: Vec<Kept<Chosen>>,
+    words: Vec<Kept<WordForm>>,
     strings: Vec<Kept<StringPlan>>,
+}
+
+/// How words are written.
+#[derive(Clone, Copy, Debug)]
+struct WordForm {
+    chosen: Chosen,
+    /// As the difference to the column with this number.
+    beside: Option<usize>,
 }
 
 /// What was chosen, and what it took.
@@ -87,9 +96,9 @@ impl Plans {
         self.strings.get(number)?.form
     }
 
-    /// How integer column `number` is written, if it is known.
+    /// How integer column `number` is written, if it is known; of differences, how they are.
     pub fn integer(&self, number: usize) -> Option<IntKind> {
-        self.words.get(number)?.form.map(|chosen| chosen.kind)
+        self.words.get(number)?.form.map(|form| form.chosen.kind)
     }
 
     /// The number of tags here.
@@ -115,6 +124,7 @@ pub(super) struct ColumnWriter {
     codec: Codec,
     ints: IntEncoder,
     strings: StrEncoder,
+    differences: Vec<u64>,
     other: Vec<u8>,
     /// Where strings are kept of this block.
     pub samples: Option<Samples>,
@@ -124,46 +134,105 @@ impl ColumnWriter {
     /// One that may put string bytes under this codec.
     pub fn new(codec: Codec) -> Self {
         let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
-        Self { codec, ints, strings, other: Vec::new(), samples: None }
+        let (differences, other) = (Vec::new(), Vec::new());
+        Self { codec, ints, strings, differences, other, samples: None }
     }
 
-    /// Appends integer column `number`.
+    /// Appends integer column `number`, and says whether as the difference to one of those earlier ones.
     pub fn put_words(
         &mut self,
         plans: &mut Plans,
         number: usize,
         float: Option<Float>,
         values: &[u64],
+        earlier: &[Earlier],
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let rows = values.len();
         let kept = &mut plans.words[number];
         let start = out.len();
-        let Self { ints, other, .. } = self;
-        let shortest = |ints: &mut IntEncoder, out: &mut Vec<u8>| match float {
+        let known = kept.form.and_then(|form| self.put_as(form, float, values, earlier, out));
+        let Some(mut best) = known else {
+            let best = self.put_shortest(float, values, earlier, out);
+            // A column that is not there in this block mostly is there again in the next.
+            let waits = kept.form.is_some() && kept.blocks < BLOCKS_MAX;
+            if waits {
+                kept.blocks += 1;
+            } else {
+                kept.keep(best, out.len() - start, rows);
+            }
+            return best.beside.is_some();
+        };
+        let bytes = out.len() - start;
+        kept.blocks += 1;
+        if kept.blocks >= BLOCKS_MAX || kept.misses(bytes, rows) {
+            kept.blocks = 0;
+            let mut other = std::mem::take(&mut self.other);
+            other.clear();
+            let again = self.put_shortest(float, values, earlier, &mut other);
+            if other.len() < bytes {
+                out.truncate(start);
+                out.extend_from_slice(&other);
+                best = again;
+            }
+            self.other = other;
+            kept.keep(best, out.len() - start, rows);
+        }
+        best.beside.is_some()
+    }
+
+    /// Appends words in this form, or in none if it is the difference to a column that is not there. Says in
+    /// which it is.
+    fn put_as(
+        &mut self,
+        form: WordForm,
+        float: Option<Float>,
+        values: &[u64],
+        earlier: &[Earlier],
+        out: &mut Vec<u8>,
+    ) -> Option<WordForm> {
+        let Self { ints, differences, .. } = self;
+        let Chosen { kind, numbers, .. } = form.chosen;
+        let chosen = match (form.beside, float) {
+            (Some(number), _) => {
+                let other = earlier.iter().find(|other| other.number == number)?;
+                other.differences(values, differences);
+                other.put_head(out);
+                ints.encode_as(kind, differences, out)
+            }
+            (None, Some(float)) => ints.encode_floats_as(kind, numbers, float, values, out),
+            (None, None) => ints.encode_as(kind, values, out),
+        };
+        Some(WordForm { chosen, ..form })
+    }
+
+    /// Appends words in the shortest form. A difference is a read more, and has to be shorter by a tenth.
+    fn put_shortest(
+        &mut self,
+        float: Option<Float>,
+        values: &[u64],
+        earlier: &[Earlier],
+        out: &mut Vec<u8>,
+    ) -> WordForm {
+        let Self { ints, differences, .. } = self;
+        let start = out.len();
+        let plain = match float {
             Some(float) => ints.encode_floats(float, values, out),
             None => ints.encode(values, out),
         };
-        let Some(Chosen { kind, numbers, .. }) = kept.form else {
-            let chosen = shortest(ints, out);
-            return kept.keep(chosen, chosen.bytes, rows);
-        };
-        let mut chosen = match float {
-            Some(float) => ints.encode_floats_as(kind, numbers, float, values, out),
-            None => ints.encode_as(kind, values, out),
-        };
-        kept.blocks += 1;
-        if kept.blocks >= BLOCKS_MAX || kept.misses(chosen.bytes, rows) {
-            kept.blocks = 0;
-            other.clear();
-            let again = shortest(ints, other);
-            if again.bytes < chosen.bytes {
-                out.truncate(start);
-                out.extend_from_slice(other);
-                chosen = again;
+        let (mut best, mut best_bytes) = (None, plain.bytes);
+        for other in earlier.iter().filter(|other| other.promises(values, plain.bytes)) {
+            other.differences(values, differences);
+            let bytes = HEAD_BYTES + ints.measure(differences).bytes;
+            if difference::worth_it(bytes, plain.bytes) && bytes < best_bytes {
+                (best, best_bytes) = (Some(other), bytes);
             }
-            kept.keep(chosen, chosen.bytes, rows);
         }
+        let Some(other) = best else { return WordForm { chosen: plain, beside: None } };
+        out.truncate(start);
+        other.differences(values, differences);
+        other.put_head(out);
+        WordForm { chosen: ints.encode(differences, out), beside: Some(other.number) }
     }
 
     /// Appends an integer column of one value, which is as long for any number of rows.

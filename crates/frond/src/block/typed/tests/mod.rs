@@ -2,6 +2,7 @@
 //! Damaged bytes: `damage.rs`; how long fixed blocks are: `sizes.rs`; rows before they are a block: `held.rs`.
 
 mod damage;
+mod difference;
 mod held;
 mod rows;
 mod sizes;

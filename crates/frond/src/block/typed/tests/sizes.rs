@@ -81,6 +81,14 @@ fn tables() -> Vec<Table> {
             });
         }
     }
+    let (mut tasks, mut noise) = (Vec::new(), Noise(12));
+    for id in 0..700u64 {
+        let begin = 1_790_000_000_000_000 + noise.below(86_400_000_000);
+        let end = begin + 200 + noise.below(5000) * (1 + 40 * u64::from(noise.below(20) == 0));
+        let mut value = [begin.to_be_bytes(), end.to_be_bytes()].concat();
+        value.extend_from_slice(&(noise.below(400) as u32).to_be_bytes());
+        tasks.push(((9_000_000_000 + id).to_be_bytes().to_vec(), Tag::PUT, value));
+    }
     let micros = Part::Fixed(8, Hint::Microseconds);
     let prefixed = Part::Var(End::Prefixed);
     let float = Part::Fixed(4, Hint::Float);
@@ -94,6 +102,7 @@ fn tables() -> Vec<Table> {
         table("purchases", vec![int(4)], purchase, purchases),
         table("register, price, customer", register_key, rest.clone(), register),
         table("instance, begin", instance_key, rest, instance),
+        table("task, begin, end", vec![int(8)], vec![micros, micros, int(4)], tasks),
         table("log", vec![int(8)], entry.clone(), log),
         table("log, buffered", vec![int(8)], entry, buffer),
     ]
@@ -120,6 +129,7 @@ const SIZES: &str = "\
 purchases, 1300: 32500 in 8514
 register, price, customer, 2000: 32000 in 11893
 instance, begin, 1100: 33000 in 4106
+task, begin, end, 700: 19600 in 5367
 log, 120: 5994 in 2866
 log, buffered, 120: 4115 in 2326
 ";

@@ -1,0 +1,198 @@
+//! Columns that are the difference to another: they come back, follow the rows, and refer to no column that they
+//! must not.
+
+use super::{
+    super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
+    Both, Rows, build,
+    rows::Noise,
+};
+use crate::{
+    block::{Codec, Pushed},
+    coding::put_bytes,
+    layout::{End, Hint, Layout, Part},
+    message::Tag,
+    sync::Arc,
+};
+
+const MICROS: Part = Part::Fixed(8, Hint::Microseconds);
+const INT: Part = Part::Fixed(4, Hint::Integer);
+
+/// A name, begin, end, a number, the time of a change, text.
+fn tasks() -> Arc<Columns> {
+    let key = Layout::new(vec![Part::Fixed(4, Hint::Integer), MICROS]);
+    let value = Layout::new(vec![MICROS, MICROS, INT, MICROS, Part::Var(End::Prefixed)]);
+    Arc::new(Columns::new(&key, &value))
+}
+
+/// Where the directory has the columns of a value of these.
+const BEGIN: usize = 3;
+const END: usize = 4;
+const CHANGED: usize = 6;
+
+/// Tasks of a day in no order; some end years later, some rows are no Puts, and some values do not fit.
+fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
+    let mut rows = Rows::new();
+    for id in 0..count {
+        let created = 1_790_000_000_000_000 + noise.below(86_400_000_000);
+        let begin = created + 500 + noise.below(100);
+        let far = if noise.below(50) == 0 { 1 << 40 } else { 0 };
+        let end = begin + noise.below(3000) + far;
+        let key = [&(id / 3).to_be_bytes()[..], &created.to_be_bytes()].concat();
+        let number = (noise.below(400) as u32).to_be_bytes();
+        let mut value = [&begin.to_be_bytes()[..], &end.to_be_bytes(), &number].concat();
+        value.extend_from_slice(&(end + noise.below(9)).to_be_bytes());
+        put_bytes(&mut value, format!("task {}", noise.below(30)).as_bytes());
+        let row = match noise.below(20) {
+            0 if mixed => (Tag::DELETE, vec![]),
+            1 if mixed => (Tag::MERGE, vec![1, 2, 3]),
+            2 if mixed => (Tag::PUT, value[..20].to_vec()),
+            _ => (Tag::PUT, value),
+        };
+        rows.insert(key, row);
+    }
+    rows
+}
+
+fn first_byte(block: &[u8], columns: &Columns, at: usize) -> u8 {
+    Typed::parse(block, columns, &[]).unwrap().bytes(at).unwrap()[0]
+}
+
+/// Invariants of the file. Begin is near a part of the key, end near begin, and the change near the end,
+/// but that is a difference itself.
+#[test]
+fn differences_come_back() {
+    let columns = tasks();
+    let mut noise = Noise(4);
+    for mixed in [false, true] {
+        let plans = Plans::new(&columns);
+        let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, plans);
+        for _ in 0..3 {
+            let both = Both::new(&mut builder, &columns, &[], &rows(&mut noise, 700, mixed));
+            both.assert_reads();
+            if !mixed {
+                let firsts = [BEGIN, END, CHANGED].map(|at| first_byte(&both.typed, &columns, at));
+                assert_eq!(firsts, [71; 3]);
+                assert_eq!(both.typed[..2], [1, 4]);
+            }
+            for (key, _, _) in both.rows.iter().step_by(29) {
+                both.assert_same(key);
+            }
+            let value = Layout::new(vec![MICROS, MICROS, INT, MICROS, Part::Var(End::Prefixed)]);
+            both.assert_projects(&value, &[1, 4]);
+            both.assert_projects(&value, &[3]);
+        }
+    }
+}
+
+/// Keys that do not fit take a column with them that others were differences to; another way is found, for that
+/// block.
+#[test]
+fn differences_follow_the_columns_that_there_are() {
+    let columns = tasks();
+    let mut noise = Noise(5);
+    let plans = Plans::new(&columns);
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, plans);
+    for misfits in [false, true, false] {
+        let mut rows = rows(&mut noise, 300, false);
+        if misfits {
+            rows.insert(b"key".to_vec(), (Tag::DELETE, vec![]));
+        }
+        let both = Both::new(&mut builder, &columns, &[], &rows);
+        both.assert_reads();
+        // With one column of keys, those of the value stand one earlier.
+        let at = BEGIN - usize::from(misfits);
+        let firsts = [at, at + 1].map(|at| first_byte(&both.typed, &columns, at));
+        assert_eq!((firsts[0] == 71, firsts[1]), (!misfits, 71));
+    }
+}
+
+/// What is no shorter as a difference is none; what two columns have in common must be worth the read.
+#[test]
+fn columns_that_have_nothing_in_common_stay_apart() {
+    let columns =
+        Arc::new(Columns::new(&Layout::new(vec![INT]), &Layout::new(vec![MICROS, MICROS, INT])));
+    let mut noise = Noise(6);
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    for row in 0..500u32 {
+        let times = [noise.below(1 << 40), noise.below(1 << 40)].map(u64::to_be_bytes);
+        let value = [&times.concat()[..], &row.to_be_bytes()].concat();
+        assert_eq!(builder.push(&row.to_be_bytes(), Tag::PUT, &value, 1 << 20), Pushed::Done);
+    }
+    let block = builder.finish(&[]);
+    assert!((0..5).all(|at| first_byte(block, &columns, at) != 71));
+}
+
+/// The other column is an integer column of a part, stands earlier, and is no difference.
+#[test]
+fn differences_to_what_they_must_not_be_are_found() {
+    let columns = tasks();
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    for (key, (tag, payload)) in &rows(&mut Noise(7), 300, false) {
+        assert_eq!(builder.push(key, *tag, payload, 1 << 20), Pushed::Done);
+    }
+    let block = builder.finish(&[]).to_vec();
+    let start = |at: usize| match at {
+        0 => 8 + 2 * 8,
+        _ => usize::from(u16::from_le_bytes([block[6 + 2 * at], block[7 + 2 * at]])),
+    };
+    let fails = |block: &[u8]| {
+        let typed = Typed::parse(block, &columns, &[]).unwrap();
+        let mut payload = Vec::new();
+        let key = [&[0; 4][..], &[0xff; 8]].concat();
+        let _ = find(&typed, &key, &Projection::All, &mut payload);
+        check(&typed).err().map(|bad| bad.0)
+    };
+    assert_eq!(fails(&block), None);
+    let told = "a column is the difference to none that it can be";
+    // Tags, itself, a later one, one of strings, none; BEGIN is a difference itself.
+    for other in [0, CHANGED, CHANGED + 1, 200, u16::MAX as usize, BEGIN, END] {
+        let mut bad = block.clone();
+        bad[start(CHANGED) + 1..][..2].copy_from_slice(&(other as u16).to_le_bytes());
+        assert_eq!(fails(&bad), Some(told), "{other}");
+    }
+    // Another number than the one that was meant gives other rows, which is what checksums are for.
+    let mut bad = block.clone();
+    bad[start(CHANGED) + 1] = 1;
+    assert_eq!(fails(&bad), None);
+    // A key is none.
+    let mut bad = block.clone();
+    bad[start(2)] = 71;
+    assert_eq!(fails(&bad), Some(told));
+    for at in start(BEGIN)..start(CHANGED + 1) {
+        for byte in [0, 0xff, block[at] ^ 1, block[at] ^ 0x80] {
+            let mut bad = block.clone();
+            bad[at] = byte;
+            fails(&bad);
+        }
+    }
+}
+
+/// The bytes that docs/format.md shows.
+#[test]
+fn the_documented_difference_is_read() {
+    let text = include_str!("../../../../../../docs/format.md");
+    let shown = text.split("The typed block with a difference").nth(1).expect("documented");
+    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.map_while(|line| line.strip_prefix("    "));
+    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
+    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let byte = Layout::new(vec![Part::Fixed(1, Hint::Integer)]);
+    let columns = Arc::new(Columns::new(&byte, &Layout::new(vec![INT, INT])));
+    let typed = Typed::parse(&shown, &columns, &[]).unwrap();
+    check(&typed).unwrap();
+    let rows = [(1000u32, 1005u32), (5000, 5006), (2000, 2005), (9000, 9007)];
+    for (key, (begin, end)) in (1..).zip(rows) {
+        let mut payload = Vec::new();
+        let found = find(&typed, &[key], &Projection::All, &mut payload);
+        assert_eq!(found, Ok(Some(Tag::PUT)));
+        assert_eq!(payload, [begin.to_be_bytes(), end.to_be_bytes()].concat());
+    }
+    // So few rows are not written so: a difference has to pay for itself.
+    let rows: Vec<(Vec<u8>, Vec<u8>)> = (1u8..)
+        .zip(rows)
+        .map(|(key, (begin, end))| (vec![key], [begin.to_be_bytes(), end.to_be_bytes()].concat()))
+        .collect();
+    let rows: Vec<(&[u8], Tag, &[u8])> =
+        rows.iter().map(|(key, value)| (&key[..], Tag::PUT, &value[..])).collect();
+    assert_ne!(first_byte(&build(&columns, &rows), &columns, 3), 71);
+}
