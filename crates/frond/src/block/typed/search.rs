@@ -36,14 +36,16 @@ pub(super) fn place(typed: &Typed<'_>, key: &[u8]) -> Result<(usize, bool), BadB
             }
             Holds::String(_) | Holds::Content => {
                 let mut chunk = Vec::new();
-                let strs = typed.strs(at, &mut chunk)?;
+                let strs = typed.strs(at, &mut chunk);
+                // It is long: it stays where it was read.
+                let strs = strs.as_ref().map_err(|bad| *bad)?;
                 let Some((part, after)) =
                     column.bytes_in(rest).and_then(|bytes| rest.split_at_checked(bytes))
                 else {
                     return Ok((strs.lower_bound(rows, rest)?, false));
                 };
                 rest = after;
-                rows = equal_strings(&strs, rows, part)?;
+                rows = equal_strings(strs, rows, part)?;
             }
         }
         if rows.is_empty() {

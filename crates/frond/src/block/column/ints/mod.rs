@@ -67,16 +67,17 @@ pub struct Ints<'a> {
     packed: Option<Packed<'a>>,
 }
 
-/// What follows for the column of another kind that `rest` begins with; `None` if it does not fit.
+/// What follows for the column of another kind that `rest` begins with; `None` if it does not fit. Headers are
+/// long: they stay where they were read.
 macro_rules! rare {
     ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
-            Some(&lone::TAG) => Lone::cut($rest, $rows).map(|$column| $call),
-            Some(&patched::TAG) => Patched::open($rest, $rows).map(|$column| $call),
-            Some(&runs::TAG) => Runs::cut($rest, $rows).map(|$column| $call),
-            Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).map(|$column| $call),
-            Some(&frames::TAG) => Frames::open($rest, $rows).map(|$column| $call),
-            Some(&decimal::TAG) => Decimal::open($rest, $rows).map(|$column| $call),
+            Some(&lone::TAG) => Lone::cut($rest, $rows).as_ref().map(|$column| $call),
+            Some(&patched::TAG) => Patched::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&runs::TAG) => Runs::cut($rest, $rows).as_ref().map(|$column| $call),
+            Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).as_ref().map(|$column| $call),
+            Some(&frames::TAG) => Frames::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&decimal::TAG) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
             _ => None,
         }
     };
