@@ -13,7 +13,10 @@
 //! 2. Only columns of values are differences: those of keys are searched where they stand.
 
 use super::{
-    super::{BadBlock, column::Ints},
+    super::{
+        BadBlock,
+        column::{IntKind, Ints},
+    },
     frame::Typed,
 };
 
@@ -66,6 +69,16 @@ impl<'a> Words<'a> {
     /// Checks all that parsing does not; of the other column, that is done where it stands.
     pub fn check(&self) -> Result<(), BadBlock> {
         self.ints.check()
+    }
+
+    /// How the integers are encoded that stand here.
+    pub fn kind(&self) -> IntKind {
+        self.ints.kind()
+    }
+
+    /// Whether these are differences to another column.
+    pub fn is_difference(&self) -> bool {
+        self.other.is_some()
     }
 
     /// Length of the column.

@@ -30,8 +30,8 @@ pub enum ColumnOf {
 /// How a column is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
-    /// As integers.
-    Ints(IntKind),
+    /// As integers, or as the integers that another column's differ by.
+    Ints(IntKind, bool),
     /// As strings.
     Strings(StrKind, Codec),
 }
@@ -53,7 +53,8 @@ impl Encoding {
     /// Its name in docs/format.md.
     pub fn name(self) -> &'static str {
         match self {
-            Encoding::Ints(kind) => match kind {
+            Encoding::Ints(_, true) => "difference",
+            Encoding::Ints(kind, false) => match kind {
                 IntKind::Constant => "constant",
                 IntKind::Level => "packed",
                 IntKind::Sloped => "sloped",
@@ -85,9 +86,9 @@ impl Encoding {
 pub fn weigh(typed: &Typed<'_>, mut show: impl FnMut(ColumnWeight)) -> Result<(), BadBlock> {
     let rows = typed.rows();
     let mut tags = vec![0; rows];
-    let ints = typed.ints(0)?;
+    let ints = typed.words(0)?;
     ints.decode(0, &mut tags);
-    let (encoding, bytes) = (Encoding::Ints(ints.kind()), ints.bytes_used());
+    let (encoding, bytes) = (Encoding::Ints(ints.kind(), ints.is_difference()), ints.bytes_used());
     show(ColumnWeight { of: ColumnOf::Tags, encoding, row_bytes: rows, bytes });
     let mut in_columns = Vec::with_capacity(rows);
     for number in tags {
@@ -122,9 +123,13 @@ fn weigh_column(
 ) -> Result<ColumnWeight, BadBlock> {
     let (encoding, row_bytes, bytes) = match column.holds {
         Holds::Word(width, _) => {
-            let ints = typed.ints(at)?;
+            let ints = typed.words(at)?;
             let rows = counts.iter().filter(|&&counts| counts).count();
-            (Encoding::Ints(ints.kind()), rows * usize::from(width), ints.bytes_used())
+            (
+                Encoding::Ints(ints.kind(), ints.is_difference()),
+                rows * usize::from(width),
+                ints.bytes_used(),
+            )
         }
         holds => weigh_strings(typed, at, counts, holds == Holds::Content)?,
     };
