@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     error::{Error, Place, Result},
     io::File,
-    sync::Arc,
+    sync::{Arc, AtomicU64, Ordering},
     types::{Lineage, Publish, StoreId},
 };
 
@@ -136,6 +136,9 @@ pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }
 
+/// Feature that whoever reads a store must know: runs of typed blocks.
+pub const FEATURE_TYPED_RUNS: u64 = 1;
+
 /// The store's file with what is needed to read pages in it and to say where they were bad.
 #[derive(Debug)]
 pub struct StoreFile {
@@ -145,12 +148,27 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// Whose it is.
     pub store: StoreId,
+    /// What readers must know of pages that were met since opening.
+    features: AtomicU64,
 }
 
 impl StoreFile {
     /// A file of this store.
     pub fn new(file: Arc<dyn File>, path: impl Into<PathBuf>, store: StoreId) -> Arc<Self> {
-        Arc::new(Self { file, path: path.into(), store })
+        Arc::new(Self { file, path: path.into(), store, features: AtomicU64::new(0) })
+    }
+
+    /// Whoever reads the file from now on must know this: the next superblock says so (Promise: P22). Comes
+    /// before the page that takes it can be linked.
+    pub fn require(&self, feature: u64) {
+        if self.features() & feature == 0 {
+            self.features.fetch_or(feature, Ordering::Relaxed);
+        }
+    }
+
+    /// What was required since opening.
+    pub fn features(&self) -> u64 {
+        self.features.load(Ordering::Relaxed)
     }
 
     /// Its name.

@@ -8,7 +8,8 @@ mod common;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use common::options;
-use frond::{Batch, CheckMode, Db, Result, Tree, check, io::Env};
+use frond::{Batch, CheckMode, Db, Hint, Layout, Part, Result, Tree, TreeOptions, check, io::Env};
+use frond_testkit::disk::SimVfs;
 use xxhash_rust::xxh3::Xxh3;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -92,7 +93,39 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
     }
     db.close().unwrap();
     // Code that knows opaque blocks only is told so by the superblock, and not by a page (Promise: P22).
-    let store = fs::read(dir.path().join("store.frond")).unwrap();
-    let incompat = |slot: usize| store[slot + 16..slot + 24].to_vec();
-    assert_eq!([incompat(0), incompat(64 << 10)], [1u64.to_le_bytes(), 1u64.to_le_bytes()]);
+    assert_eq!(features(&fs::read(dir.path().join("store.frond")).unwrap()), [1, 1]);
+}
+
+/// What readers of both slots must know.
+fn features(store: &[u8]) -> [u64; 2] {
+    [16, (64 << 10) + 16].map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()))
+}
+
+/// Promise: P22.
+#[test]
+fn a_load_that_recovery_adopts_is_a_feature_too() {
+    for (layout, feature) in
+        [(None, 0), (Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])), 1)]
+    {
+        let vfs = SimVfs::new();
+        let open = |vfs: &SimVfs, seed| Db::open("/store", options().env(vfs.env(seed)));
+        let db = open(&vfs, 1).unwrap();
+        let made = TreeOptions { key_layout: layout, ..TreeOptions::default() };
+        let mut load = db.bulk_load("t", made).unwrap();
+        for row in 0..500u32 {
+            load.put(&row.to_be_bytes(), b"value").unwrap();
+        }
+        drop(load.finish().unwrap());
+        // The process dies before a checkpoint adopts the tree.
+        let disk = vfs.disk();
+        vfs.halt();
+        drop(db);
+        let vfs = SimVfs::start(disk);
+        let store = |vfs: &SimVfs| vfs.content(Path::new("/store/store.frond")).unwrap().to_vec();
+        assert_eq!(features(&store(&vfs)), [0, 0], "a checkpoint came too early");
+        let db = open(&vfs, 2).unwrap();
+        assert_eq!(rows(&db.open_tree("t").unwrap()).unwrap().len(), 500);
+        db.close().unwrap();
+        assert_eq!(features(&store(&vfs)), [feature; 2]);
+    }
 }

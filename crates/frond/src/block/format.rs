@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A format never changes once a run has it; runs that follow each other share it.
+//! 1. A format never changes once a run has it.
+//! 2. Models take at most [`MODELS_MEMORY_MAX`], in what is written as in what is read.
 //!
 //! Threads: all.
 
@@ -30,8 +31,10 @@ use crate::{
 };
 
 const VERSION: u8 = 1;
-/// Longest models of a run together.
+/// Longest models of a run together, as bytes.
 const MODELS_BYTES_MAX: u64 = 16 << 20;
+/// Most memory that the models of a run take: nothing read from a file may take more, whatever it says.
+pub const MODELS_MEMORY_MAX: usize = 16 << 20;
 
 /// How the blocks of a run are encoded.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +89,21 @@ impl Format {
         }
     }
 
+    /// Whether a block has so many rows of that length, as the index of its run says.
+    pub fn agrees(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
+        let (found, found_bytes) = match self {
+            Format::Opaque => (Shape::parse(block)?.rows(), row_bytes as usize),
+            Format::Typed(format) => {
+                let block = format.block(block)?;
+                (block.rows(), block.raw_bytes())
+            }
+        };
+        if found != rows as usize || found_bytes != row_bytes as usize {
+            return Err(BadBlock("it has other rows than its run's index says"));
+        }
+        Ok(())
+    }
+
     /// Whether a block of a run of format `from` can be read as one of this.
     pub fn reads_blocks_of(&self, from: &Format) -> bool {
         match (self, from) {
@@ -99,18 +117,27 @@ impl Format {
     pub fn memory_bytes(&self) -> usize {
         match self {
             Format::Opaque => 0,
-            Format::Typed(format) => {
-                let models = format.models.iter().flatten().map(|model| model.memory_bytes());
-                size_of::<TypedFormat>() + format.columns.memory_bytes() + models.sum::<usize>()
-            }
+            Format::Typed(format) => format.memory_bytes(),
         }
     }
 }
 
 impl TypedFormat {
     /// The format of runs with these columns and models.
-    pub fn new(columns: Arc<Columns>, models: Vec<Option<Arc<StringModel>>>) -> Self {
+    pub fn new(columns: Arc<Columns>, mut models: Vec<Option<Arc<StringModel>>>) -> Self {
+        models.truncate(models.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
         Self { columns, models }
+    }
+
+    /// Whether a column has a model.
+    pub fn has_models(&self) -> bool {
+        !self.models.is_empty()
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        let models = self.models.iter().flatten().map(|model| model.memory_bytes());
+        size_of::<Self>() + self.columns.memory_bytes() + models.sum::<usize>()
     }
 
     /// The columns.
@@ -130,6 +157,9 @@ impl TypedFormat {
     }
 
     fn reads_blocks_of(&self, from: &Self) -> bool {
+        if std::ptr::eq(self, from) {
+            return true;
+        }
         // A column of `from` that has no model is read without.
         let same = |(number, model): (usize, &Option<Arc<StringModel>>)| match model {
             None => true,
@@ -184,13 +214,17 @@ impl TypedFormat {
         let mut raw = vec![0; raw_bytes as usize];
         codec.decode(encoded, &mut raw).map_err(|bad| bad.0)?;
         let columns = Columns::new(&key, &value);
-        let mut models = Vec::new();
+        let (mut models, mut memory) = (Vec::new(), 0);
         let mut reader = Reader::new(&raw);
         while !reader.rest().is_empty() {
             let number = reader.varint().ok_or(SHORT)?;
             let model = StringModel::parse(reader.bytes().ok_or(SHORT)?).map_err(|bad| bad.0)?;
             if number < models.len() as u64 || number >= columns.count() as u64 {
                 return Err("models of columns that there are not");
+            }
+            memory += model.memory_bytes();
+            if memory > MODELS_MEMORY_MAX {
+                return Err("models that take more memory than any run's may");
             }
             models.resize(number as usize, None);
             models.push(Some(Arc::new(model)));

@@ -33,7 +33,7 @@ pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;
 pub(crate) use bytes::{varint_bytes, varint32};
 pub use codec::Codec;
-pub use format::{Format, Payload, TypedFormat};
+pub use format::{Format, MODELS_MEMORY_MAX, Payload, TypedFormat};
 pub use position::Position;
 pub use rows::{Rows, Shape, check, find};
 

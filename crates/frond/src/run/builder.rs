@@ -45,6 +45,13 @@ impl Default for RunOptions {
     }
 }
 
+/// Least that a row counts as in the length of a run, so that one that ends at a MiB has some 500 000.
+const ENTRY_BYTES_MIN: usize = 2;
+/// Most that encoding may make of the length of a run.
+const RATIO_MAX: usize = 16;
+/// One, as a density.
+const DENSITY: usize = 1 << 10;
+
 /// What is known of the greatest key so far.
 #[derive(Debug, PartialEq, Eq)]
 enum Before {
@@ -76,6 +83,8 @@ pub struct RunBuilder {
     first_key: Option<Box<[u8]>>,
     before: Before,
     before_key: Vec<u8>,
+    /// What stored bytes are of rows so far, in 1/[`DENSITY`].
+    density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     blobs: BTreeMap<[u8; 16], u32>,
 }
@@ -114,6 +123,7 @@ impl RunBuilder {
             first_key: None,
             before: Before::Nothing,
             before_key: Vec::new(),
+            density: DENSITY / 2,
             ranges: Vec::new(),
             blobs: BTreeMap::new(),
         }
@@ -130,17 +140,14 @@ impl RunBuilder {
     }
 
     /// Stored bytes of the finished blocks, and about those of the one being built: bytes before the codec,
-    /// or what typed blocks took so far.
+    /// or what typed blocks took so far. Rows that take next to nothing are counted as something: a run is read,
+    /// merged and hashed by rows, too.
     pub fn bytes_so_far(&self) -> usize {
         let open = self.block.row_bytes();
-        self.data.len()
-            + match self.block {
-                OpenBlock::Opaque(_) => open,
-                OpenBlock::Typed(_) if self.data.is_empty() => open / 2,
-                OpenBlock::Typed(_) => {
-                    open * self.data.len() / (self.counts.raw_bytes as usize).max(1)
-                }
-            }
+        let open = if self.block.is_opaque() { open } else { open * self.density / DENSITY };
+        let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
+        let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
+        (self.data.len() + open).max(bounded)
     }
 
     /// Length of the rows in the block being built; 0 at the end of one.
@@ -160,7 +167,8 @@ impl RunBuilder {
     }
 
     /// Whether blocks of a run of this format can be carried over.
-    pub fn carries(&self, from: &Format) -> bool {
+    pub fn carries(&mut self, from: &Format) -> bool {
+        self.block.begin();
         self.block.format().reads_blocks_of(from)
     }
 
@@ -210,7 +218,8 @@ impl RunBuilder {
         self.end_block()?;
         let no_block = || from.bad_block(index, BadBlock("there is none"));
         let entry = *from.blocks().entry(index).ok_or_else(no_block)?;
-        debug_assert!(self.carries(from.format()), "asked before");
+        self.block.begin();
+        debug_assert!(self.block.format().reads_blocks_of(from.format()), "asked before");
         // Separator 0 is empty: the first key stands for it.
         let old: &[u8] = match index {
             0 => from.first_key().unwrap_or_default(),
@@ -286,6 +295,7 @@ impl RunBuilder {
 
     /// Chooses the separator of the block that begins with `key`, and how long it may become.
     fn start_block(&mut self, key: &[u8]) -> Result<()> {
+        self.block.begin();
         let before = self.before_key.as_slice();
         let enough = match self.before {
             Before::Nothing => {
@@ -339,6 +349,7 @@ impl RunBuilder {
         let ended = block.finish(self.options.codec, &mut encoded);
         let Ended { stored, codec, raw_bytes, row_bytes } = ended;
         if raw_bytes.max(row_bytes) > BLOCK_RAW_BYTES_MAX {
+            self.block = block;
             return Err(too_long());
         }
         if fills_frames {
@@ -365,7 +376,7 @@ impl RunBuilder {
 
     /// Whether blocks end where frames do: opaque ones without a codec, which are read where they lie.
     fn fills_frames(&self) -> bool {
-        self.options.codec == Codec::Raw && matches!(self.block, OpenBlock::Opaque(_))
+        self.options.codec == Codec::Raw && self.block.is_opaque()
     }
 
     /// Lets the next block begin with a frame, if it would cross into one that it can do without.
@@ -398,6 +409,7 @@ impl RunBuilder {
         self.counts.deletes += u64::from(entry.deletes);
         self.counts.merges += u64::from(entry.merges);
         self.counts.raw_bytes += u64::from(entry.row_bytes);
+        self.density = self.data.len() * DENSITY / (self.counts.raw_bytes as usize).max(1);
         Ok(())
     }
 

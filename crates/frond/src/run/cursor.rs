@@ -183,6 +183,7 @@ impl RunCursor {
         if !in_block && !self.load(index, Direction::Backward)? {
             return Ok(());
         }
+        self.on_entry = false;
         let found = self.rows.seek_before(self.bytes.get(), self.run.format(), key);
         self.on_entry = found.map_err(|bad| self.run.bad_block(index, bad))?;
         if !self.on_entry && index > self.blocks_start {
@@ -213,6 +214,7 @@ impl RunCursor {
         if !in_block && !self.load(index, Direction::Forward)? {
             return Ok(());
         }
+        self.on_entry = false;
         let found = self.rows.seek(self.bytes.get(), self.run.format(), key);
         self.on_entry = found.map_err(|bad| self.run.bad_block(index, bad))?;
         if !self.on_entry {

@@ -14,7 +14,18 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum OpenBlock {
     Opaque(BlockBuilder),
+    /// Of a run that has not begun: the one before it has yet to teach.
+    Waiting(Waiting),
     Typed(Box<OpenTyped>),
+}
+
+/// What a typed run will begin with.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    typing: Arc<Typing>,
+    codec: Codec,
+    /// The format of runs whose blocks it may carry.
+    base: Option<Format>,
 }
 
 /// A typed one.
@@ -24,6 +35,8 @@ pub(super) struct OpenTyped {
     format: Arc<TypedFormat>,
     builder: TypedBuilder,
     codec: Codec,
+    /// Some column was last under that codec.
+    coded: bool,
     /// Length of a row, as far as known.
     row_bytes: u64,
     /// Blocks so far, and what of them is kept to learn from, if anything is.
@@ -47,27 +60,41 @@ pub(super) struct Ended<'a> {
 impl OpenBlock {
     /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
     pub fn typed(typing: &Arc<Typing>, codec: Codec, base: Option<&Format>) -> Self {
-        let Beginning { plans, format, row_bytes } = typing.begin(codec, base);
-        let builder = TypedBuilder::new(typing.columns().clone(), codec, plans);
-        let samples = typing.wants_samples(codec).then(|| Samples::new(typing.columns()));
-        let typing = typing.clone();
-        Self::Typed(Box::new(OpenTyped {
-            typing,
-            format,
-            builder,
-            codec,
-            row_bytes,
-            blocks: 0,
-            samples,
-        }))
+        Self::Waiting(Waiting { typing: typing.clone(), codec, base: base.cloned() })
     }
 
-    /// The format of the run.
+    /// Comes before the first row and before the first block that is carried.
+    #[inline]
+    pub fn begin(&mut self) {
+        if let Self::Waiting(Waiting { typing, codec, base }) = self {
+            let Beginning { plans, format, row_bytes } = typing.begin(*codec, base.as_ref());
+            let coded = plans.use_codec();
+            let builder = TypedBuilder::new(typing.columns().clone(), *codec, plans);
+            let samples = typing.wants_samples(*codec).then(|| Samples::new(typing.columns()));
+            *self = Self::Typed(Box::new(OpenTyped {
+                typing: typing.clone(),
+                format,
+                builder,
+                codec: *codec,
+                coded,
+                row_bytes,
+                blocks: 0,
+                samples,
+            }));
+        }
+    }
+
+    /// The format of the run; nothing is known of one that has not begun.
     pub fn format(&self) -> Format {
         match self {
-            Self::Opaque(_) => Format::Opaque,
+            Self::Opaque(_) | Self::Waiting(_) => Format::Opaque,
             Self::Typed(open) => Format::Typed(open.format.clone()),
         }
+    }
+
+    /// Whether it is a run of opaque blocks.
+    pub fn is_opaque(&self) -> bool {
+        matches!(self, Self::Opaque(_))
     }
 
     /// How long the rows of a block become where opaque ones end at `block_bytes`: twice as long, for columns
@@ -77,11 +104,10 @@ impl OpenBlock {
         const FEW: u64 = 64;
         match self {
             Self::Opaque(_) => block_bytes,
-            Self::Typed(open) => {
-                let coded = open.codec != Codec::Raw && open.typing.columns().has_strings();
-                let few = open.row_bytes * FEW > block_bytes as u64;
-                if coded && !few { block_bytes } else { 2 * block_bytes }
+            Self::Typed(open) if open.coded && open.row_bytes * FEW <= block_bytes as u64 => {
+                block_bytes
             }
+            Self::Waiting(_) | Self::Typed(_) => 2 * block_bytes,
         }
     }
 
@@ -90,6 +116,7 @@ impl OpenBlock {
     pub fn rows(&self) -> usize {
         match self {
             Self::Opaque(block) => block.rows(),
+            Self::Waiting(_) => 0,
             Self::Typed(open) => open.builder.rows(),
         }
     }
@@ -100,6 +127,7 @@ impl OpenBlock {
         match self {
             Self::Opaque(block) if block.rows() == 0 => 0,
             Self::Opaque(block) => block.raw_bytes(),
+            Self::Waiting(_) => 0,
             Self::Typed(open) => open.builder.raw_bytes(),
         }
     }
@@ -108,6 +136,7 @@ impl OpenBlock {
     pub fn last_key(&self) -> &[u8] {
         match self {
             Self::Opaque(block) => block.last_key(),
+            Self::Waiting(_) => &[],
             Self::Typed(open) => open.builder.last_key(),
         }
     }
@@ -117,6 +146,7 @@ impl OpenBlock {
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
         match self {
             Self::Opaque(block) => block.push(key, tag, payload, bytes_max),
+            Self::Waiting(_) => unreachable!("a run begins before its first row"),
             Self::Typed(open) => open.builder.push(key, tag, payload, bytes_max),
         }
     }
@@ -130,6 +160,7 @@ impl OpenBlock {
                 let stored = if codec == Codec::Raw { raw } else { encoded };
                 Ended { stored, codec, raw_bytes: raw.len(), row_bytes: raw.len() }
             }
+            Self::Waiting(_) => unreachable!("a block that ends has rows"),
             Self::Typed(open) => {
                 let row_bytes = open.builder.raw_bytes();
                 let wanted = open.blocks.is_multiple_of(SAMPLE_BLOCKS);
@@ -144,8 +175,11 @@ impl OpenBlock {
     pub fn clear(&mut self) {
         match self {
             Self::Opaque(block) => block.clear(),
+            Self::Waiting(_) => {}
             Self::Typed(open) => {
-                if let Some(samples) = open.builder.samples().take() {
+                let row_bytes = open.builder.raw_bytes();
+                if let Some(mut samples) = open.builder.samples().take() {
+                    samples.count(row_bytes);
                     open.samples = Some(samples);
                 }
                 open.blocks += 1;
@@ -158,9 +192,9 @@ impl OpenBlock {
     /// many bytes.
     pub fn retire(self, rows: u64, row_bytes: u64, bytes: u64) {
         if let Self::Typed(open) = self {
-            let OpenTyped { typing, builder, codec, samples, .. } = *open;
+            let OpenTyped { typing, format, builder, codec, samples, .. } = *open;
             let plans = builder.plans();
-            typing.learn(codec, Lesson { plans, samples, rows, row_bytes, bytes });
+            typing.learn(codec, Lesson { plans, format, samples, rows, row_bytes, bytes });
         }
     }
 }

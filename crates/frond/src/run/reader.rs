@@ -420,7 +420,15 @@ impl Run {
         codec
             .decode(encoded, out)
             .and_then(|()| self.tail.format.check(out))
-            .map_err(|bad| self.bad_block(index, bad))
+            .map_err(|bad| self.bad_block(index, bad))?;
+        self.check_counts(index, out)
+    }
+
+    /// Whether a block has the rows that the index says.
+    pub(super) fn check_counts(&self, index: usize, block: &[u8]) -> Result<()> {
+        let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
+        let agrees = self.tail.format.agrees(block, entry.rows, entry.row_bytes);
+        agrees.map_err(|bad| self.bad_block(index, bad))
     }
 
     /// Block `index` as stored, checked against its CRC: to be decoded, or carried over as it is.

@@ -286,13 +286,20 @@ fn index_from_disk(
         let row_bytes = if is_typed { number()? } else { raw_bytes };
         let flags = reader.u8().ok_or(SHORT)?;
         let codec = Codec::from_disk(flags & 0x7f).ok_or("a block has an unknown codec")?;
+        if is_typed && codec != Codec::Raw {
+            return Err("a typed block under a codec");
+        }
         let crc = reader.u32().ok_or(SHORT)? ^ salt(seed, block);
         let fits = match codec {
             Codec::Raw => encoded_bytes >= raw_bytes,
             _ => encoded_bytes < raw_bytes,
         };
         let counted = rows > 0 && deletes.checked_add(merges).is_some_and(|n| n <= rows);
-        if !fits || !counted || raw_bytes as usize > BLOCK_RAW_BYTES_MAX || encoded_bytes == 0 {
+        if !fits
+            || !counted
+            || raw_bytes.max(row_bytes) as usize > BLOCK_RAW_BYTES_MAX
+            || encoded_bytes == 0
+        {
             return Err("a block's lengths or counts are impossible");
         }
         let has_blobs = flags & 0x80 != 0;

@@ -15,7 +15,7 @@
 
 use crate::{
     block::{
-        Codec, Format, TypedFormat,
+        Codec, Format, MODELS_MEMORY_MAX, TypedFormat,
         column::string::StringModel,
         typed::{Columns, Plans, Samples},
     },
@@ -23,7 +23,7 @@ use crate::{
     sync::{Arc, Mutex},
 };
 
-/// Raw bytes of a leaf that is worth learning from.
+/// Bytes of rows of a leaf that is worth learning from.
 const TRAINING_BYTES_MIN: u64 = 64 << 10;
 /// Leaves after which models may be made anew.
 const TRAINING_LEAVES: u32 = 8;
@@ -61,6 +61,7 @@ pub(super) struct Beginning {
 /// What a run was like.
 pub(super) struct Lesson<'a> {
     pub plans: &'a Plans,
+    pub format: Arc<TypedFormat>,
     pub samples: Option<Samples>,
     pub rows: u64,
     pub row_bytes: u64,
@@ -93,14 +94,20 @@ impl Typing {
     /// Where a run under this codec begins, that may carry blocks of runs of format `base`: it has the models
     /// that those are read with, and the latest where they have none.
     pub(super) fn begin(&self, codec: Codec, base: Option<&Format>) -> Beginning {
-        let learnt = self.kept(codec).lock().unwrap();
-        let format = match base {
-            Some(Format::Typed(base)) if *base.columns() == self.columns => {
-                with_models_of(base, &learnt.format)
-            }
-            _ => learnt.format.clone(),
+        let base = match base {
+            Some(Format::Typed(base)) if *base.columns() == self.columns => Some(base),
+            _ => None,
         };
-        Beginning { plans: learnt.plans.clone(), format, row_bytes: learnt.row_bytes }
+        let (plans, latest, row_bytes) = {
+            let mut learnt = self.kept(codec).lock().unwrap();
+            if let Some(base) = base.filter(|base| learnt.leaves.is_none() && base.has_models()) {
+                // The store was just opened: what it has is better than nothing.
+                (learnt.format, learnt.leaves) = (base.clone(), Some(0));
+            }
+            (learnt.plans.clone(), learnt.format.clone(), learnt.row_bytes)
+        };
+        let format = base.map_or(latest.clone(), |base| with_models_of(base, &latest));
+        Beginning { plans, format, row_bytes }
     }
 
     /// Whether a run under this codec should keep samples.
@@ -110,21 +117,33 @@ impl Typing {
 
     /// What a run under this codec teaches.
     pub(super) fn learn(&self, codec: Codec, lesson: Lesson<'_>) {
-        let due = {
+        let Lesson { plans, format, samples, rows, row_bytes, .. } = &lesson;
+        {
             let mut learnt = self.kept(codec).lock().unwrap();
-            learnt.plans = lesson.plans.clone();
-            learnt.row_bytes = lesson.row_bytes / lesson.rows.max(1);
-            lesson.samples.as_ref().is_some_and(|samples| {
-                lesson.row_bytes >= TRAINING_BYTES_MIN
-                    && !samples.is_empty()
-                    && learnt.is_due(&lesson)
-            })
+            learnt.row_bytes = row_bytes / (*rows).max(1);
+            // Runs that keep older models say nothing of the latest.
+            if !Arc::ptr_eq(format, &learnt.format) {
+                return learnt.plans.learn_integers(plans);
+            }
+            learnt.plans.clone_from(plans);
+            if samples.is_none() || *row_bytes < TRAINING_BYTES_MIN || !learnt.is_due(&lesson) {
+                return;
+            }
+        }
+        let Some(samples) = lesson.samples.filter(|samples| samples.are_enough(lesson.row_bytes))
+        else {
+            return;
         };
-        let Some(samples) = lesson.samples.filter(|_| due) else { return };
         let trained = samples.train(codec, lesson.rows as usize);
         let mut learnt = self.kept(codec).lock().unwrap();
         let mut models: Vec<Option<Arc<StringModel>>> = vec![None; self.columns.count()];
+        let mut room = MODELS_MEMORY_MAX;
         for (number, trained) in trained {
+            let bytes = trained.model.as_ref().map_or(0, StringModel::memory_bytes);
+            if bytes > room {
+                continue;
+            }
+            room -= bytes;
             learnt.plans.set(number, &trained);
             if let Some(slot) = models.get_mut(number) {
                 *slot = trained.model.map(Arc::new);
@@ -162,11 +181,15 @@ fn with_models_of(base: &Arc<TypedFormat>, latest: &Arc<TypedFormat>) -> Arc<Typ
     let count = base.models().len().max(latest.models().len());
     let models: Vec<_> =
         (0..count).map(|number| of(base, number).or_else(|| of(latest, number))).collect();
-    if models == base.models() {
-        base.clone()
-    } else if models == latest.models() {
+    let format = TypedFormat::new(latest.columns().clone(), models);
+    if format == **latest {
         latest.clone()
+    } else if format == **base || format.memory_bytes() > MODELS_MEMORY_MAX {
+        base.clone()
     } else {
-        Arc::new(TypedFormat::new(latest.columns().clone(), models))
+        Arc::new(format)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,11 @@ use std::io::IoSlice;
 
 use super::reader::{Data, Run};
 use crate::{
+    block::Format,
     cache::FrameBuf,
     error::{Error, Result},
     io::ALIGN,
-    page::{Identity, Link, PageKind, StoreFile, page_hash},
+    page::{FEATURE_TYPED_RUNS, Identity, Link, PageKind, StoreFile, page_hash},
     sync::Arc,
     types::{Lineage, Publish},
 };
@@ -29,6 +30,9 @@ impl Run {
             Data::Unwritten(data) => data,
             Data::Written { link, .. } => return Ok(*link),
         };
+        if let Format::Typed(_) = self.format() {
+            file.require(FEATURE_TYPED_RUNS);
+        }
         let bytes = self.extent_bytes();
         let identity =
             Identity { store: file.store, kind: PageKind::Run, offset, bytes, birth, lineage };

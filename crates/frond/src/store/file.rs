@@ -95,8 +95,6 @@ pub struct Store {
     /// No page may be born above this before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
     checkpoints: AtomicU64,
-    /// What readers must know of the pages written since opening.
-    features: AtomicU64,
     pub(super) reserve: Mutex<Reserve>,
     /// Held while the file is backed, cut or punched.
     pub(super) resizing: Mutex<()>,
@@ -121,7 +119,6 @@ impl Store {
             counts_from: Publish(0),
             birth_limit: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
-            features: AtomicU64::new(0),
             reserve: Mutex::new(Reserve::default()),
             resizing: Mutex::new(()),
         }
@@ -441,14 +438,6 @@ impl Store {
         self.guard.sync_data().map_err(|e| Error::io(&self.data.path, "sync", 0, e))
     }
 
-    /// Before the first page is made that takes a feature to read: from the next version on the superblock says
-    /// so. Versions that older code cannot read it refuses by name (Promise: P22).
-    pub fn require(&self, feature: u64) {
-        if self.features.load(Ordering::Relaxed) & feature == 0 {
-            self.features.fetch_or(feature, Ordering::Relaxed);
-        }
-    }
-
     /// The checkpoint's last steps: root directory → space map → sync → slot → sync. The caller has
     /// pinned the version, written all its pages, told the space what died through it, and synced the
     /// log through F. On return the version is durable; what only the former older slot showed is
@@ -480,7 +469,7 @@ impl Store {
         let (map, totals) = written.inspect_err(|_| self.space.lock().take_back(roots.offset))?;
         let superblock = Superblock {
             sequence: next_sequence,
-            incompat: newest.incompat | self.features.load(Ordering::Relaxed),
+            incompat: newest.incompat | self.data.features(),
             publish: at,
             previous: newest.publish,
             publish_limit: Publish(at.0 + HEADROOM),

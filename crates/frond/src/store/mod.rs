@@ -105,7 +105,7 @@ pub use page::{Page, page_bytes, verify as verify_page};
 pub use reserve::ReserveStats;
 pub use root_directory::{NAME_BYTES_MAX, NamedSnapshot, RootDirectory, TreeRoot};
 pub use space::{Extent, Request, STORE_LINEAGE, Space, SpaceStats};
-pub use superblock::{DATA_START, FORMAT, PAGE_BYTES_MAX, Superblock, TYPED_RUNS, Totals};
+pub use superblock::{DATA_START, FORMAT, PAGE_BYTES_MAX, Superblock, Totals};
 
 pub use crate::page::{Link, PageKind};
 

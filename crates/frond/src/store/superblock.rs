@@ -12,7 +12,7 @@
 
 use crate::{
     io::ALIGN,
-    page::{Identity, LINK_BYTES, Link, PageKind, page_hash},
+    page::{FEATURE_TYPED_RUNS, Identity, LINK_BYTES, Link, PageKind, page_hash},
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
 
@@ -30,10 +30,8 @@ pub const PAGE_BYTES_MAX: u32 = 64 << 20;
 pub(super) const MAGIC: &[u8; 8] = b"FrondSB\0";
 /// The only format version there is.
 pub const FORMAT: u32 = 1;
-/// Feature that a reader must know: runs of typed blocks.
-pub const TYPED_RUNS: u64 = 1;
 /// Features a reader must know.
-const INCOMPAT_KNOWN: u64 = TYPED_RUNS;
+const INCOMPAT_KNOWN: u64 = FEATURE_TYPED_RUNS;
 /// Features a writer must know; none exist yet.
 const RO_COMPAT_KNOWN: u64 = 0;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;

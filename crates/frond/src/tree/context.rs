@@ -8,7 +8,7 @@ use crate::{
     error::Result,
     page::Link,
     run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing},
-    store::{Extent, HeldPages, Store, TYPED_RUNS},
+    store::{Extent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
 };
 use std::collections::{HashMap, hash_map::Entry};
@@ -254,10 +254,7 @@ impl TreeContext {
     ) -> RunBuilder {
         let pool = self.pool.clone();
         match &traits.typing {
-            Some(typing) => {
-                self.store.require(TYPED_RUNS);
-                RunBuilder::typed(pool, options, typing, base.map(Run::format))
-            }
+            Some(typing) => RunBuilder::typed(pool, options, typing, base.map(Run::format)),
             None => RunBuilder::new(pool, options),
         }
     }

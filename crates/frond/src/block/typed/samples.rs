@@ -10,11 +10,15 @@ use super::{
 
 /// Most bytes kept of a column.
 const COLUMN_BYTES_MAX: usize = 256 << 10;
+/// Least length of rows that a sample is made of.
+const SAMPLE_BYTES_MIN: u64 = 8 << 10;
 
 /// Strings of some blocks, by number of column.
 #[derive(Debug, Default)]
 pub struct Samples {
     columns: Vec<Sampled>,
+    /// Length of the rows that they are of.
+    row_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -27,7 +31,7 @@ struct Sampled {
 impl Samples {
     /// None yet.
     pub fn new(columns: &Columns) -> Self {
-        Self { columns: vec![Sampled::default(); columns.count()] }
+        Self { columns: vec![Sampled::default(); columns.count()], row_bytes: 0 }
     }
 
     /// Keeps column `number` of a block.
@@ -53,8 +57,14 @@ impl Samples {
         .collect()
     }
 
-    /// Whether nothing was kept.
-    pub fn is_empty(&self) -> bool {
-        self.columns.iter().all(|column| column.bytes == 0)
+    /// Counts a block of which strings were kept, with this length of rows.
+    pub fn count(&mut self, row_bytes: usize) {
+        self.row_bytes += row_bytes as u64;
+    }
+
+    /// Whether they say anything of a leaf with this length of rows, of which much may have been carried over.
+    pub fn are_enough(&self, row_bytes: u64) -> bool {
+        let some = self.columns.iter().any(|column| column.bytes > 0);
+        some && self.row_bytes >= SAMPLE_BYTES_MIN.max(row_bytes / 32)
     }
 }

@@ -91,6 +91,16 @@ impl Plans {
         }
     }
 
+    /// Whether some column was last written under a codec.
+    pub fn use_codec(&self) -> bool {
+        self.strings.iter().any(|kept| kept.form.is_some_and(|plan| plan.codec != Codec::Raw))
+    }
+
+    /// Takes over how integers are written; strings may have been written with other models.
+    pub fn learn_integers(&mut self, from: &Plans) {
+        self.words.clone_from(&from.words);
+    }
+
     /// How string column `number` is written, if it is known.
     pub fn string(&self, number: usize) -> Option<StringPlan> {
         self.strings.get(number)?.form

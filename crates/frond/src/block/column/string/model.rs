@@ -50,7 +50,7 @@ pub struct StringModel {
 
 impl PartialEq for StringModel {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        self.id == other.id && self.bytes == other.bytes
     }
 }
 
