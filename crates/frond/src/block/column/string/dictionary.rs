@@ -197,10 +197,19 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Forgets the words, and makes room for `words` of them.
     pub fn reset(&mut self, words: usize) {
-        let slots = (words * 2).next_power_of_two().max(64);
         self.slots.clear();
-        self.slots.resize(slots, 0);
+        self.slots.resize(Self::slots_for(words), 0);
         self.words = 0;
+    }
+
+    /// Slots that so many words take.
+    pub fn slots_for(words: usize) -> usize {
+        (words * 2).next_power_of_two().max(64)
+    }
+
+    /// Slots that it keeps, four bytes each.
+    pub fn slots(&self) -> usize {
+        self.slots.capacity()
     }
 
     /// The number of `string` among `words`; if it is not there, where it would go.

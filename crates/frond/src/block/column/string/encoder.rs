@@ -32,7 +32,14 @@ pub struct Written {
     pub bytes: usize,
 }
 
-/// Writes string columns. Keeps its memory, and what it derived from the model it saw last.
+/// Most slots of all lookups that are kept: 1 MiB, four models of 30 000 words or thousands of small ones.
+const LOOKUP_SLOTS_MAX: usize = 1 << 18;
+/// Most matchers that are kept, of some 180 KiB each.
+const MATCHERS_MAX: usize = 6;
+
+/// Writes string columns. Keeps its memory, and what it derived from models: the columns of a block have
+/// one each, and come again with the next block. Where there is no room for all, the newest gives way: others would
+/// all be gone when their turn comes.
 #[derive(Debug, Default)]
 pub struct StrEncoder {
     ints: IntEncoder,
@@ -41,13 +48,14 @@ pub struct StrEncoder {
     chunk: Vec<u8>,
     exceptions: ExceptionList,
     bits: BitWriter,
+    /// Of the words of the block.
     lookup: Lookup,
-    /// Of the model with this id, or of no model. (Words are compared, so that another model's lookup
-    /// could only make exceptions.)
-    lookup_of: Option<u64>,
     words: Strings,
-    /// Of the symbols it was set to last.
-    matcher: Option<Box<Matcher>>,
+    /// Of models, by their ids. (Words are compared, so that another model's lookup could only make
+    /// exceptions.)
+    lookups: Vec<(u64, Lookup)>,
+    /// Each knows the symbols it was made of.
+    matchers: Vec<Box<Matcher>>,
 }
 
 impl StrEncoder {
@@ -121,7 +129,6 @@ impl StrEncoder {
     /// With the words of these strings.
     fn put_dictionary(&mut self, strings: &Strings, out: &mut Vec<u8>) {
         let Self { lookup, words, values, ints, .. } = self;
-        self.lookup_of = None;
         lookup.reset(strings.len());
         words.clear();
         values.clear();
@@ -155,19 +162,11 @@ impl StrEncoder {
 
     /// With the words of the model `id`.
     fn put_codes(&mut self, strings: &Strings, words: &Strings, id: u64, out: &mut Vec<u8>) {
-        if self.lookup_of != Some(id) {
-            self.lookup.reset(words.len());
-            for word in words.iter() {
-                if let Err(place) = self.lookup.find(words, word) {
-                    self.lookup.insert(place);
-                }
-            }
-            self.lookup_of = Some(id);
-        }
+        let lookup = lookup_of(&mut self.lookups, words, id);
         self.exceptions.clear();
         self.values.clear();
         for (row, string) in strings.iter().enumerate() {
-            let code = self.lookup.find(words, string).unwrap_or_else(|_| {
+            let code = lookup.find(words, string).unwrap_or_else(|_| {
                 self.exceptions.push(row, string);
                 words.len() as u32
             });
@@ -198,10 +197,7 @@ impl StrEncoder {
         codec: Codec,
         out: &mut Vec<u8>,
     ) -> Option<Codec> {
-        let matcher = self.matcher.get_or_insert_default();
-        if !symbols.iter().eq(matcher.symbols().iter().copied()) {
-            matcher.set(symbols);
-        }
+        let matcher = matcher_of(&mut self.matchers, symbols);
         let room = 2 * strings.bytes().len();
         if self.bytes.len() < room {
             self.bytes.resize(room, 0);
@@ -217,5 +213,94 @@ impl StrEncoder {
         }
         let codes = &self.bytes[..end];
         Some(raw::put(codec, codes, &self.values, &mut self.ints, &mut self.chunk, out))
+    }
+}
+
+/// The lookup of these words, those of the model `id`.
+fn lookup_of<'a>(lookups: &'a mut Vec<(u64, Lookup)>, words: &Strings, id: u64) -> &'a Lookup {
+    let at = lookups.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
+        let slots = |lookups: &[(u64, Lookup)]| -> usize {
+            lookups.iter().map(|(_, lookup)| lookup.slots()).sum()
+        };
+        let mut lookup = Lookup::default();
+        while slots(lookups) + Lookup::slots_for(words.len()) > LOOKUP_SLOTS_MAX {
+            match lookups.pop() {
+                Some((_, newest)) => lookup = newest,
+                None => break,
+            }
+        }
+        lookup.reset(words.len());
+        for word in words.iter() {
+            if let Err(place) = lookup.find(words, word) {
+                lookup.insert(place);
+            }
+        }
+        lookups.push((id, lookup));
+        lookups.len() - 1
+    });
+    &lookups[at].1
+}
+
+/// The matcher of these symbols.
+fn matcher_of<'a>(matchers: &'a mut Vec<Box<Matcher>>, symbols: &Symbols) -> &'a Matcher {
+    let is_of = |matcher: &Matcher| symbols.iter().eq(matcher.symbols().iter().copied());
+    let at = matchers.iter().position(|matcher| is_of(matcher)).unwrap_or_else(|| {
+        let newest = if matchers.len() < MATCHERS_MAX { None } else { matchers.pop() };
+        let mut matcher = newest.unwrap_or_default();
+        matcher.set(symbols);
+        matchers.push(matcher);
+        matchers.len() - 1
+    });
+    &matchers[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::symbol_training, *};
+
+    /// Words of a model, its symbols, and a block of the column.
+    fn column(number: u64, words: u64) -> (StringModel, Strings) {
+        let word = |at: u64| format!("{:07}-of-{number:x}", at).into_bytes();
+        let rows: Vec<Vec<u8>> = (0..300).map(|row| word(row % 100 * 7919 % words)).collect();
+        let strings: Strings = rows.iter().map(Vec::as_slice).collect();
+        let symbols = symbol_training::train(&strings);
+        let words: Vec<Vec<u8>> = (0..words).map(word).collect();
+        let words = words.iter().map(Vec::as_slice).collect();
+        (StringModel::new(Some(words), symbols, None), strings)
+    }
+
+    fn written(
+        encoder: &mut StrEncoder,
+        (model, strings): &(StringModel, Strings),
+        kind: StrKind,
+    ) -> Vec<u8> {
+        let mut out = Vec::new();
+        let plan = StringPlan { kind, codec: Codec::Raw };
+        assert_eq!(encoder.encode(strings, Some(model), plan, &mut out).kind, kind);
+        out
+    }
+
+    /// Columns of a block come in turn, more than there is room for, and among them some with words of
+    /// their own. Those that have their place keep it.
+    #[test]
+    fn columns_with_models_do_not_disturb_each_other() {
+        let columns: Vec<_> = (0..12).map(|number| column(number, 25_000)).collect();
+        let mut encoder = StrEncoder::new();
+        let mut kept = Vec::new();
+        for _ in 0..2 {
+            for column in &columns {
+                for kind in [StrKind::ModelDictionary, StrKind::Dictionary, StrKind::Symbols] {
+                    let alone = written(&mut StrEncoder::new(), column, kind);
+                    assert_eq!(written(&mut encoder, column, kind), alone, "{kind:?}");
+                }
+            }
+            let ids = encoder.lookups.iter().map(|(id, _)| *id);
+            kept.push(ids.take(3).collect::<Vec<_>>());
+            let slots: usize = encoder.lookups.iter().map(|(_, lookup)| lookup.slots()).sum();
+            assert!(slots <= LOOKUP_SLOTS_MAX, "{slots}");
+            assert_eq!(encoder.matchers.len(), MATCHERS_MAX);
+        }
+        let first: Vec<u64> = columns.iter().take(3).map(|(model, _)| model.id()).collect();
+        assert_eq!(kept, [first.clone(), first]);
     }
 }
