@@ -271,23 +271,27 @@ impl ColumnWriter {
         let sample = std::slice::from_ref(strings);
         let may_be =
             |plan: &StringPlan| !is_key || plan.kind.may_be_key() && plan.codec == Codec::Raw;
-        let Some(plan) = kept.form.filter(may_be) else {
-            let plan = train(encoder, sample, purpose).plan;
-            let written = encoder.encode(strings, model, plan, out);
-            return kept.keep(plan, written.bytes, rows);
+        // Of a run whose model lacks the part, as of one before its first models, nothing is known.
+        let serves = |plan: &StringPlan| {
+            let served = |model: &StringModel| model.plans(plan.codec).any(|of| of == *plan);
+            !plan.kind.needs_model() || model.is_some_and(served)
         };
+        let known = kept.form.filter(|plan| may_be(plan) && serves(plan));
+        let plan = known.unwrap_or_else(|| train(encoder, sample, purpose).plan);
         let written = encoder.encode(strings, model, plan, out);
-        kept.blocks += 1;
-        let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
-        if !misses && kept.blocks < BLOCKS_MAX {
-            return;
+        if known.is_some() {
+            kept.blocks += 1;
+            let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
+            if !misses && kept.blocks < BLOCKS_MAX {
+                return;
+            }
+            kept.blocks = 0;
         }
-        kept.blocks = 0;
         kept.keep(plan, written.bytes, rows);
         let mut bytes = written.bytes;
-        let newer = train(encoder, sample, purpose).plan;
+        let newer = known.map(|_| train(encoder, sample, purpose).plan);
         let by_model = model.into_iter().flat_map(|model| model.plans(*codec));
-        for newer in std::iter::once(newer).chain(by_model.filter(may_be)) {
+        for newer in newer.into_iter().chain(by_model.filter(may_be)) {
             other.clear();
             let again = encoder.encode(strings, model, newer, other);
             if again.bytes < bytes {

@@ -16,7 +16,7 @@ use super::{Columns, Models, Plans, Projection, Typed, TypedBuilder, TypedRows, 
 use crate::{
     block::{
         self, BlockBuilder, Codec, Pushed, Shape,
-        column::string::{Purpose, StrEncoder, StringModel, Strings, train},
+        column::string::{Purpose, StrEncoder, StrKind, StringModel, Strings, train},
     },
     layout::{End, Hint, Layout, Part},
     message::{Kind, Tag},
@@ -335,6 +335,31 @@ fn fillers_are_short() {
         assert!(block_bytes < 260_000, "block {block}: {block_bytes}");
         builder.clear();
     }
+}
+
+/// A run whose models lack what the tree's last run had: its blocks are as short as those of a new tree.
+#[test]
+fn a_plan_without_its_model_is_measured_at_once() {
+    let layout = Layout::new(vec![Part::Var(End::Prefixed)]);
+    let columns = Arc::new(Columns::new(&Layout::default(), &layout));
+    let mut noise = Noise(11);
+    let rows: Rows = (0..2000u32)
+        .map(|row| {
+            let word = format!("state-{:02}-of-many", noise.below(40));
+            let value = [&[word.len() as u8], word.as_bytes()].concat();
+            (row.to_be_bytes().to_vec(), (Tag::PUT, value))
+        })
+        .collect();
+    let mut plans = Plans::new(&columns);
+    let models = trained(&columns, &rows, &mut plans);
+    assert_eq!(plans.string(1).unwrap().kind, StrKind::ModelDictionary);
+    let bytes = |plans: Plans, models: &Models| {
+        let mut builder = TypedBuilder::new(columns.clone(), Codec::Zstd1, plans);
+        Both::new(&mut builder, &columns, models, &rows).typed.len()
+    };
+    let new = bytes(Plans::new(&columns), &[]);
+    assert!(bytes(plans.clone(), &models) < new);
+    assert_eq!(bytes(plans, &[]), new);
 }
 
 /// The bytes that docs/format.md shows.
