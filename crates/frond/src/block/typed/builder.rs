@@ -11,7 +11,10 @@ use super::{
     },
     columns::{Columns, Holds, Side, word_at},
     difference::Earlier,
-    frame::{HEADER_BYTES, IN_COLUMNS, Models, OTHERS, VALUES, VERSION, WHOLE_KEYS, WIDE},
+    frame::{
+        FILLER_BYTES_MAX, FILLERS_BYTES_MAX, HEADER_BYTES, IN_COLUMNS, Models, OTHERS, VALUES,
+        VERSION, WHOLE_KEYS, WIDE,
+    },
     held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
     samples::Samples,
     writer::{ColumnWriter, Plans},
@@ -21,9 +24,6 @@ use crate::{coding::Reader, message::Tag, sync::Arc};
 /// Narrowest words that may be differences, and so many columns of a block that others are tried beside.
 const DIFFERENCE_WORD_BYTES_MIN: u8 = 4;
 const EARLIER_MAX: usize = 8;
-
-/// Longest filler: rows without a value must not blow a block up in memory.
-const FILLER_BYTES_MAX: usize = 64;
 
 /// Builds typed blocks. Reusable: [`clear`](TypedBuilder::clear) keeps the memory, and what was learnt about
 /// how columns are best written.
@@ -320,6 +320,7 @@ impl Scratch {
         let count = rows.held.rows();
         let all_in = rows.in_columns.iter().all(|&is| is);
         let first_in = (0..count).find(|&row| rows.is_in(row)).unwrap_or(0);
+        let mut fillers_left = FILLERS_BYTES_MAX;
         for (index, column) in rows.side.columns.iter().enumerate() {
             let number = rows.number + index;
             match column.holds {
@@ -370,6 +371,8 @@ impl Scratch {
                                 fill = filler(repeat, string);
                                 nth += 1;
                             } else {
+                                fill = if fill.len() <= fillers_left { fill } else { &[] };
+                                fillers_left -= fill.len();
                                 strings.push(fill);
                             }
                         }

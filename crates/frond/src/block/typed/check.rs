@@ -10,7 +10,7 @@ use super::{
         varint_bytes,
     },
     columns::{Column, Holds},
-    frame::Typed,
+    frame::{FILLER_BYTES_MAX, FILLERS_BYTES_MAX, Typed},
 };
 
 const DESCENDS: BadBlock = BadBlock("its keys do not ascend");
@@ -22,6 +22,7 @@ struct Seen {
     /// Of each row whether its key is known to be above the one before.
     above: Vec<bool>,
     raw_bytes: usize,
+    filler_bytes: usize,
     words: Vec<u64>,
     strings: Strings,
 }
@@ -33,6 +34,7 @@ pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
         in_columns: Vec::with_capacity(rows),
         above: vec![false; rows],
         raw_bytes: 0,
+        filler_bytes: 0,
         words: vec![0; rows],
         strings: Strings::new(),
     };
@@ -133,7 +135,14 @@ impl Seen {
         }
         self.look_at_strings(typed, at)?;
         let mut bytes = 0;
-        for (string, _) in self.strings.iter().zip(&self.in_columns).filter(|(_, is)| **is) {
+        for (string, &is_in) in self.strings.iter().zip(&self.in_columns) {
+            if !is_in {
+                self.filler_bytes += string.len();
+                if string.len() > FILLER_BYTES_MAX || self.filler_bytes > FILLERS_BYTES_MAX {
+                    return Err(BadBlock("what stands for missing values is too long"));
+                }
+                continue;
+            }
             if !column.may_hold(string) {
                 return Err(BadBlock("a string is not what its part can be"));
             }

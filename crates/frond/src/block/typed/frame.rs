@@ -31,6 +31,11 @@ pub(super) const VALUES: u8 = 4;
 /// Some payload is among the others.
 pub(super) const OTHERS: u8 = 8;
 
+/// Longest filler, and most bytes of those in all string columns: rows without a value must not blow a block up
+/// when it is read.
+pub(super) const FILLER_BYTES_MAX: usize = 64;
+pub(super) const FILLERS_BYTES_MAX: usize = 1 << 20;
+
 /// In the tag column beside the tag: the value of this row is in the columns.
 pub(super) const IN_COLUMNS: u64 = 0x80;
 

@@ -6,7 +6,13 @@ use super::{
     some_rows, trained,
 };
 use crate::{
-    block::{Codec, Pushed},
+    block::{
+        Codec, Pushed,
+        column::{
+            PAD_BYTES,
+            string::{StrEncoder, StrKind, StringPlan, Strings},
+        },
+    },
     layout::{End, Hint, Layout, Part},
     sync::Arc,
 };
@@ -120,4 +126,48 @@ fn contradictions_are_found() {
             fails(&bad) == Some("its keys do not ascend")
         });
     assert!(told.count() > 2);
+}
+
+/// A block of so many deletes behind one Put whose value has so many parts, all empty, and then in each part's
+/// column this string in every row.
+fn with_fillers(parts: usize, deletes: u32, string: &[u8]) -> Result<(), &'static str> {
+    let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
+    let value = Layout::new(vec![Part::Var(End::Prefixed); parts]);
+    let columns = Arc::new(Columns::new(&key, &value));
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    let mut push = |key: u32, tag, payload: &[u8]| {
+        assert_eq!(builder.push(&key.to_be_bytes(), tag, payload, 1 << 20), Pushed::Done);
+    };
+    push(0, crate::Tag::PUT, &vec![0; parts]);
+    (1..=deletes).for_each(|row| push(row, crate::Tag::DELETE, &[]));
+    let block = builder.finish(&[]).to_vec();
+    let typed = Typed::parse(&block, &columns, &[]).unwrap();
+    let row = |row: u32| if row == 0 { &[][..] } else { string };
+    let strings: Strings = (0..=deletes).map(row).collect();
+    let plan = StringPlan { kind: StrKind::Dictionary, codec: Codec::Raw };
+    let mut column = Vec::new();
+    StrEncoder::new().encode(&strings, None, plan, &mut column);
+    let (mut body, mut ends) = (Vec::new(), Vec::new());
+    let start = 8 + 4 * typed.column_count();
+    for at in 0..typed.column_count() {
+        let bytes = typed.bytes(at).unwrap();
+        let own = &bytes[..bytes.len() - PAD_BYTES];
+        body.extend_from_slice(if at < 2 { own } else { &column });
+        ends.extend_from_slice(&((start + body.len()) as u32).to_le_bytes());
+    }
+    let head = [&block[..1], &[block[1] | 2], &block[2..8]].concat();
+    let forged = [&head[..], &ends, &body, &[0; PAD_BYTES]].concat();
+    let typed = Typed::parse(&forged, &columns, &[]).map_err(|bad| bad.0)?;
+    check(&typed).map_err(|bad| bad.0)
+}
+
+/// Rows without a value have something in its columns, which must not be copied without end at each check.
+#[test]
+fn what_stands_for_missing_values_has_an_end() {
+    let told = Err("what stands for missing values is too long");
+    assert_eq!(with_fillers(1, 2000, &[b'x'; 64]), Ok(()));
+    assert_eq!(with_fillers(1, 2000, &[b'x'; 65]), told);
+    assert_eq!(with_fillers(8, 2048, &[b'x'; 64]), Ok(()));
+    assert_eq!(with_fillers(9, 2048, &[b'x'; 64]), told);
+    assert_eq!(with_fillers(300, 16_000, &[b'x'; 4096]), told);
 }

@@ -337,6 +337,27 @@ fn fillers_are_short() {
     }
 }
 
+/// Nor are many short ones more than a MiB: what is built can be checked.
+#[test]
+fn fillers_of_many_columns_end() {
+    let value = Layout::new(vec![Part::Var(End::Prefixed); 40]);
+    let columns = Arc::new(Columns::new(&Layout::default(), &value));
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    // By the second block it is known that the columns repeat words.
+    for _ in 0..2 {
+        for row in 0..6000u32 {
+            let word = [&[40][..], &[b'a' + (row / 200 % 3) as u8; 40]].concat();
+            let (tag, payload) =
+                if row % 200 < 6 { (Tag::PUT, word.repeat(40)) } else { (Tag::DELETE, vec![]) };
+            let pushed = builder.push(&row.to_be_bytes(), tag, &payload, usize::MAX);
+            assert_eq!(pushed, Pushed::Done);
+        }
+        let block = builder.finish(&[]).to_vec();
+        check(&Typed::parse(&block, &columns, &[]).unwrap()).unwrap();
+        builder.clear();
+    }
+}
+
 /// A run whose models lack what the tree's last run had: its blocks are as short as those of a new tree.
 #[test]
 fn a_plan_without_its_model_is_measured_at_once() {
