@@ -52,6 +52,11 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
             IntKind::Patched,
             rows(&mut |_| dice(400) + if dice(40) == 0 { dice(1 << 30) } else { 0 }),
         ),
+        (
+            "times by the second",
+            IntKind::Stepped,
+            rows(&mut |_| 1_700_000_000_000_000 + dice(200) * 1_000_000),
+        ),
         ("40 states, 30 bits", IntKind::Dictionary, rows(&mut |_| dice(40) * 26_000_000 + 17)),
         ("runs of about 100", IntKind::Runs, {
             rows(&mut |_| {

@@ -64,6 +64,7 @@ impl Encoding {
                 IntKind::Runs => "runs",
                 IntKind::Frames => "frames",
                 IntKind::Decimal => "decimal",
+                IntKind::Stepped => "stepped",
             },
             Encoding::Strings(kind, codec) => match (kind, codec) {
                 (StrKind::Raw, Codec::Raw) => "raw",

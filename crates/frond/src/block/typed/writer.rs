@@ -208,10 +208,10 @@ impl ColumnWriter {
                 let other = earlier.iter().find(|other| other.number == number)?;
                 other.differences(values, differences);
                 other.put_head(out);
-                ints.encode_as(kind, differences, out)
+                ints.encode_as(kind, numbers, differences, out)
             }
             (None, Some(float)) => ints.encode_floats_as(kind, numbers, float, values, out),
-            (None, None) => ints.encode_as(kind, values, out),
+            (None, None) => ints.encode_as(kind, numbers, values, out),
         };
         Some(WordForm { chosen, ..form })
     }
@@ -247,7 +247,7 @@ impl ColumnWriter {
 
     /// Appends an integer column of one value, which is as long for any number of rows.
     pub fn put_same(&mut self, value: u64, out: &mut Vec<u8>) {
-        self.ints.encode_as(IntKind::Constant, &[value], out);
+        self.ints.encode_as(IntKind::Constant, None, &[value], out);
     }
 
     /// Appends string column `number`; one of a key is searched.

@@ -12,7 +12,7 @@
 //! ```text
 //! decimal = 69 | exponent, +128 for 32-bit floats, u8 | length of least u8 | exceptions u16
 //!         | least, signed | if there are exceptions: their rows, their values as a packed column
-//!         | whole numbers - least, a column of any other kind
+//!         | whole numbers - least, a column of any other kind but stepped
 //! ```
 //! Where the row of an exception stands in the numbers is a neighbour's, so that it costs nothing there.
 //! Idea: Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023.
@@ -27,6 +27,7 @@ use super::{
     Ints, equal_rows,
     head::{cut_signed, put_low, signed_bytes},
     packed::{self, Packed},
+    stepped,
 };
 
 /// First byte of the column.
@@ -134,7 +135,7 @@ impl<'a> Decimal<'a> {
             exception_rows = Codes::cut(rest, row_width(rows), exceptions)?;
             bits = Packed::cut(rest, exceptions)?;
         }
-        if rest.first() == Some(&TAG) {
+        if matches!(rest.first(), Some(&(TAG | stepped::TAG))) {
             // Not one within the other, as deep as somebody pleases.
             return None;
         }

@@ -6,6 +6,7 @@
 
 use super::{
     super::ROWS_MAX, Float, IntKind, decimal, dictionary, frames, lone, packed, patched, runs,
+    stepped,
 };
 
 /// What became of a column.
@@ -13,7 +14,7 @@ use super::{
 pub struct Chosen {
     /// How it is written.
     pub kind: IntKind,
-    /// How the numbers of decimals are.
+    /// How the numbers of decimals and of steps are.
     pub numbers: Option<IntKind>,
     /// How many bytes that takes.
     pub bytes: usize,
@@ -25,6 +26,9 @@ pub struct IntEncoder {
     distinct: dictionary::Distinct,
     frames: frames::Scratch,
     floats: decimal::Parts,
+    steps: Vec<u64>,
+    /// Writes these, while it is open how the values themselves are written.
+    numbers: Option<Box<IntEncoder>>,
 }
 
 /// How fast a row must be read.
@@ -83,7 +87,12 @@ impl IntEncoder {
     /// caller's to add after the last column.
     pub fn encode(&mut self, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let plan = self.plan(values, Reads::Any);
-        self.write(plan, values, out)
+        // Every read divides or multiplies once more.
+        let bytes = plan.bytes(values.len());
+        match self.plan_stepped(values, None, bytes - bytes / 10) {
+            Some(stepped) => self.write_stepped(stepped, out),
+            None => self.write(plan, values, out),
+        }
     }
 
     /// The same, but only in kinds that read any row with a load or two, for what is read on the way to
@@ -112,7 +121,7 @@ impl IntEncoder {
         out: &mut Vec<u8>,
     ) -> Chosen {
         if kind != IntKind::Decimal {
-            return self.encode_as(kind, values, out);
+            return self.encode_as(kind, numbers, values, out);
         }
         let decimal = self.write_decimal(float, numbers, values, usize::MAX, out);
         decimal.unwrap_or_else(|| self.encode(values, out))
@@ -145,14 +154,57 @@ impl IntEncoder {
     /// What [`encode`](IntEncoder::encode) would choose.
     pub fn measure(&mut self, values: &[u64]) -> Chosen {
         let plan = self.plan(values, Reads::Any);
-        Chosen { kind: plan.kind(), numbers: None, bytes: plan.bytes(values.len()) }
+        let bytes = plan.bytes(values.len());
+        match self.plan_stepped(values, None, bytes - bytes / 10) {
+            Some(stepped) => stepped.chosen(values.len()),
+            None => Chosen { kind: plan.kind(), numbers: None, bytes },
+        }
     }
 
     /// Appends the values in this kind; in the shortest if this one cannot hold them, and for
-    /// [`IntKind::Decimal`], which is asked for with [`encode_floats_as`](IntEncoder::encode_floats_as).
-    pub fn encode_as(&mut self, kind: IntKind, values: &[u64], out: &mut Vec<u8>) -> Chosen {
-        let plan = self.plan_as(kind, values).unwrap_or_else(|| self.plan(values, Reads::Any));
-        self.write(plan, values, out)
+    /// [`IntKind::Decimal`], which is asked for with [`encode_floats_as`](IntEncoder::encode_floats_as). Of
+    /// steps it may be known how the numbers are written, too.
+    pub fn encode_as(
+        &mut self,
+        kind: IntKind,
+        numbers: Option<IntKind>,
+        values: &[u64],
+        out: &mut Vec<u8>,
+    ) -> Chosen {
+        if kind == IntKind::Stepped
+            && let Some(stepped) = self.plan_stepped(values, numbers, usize::MAX)
+        {
+            return self.write_stepped(stepped, out);
+        }
+        match self.plan_as(kind, values) {
+            Some(plan) => self.write(plan, values, out),
+            None => self.encode(values, out),
+        }
+    }
+
+    /// How to write values as steps of which the numbers are of the kind that is known or the best, if they
+    /// are that and take less than `bytes_max`.
+    fn plan_stepped(
+        &mut self,
+        values: &[u64],
+        known: Option<IntKind>,
+        bytes_max: usize,
+    ) -> Option<Stepped> {
+        let Self { steps, numbers, .. } = self;
+        let head = stepped::Plan::below(values, bytes_max, steps)?;
+        let encoder = numbers.get_or_insert_default();
+        let known = known.and_then(|kind| encoder.plan_as(kind, steps));
+        let numbers = known.unwrap_or_else(|| encoder.plan(steps, Reads::Any));
+        let stepped = Stepped { head, numbers };
+        (stepped.chosen(values.len()).bytes < bytes_max).then_some(stepped)
+    }
+
+    /// Appends what was planned last.
+    fn write_stepped(&mut self, stepped: Stepped, out: &mut Vec<u8>) -> Chosen {
+        let Self { steps, numbers, .. } = self;
+        stepped.head.write(out);
+        numbers.get_or_insert_default().write(stepped.numbers, steps, out);
+        stepped.chosen(steps.len())
     }
 
     fn plan(&mut self, values: &[u64], reads: Reads) -> Plan {
@@ -210,7 +262,7 @@ impl IntEncoder {
         let any = usize::MAX;
         let (min, max) = match kind {
             // These ask for other things.
-            IntKind::Sloped | IntKind::Frames | IntKind::Decimal => (0, 0),
+            IntKind::Sloped | IntKind::Frames | IntKind::Decimal | IntKind::Stepped => (0, 0),
             _ => ends_of(values),
         };
         match kind {
@@ -230,7 +282,7 @@ impl IntEncoder {
                 let falls = falls_of(values);
                 frames::Plan::below(values, falls, any, &mut self.frames).map(Plan::Frames)
             }
-            IntKind::Decimal => None,
+            IntKind::Decimal | IntKind::Stepped => None,
         }
     }
 
@@ -246,6 +298,20 @@ impl IntEncoder {
             Plan::Frames(plan) => plan.write(values, &self.frames, out),
         }
         Chosen { kind, numbers: None, bytes }
+    }
+}
+
+/// How values will be written as steps, and their numbers.
+#[derive(Clone, Copy, Debug)]
+struct Stepped {
+    head: stepped::Plan,
+    numbers: Plan,
+}
+
+impl Stepped {
+    fn chosen(&self, rows: usize) -> Chosen {
+        let bytes = self.head.bytes() + self.numbers.bytes(rows);
+        Chosen { kind: IntKind::Stepped, numbers: Some(self.numbers.kind()), bytes }
     }
 }
 

@@ -20,12 +20,13 @@ mod lone;
 mod packed;
 mod patched;
 mod runs;
+mod stepped;
 
 use std::ops::Range;
 
 use self::{
     decimal::Decimal, dictionary::Dictionary, frames::Frames, lone::Lone, packed::Packed,
-    patched::Patched, runs::Runs,
+    patched::Patched, runs::Runs, stepped::Stepped,
 };
 use super::{super::BadBlock, ROWS_MAX, bits::partition};
 
@@ -53,6 +54,8 @@ pub enum IntKind {
     Frames,
     /// Whole numbers divided by a power of ten: floats.
     Decimal,
+    /// A base, and numbers of equal steps.
+    Stepped,
 }
 
 /// An integer column to read. Rows that it does not have read as some number.
@@ -78,6 +81,7 @@ macro_rules! rare {
             Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).as_ref().map(|$column| $call),
             Some(&frames::TAG) => Frames::open($rest, $rows).as_ref().map(|$column| $call),
             Some(&decimal::TAG) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&stepped::TAG) => Stepped::open($rest, $rows).as_ref().map(|$column| $call),
             _ => None,
         }
     };
@@ -108,7 +112,7 @@ impl<'a> Ints<'a> {
     /// What follows the column of another kind than packed.
     #[inline(never)]
     fn skip_rare(bytes: &'a [u8], rows: usize) -> Result<&'a [u8], BadBlock> {
-        if let Some(71..=127 | 193..) = bytes.first() {
+        if let Some(71 | 73..=127 | 193..) = bytes.first() {
             return Err(BadBlock("an integer column is of no known kind"));
         }
         let rest = &mut { bytes };
@@ -116,6 +120,7 @@ impl<'a> Ints<'a> {
             Some(&patched::TAG) => Patched::cut(rest, rows).map(|_| ()),
             Some(&frames::TAG) => Frames::cut(rest, rows).map(|_| ()),
             Some(&decimal::TAG) => Decimal::cut(rest, rows).map(|_| ()),
+            Some(&stepped::TAG) => Stepped::cut(rest, rows).map(|_| ()),
             _ => rare!(rest, rows, _column => ()),
         };
         fits.ok_or(DOES_NOT_FIT)?;
@@ -183,6 +188,7 @@ impl<'a> Ints<'a> {
             (None, Some(&runs::TAG)) => IntKind::Runs,
             (None, Some(&dictionary::TAG)) => IntKind::Dictionary,
             (None, Some(&decimal::TAG)) => IntKind::Decimal,
+            (None, Some(&stepped::TAG)) => IntKind::Stepped,
             (None, _) => IntKind::Frames,
         }
     }

@@ -24,7 +24,7 @@ impl Noise {
 type Column = (&'static str, usize, fn(u64, &mut Noise, u64) -> u64);
 
 /// A name, rows, and a value from row, noise and the value before.
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 18] = [
     ("same day", 1000, |_, _, _| 20_231_011),
     ("id", 1000, |row, _, _| 73_000_000 + row),
     ("time of events", 1000, |row, noise, _| 1_700_000_000_000_000 + row * 20 + noise.below(20)),
@@ -48,6 +48,14 @@ const COLUMNS: [Column; 14] = [
         _ => 1_700_000_000_000_000 + row * 1000 + noise.below(100_000),
     }),
     ("hash", 130, |_, noise, _| noise.below(1 << 40) << 24 | noise.below(1 << 24)),
+    ("time by the second", 1300, |_, noise, _| {
+        1_700_000_000_000_000 + noise.below(200) * 1_000_000
+    }),
+    ("time by the second, ascending", 1300, |row, noise, before| {
+        before.max(1_700_000_000_000_000) + noise.below(2 + row % 7) * 1_000_000
+    }),
+    ("amount in hundreds, tail", 1000, |_, noise, _| noise.tail() * 100),
+    ("id by 10", 1000, |_, noise, _| noise.below(1_000_000) * 10 + 3),
 ];
 
 #[test]
@@ -88,5 +96,9 @@ rows sent, 1000: Patched 661
 state, 1000: Dictionary 270
 end, often unknown, 1000: Lone 2635
 hash, 130: Level 1050
+time by the second, 1300: Stepped 1314
+time by the second, ascending, 1300: Stepped 532
+amount in hundreds, tail, 1000: Stepped 1624
+id by 10, 1000: Stepped 2507
 price, float, 1000: Decimal 1940
 ";

@@ -1,0 +1,250 @@
+//! The stepped column: values that are all the least and so many equal steps above it.
+//!
+//! Times in microseconds that were written by the second, amounts in whole hundreds, ids given ten at a time:
+//! packed, each takes the bits of the step as well. The numbers of steps are a column of their own, of
+//! whichever kind is best for them.
+//!
+//! ```text
+//! stepped = 72 | length of least (low half), length of step (high half), u8 | least | step
+//!         | numbers of steps, a column of any other kind but decimal
+//! ```
+//!
+//! Invariants
+//! 1. A step is 2 or more, and no value is beyond 2^64: so values ascend where their numbers do, and one
+//!    division finds what to seek among these.
+
+use std::ops::Range;
+
+use super::super::super::BadBlock;
+use super::{
+    Ints, decimal,
+    head::{cut_unsigned, put_low, unsigned_bytes},
+};
+
+/// First byte of the column.
+pub const TAG: u8 = 72;
+const HEAD_BYTES: usize = 2;
+
+/// Values looked at before all are: mostly two or three have no step in common.
+const SAMPLES: usize = 16;
+/// Numbers that are looked at at a time.
+const CHECKED: usize = 64;
+
+/// A stepped column to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Stepped<'a> {
+    least: u64,
+    step: u64,
+    numbers: Ints<'a>,
+}
+
+impl<'a> Stepped<'a> {
+    /// Cuts a stepped column of so many rows off the front of `rest`.
+    pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let stepped = Self::open(rest, rows)?;
+        let numbers = Ints::parse(rest, rows).ok()?;
+        *rest = rest.get(numbers.bytes_used()..)?;
+        Some(stepped)
+    }
+
+    /// Reads the header, up to the numbers, which may not all be there.
+    pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
+        let [_, lengths, ..] = **rest else { return None };
+        *rest = rest.get(HEAD_BYTES..)?;
+        let least = cut_unsigned(rest, (lengths & 15).into())?;
+        let step = cut_unsigned(rest, (lengths >> 4).into())?;
+        if step < 2 || matches!(rest.first(), Some(&(TAG | decimal::TAG))) {
+            // Nor one within the other, as deep as somebody pleases.
+            return None;
+        }
+        Some(Self { least, step, numbers: Ints::open(rest, rows)? })
+    }
+
+    #[inline]
+    fn value(&self, number: u64) -> u64 {
+        self.least.wrapping_add(self.step.wrapping_mul(number))
+    }
+
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> u64 {
+        self.value(self.numbers.get(row))
+    }
+
+    /// Values from row `first` on, as many as `out` takes.
+    pub fn decode(&self, first: usize, out: &mut [u64]) {
+        self.numbers.decode(first, out);
+        out.iter_mut().for_each(|value| *value = self.value(*value));
+    }
+
+    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
+        let above = value.saturating_sub(self.least);
+        self.numbers.lower_bound(rows, above.div_ceil(self.step))
+    }
+
+    /// The rows of `rows` whose value is `value`, where the column ascends.
+    pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
+        match value.checked_sub(self.least) {
+            Some(above) if above.is_multiple_of(self.step) => {
+                self.numbers.equal_range(rows, above / self.step)
+            }
+            _ => {
+                let first = self.lower_bound(rows, value);
+                first..first
+            }
+        }
+    }
+
+    /// The numbers are sound, and none leads too far.
+    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        self.numbers.check()?;
+        let most = (u64::MAX - self.least) / self.step;
+        let mut numbers = [0; CHECKED];
+        for first in (0..rows).step_by(CHECKED) {
+            let numbers = numbers.get_mut(..CHECKED.min(rows - first)).unwrap_or_default();
+            self.numbers.decode(first, numbers);
+            if numbers.iter().any(|number| *number > most) {
+                return Err(BadBlock("a stepped column leads beyond all numbers"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Divides what can be divided, by a multiplication.
+struct Divisor {
+    /// Of the odd part, modulo 2^64.
+    inverse: u64,
+    /// Of the even part.
+    shift: u32,
+    /// The largest quotient.
+    most: u64,
+}
+
+impl Divisor {
+    /// For a divisor other than 0.
+    fn of(divisor: u64) -> Self {
+        let shift = divisor.trailing_zeros();
+        let odd = divisor >> shift;
+        // Newton: three bits are right at first, and twice as many each time.
+        let mut inverse = odd;
+        for _ in 0..5 {
+            let error = 2u64.wrapping_sub(odd.wrapping_mul(inverse));
+            inverse = inverse.wrapping_mul(error);
+        }
+        Self { inverse, shift, most: u64::MAX / divisor }
+    }
+
+    /// What is no multiple goes to numbers that no quotient is, as multiples take all those up to the largest.
+    #[inline]
+    fn quotient(&self, of: u64) -> Option<u64> {
+        let quotient = of.wrapping_mul(self.inverse).rotate_right(self.shift);
+        (quotient <= self.most).then_some(quotient)
+    }
+}
+
+fn common(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// How to write values as a stepped column.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    least: u64,
+    step: u64,
+}
+
+impl Plan {
+    /// The longest step from the least value to all others, if there is one that a column may be shorter by than
+    /// `bytes_max`; the numbers of steps go to `numbers`.
+    pub fn below(values: &[u64], bytes_max: usize, numbers: &mut Vec<u64>) -> Option<Self> {
+        let every = values.len().div_ceil(SAMPLES).max(1);
+        let first = *values.first()?;
+        let sample = values.iter().step_by(every);
+        let step = sample.fold(0, |step, value| match step {
+            1 => 1,
+            _ => common(value.abs_diff(first), step),
+        });
+        if step == 1 {
+            return None;
+        }
+        let least = values.iter().copied().min()?;
+        let mut plan = Self { least, step: common(first - least, step) };
+        while plan.step > 1 && plan.bytes() < bytes_max {
+            let divisor = Divisor::of(plan.step);
+            numbers.clear();
+            let other = values.iter().find(|value| match divisor.quotient(**value - least) {
+                Some(number) => {
+                    numbers.push(number);
+                    false
+                }
+                None => true,
+            });
+            let Some(other) = other else { return Some(plan) };
+            plan.step = common(other - least, plan.step);
+        }
+        None
+    }
+
+    /// Length of all but the numbers.
+    pub fn bytes(&self) -> usize {
+        HEAD_BYTES + (unsigned_bytes(self.least) + unsigned_bytes(self.step)) as usize
+    }
+
+    /// Appends all but the numbers.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let [least_bytes, step_bytes] = [self.least, self.step].map(unsigned_bytes);
+        out.extend_from_slice(&[TAG, (least_bytes | step_bytes << 4) as u8]);
+        put_low(self.least, least_bytes, out);
+        put_low(self.step, step_bytes, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiples_are_told_from_others() {
+        let divisors =
+            [1, 2, 3, 5, 7, 10, 12, 1000, 1 << 20, 3 << 40, 1 << 63, u64::MAX - 1, u64::MAX];
+        for of in divisors {
+            let divisor = Divisor::of(of);
+            let near = |number: u64| [number.wrapping_sub(1), number, number.wrapping_add(1)];
+            let most = u64::MAX / of;
+            let multiples = [0, 1, 2, 3, 1000, most / 2, most].map(|times| of.wrapping_mul(times));
+            for number in multiples.into_iter().chain([u64::MAX, 1 << 63]).flat_map(near) {
+                let quotient = number.is_multiple_of(of).then_some(number / of);
+                assert_eq!(divisor.quotient(number), quotient, "{number} / {of}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_step_of_all_is_found() {
+        let mut numbers = Vec::new();
+        let mut step =
+            |values: &[u64]| Plan::below(values, 1000, &mut numbers).map(|plan| plan.step);
+        assert_eq!(step(&[]), None);
+        assert_eq!(step(&[7]), None);
+        assert_eq!(step(&[7, 7, 7]), None);
+        assert_eq!(step(&[7, 8]), None);
+        assert_eq!(step(&[7, 27, 17, 7]), Some(10));
+        assert_eq!(step(&[u64::MAX, 0]), Some(u64::MAX));
+        assert_eq!(step(&[u64::MAX, 1, u64::MAX >> 1]), Some(2));
+        assert_eq!(step(&[u64::MAX, 0, 1]), None);
+        assert_eq!(step(&[1 << 63, 0, 1 << 62]), Some(1 << 62));
+        // What the sample has in common, others may not have.
+        let mut values: Vec<u64> = (0..160).map(|row| row * 360_360 + 5).collect();
+        for (row, step_then) in [(33, 180_180), (51, 60_060), (77, 4)] {
+            values[row] += step_then;
+            assert_eq!(step(&values), Some(step_then));
+        }
+        values[99] -= 1;
+        assert_eq!(step(&values), None);
+    }
+}
