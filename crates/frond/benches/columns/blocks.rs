@@ -123,6 +123,25 @@ fn tables() -> Vec<Table> {
     let rows = (0..1100).map(task).collect();
     let value = vec![micros, micros, int(4)];
     table("task: begin, end", NARROW, vec![int(8)], value, rows);
+    let noise = &mut Noise(9);
+    let entry = |id: u32| {
+        let second = 1_790_000_000_000 + noise.below(200) * 1000;
+        let key = [&noise.price()[..], &second.to_be_bytes(), &noise.int(100_000)].concat();
+        ([&key[..], &(70_000_000 + id).to_be_bytes()].concat(), vec![])
+    };
+    let rows = (0..1600).map(entry).collect();
+    let key = vec![float, int(8), int(4), int(4)];
+    table("price, second, customer", NARROW, key, vec![Part::Var(End::Rest)], rows);
+    let noise = &mut Noise(10);
+    let entry = |id: u64| {
+        let duration = 800 + noise.below(20);
+        let end = 1_790_000_000_000_000 + noise.below(86_400_000_000);
+        let key = [duration, end, end - duration, 9_000_000_000 + id].map(u64::to_be_bytes);
+        (key.concat(), vec![])
+    };
+    let rows = (0..1000).map(entry).collect();
+    let key = vec![int(8), micros, micros, int(8)];
+    table("duration, end, begin", NARROW, key, vec![Part::Var(End::Rest)], rows);
     tables
 }
 

@@ -26,6 +26,7 @@ mod ints;
 pub mod string;
 
 pub use bits::PAD_BYTES;
+pub(super) use bits::partition;
 pub use ints::{Chosen, Float, IntEncoder, IntKind, Ints};
 
 /// Most rows of a column: as many as a block has.

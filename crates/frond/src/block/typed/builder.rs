@@ -343,7 +343,7 @@ impl Scratch {
                         }));
                     }
                     let may_differ = bytes >= DIFFERENCE_WORD_BYTES_MIN && float.is_none();
-                    let others = if rows.is_key || !may_differ { &[] } else { &earlier[..] };
+                    let others = if may_differ { &earlier[..] } else { &[] };
                     let differs = writer.put_words(plans, number, float, words, others, body);
                     if may_differ && !differs && earlier.len() < EARLIER_MAX {
                         let words = std::mem::replace(words, spare.pop().unwrap_or_default());

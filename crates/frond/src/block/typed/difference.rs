@@ -10,12 +10,16 @@
 //!
 //! Invariants
 //! 1. The other column stands earlier and is no difference itself: a value is read with two reads.
-//! 2. Only columns of values are differences: those of keys are searched where they stand.
+//! 2. A column of a key is a difference to a column of the key only. It is searched among rows that are equal in all
+//!    columns before it: there the other column is one number, and the differences ascend, but that those of words
+//!    below that number, which come first, have gone round the end of 64 bits.
+
+use std::ops::Range;
 
 use super::{
     super::{
         BadBlock,
-        column::{IntKind, Ints},
+        column::{IntKind, Ints, partition},
     },
     frame::Typed,
 };
@@ -87,6 +91,74 @@ impl<'a> Words<'a> {
     }
 }
 
+/// A column of words of a key, to be searched among rows that are equal in all columns before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Searched<'a> {
+    ints: Ints<'a>,
+    /// What is added to them in all those rows, if they are differences.
+    other: Option<u64>,
+}
+
+impl<'a> Searched<'a> {
+    /// Column `at` of the directory, and some of those rows.
+    #[inline]
+    pub fn open(typed: &Typed<'a>, at: usize, rows: &Range<usize>) -> Result<Self, BadBlock> {
+        let bytes = typed.bytes(at)?;
+        let (ints, other) = match cut(typed, at, bytes)? {
+            None => (bytes, None),
+            Some((other, differences)) => {
+                (differences, Some(Ints::read(other, typed.rows(), rows.start)?))
+            }
+        };
+        let ints = Ints::open(ints, typed.rows());
+        let ints = ints.ok_or(BadBlock("an integer column does not fit"))?;
+        Ok(Self { ints, other })
+    }
+
+    /// The first of `rows` whose word is not below `word`, their end if there is none.
+    #[inline]
+    pub fn lower_bound(&self, rows: Range<usize>, word: u64) -> usize {
+        match self.other {
+            None => self.ints.lower_bound(rows, word),
+            Some(other) => {
+                let rows = self.around(rows, other, word);
+                match rows.is_empty() {
+                    true => rows.start,
+                    false => self.ints.lower_bound(rows, word.wrapping_sub(other)),
+                }
+            }
+        }
+    }
+
+    /// Those of `rows` whose word is `word`; none, where they would be, if there are none.
+    #[inline]
+    pub fn equal_range(&self, rows: Range<usize>, word: u64) -> Range<usize> {
+        match self.other {
+            None => self.ints.equal_range(rows, word),
+            Some(other) => {
+                let rows = self.around(rows, other, word);
+                match rows.is_empty() {
+                    true => rows,
+                    false => self.ints.equal_range(rows, word.wrapping_sub(other)),
+                }
+            }
+        }
+    }
+
+    /// Those of `rows` whose words are below `other`, if `word` is, or else those whose words are not.
+    fn around(&self, rows: Range<usize>, other: u64, word: u64) -> Range<usize> {
+        let is_below = |row: usize| self.ints.get(row).wrapping_add(other) < other;
+        let wants_below = word < other;
+        // Mostly all are on one side.
+        let outermost = if wants_below { rows.end.saturating_sub(1) } else { rows.start };
+        if rows.is_empty() || is_below(outermost) == wants_below {
+            return rows;
+        }
+        let border = partition(rows.clone(), is_below);
+        if wants_below { rows.start..border } else { border..rows.end }
+    }
+}
+
 /// The word of one row of column `at`, the fastest way.
 #[inline]
 pub(super) fn read(typed: &Typed<'_>, at: usize, row: usize) -> Result<u64, BadBlock> {
@@ -119,8 +191,7 @@ fn cut_difference<'a>(
     const BAD: BadBlock = BadBlock("a column is the difference to none that it can be");
     let [_, low, high, ref differences @ ..] = *bytes else { return Err(BAD) };
     let number = usize::from(u16::from_le_bytes([low, high]));
-    let may_be = typed.value_at(0).is_some_and(|first| at >= first);
-    if !may_be || number >= at || !typed.holds_words(number) {
+    if number >= at || !typed.holds_words(number) {
         return Err(BAD);
     }
     let other = typed.bytes(number)?;

@@ -3,11 +3,13 @@
 //! A block is parsed at every lookup, so parsing reads its eight bytes of header and where the last column
 //! ends, and no more: where another begins is read when it is wanted.
 
+use std::ops::Range;
+
 use super::{
     super::{
         BadBlock,
         column::{
-            Ints, PAD_BYTES,
+            PAD_BYTES,
             string::{StringModel, Strs},
         },
     },
@@ -170,14 +172,18 @@ impl<'a> Typed<'a> {
         column.is_some_and(|column| matches!(column.holds, Holds::Word(..)))
     }
 
-    /// A key's column of integers to be searched, without a proof that all of it is there: what is not, reads as some
-    /// number.
+    /// A key's column of integers to be searched among these rows, which are equal in all columns before it, without
+    /// a proof that all of it is there: what is not, reads as some number.
     #[inline]
-    pub(super) fn opened(&self, at: usize) -> Result<Ints<'a>, BadBlock> {
-        Ints::open(self.bytes(at)?, self.rows()).ok_or(BadBlock("an integer column does not fit"))
+    pub(super) fn searched(
+        &self,
+        at: usize,
+        rows: &Range<usize>,
+    ) -> Result<difference::Searched<'a>, BadBlock> {
+        difference::Searched::open(self, at, rows)
     }
 
-    /// Row `row` of the same, as little proven.
+    /// Row `row` of column `at` of the directory, of integers, as little proven.
     #[inline]
     pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
         difference::read(self, at, row)

@@ -26,12 +26,12 @@ pub(super) fn place(typed: &Typed<'_>, key: &[u8]) -> Result<(usize, bool), BadB
                 let word = word_at(rest, 0, bytes);
                 if rest.len() < usize::from(bytes) {
                     // What is missing reads as zeros, and a part is not below what it begins with.
-                    return Ok((typed.opened(at)?.lower_bound(rows, word), false));
+                    return Ok((typed.searched(at, &rows)?.lower_bound(rows, word), false));
                 }
                 rest = rest.get(usize::from(bytes)..).unwrap_or_default();
                 rows = match rows.len() {
                     1 => one(rows.start, typed.int(at, rows.start)?.cmp(&word)),
-                    _ => typed.opened(at)?.equal_range(rows, word),
+                    _ => typed.searched(at, &rows)?.equal_range(rows, word),
                 };
             }
             Holds::String(_) | Holds::Content => {

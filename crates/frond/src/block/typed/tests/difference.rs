@@ -3,7 +3,7 @@
 
 use super::{
     super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
-    Both, Rows, build,
+    Both, Rows, around, build,
     rows::Noise,
 };
 use crate::{
@@ -106,6 +106,74 @@ fn differences_follow_the_columns_that_there_are() {
     }
 }
 
+/// Tasks by duration, end, begin: of the last nothing is left. Some rows end when numbers do.
+fn by_duration(noise: &mut Noise, count: u64) -> Rows {
+    let mut rows = Rows::new();
+    for id in 0..count {
+        let duration = 1000 + noise.below(60);
+        let end = match noise.below(40) {
+            0 => u64::MAX - noise.below(3),
+            _ => 1_790_000_000_000_000 + noise.below(86_400_000_000),
+        };
+        let begin = end.wrapping_sub(duration);
+        let key = [duration, end, begin, id].map(u64::to_be_bytes).concat();
+        rows.insert(key, (Tag::PUT, vec![]));
+    }
+    rows
+}
+
+/// Invariant 2: columns of keys are found where they are differences, those that have gone round among them.
+#[test]
+fn differences_in_keys_are_searched() {
+    let key = Layout::new(vec![Part::Fixed(8, Hint::Integer), MICROS, MICROS, INT, INT]);
+    let columns = Arc::new(Columns::new(&key, &Layout::default()));
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    let mut noise = Noise(9);
+    for _ in 0..2 {
+        let both = Both::new(&mut builder, &columns, &[], &by_duration(&mut noise, 600));
+        both.assert_reads();
+        assert_eq!(first_byte(&both.typed, &columns, 3), 71);
+        for (key, _, _) in both.rows.iter().step_by(3) {
+            around(key).iter().for_each(|sought| both.assert_same(sought));
+        }
+    }
+}
+
+/// Where a part is now below the other and now above it, differences fall once among rows of one value: from those
+/// that have gone round to those that have not.
+#[test]
+fn differences_on_both_sides_of_zero_are_searched() {
+    let key = Layout::new(vec![MICROS, MICROS]);
+    let columns = Arc::new(Columns::new(&key, &Layout::default()));
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    let mut noise = Noise(10);
+    for ends in [false, true] {
+        let mut rows = Rows::new();
+        for _ in 0..150 {
+            let mut first = noise.below(1 << 40) << 20;
+            if ends && noise.below(8) == 0 {
+                first = [0, 1, u64::MAX, u64::MAX - 1][noise.below(4) as usize];
+            }
+            for _ in 0..1 + noise.below(6) {
+                let second = first.wrapping_add(noise.below(7) * 5).wrapping_sub(15);
+                let key = [first, second].map(u64::to_be_bytes).concat();
+                rows.insert(key, (Tag::PUT, vec![]));
+            }
+        }
+        let both = Both::new(&mut builder, &columns, &[], &rows);
+        both.assert_reads();
+        assert_eq!(first_byte(&both.typed, &columns, 2), 71);
+        for (key, _, _) in &both.rows {
+            around(key).iter().for_each(|sought| both.assert_same(sought));
+            let (first, second) = key.split_at(8);
+            let second = u64::from_be_bytes(second.try_into().unwrap());
+            for near in [0, 1, 5, 14, 15, 16, 35].map(|far| second.wrapping_add(far)) {
+                both.assert_same(&[first, &near.to_be_bytes()].concat());
+            }
+        }
+    }
+}
+
 /// What is no shorter as a difference is none; what two columns have in common must be worth the read.
 #[test]
 fn columns_that_have_nothing_in_common_stay_apart() {
@@ -154,10 +222,13 @@ fn differences_to_what_they_must_not_be_are_found() {
     let mut bad = block.clone();
     bad[start(CHANGED) + 1] = 1;
     assert_eq!(fails(&bad), None);
-    // A key is none.
-    let mut bad = block.clone();
-    bad[start(2)] = 71;
-    assert_eq!(fails(&bad), Some(told));
+    // A column of a key to one of the value, to itself, to tags.
+    for other in [BEGIN, 2, 0] {
+        let mut bad = block.clone();
+        bad[start(2)] = 71;
+        bad[start(2) + 1..][..2].copy_from_slice(&(other as u16).to_le_bytes());
+        assert_eq!(fails(&bad), Some(told), "{other}");
+    }
     for at in start(BEGIN)..start(CHANGED + 1) {
         for byte in [0, 0xff, block[at] ^ 1, block[at] ^ 0x80] {
             let mut bad = block.clone();

@@ -89,6 +89,20 @@ fn tables() -> Vec<Table> {
         value.extend_from_slice(&(noise.below(400) as u32).to_be_bytes());
         tasks.push(((9_000_000_000 + id).to_be_bytes().to_vec(), Tag::PUT, value));
     }
+    let (mut by_price, mut by_duration) = (Vec::new(), Vec::new());
+    for id in 0..1300u64 {
+        let second = 1_790_000_000_000 + noise.below(200) * 1000;
+        let key = [&price(&mut noise)[..], &second.to_be_bytes()].concat();
+        by_price.push((
+            [&key[..], &(70_000_000 + id as u32).to_be_bytes()].concat(),
+            Tag::PUT,
+            vec![],
+        ));
+        let duration = 800 + noise.below(20);
+        let end = 1_790_000_000_000_000 + noise.below(86_400_000_000);
+        let key = [duration, end, end - duration, 9_000_000_000 + id].map(u64::to_be_bytes);
+        by_duration.push((key.concat(), Tag::PUT, vec![]));
+    }
     let micros = Part::Fixed(8, Hint::Microseconds);
     let prefixed = Part::Var(End::Prefixed);
     let float = Part::Fixed(4, Hint::Float);
@@ -101,8 +115,10 @@ fn tables() -> Vec<Table> {
     vec![
         table("purchases", vec![int(4)], purchase, purchases),
         table("register, price, customer", register_key, rest.clone(), register),
-        table("instance, begin", instance_key, rest, instance),
+        table("instance, begin", instance_key, rest.clone(), instance),
         table("task, begin, end", vec![int(8)], vec![micros, micros, int(4)], tasks),
+        table("price, second", vec![float, int(8), int(4)], rest.clone(), by_price),
+        table("duration, end, begin", vec![int(8), micros, micros, int(8)], rest, by_duration),
         table("log", vec![int(8)], entry.clone(), log),
         table("log, buffered", vec![int(8)], entry, buffer),
     ]
@@ -130,6 +146,8 @@ purchases, 1300: 32500 in 8514
 register, price, customer, 2000: 32000 in 11893
 instance, begin, 1100: 33000 in 4106
 task, begin, end, 700: 19600 in 5367
+price, second, 1300: 20800 in 3672
+duration, end, begin, 1300: 41600 in 7417
 log, 120: 5994 in 2866
 log, buffered, 120: 4115 in 2326
 ";
