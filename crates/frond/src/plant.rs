@@ -54,6 +54,7 @@ pub const BUGS: &[Bug] = &[
     bug("wal: retry a failed sync", "the leader, after an error", "wal"),
     bug("wal: a failed write does not poison", "the leader, pwrite error", "wal"),
     bug("wal: trim one segment early", "Log::trim", "wal"),
+    bug("wal: spares given back leave a gap", "Log::remove_spares", "wal"),
     bug("wal: a record exists without its last fragment", "recover, fragments", "wal"),
     bug("store: superblock before the pages are synced", "publish, first sync", "crash"),
     bug("store: slot not synced", "publish, second sync", "crash"),

@@ -58,6 +58,26 @@ fn longer_scripts_survive_crashes_everywhere() {
     demand("longer scripts", &total);
 }
 
+/// A store that is closed and opened again and again, with little in between: most of what happens is
+/// the log ending and beginning. Promise: P1–P8.
+#[test]
+fn closing_and_opening_survive_crashes_everywhere() {
+    let states = CrashOptions { tears_per_write: 2, random_subsets: 4, ..CrashOptions::default() };
+    let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
+    let mut total = CrashReport::default();
+    for seed in effort::seeds(3) {
+        let engine = DbEngine::thrown(seed);
+        let swarm = DbEngine::able(Swarm::thrown(seed, 3)).without_restarts();
+        let mut script = Vec::new();
+        for round in 0..4 {
+            script.extend(generate(seed + 1000 * round, &swarm));
+            script.push(Op::Reopen);
+        }
+        total.add(&crash("closing", &engine, &script, seed, &plan));
+    }
+    demand("closing", &total);
+}
+
 /// A crash in recovery, a crash in the recovery from that, and once more. Promise: P5, P6.
 #[test]
 fn recovery_survives_crashes_in_recovery() {

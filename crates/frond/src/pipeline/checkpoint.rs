@@ -201,7 +201,7 @@ impl Engine {
         self.checkpoint_with(None)
     }
 
-    /// The same; with `clean`, as the last act of a clean close at that end of the log.
+    /// The same; with `clean`, as one of the last acts of a clean close at that end of the log.
     pub(crate) fn checkpoint_with(&self, clean: Option<Lsn>) -> Result<()> {
         let target = self.versions.current().publish;
         loop {
@@ -298,9 +298,7 @@ impl Engine {
             self.log_checkpoint(superblock.sequence)?;
         }
         let needed = self.store.log_needed_from();
-        if clean.is_none() {
-            self.log().trim(self.log_kept_from(needed))?;
-        }
+        self.log().trim(self.log_kept_from(needed))?;
         self.store.space().log_trimmed(needed);
         let state = &self.checkpoint;
         state.log_needed.store(needed.0, Ordering::Relaxed);
@@ -309,7 +307,9 @@ impl Engine {
         state.log_at.store(log_at.0, Ordering::Relaxed);
         state.ended_millis.store(self.now_millis(), Ordering::Relaxed);
         state.count.fetch_add(1, Ordering::Relaxed);
-        self.settle_disk(version.applied, clean.is_some())?;
+        if clean.is_none() {
+            self.settle_disk(version.applied)?;
+        }
         self.signal.notify();
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Engine {
 
     /// Promises of disk space that are kept are taken back, the reserve follows the size of the store,
     /// and what is free beyond a fifth of the live bytes goes back to the file system.
-    fn settle_disk(&self, applied: Seqno, closing: bool) -> Result<()> {
+    fn settle_disk(&self, applied: Seqno) -> Result<()> {
         loop {
             let mut promised = self.checkpoint.promised.lock().unwrap();
             match promised.front() {
@@ -339,10 +339,7 @@ impl Engine {
             }
         }
         let live = self.store.space().stats().live;
-        if closing {
-            self.store.drop_reserve();
-            self.store.give_back(0)?;
-        } else if self.idle.load(Ordering::Relaxed) {
+        if self.idle.load(Ordering::Relaxed) {
             self.store.give_back(0)?;
         } else {
             self.store.set_reserve(self.limits.unwritten_bytes)?;

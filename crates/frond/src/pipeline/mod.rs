@@ -41,7 +41,7 @@ pub(crate) use spill::SpillState;
 pub(crate) use workers::Background;
 
 use crate::{
-    Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    Error, Lineage, Lsn, Publish, Result, Seqno, TreeId,
     io::Env,
     load::Loads,
     memtable::Memtable,
@@ -264,7 +264,16 @@ impl Engine {
         self.run_checkpoint()?;
         let end = self.health.watch(self.log().close())?;
         self.publish_unchanged();
-        self.checkpoint_with(Some(end))
+        self.checkpoint_with(Some(end))?;
+        // The older slot begins at the end, too: then nobody needs what the log held before.
+        self.publish_unchanged();
+        match self.checkpoint_with(Some(end)) {
+            // On a full disk the log stays: the store is closed all the same.
+            Ok(()) | Err(Error::Full(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.store.drop_reserve();
+        self.health.watch(self.store.give_back(0)).map(drop)
     }
 
     /// True if the active memtable has reached its size, in memory or in the log (Rule: I13).

@@ -19,6 +19,7 @@ use std::{io, time::Duration};
 use super::{
     group::{GroupHeader, GroupKind, padded},
     log::{Log, Sealed, State, Writer, count},
+    rest::SPARES_AT_REST,
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
@@ -231,7 +232,7 @@ impl Log {
     }
 
     /// An error of I/O stops the log (invariant 4).
-    fn or_fail<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn or_fail<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| {
             self.fail(&error.to_string());
             Error::Failed(error.to_string())
@@ -266,26 +267,15 @@ impl Log {
         state.spare_wanted = false;
     }
 
-    /// Unlinks what was kept ready: a closed store holds no more log than it needs.
-    pub(super) fn remove_spares(&self) -> Result<()> {
-        let mut spares = self.spares.lock().unwrap();
-        let vfs = &*self.env.vfs;
-        // The last first: numbers have no gap at any moment.
-        while let Some(segment) = spares.ready.pop_back() {
-            let removed = vfs.remove(&segment.path).and_then(|()| vfs.sync_dir(&self.dir));
-            self.or_fail(removed.map_err(|error| Error::io(&segment.path, "remove", 0, error)))?;
-            self.state.lock().unwrap().spares_ready -= 1;
-        }
-        Ok(())
-    }
-
     /// Gives up the log before `keep_from`: segments wholly before it are recycled, or unlinked if
-    /// enough spares are ready. Durably refer to nothing before it first.
+    /// enough spares are ready, or none is needed any more. Durably refer to nothing before it first.
     pub fn trim(&self, keep_from: Lsn) -> Result<()> {
         loop {
             let mut spares = self.spares.lock().unwrap();
             let mut state = self.state.lock().unwrap();
-            self.check(&state)?;
+            if let Some(super::log::Stop::Failed(why)) = &state.stop {
+                return Err(Error::Failed(why.clone()));
+            }
             // A segment still waiting for its sync may be renamed only after it.
             let early = plant!("wal: trim one segment early") && state.live.len() > 1;
             let last = if early { state.live.front() } else { state.live.get(1) };
@@ -294,7 +284,7 @@ impl Log {
                 return Ok(());
             }
             let Some((number, _)) = state.live.pop_front() else { return Ok(()) };
-            let recycle = state.spares_ready < SPARES_MAX;
+            let recycle = state.spares_ready < SPARES_MAX && !state.closing;
             drop(state);
             if recycle {
                 let recycled = self.recycle(number, spares.next_number);
@@ -334,7 +324,7 @@ impl Log {
     }
 
     /// What the clock asks for: full groups are written, records written after 100 ms, writes synced
-    /// after 500 ms, an idle log marked, a segment made ready. To be called every 50 ms; without a
+    /// after 500 ms, an idle log marked, a segment made ready, or given back. To be called every 50 ms; without a
     /// log thread, by whoever owns the clock.
     pub fn tick(&self, now: Duration) -> Result<()> {
         let mut state = self.state.lock().unwrap();
@@ -359,7 +349,11 @@ impl Log {
             state = self.mark_idle(state)?;
         }
         let spare_missing = state.spares_ready == 0;
+        let rests = Self::rests(&mut state, now);
         drop(state);
+        if rests {
+            self.remove_spares(SPARES_AT_REST)?;
+        }
         match spare_missing.then(|| self.make_spare()) {
             // A full disk refuses commits when they need the segment; until then it is no news.
             None | Some(Ok(()) | Err(Error::Full(_))) => Ok(()),
@@ -382,7 +376,7 @@ impl Log {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

@@ -163,6 +163,8 @@ pub(super) struct State {
     pub claimed: Lsn,
     pub last_write: Duration,
     pub last_sync: Duration,
+    /// End of what was reserved when the clock last saw it move, and when that was.
+    pub moved: (Lsn, Duration),
 }
 
 /// What only the leader touches.
@@ -281,6 +283,7 @@ impl Log {
             claimed: tail.end,
             last_write: now,
             last_sync: now,
+            moved: (tail.end, now),
         };
         Ok(Self {
             dir,
@@ -372,24 +375,6 @@ impl Log {
         drop(state);
         self.progress.notify_all();
         self.work.notify_all();
-    }
-
-    /// Writes and syncs everything and takes nothing any more. Returns the exact end, for the
-    /// superblock's clean mark. Reservations must be filled.
-    pub fn close(&self) -> Result<Lsn> {
-        let mut state = self.state.lock().unwrap();
-        self.check(&state)?;
-        state.closing = true;
-        self.seal_unless_empty(&mut state);
-        let end = state.end;
-        drop(state);
-        self.reach(end, true)?;
-        self.remove_spares()?;
-        self.state.lock().unwrap().stop.get_or_insert(Stop::Closed);
-        self.stopped.store(true, Ordering::Release);
-        self.progress.notify_all();
-        self.work.notify_all();
-        Ok(end)
     }
 
     pub(super) fn check(&self, state: &State) -> Result<()> {

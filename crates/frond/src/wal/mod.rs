@@ -24,7 +24,7 @@
 //! - The log thread: `loop { log.wait_for_work(50 ms); log.tick(clock.now())?; }`. Without it, whoever
 //!   owns the clock calls [`Log::tick`]; all else works from the calling thread.
 //! - [`Log::feed`] follows durable commits, for the change feed.
-//! - [`Log::close`] returns the exact end, for the slot's clean mark.
+//! - [`Log::close`] returns the exact end, for the slot's clean mark; [`Log::trim`] goes on.
 //!
 //! The log knows nothing of trees: record payloads are opaque to it. `record.rs` is the commit record,
 //! used by the rooms above.
@@ -41,6 +41,7 @@ mod reader;
 mod record;
 mod recovery;
 mod reserve;
+mod rest;
 mod segment;
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,8 @@ struct Inner {
     fail_at: Option<usize>,
     /// Offset in any file whose block cannot be read.
     unreadable: Option<u64>,
+    /// Nothing can be allocated.
+    full: bool,
     /// What a crash has left: the state that `ops` start from.
     base_names: BTreeMap<PathBuf, usize>,
     base_files: Vec<Vec<u8>>,
@@ -72,6 +74,11 @@ impl Disk {
     /// Makes the block at this offset of the files unreadable.
     pub(super) fn unreadable(&self, offset: u64) {
         self.0.lock().unwrap().unreadable = Some(offset);
+    }
+
+    /// Lets no file have more space, or any again.
+    pub(super) fn be_full(&self, full: bool) {
+        self.0.lock().unwrap().full = full;
     }
 
     /// The disk after a power failure when `at` operations had been done.
@@ -139,6 +146,7 @@ impl Disk {
             ops: Vec::new(),
             fail_at: None,
             unreadable: None,
+            full: false,
         })))
     }
 
@@ -308,7 +316,10 @@ impl File for DiskFile {
     }
 
     fn allocate(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
-        Ok(())
+        match self.disk.0.lock().unwrap().full {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     /// As a write of zeros, which is what reads find there.

@@ -1,0 +1,246 @@
+//! A log that is closed, and one that is idle.
+
+use super::{disk::*, *};
+use crate::wal::segment::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, number_of};
+
+fn env_on(disk: &Disk, seed: u64) -> Env {
+    Env {
+        vfs: Arc::new(disk.clone()),
+        clock: Arc::new(ManualClock::default()),
+        rng: Arc::new(SeededRng(AtomicU64::new(seed << 32))),
+        workers: Workers::Manual,
+    }
+}
+
+/// Numbers and lengths of the segments.
+fn segments(disk: &Disk) -> Vec<(u64, u64)> {
+    let number = |path: &Path| path.file_name().and_then(|name| number_of(Path::new(name)));
+    let found = disk.paths().into_iter().filter_map(|path| Some((number(&path)?, path)));
+    found.map(|(number, path)| (number, disk.edit(&path, |bytes| bytes.len() as u64))).collect()
+}
+
+fn write(log: &Log, records: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+    let written: Vec<_> = records.map(record).collect();
+    written.iter().for_each(|payload| drop(append(log, payload).unwrap()));
+    log.sync_through_now().unwrap();
+    written
+}
+
+#[test]
+fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
+    for level in [Durability::Sync, Durability::Os] {
+        let disk = Disk::default();
+        let env = env_on(&disk, 1);
+        let mut log = Log::create(env.clone(), DIR, STORE, level, SMALL).unwrap();
+        let mut start = Lsn(0);
+        for round in 0..5 {
+            // The opening left what the last closing had made; it goes with what came before it.
+            let full = |&(_, bytes): &(u64, u64)| bytes == SMALL.segment_bytes;
+            assert!(segments(&disk).last().is_some_and(full), "round {round}");
+            log.trim(start).unwrap();
+            assert!(segments(&disk).iter().all(full), "round {round}");
+
+            let written = write(&log, round * 100..round * 100 + 100);
+            log.tick(env.clock.now()).unwrap();
+            let end = log.close().unwrap();
+            // One slot begins before the end, still.
+            log.trim(start).unwrap();
+            let (records, tail) = read(&env, start, Expect::CleanEnd(end)).unwrap();
+            assert!(records == written && tail.end == end && !tail.torn, "round {round}");
+            log.trim(end).unwrap();
+            let left = segments(&disk);
+            assert!(left.len() == 1 && left[0].1 == SEGMENT_BYTES_MIN, "round {round}: {left:?}");
+            // The medium has the names, too.
+            assert_eq!(segments(&disk.crash(disk.ops(), Survive::Nothing)), left);
+
+            let (records, tail) = read(&env, end, Expect::CleanEnd(end)).unwrap();
+            assert!(records.is_empty() && tail.end == end && !tail.torn);
+            let beyond = Expect::CleanEnd(Lsn(end.0 + 4096));
+            assert!(matches!(read(&env, end, beyond), Err(Error::WalDamaged { .. })));
+            (log, start) = (Log::resume(env.clone(), DIR, STORE, level, SMALL, tail).unwrap(), end);
+        }
+    }
+}
+
+/// Also a log that was closed before there was such a last segment.
+#[test]
+fn a_full_disk_does_not_keep_a_log_from_being_closed() {
+    let disk = Disk::default();
+    let env = env_on(&disk, 2);
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
+    let written = write(&log, 0..100);
+    let before = segments(&disk);
+    disk.be_full(true);
+    let end = log.close().unwrap();
+    assert_eq!(segments(&disk), before);
+    log.trim(end).unwrap();
+    let (last, bytes) = *before.last().unwrap();
+    assert_eq!((segments(&disk), bytes), (vec![(last, bytes)], SMALL.segment_bytes));
+    let (records, tail) = read(&env, end, Expect::CleanEnd(end)).unwrap();
+    assert!(records.is_empty() && tail.end == end);
+
+    disk.be_full(false);
+    let log = Log::resume(env.clone(), DIR, STORE, Durability::Sync, SMALL, tail).unwrap();
+    let more = write(&log, 100..130);
+    let end_then = log.close().unwrap();
+    let (records, _) = read(&env, end, Expect::CleanEnd(end_then)).unwrap();
+    assert!(records == more && written.len() == 100);
+}
+
+/// Promise: P1, P3, P5
+#[test]
+fn a_crash_anywhere_in_closing_and_opening_loses_nothing() {
+    let mut states = 0;
+    for records in [0, 1, 40] {
+        let disk = Disk::default();
+        let env = env_on(&disk, 3);
+        let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
+        let written = write(&log, 0..records);
+        let (synced, first) = (log.durable(), disk.ops());
+        let end = log.close().unwrap();
+        let closed = disk.ops();
+        log.trim(end).unwrap();
+        let trimmed = disk.ops();
+        let (_, tail) = read(&env, end, Expect::CleanEnd(end)).unwrap();
+        drop(Log::resume(env, DIR, STORE, Durability::Os, SMALL, tail).unwrap());
+        for at in first..=disk.ops() {
+            for survive in [
+                Survive::Nothing,
+                Survive::Everything,
+                Survive::Coin(1),
+                Survive::Coin(2),
+                Survive::AllBut(0),
+                Survive::Only(0),
+            ] {
+                let crashed = disk.crash(at, survive);
+                let env = env_on(&crashed, 4);
+                // What the slots may say by then, and how much comes after it.
+                let mut slots = Vec::new();
+                if at <= closed {
+                    slots.push((Lsn(0), Expect::Crashed { synced }, &written[..]));
+                    slots.push((synced, Expect::Crashed { synced }, &[]));
+                }
+                if at >= closed {
+                    slots.push((end, Expect::CleanEnd(end), &[]));
+                }
+                for (from, expect, expected) in slots {
+                    let (found, tail) = read(&env, from, expect).unwrap_or_else(|error| {
+                        panic!("{records} records, {at} of {trimmed}, {survive:?}: {error}")
+                    });
+                    assert!(found == expected && tail.end == end, "{at} of {trimmed}");
+                    // On a copy: every slot is tried.
+                    let copy = crashed.settled();
+                    let env = env_on(&copy, 5);
+                    let log =
+                        Log::resume(env.clone(), DIR, STORE, Durability::Os, SMALL, tail).unwrap();
+                    let more = write(&log, 500..540);
+                    let crashed = copy.crash(copy.ops(), Survive::Nothing);
+                    let (found, _) = read(&env_on(&crashed, 6), from, CRASHED).unwrap();
+                    assert!(found == [expected, &more].concat(), "{at} of {trimmed}");
+                    states += 1;
+                }
+            }
+        }
+    }
+    assert!(states > 200, "{states} states");
+}
+
+/// A load that goes on, however slowly, with checkpoints that free segments two by two.
+struct Load {
+    log: Log,
+    env: Env,
+    disk: Disk,
+    written: Vec<Vec<u8>>,
+    slots: [(Lsn, usize); 2],
+}
+
+impl Load {
+    fn new() -> Self {
+        let disk = Disk::default();
+        let env = env_on(&disk, 7);
+        let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
+        Self { log, env, disk, written: Vec::new(), slots: [(Lsn(0), 0); 2] }
+    }
+
+    fn rest(&self, time: Duration) {
+        for _ in 0..time.as_millis() / 50 {
+            self.env.clock.sleep(Duration::from_millis(50));
+            self.log.tick(self.env.clock.now()).unwrap();
+        }
+    }
+
+    fn append(&mut self, payload: &[u8]) {
+        let reservation = append(&self.log, payload).unwrap();
+        self.written.push(payload.to_vec());
+        self.log.wait(&reservation, Durability::Sync).unwrap();
+    }
+
+    /// Two records every four seconds, each a group, so many times; then a checkpoint.
+    fn go_on(&mut self, times: usize) {
+        for _ in 0..times {
+            for _ in 0..2 {
+                self.append(&[7; 3500]);
+            }
+            let files = self.files();
+            self.rest(Duration::from_secs(4));
+            assert!(
+                self.files() >= files,
+                "a load that goes on, however slowly, keeps its segments"
+            );
+        }
+        self.log.sync_through_now().unwrap();
+        self.slots = [self.slots[1], (self.log.position(), self.written.len())];
+        self.log.trim(self.slots[0].0).unwrap();
+        self.append(b"checkpoint");
+    }
+
+    fn files(&self) -> usize {
+        segments(&self.disk).len()
+    }
+
+    fn assert_whole(&self) {
+        let disk = self.disk.crash(self.disk.ops(), Survive::Nothing);
+        let (records, _) = read(&env_on(&disk, 8), self.slots[0].0, CRASHED).unwrap();
+        assert!(records == self.written[self.slots[0].1..]);
+    }
+}
+
+#[test]
+pub(super) fn an_idle_log_keeps_one_segment_ready_and_a_busy_one_all() {
+    let mut load = Load::new();
+    (0..3).for_each(|_| load.go_on(15));
+    // Two are ready, and the last mark is made.
+    load.rest(Duration::from_millis(500));
+    while load.log.state.lock().unwrap().spares_ready < 2 {
+        load.go_on(1);
+        load.rest(Duration::from_millis(500));
+    }
+    let (busy, used) = (load.files(), load.log.stats().segments);
+    load.rest(Duration::from_secs(4));
+    assert_eq!(load.files(), busy, "nothing goes before its time");
+    load.rest(Duration::from_secs(2));
+    assert_eq!(load.files(), busy - 1, "one of two is given back");
+    let operations = load.disk.ops();
+    load.rest(Duration::from_secs(60));
+    assert_eq!(load.disk.ops(), operations, "and no more: an idle log is silent");
+    load.assert_whole();
+
+    // It goes on in the one that was kept, and then in those with the next numbers.
+    (0..2).for_each(|_| load.go_on(15));
+    assert!(load.log.stats().segments > used + 4);
+    load.assert_whole();
+}
+
+/// A header alone: nothing stands in the last segment.
+#[test]
+fn the_last_segment_of_a_closed_log_costs_a_few_pages() {
+    let disk = Disk::default();
+    let log = Log::create(env_on(&disk, 9), DIR, STORE, Durability::Sync, SMALL).unwrap();
+    write(&log, 0..10);
+    let end = log.close().unwrap();
+    log.trim(end).unwrap();
+    let path = disk.paths().remove(0);
+    let used = disk.edit(&path, |bytes| bytes.iter().rposition(|&byte| byte != 0)).unwrap();
+    assert!((used as u64) < SEGMENT_HEADER_BYTES, "byte {used} is used");
+    assert!(matches!(append(&log, b"more"), Err(Error::Closed)));
+}

@@ -1,0 +1,173 @@
+//! What a store that is closed or idle keeps of its log, and that nothing is lost over it.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use frond::{Db, Durability, Error, Options, Tree, TreeOptions};
+use frond_testkit::disk::{CrashOptions, SimVfs, crash_states};
+
+const STORE: &str = "/store";
+/// The segment in which the log of a closed store ends.
+const LAST_BYTES: u64 = 16 << 10;
+/// Where the superblock slots lie.
+const SLOTS: [u64; 2] = [0, 64 << 10];
+
+fn options(vfs: &SimVfs) -> Options {
+    Options::new().env(vfs.env(3)).cache_size(8 << 20)
+}
+
+/// The same, cut finely.
+fn tiny(vfs: &SimVfs) -> Options {
+    common::options().env(vfs.env(3)).durability(Durability::Sync)
+}
+
+/// Lengths of the files of the log.
+fn log(vfs: &SimVfs) -> Vec<u64> {
+    let is_log = |path: &PathBuf| path.to_string_lossy().contains("/log-");
+    let paths = vfs.disk().paths().into_iter().map(|(path, _)| path).filter(is_log);
+    paths.map(|path| vfs.content(&path).expect("it is there").len()).collect()
+}
+
+fn put(tree: &Tree, rows: std::ops::Range<u32>) {
+    for n in rows {
+        tree.put(&n.to_be_bytes(), &[n as u8; 1000]).expect("written");
+    }
+}
+
+fn assert_rows(db: &Db, rows: u32) {
+    let tree = db.open_tree("t").expect("the tree");
+    for n in 0..rows {
+        let row = tree.get(&n.to_be_bytes()).expect("read").expect("present");
+        assert!(row.len() == 1000 && row[0] == n as u8, "row {n}");
+    }
+    assert!(tree.get(&rows.to_be_bytes()).expect("read").is_none());
+}
+
+#[test]
+fn a_closed_store_keeps_no_log_and_looking_makes_none() {
+    for level in [Durability::Sync, Durability::Lazy] {
+        let vfs = SimVfs::new();
+        let db = Db::open(STORE, options(&vfs).durability(level)).expect("made");
+        put(&db.create_tree("t", TreeOptions::default()).expect("made"), 0..300);
+        db.close().expect("closed");
+        drop(db);
+        assert_eq!(log(&vfs), [LAST_BYTES]);
+
+        let before = vfs.changes();
+        let db = Db::open(STORE, options(&vfs).read_only(true)).expect("opened");
+        assert_rows(&db, 300);
+        assert!(db.check(frond::CheckMode::Full).expect("checked").is_clean());
+        db.close().expect("closed");
+        drop(db);
+        assert_eq!((log(&vfs), vfs.changes()), (vec![LAST_BYTES], before));
+
+        // Open, it has whole segments again; what the closing left is gone.
+        let db = Db::open(STORE, options(&vfs).durability(level)).expect("opened");
+        assert!(log(&vfs).iter().all(|&bytes| bytes == 16 << 20), "{:?}", log(&vfs));
+        put(&db.open_tree("t").expect("the tree"), 300..310);
+        db.close().expect("closed");
+        drop(db);
+        assert_eq!(log(&vfs), [LAST_BYTES]);
+        assert_rows(&Db::open(STORE, options(&vfs)).expect("opened"), 310);
+    }
+}
+
+/// Either slot may be lost: both say that the store was closed, and where. Promise: P10.
+#[test]
+fn either_slot_of_a_closed_store_opens_it() {
+    for slot in SLOTS {
+        let vfs = SimVfs::new();
+        let db = Db::open(STORE, tiny(&vfs)).expect("made");
+        put(&db.create_tree("t", TreeOptions::default()).expect("made"), 0..300);
+        db.close().expect("closed");
+        drop(db);
+        vfs.flip(&Path::new(STORE).join("store.frond"), slot + 40);
+        let db = Db::open(STORE, tiny(&vfs)).expect("opened");
+        assert_eq!(db.warnings().len(), 1, "one slot is lost");
+        assert_rows(&db, 300);
+        db.close().expect("closed");
+    }
+}
+
+/// Whatever room there is: the store is closed, or says that it is not, and has its rows.
+/// Promise: P13.
+#[test]
+fn a_full_disk_at_close_costs_no_row() {
+    let (mut closed, mut refused) = (0, 0);
+    for room in (0..160).map(|pages| pages * 4096) {
+        let vfs = SimVfs::new();
+        let db = Db::open(STORE, tiny(&vfs)).expect("made");
+        put(&db.create_tree("t", TreeOptions::default()).expect("made"), 0..200);
+        vfs.set_capacity(Some(vfs.allocated_bytes() + room));
+        match db.close() {
+            Ok(()) => closed += 1,
+            Err(Error::Full(_)) => refused += 1,
+            Err(other) => panic!("{room} bytes of room: {other}"),
+        }
+        drop(db);
+        vfs.set_capacity(None);
+        let db = Db::open(STORE, tiny(&vfs)).expect("opened");
+        assert_rows(&db, 200);
+        db.close().expect("closed");
+        drop(db);
+        assert_eq!(log(&vfs), [LAST_BYTES]);
+    }
+    println!("{closed} closed, {refused} refused");
+    assert!(closed > 0);
+}
+
+/// Power fails at any moment of closing, opening and closing again. Promise: P1, P5.
+#[test]
+fn power_may_fail_while_a_store_is_closed_and_opened() {
+    let vfs = SimVfs::new();
+    let db = Db::open(STORE, tiny(&vfs)).expect("made");
+    put(&db.create_tree("t", TreeOptions::default()).expect("made"), 0..100);
+    vfs.record();
+    db.close().expect("closed");
+    drop(db);
+    let db = Db::open(STORE, tiny(&vfs)).expect("opened");
+    db.close().expect("closed");
+    drop(db);
+    let points = vfs.recorded();
+    assert!(points.len() > 50, "{} points", points.len());
+    let mut states = 0;
+    for (seed, point) in points.iter().enumerate() {
+        let choice = CrashOptions::random(2).with_seed(seed as u64);
+        for state in crash_states(&point.disk, &choice) {
+            let vfs = SimVfs::start(state.disk);
+            let db = Db::open(STORE, tiny(&vfs)).expect("opened");
+            assert_rows(&db, 100);
+            db.close().expect("closed");
+            drop(db);
+            assert_eq!(log(&vfs), [LAST_BYTES]);
+            states += 1;
+        }
+    }
+    assert!(states > 200, "{states} states");
+}
+
+/// Also after a checkpoint, which leaves two segments ready.
+#[test]
+fn an_idle_store_gives_a_segment_back() {
+    let vfs = SimVfs::new();
+    let db = Db::open(STORE, tiny(&vfs)).expect("made");
+    let tree = db.create_tree("t", TreeOptions::default()).expect("made");
+    for round in 0..4 {
+        put(&tree, round * 100..round * 100 + 100);
+        db.checkpoint().expect("written");
+    }
+    while db.step().expect("no error") {}
+    let before = log(&vfs).len();
+    for _ in 0..20 {
+        vfs.advance(std::time::Duration::from_millis(500));
+        while db.step().expect("no error") {}
+    }
+    assert_eq!(log(&vfs).len(), before - 1);
+    put(&tree, 400..600);
+    drop(tree);
+    vfs.halt();
+    drop(db);
+    let vfs = SimVfs::start(vfs.disk().after_kill());
+    assert_rows(&Db::open(STORE, tiny(&vfs)).expect("opened"), 600);
+}
