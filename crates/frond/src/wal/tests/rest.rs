@@ -21,7 +21,9 @@ fn segments(disk: &Disk) -> Vec<(u64, u64)> {
 
 fn write(log: &Log, records: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let written: Vec<_> = records.map(record).collect();
-    written.iter().for_each(|payload| drop(append(log, payload).unwrap()));
+    for payload in &written {
+        append(log, payload).unwrap();
+    }
     log.sync_through_now().unwrap();
     written
 }

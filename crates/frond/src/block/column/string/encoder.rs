@@ -55,7 +55,7 @@ pub struct StrEncoder {
     /// exceptions.)
     lookups: Vec<(u64, Lookup)>,
     /// Each knows the symbols it was made of.
-    matchers: Vec<Box<Matcher>>,
+    matchers: Vec<Matcher>,
 }
 
 impl StrEncoder {
@@ -242,9 +242,9 @@ fn lookup_of<'a>(lookups: &'a mut Vec<(u64, Lookup)>, words: &Strings, id: u64) 
 }
 
 /// The matcher of these symbols.
-fn matcher_of<'a>(matchers: &'a mut Vec<Box<Matcher>>, symbols: &Symbols) -> &'a Matcher {
+fn matcher_of<'a>(matchers: &'a mut Vec<Matcher>, symbols: &Symbols) -> &'a Matcher {
     let is_of = |matcher: &Matcher| symbols.iter().eq(matcher.symbols().iter().copied());
-    let at = matchers.iter().position(|matcher| is_of(matcher)).unwrap_or_else(|| {
+    let at = matchers.iter().position(is_of).unwrap_or_else(|| {
         let newest = if matchers.len() < MATCHERS_MAX { None } else { matchers.pop() };
         let mut matcher = newest.unwrap_or_default();
         matcher.set(symbols);
