@@ -50,12 +50,14 @@ pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
     DamagedRange, Db, Options, RowBuf, Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions,
+    TreeStats,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};
 pub use message::{Kind, Message, Tag};
 #[doc(hidden)]
 pub use pipeline::Limits;
+pub use run::{DecodeStats, EncodeStats};
 /// Merge operators: the built-in numbers, and the trait for a user's own.
 pub mod operator {
     pub use crate::run::{

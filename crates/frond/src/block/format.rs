@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::{
-    BadBlock, Codec,
+    BadBlock, Codec, DecodeMeter,
     column::string::StringModel,
     rows::{self, Shape},
     typed::{self, Columns, Models, Projection, Typed},
@@ -47,11 +47,20 @@ pub enum Format {
 }
 
 /// What it takes to read typed blocks.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct TypedFormat {
     columns: Arc<Columns>,
     /// By number of column.
     models: Vec<Option<Arc<StringModel>>>,
+    /// Told of chunks that are decoded.
+    meter: Option<Arc<dyn DecodeMeter>>,
+}
+
+/// Who counts is no part of it.
+impl PartialEq for TypedFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.columns == other.columns && self.models == other.models
+    }
 }
 
 /// Where a payload was found.
@@ -126,7 +135,12 @@ impl TypedFormat {
     /// The format of runs with these columns and models.
     pub fn new(columns: Arc<Columns>, mut models: Vec<Option<Arc<StringModel>>>) -> Self {
         models.truncate(models.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
-        Self { columns, models }
+        Self { columns, models, meter: None }
+    }
+
+    /// Lets `meter` be told of the chunks that reading blocks decodes.
+    pub fn metered(self, meter: Option<Arc<dyn DecodeMeter>>) -> Self {
+        Self { meter, ..self }
     }
 
     /// Whether a column has a model.
@@ -153,7 +167,8 @@ impl TypedFormat {
     /// A block of such a run.
     #[inline]
     pub fn block<'a>(&'a self, block: &'a [u8]) -> Result<Typed<'a>, BadBlock> {
-        Typed::parse(block, &self.columns, &self.models)
+        let typed = Typed::parse(block, &self.columns, &self.models)?;
+        Ok(typed.metered(self.meter.as_deref()))
     }
 
     fn reads_blocks_of(&self, from: &Self) -> bool {

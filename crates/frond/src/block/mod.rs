@@ -25,6 +25,7 @@ mod bytes;
 mod codec;
 pub mod column;
 mod format;
+mod meter;
 mod position;
 mod rows;
 pub mod typed;
@@ -34,6 +35,7 @@ pub use bytes::common_prefix;
 pub(crate) use bytes::{varint_bytes, varint32};
 pub use codec::Codec;
 pub use format::{Format, MODELS_MEMORY_MAX, Payload, TypedFormat};
+pub use meter::DecodeMeter;
 pub use position::Position;
 pub use rows::{Rows, Shape, check, find};
 

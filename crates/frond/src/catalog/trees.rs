@@ -12,7 +12,7 @@ use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
 use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
-    run::Typing,
+    run::{Typing, Work, WorkByTree},
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
     tree::TreeTraits,
     txn::{Vacancy, WriteSet},
@@ -31,15 +31,21 @@ pub(crate) struct TreeEntry {
     pub birth: Seqno,
     pub vacancy: Vacancy,
     typing: Option<Arc<Typing>>,
+    /// What was done on its runs.
+    pub work: Arc<Work>,
     record: Mutex<TreeRecord>,
     dropped: AtomicBool,
 }
 
 /// The trees and named snapshots of a store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Catalog {
     state: RwLock<State>,
     change: Mutex<()>,
+    /// What was done on the runs of all trees.
+    pub work: Arc<WorkByTree>,
+    /// What was done on the runs of tree 0.
+    pub own_work: Arc<Work>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +61,9 @@ struct State {
 }
 
 impl TreeEntry {
-    pub fn new(record: TreeRecord) -> Arc<Self> {
+    fn new(record: TreeRecord, work: &WorkByTree) -> Arc<Self> {
+        let work = work.of(record.lineage);
+        let (key, value) = (record.key_layout.as_ref(), record.value_layout.as_ref());
         Arc::new(Self {
             id: record.id,
             lineage: record.lineage,
@@ -63,7 +71,8 @@ impl TreeEntry {
             unique: record.unique,
             birth: record.birth,
             vacancy: Vacancy::default(),
-            typing: Typing::of(record.key_layout.as_ref(), record.value_layout.as_ref()),
+            typing: Typing::of(key, value, Some(work.clone())),
+            work,
             record: Mutex::new(record),
             dropped: AtomicBool::new(false),
         })
@@ -82,13 +91,6 @@ impl TreeEntry {
         self.record.lock().unwrap().operators.contains_key(&operator)
     }
 
-    /// A tree that is in the catalog no more, for reading it at a snapshot.
-    pub fn gone(record: TreeRecord) -> Arc<Self> {
-        let entry = Self::new(record);
-        entry.dropped.store(true, Ordering::Release);
-        entry
-    }
-
     /// An error if the tree was dropped: its handles are of no more use.
     pub fn check(&self) -> Result<()> {
         if self.dropped.load(Ordering::Acquire) {
@@ -100,6 +102,19 @@ impl TreeEntry {
 }
 
 impl Catalog {
+    /// Without trees, of a store where work is counted there.
+    pub fn new(work: Arc<WorkByTree>) -> Self {
+        let own_work = work.of(Lineage(0));
+        Self { state: RwLock::default(), change: Mutex::new(()), work, own_work }
+    }
+
+    /// A tree that is in the catalog no more, for reading it at a snapshot.
+    pub fn gone(&self, record: TreeRecord) -> Arc<TreeEntry> {
+        let entry = TreeEntry::new(record, &self.work);
+        entry.dropped.store(true, Ordering::Release);
+        entry
+    }
+
     /// Serialises changes; held from the check of a change until it is shown.
     pub fn change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap()
@@ -149,7 +164,7 @@ impl Catalog {
             return entry;
         }
         let name = record.name.clone();
-        let entry = TreeEntry::new(record);
+        let entry = TreeEntry::new(record, &self.work);
         state.by_id.insert(entry.id, entry.clone());
         state.by_name.insert(name, entry.clone());
         entry

@@ -60,6 +60,7 @@ fn fresh_context(store: &Arc<Store>) -> TreeContext {
         operators: Arc::new(Operators::default()),
         shape: Shape::default(),
         counters: TreeCounters::default(),
+        work: None,
         descriptors: Descriptors::default(),
         damage: Default::default(),
         unwritten: Arc::new(AtomicU64::new(0)),

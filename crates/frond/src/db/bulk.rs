@@ -18,7 +18,7 @@ use crate::{
     Error, Result, Tag, VALUE_BYTES_MAX,
     catalog::{Record, TreeRecord},
     load::{Loader, Made},
-    run::Typing,
+    run::{Typing, Work},
     sync::Arc,
     tree::{Built, TreeTraits},
     version::{Change, Loaded},
@@ -37,6 +37,8 @@ pub struct BulkLoad {
     pub(crate) loader: Loader,
     /// Why it cannot go on.
     failed: Option<Error>,
+    /// Held, so that counting goes on from here when the tree is there.
+    work: Arc<Work>,
 }
 
 /// A tree that was loaded.
@@ -90,12 +92,14 @@ impl Db {
         };
         let engine = &shared.engine;
         let (lineage, class) = (record.lineage, record.size_class);
-        let typing = Typing::of(record.key_layout.as_ref(), record.value_layout.as_ref());
+        let work = shared.catalog.work.of(lineage);
+        let (key, value) = (record.key_layout.as_ref(), record.value_layout.as_ref());
+        let typing = Typing::of(key, value, Some(work.clone()));
         let traits = TreeTraits { lineage, class, leaf_filters: record.unique, typing };
         let birth = engine.versions.current().publish;
         let kind = (name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);
-        Ok(BulkLoad { shared: shared.clone(), record, loader, failed: None })
+        Ok(BulkLoad { shared: shared.clone(), record, loader, failed: None, work })
     }
 }
 
@@ -157,6 +161,7 @@ impl BulkLoad {
                 return Err(Error::InvalidArgument(why));
             }
         }
+        let _counted: Vec<_> = loads.iter().map(|load| load.work.clone()).collect();
         let made = loads.into_iter().map(|load| Ok((load.record, load.loader.finish()?)));
         let made = made.collect::<Result<Vec<_>>>();
         let made = made.inspect_err(|error| shared.stop_if_unwritable(error))?;

@@ -30,7 +30,7 @@ pub use named::SnapshotInfo;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use rows::RowBuf;
 pub use snapshot::Snapshot;
-pub use stats::{DamagedRange, Stats};
+pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 
 use crate::{
@@ -141,6 +141,25 @@ impl Db {
     /// Counters and sizes, and what is damaged as far as background work has met it.
     pub fn stats(&self) -> Stats {
         Stats::collect(&self.shared)
+    }
+
+    /// What encoding and decoding took since the store was opened, for each tree by name, the catalog first.
+    /// [`stats`](Db::stats) has the sums, trees that were dropped since included. Reads some forty counters a tree.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let words = db.create_tree("words", Default::default())?;
+    /// words.put(b"frond", b"the leaf of a fern")?;
+    /// db.checkpoint()?;
+    /// let stats = db.tree_stats().into_iter().find(|of| of.tree == "words").unwrap();
+    /// assert_eq!((stats.leaves.rows, stats.leaves.blocks), (1, 1));
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn tree_stats(&self) -> Vec<TreeStats> {
+        TreeStats::collect(&self.shared)
     }
 
     /// One step of background work, where the environment has no threads; false if there is none.

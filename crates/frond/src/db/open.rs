@@ -24,6 +24,7 @@ use crate::{
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, SpillState, TaskPool,
     },
+    run::WorkByTree,
     store::{
         self, Class, Extent, Found, HeldPages, Opened, PageKind, Store, StoreOptions,
         TreeRoot as DurableRoot,
@@ -72,6 +73,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     let pool = FramePool::new(options.cache_bytes as usize);
     // What memtables, unwritten runs and merges leave.
     let cache_bytes = options.cache_bytes - options.cache_bytes / 4 - options.cache_bytes / 4;
+    let work = WorkByTree::new(env.clock.clone());
     let cx = Arc::new(TreeContext {
         store: store.clone(),
         cache: BlockCache::new(pool.clone(), cache_bytes as usize),
@@ -79,6 +81,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         operators: Arc::new(options.operators.clone()),
         shape: options.tuning.shape.unwrap_or_default(),
         counters: TreeCounters::default(),
+        work: Some(work.clone()),
         descriptors: Descriptors::default(),
         damage: Default::default(),
         unwritten: Arc::new(AtomicU64::new(0)),
@@ -109,7 +112,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         }),
         ..log_options
     };
-    let catalog = Arc::new(Catalog::default());
+    let catalog = Arc::new(Catalog::new(work));
     let active = MemSlot::new(
         Arc::new(Memtable::new(cx.pool.clone())),
         superblock.applied,

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result, Seqno, TreeId,
-    catalog::{CATALOG_TREE, Record, TreeEntry, TreeRecord},
+    catalog::{CATALOG_TREE, Record, TreeRecord},
     pipeline::Engine,
     sync::Arc,
     version::{SnapshotState, Version},
@@ -146,7 +146,7 @@ impl Snapshot {
             self.engine.apply_through(self.seqno())?;
         }
         let now = shared.catalog.by_id(record.id);
-        let entry = now.unwrap_or_else(|| TreeEntry::gone(record.clone()));
+        let entry = now.unwrap_or_else(|| shared.catalog.gone(record.clone()));
         Ok(Tree { shared: shared.clone(), entry })
     }
 

@@ -1,6 +1,13 @@
 //! Statistics: what the engine has done and holds, as named numbers with units.
 
-use crate::{TreeId, io::SlowOperation, sync::Ordering, tree::Damaged};
+use crate::{
+    TreeId,
+    catalog::CATALOG_TREE,
+    io::SlowOperation,
+    run::{DecodeStats, EncodeStats, Work},
+    sync::Ordering,
+    tree::Damaged,
+};
 
 use super::Shared;
 
@@ -16,6 +23,22 @@ pub struct Stats {
     /// What the store is waiting for: operations on its files that have lasted for ten seconds and more.
     /// Nothing fails for that.
     pub slow: Vec<SlowOperation>,
+}
+
+/// What was done on the runs of one tree since the store was opened. A clone's parent is counted for what both read
+/// of the pages that they share.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TreeStats {
+    /// Its name; empty for the catalog.
+    pub tree: String,
+    /// Its number.
+    pub id: TreeId,
+    /// Encoding leaves.
+    pub leaves: EncodeStats,
+    /// Encoding runs that wait in nodes.
+    pub buffers: EncodeStats,
+    /// Decoding what stands under general codecs, in leaves: runs in nodes have none.
+    pub decoded: DecodeStats,
 }
 
 /// Keys behind a page that cannot be read. What is written there waits above it, and everything else goes
@@ -58,6 +81,8 @@ impl Stats {
         let damaged: Vec<_> =
             engine.cx.damage.list().into_iter().map(|one| range_of(shared, one)).collect();
         let slow = shared.watch.look();
+        let work = shared.catalog.work.all();
+        let (leaves, buffers, decoded) = (work.leaves(), work.buffers(), work.decoded());
         let memtables_bytes = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
         let values = vec![
             ("seqno_visible", engine.sequencer.visible().0),
@@ -76,6 +101,21 @@ impl Stats {
             ("leaf_flushes", count(&counters.leaf_flushes)),
             ("leaf_entries_encoded", count(&counters.leaf_entries_encoded)),
             ("leaf_blocks_carried", count(&counters.blocks_carried)),
+            ("leaf_blocks_encoded", leaves.blocks),
+            ("leaf_encoded_from_bytes", leaves.from_bytes),
+            ("leaf_encoded_bytes", leaves.bytes),
+            ("leaf_encode_nanos", leaves.nanos),
+            ("leaf_chunks_coded", leaves.chunks_coded),
+            ("leaf_chunks_raw", leaves.chunks_raw),
+            ("leaf_trainings", leaves.trainings),
+            ("leaf_training_nanos", leaves.training_nanos),
+            ("buffer_blocks_encoded", buffers.blocks),
+            ("buffer_encoded_from_bytes", buffers.from_bytes),
+            ("buffer_encoded_bytes", buffers.bytes),
+            ("buffer_encode_nanos", buffers.nanos),
+            ("chunks_decoded", decoded.chunks),
+            ("chunks_decoded_bytes", decoded.bytes),
+            ("chunks_decode_nanos", decoded.nanos),
             ("leaves_appended", count(&counters.leaves_appended)),
             ("load_rows", count(&engine.loads.rows)),
             ("load_leaves_written", count(&counters.leaves_loaded)),
@@ -119,6 +159,21 @@ impl Stats {
             ("slow_operations", shared.watch.slow()),
         ];
         Self { values, failed: engine.health.why(), damaged, slow }
+    }
+}
+
+impl TreeStats {
+    pub(super) fn of(tree: String, id: TreeId, work: &Work) -> Self {
+        let (leaves, buffers, decoded) = (work.leaves(), work.buffers(), work.decoded());
+        Self { tree, id, leaves, buffers, decoded }
+    }
+
+    /// Of all trees, by name.
+    pub(crate) fn collect(shared: &Shared) -> Vec<Self> {
+        let own = Self::of(String::new(), CATALOG_TREE, &shared.catalog.own_work);
+        let trees = shared.catalog.trees();
+        let of_trees = trees.iter().map(|tree| Self::of(tree.name(), tree.id, &tree.work));
+        [own].into_iter().chain(of_trees).collect()
     }
 }
 

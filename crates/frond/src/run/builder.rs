@@ -13,11 +13,12 @@ use super::{
     reader::Run,
     tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, Tail},
     typing::Typing,
+    work::{EncodeStats, Work},
 };
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, BlockBuilder, Codec, Format,
-        Position, Pushed, common_prefix,
+        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, Codec, Format, Position, Pushed,
+        common_prefix,
     },
     cache::{FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
@@ -87,12 +88,15 @@ pub struct RunBuilder {
     density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     blobs: BTreeMap<[u8; 16], u32>,
+    /// Where it is counted, and what there is to count.
+    work: Option<Arc<Work>>,
+    done: EncodeStats,
 }
 
 impl RunBuilder {
     /// An empty run of opaque blocks.
     pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
-        Self::with(pool, options, OpenBlock::Opaque(BlockBuilder::new()))
+        Self::with(pool, options, OpenBlock::opaque(0))
     }
 
     /// An empty run of typed blocks, that may carry blocks of runs of format `base`.
@@ -126,7 +130,18 @@ impl RunBuilder {
             density: DENSITY / 2,
             ranges: Vec::new(),
             blobs: BTreeMap::new(),
+            work: None,
+            done: EncodeStats::default(),
         }
+    }
+
+    /// Has the run counted as work on its tree once it is finished. Comes before the first row.
+    pub fn counted(mut self, work: Arc<Work>) -> Self {
+        if self.block.is_opaque() && self.options.codec != Codec::Raw {
+            self.block = OpenBlock::opaque(work.in_vain());
+        }
+        self.work = Some(work);
+        self
     }
 
     /// True if nothing was pushed, not even a range delete.
@@ -243,6 +258,8 @@ impl RunBuilder {
             self.first_key = exact_first;
         }
         self.append(encoded, BlockEntry { offset: 0, ..entry })?;
+        self.done.carried_blocks += 1;
+        self.done.carried_bytes += encoded.len() as u64;
         self.before_key.clear();
         if index + 1 == from.block_count() {
             self.before = Before::Key;
@@ -280,6 +297,7 @@ impl RunBuilder {
             filter,
         };
         let Counts { entries, raw_bytes, .. } = self.counts;
+        let in_vain = self.block.in_vain();
         self.block.retire(entries, raw_bytes, self.data.len() as u64);
         if tail.index.is_empty() && tail.range_deletes.is_empty() {
             return Ok(None);
@@ -290,7 +308,15 @@ impl RunBuilder {
         if tail_bytes > RUN_TAIL_BYTES_MAX {
             return Err(too_long());
         }
-        Ok(Some(Arc::new(Run::unwritten(tail, tail_bytes as u32, self.data, self.pool))))
+        if let Some(work) = &self.work {
+            let codec = self.options.codec;
+            work.encoded(codec, &EncodeStats { runs: 1, ..self.done });
+            if codec != Codec::Raw {
+                work.set_in_vain(in_vain);
+            }
+        }
+        let run = Run::unwritten(tail, tail_bytes as u32, self.data, self.pool, self.work);
+        Ok(Some(Arc::new(run)))
     }
 
     /// Chooses the separator of the block that begins with `key`, and how long it may become.
@@ -344,9 +370,12 @@ impl RunBuilder {
         self.before_key.extend_from_slice(self.block.last_key());
         let mut encoded = std::mem::take(&mut self.encoded);
         let fills_frames = self.fills_frames();
-        let none = OpenBlock::Opaque(BlockBuilder::new());
+        let none = OpenBlock::opaque(0);
         let mut block = std::mem::replace(&mut self.block, none);
+        let now = || self.work.as_ref().map_or(0, |work| work.now());
+        let begun = now();
         let ended = block.finish(self.options.codec, &mut encoded);
+        self.done.nanos += now().saturating_sub(begun);
         let Ended { stored, codec, raw_bytes, row_bytes } = ended;
         if raw_bytes.max(row_bytes) > BLOCK_RAW_BYTES_MAX {
             self.block = block;
@@ -368,6 +397,11 @@ impl RunBuilder {
             has_blobs: std::mem::take(&mut self.block_has_blobs),
         };
         let appended = self.append(stored, entry);
+        self.done.blocks += 1;
+        self.done.rows += rows as u64;
+        self.done.from_bytes += row_bytes as u64;
+        self.done.bytes += entry.encoded_bytes as u64;
+        self.done.count(block.take_chunks());
         block.clear();
         self.block = block;
         self.encoded = encoded;
@@ -394,6 +428,7 @@ impl RunBuilder {
                 last.encoded_bytes += room as u32;
                 last.crc = crc32c::crc32c_append(last.crc, padding);
                 self.data.extend(padding);
+                self.done.bytes += room as u64;
             }
         }
     }
@@ -424,7 +459,7 @@ impl RunBuilder {
         let entry = *from.blocks().entry(index).ok_or_else(unordered)?;
         let bad = |bad| from.bad_block(index, bad);
         let mut raw = vec![0; entry.raw_bytes as usize];
-        entry.codec.decode(encoded, &mut raw).map_err(bad)?;
+        from.decode(entry.codec, encoded, &mut raw).map_err(bad)?;
         let format = from.format();
         let mut rows = Position::new(format);
         rows.enter(&raw).and_then(|()| rows.first(&raw, format)).map_err(bad)?;

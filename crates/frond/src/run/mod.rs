@@ -81,6 +81,7 @@ mod tail;
 mod tests;
 mod typing;
 mod verify;
+mod work;
 mod write;
 
 pub use builder::{RunBuilder, RunOptions};
@@ -98,6 +99,7 @@ pub use reader::{Found, PinnedBlock, ReadBuf, Run};
 pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
 pub use typing::Typing;
 pub use verify::verify_extent;
+pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};
 
 use crate::{
     error::{Error, Result},

@@ -74,7 +74,8 @@ fn typings() -> impl Strategy<Value = Option<Arc<Typing>>> {
         Just(vec![Part::Var(End::Prefixed)]),
         Just(vec![Part::Fixed(4, Hint::Float)]),
     ];
-    let typing = |(key, value)| Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)));
+    let typing =
+        |(key, value)| Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None);
     prop_oneof![Just(None), (key, value).prop_map(typing)]
 }
 

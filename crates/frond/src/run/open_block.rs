@@ -4,7 +4,7 @@ use super::typing::{Beginning, Lesson, Typing};
 use crate::{
     block::{
         BlockBuilder, Codec, Format, Pushed, TypedFormat,
-        typed::{Samples, TypedBuilder},
+        typed::{ChunkCounts, Samples, TypedBuilder},
     },
     message::Tag,
     sync::Arc,
@@ -13,11 +13,24 @@ use crate::{
 /// A block that rows are pushed into.
 #[derive(Debug)]
 pub(super) enum OpenBlock {
-    Opaque(BlockBuilder),
+    Opaque(OpenOpaque),
     /// Of a run that has not begun: the one before it has yet to teach.
     Waiting(Waiting),
     Typed(Box<OpenTyped>),
 }
+
+/// An opaque one.
+#[derive(Debug, Default)]
+pub(super) struct OpenOpaque {
+    builder: BlockBuilder,
+    /// Blocks in a row that the codec did not shrink, those that it was not tried on included.
+    in_vain: u32,
+    chunks: ChunkCounts,
+}
+
+/// Blocks in a row that a codec does not shrink, after which it is tried on one in so many.
+const IN_VAIN_MAX: u32 = 4;
+const TRIED_ONE_IN: u32 = 16;
 
 /// What a typed run will begin with.
 #[derive(Debug)]
@@ -57,7 +70,36 @@ pub(super) struct Ended<'a> {
     pub row_bytes: usize,
 }
 
+impl OpenOpaque {
+    /// Whether the codec may be worth its time on the next block.
+    fn is_worth_trying(&self) -> bool {
+        self.in_vain < IN_VAIN_MAX || self.in_vain.is_multiple_of(TRIED_ONE_IN)
+    }
+
+    fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
+        let is_tried = codec != Codec::Raw && self.is_worth_trying();
+        let raw = self.builder.finish();
+        let kept = if is_tried { codec.encode(raw, encoded) } else { Codec::Raw };
+        let stored = if kept == Codec::Raw { raw } else { encoded };
+        if kept != Codec::Raw {
+            self.chunks.coded += 1;
+            self.chunks.coded_from_bytes += raw.len() as u64;
+            self.chunks.coded_bytes += stored.len() as u64;
+            self.in_vain = 0;
+        } else {
+            self.chunks.raw += u64::from(is_tried);
+            self.in_vain = self.in_vain.wrapping_add(1);
+        }
+        Ended { stored, codec: kept, raw_bytes: raw.len(), row_bytes: raw.len() }
+    }
+}
+
 impl OpenBlock {
+    /// Of a run whose blocks are opaque, after so many in a row that the codec did not shrink.
+    pub fn opaque(in_vain: u32) -> Self {
+        Self::Opaque(OpenOpaque { in_vain, ..OpenOpaque::default() })
+    }
+
     /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
     pub fn typed(typing: &Arc<Typing>, codec: Codec, base: Option<&Format>) -> Self {
         Self::Waiting(Waiting { typing: typing.clone(), codec, base: base.cloned() })
@@ -115,7 +157,7 @@ impl OpenBlock {
     #[inline]
     pub fn rows(&self) -> usize {
         match self {
-            Self::Opaque(block) => block.rows(),
+            Self::Opaque(open) => open.builder.rows(),
             Self::Waiting(_) => 0,
             Self::Typed(open) => open.builder.rows(),
         }
@@ -125,8 +167,8 @@ impl OpenBlock {
     #[inline]
     pub fn row_bytes(&self) -> usize {
         match self {
-            Self::Opaque(block) if block.rows() == 0 => 0,
-            Self::Opaque(block) => block.raw_bytes(),
+            Self::Opaque(open) if open.builder.rows() == 0 => 0,
+            Self::Opaque(open) => open.builder.raw_bytes(),
             Self::Waiting(_) => 0,
             Self::Typed(open) => open.builder.raw_bytes(),
         }
@@ -135,7 +177,7 @@ impl OpenBlock {
     /// The key pushed last.
     pub fn last_key(&self) -> &[u8] {
         match self {
-            Self::Opaque(block) => block.last_key(),
+            Self::Opaque(open) => open.builder.last_key(),
             Self::Waiting(_) => &[],
             Self::Typed(open) => open.builder.last_key(),
         }
@@ -145,7 +187,7 @@ impl OpenBlock {
     #[inline]
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
         match self {
-            Self::Opaque(block) => block.push(key, tag, payload, bytes_max),
+            Self::Opaque(open) => open.builder.push(key, tag, payload, bytes_max),
             Self::Waiting(_) => unreachable!("a run begins before its first row"),
             Self::Typed(open) => open.builder.push(key, tag, payload, bytes_max),
         }
@@ -154,12 +196,7 @@ impl OpenBlock {
     /// The block as it is stored under `codec`. [`clear`](Self::clear) comes before the next row.
     pub fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
         match self {
-            Self::Opaque(block) => {
-                let raw = block.finish();
-                let codec = codec.encode(raw, encoded);
-                let stored = if codec == Codec::Raw { raw } else { encoded };
-                Ended { stored, codec, raw_bytes: raw.len(), row_bytes: raw.len() }
-            }
+            Self::Opaque(open) => open.finish(codec, encoded),
             Self::Waiting(_) => unreachable!("a block that ends has rows"),
             Self::Typed(open) => {
                 let row_bytes = open.builder.raw_bytes();
@@ -171,10 +208,27 @@ impl OpenBlock {
         }
     }
 
+    /// What codecs made of the blocks that were finished since this was last asked.
+    pub fn take_chunks(&mut self) -> ChunkCounts {
+        match self {
+            Self::Opaque(open) => std::mem::take(&mut open.chunks),
+            Self::Waiting(_) => ChunkCounts::default(),
+            Self::Typed(open) => open.builder.take_chunks(),
+        }
+    }
+
+    /// How many opaque blocks in a row the codec did not shrink; 0 for typed ones, whose plans know.
+    pub fn in_vain(&self) -> u32 {
+        match self {
+            Self::Opaque(open) => open.in_vain,
+            Self::Waiting(_) | Self::Typed(_) => 0,
+        }
+    }
+
     /// Forgets the rows.
     pub fn clear(&mut self) {
         match self {
-            Self::Opaque(block) => block.clear(),
+            Self::Opaque(open) => open.builder.clear(),
             Self::Waiting(_) => {}
             Self::Typed(open) => {
                 let row_bytes = open.builder.raw_bytes();

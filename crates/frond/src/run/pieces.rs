@@ -108,6 +108,6 @@ pub(super) fn piece(
 fn decode(run: &Run, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
     run.verify_block(index, encoded)?;
     let codec = run.blocks().entry(index).map(|entry| entry.codec).unwrap_or_default();
-    codec.decode(encoded, out).map_err(|bad| run.bad_block(index, bad))?;
+    run.decode(codec, encoded, out).map_err(|bad| run.bad_block(index, bad))?;
     run.check_counts(index, out)
 }

@@ -21,9 +21,10 @@ use super::{
     index::{BlockEntry, BlockIndex},
     ranges::RangeDeletes,
     tail::{BlobUse, Counts, RUN_TAIL_BYTES_MAX, Tail},
+    work::Work,
 };
 use crate::{
-    block::{BadBlock, Codec, Format, Payload},
+    block::{BadBlock, Codec, DecodeMeter, Format, Payload, TypedFormat},
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -39,6 +40,8 @@ pub struct Run {
     pub(super) tail_bytes: u32,
     pub(super) data: ArcSwap<Data>,
     pub(super) pool: Arc<FramePool>,
+    /// Where decoding is counted; typed formats know by themselves.
+    work: Option<Arc<Work>>,
     extent: u64,
     stamp: u64,
 }
@@ -176,14 +179,25 @@ impl Run {
         tail_bytes: u32,
         data: FrameBuf,
         pool: Arc<FramePool>,
+        work: Option<Arc<Work>>,
     ) -> Self {
         let extent = NEXT_UNWRITTEN.fetch_add(1, Ordering::Relaxed);
         let data = ArcSwap::from_pointee(Data::Unwritten(data));
-        Self { tail, tail_bytes, data, pool, extent, stamp: 0 }
+        Self { tail, tail_bytes, data, pool, work, extent, stamp: 0 }
     }
 
     /// Reads and verifies a run's tail: one read.
     pub fn open(file: Arc<StoreFile>, link: Link, pool: Arc<FramePool>) -> Result<Arc<Run>> {
+        Self::open_counted(file, link, pool, None)
+    }
+
+    /// The same, where reading it is counted.
+    pub fn open_counted(
+        file: Arc<StoreFile>,
+        link: Link,
+        pool: Arc<FramePool>,
+        work: Option<Arc<Work>>,
+    ) -> Result<Arc<Run>> {
         const WHAT: &str = "a run";
         let (bytes, tail_bytes) = (link.bytes, link.tail_bytes);
         let malformed = |why| file.malformed(link.offset, bytes.into(), WHAT, why);
@@ -198,14 +212,18 @@ impl Run {
         let skip = buf.fill(&file, link.offset + u64::from(data_bytes), tail_bytes as usize)?;
         let tail = buf.get(skip, tail_bytes as usize);
         file.verify(&link, PageKind::Run, WHAT, tail)?;
-        let tail =
+        let mut tail =
             Tail::from_disk(&link.identity(file.store, PageKind::Run), tail).map_err(malformed)?;
         if tail.data_bytes != data_bytes {
             return Err(malformed("its data is not as long as its link says"));
         }
+        if let (Format::Typed(format), Some(work)) = (&mut tail.format, &work) {
+            let meter: Arc<dyn DecodeMeter> = work.clone();
+            *format = Arc::new(TypedFormat::clone(format).metered(Some(meter)));
+        }
         let data = ArcSwap::from_pointee(Data::Written { file, link });
         let (extent, stamp) = (link.offset, link.hash);
-        Ok(Arc::new(Run { tail, tail_bytes, data, pool, extent, stamp }))
+        Ok(Arc::new(Run { tail, tail_bytes, data, pool, work, extent, stamp }))
     }
 
     /// Number of keys.
@@ -417,11 +435,28 @@ impl Run {
 
     fn decode_checked(&self, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
         let codec = self.tail.index.entry(index).map_or(Codec::Raw, |entry| entry.codec);
-        codec
-            .decode(encoded, out)
+        self.decode(codec, encoded, out)
             .and_then(|()| self.tail.format.check(out))
             .map_err(|bad| self.bad_block(index, bad))?;
         self.check_counts(index, out)
+    }
+
+    /// Decodes a block from this codec, and counts that.
+    pub(super) fn decode(
+        &self,
+        codec: Codec,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), BadBlock> {
+        match &self.work {
+            Some(work) if codec != Codec::Raw => {
+                let begun = work.begin();
+                codec.decode(encoded, out)?;
+                work.end(begun, out.len());
+                Ok(())
+            }
+            _ => codec.decode(encoded, out),
+        }
     }
 
     /// Whether a block has the rows that the index says.

@@ -15,13 +15,15 @@
 
 use crate::{
     block::{
-        Codec, Format, MODELS_MEMORY_MAX, TypedFormat,
+        Codec, DecodeMeter, Format, MODELS_MEMORY_MAX, TypedFormat,
         column::string::StringModel,
         typed::{Columns, Plans, Samples},
     },
     layout::Layout,
     sync::{Arc, Mutex},
 };
+
+use super::work::{EncodeStats, Work};
 
 /// Bytes of rows of a leaf that is worth learning from.
 const TRAINING_BYTES_MIN: u64 = 64 << 10;
@@ -34,6 +36,8 @@ pub struct Typing {
     columns: Arc<Columns>,
     leaves: Mutex<Learnt>,
     buffers: Mutex<Learnt>,
+    /// Where learning is counted.
+    work: Option<Arc<Work>>,
 }
 
 /// What runs of one kind taught.
@@ -70,16 +74,21 @@ pub(super) struct Lesson<'a> {
 
 impl Typing {
     /// For a tree with these layouts. A tree that has only one of them has rows whose other side is one
-    /// string; `None` if it has neither.
-    pub fn of(key: Option<&Layout>, value: Option<&Layout>) -> Option<Arc<Self>> {
+    /// string; `None` if it has neither. What learning and reading take is counted as `work`.
+    pub fn of(
+        key: Option<&Layout>,
+        value: Option<&Layout>,
+        work: Option<Arc<Work>>,
+    ) -> Option<Arc<Self>> {
         if key.is_none() && value.is_none() {
             return None;
         }
         let opaque = Layout::default();
         let columns = Columns::new(key.unwrap_or(&opaque), value.unwrap_or(&opaque));
         let columns = Arc::new(columns);
-        let (leaves, buffers) = (Learnt::nothing(&columns), Learnt::nothing(&columns));
-        Some(Arc::new(Self { columns, leaves: Mutex::new(leaves), buffers: Mutex::new(buffers) }))
+        let nothing = || Mutex::new(Learnt::nothing(&columns, meter(&work)));
+        let (leaves, buffers) = (nothing(), nothing());
+        Some(Arc::new(Self { columns, leaves, buffers, work }))
     }
 
     /// The columns.
@@ -106,7 +115,8 @@ impl Typing {
             }
             (learnt.plans.clone(), learnt.format.clone(), learnt.row_bytes)
         };
-        let format = base.map_or(latest.clone(), |base| with_models_of(base, &latest));
+        let meter = meter(&self.work);
+        let format = base.map_or(latest.clone(), |base| with_models_of(base, &latest, meter));
         Beginning { plans, format, row_bytes }
     }
 
@@ -134,7 +144,14 @@ impl Typing {
         else {
             return;
         };
+        let now = || self.work.as_ref().map_or(0, |work| work.now());
+        let begun = now();
         let trained = samples.train(codec, lesson.rows as usize);
+        if let Some(work) = &self.work {
+            let training_nanos = now().saturating_sub(begun);
+            let done = EncodeStats { trainings: 1, training_nanos, ..EncodeStats::default() };
+            work.encoded(codec, &done);
+        }
         let mut learnt = self.kept(codec).lock().unwrap();
         let mut models: Vec<Option<Arc<StringModel>>> = vec![None; self.columns.count()];
         let mut room = MODELS_MEMORY_MAX;
@@ -149,14 +166,15 @@ impl Typing {
                 *slot = trained.model.map(Arc::new);
             }
         }
-        learnt.format = Arc::new(TypedFormat::new(self.columns.clone(), models));
+        let format = TypedFormat::new(self.columns.clone(), models).metered(meter(&self.work));
+        learnt.format = Arc::new(format);
         (learnt.promise, learnt.leaves) = (None, Some(0));
     }
 }
 
 impl Learnt {
-    fn nothing(columns: &Arc<Columns>) -> Self {
-        let format = Arc::new(TypedFormat::new(columns.clone(), Vec::new()));
+    fn nothing(columns: &Arc<Columns>, meter: Option<Arc<dyn DecodeMeter>>) -> Self {
+        let format = Arc::new(TypedFormat::new(columns.clone(), Vec::new()).metered(meter));
         Self { plans: Plans::new(columns), format, promise: None, leaves: None, row_bytes: 0 }
     }
 
@@ -175,8 +193,16 @@ impl Learnt {
     }
 }
 
+fn meter(work: &Option<Arc<Work>>) -> Option<Arc<dyn DecodeMeter>> {
+    work.clone().map(|work| work as Arc<dyn DecodeMeter>)
+}
+
 /// The models of `base`, and those of `latest` where it has none.
-fn with_models_of(base: &Arc<TypedFormat>, latest: &Arc<TypedFormat>) -> Arc<TypedFormat> {
+fn with_models_of(
+    base: &Arc<TypedFormat>,
+    latest: &Arc<TypedFormat>,
+    meter: Option<Arc<dyn DecodeMeter>>,
+) -> Arc<TypedFormat> {
     let of = |format: &TypedFormat, number: usize| format.models().get(number).cloned().flatten();
     let count = base.models().len().max(latest.models().len());
     let models: Vec<_> =
@@ -187,7 +213,7 @@ fn with_models_of(base: &Arc<TypedFormat>, latest: &Arc<TypedFormat>) -> Arc<Typ
     } else if format == **base || format.memory_bytes() > MODELS_MEMORY_MAX {
         base.clone()
     } else {
-        Arc::new(format)
+        Arc::new(format.metered(meter))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     cache::{BlockCache, FramePool},
     error::Result,
     page::Link,
-    run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing},
+    run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing, Work, WorkByTree},
     store::{Extent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
 };
@@ -87,6 +87,8 @@ pub(crate) struct TreeContext {
     pub operators: Arc<Operators>,
     pub shape: Shape,
     pub counters: TreeCounters,
+    /// Where encoding and decoding are counted, by tree; a check does not count.
+    pub work: Option<Arc<WorkByTree>>,
     pub descriptors: Descriptors,
     /// Pages that jobs could not read.
     pub damage: Damage,
@@ -253,15 +255,25 @@ impl TreeContext {
         base: Option<&Run>,
     ) -> RunBuilder {
         let pool = self.pool.clone();
-        match &traits.typing {
+        let builder = match &traits.typing {
             Some(typing) => RunBuilder::typed(pool, options, typing, base.map(Run::format)),
             None => RunBuilder::new(pool, options),
+        };
+        match self.work_of(traits.lineage) {
+            Some(work) => builder.counted(work),
+            None => builder,
         }
     }
 
     /// Opens a run on disk: one verified read of its tail.
     pub fn open_run(&self, link: &Link) -> Result<Arc<Run>> {
-        Run::open(self.store.file().clone(), *link, self.pool.clone())
+        let work = self.work_of(link.lineage);
+        Run::open_counted(self.store.file().clone(), *link, self.pool.clone(), work)
+    }
+
+    /// Where work on the runs of a lineage is counted.
+    fn work_of(&self, lineage: Lineage) -> Option<Arc<Work>> {
+        self.work.as_ref().map(|work| work.of(lineage))
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn context(shape: Shape) -> TreeContext {
         operators: Arc::new(Operators::new()),
         shape,
         counters: TreeCounters::default(),
+        work: None,
         descriptors: Descriptors::default(),
         damage: Default::default(),
         unwritten: Arc::default(),

@@ -17,7 +17,7 @@ use super::{
     },
     held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
     samples::Samples,
-    writer::{ColumnWriter, Plans},
+    writer::{ChunkCounts, ColumnWriter, Plans},
 };
 use crate::{coding::Reader, message::Tag, sync::Arc};
 
@@ -106,6 +106,11 @@ impl TypedBuilder {
     /// Where strings of blocks are kept while it is there.
     pub fn samples(&mut self) -> &mut Option<Samples> {
         &mut self.writer.samples
+    }
+
+    /// What codecs made of the blocks that were finished since this was last asked.
+    pub fn take_chunks(&mut self) -> ChunkCounts {
+        std::mem::take(&mut self.writer.chunks)
     }
 
     /// How columns are best written, as far as it was learnt.

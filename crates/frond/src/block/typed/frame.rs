@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{
     super::{
-        BadBlock,
+        BadBlock, DecodeMeter,
         column::{
             PAD_BYTES,
             string::{StringModel, Strs},
@@ -50,6 +50,8 @@ pub struct Typed<'a> {
     block: &'a [u8],
     columns: &'a Columns,
     models: &'a Models,
+    /// Told of chunks that are decoded.
+    meter: Option<&'a dyn DecodeMeter>,
     rows: u32,
     raw_bytes: u32,
     flags: u8,
@@ -74,12 +76,18 @@ impl<'a> Typed<'a> {
             return Err(BadBlock("it has no rows"));
         }
         let raw_bytes = u32::from_le_bytes(*raw);
-        let typed = Self { block, columns, models, rows, raw_bytes, flags };
+        let typed = Self { block, columns, models, meter: None, rows, raw_bytes, flags };
         let last = typed.column_count() - 1;
         if typed.end(last)?.checked_add(PAD_BYTES) != Some(block.len()) {
             return Err(BadBlock("its columns do not fill it"));
         }
         Ok(typed)
+    }
+
+    /// Lets `meter` be told of the chunks that reading it decodes.
+    #[inline]
+    pub fn metered(self, meter: Option<&'a dyn DecodeMeter>) -> Self {
+        Self { meter, ..self }
     }
 
     /// Number of rows, at least 1.
@@ -195,7 +203,17 @@ impl<'a> Typed<'a> {
     where
         'a: 'b,
     {
-        Strs::parse(self.bytes(at)?, self.rows(), self.model(at), chunk)
+        let (bytes, rows, model) = (self.bytes(at)?, self.rows(), self.model(at));
+        // What was decoded of this column before is used again.
+        match self.meter.filter(|_| chunk.is_empty() && Strs::is_coded(bytes)) {
+            None => Strs::parse(bytes, rows, model, chunk),
+            Some(meter) => {
+                let begun = meter.begin();
+                let strs = Strs::parse(bytes, rows, model, chunk)?;
+                meter.end(begun, strs.chunk_bytes());
+                Ok(strs)
+            }
+        }
     }
 
     fn model(&self, at: usize) -> Option<&'a StringModel> {

@@ -60,7 +60,7 @@ pub use row::find;
 pub use rows::TypedRows;
 pub use samples::Samples;
 pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};
-pub use writer::Plans;
+pub use writer::{ChunkCounts, Plans};
 
 #[cfg(test)]
 mod tests;

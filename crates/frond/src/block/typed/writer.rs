@@ -11,7 +11,8 @@ use super::{
         column::{
             Chosen, Float, IntEncoder, IntKind,
             string::{
-                Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Trained, train,
+                Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Trained, Written,
+                train,
             },
         },
     },
@@ -128,6 +129,33 @@ impl Plans {
     }
 }
 
+/// What became of the bytes of columns that a codec was tried on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChunkCounts {
+    /// Chunks that stand under a codec.
+    pub coded: u64,
+    /// Their bytes.
+    pub coded_from_bytes: u64,
+    /// What is stored of these.
+    pub coded_bytes: u64,
+    /// Chunks that are stored as they are, since the codec saved too little.
+    pub raw: u64,
+}
+
+impl ChunkCounts {
+    /// Counts a column that was written under this codec, if that paid.
+    fn count(&mut self, tried: Codec, written: Written) {
+        let Written { kind, chunk, .. } = written;
+        if chunk.codec != Codec::Raw {
+            self.coded += 1;
+            self.coded_from_bytes += chunk.bytes as u64;
+            self.coded_bytes += chunk.stored as u64;
+        } else if tried != Codec::Raw && kind.takes_codec() && chunk.is_tried() {
+            self.raw += 1;
+        }
+    }
+}
+
 /// Writes columns by plans.
 #[derive(Debug)]
 pub(super) struct ColumnWriter {
@@ -138,6 +166,8 @@ pub(super) struct ColumnWriter {
     other: Vec<u8>,
     /// Where strings are kept of this block.
     pub samples: Option<Samples>,
+    /// What was written since they were last taken.
+    pub chunks: ChunkCounts,
 }
 
 impl ColumnWriter {
@@ -145,7 +175,8 @@ impl ColumnWriter {
     pub fn new(codec: Codec) -> Self {
         let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
         let (differences, other) = (Vec::new(), Vec::new());
-        Self { codec, ints, strings, differences, other, samples: None }
+        let chunks = ChunkCounts::default();
+        Self { codec, ints, strings, differences, other, samples: None, chunks }
     }
 
     /// Appends integer column `number`, and says whether as the difference to one of those earlier ones.
@@ -266,7 +297,7 @@ impl ColumnWriter {
         let rows = strings.len();
         let kept = &mut plans.strings[number];
         let start = out.len();
-        let Self { strings: encoder, other, codec, .. } = self;
+        let Self { strings: encoder, other, codec, chunks, .. } = self;
         let purpose = Purpose { key: is_key, codec: *codec, model_rows: 0 };
         let sample = std::slice::from_ref(strings);
         let may_be =
@@ -283,23 +314,25 @@ impl ColumnWriter {
             kept.blocks += 1;
             let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
             if !misses && kept.blocks < BLOCKS_MAX {
-                return;
+                return chunks.count(plan.codec, written);
             }
             kept.blocks = 0;
         }
         kept.keep(plan, written.bytes, rows);
-        let mut bytes = written.bytes;
+        let mut best = written;
         let newer = known.map(|_| train(encoder, sample, purpose).plan);
         let by_model = model.into_iter().flat_map(|model| model.plans(*codec));
         for newer in newer.into_iter().chain(by_model.filter(may_be)) {
             other.clear();
             let again = encoder.encode(strings, model, newer, other);
-            if again.bytes < bytes {
+            if again.bytes < best.bytes {
                 out.truncate(start);
                 out.extend_from_slice(other);
-                bytes = again.bytes;
-                kept.keep(newer, bytes, rows);
+                best = again;
+                kept.keep(newer, best.bytes, rows);
             }
         }
+        // Measuring tries the codec on all but keys.
+        chunks.count(if is_key { Codec::Raw } else { *codec }, best);
     }
 }

@@ -18,6 +18,24 @@ use crate::{
 /// Less is not worth trying: a codec's own header is a dozen bytes.
 const CHUNK_BYTES_MIN: usize = 64;
 
+/// What a codec made of the bytes of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Chunked {
+    /// The codec that they stand under.
+    pub codec: Codec,
+    /// Their length.
+    pub bytes: usize,
+    /// What of it is stored.
+    pub stored: usize,
+}
+
+impl Chunked {
+    /// Whether they are long enough for a codec to be tried on them.
+    pub fn is_tried(&self) -> bool {
+        self.bytes >= CHUNK_BYTES_MIN
+    }
+}
+
 /// The lengths that stand in front.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkHead {

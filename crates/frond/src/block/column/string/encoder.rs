@@ -6,6 +6,7 @@
 
 use super::{
     super::IntEncoder,
+    chunk::Chunked,
     dictionary::Lookup,
     exceptions::ExceptionList,
     model::StringModel,
@@ -26,8 +27,8 @@ use crate::{
 pub struct Written {
     /// As what.
     pub kind: StrKind,
-    /// Under which codec.
-    pub codec: Codec,
+    /// Under which codec, and what that made of it.
+    pub chunk: Chunked,
     /// Its length.
     pub bytes: usize,
 }
@@ -75,7 +76,7 @@ impl StrEncoder {
         let start = out.len();
         out.push(0);
         let mut kind = plan.kind;
-        let mut codec = Codec::Raw;
+        let mut chunk = Chunked::default();
         let done = match (kind, model) {
             (StrKind::Raw, _) => None,
             (StrKind::Prefix, _) => {
@@ -101,26 +102,26 @@ impl StrEncoder {
             (StrKind::Symbols, Some(model)) => {
                 let symbols = model.symbols();
                 let put = |symbols| self.put_symbols(strings, symbols, plan.codec, out);
-                symbols.and_then(put).map(|kept| codec = kept)
+                symbols.and_then(put).map(|kept| chunk = kept)
             }
             (StrKind::ModelDictionary | StrKind::ModelShape | StrKind::Symbols, None) => None,
         };
         // Raw may still be less: its bytes and at most three for each end.
         if done.is_none() || out.len() - start > strings.bytes().len() {
             let other = out.split_off(start + 1);
-            let raw_codec = self.put_raw(strings, plan.codec, out);
+            let raw_chunk = self.put_raw(strings, plan.codec, out);
             if done.is_some() && other.len() < out.len() - start - 1 {
                 out.truncate(start + 1);
                 out.extend_from_slice(&other);
             } else {
-                (kind, codec) = (StrKind::Raw, raw_codec);
+                (kind, chunk) = (StrKind::Raw, raw_chunk);
             }
         }
-        out[start] = kind as u8 | (codec as u8) << 4;
-        Written { kind, codec, bytes: out.len() - start }
+        out[start] = kind as u8 | (chunk.codec as u8) << 4;
+        Written { kind, chunk, bytes: out.len() - start }
     }
 
-    fn put_raw(&mut self, strings: &Strings, codec: Codec, out: &mut Vec<u8>) -> Codec {
+    fn put_raw(&mut self, strings: &Strings, codec: Codec, out: &mut Vec<u8>) -> Chunked {
         self.values.clear();
         self.values.extend(strings.ends().iter().map(|&end| u64::from(end)));
         raw::put(codec, strings.bytes(), &self.values, &mut self.ints, &mut self.chunk, out)
@@ -196,7 +197,7 @@ impl StrEncoder {
         symbols: &Symbols,
         codec: Codec,
         out: &mut Vec<u8>,
-    ) -> Option<Codec> {
+    ) -> Option<Chunked> {
         let matcher = matcher_of(&mut self.matchers, symbols);
         let room = 2 * strings.bytes().len();
         if self.bytes.len() < room {

@@ -41,6 +41,7 @@ mod strs;
 mod symbol_training;
 mod symbols;
 
+pub use chunk::Chunked;
 pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
 pub use plan::{Purpose, StrKind, StringPlan, Trained, train};

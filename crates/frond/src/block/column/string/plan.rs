@@ -209,7 +209,7 @@ impl Trial<'_> {
             let written = self.encoder.encode(strings, model, plan, &mut self.buffer);
             bytes += written.bytes;
             rows += strings.len();
-            as_planned |= written.kind == plan.kind && written.codec == plan.codec;
+            as_planned |= written.kind == plan.kind && written.chunk.codec == plan.codec;
         }
         let all_bytes = bytes as f64 * self.rows as f64 / rows.max(1) as f64 + more;
         let row_bytes = all_bytes / self.rows.max(1) as f64;

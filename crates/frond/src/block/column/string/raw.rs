@@ -12,7 +12,7 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::{IntEncoder, Ints},
-    chunk::{self, ChunkHead},
+    chunk::{self, ChunkHead, Chunked},
     strings::Strings,
 };
 use crate::{
@@ -36,12 +36,12 @@ pub(super) fn put(
     ints: &mut IntEncoder,
     chunk: &mut Vec<u8>,
     out: &mut Vec<u8>,
-) -> Codec {
+) -> Chunked {
     let (codec, stored) = chunk::encode(codec, bytes, chunk);
     chunk::put_head(codec, bytes.len(), stored.len(), out);
     ints.encode_direct(ends, out);
     out.extend_from_slice(stored);
-    codec
+    Chunked { codec, bytes: bytes.len(), stored: stored.len() }
 }
 
 /// Writes strings as they are.
@@ -83,6 +83,11 @@ impl<'a> Laid<'a> {
     #[inline]
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// All of them.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// String `row`.

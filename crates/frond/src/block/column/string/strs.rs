@@ -76,6 +76,22 @@ impl<'a> Strs<'a> {
         Ok(Self { rows, kind, codec, bytes_used, body })
     }
 
+    /// Whether the column at the front of `bytes` stands under a codec, so that reading it decodes a chunk.
+    #[inline]
+    pub fn is_coded(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|head| head >> 4 != Codec::Raw as u8)
+    }
+
+    /// Length of what a codec gives of the column; 0 if it stands under none.
+    pub fn chunk_bytes(&self) -> usize {
+        match &self.body {
+            Body::Raw(laid) | Body::Symbols(laid, _) if self.codec != Codec::Raw => {
+                laid.bytes().len()
+            }
+            _ => 0,
+        }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

@@ -1,0 +1,276 @@
+//! Work done on the runs of a tree, counted since the store was opened: what encoding took and gave, and what
+//! general codecs decoded.
+//!
+//! A builder counts its blocks by itself and hands the sums over when its run ends; a reader is counted only where
+//! it decodes a chunk. What is done on a tree's runs is counted for that tree and for all.
+//!
+//! Invariants
+//! 1. Counters only grow. Those of all trees together include trees that are gone.
+//! 2. `bytes` and `carried_bytes` together are what the blocks of the finished runs take.
+//! 3. Times are of the clock on the wall, read twice a block or chunk: nothing is decided by them (P17).
+//!
+//! Threads: all. Cost: two readings of the clock a block, some twenty additions a run.
+
+use std::{collections::HashMap, fmt};
+
+use crate::{
+    block::{Codec, DecodeMeter, typed::ChunkCounts},
+    io::Clock,
+    sync::{Arc, AtomicU32, AtomicU64, Ordering, RwLock, Weak},
+    types::Lineage,
+};
+
+/// Declares numbers and the counters that they are read from.
+macro_rules! counters {
+    ($(#[$of:meta])* $numbers:ident, $counters:ident { $($(#[$about:meta])* $name:ident,)* }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct $numbers {
+            $($(#[$about])* pub $name: u64,)*
+        }
+
+        #[derive(Debug, Default)]
+        struct $counters {
+            $($name: AtomicU64,)*
+        }
+
+        impl $numbers {
+            /// All numbers, by name, in a fixed order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+
+        impl $counters {
+            fn add(&self, numbers: &$numbers) {
+                $(self.$name.fetch_add(numbers.$name, Ordering::Relaxed);)*
+            }
+
+            fn read(&self) -> $numbers {
+                $numbers { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// What encoding runs took and gave.
+    EncodeStats, EncodeCounters {
+        /// Runs that were finished.
+        runs,
+        /// Blocks that were encoded.
+        blocks,
+        /// Rows in these.
+        rows,
+        /// Length of these rows: keys and payloads; of opaque blocks, of the block before its codec.
+        from_bytes,
+        /// What the blocks take.
+        bytes,
+        /// Time that encoding them took; of opaque blocks, the codec.
+        nanos,
+        /// Chunks (opaque blocks; the bytes of a string column) that stand under a general codec in these blocks.
+        chunks_coded,
+        /// Their length.
+        chunks_coded_from_bytes,
+        /// What the codec made of it.
+        chunks_coded_bytes,
+        /// Chunks that the codec was tried on, and that are stored as they are, since it saved too little.
+        chunks_raw,
+        /// Times that models of strings were made.
+        trainings,
+        /// Time that this took.
+        training_nanos,
+        /// Blocks that were taken over from older runs as they were.
+        carried_blocks,
+        /// What these take.
+        carried_bytes,
+    }
+}
+
+counters! {
+    /// What general codecs decoded, for reads and for merges.
+    DecodeStats, DecodeCounters {
+        /// Chunks.
+        chunks,
+        /// Their length, decoded.
+        bytes,
+        /// Time that decoding them took.
+        nanos,
+    }
+}
+
+impl EncodeStats {
+    /// Adds chunks.
+    pub(super) fn count(&mut self, chunks: ChunkCounts) {
+        self.chunks_coded += chunks.coded;
+        self.chunks_coded_from_bytes += chunks.coded_from_bytes;
+        self.chunks_coded_bytes += chunks.coded_bytes;
+        self.chunks_raw += chunks.raw;
+    }
+}
+
+/// Work done on the runs of a tree, or of all.
+#[derive(Debug)]
+pub struct Work {
+    clock: Arc<dyn Clock>,
+    leaves: EncodeCounters,
+    buffers: EncodeCounters,
+    decoded: DecodeCounters,
+    /// Opaque blocks of leaves in a row that the codec did not shrink.
+    in_vain: AtomicU32,
+    /// That of all trees, on which all of it is counted, too.
+    all: Option<Arc<Work>>,
+}
+
+impl Work {
+    fn new(clock: Arc<dyn Clock>, all: Option<Arc<Work>>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            leaves: EncodeCounters::default(),
+            buffers: EncodeCounters::default(),
+            decoded: DecodeCounters::default(),
+            in_vain: AtomicU32::new(0),
+            all,
+        })
+    }
+
+    /// What leaves took.
+    pub fn leaves(&self) -> EncodeStats {
+        self.leaves.read()
+    }
+
+    /// What runs of buffers took.
+    pub fn buffers(&self) -> EncodeStats {
+        self.buffers.read()
+    }
+
+    /// What was decoded.
+    pub fn decoded(&self) -> DecodeStats {
+        self.decoded.read()
+    }
+
+    /// Nanoseconds since some fixed moment.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now().as_nanos() as u64
+    }
+
+    /// Counts what was done on runs under this codec: those of buffers have none.
+    pub(super) fn encoded(&self, codec: Codec, done: &EncodeStats) {
+        let of = |work: &Work| match codec {
+            Codec::Raw => work.buffers.add(done),
+            _ => work.leaves.add(done),
+        };
+        of(self);
+        if let Some(all) = &self.all {
+            of(all);
+        }
+    }
+
+    /// How many opaque blocks in a row the codec did not shrink, when the last run ended.
+    pub(super) fn in_vain(&self) -> u32 {
+        self.in_vain.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_in_vain(&self, blocks: u32) {
+        self.in_vain.store(blocks, Ordering::Relaxed);
+    }
+}
+
+impl DecodeMeter for Work {
+    fn begin(&self) -> u64 {
+        self.now()
+    }
+
+    fn end(&self, begun: u64, bytes: usize) {
+        let nanos = self.now().saturating_sub(begun);
+        let done = DecodeStats { chunks: 1, bytes: bytes as u64, nanos };
+        self.decoded.add(&done);
+        if let Some(all) = &self.all {
+            all.decoded.add(&done);
+        }
+    }
+}
+
+/// Work by tree: by the lineage that its pages are written in. What a clone reads of its parent's pages is work on
+/// the parent's runs.
+pub struct WorkByTree {
+    all: Arc<Work>,
+    trees: RwLock<Trees>,
+}
+
+/// Whoever has to do with a tree holds its work: the catalog, loads, open runs.
+#[derive(Default)]
+struct Trees {
+    by_lineage: HashMap<Lineage, Weak<Work>>,
+    /// Entries at which those that nobody holds any more are removed.
+    sweep_at: usize,
+}
+
+/// Fewest entries that are looked through for ones to remove.
+const SWEEP_MIN: usize = 64;
+
+impl WorkByTree {
+    /// Nothing was done yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { all: Work::new(clock, None), trees: RwLock::default() })
+    }
+
+    /// The work on all trees, also on those that are gone.
+    pub fn all(&self) -> &Work {
+        &self.all
+    }
+
+    /// The work on one. Counts from zero if nobody has held it.
+    pub fn of(&self, lineage: Lineage) -> Arc<Work> {
+        let known = |trees: &Trees| trees.by_lineage.get(&lineage).and_then(Weak::upgrade);
+        if let Some(work) = known(&self.trees.read().unwrap()) {
+            return work;
+        }
+        let mut trees = self.trees.write().unwrap();
+        if let Some(work) = known(&trees) {
+            return work;
+        }
+        if trees.by_lineage.len() >= trees.sweep_at.max(SWEEP_MIN) {
+            trees.by_lineage.retain(|_, work| work.strong_count() > 0);
+            trees.sweep_at = 2 * trees.by_lineage.len();
+        }
+        let work = Work::new(self.all.clock.clone(), Some(self.all.clone()));
+        trees.by_lineage.insert(lineage, Arc::downgrade(&work));
+        work
+    }
+}
+
+impl fmt::Debug for WorkByTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.all.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::RealClock;
+
+    #[test]
+    fn work_of_a_tree_is_work_of_all_and_outlives_none_of_its_holders() {
+        let works = WorkByTree::new(Arc::new(RealClock::new()));
+        let (one, other) = (works.of(Lineage(1)), works.of(Lineage(2)));
+        let done = EncodeStats { blocks: 3, bytes: 100, ..EncodeStats::default() };
+        one.encoded(Codec::Zstd1, &done);
+        other.encoded(Codec::Raw, &done);
+        other.end(other.begin(), 40);
+        assert_eq!((one.leaves(), one.buffers()), (done, EncodeStats::default()));
+        assert_eq!((other.leaves(), other.buffers()), (EncodeStats::default(), done));
+        assert_eq!((works.all().leaves(), works.all().buffers()), (done, done));
+        assert_eq!((other.decoded().chunks, other.decoded().bytes), (1, 40));
+        assert_eq!(works.all().decoded(), other.decoded());
+        assert!(Arc::ptr_eq(&one, &works.of(Lineage(1))));
+        drop(other);
+        for lineage in 3..10_000 {
+            works.of(Lineage(lineage));
+            assert!(works.trees.read().unwrap().by_lineage.len() <= SWEEP_MIN);
+        }
+        assert_eq!((works.of(Lineage(1)).leaves().blocks, works.all().buffers().blocks), (3, 3));
+        assert_eq!(works.of(Lineage(2)).buffers().blocks, 0);
+    }
+}
