@@ -16,6 +16,7 @@ use super::{
         VERSION, WHOLE_KEYS, WIDE,
     },
     held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
+    quotes::{QUOTE_BYTES_MIN, Quotable, ending_bytes, may_be_quoted},
     samples::Samples,
     writer::{ChunkCounts, ColumnWriter, Plans},
 };
@@ -51,6 +52,9 @@ struct Scratch {
     earlier: Vec<Earlier>,
     spare: Vec<Vec<u64>>,
     strings: Strings,
+    /// Columns that those to come may quote, and the memory of such ones.
+    quotable: Vec<Quotable>,
+    spare_strings: Vec<Strings>,
     body: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -154,8 +158,9 @@ impl TypedBuilder {
         let mut flags = if fits { 0 } else { WHOLE_KEYS };
         self.scratch.body.clear();
         self.scratch.ends.clear();
-        let Scratch { earlier, spare, .. } = &mut self.scratch;
+        let Scratch { earlier, spare, quotable, spare_strings, .. } = &mut self.scratch;
         spare.extend(earlier.drain(..).map(|earlier| earlier.words));
+        spare_strings.extend(quotable.drain(..).map(|quotable| quotable.strings));
         self.put_tags();
         let Self {
             keys, payloads, key_cuts, value_cuts, in_columns, plans, writer, scratch, ..
@@ -321,7 +326,7 @@ impl Scratch {
         plans: &mut Plans,
         writer: &mut ColumnWriter,
     ) {
-        let Self { words, earlier, spare, strings, body, ends } = self;
+        let Self { words, earlier, spare, strings, quotable, spare_strings, body, ends } = self;
         let count = rows.held.rows();
         let all_in = rows.in_columns.iter().all(|&is| is);
         let first_in = (0..count).find(|&row| rows.is_in(row)).unwrap_or(0);
@@ -383,7 +388,18 @@ impl Scratch {
                         }
                     }
                     let model = models.get(number).and_then(|model| model.as_deref());
-                    writer.put_strings(plans, number, rows.is_key, model, strings, body);
+                    let may_be_quoted = if rows.is_key {
+                        may_be_quoted(writer.put_strings(plans, number, true, model, strings, body))
+                    } else {
+                        writer.put_texts(plans, number, model, strings, quotable, body)
+                    };
+                    let long_enough = strings.bytes().len() >= count * QUOTE_BYTES_MIN;
+                    if may_be_quoted && long_enough && quotable.len() < EARLIER_MAX {
+                        let other = spare_strings.pop().unwrap_or_default();
+                        let strings = std::mem::replace(strings, other);
+                        let (at, ending) = (ends.len() as u16, ending_bytes(column));
+                        quotable.push(Quotable { number, at, ending, strings });
+                    }
                 }
             }
             ends.push(body.len());

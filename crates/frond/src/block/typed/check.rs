@@ -11,6 +11,7 @@ use super::{
     },
     columns::{Column, Holds},
     frame::{FILLER_BYTES_MAX, FILLERS_BYTES_MAX, Typed},
+    quotes,
 };
 
 const DESCENDS: BadBlock = BadBlock("its keys do not ascend");
@@ -25,6 +26,7 @@ struct Seen {
     filler_bytes: usize,
     words: Vec<u64>,
     strings: Strings,
+    quotes: quotes::Scratch,
 }
 
 /// Checks order, lengths, tags, and that every column is what its place asks for.
@@ -37,6 +39,7 @@ pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
         filler_bytes: 0,
         words: vec![0; rows],
         strings: Strings::new(),
+        quotes: quotes::Scratch::default(),
     };
     seen.look_at_words(typed, 0)?;
     for &number in &seen.words {
@@ -78,6 +81,16 @@ impl Seen {
         words.check()?;
         words.decode(0, &mut self.words);
         Ok(())
+    }
+
+    /// Of the value: strings that may quote others, which were looked at before.
+    fn look_at_texts(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
+        let mut chunk = Vec::new();
+        let texts = typed.texts(at, &mut chunk)?;
+        fills(typed, at, texts.bytes_used())?;
+        texts.strs().check()?;
+        self.strings.clear();
+        texts.decode(typed, 0..typed.rows(), &mut self.quotes, &mut self.strings)
     }
 
     fn look_at_strings(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
@@ -133,7 +146,7 @@ impl Seen {
             let rows = self.in_columns.iter().filter(|&&is| is).count();
             return self.add_bytes(rows * usize::from(bytes));
         }
-        self.look_at_strings(typed, at)?;
+        self.look_at_texts(typed, at)?;
         let mut bytes = 0;
         for (string, &is_in) in self.strings.iter().zip(&self.in_columns) {
             if !is_in {

@@ -21,6 +21,7 @@ use super::{
         BadBlock,
         column::{IntKind, Ints, partition},
     },
+    columns::Holds,
     frame::Typed,
 };
 
@@ -191,7 +192,8 @@ fn cut_difference<'a>(
     const BAD: BadBlock = BadBlock("a column is the difference to none that it can be");
     let [_, low, high, ref differences @ ..] = *bytes else { return Err(BAD) };
     let number = usize::from(u16::from_le_bytes([low, high]));
-    if number >= at || !typed.holds_words(number) {
+    let column = typed.column(number).filter(|_| number < at);
+    if !column.is_some_and(|column| matches!(column.holds, Holds::Word(..))) {
         return Err(BAD);
     }
     let other = typed.bytes(number)?;

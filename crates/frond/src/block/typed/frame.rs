@@ -13,8 +13,9 @@ use super::{
             string::{StringModel, Strs},
         },
     },
-    columns::{Columns, Holds, Side},
+    columns::{Column, Columns, Side},
     difference::{self, Words},
+    quotes::Texts,
 };
 use crate::{message::Tag, sync::Arc};
 
@@ -171,13 +172,11 @@ impl<'a> Typed<'a> {
         Words::parse(self, at)
     }
 
-    /// Whether column `at` of the directory is of integers, and not the tags.
-    pub(super) fn holds_words(&self, at: usize) -> bool {
-        let Some(number) = at.checked_sub(1) else { return false };
+    /// What column `at` of the directory holds, if it is one of the key or of the value.
+    pub(super) fn column(&self, at: usize) -> Option<&'a Column> {
         let key = &self.key_side().columns;
         let value = self.value_at(0).map_or(&[][..], |_| &self.columns.value.columns);
-        let column = key.iter().chain(value).nth(number);
-        column.is_some_and(|column| matches!(column.holds, Holds::Word(..)))
+        key.iter().chain(value).nth(at.checked_sub(1)?)
     }
 
     /// A key's column of integers to be searched among these rows, which are equal in all columns before it, without
@@ -203,7 +202,21 @@ impl<'a> Typed<'a> {
     where
         'a: 'b,
     {
-        let (bytes, rows, model) = (self.bytes(at)?, self.rows(), self.model(at));
+        self.strs_of(at, self.bytes(at)?, chunk)
+    }
+
+    /// The same, of which `bytes` are what of it is no head.
+    #[inline]
+    pub(super) fn strs_of<'b>(
+        &self,
+        at: usize,
+        bytes: &'b [u8],
+        chunk: &'b mut Vec<u8>,
+    ) -> Result<Strs<'b>, BadBlock>
+    where
+        'a: 'b,
+    {
+        let (rows, model) = (self.rows(), self.model(at));
         // What was decoded of this column before is used again.
         match self.meter.filter(|_| chunk.is_empty() && Strs::is_coded(bytes)) {
             None => Strs::parse(bytes, rows, model, chunk),
@@ -214,6 +227,15 @@ impl<'a> Typed<'a> {
                 Ok(strs)
             }
         }
+    }
+
+    /// Column `at` of the directory, of strings of values, which may quote others.
+    #[inline]
+    pub(super) fn texts<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Texts<'b>, BadBlock>
+    where
+        'a: 'b,
+    {
+        Texts::parse(self, at, chunk)
     }
 
     fn model(&self, at: usize) -> Option<&'a StringModel> {

@@ -59,10 +59,10 @@ fn append_part(
 ) -> Result<(), BadBlock> {
     match column.holds {
         Holds::Word(bytes, _) => put_word(typed.int(at, row)?, bytes, out),
-        Holds::String(_) => typed.strs(at, &mut Vec::new())?.get(row, out)?,
+        Holds::String(_) => typed.texts(at, &mut Vec::new())?.get(typed, row, out)?,
         Holds::Content => {
             let start = out.len();
-            typed.strs(at, &mut Vec::new())?.get(row, out)?;
+            typed.texts(at, &mut Vec::new())?.get(typed, row, out)?;
             put_length_before(start, out);
         }
     }

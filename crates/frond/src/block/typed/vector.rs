@@ -13,6 +13,7 @@ use super::{
     super::{BLOCK_RAW_BYTES_MAX, BadBlock, column::string::Strings},
     columns::{Column, Holds, put_word},
     frame::Typed,
+    quotes,
 };
 use crate::{coding::put_varint, message::Tag};
 
@@ -55,6 +56,7 @@ struct Scratch {
     strings: Vec<Strings>,
     /// By column of the directory, what codecs gave of this block: a walk decodes it once.
     chunks: Vec<Vec<u8>>,
+    quotes: quotes::Scratch,
 }
 
 /// The columns that rows are made of.
@@ -264,7 +266,7 @@ impl Lines {
         if scratch.strings.len() < columns {
             scratch.strings.resize_with(columns, Strings::new);
         }
-        let Scratch { words, strings, chunks } = scratch;
+        let Scratch { words, strings, chunks, quotes } = scratch;
         let mut decoded_bytes = 0;
         for ((slot, (at, column)), strings) in source.wanted().enumerate().zip(&mut *strings) {
             match column.holds {
@@ -274,7 +276,8 @@ impl Lines {
                 }
                 Holds::String(_) | Holds::Content => {
                     strings.clear();
-                    source.typed.strs(at, chunk(chunks, at))?.decode(rows.clone(), strings)?;
+                    let texts = source.typed.texts(at, chunk(chunks, at))?;
+                    texts.decode(source.typed, rows.clone(), quotes, strings)?;
                     decoded_bytes += strings.bytes().len();
                     if decoded_bytes > BLOCK_RAW_BYTES_MAX {
                         return Err(TOO_LONG);

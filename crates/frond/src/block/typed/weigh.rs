@@ -10,6 +10,7 @@ use super::{
     },
     columns::{Column, Holds},
     frame::Typed,
+    quotes,
 };
 
 /// Which part of the rows a column holds.
@@ -32,8 +33,8 @@ pub enum ColumnOf {
 pub enum Encoding {
     /// As integers, or as the integers that another column's differ by.
     Ints(IntKind, bool),
-    /// As strings.
-    Strings(StrKind, Codec),
+    /// As strings, or as such that quote other columns.
+    Strings(StrKind, Codec, bool),
 }
 
 /// One column of a block.
@@ -66,7 +67,10 @@ impl Encoding {
                 IntKind::Decimal => "decimal",
                 IntKind::Stepped => "stepped",
             },
-            Encoding::Strings(kind, codec) => match (kind, codec) {
+            Encoding::Strings(_, Codec::Raw, true) => "quotes",
+            Encoding::Strings(_, Codec::Lz4, true) => "quotes, lz4",
+            Encoding::Strings(_, _, true) => "quotes, zstd",
+            Encoding::Strings(kind, codec, false) => match (kind, codec) {
                 (StrKind::Raw, Codec::Raw) => "raw",
                 (StrKind::Raw, Codec::Lz4) => "lz4",
                 (StrKind::Raw, _) => "zstd",
@@ -144,12 +148,14 @@ fn weigh_strings(
     with_length: bool,
 ) -> Result<(Encoding, usize, usize), BadBlock> {
     let mut chunk = Vec::new();
-    let strs = typed.strs(at, &mut chunk)?;
+    let texts = typed.texts(at, &mut chunk)?;
     let mut strings = Strings::new();
-    strs.decode_all(&mut strings)?;
+    let mut scratch = quotes::Scratch::default();
+    texts.decode(typed, 0..typed.rows(), &mut scratch, &mut strings)?;
     let lengths = strings.iter().zip(counts).filter(|(_, counts)| **counts).map(|(string, _)| {
         let length = if with_length { varint_bytes(string.len() as u64) } else { 0 };
         length + string.len()
     });
-    Ok((Encoding::Strings(strs.kind(), strs.codec()), lengths.sum(), strs.bytes_used()))
+    let encoding = Encoding::Strings(texts.strs().kind(), texts.strs().codec(), texts.quotes());
+    Ok((encoding, lengths.sum(), texts.bytes_used()))
 }

@@ -18,6 +18,7 @@ use super::{
     },
     columns::Columns,
     difference::{self, Earlier, HEAD_BYTES},
+    quotes::{self, Quotable},
     samples::Samples,
 };
 
@@ -38,6 +39,17 @@ pub struct Plans {
     /// fit.
     words: Vec<Kept<WordForm>>,
     strings: Vec<Kept<StringPlan>>,
+    /// What each column of strings quotes.
+    quotes: Vec<Quotes>,
+}
+
+/// Which columns one quotes.
+#[derive(Clone, Debug, Default)]
+struct Quotes {
+    /// Their numbers; none if it is written as it is.
+    columns: Vec<usize>,
+    /// Blocks until that is measured again.
+    blocks_left: u8,
 }
 
 /// How words are written.
@@ -80,7 +92,11 @@ impl Plans {
     /// Nothing is known yet.
     pub fn new(columns: &Columns) -> Self {
         let count = columns.count() + 2;
-        Self { words: vec![Kept::default(); count], strings: vec![Kept::default(); count] }
+        Self {
+            words: vec![Kept::default(); count],
+            strings: vec![Kept::default(); count],
+            quotes: vec![Quotes::default(); count],
+        }
     }
 
     /// Writes string column `number` by what was trained for it, and its model, which is to be among the
@@ -163,6 +179,7 @@ pub(super) struct ColumnWriter {
     ints: IntEncoder,
     strings: StrEncoder,
     differences: Vec<u64>,
+    quoting: Strings,
     other: Vec<u8>,
     /// Where strings are kept of this block.
     pub samples: Option<Samples>,
@@ -174,9 +191,9 @@ impl ColumnWriter {
     /// One that may put string bytes under this codec.
     pub fn new(codec: Codec) -> Self {
         let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
-        let (differences, other) = (Vec::new(), Vec::new());
+        let (differences, quoting, other) = (Vec::new(), Strings::new(), Vec::new());
         let chunks = ChunkCounts::default();
-        Self { codec, ints, strings, differences, other, samples: None, chunks }
+        Self { codec, ints, strings, differences, quoting, other, samples: None, chunks }
     }
 
     /// Appends integer column `number`, and says whether as the difference to one of those earlier ones.
@@ -281,7 +298,84 @@ impl ColumnWriter {
         self.ints.encode_as(IntKind::Constant, None, &[value], out);
     }
 
-    /// Appends string column `number`; one of a key is searched.
+    /// Appends string column `number` of the value, which may quote those columns, and says whether others may
+    /// quote it.
+    pub fn put_texts(
+        &mut self,
+        plans: &mut Plans,
+        number: usize,
+        model: Option<&StringModel>,
+        strings: &Strings,
+        quotable: &[Quotable],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(quotes) = plans.quotes.get_mut(number) else { return false };
+        match quotes.blocks_left.checked_sub(1) {
+            Some(left) => quotes.blocks_left = left,
+            None => {
+                quotes.blocks_left = BLOCKS_MAX;
+                let chosen = self.choose_quoted(model, strings, quotable);
+                if chosen != quotes.columns {
+                    // What is known of its strings is of others than those to come.
+                    quotes.columns = chosen;
+                    plans.strings[number] = Kept::default();
+                }
+            }
+        }
+        let find = |number: &usize| quotable.iter().find(|quotable| quotable.number == *number);
+        let quoted: Option<Vec<&Quotable>> =
+            plans.quotes[number].columns.iter().map(find).collect();
+        // Where one of them is missing, all are: the column is written as it is.
+        let quoted = quoted.unwrap_or_default();
+        if quoted.is_empty() {
+            return quotes::may_be_quoted(
+                self.put_strings(plans, number, false, model, strings, out),
+            );
+        }
+        let mut quoting = std::mem::take(&mut self.quoting);
+        quotes::quote(strings, &quoted, &mut quoting);
+        quotes::put_head(&quoted, out);
+        self.put_strings(plans, number, false, model, &quoting, out);
+        self.quoting = quoting;
+        false
+    }
+
+    /// The numbers of those columns that these strings should quote.
+    fn choose_quoted(
+        &mut self,
+        model: Option<&StringModel>,
+        strings: &Strings,
+        quotable: &[Quotable],
+    ) -> Vec<usize> {
+        let chosen = quotes::choose(strings, quotable);
+        if chosen.is_empty() {
+            return Vec::new();
+        }
+        let plain = self.measure_strings(model, strings);
+        let mut quoting = std::mem::take(&mut self.quoting);
+        quotes::quote(strings, &chosen, &mut quoting);
+        let bytes = quotes::head_bytes(chosen.len()) + self.measure_strings(model, &quoting);
+        self.quoting = quoting;
+        match quotes::worth_it(bytes, plain) {
+            true => chosen.iter().map(|quoted| quoted.number).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Length of a column of a value in the shortest form.
+    fn measure_strings(&mut self, model: Option<&StringModel>, strings: &Strings) -> usize {
+        let Self { strings: encoder, other, codec, .. } = self;
+        let purpose = Purpose { key: false, codec: *codec, model_rows: 0 };
+        let own = train(encoder, std::slice::from_ref(strings), purpose).plan;
+        let by_model = model.into_iter().flat_map(|model| model.plans(*codec));
+        let lengths = std::iter::once(own).chain(by_model).map(|plan| {
+            other.clear();
+            encoder.encode(strings, model, plan, other).bytes
+        });
+        lengths.min().unwrap_or(0)
+    }
+
+    /// Appends string column `number`, and says under which codec it is; one of a key is searched.
     pub fn put_strings(
         &mut self,
         plans: &mut Plans,
@@ -290,7 +384,7 @@ impl ColumnWriter {
         model: Option<&StringModel>,
         strings: &Strings,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Codec {
         if let Some(samples) = &mut self.samples {
             samples.keep(number, is_key, strings);
         }
@@ -314,7 +408,8 @@ impl ColumnWriter {
             kept.blocks += 1;
             let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
             if !misses && kept.blocks < BLOCKS_MAX {
-                return chunks.count(plan.codec, written);
+                chunks.count(plan.codec, written);
+                return written.chunk.codec;
             }
             kept.blocks = 0;
         }
@@ -334,5 +429,6 @@ impl ColumnWriter {
         }
         // Measuring tries the codec on all but keys.
         chunks.count(if is_key { Codec::Raw } else { *codec }, best);
+        best.chunk.codec
     }
 }

@@ -46,7 +46,7 @@ impl Strings {
 
     /// Appends what `write` appends to the bytes.
     #[inline]
-    pub(super) fn push_with<E>(
+    pub fn push_with<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {

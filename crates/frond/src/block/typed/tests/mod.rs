@@ -4,6 +4,7 @@
 mod damage;
 mod difference;
 mod held;
+mod quotes;
 mod rows;
 mod sizes;
 

@@ -103,6 +103,16 @@ fn tables() -> Vec<Table> {
         let key = [duration, end, end - duration, 9_000_000_000 + id].map(u64::to_be_bytes);
         by_duration.push((key.concat(), Tag::PUT, vec![]));
     }
+    let (mut files, mut noise) = (Vec::new(), Noise(13));
+    for _ in 0..200 {
+        let (name, version) = (noise.below(1 << 44), noise.below(1 << 14));
+        let (name, version) =
+            (format!("lib{name:x}"), format!("{}.{}", version >> 7, version & 127));
+        let key = [name.as_bytes(), &[0, 1], version.as_bytes(), &[0, 1]].concat();
+        let mut value = (noise.below(1 << 20) as u32).to_be_bytes().to_vec();
+        put_bytes(&mut value, format!("pool/{name}/{name}_{version}_all.deb").as_bytes());
+        files.push((key, Tag::PUT, value));
+    }
     let micros = Part::Fixed(8, Hint::Microseconds);
     let prefixed = Part::Var(End::Prefixed);
     let float = Part::Fixed(4, Hint::Float);
@@ -119,6 +129,7 @@ fn tables() -> Vec<Table> {
         table("task, begin, end", vec![int(8)], vec![micros, micros, int(4)], tasks),
         table("price, second", vec![float, int(8), int(4)], rest.clone(), by_price),
         table("duration, end, begin", vec![int(8), micros, micros, int(8)], rest, by_duration),
+        table("file of its name", vec![Part::Var(End::Escaped); 2], vec![int(4), prefixed], files),
         table("log", vec![int(8)], entry.clone(), log),
         table("log, buffered", vec![int(8)], entry, buffer),
     ]
@@ -148,6 +159,7 @@ instance, begin, 1100: 33000 in 4106
 task, begin, end, 700: 19600 in 5367
 price, second, 1300: 20800 in 3672
 duration, end, begin, 1300: 41600 in 7417
+file of its name, 200: 14673 in 3290
 log, 120: 5994 in 2866
 log, buffered, 120: 4115 in 2326
 ";

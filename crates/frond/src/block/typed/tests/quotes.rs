@@ -1,0 +1,261 @@
+//! Columns of strings that quote others: they come back, follow the rows, and quote no column that they must not.
+
+use super::{
+    super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
+    Both, Rows, around, build,
+    rows::Noise,
+};
+use crate::{
+    block::{BadBlock, Codec, Pushed, column::string::Strings},
+    coding::put_bytes,
+    layout::{End, Hint, Layout, Part},
+    message::Tag,
+    sync::Arc,
+};
+
+const TEXT: Part = Part::Var(End::Prefixed);
+const KEY: Part = Part::Var(End::Escaped);
+
+/// A name and a version; a number, a code, the name of a file, text.
+fn packages() -> Arc<Columns> {
+    let value = vec![Part::Fixed(4, Hint::Integer), Part::Fixed(12, Hint::None), TEXT, TEXT];
+    Arc::new(Columns::new(&Layout::new(vec![KEY, KEY]), &Layout::new(value)))
+}
+
+/// Where the directory has names, numbers, codes, files and texts.
+const NAME: usize = 1;
+const NUMBER: usize = 3;
+const CODE: usize = 4;
+const FILE: usize = 5;
+const TEXTS: usize = 6;
+
+fn escaped(content: &[u8]) -> Vec<u8> {
+    let mut key = Vec::new();
+    for &byte in content {
+        key.extend_from_slice(if byte == 0 { &[0, 0xff] } else { std::slice::from_ref(&byte) });
+    }
+    [&key[..], &[0, 1]].concat()
+}
+
+/// Packages whose files are named for them. Names are any bytes, zeros and those of quotes among them; some rows are
+/// no Puts, and some values do not fit.
+fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
+    let mut rows = Rows::new();
+    for number in 0..count {
+        let mut name = format!("lib{:x}-{number}", noise.below(1 << 40)).into_bytes();
+        if noise.below(6) == 0 {
+            name.push(noise.below(8) as u8 + 248);
+            name.push(0);
+        }
+        let version = format!("{}.{}-{}", noise.below(9), noise.below(90), noise.below(20));
+        let key = [escaped(&name), escaped(version.as_bytes())].concat();
+        let code: Vec<u8> = format!("{:012}", noise.below(1 << 36)).into_bytes();
+        let mut file = b"pool/main/".to_vec();
+        // The name of one in ten is another's.
+        file.extend_from_slice(if noise.below(10) == 0 { b"another" } else { &name });
+        file.extend_from_slice(&[b"/", &name[..], b"_", version.as_bytes(), b"_"].concat());
+        file.extend_from_slice(&[&code[..], b".deb"].concat());
+        let mut value = (noise.below(400) as u32).to_be_bytes().to_vec();
+        value.extend_from_slice(&code);
+        put_bytes(&mut value, &file);
+        put_bytes(&mut value, format!("text {}", noise.below(1 << 30)).as_bytes());
+        let row = match noise.below(20) {
+            0 if mixed => (Tag::DELETE, vec![]),
+            1 if mixed => (Tag::MERGE, vec![1, 2, 3]),
+            2 if mixed => (Tag::PUT, value[..20].to_vec()),
+            _ => (Tag::PUT, value),
+        };
+        rows.insert(key, row);
+    }
+    rows
+}
+
+fn first_byte(block: &[u8], columns: &Columns, at: usize) -> u8 {
+    Typed::parse(block, columns, &[]).unwrap().bytes(at).unwrap()[0]
+}
+
+/// Names of files quote names and versions, of two columns of the key and one of the value, and come back whatever
+/// is asked for.
+#[test]
+fn quotes_come_back() {
+    let columns = packages();
+    let mut noise = Noise(4);
+    for codec in [Codec::Raw, Codec::Zstd1] {
+        for mixed in [false, true] {
+            let mut builder = TypedBuilder::new(columns.clone(), codec, Plans::new(&columns));
+            for _ in 0..3 {
+                let both = Both::new(&mut builder, &columns, &[], &rows(&mut noise, 200, mixed));
+                both.assert_reads();
+                let firsts =
+                    [NAME, CODE, FILE, TEXTS].map(|at| first_byte(&both.typed, &columns, at) == 15);
+                assert_eq!(firsts, [false, false, true, false]);
+                for (key, _, _) in both.rows.iter().step_by(19) {
+                    around(key).iter().for_each(|sought| both.assert_same(sought));
+                }
+                let (_, value) = columns.layouts();
+                both.assert_projects(value, &[2]);
+                both.assert_projects(value, &[0, 3]);
+            }
+        }
+    }
+}
+
+/// Names of files quoted for what they are take less than half.
+#[test]
+fn quotes_are_worth_it() {
+    let columns = packages();
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Zstd1, Plans::new(&columns));
+    let both = Both::new(&mut builder, &columns, &[], &rows(&mut Noise(5), 200, false));
+    let typed = Typed::parse(&both.typed, &columns, &[]).unwrap();
+    let quoting_bytes = typed.texts(FILE, &mut Vec::new()).unwrap().bytes_used();
+    let mut files = Strings::new();
+    let decoded = typed
+        .texts(FILE, &mut Vec::new())
+        .map(|texts| texts.decode(&typed, 0..typed.rows(), &mut Default::default(), &mut files));
+    assert_eq!(decoded, Ok(Ok(())));
+    let mut coded = Vec::new();
+    assert_eq!(Codec::Zstd1.encode(files.bytes(), &mut coded), Codec::Zstd1);
+    assert!(2 * quoting_bytes < coded.len(), "{quoting_bytes} and {}", coded.len());
+}
+
+/// Keys that do not fit take the columns with them that were quoted: that block's strings are written as they are,
+/// and those of the next quote again.
+#[test]
+fn quotes_follow_the_columns_that_there_are() {
+    let columns = packages();
+    let mut noise = Noise(6);
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    for misfits in [false, true, false] {
+        let mut rows = rows(&mut noise, 150, false);
+        if misfits {
+            rows.insert(b"key".to_vec(), (Tag::DELETE, vec![]));
+        }
+        let both = Both::new(&mut builder, &columns, &[], &rows);
+        both.assert_reads();
+        let at = FILE - usize::from(misfits);
+        assert_eq!(first_byte(&both.typed, &columns, at) == 15, !misfits);
+    }
+}
+
+/// Strings that have nothing in common stay as they are, and are looked at again when the rows have changed.
+#[test]
+fn strings_quote_what_is_worth_it_only() {
+    let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
+    let mut noise = Noise(8);
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+    for (alike, after) in [(false, 1), (true, 40), (false, 40)] {
+        let mut quotes = None;
+        for _ in 0..after {
+            let mut rows = Rows::new();
+            for _ in 0..60 {
+                let name = format!("{:016x}", noise.below(u64::MAX)).into_bytes();
+                let other = format!("{:016x}", noise.below(u64::MAX)).into_bytes();
+                let text = [&b"of "[..], if alike { &name } else { &other }].concat();
+                let mut value = Vec::new();
+                put_bytes(&mut value, &text);
+                rows.insert(escaped(&name), (Tag::PUT, value));
+            }
+            let both = Both::new(&mut builder, &columns, &[], &rows);
+            both.assert_reads();
+            quotes = Some(first_byte(&both.typed, &columns, 2) == 15);
+        }
+        assert_eq!(quotes, Some(alike));
+    }
+}
+
+/// Quoted columns are of strings, stand earlier, quote nothing, and are under no codec; and what stands in strings
+/// must be one of them.
+#[test]
+fn quotes_of_what_they_must_not_be_are_found() {
+    let columns = packages();
+    let mut builder = TypedBuilder::new(columns.clone(), Codec::Zstd1, Plans::new(&columns));
+    for (key, (tag, payload)) in &rows(&mut Noise(7), 150, false) {
+        assert_eq!(builder.push(key, *tag, payload, 1 << 20), Pushed::Done);
+    }
+    let block = builder.finish(&[]).to_vec();
+    let start = |at: usize| match at {
+        0 => 8 + 2 * 7,
+        _ => usize::from(u16::from_le_bytes([block[6 + 2 * at], block[7 + 2 * at]])),
+    };
+    let last =
+        |at: &mut super::TypedRows, typed: &Typed<'_>| at.last(typed).map(|()| at.key().to_vec());
+    let fails = |block: &[u8]| {
+        let typed = Typed::parse(block, &columns, &[]).unwrap();
+        if let Ok(key) = last(&mut super::TypedRows::default(), &typed) {
+            let _ = find(&typed, &key, &Projection::All, &mut Vec::new());
+        }
+        check(&typed).err()
+    };
+    assert_eq!(fails(&block), None);
+    let file = start(FILE);
+    assert_eq!((block[file], block[file + 1] > 1), (15, true));
+    let told = Some(BadBlock("a column quotes none that it can"));
+    // Tags, numbers, itself, a later one, none.
+    for other in [0, NUMBER, FILE, TEXTS, 200, u16::MAX as usize] {
+        let mut bad = block.clone();
+        bad[file + 2..][..2].copy_from_slice(&(other as u16).to_le_bytes());
+        assert_eq!(fails(&bad), told, "{other}");
+    }
+    // None, and more than any.
+    for count in [0, 5, 255] {
+        let mut bad = block.clone();
+        bad[file + 1] = count;
+        assert_eq!(fails(&bad), told, "{count}");
+    }
+    // One that quotes itself, or is under a codec.
+    for first in [15, 0x20] {
+        let mut bad = block.clone();
+        bad[start(CODE)] = first;
+        assert!(fails(&bad).is_some());
+        let of_code = [2, 4, 6].into_iter().find(|&at| bad[file + at] == CODE as u8);
+        assert!(of_code.is_some(), "codes are quoted");
+        let typed = Typed::parse(&bad, &columns, &[]).unwrap();
+        assert_eq!(typed.texts(FILE, &mut Vec::new()).err(), told);
+    }
+    // A key quotes nothing.
+    let mut bad = block.clone();
+    bad[start(2)] = 15;
+    assert_eq!(fails(&bad), Some(BadBlock("a string column of unknown kind")));
+    for at in file..start(TEXTS) {
+        for byte in [0, 248, 0xff, block[at] ^ 1, block[at] ^ 0x80] {
+            let mut bad = block.clone();
+            bad[at] = byte;
+            fails(&bad);
+        }
+    }
+}
+
+/// The bytes that docs/format.md shows.
+#[test]
+fn the_documented_quotes_are_read() {
+    let text = include_str!("../../../../../../docs/format.md");
+    let shown = text.split("The typed block with quotes").nth(1).expect("documented");
+    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.map_while(|line| line.strip_prefix("    "));
+    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
+    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
+    let rows: [(&[u8], &[u8]); 3] = [
+        (b"ash\0\x01", b"\x07ash.txt"),
+        (b"elm\0\x01", b"\x08elm\xF8.txt"),
+        (b"oak\0\x01", b"\x0Aoak-oak.md"),
+    ];
+    let typed = Typed::parse(&shown, &columns, &[]).unwrap();
+    check(&typed).unwrap();
+    for (key, value) in rows {
+        let mut payload = Vec::new();
+        let found = find(&typed, key, &Projection::All, &mut payload);
+        assert_eq!((found, &payload[..]), (Ok(Some(Tag::PUT)), value));
+    }
+    // A string that ends within a literal, and a quote of a column that is not there.
+    let last = shown.len() - 8 - 1;
+    for (at, byte) in [(last, 0xff), (last - 5, 0xf9)] {
+        let mut bad = shown.clone();
+        bad[at] = byte;
+        let bad = check(&Typed::parse(&bad, &columns, &[]).unwrap());
+        let told = ["a string ends within a byte", "a column quotes none that it can"];
+        assert!(bad.is_err_and(|bad| told.contains(&bad.0)), "{at}");
+    }
+    let rows = rows.map(|(key, value)| (key, Tag::PUT, value));
+    assert_eq!(first_byte(&build(&columns, &rows), &columns, 2), 15);
+}
