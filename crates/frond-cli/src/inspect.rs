@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
-use frond::{ColumnOf, ColumnUse, Db, TreeColumns, TreeShape};
+use frond::{Db, TreeColumns, TreeShape};
 
 use crate::{
+    columns,
     common::{StoreArgs, grouped, open_tree, output, size},
     fail::Result,
 };
@@ -56,7 +57,7 @@ fn print(
     if json {
         let mut object = serde_json::json!({ "tree": name, "levels": levels(&shape) });
         if let Some(columns) = columns {
-            object["columns"] = columns_json(columns);
+            object["columns"] = columns::json(columns);
         }
         writeln!(out, "{object}")?;
         return Ok(());
@@ -85,88 +86,7 @@ fn print(
             )?;
         }
     }
-    columns.map_or(Ok(()), |columns| print_columns(columns, out))
-}
-
-/// How often each encoding was chosen, the most frequent first.
-fn encodings(column: &ColumnUse) -> String {
-    let mut encodings: Vec<_> = column.encodings.iter().collect();
-    encodings.sort_by_key(|&(_, &blocks)| std::cmp::Reverse(blocks));
-    let blocks: u64 = column.encodings.values().sum();
-    let named = encodings.iter().map(|&(name, &times)| match times == blocks {
-        true => (*name).to_owned(),
-        false => format!("{name} {:.0} %", 100.0 * times as f64 / blocks as f64),
-    });
-    named.collect::<Vec<_>>().join(", ")
-}
-
-fn name_of(of: ColumnOf) -> String {
-    match of {
-        ColumnOf::Tags => "tags".into(),
-        ColumnOf::Key(part) => format!("key {part}"),
-        ColumnOf::WholeKey => "other keys".into(),
-        ColumnOf::Value(part) => format!("value {part}"),
-        ColumnOf::Others => "other payloads".into(),
-    }
-}
-
-fn print_columns(columns: &TreeColumns, out: &mut impl Write) -> Result {
-    let rows = columns.rows.max(1) as f64;
-    writeln!(
-        out,
-        "  columns of {} leaves of {}: {:.2} bytes a row, {:.2} as they are",
-        grouped(columns.leaves_read),
-        grouped(columns.leaves),
-        columns.bytes as f64 / rows,
-        columns.row_bytes as f64 / rows
-    )?;
-    for (&of, column) in &columns.columns {
-        writeln!(
-            out,
-            "    {:<15}{:>9.2} of {:>8.2}  {}",
-            name_of(of),
-            column.bytes as f64 / rows,
-            column.row_bytes as f64 / rows,
-            encodings(column)
-        )?;
-    }
-    let in_columns: u64 = columns.columns.values().map(|column| column.bytes).sum();
-    let known = [
-        ("opaque blocks", columns.opaque_bytes),
-        ("filters", columns.filter_bytes),
-        ("models", columns.model_bytes),
-    ];
-    let beside = columns
-        .bytes
-        .saturating_sub(in_columns + known.iter().map(|(_, bytes)| bytes).sum::<u64>());
-    for (name, bytes) in known.into_iter().chain([("headers, index", beside)]) {
-        if bytes > 0 {
-            writeln!(out, "    {name:<15}{:>9.2}", bytes as f64 / rows)?;
-        }
-    }
-    Ok(())
-}
-
-fn columns_json(columns: &TreeColumns) -> serde_json::Value {
-    let column = |(&of, column): (&ColumnOf, &ColumnUse)| {
-        serde_json::json!({
-            "of": name_of(of),
-            "row_bytes": column.row_bytes,
-            "bytes": column.bytes,
-            "encodings": column.encodings,
-        })
-    };
-    serde_json::json!({
-        "leaves": columns.leaves,
-        "leaves_read": columns.leaves_read,
-        "rows": columns.rows,
-        "row_bytes": columns.row_bytes,
-        "bytes": columns.bytes,
-        "filter_bytes": columns.filter_bytes,
-        "model_bytes": columns.model_bytes,
-        "opaque_bytes": columns.opaque_bytes,
-        "parts": columns.columns.iter().map(column).collect::<Vec<_>>(),
-    })
+    columns.map_or(Ok(()), |columns| columns::print(columns, out))
 }
 
 fn levels(shape: &TreeShape) -> Vec<serde_json::Value> {

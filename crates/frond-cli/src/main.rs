@@ -6,6 +6,7 @@
 mod backup;
 mod bench;
 mod check;
+mod columns;
 mod common;
 mod dump;
 mod escape;

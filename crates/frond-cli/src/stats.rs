@@ -1,18 +1,23 @@
-//! `frond stats`: the engine's counters and sizes.
+//! `frond stats`: the engine's counters and sizes; for each tree what its rows take, and what encoding took.
 
 use std::io::Write;
 
-use frond::DamagedRange;
+use frond::{DamagedRange, Db, DecodeStats, EncodeStats, TreeColumns, TreeShape, TreeStats};
 
 use crate::{
+    columns,
     common::{StoreArgs, grouped, output, size, store_bytes},
     escape::escape,
     fail::Result,
 };
 
-/// Print counters and sizes
+/// Leaves that are read of a tree to say what its rows take: 2 MiB or a little more.
+const LEAVES_READ: u64 = 4;
+
+/// Print counters and sizes, and what the rows of each tree take
 ///
-/// Counters are those since the store was opened, which is now; sizes are those of the store.
+/// Counters are those since the store was opened, which is now; sizes are those of the store. What rows take and save
+/// is told from some leaves of each tree, evenly spread; `inspect --columns` reads all.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -36,6 +41,9 @@ pub fn run(args: Args) -> Result {
         let damaged: Vec<serde_json::Value> = stats.damaged.iter().map(to_json).collect();
         object.insert("damaged".to_owned(), damaged.into());
         object.insert("warnings".to_owned(), db.warnings().into());
+        let trees = db.tree_stats();
+        let trees = trees.iter().map(|tree| tree_json(tree, Look::at(&db, tree).as_ref()));
+        object.insert("by_tree".to_owned(), trees.collect());
         writeln!(out, "{}", serde_json::Value::from(object))?;
     } else {
         let all = stats.iter().chain([("files_bytes", files)]);
@@ -46,6 +54,9 @@ pub fn run(args: Args) -> Result {
                 }
                 None => writeln!(out, "{:<26}{:>16}", words(name), grouped(value))?,
             }
+        }
+        for tree in db.tree_stats() {
+            print_tree(&tree, Look::at(&db, &tree).as_ref(), &mut out)?;
         }
         for range in &stats.damaged {
             writeln!(out, "degraded: {}", line(range))?;
@@ -58,6 +69,132 @@ pub fn run(args: Args) -> Result {
         }
     }
     Ok(out.flush()?)
+}
+
+/// What lies of a tree in pages, as far as that was looked at.
+enum Look {
+    Seen {
+        shape: TreeShape,
+        columns: TreeColumns,
+    },
+    /// Why it cannot be said.
+    Unreadable(String),
+}
+
+impl Look {
+    /// Of a tree but the catalog; `None` if it has no page.
+    fn at(db: &Db, tree: &TreeStats) -> Option<Self> {
+        if tree.tree.is_empty() {
+            return None;
+        }
+        let look = || {
+            let shape = db.inspect(&tree.tree)?;
+            let Some(leaves) = shape.levels.last().map(|leaves| leaves.nodes) else {
+                return Ok(None);
+            };
+            let columns = db.columns(&tree.tree, leaves.div_ceil(LEAVES_READ))?;
+            Ok(Some(Self::Seen { shape, columns }))
+        };
+        look().unwrap_or_else(|error: frond::Error| Some(Self::Unreadable(error.to_string())))
+    }
+}
+
+/// A tree for people: nothing of one that has no page, and that nothing was done on.
+fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Result {
+    let done = [("leaves", &tree.leaves), ("buffers", &tree.buffers)];
+    let done = done.map(|(name, work)| (name, work_line(work)));
+    let decoded = decoded_line(&tree.decoded);
+    let is_silent = done.iter().all(|(_, line)| line.is_empty()) && decoded.is_empty();
+    if is_silent && look.is_none() {
+        return Ok(());
+    }
+    match tree.tree.as_str() {
+        "" => writeln!(out, "catalog")?,
+        name => writeln!(out, "tree \"{name}\"")?,
+    }
+    match look {
+        Some(Look::Seen { shape, columns }) => {
+            if let Some(leaves) = shape.levels.last() {
+                let (rows, bytes) = (grouped(leaves.entries), size(leaves.bytes));
+                writeln!(out, "  {rows} rows in {} leaves: {bytes}", grouped(leaves.nodes))?;
+            }
+            columns::print(columns, out)?;
+        }
+        Some(Look::Unreadable(why)) => writeln!(out, "  not all of it can be read: {why}")?,
+        None => {}
+    }
+    for (name, line) in done.iter().filter(|(_, line)| !line.is_empty()) {
+        writeln!(out, "  {name}: {line}")?;
+    }
+    if !decoded.is_empty() {
+        writeln!(out, "  {decoded}")?;
+    }
+    Ok(())
+}
+
+/// What encoding runs took and gave; nothing if there were none.
+fn work_line(work: &EncodeStats) -> String {
+    let EncodeStats { blocks, from_bytes, bytes, nanos, .. } = *work;
+    if work.runs == 0 {
+        return String::new();
+    }
+    let (from, to, took) = (size(from_bytes), size(bytes), millis(nanos));
+    let mut line = format!("{} blocks encoded, {from} to {to} in {took}", grouped(blocks));
+    if work.carried_blocks > 0 {
+        line += &format!("; {} taken over as they were", grouped(work.carried_blocks));
+    }
+    if work.chunks_coded + work.chunks_raw > 0 {
+        let (from, to) = (size(work.chunks_coded_from_bytes), size(work.chunks_coded_bytes));
+        line += &format!("; {} chunks compressed, {from} to {to}", grouped(work.chunks_coded));
+        line += &format!(", {} stored raw", grouped(work.chunks_raw));
+    }
+    if work.trainings > 0 {
+        let (times, took) = (grouped(work.trainings), millis(work.training_nanos));
+        line += &format!("; models made {times} times in {took}");
+    }
+    line
+}
+
+fn decoded_line(decoded: &DecodeStats) -> String {
+    let DecodeStats { chunks, bytes, nanos } = *decoded;
+    match chunks {
+        0 => String::new(),
+        _ => format!(
+            "{} chunks decompressed to {} in {}",
+            grouped(chunks),
+            size(bytes),
+            millis(nanos)
+        ),
+    }
+}
+
+fn millis(nanos: u64) -> String {
+    format!("{:.1} ms", nanos as f64 / 1e6)
+}
+
+fn tree_json(tree: &TreeStats, look: Option<&Look>) -> serde_json::Value {
+    type Numbers = serde_json::Map<String, serde_json::Value>;
+    let numbers = |numbers: &mut dyn Iterator<Item = (&'static str, u64)>| -> Numbers {
+        numbers.map(|(name, value)| (name.to_owned(), value.into())).collect()
+    };
+    let mut object = serde_json::json!({
+        "tree": tree.tree,
+        "id": tree.id.0,
+        "leaves": numbers(&mut tree.leaves.iter()),
+        "buffers": numbers(&mut tree.buffers.iter()),
+        "decoded": numbers(&mut tree.decoded.iter()),
+    });
+    match look {
+        Some(Look::Seen { shape, columns }) => {
+            let leaves = shape.levels.last();
+            object["rows"] = leaves.map(|leaves| leaves.entries).into();
+            object["leaf_bytes"] = leaves.map(|leaves| leaves.bytes).into();
+            object["columns"] = columns::json(columns);
+        }
+        Some(Look::Unreadable(why)) => object["unreadable"] = why.as_str().into(),
+        None => {}
+    }
+    object
 }
 
 /// A damaged range for people.

@@ -24,6 +24,60 @@ fn stats_are_for_people_and_for_programs() {
     assert!(text.lines().any(|line| line.starts_with("files ") && line.contains("B  ")), "{text}");
 }
 
+/// What rows take is told from some leaves of a large tree; `inspect --columns` reads all of them.
+#[test]
+fn what_encoding_saves_is_told_by_tree_and_part() {
+    let place = Place::new();
+    let line = |id: u64| {
+        let text = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{id},{text:016x},{:016x},{}\n", text.rotate_left(32), id % 7)
+    };
+    let rows: String = (0..200_000).map(line).collect();
+    let file = place.write("t.csv", format!("id,a,b,v\n{rows}"));
+    place.ok(&["load", "STORE", "t", &file, "--key", "id:int", "--index", "v"]);
+    let stats = place.ok(&["stats", "STORE"]);
+    let of_tree = |name: &str| {
+        let start = stats.find(&format!("tree \"{name}\"\n")).unwrap_or_else(|| panic!("{stats}"));
+        stats[start..].split("\ntree ").next().unwrap_or_default()
+    };
+    let tree = of_tree("t");
+    assert!(tree.contains("  200,000 rows in ") && tree.contains(", saved "), "{tree}");
+    let key = tree.lines().find(|line| line.starts_with("    key 0")).unwrap_or_default();
+    assert!(key.contains("saved 9"), "numbers one after the other: {key}");
+    assert!(of_tree("t.by_v").contains("    key 1"), "{stats}");
+
+    let json = |words: &[&str]| -> serde_json::Value {
+        serde_json::from_str(place.ok(words).lines().next().unwrap_or_default()).expect("JSON")
+    };
+    let stats = json(&["stats", "STORE", "--json"]);
+    let trees = stats["by_tree"].as_array().expect("trees");
+    let tree = trees.iter().find(|tree| tree["tree"] == "t").expect("the tree");
+    let columns = &tree["columns"];
+    assert_eq!((&tree["rows"], &tree["leaves"]["blocks"]), (&200_000.into(), &0.into()));
+    let number = |of: &serde_json::Value| of.as_u64().expect("a number");
+    assert!((1..=5).contains(&number(&columns["leaves_read"])), "{columns}");
+    assert!(number(&columns["leaves"]) > 5, "{columns}");
+
+    let whole = json(&["inspect", "STORE", "t", "--columns", "--json"]);
+    let whole = &whole["columns"];
+    assert_eq!((&whole["leaves_read"], &whole["rows"]), (&columns["leaves"], &200_000.into()));
+    let share = |of: &serde_json::Value| {
+        number(&of["saved_bytes"]) as f64 / number(&of["row_bytes"]) as f64
+    };
+    assert_eq!(
+        number(&whole["saved_bytes"]),
+        number(&whole["row_bytes"]) - number(&whole["bytes"])
+    );
+    assert!(
+        (share(whole) - share(columns)).abs() < 0.02,
+        "{} and {}",
+        share(whole),
+        share(columns)
+    );
+    let text = place.ok(&["inspect", "STORE", "t", "--columns"]);
+    assert!(text.lines().filter(|line| line.contains("saved ")).count() >= 4, "{text}");
+}
+
 /// Promise: P21.
 #[test]
 fn looking_changes_no_byte() {

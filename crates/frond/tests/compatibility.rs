@@ -61,7 +61,7 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
             assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
         }
         let columns = db.columns(name, 1).unwrap();
-        assert!(columns.opaque_bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
+        assert!(columns.opaque.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
         model.insert(name, rows);
     }
     // New leaves are typed, and stand beside old ones.

@@ -47,6 +47,15 @@ impl Codec {
         }
     }
 
+    /// Its name, as people know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Lz4 => "lz4",
+            Self::Zstd1 | Self::Zstd3 => "zstd",
+        }
+    }
+
     /// Encodes `raw` into `out` and says how; `Raw` means that `raw` itself is to be stored and `out`
     /// holds nothing of use.
     pub fn encode(self, raw: &[u8], out: &mut Vec<u8>) -> Codec {

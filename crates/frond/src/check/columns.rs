@@ -11,11 +11,11 @@ use crate::{
         typed::{ColumnOf, weigh},
     },
     run::{ReadBuf, Run},
-    sync::Arc,
-    tree::{Child, NodeRef, Root, RunHandle, TreeContext},
 };
 
-/// A column of a tree's leaves, or all that stands in them beside columns.
+use super::walk::Page;
+
+/// A column of a tree's leaves, or whole blocks of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ColumnUse {
     /// Bytes of these parts of the rows as they are.
@@ -43,10 +43,24 @@ pub struct TreeColumns {
     pub filter_bytes: u64,
     /// Of these, models of strings.
     pub model_bytes: u64,
-    /// Bytes of blocks whose rows are not kept by part.
-    pub opaque_bytes: u64,
+    /// What blocks take whose rows are not kept by part.
+    pub opaque: ColumnUse,
     /// What stands in typed blocks, by part.
     pub columns: BTreeMap<ColumnOf, ColumnUse>,
+}
+
+impl ColumnUse {
+    /// What encoding saves; 0 if it saves nothing.
+    pub fn saved_bytes(&self) -> u64 {
+        self.row_bytes.saturating_sub(self.bytes)
+    }
+
+    /// Adds what stands in a block.
+    fn add(&mut self, encoding: &'static str, row_bytes: u64, bytes: u64) {
+        self.row_bytes += row_bytes;
+        self.bytes += bytes;
+        *self.encodings.entry(encoding).or_default() += 1;
+    }
 }
 
 impl Db {
@@ -76,78 +90,58 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`; I/O errors and damage.
     pub fn columns(&self, tree: &str, one_in: u64) -> Result<TreeColumns> {
-        let tree = self.open_tree(tree)?.entry.id;
-        let engine = &self.shared.engine;
-        let version = engine.versions.hold();
-        let mut walk = Walk {
-            cx: &engine.cx,
-            one_in: one_in.max(1),
-            buf: ReadBuf::new(engine.cx.pool.clone()),
-            found: TreeColumns::default(),
-        };
-        match version.roots.get(&tree).map(|root| &root.root) {
-            None | Some(Root::Empty) => {}
-            Some(Root::Leaf(leaf)) => walk.leaf(leaf)?,
-            Some(Root::Node(node)) => walk.node(node)?,
-        }
-        Ok(walk.found)
-    }
-}
-
-struct Walk<'a> {
-    cx: &'a TreeContext,
-    one_in: u64,
-    buf: ReadBuf,
-    found: TreeColumns,
-}
-
-impl Walk<'_> {
-    fn node(&mut self, node: &NodeRef) -> Result<()> {
-        let content = node.glance(self.cx)?;
-        for child in &content.children {
-            match child {
-                Child::Leaf(leaf) => self.leaf(leaf)?,
-                Child::Node(child) => self.node(child)?,
+        let one_in = one_in.max(1);
+        let mut buf = ReadBuf::new(self.shared.engine.cx.pool.clone());
+        let mut found = TreeColumns::default();
+        self.walk_pages(tree, &mut |cx, page| {
+            let Page::Leaf(leaf) = page else { return Ok(()) };
+            if leaf.is_hollow() {
+                return Ok(());
             }
-        }
-        Ok(())
+            // The middle one of each so many, the only one of few.
+            let wanted = found.leaves % one_in == one_in / 2;
+            found.leaves += 1;
+            if wanted || found.leaves == 1 {
+                found.add(&*leaf.glance(cx)?, &mut buf)?;
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+impl TreeColumns {
+    /// What encoding saves of the rows that were read, filters and indexes of their leaves included; 0 if it saves
+    /// nothing.
+    pub fn saved_bytes(&self) -> u64 {
+        self.row_bytes.saturating_sub(self.bytes)
     }
 
-    fn leaf(&mut self, leaf: &RunHandle) -> Result<()> {
-        if leaf.is_hollow() {
-            return Ok(());
-        }
-        // The middle one of each so many, the only one of few.
-        let wanted = self.found.leaves % self.one_in == self.one_in / 2;
-        self.found.leaves += 1;
-        if wanted || self.found.leaves == 1 {
-            let run = leaf.glance(self.cx)?;
-            self.run(&run)?;
-        }
-        Ok(())
-    }
-
-    fn run(&mut self, run: &Arc<Run>) -> Result<()> {
-        let found = &mut self.found;
-        found.leaves_read += 1;
-        found.rows += run.entries();
-        found.row_bytes += run.counts().raw_bytes;
-        found.bytes += u64::from(run.extent_bytes());
-        found.filter_bytes += run.filter().map_or(0, |filter| filter.bytes() as u64);
+    /// Adds a leaf.
+    fn add(&mut self, run: &Run, buf: &mut ReadBuf) -> Result<()> {
+        self.leaves_read += 1;
+        self.rows += run.entries();
+        self.row_bytes += run.counts().raw_bytes;
+        self.bytes += u64::from(run.extent_bytes());
+        self.filter_bytes += run.filter().map_or(0, |filter| filter.bytes() as u64);
         let Format::Typed(format) = run.format() else {
-            found.opaque_bytes += run.data_bytes();
+            for block in run.blocks().entries() {
+                self.opaque.add(
+                    block.codec.name(),
+                    block.row_bytes.into(),
+                    block.encoded_bytes.into(),
+                );
+            }
             return Ok(());
         };
         let models = format.models().iter().flatten();
-        found.model_bytes += models.map(|model| model.as_bytes().len() as u64).sum::<u64>();
+        self.model_bytes += models.map(|model| model.as_bytes().len() as u64).sum::<u64>();
         for index in 0..run.block_count() {
-            let block = run.encoded_block(index, &mut self.buf)?;
+            let block = run.encoded_block(index, buf)?;
             let weighed = format.block(block).and_then(|typed| {
                 weigh(&typed, |column| {
-                    let of = found.columns.entry(column.of).or_default();
-                    of.row_bytes += column.row_bytes as u64;
-                    of.bytes += column.bytes as u64;
-                    *of.encodings.entry(column.encoding.name()).or_default() += 1;
+                    let of = self.columns.entry(column.of).or_default();
+                    of.add(column.encoding.name(), column.row_bytes as u64, column.bytes as u64);
                 })
             });
             weighed.map_err(|bad| run.bad_block(index, bad))?;

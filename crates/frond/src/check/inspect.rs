@@ -2,14 +2,16 @@
 //! A tree's shape, level by level: how full its nodes are, what waits in them, how large its leaves
 //! are.
 //!
-//! Reads every node page, no leaf. Memory: the path.
+//! Reads every node page, no leaf.
 
 use std::fmt;
 
 use crate::{
     Db, Result,
-    tree::{Child, NodeRef, Root, RunHandle, TreeContext},
+    tree::{Node, RunHandle},
 };
+
+use super::walk::Page;
 
 /// One level of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,17 +54,14 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`; I/O errors and damage.
     pub fn inspect(&self, tree: &str) -> Result<TreeShape> {
-        let tree = self.open_tree(tree)?.entry.id;
-        let engine = &self.shared.engine;
-        let version = engine.versions.hold();
         let mut by_level = vec![LevelShape::default(); usize::from(u8::MAX) + 1];
-        if let Some(root) = version.roots.get(&tree) {
-            match &root.root {
-                Root::Empty => {}
-                Root::Leaf(leaf) => count_leaf(leaf, &mut by_level),
-                Root::Node(node) => count_node(&engine.cx, node, &mut by_level)?,
+        self.walk_pages(tree, &mut |_, page| {
+            match page {
+                Page::Node(node) => count_node(node, &mut by_level),
+                Page::Leaf(leaf) => count_leaf(leaf, &mut by_level),
             }
-        }
+            Ok(())
+        })?;
         let numbered = (0..=u8::MAX).zip(by_level).filter(|(_, shape)| shape.nodes > 0);
         let mut levels: Vec<LevelShape> =
             numbered.map(|(level, shape)| LevelShape { level, ..shape }).collect();
@@ -71,27 +70,19 @@ impl Db {
     }
 }
 
-fn count_node(cx: &TreeContext, node: &NodeRef, by_level: &mut [LevelShape]) -> Result<()> {
-    let content = node.glance(cx)?;
-    let children = content.children.len() as u64;
-    if let Some(shape) = by_level.get_mut(usize::from(content.level)) {
+fn count_node(node: &Node, by_level: &mut [LevelShape]) {
+    let children = node.children.len() as u64;
+    if let Some(shape) = by_level.get_mut(usize::from(node.level)) {
         shape.children_min =
             if shape.nodes == 0 { children } else { shape.children_min.min(children) };
         shape.children_max = shape.children_max.max(children);
         shape.nodes += 1;
         shape.children += children;
-        shape.tiers += content.tiers.len() as u64;
-        shape.tiers_max = shape.tiers_max.max(content.tiers.len() as u64);
-        shape.parts += content.tiers.iter().map(|tier| tier.parts.len() as u64).sum::<u64>();
-        shape.bytes += content.tiers.iter().map(|tier| tier.live_bytes()).sum::<u64>();
+        shape.tiers += node.tiers.len() as u64;
+        shape.tiers_max = shape.tiers_max.max(node.tiers.len() as u64);
+        shape.parts += node.tiers.iter().map(|tier| tier.parts.len() as u64).sum::<u64>();
+        shape.bytes += node.tiers.iter().map(|tier| tier.live_bytes()).sum::<u64>();
     }
-    for child in &content.children {
-        match child {
-            Child::Leaf(leaf) => count_leaf(leaf, by_level),
-            Child::Node(child) => count_node(cx, child, by_level)?,
-        }
-    }
-    Ok(())
 }
 
 fn count_leaf(leaf: &RunHandle, by_level: &mut [LevelShape]) {

@@ -41,6 +41,7 @@ mod run;
 mod tests;
 mod tree;
 mod version;
+mod walk;
 
 pub use columns::{ColumnUse, TreeColumns};
 pub use inspect::{LevelShape, TreeShape};
