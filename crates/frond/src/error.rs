@@ -344,12 +344,13 @@ impl Error {
         }
     }
 
-    /// True if it is about a page, not about the store: the page cannot be read, now or ever, or memory for
-    /// it could not be had. Whoever does not need that page goes on (P10, P11).
+    /// True if it is about a page, not about the store: the page cannot be read, now or ever or by this version,
+    /// or memory for it could not be had. Whoever does not need that page goes on (P10, P11).
     pub(crate) fn is_of_a_page(&self) -> bool {
         use Error::*;
         match self {
-            Checksum { .. } | Malformed { .. } | WrongPage { .. } | NoMemory { .. } => true,
+            Checksum { .. } | Malformed { .. } | WrongPage { .. } => true,
+            TooNew { .. } | NoMemory { .. } => true,
             Io { action, .. } => *action == "read",
             _ => false,
         }

@@ -261,6 +261,17 @@ pub enum Flaw {
 }
 
 impl Flaw {
+    /// A version of something that is above the one known here, or is none.
+    pub(crate) fn version(what: &'static str, found: u8, known: u8) -> Option<Self> {
+        if found == 0 {
+            Some(Flaw::Malformed { what, why: "it has no version".into() })
+        } else if found > known {
+            Some(Flaw::TooNew { what: format!("{what} version {found}") })
+        } else {
+            None
+        }
+    }
+
     /// The error for definitions read from this file.
     pub fn at(self, file: &Path) -> Error {
         match self {

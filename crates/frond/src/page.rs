@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     error::{Error, Place, Result},
     io::File,
+    layout::Flaw,
     sync::{Arc, AtomicU64, Ordering},
     types::{Lineage, Publish, StoreId},
 };
@@ -190,6 +191,16 @@ impl StoreFile {
         why: impl Into<String>,
     ) -> Error {
         Error::Malformed { place: self.place(offset, bytes), what, why: why.into() }
+    }
+
+    /// The error for a page of this file that has this flaw.
+    pub fn flawed(&self, offset: u64, bytes: u64, what: &'static str, flaw: Flaw) -> Error {
+        match flaw {
+            Flaw::Malformed { what: part, why } => {
+                self.malformed(offset, bytes, what, format!("{part}: {why}"))
+            }
+            newer => newer.at(&self.path),
+        }
     }
 
     /// Fills `buf` from `offset`.

@@ -18,6 +18,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/frond/src/prefetch.rs", "a hint to the processor, by address"),
     ("crates/frond/tests/blob_memory.rs", "an allocator that counts"),
     ("crates/frond/tests/bulk_memory.rs", "an allocator that counts"),
+    ("crates/frond/tests/hostile/counting.rs", "an allocator that counts"),
     ("crates/frond/tests/memory.rs", "an allocator that fails when it is told to"),
     ("crates/frond-lab/src/measure/process.rs", "what the kernel counts of a process"),
     ("crates/frond-lab/src/targets/lmdb/", "a rival behind a C interface"),

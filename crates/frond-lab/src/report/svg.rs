@@ -10,10 +10,9 @@ use std::fmt::Write;
 use super::table::figure;
 
 /// Width of every chart, in its own units; the page scales it.
-pub(super) const WIDTH: f64 = 860.0;
-/// What is left free beside the axes.
-pub(super) const LEFT: f64 = 130.0;
-pub(super) const RIGHT: f64 = 90.0;
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 130.0;
+const RIGHT: f64 = 90.0;
 
 /// A bar.
 #[derive(Clone, Debug)]
@@ -43,7 +42,7 @@ pub fn escape(text: &str) -> String {
 /// The colour of a target; RocksDB's variants share one.
 pub fn colour(target: &str) -> String {
     let engine = target.split('-').next().unwrap_or(target);
-    let known = ["frond", "rocksdb", "sqlite", "lmdb", "innodb"].contains(&engine);
+    let known = ["frond", "rocksdb", "sqlite", "lmdb"].contains(&engine);
     format!("var(--{})", if known { engine } else { "null" })
 }
 
@@ -86,8 +85,7 @@ pub fn bars(unit: &str, bars: &[Bar]) -> String {
     svg
 }
 
-/// The beginning of a chart of this height.
-pub(super) fn open(height: f64, label: &str) -> String {
+fn open(height: f64, label: &str) -> String {
     let label = escape(label);
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">"#)
 }

@@ -5,7 +5,7 @@
 use std::{hint::black_box, time::Instant};
 
 use frond::block::{
-    Codec,
+    BLOCK_RAW_BYTES_MAX, Codec,
     column::{
         PAD_BYTES,
         string::{Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs, train},
@@ -206,7 +206,8 @@ fn read(data: &Data, columns: &[Vec<u8>], model: Option<&StringModel>, rows: usi
     let decode = per_row(rows, || {
         for (strings, column) in data.blocks.iter().zip(columns) {
             all.clear();
-            let strs = Strs::parse(column, strings.len(), model, &mut chunk).expect("just written");
+            let strs = Strs::parse(column, strings.len(), model, BLOCK_RAW_BYTES_MAX, &mut chunk)
+                .expect("just written");
             strs.decode_all(&mut all).expect("just written");
             black_box(&all);
         }
@@ -221,7 +222,8 @@ fn read(data: &Data, columns: &[Vec<u8>], model: Option<&StringModel>, rows: usi
         for _ in 0..rows {
             let (column, strings, row) = anywhere();
             one.clear();
-            let strs = Strs::parse(column, strings.len(), model, &mut chunk).expect("just written");
+            let strs = Strs::parse(column, strings.len(), model, BLOCK_RAW_BYTES_MAX, &mut chunk)
+                .expect("just written");
             strs.get(row, &mut one).expect("just written");
             black_box(&one);
         }
@@ -233,7 +235,8 @@ fn read(data: &Data, columns: &[Vec<u8>], model: Option<&StringModel>, rows: usi
         for _ in 0..rows {
             let (column, strings, row) = anywhere();
             let key = strings.get(row);
-            let strs = Strs::parse(column, strings.len(), model, &mut chunk).expect("just written");
+            let strs = Strs::parse(column, strings.len(), model, BLOCK_RAW_BYTES_MAX, &mut chunk)
+                .expect("just written");
             black_box(strs.lower_bound(0..strings.len(), key).expect("just written"));
         }
     });

@@ -19,13 +19,13 @@ use std::ops::Range;
 
 use super::{
     BadBlock, Codec, DecodeMeter,
-    column::string::StringModel,
+    column::string::{MODEL_VERSION, StringModel},
     rows::{self, Shape},
     typed::{self, Columns, Models, Projection, Typed},
 };
 use crate::{
     coding::{Reader, put_bytes, put_varint},
-    layout::Layout,
+    layout::{Flaw, Layout},
     message::Tag,
     sync::Arc,
 };
@@ -73,11 +73,20 @@ pub enum Payload {
 }
 
 impl Format {
-    /// Checks everything about a block: before it is believed.
-    pub fn check(&self, block: &[u8]) -> Result<(), BadBlock> {
+    /// Checks everything about a block that has so many rows of that length, as the index of its run says: before
+    /// it is believed.
+    pub fn check(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
         match self {
-            Format::Opaque => rows::check(block, &Shape::parse(block)?),
-            Format::Typed(format) => typed::check(&format.block(block)?),
+            Format::Opaque => {
+                let shape = Shape::parse(block)?;
+                same(shape.rows(), rows, row_bytes as usize, row_bytes)?;
+                rows::check(block, &shape)
+            }
+            Format::Typed(format) => {
+                let block = format.block(block)?;
+                same(block.rows(), rows, block.raw_bytes(), row_bytes)?;
+                typed::check(&block)
+            }
         }
     }
 
@@ -98,7 +107,8 @@ impl Format {
         }
     }
 
-    /// Whether a block has so many rows of that length, as the index of its run says.
+    /// The least that is asked of a block which is not checked: whether it has so many rows of that length, as the
+    /// index of its run says.
     pub fn agrees(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
         let (found, found_bytes) = match self {
             Format::Opaque => (Shape::parse(block)?.rows(), row_bytes as usize),
@@ -107,10 +117,7 @@ impl Format {
                 (block.rows(), block.raw_bytes())
             }
         };
-        if found != rows as usize || found_bytes != row_bytes as usize {
-            return Err(BadBlock("it has other rows than its run's index says"));
-        }
-        Ok(())
+        same(found, rows, found_bytes, row_bytes)
     }
 
     /// Whether a block of a run of format `from` can be read as one of this.
@@ -129,6 +136,13 @@ impl Format {
             Format::Typed(format) => format.memory_bytes(),
         }
     }
+}
+
+fn same(found: usize, rows: u32, found_bytes: usize, row_bytes: u32) -> Result<(), BadBlock> {
+    if found != rows as usize || found_bytes != row_bytes as usize {
+        return Err(BadBlock("it has other rows than its run's index says"));
+    }
+    Ok(())
 }
 
 impl TypedFormat {
@@ -209,41 +223,60 @@ impl TypedFormat {
     }
 
     /// Reads what [`to_disk`](Self::to_disk) wrote, which must fill `bytes`.
-    pub fn from_disk(bytes: &[u8]) -> Result<Self, &'static str> {
-        const SHORT: &str = "its format is cut short";
+    pub fn from_disk(bytes: &[u8]) -> Result<Self, Flaw> {
+        let short = || flaw("it is cut short");
         let mut reader = Reader::new(bytes);
-        if reader.u8() != Some(VERSION) {
-            return Err("a format of an unknown version");
+        let version = reader.u8().ok_or_else(short)?;
+        if let Some(flaw) = Flaw::version(WHAT, version, VERSION) {
+            return Err(flaw);
         }
-        let mut layout = || {
-            let layout = Layout::decode(reader.bytes().ok_or(SHORT)?);
-            layout.map_err(|_| "a bad layout")
-        };
+        let mut layout = || Layout::decode(reader.bytes().ok_or_else(short)?);
         let (key, value) = (layout()?, layout()?);
-        let raw_bytes = reader.varint().ok_or(SHORT)?;
-        let codec = reader.u8().and_then(Codec::from_disk).ok_or("an unknown codec of models")?;
-        let encoded = reader.bytes().ok_or(SHORT)?;
+        let raw_bytes = reader.varint().ok_or_else(short)?;
+        let codec = reader.u8().and_then(Codec::from_disk);
+        let codec = codec.ok_or_else(|| flaw("an unknown codec of models"))?;
+        let encoded = reader.bytes().ok_or_else(short)?;
         if raw_bytes > MODELS_BYTES_MAX || !reader.rest().is_empty() {
-            return Err("models of an impossible length");
+            return Err(flaw("models of an impossible length"));
         }
         let mut raw = vec![0; raw_bytes as usize];
-        codec.decode(encoded, &mut raw).map_err(|bad| bad.0)?;
+        codec.decode(encoded, &mut raw).map_err(|bad| flaw(bad.0))?;
         let columns = Columns::new(&key, &value);
-        let (mut models, mut memory) = (Vec::new(), 0);
-        let mut reader = Reader::new(&raw);
-        while !reader.rest().is_empty() {
-            let number = reader.varint().ok_or(SHORT)?;
-            let model = StringModel::parse(reader.bytes().ok_or(SHORT)?).map_err(|bad| bad.0)?;
-            if number < models.len() as u64 || number >= columns.count() as u64 {
-                return Err("models of columns that there are not");
-            }
-            memory += model.memory_bytes();
-            if memory > MODELS_MEMORY_MAX {
-                return Err("models that take more memory than any run's may");
-            }
-            models.resize(number as usize, None);
-            models.push(Some(Arc::new(model)));
-        }
+        let models = models_from_disk(&raw, &columns)?;
         Ok(Self::new(Arc::new(columns), models))
     }
+}
+
+fn models_from_disk(
+    bytes: &[u8],
+    columns: &Columns,
+) -> Result<Vec<Option<Arc<StringModel>>>, Flaw> {
+    let short = || flaw("its models are cut short");
+    let (mut models, mut memory) = (Vec::new(), 0);
+    let mut reader = Reader::new(bytes);
+    while !reader.rest().is_empty() {
+        let number = reader.varint().ok_or_else(short)?;
+        let model = reader.bytes().ok_or_else(short)?;
+        let version = model.first().copied().ok_or_else(short)?;
+        if let Some(flaw) = Flaw::version("string model", version, MODEL_VERSION) {
+            return Err(flaw);
+        }
+        let model = StringModel::parse(model).map_err(|bad| flaw(bad.0))?;
+        if number < models.len() as u64 || number >= columns.count() as u64 {
+            return Err(flaw("models of columns that there are not"));
+        }
+        memory += model.memory_bytes();
+        if memory > MODELS_MEMORY_MAX {
+            return Err(flaw("models that take more memory than any run's may"));
+        }
+        models.resize(number as usize, None);
+        models.push(Some(Arc::new(model)));
+    }
+    Ok(models)
+}
+
+const WHAT: &str = "run format";
+
+fn flaw(why: &str) -> Flaw {
+    Flaw::Malformed { what: WHAT, why: why.into() }
 }

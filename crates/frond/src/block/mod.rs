@@ -14,7 +14,7 @@
 //! Invariants of opaque blocks
 //! 1. Keys ascend strictly; a row whose number is a multiple of [`RESTART_ROWS`] shares nothing.
 //! 2. A block has at least one row, and is at most [`BLOCK_RAW_BYTES_TARGET`] long unless it holds a
-//!    single row.
+//!    single row. No reader takes one of several rows that is longer than [`BLOCK_ROWS_BYTES_MAX`].
 //! 3. Any bytes whatever give rows or [`BadBlock`], never a panic, and no loop longer than the block.
 //!
 //! Threads: blocks are immutable, builders and cursors belong to one thread; codecs keep their
@@ -46,8 +46,15 @@ pub const BLOCK_RAW_BYTES_TARGET: usize = 16 << 10;
 /// ample room for merge operands that pile up on one key.
 pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
 
+/// Longest rows together of a block that has more than one: what such a block may take is bounded by this, and
+/// only a row that long by itself may take more.
+pub const BLOCK_ROWS_BYTES_MAX: usize = 1 << 20;
+
 /// Every so many rows a key stands whole.
 pub const RESTART_ROWS: usize = 16;
+
+/// A newer Frond wrote the block.
+pub const NEWER: BadBlock = BadBlock("it is of a newer version");
 
 /// What is wrong with a block's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

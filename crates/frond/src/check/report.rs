@@ -234,6 +234,9 @@ pub(super) fn from_error(error: &Error) -> Finding {
         Error::Malformed { place, what, why } => {
             at("malformed", place, format!("{what} is malformed: {why}"))
         }
+        Error::TooNew { file, .. } => {
+            Finding { file: file.clone(), ..damage("newer", error.to_string()) }
+        }
         Error::Io { file, offset, .. } => {
             let found = damage("unreadable", error.to_string());
             Finding { file: file.clone(), offset: *offset, ..found }

@@ -2,6 +2,7 @@
 //! store is written page by page, so that the lie can be told wherever one likes.
 
 mod blobs;
+mod newer;
 
 use std::{cell::RefCell, path::Path};
 
@@ -12,7 +13,7 @@ use crate::{
     cache::FramePool,
     catalog::{CounterRecord, Record, TreeRecord},
     io::{MemoryVfs, OpenMode, RealClock, RealRng, Workers},
-    page::{Link, PageKind},
+    page::{Link, PageKind, page_hash},
     run::{Run, RunBuilder, RunOptions, forge, put_operand},
     store::{Checkpoint, Class, Extent, Request, RootDirectory, TreeRoot as DurableRoot},
     tree::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier, encode_node},
@@ -30,6 +31,7 @@ type Row = (&'static str, Tag, Vec<u8>);
 struct Lie {
     leaf: Option<fn(&mut Vec<Row>)>,
     leaf_run: Option<fn(Arc<Run>) -> Arc<Run>>,
+    leaf_tail: Option<fn(&mut [u8])>,
     leaf_ranges: bool,
     leaf_meta: Option<fn(&mut RunMeta)>,
     /// What the first leaf has in a row of its own, to which this writes the reference.
@@ -43,6 +45,7 @@ struct Lie {
     root_links: Option<fn(&mut Vec<Link>)>,
     durable: Option<fn(&mut DurableRoot)>,
     catalog: Option<fn(&mut Vec<Record>)>,
+    catalog_tail: Option<fn(&mut [u8])>,
     directory: Option<fn(&mut RootDirectory)>,
     /// Before the version is published, with the left node's link and the first leaf's.
     before: Option<fn(&Forge, Link, Link)>,
@@ -111,6 +114,17 @@ impl Forge {
         run.write(self.store.file(), extent.offset, self.at, lineage).unwrap()
     }
 
+    /// Writes a run's tail anew, changed, under a hash that is right.
+    fn change_tail(&self, link: &mut Link, change: impl FnOnce(&mut [u8])) {
+        let file = self.store.file();
+        let at = link.offset + u64::from(link.bytes - link.tail_bytes);
+        let mut tail = vec![0; link.tail_bytes as usize];
+        file.read_at(&mut tail, at).unwrap();
+        change(&mut tail);
+        file.write_at(&tail, at).unwrap();
+        link.hash = page_hash(&link.identity(file.store, PageKind::Run), &tail);
+    }
+
     fn handle(link: Link, rows: u64, lie: impl FnOnce(&mut RunMeta)) -> Arc<RunHandle> {
         let bytes = (link.bytes - link.tail_bytes).into();
         let mut meta = RunMeta { entries: rows, bytes, range_deletes: false, blobs: false };
@@ -130,7 +144,8 @@ impl Forge {
         rows.extend(lie.blob.map(|write| ("bb", Tag::PUT_BLOB, write(self))));
         let ranges: &[(&str, &str)] = if lie.leaf_ranges { &[("a", "c")] } else { &[] };
         let honest = |run| run;
-        let first = self.run_with(&rows, ranges, TREE, lie.leaf_run.unwrap_or(honest));
+        let mut first = self.run_with(&rows, ranges, TREE, lie.leaf_run.unwrap_or(honest));
+        lie.leaf_tail.inspect(|change| self.change_tail(&mut first, change));
         let leaf = Self::handle(first, rows.len() as u64, |meta| {
             meta.range_deletes = lie.leaf_ranges;
             meta.blobs = lie.blob.is_some();
@@ -208,7 +223,8 @@ impl Forge {
             lineage: Lineage(0),
         };
         let extent = self.store.allocate(&request).unwrap();
-        let link = run.write(self.store.file(), extent.offset, self.at, Lineage(0)).unwrap();
+        let mut link = run.write(self.store.file(), extent.offset, self.at, Lineage(0)).unwrap();
+        lie.catalog_tail.inspect(|change| self.change_tail(&mut link, change));
         DurableRoot {
             link: Some(link),
             applied: APPLIED,

@@ -11,7 +11,7 @@ use super::{
     open_block::{Ended, OpenBlock},
     ranges::RangeDeletes,
     reader::Run,
-    tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, Tail},
+    tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, SEPARATORS_BYTES_MAX, Tail},
     typing::Typing,
     work::{EncodeStats, Work},
 };
@@ -435,7 +435,8 @@ impl RunBuilder {
 
     fn append(&mut self, stored: &[u8], entry: BlockEntry) -> Result<()> {
         let offset = self.data.len();
-        if offset + stored.len() > RUN_DATA_BYTES_MAX {
+        let separators = self.index.separators_bytes() + self.separator.len();
+        if offset + stored.len() > RUN_DATA_BYTES_MAX || separators > SEPARATORS_BYTES_MAX {
             return Err(too_long());
         }
         self.data.extend(stored);

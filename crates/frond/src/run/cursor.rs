@@ -440,8 +440,7 @@ impl RunCursor {
         let entered = self.rows.enter(self.bytes.get());
         entered.map_err(|bad| self.run.bad_block(index, bad))?;
         if self.checking {
-            let checked = self.run.format().check(self.bytes.get());
-            checked.map_err(|bad| self.run.bad_block(index, bad))?;
+            self.run.check_block(index, self.bytes.get())?;
         }
         Ok(true)
     }

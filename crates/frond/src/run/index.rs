@@ -162,6 +162,11 @@ impl BlockIndex {
         (first..=last).map(share).sum::<u64>().max(1)
     }
 
+    /// Length of all separators.
+    pub fn separators_bytes(&self) -> usize {
+        self.separators.len()
+    }
+
     /// Memory held.
     pub fn resident_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<BlockEntry>()

@@ -24,7 +24,7 @@ use super::{
     work::Work,
 };
 use crate::{
-    block::{BadBlock, Codec, DecodeMeter, Format, Payload, TypedFormat},
+    block::{BadBlock, Codec, DecodeMeter, Format, NEWER, Payload, TypedFormat},
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -212,8 +212,8 @@ impl Run {
         let skip = buf.fill(&file, link.offset + u64::from(data_bytes), tail_bytes as usize)?;
         let tail = buf.get(skip, tail_bytes as usize);
         file.verify(&link, PageKind::Run, WHAT, tail)?;
-        let mut tail =
-            Tail::from_disk(&link.identity(file.store, PageKind::Run), tail).map_err(malformed)?;
+        let mut tail = Tail::from_disk(&link.identity(file.store, PageKind::Run), tail)
+            .map_err(|flaw| file.flawed(link.offset, bytes.into(), WHAT, flaw))?;
         if tail.data_bytes != data_bytes {
             return Err(malformed("its data is not as long as its link says"));
         }
@@ -435,10 +435,8 @@ impl Run {
 
     fn decode_checked(&self, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
         let codec = self.tail.index.entry(index).map_or(Codec::Raw, |entry| entry.codec);
-        self.decode(codec, encoded, out)
-            .and_then(|()| self.tail.format.check(out))
-            .map_err(|bad| self.bad_block(index, bad))?;
-        self.check_counts(index, out)
+        self.decode(codec, encoded, out).map_err(|bad| self.bad_block(index, bad))?;
+        self.check_block(index, out)
     }
 
     /// Decodes a block from this codec, and counts that.
@@ -459,7 +457,14 @@ impl Run {
         }
     }
 
-    /// Whether a block has the rows that the index says.
+    /// Checks everything about a block.
+    pub(super) fn check_block(&self, index: usize, block: &[u8]) -> Result<()> {
+        let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
+        let checked = self.tail.format.check(block, entry.rows, entry.row_bytes);
+        checked.map_err(|bad| self.bad_block(index, bad))
+    }
+
+    /// Whether a block that is not checked has the rows that the index says.
     pub(super) fn check_counts(&self, index: usize, block: &[u8]) -> Result<()> {
         let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
         let agrees = self.tail.format.agrees(block, entry.rows, entry.row_bytes);
@@ -501,9 +506,13 @@ impl Run {
         })
     }
 
-    /// An [`Error::Malformed`] that names the block.
+    /// An [`Error::Malformed`] that names the block, or that a newer Frond wrote it.
     pub(crate) fn bad_block(&self, index: usize, bad: BadBlock) -> Error {
         let place = self.block_place(index);
+        if bad == NEWER {
+            let what = "typed blocks of a newer version".into();
+            return Error::TooNew { file: place.file, what };
+        }
         Error::Malformed { place, what: "a block", why: bad.0.into() }
     }
 

@@ -15,10 +15,15 @@
 
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
-    block::{BLOCK_RAW_BYTES_MAX, Codec, Format, TypedFormat, common_prefix, varint32},
+    block::{
+        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Format, TypedFormat, common_prefix,
+        varint32,
+    },
     coding::{Reader, put_bytes, put_varint},
+    layout::Flaw,
     page::Identity,
     sync::Arc,
+    types::KEY_BYTES_MAX,
 };
 
 /// "FRUN", then the version of this layout.
@@ -26,12 +31,19 @@ const MAGIC: u32 = 0x4e55_5246;
 const VERSION: u8 = 1;
 /// Of runs whose blocks are typed: a format follows the last key, and the index says how long the rows are.
 const VERSION_TYPED: u8 = 2;
+/// Where the version stands.
+const VERSION_AT: usize = 4;
 const HEADER_BYTES: usize = 64;
 
 /// Longest data part of a run: offsets in it are 32 bits, and a run is read and written as one.
 pub const RUN_DATA_BYTES_MAX: usize = 1 << 30;
 /// Longest tail.
 pub const RUN_TAIL_BYTES_MAX: usize = 64 << 20;
+
+/// Longest separators of a run together, as they are held: on disk each leaves out what it shares with the one
+/// before, and so a tail of a few MiB could say terabytes. Keys of 4 KiB that share all but their last bytes
+/// reach it after half a GiB of blocks.
+pub(super) const SEPARATORS_BYTES_MAX: usize = 2 * RUN_TAIL_BYTES_MAX;
 
 /// What is in a run, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -156,51 +168,60 @@ impl Tail {
         }
     }
 
-    /// Reads a tail whose hash was verified; an error says what is wrong with it.
-    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, &'static str> {
+    /// Reads a tail whose hash was verified; a flaw says what is wrong with it, or that a newer Frond wrote it.
+    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, Flaw> {
+        let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
+        if bytes.starts_with(&MAGIC.to_le_bytes())
+            && let Some(flaw) = Flaw::version("run", version, VERSION_TYPED)
+        {
+            return Err(flaw);
+        }
+        let why = |why: &str| Flaw::Malformed { what: "its tail", why: why.into() };
         let (header, rest) =
-            bytes.split_at_checked(HEADER_BYTES).ok_or("shorter than its header")?;
+            bytes.split_at_checked(HEADER_BYTES).ok_or_else(|| why("shorter than its header"))?;
         let mut header = Reader::new(header);
         let mut rest = Reader::new(rest);
         if header.u32() != Some(MAGIC) {
-            return Err("not a run's tail");
+            return Err(why("not a run's tail"));
         }
-        let [version, codec, probes, reserved] = header.array().ok_or("no version")?;
-        if !matches!(version, VERSION | VERSION_TYPED) || reserved != 0 {
-            return Err("an unknown version");
+        let [version, codec, probes, reserved] = header.array().ok_or_else(|| why("no version"))?;
+        if reserved != 0 {
+            return Err(why("reserved bits are set"));
         }
-        let codec = Codec::from_disk(codec).ok_or("an unknown codec")?;
-        let mut word = || header.u32().ok_or("shorter than its header");
+        let codec = Codec::from_disk(codec).ok_or_else(|| why("an unknown codec"))?;
+        let mut word = || header.u32().ok_or_else(|| why("shorter than its header"));
         let (data_bytes, blocks) = (word()?, word()?);
-        let mut long = || header.u64().ok_or("shorter than its header");
+        let mut long = || header.u64().ok_or_else(|| why("shorter than its header"));
         let counts =
             Counts { entries: long()?, deletes: long()?, merges: long()?, raw_bytes: long()? };
-        let mut length = || header.u32().map(|n| n as usize).ok_or("shorter than its header");
+        let mut length =
+            || header.u32().map(|n| n as usize).ok_or_else(|| why("shorter than its header"));
         let lengths = [length()?, length()?, length()?, length()?];
-        let short = "a part reaches beyond the tail";
-        let first_key: Box<[u8]> = rest.bytes().ok_or(short)?.into();
-        let last_key: Box<[u8]> = rest.bytes().ok_or(short)?.into();
+        let short = || why("a part reaches beyond the tail");
+        let first_key: Box<[u8]> = rest.bytes().ok_or_else(short)?.into();
+        let last_key: Box<[u8]> = rest.bytes().ok_or_else(short)?.into();
         let format = match version {
             VERSION_TYPED => {
-                let format = TypedFormat::from_disk(rest.bytes().ok_or(short)?)?;
+                let format = TypedFormat::from_disk(rest.bytes().ok_or_else(short)?)?;
                 Format::Typed(Arc::new(format))
             }
             _ => Format::Opaque,
         };
-        let mut part = |length: usize| rest.take(length).ok_or(short);
+        let mut part = |length: usize| rest.take(length).ok_or_else(short);
         let [index, ranges, blobs, filter] =
             [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?, part(lengths[3])?];
         if rest.rest().iter().any(|&byte| byte != 0) {
-            return Err("bytes after the last part");
+            return Err(why("bytes after the last part"));
         }
         let mut ranges = Reader::new(ranges);
-        let range_deletes = RangeDeletes::from_disk(&mut ranges).ok_or("bad range deletes")?;
+        let range_deletes =
+            RangeDeletes::from_disk(&mut ranges).ok_or_else(|| why("bad range deletes"))?;
         if !ranges.rest().is_empty() {
-            return Err("bytes after the range deletes");
+            return Err(why("bytes after the range deletes"));
         }
         let filter = match (probes, filter) {
             (0, []) => None,
-            _ => Some(Filter::from_disk(probes, filter).ok_or("a bad filter")?),
+            _ => Some(Filter::from_disk(probes, filter).ok_or_else(|| why("a bad filter"))?),
         };
         let is_typed = matches!(format, Format::Typed(_));
         let tail = Tail {
@@ -208,14 +229,15 @@ impl Tail {
             format,
             counts,
             data_bytes,
-            index: index_from_disk(identity.seed(), blocks, index, data_bytes, is_typed)?,
+            index: index_from_disk(identity.seed(), blocks, index, data_bytes, is_typed)
+                .map_err(why)?,
             first_key,
             last_key,
             range_deletes,
-            blobs: blobs_from_disk(blobs).ok_or("a bad blob list")?,
+            blobs: blobs_from_disk(blobs).ok_or_else(|| why("a bad blob list"))?,
             filter,
         };
-        tail.agrees()?;
+        tail.agrees().map_err(why)?;
         Ok(tail)
     }
 
@@ -280,6 +302,11 @@ fn index_from_disk(
         }
         separator.truncate(shared);
         separator.extend_from_slice(suffix);
+        if separator.len() > KEY_BYTES_MAX
+            || index.separators_bytes() + separator.len() > SEPARATORS_BYTES_MAX
+        {
+            return Err("its separators are too long");
+        }
         let mut number = || varint32(&mut reader).ok_or(SHORT);
         let (encoded_bytes, raw_bytes) = (number()?, number()?);
         let (rows, deletes, merges) = (number()?, number()?, number()?);
@@ -302,6 +329,9 @@ fn index_from_disk(
         {
             return Err("a block's lengths or counts are impossible");
         }
+        if rows > 1 && row_bytes as usize > BLOCK_ROWS_BYTES_MAX {
+            return Err("a block of several rows is longer than any");
+        }
         let has_blobs = flags & 0x80 != 0;
         let entry = BlockEntry {
             offset,
@@ -323,4 +353,54 @@ fn index_from_disk(
     }
     index.seal();
     Ok(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of an index, as it stands there: rows that are so long together, behind a separator that shares so
+    /// much with the one before.
+    fn put_block(shared: u64, suffix: &[u8], rows: u64, row_bytes: u64, out: &mut Vec<u8>) {
+        put_varint(out, shared);
+        put_bytes(out, suffix);
+        for number in [9, 9, rows, 0, 0, row_bytes] {
+            put_varint(out, number);
+        }
+        out.extend_from_slice(&[Codec::Raw as u8, 0, 0, 0, 0]);
+    }
+
+    fn read(blocks: u32, index: &[u8]) -> Result<BlockIndex, &'static str> {
+        index_from_disk(7, blocks, index, 9 * blocks, true)
+    }
+
+    /// Promise: P15, P20. What shares everything with what stands before it takes a few bytes on disk.
+    #[test]
+    fn separators_have_an_end() {
+        let mut index = Vec::new();
+        put_block(0, &[], 1, 9, &mut index);
+        put_block(0, &[b'x'; KEY_BYTES_MAX - 3], 1, 9, &mut index);
+        assert!(read(2, &index).is_ok());
+        let mut longer = index.clone();
+        put_block(KEY_BYTES_MAX as u64 - 3, &[0; 4], 1, 9, &mut longer);
+        assert_eq!(read(3, &longer).err(), Some("its separators are too long"));
+        let blocks = (SEPARATORS_BYTES_MAX / KEY_BYTES_MAX) as u32;
+        for number in 2..=blocks + 1 {
+            put_block(KEY_BYTES_MAX as u64 - 3, &number.to_be_bytes()[1..], 1, 9, &mut index);
+        }
+        assert!(index.len() < 256 << 10);
+        assert_eq!(read(blocks + 2, &index).err(), Some("its separators are too long"));
+    }
+
+    /// Promise: P15. Only a row that is long by itself makes a block long.
+    #[test]
+    fn blocks_of_several_rows_have_an_end() {
+        let long = BLOCK_ROWS_BYTES_MAX as u64;
+        for (rows, row_bytes, fits) in [(2, long, true), (2, long + 1, false), (1, long + 1, true)]
+        {
+            let mut index = Vec::new();
+            put_block(0, &[], rows, row_bytes, &mut index);
+            assert_eq!(read(1, &index).is_ok(), fits, "{rows} rows of {row_bytes} bytes");
+        }
+    }
 }

@@ -15,8 +15,8 @@ pub fn verify_extent(file: &StoreFile, link: &Link, extent: &[u8]) -> Result<Vec
     let parts = parts.and_then(|data| extent.split_at_checked(data as usize));
     let (data, tail) = parts.ok_or_else(|| malformed("its link has impossible lengths"))?;
     file.verify(link, PageKind::Run, WHAT, tail)?;
-    let tail =
-        Tail::from_disk(&link.identity(file.store, PageKind::Run), tail).map_err(malformed)?;
+    let tail = Tail::from_disk(&link.identity(file.store, PageKind::Run), tail)
+        .map_err(|flaw| file.flawed(link.offset, link.bytes.into(), WHAT, flaw))?;
     if tail.data_bytes as usize != data.len() {
         return Err(malformed("its data is not as long as its link says"));
     }

@@ -10,7 +10,7 @@ use super::{
         varint_bytes,
     },
     columns::{Column, Holds},
-    frame::{FILLER_BYTES_MAX, FILLERS_BYTES_MAX, Typed},
+    frame::{FILLER_BYTES_MAX, FILLERS_BYTES_MAX, TOO_LONG, Typed},
     quotes,
 };
 
@@ -23,19 +23,26 @@ struct Seen {
     /// Of each row whether its key is known to be above the one before.
     above: Vec<bool>,
     raw_bytes: usize,
+    /// As many as it says.
+    raw_bytes_max: usize,
     filler_bytes: usize,
     words: Vec<u64>,
     strings: Strings,
     quotes: quotes::Scratch,
 }
 
-/// Checks order, lengths, tags, and that every column is what its place asks for.
+/// Checks order, lengths, tags, and that every column is what its place asks for. Takes 26 bytes a row, and for the
+/// longest column of strings and a codec's chunk the length of the rows and their fillers twice each.
 pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
+    if typed.raw_bytes() > BLOCK_RAW_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
     let rows = typed.rows();
     let mut seen = Seen {
         in_columns: Vec::with_capacity(rows),
         above: vec![false; rows],
         raw_bytes: 0,
+        raw_bytes_max: typed.raw_bytes(),
         filler_bytes: 0,
         words: vec![0; rows],
         strings: Strings::new(),
@@ -168,8 +175,8 @@ impl Seen {
 
     fn add_bytes(&mut self, bytes: usize) -> Result<(), BadBlock> {
         self.raw_bytes += bytes;
-        if self.raw_bytes > BLOCK_RAW_BYTES_MAX {
-            return Err(BadBlock("its rows are longer than any block"));
+        if self.raw_bytes > self.raw_bytes_max {
+            return Err(TOO_LONG);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{
     super::{
-        BadBlock, DecodeMeter,
+        BLOCK_RAW_BYTES_MAX, BadBlock, DecodeMeter, NEWER,
         column::{
             PAD_BYTES,
             string::{StringModel, Strs},
@@ -44,6 +44,12 @@ pub(super) const IN_COLUMNS: u64 = 0x80;
 
 const SHORT: BadBlock = BadBlock("its header is cut off");
 const OUTSIDE: BadBlock = BadBlock("a column lies outside");
+pub(super) const TOO_LONG: BadBlock = BadBlock("its rows are longer than it says");
+
+#[cold]
+fn unknown(version: u8) -> BadBlock {
+    if version > VERSION { NEWER } else { BadBlock("a typed block of an unknown kind") }
+}
 
 /// A typed block, and what it takes to read it.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +76,7 @@ impl<'a> Typed<'a> {
         let header = block.first_chunk::<HEADER_BYTES>().ok_or(SHORT)?;
         let &[version, flags, rows_low, rows_high, ref raw @ ..] = header;
         if version != VERSION || flags & !(WHOLE_KEYS | WIDE | VALUES | OTHERS) != 0 {
-            return Err(BadBlock("a typed block of an unknown kind"));
+            return Err(unknown(version));
         }
         let rows = u32::from(u16::from_le_bytes([rows_low, rows_high]));
         if rows == 0 {
@@ -202,15 +208,16 @@ impl<'a> Typed<'a> {
     where
         'a: 'b,
     {
-        self.strs_of(at, self.bytes(at)?, chunk)
+        self.strs_of(at, self.bytes(at)?, self.bytes_max(1), chunk)
     }
 
-    /// The same, of which `bytes` are what of it is no head.
+    /// The same, of which `bytes` are what of it is no head, and which hold no more than so many.
     #[inline]
     pub(super) fn strs_of<'b>(
         &self,
         at: usize,
         bytes: &'b [u8],
+        bytes_max: usize,
         chunk: &'b mut Vec<u8>,
     ) -> Result<Strs<'b>, BadBlock>
     where
@@ -219,10 +226,10 @@ impl<'a> Typed<'a> {
         let (rows, model) = (self.rows(), self.model(at));
         // What was decoded of this column before is used again.
         match self.meter.filter(|_| chunk.is_empty() && Strs::is_coded(bytes)) {
-            None => Strs::parse(bytes, rows, model, chunk),
+            None => Strs::parse(bytes, rows, model, bytes_max, chunk),
             Some(meter) => {
                 let begun = meter.begin();
-                let strs = Strs::parse(bytes, rows, model, chunk)?;
+                let strs = Strs::parse(bytes, rows, model, bytes_max, chunk)?;
                 meter.end(begun, strs.chunk_bytes());
                 Ok(strs)
             }
@@ -236,6 +243,13 @@ impl<'a> Typed<'a> {
         'a: 'b,
     {
         Texts::parse(self, at, chunk)
+    }
+
+    /// Most bytes that so many columns of strings have together: those of the rows, and the fillers.
+    #[inline]
+    pub(super) fn bytes_max(&self, columns: usize) -> usize {
+        let fillers = (FILLER_BYTES_MAX * columns * self.rows()).min(FILLERS_BYTES_MAX);
+        self.raw_bytes().min(BLOCK_RAW_BYTES_MAX) + fillers
     }
 
     fn model(&self, at: usize) -> Option<&'a StringModel> {

@@ -14,17 +14,18 @@
 //! 1. Quoted columns stand earlier, quote nothing themselves, and are under no codec: a string is one read for
 //!    itself, and one in place for each that it quotes.
 //! 2. Columns of keys quote nothing: they are searched as they stand.
-//! 3. What a string becomes is bounded as all that is decoded is: a row's by the longest block.
+//! 3. What strings become is bounded as all that is decoded is, by [`Typed::bytes_max`]; with quotes, and bytes that
+//!    stand behind a mark, they are at most twice as long.
 
 use std::{convert::Infallible, ops::Range};
 
 use super::{
     super::{
-        BLOCK_RAW_BYTES_MAX, BadBlock, Codec,
+        BadBlock, Codec,
         column::string::{Strings, Strs},
     },
     columns::{Column, Holds},
-    frame::Typed,
+    frame::{TOO_LONG, Typed},
 };
 use crate::layout::{End, Part};
 
@@ -41,7 +42,6 @@ pub(super) const QUOTE_BYTES_MIN: usize = 3;
 const SAMPLES: usize = 32;
 
 const BAD: BadBlock = BadBlock("a column quotes none that it can");
-const TOO_LONG: BadBlock = BadBlock("strings with their quotes are longer than any block");
 
 /// A column that others may quote: where the directory has it, and how many bytes end each of its strings,
 /// which are no part of what is quoted.
@@ -84,7 +84,8 @@ impl<'a> Texts<'a> {
             Some(&TAG) => cut(typed, at, bytes, &mut quoted)?,
             _ => (bytes, 0),
         };
-        Ok(Self { strs: typed.strs_of(at, bytes, chunk)?, quoted, count })
+        let bytes_max = typed.bytes_max(1) * if count > 0 { 2 } else { 1 };
+        Ok(Self { strs: typed.strs_of(at, bytes, bytes_max, chunk)?, quoted, count })
     }
 
     /// How the strings are written, their quotes in them.
@@ -141,7 +142,7 @@ impl<'a> Texts<'a> {
                     }
                 }
             }
-            if out.len() - base > BLOCK_RAW_BYTES_MAX { Err(TOO_LONG) } else { Ok(()) }
+            if out.len() - base > typed.bytes_max(1) { Err(TOO_LONG) } else { Ok(()) }
         })
     }
 
@@ -163,7 +164,7 @@ impl<'a> Texts<'a> {
             quoted.clear();
             typed.strs(of.at, &mut Vec::new())?.decode(rows.clone(), quoted)?;
         }
-        let bytes_max = out.bytes().len() + BLOCK_RAW_BYTES_MAX;
+        let bytes_max = out.bytes().len() + typed.bytes_max(1);
         for (index, string) in strings.iter().enumerate() {
             out.push_with(|bytes| {
                 spell(string, |piece| {

@@ -3,7 +3,7 @@
 use super::{
     super::BadBlock,
     columns::{Column, Holds, Projection, put_word},
-    frame::Typed,
+    frame::{TOO_LONG, Typed},
     search::place,
 };
 use crate::{coding::put_varint, message::Tag};
@@ -38,12 +38,16 @@ pub(super) fn append_payload(
         let Some(at) = typed.others_at() else { return Ok(()) };
         return typed.strs(at, &mut Vec::new())?.get(row, out);
     }
+    let bytes_max = out.len() + typed.raw_bytes();
     for &index in wanted {
         let index = usize::from(index);
         if let (Some(column), Some(at)) =
             (typed.columns().value.columns.get(index), typed.value_at(index))
         {
             append_part(typed, at, column, row, out)?;
+        }
+        if out.len() > bytes_max {
+            return Err(TOO_LONG);
         }
     }
     Ok(())

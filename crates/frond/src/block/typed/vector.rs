@@ -4,15 +4,16 @@
 //! are put together row by row from what each column decoded to.
 //!
 //! Invariants
-//! 1. A vector takes no more than [`BLOCK_RAW_BYTES_MAX`] for keys and again for payloads, and as much for what
-//!    their columns decode to, whatever the block says.
+//! 1. A vector takes no more than the length that the block says its rows have, for keys and again for payloads,
+//!    and as much and [`Typed::bytes_max`] for what their columns decode to, whatever the columns say. Rows of words
+//!    only take their width, and a codec's chunk once more [`Typed::bytes_max`].
 
 use std::ops::Range;
 
 use super::{
     super::{BLOCK_RAW_BYTES_MAX, BadBlock, column::string::Strings},
     columns::{Column, Holds, put_word},
-    frame::Typed,
+    frame::{TOO_LONG, Typed},
     quotes,
 };
 use crate::{coding::put_varint, message::Tag};
@@ -22,8 +23,6 @@ use crate::{coding::put_varint, message::Tag};
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
 /// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds.
 const VECTOR_BYTES: usize = 64 << 10;
-
-const TOO_LONG: BadBlock = BadBlock("its rows are longer than any block");
 
 /// Rows of a block, decoded.
 #[derive(Clone, Debug, Default)]
@@ -279,7 +278,7 @@ impl Lines {
                     let texts = source.typed.texts(at, chunk(chunks, at))?;
                     texts.decode(source.typed, rows.clone(), quotes, strings)?;
                     decoded_bytes += strings.bytes().len();
-                    if decoded_bytes > BLOCK_RAW_BYTES_MAX {
+                    if decoded_bytes > source.typed.bytes_max(columns) {
                         return Err(TOO_LONG);
                     }
                 }
@@ -303,7 +302,7 @@ impl Lines {
                     }
                 }
             }
-            if self.bytes.len() > 2 * BLOCK_RAW_BYTES_MAX {
+            if self.bytes.len() > source.typed.raw_bytes() {
                 return Err(TOO_LONG);
             }
             self.ends.push(self.bytes.len() as u32);

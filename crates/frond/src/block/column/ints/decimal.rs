@@ -24,7 +24,7 @@ use super::super::{
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
 use super::{
-    Ints, equal_rows,
+    CHECKED, Ints, equal_rows,
     head::{cut_signed, put_low, signed_bytes},
     packed::{self, Packed},
     stepped,
@@ -239,7 +239,16 @@ impl<'a> Decimal<'a> {
             }
             next = row + 1;
         }
-        self.numbers.check()
+        self.numbers.check()?;
+        let mut numbers = [0; CHECKED];
+        for first in (0..rows).step_by(CHECKED) {
+            let numbers = numbers.get_mut(..CHECKED.min(rows - first)).unwrap_or_default();
+            self.numbers.decode(first, numbers);
+            if numbers.iter().any(|number| self.least.checked_add_unsigned(*number).is_none()) {
+                return Err(BadBlock("a decimal column leads beyond all numbers"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -99,6 +99,9 @@ impl<'a> Dictionary<'a> {
         if (1..self.count).any(|place| self.values.get(place - 1) >= self.values.get(place)) {
             return Err(BadBlock("the dictionary of a column does not ascend"));
         }
+        if self.values.get(self.count - 1) > u64::MAX - self.base {
+            return Err(BadBlock("the dictionary of a column leads beyond all numbers"));
+        }
         if (0..rows).any(|row| self.places.get(row) >= self.count as u64) {
             return Err(BadBlock("a row is not in its column's dictionary"));
         }

@@ -265,13 +265,18 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Restarts ascend, and no width is wider than a value.
+    /// Restarts ascend, each behind the first row of a frame, and no width is wider than a value.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        self.firsts.check(rows.div_ceil(FRAME_ROWS))?;
         let mut next = 0;
         for restart in 0..self.restarts.count {
             let row = self.restarts.rows.get(restart) as usize;
             if row < next || row >= rows {
                 return Err(BadBlock("the restarts of a column do not ascend"));
+            }
+            // A search believes the list of first values.
+            if row.is_multiple_of(FRAME_ROWS) {
+                return Err(BadBlock("a frame of a column has two first values"));
             }
             next = row + 1;
         }

@@ -87,6 +87,9 @@ macro_rules! rare {
     };
 }
 
+/// Codes that a check looks at at a time.
+const CHECKED: usize = 64;
+
 const DOES_NOT_FIT: BadBlock = BadBlock("an integer column does not fit");
 
 impl<'a> Ints<'a> {
@@ -163,7 +166,7 @@ impl<'a> Ints<'a> {
     pub fn check(&self) -> Result<(), BadBlock> {
         let rows = self.rows();
         match self.packed {
-            Some(_) => Ok(()),
+            Some(packed) => packed.check(rows),
             None => rare!(&mut { self.bytes }, rows, column => column.check(rows))
                 .unwrap_or(Err(DOES_NOT_FIT)),
         }

@@ -14,8 +14,11 @@
 use std::ops::Range;
 
 use super::{
-    super::bits::{Codes, pack, packed_bytes, partition, width_of},
-    IntKind, equal_rows,
+    super::{
+        super::BadBlock,
+        bits::{Codes, pack, packed_bytes, partition, width_of},
+    },
+    CHECKED, IntKind, equal_rows,
     head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
 };
 
@@ -120,6 +123,23 @@ impl<'a> Packed<'a> {
         // The estimate is right unless sums wrapped round.
         let rows = if all_below && none_above { near } else { rows };
         partition(rows, |row| self.get(row) < value)
+    }
+
+    /// Without a line no value is beyond 2^64: a search looks for what a value is above the base.
+    pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
+        let most = u64::MAX - self.base;
+        if self.line.slope != 0 || self.codes.mask() <= most {
+            return Ok(());
+        }
+        let mut codes = [0; CHECKED];
+        for first in (0..rows).step_by(CHECKED) {
+            let codes = codes.get_mut(..CHECKED.min(rows - first)).unwrap_or_default();
+            self.codes.decode(first, codes);
+            if codes.iter().any(|code| *code > most) {
+                return Err(BadBlock("a packed column leads beyond all numbers"));
+            }
+        }
+        Ok(())
     }
 
     /// The rows of `rows` whose value is `value`, where the column ascends.

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::super::super::BadBlock;
 use super::{
-    Ints, decimal,
+    CHECKED, Ints, decimal,
     head::{cut_unsigned, put_low, unsigned_bytes},
 };
 
@@ -27,8 +27,6 @@ const HEAD_BYTES: usize = 2;
 
 /// Values looked at before all are: mostly two or three have no step in common.
 const SAMPLES: usize = 16;
-/// Numbers that are looked at at a time.
-const CHECKED: usize = 64;
 
 /// A stepped column to read.
 #[derive(Clone, Copy, Debug)]

@@ -422,6 +422,20 @@ fn contradictions_are_found() {
             &format!("44 FF 00 00 00 03 00 0A {sums}"),
         ),
         (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 45 01 00 00"),
+        // A restart in a frame's first row, which has its value already.
+        (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 05 08 00 00"),
+        // Sums beyond 2^64, which a search would miss: of a base, of a word, of a least.
+        (1, "08 08 FF FF FF FF FF FF FF FF 00", "08 08 FF FF FF FF FF FF FF FF 01"),
+        (
+            2,
+            "43 01 08 08 FE FF FF FF FF FF FF FF 00 01 02",
+            "43 01 08 08 FE FF FF FF FF FF FF FF 00 02 02",
+        ),
+        (
+            1,
+            "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 00",
+            "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 01",
+        ),
         // An exception that is no row; two in one.
         (3, "45 00 00 01 00 02 00 00 00 00", "45 00 00 01 00 03 00 00 00 00"),
         (3, "45 00 00 02 00 09 00 00 00 00", "45 00 00 02 00 0A 00 00 00 00"),

@@ -11,7 +11,7 @@
 //! Which of the two it is stands in the column's first byte, with the codec.
 
 use crate::{
-    block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
+    block::{BadBlock, Codec},
     coding::{Reader, put_varint},
 };
 
@@ -74,17 +74,21 @@ pub(super) fn put_head(codec: Codec, bytes: usize, stored: usize, out: &mut Vec<
 }
 
 impl ChunkHead {
-    /// Reads the lengths.
+    /// Reads the lengths of a chunk of at most `bytes_max` bytes.
     #[inline]
-    pub fn parse(codec: Codec, reader: &mut Reader<'_>) -> Result<Self, BadBlock> {
+    pub fn parse(
+        codec: Codec,
+        reader: &mut Reader<'_>,
+        bytes_max: usize,
+    ) -> Result<Self, BadBlock> {
         const BAD: BadBlock = BadBlock("a string column has no length");
         let bytes = usize::try_from(reader.varint().ok_or(BAD)?).map_err(|_| BAD)?;
         let stored = match codec {
             Codec::Raw => bytes,
             _ => usize::try_from(reader.varint().ok_or(BAD)?).map_err(|_| BAD)?,
         };
-        if bytes > BLOCK_RAW_BYTES_MAX {
-            return Err(BadBlock("a string column is longer than any block"));
+        if bytes > bytes_max {
+            return Err(BadBlock("a string column is longer than its block's rows"));
         }
         Ok(Self { codec, bytes, stored })
     }

@@ -17,7 +17,7 @@
 //!
 //! Invariants
 //! 1. Any bytes whatever give strings or [`BadBlock`](crate::block::BadBlock): no panic, no loop
-//!    beyond the column, no memory beyond [`BLOCK_RAW_BYTES_MAX`](crate::block::BLOCK_RAW_BYTES_MAX).
+//!    beyond the column, no memory beyond what its block's rows may take.
 //!    What passed [`Strs::check`] gives strings.
 //! 2. A column's length follows from its bytes and the number of its rows.
 //! 3. Equal strings, model and plan give equal bytes.
@@ -44,6 +44,7 @@ mod symbols;
 pub use chunk::Chunked;
 pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
+pub(in crate::block) use model::VERSION as MODEL_VERSION;
 pub use plan::{Purpose, StrKind, StringPlan, Trained, train};
 pub use strings::{Strings, equal_short};
 pub use strs::Strs;

@@ -26,7 +26,8 @@ use crate::{
     coding::{Reader, put_bytes, put_varint},
 };
 
-const VERSION: u8 = 1;
+/// The version that is written; what begins with a higher byte is of a newer Frond.
+pub(in crate::block) const VERSION: u8 = 1;
 const DICTIONARY: u8 = 1;
 const SYMBOLS: u8 = 2;
 const SHAPE: u8 = 4;

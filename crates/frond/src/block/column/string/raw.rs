@@ -16,7 +16,7 @@ use super::{
     strings::Strings,
 };
 use crate::{
-    block::{BadBlock, Codec},
+    block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
     coding::Reader,
 };
 
@@ -60,7 +60,8 @@ impl<'a> Laid<'a> {
     /// Reads the form without codec.
     #[inline]
     pub fn parse(reader: &mut Reader<'a>, rows: usize) -> Result<Self, BadBlock> {
-        let head = ChunkHead::parse(Codec::Raw, reader)?;
+        // They stand there: whoever copies them looks at how long that gets.
+        let head = ChunkHead::parse(Codec::Raw, reader, BLOCK_RAW_BYTES_MAX)?;
         let ends = take_ints(reader, rows)?;
         Ok(Self { rows, ends, bytes: head.stored(reader)? })
     }
@@ -71,9 +72,10 @@ impl<'a> Laid<'a> {
         reader: &mut Reader<'a>,
         rows: usize,
         codec: Codec,
+        bytes_max: usize,
         buffer: &'a mut Vec<u8>,
     ) -> Result<Self, BadBlock> {
-        let head = ChunkHead::parse(codec, reader)?;
+        let head = ChunkHead::parse(codec, reader, bytes_max)?;
         let ends = take_ints(reader, rows)?;
         let stored = head.stored(reader)?;
         Ok(Self { rows, ends, bytes: head.decode(stored, buffer)? })

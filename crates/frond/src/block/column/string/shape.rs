@@ -37,6 +37,9 @@ const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 /// Longer strings are text.
 pub(super) const SHAPE_BYTES_MAX: usize = 4096;
 
+/// Most bytes that a run takes for each of its positions.
+const RUN_BYTES_MAX: usize = 3;
+
 /// A multiple of three, so that only the last run of many digits has a short group.
 pub(super) const RUN_MAX: usize = 255;
 
@@ -90,6 +93,10 @@ impl<'a> Shape<'a> {
         let (string_bytes, row_bits, runs) =
             (number().ok_or(BAD)?, number().ok_or(BAD)?, number().ok_or(BAD)?);
         if string_bytes > SHAPE_BYTES_MAX || row_bits > 8 * SHAPE_BYTES_MAX {
+            return Err(BAD);
+        }
+        // A run has a position at least: as many empty ones as a block is long would be walked for each row.
+        if runs > RUN_BYTES_MAX * string_bytes {
             return Err(BAD);
         }
         Ok(Self { string_bytes, row_bits, runs: reader.take(runs).ok_or(BAD)? })
@@ -277,7 +284,8 @@ impl<'a> Shaped<'a> {
         bytes_max: usize,
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
-        const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than any block");
+        const TOO_LONG: BadBlock =
+            BadBlock("the strings of a column are longer than its block's rows");
         if !self.exceptions.is_empty() {
             for row in rows {
                 out.push_with(|bytes| {

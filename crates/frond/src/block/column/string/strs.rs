@@ -11,11 +11,11 @@ use super::{
     raw::partition, shape::Shape, shape::Shaped, strings::Strings, symbols::Symbols,
 };
 use crate::{
-    block::{BLOCK_RAW_BYTES_MAX, BadBlock, Codec},
+    block::{BadBlock, Codec},
     coding::Reader,
 };
 
-const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than any block");
+const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than its block's rows");
 const NO_MODEL: BadBlock = BadBlock("a string column's model does not have what it needs");
 
 /// A string column, where it stands.
@@ -25,6 +25,7 @@ pub struct Strs<'a> {
     kind: StrKind,
     codec: Codec,
     bytes_used: usize,
+    bytes_max: usize,
     body: Body<'a>,
 }
 
@@ -40,22 +41,24 @@ enum Body<'a> {
 impl<'a> Strs<'a> {
     /// The column of `rows` rows at the front of `bytes`, of a leaf with this model. Takes a few
     /// nanoseconds, unless the column is under a codec: then it is decoded into `chunk`, which is empty or
-    /// holds what was decoded of this column before.
+    /// holds what was decoded of this column before. All strings together have at most `bytes_max` bytes:
+    /// neither chunk nor list of strings becomes longer, whatever the column says.
     #[inline]
     pub fn parse(
         bytes: &'a [u8],
         rows: usize,
         model: Option<&'a StringModel>,
+        bytes_max: usize,
         chunk: &'a mut Vec<u8>,
     ) -> Result<Self, BadBlock> {
         let mut reader = Reader::new(bytes);
         let (kind, codec) = head(&mut reader)?;
         let at = &mut reader;
         let body = match kind {
-            StrKind::Raw => Body::Raw(Laid::parse_chunk(at, rows, codec, chunk)?),
+            StrKind::Raw => Body::Raw(Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?),
             StrKind::Symbols => {
                 let symbols = model.and_then(StringModel::symbols).ok_or(NO_MODEL)?;
-                Body::Symbols(Laid::parse_chunk(at, rows, codec, chunk)?, symbols)
+                Body::Symbols(Laid::parse_chunk(at, rows, codec, bytes_max, chunk)?, symbols)
             }
             StrKind::Prefix => Body::Prefix(Prefixed::parse(at, rows)?),
             StrKind::Dictionary => Body::Dictionary(Coded::parse_own(at, rows)?),
@@ -73,7 +76,7 @@ impl<'a> Strs<'a> {
             }
         };
         let bytes_used = bytes.len() - reader.rest().len();
-        Ok(Self { rows, kind, codec, bytes_used, body })
+        Ok(Self { rows, kind, codec, bytes_used, bytes_max, body })
     }
 
     /// Whether the column at the front of `bytes` stands under a codec, so that reading it decodes a chunk.
@@ -130,7 +133,7 @@ impl<'a> Strs<'a> {
         if rows.end > self.rows {
             return Err(BadBlock("a string column has fewer rows"));
         }
-        let bytes_max = out.bytes().len() + BLOCK_RAW_BYTES_MAX;
+        let bytes_max = out.bytes().len() + self.bytes_max;
         let fits = |bytes: &Vec<u8>| if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) };
         let push = |string: &[u8], out: &mut Strings| {
             out.push_with(|bytes| {

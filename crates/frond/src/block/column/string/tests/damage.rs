@@ -13,7 +13,9 @@ use crate::block::{
 /// Calls everything on a column that may be anything. What passes its check has all rows.
 fn read_everything(column: &[u8], rows: usize, model: &StringModel) {
     let mut chunk = Vec::new();
-    let Ok(strs) = Strs::parse(column, rows, Some(model), &mut chunk) else { return };
+    let Ok(strs) = Strs::parse(column, rows, Some(model), BLOCK_RAW_BYTES_MAX, &mut chunk) else {
+        return;
+    };
     let sound = strs.check().is_ok();
     let (mut one, mut all) = (Vec::new(), Strings::new());
     for row in 0..rows + 2 {
@@ -147,7 +149,7 @@ fn a_check_sees_every_broken_rule() {
         [&[rows.len() as u8], &ints(rows)[..], &laid(&["?", "!"][..rows.len()])].concat()
     };
     let shape = |bits: u8, runs: &[u8]| [&[4, 3, bits, runs.len() as u8], runs, &[0]].concat();
-    let pairs: [(&str, usize, Vec<u8>, Vec<u8>); 15] = [
+    let pairs: [(&str, usize, Vec<u8>, Vec<u8>); 16] = [
         (
             "all bytes belong to a row",
             2,
@@ -215,6 +217,12 @@ fn a_check_sees_every_broken_rule() {
             [&shape(11, &[1, 3])[..], &[1, 0]].concat(),
         ),
         (
+            "runs have positions",
+            1,
+            [&shape(10, &[1, 3])[..], &[0xe7, 3]].concat(),
+            [&shape(10, &[1, 3, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0])[..], &[0xe7, 3]].concat(),
+        ),
+        (
             "a string shares what there is",
             2,
             [&[1, 0, 8][..], &ints(&[0]), b"\x10a\x11b"].concat(),
@@ -242,20 +250,44 @@ fn a_check_sees_every_broken_rule() {
     for (rule, rows, good, bad) in pairs {
         let mut chunk = Vec::new();
         let good = padded(&good);
-        Strs::parse(&good, rows, Some(&model), &mut chunk)
+        Strs::parse(&good, rows, Some(&model), BLOCK_RAW_BYTES_MAX, &mut chunk)
             .and_then(|strs| strs.check())
             .expect(rule);
         let bad = padded(&bad);
-        let strs = Strs::parse(&bad, rows, Some(&model), &mut chunk);
+        let strs = Strs::parse(&bad, rows, Some(&model), BLOCK_RAW_BYTES_MAX, &mut chunk);
         assert!(strs.and_then(|strs| strs.check()).is_err(), "not seen: {rule}");
         read_everything(&bad, rows, &model);
     }
     // Reading believes it no more than the check.
     let mut chunk = Vec::new();
     let column = padded(&[&[1, 0, 8][..], &ints(&[0]), b"\x10a\x12b"].concat());
-    let strs = Strs::parse(&column, 2, None, &mut chunk).unwrap();
+    let strs = Strs::parse(&column, 2, None, BLOCK_RAW_BYTES_MAX, &mut chunk).unwrap();
     assert!(strs.get(1, &mut Vec::new()).is_err() && strs.cmp(1, b"a").is_err());
     assert!(strs.decode_all(&mut Strings::new()).is_err() && strs.lower_bound(0..2, b"b").is_err());
+}
+
+/// Neither a codec nor words that come again make more of a column than its block has room for.
+#[test]
+fn a_column_is_no_longer_than_its_rows() {
+    let strings: Strings = (0..300).map(|_| &b"the same words again and again"[..]).collect();
+    let bytes = strings.bytes().len();
+    for (kind, codec) in [
+        (StrKind::Raw, Codec::Zstd1),
+        (StrKind::Raw, Codec::Lz4),
+        (StrKind::Dictionary, Codec::Raw),
+        (StrKind::Prefix, Codec::Raw),
+        (StrKind::Shape, Codec::Raw),
+    ] {
+        let column = padded(&encode(&strings, None, StringPlan { kind, codec }));
+        assert!(column.len() < bytes / 4);
+        for (bytes_max, fits) in [(bytes, true), (bytes - 1, false)] {
+            let (mut chunk, mut all) = (Vec::new(), Strings::new());
+            let strs = Strs::parse(&column, strings.len(), None, bytes_max, &mut chunk);
+            let read = strs.and_then(|strs| strs.decode_all(&mut all));
+            assert_eq!(read.is_ok(), fits, "{kind:?}");
+            assert!(all.bytes().len() <= bytes_max && chunk.len() <= bytes_max);
+        }
+    }
 }
 
 /// A column whose strings are longer together than any block is refused, not built.
@@ -266,7 +298,8 @@ fn columns_do_not_grow_beyond_a_block() {
     for kind in [StrKind::Dictionary, StrKind::Prefix] {
         let column = padded(&encode(&strings, None, StringPlan { kind, codec: Codec::Raw }));
         let mut chunk = Vec::new();
-        let strs = Strs::parse(&column, strings.len(), None, &mut chunk).unwrap();
+        let strs =
+            Strs::parse(&column, strings.len(), None, BLOCK_RAW_BYTES_MAX, &mut chunk).unwrap();
         let mut all = Strings::new();
         assert!(strs.decode_all(&mut all).is_err());
         assert!(all.bytes().len() <= BLOCK_RAW_BYTES_MAX);

@@ -11,7 +11,7 @@ use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
     dictionary::Lookup, shape_training::shape_of, symbol_training, train,
 };
-use crate::block::{BlockBuilder, Codec, Pushed};
+use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
 use crate::message::Tag;
 
 /// A model with every part, made from these strings.
@@ -47,7 +47,7 @@ fn padded(column: &[u8]) -> Vec<u8> {
 fn assert_same(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) {
     let column = padded(&encode(strings, model, plan));
     let mut chunk = Vec::new();
-    let strs = Strs::parse(&column, strings.len(), model, &mut chunk).unwrap();
+    let strs = Strs::parse(&column, strings.len(), model, BLOCK_RAW_BYTES_MAX, &mut chunk).unwrap();
     assert_eq!(strs.bytes_used() + PAD_BYTES, column.len(), "{plan:?}");
     strs.check().unwrap();
     let mut all = Strings::new();
@@ -415,7 +415,8 @@ fn the_documented_columns_are_what_is_written() {
         StrEncoder::new().encode(&strings, None, plan, &mut column);
         written.push(column.clone());
         let (column, mut chunk) = (padded(&column), Vec::new());
-        let read = Strs::parse(&column, strings.len(), None, &mut chunk).unwrap();
+        let read =
+            Strs::parse(&column, strings.len(), None, BLOCK_RAW_BYTES_MAX, &mut chunk).unwrap();
         let mut back = Strings::new();
         read.decode_all(&mut back).unwrap();
         assert_eq!((read.kind(), back), (kind, strings));

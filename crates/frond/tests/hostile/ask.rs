@@ -1,0 +1,160 @@
+//! Everything that a block is ever asked. What passed the check answers all of it, and the same each time; what
+//! did not gives rows or errors. Nothing takes more memory than its rows and columns account for.
+
+use frond::{
+    Tag,
+    block::{
+        BadBlock, Format, Payload, Position, TypedFormat,
+        typed::{self, Projection, TypedRows},
+    },
+};
+
+use crate::{counting::peak_of, stock::Block};
+
+/// Beside what a block's own lengths allow: lists that begin with room for some rows, contexts of codecs.
+const SOME: usize = 64 << 10;
+/// Rows without a value may have so many bytes in each column of strings (docs/format.md, "Typed block").
+const FILLER_BYTES_MAX: usize = 64;
+
+/// What is in a row: key, tag, payload.
+type Row = (Vec<u8>, Tag, Vec<u8>);
+
+/// The most that reading a block may take, in all its forms at once: columns, vectors of them, and rows.
+fn bound(block: &Block, format: &Format) -> usize {
+    let (rows, row_bytes) = (block.rows as usize, block.row_bytes as usize);
+    match format {
+        // Going back, the keys of sixteen rows stand whole.
+        Format::Opaque => 40 * block.raw.len() + SOME,
+        Format::Typed(format) => {
+            let columns = format.columns().count() + 1;
+            16 * (row_bytes + block.raw.len()) + 2 * rows * columns * (FILLER_BYTES_MAX + 16) + SOME
+        }
+    }
+}
+
+/// Asks everything; says whether it is sound.
+pub fn everything(block: &Block, format: &Format) -> bool {
+    let bound = bound(block, format);
+    let (sound, peak) = peak_of(|| {
+        let sound = check(block, format).is_ok();
+        let walked = walk(block, format);
+        assert!(!sound || walked.is_ok(), "checked, and not read: {walked:?}");
+        let sought = block.keys.iter().map(Vec::as_slice).chain([&[][..], &[0; 9], &[0xff; 40]]);
+        for key in sought {
+            let answer = seek(block, format, key);
+            assert!(!sound || answer.is_ok(), "checked, and not searched: {answer:?}");
+        }
+        if let Format::Typed(typed) = format {
+            let answer = parts(block, typed);
+            assert!(!sound || answer.is_ok(), "checked, and no parts: {answer:?}");
+        }
+        if sound && let Ok(rows) = walked {
+            agree(block, format, &rows);
+        }
+        sound
+    });
+    let Block { rows, row_bytes, .. } = block;
+    assert!(peak <= bound, "{peak} bytes of memory; {rows} rows of {row_bytes} bytes: {bound}");
+    sound
+}
+
+fn check(block: &Block, format: &Format) -> Result<(), BadBlock> {
+    format.check(&block.raw, block.rows, block.row_bytes)
+}
+
+/// All rows, forward; backward there are as many, and the same if the block is sound.
+fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
+    // As whoever does not check reads: what the index says is asked first.
+    format.agrees(&block.raw, block.rows, block.row_bytes)?;
+    let raw = &block.raw[..];
+    let mut at = Position::new(format);
+    let mut bytes = 0;
+    at.enter(raw)?;
+    at.last(raw, format)?;
+    let mut backward = 1;
+    while at.prev(raw, format)? {
+        backward += 1;
+        assert!(backward <= block.rows, "no end of rows");
+    }
+    at.first(raw, format)?;
+    let mut rows = Vec::new();
+    loop {
+        assert!(rows.len() < block.rows as usize, "no end of rows");
+        bytes += at.key().len() + at.payload(raw).len();
+        if bytes <= block.row_bytes as usize {
+            rows.push((at.key().to_vec(), at.tag(), at.payload(raw).to_vec()));
+        } else {
+            // Only unsound ones, and opaque ones cut by prefixes, have more; nobody holds them together.
+            rows.push((Vec::new(), at.tag(), Vec::new()));
+        }
+        if !at.next(raw, format)? {
+            break;
+        }
+    }
+    assert_eq!((rows.len(), backward), (block.rows as usize, block.rows), "walked");
+    Ok(rows)
+}
+
+fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
+    let raw = &block.raw[..];
+    let mut at = Position::new(format);
+    let found = format.find(raw, key).map(|_| ());
+    at.enter(raw)?;
+    let mut sought = at.seek_before(raw, format, key);
+    if let Ok(true) = sought {
+        sought = at.prev(raw, format).and_then(|_| at.next(raw, format));
+    }
+    at.enter(raw)?;
+    if at.seek(raw, format, key)? {
+        at.next(raw, format)?;
+        at.prev(raw, format)?;
+    }
+    found.and(sought.map(|_| ()))
+}
+
+/// What each column takes, and some parts of values without the others.
+fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
+    let typed = format.block(&block.raw)?;
+    if typed.raw_bytes() != block.row_bytes as usize {
+        return Ok(());
+    }
+    let weighed = typed::weigh(&typed, |_| {});
+    let mut payload = Vec::new();
+    for part in [0, 2] {
+        let projection = format.columns().project(&[part]);
+        for key in &block.keys {
+            typed::find(&typed, key, &projection, &mut payload)?;
+        }
+        let mut at = TypedRows::new(projection);
+        at.first(&typed)?;
+        while at.next(&typed)? {}
+    }
+    assert_eq!(format.columns().project(&[]), Projection::Columns(Vec::new()));
+    weighed
+}
+
+/// The rows of a sound block are in order, and each is found as it was walked over.
+fn agree(block: &Block, format: &Format, rows: &[Row]) {
+    let raw = &block.raw[..];
+    if matches!(format, Format::Typed(_)) {
+        let bytes = rows.iter().map(|(key, _, payload)| key.len() + payload.len());
+        assert_eq!(bytes.sum::<usize>(), block.row_bytes as usize);
+    } else if rows.iter().any(|(key, ..)| key.is_empty()) {
+        return;
+    }
+    let mut at = Position::new(format);
+    at.enter(raw).expect("it is sound");
+    for (number, (key, tag, payload)) in rows.iter().enumerate() {
+        assert!(number == 0 || rows[number - 1].0 < *key, "checked, and descends");
+        let found = format.find(raw, key).expect("it is sound");
+        let (found, place) = found.unwrap_or_else(|| panic!("row {number} is not found"));
+        let found_payload = match &place {
+            Payload::InBlock(range) => &raw[range.clone()],
+            Payload::Made(payload) => payload,
+        };
+        assert_eq!((found, found_payload), (*tag, &payload[..]));
+        assert_eq!(at.seek_before(raw, format, key), Ok(number > 0));
+        assert_eq!(at.seek(raw, format, key), Ok(true));
+        assert_eq!((at.key(), at.payload(raw)), (&key[..], &payload[..]));
+    }
+}

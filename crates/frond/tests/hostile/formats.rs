@@ -1,0 +1,198 @@
+//! Single forms, struck and read by themselves: columns of integers and of strings, models, and the formats of runs.
+
+use frond::block::{
+    Codec, Format, MODELS_MEMORY_MAX, TypedFormat,
+    column::{
+        Float, IntEncoder, Ints, PAD_BYTES,
+        string::{Purpose, StrEncoder, StringModel, Strings, Strs, train},
+    },
+};
+use frond_testkit::Dice;
+
+use crate::{
+    counting::peak_of,
+    stock::{Course, Text, number, text},
+    strike,
+};
+
+const SOME: usize = 64 << 10;
+const PAD: [u8; PAD_BYTES] = [0xa5; PAD_BYTES];
+
+/// Columns of integers of all courses, struck so many times.
+pub fn integers(dice: &mut Dice, strikes: usize) {
+    let rows = 1 + dice.below(200);
+    let course = Course::thrown(dice);
+    let mut values: Vec<u64> = (0..rows).map(|row| number(dice, course, row, row * 40)).collect();
+    if dice.chance(1, 2) {
+        values.sort_unstable();
+    }
+    let mut column = Vec::new();
+    if dice.chance(1, 4) {
+        let bits = values.iter().map(|value| (*value as f64 / 100.0).to_bits() ^ 1 << 63);
+        values = bits.collect();
+        IntEncoder::new().encode_floats(Float::Double, &values, &mut column);
+    } else {
+        IntEncoder::new().encode(&values, &mut column);
+    }
+    for _ in 0..strikes {
+        let mut struck = column.clone();
+        (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
+        struck.extend(PAD);
+        let rows = *dice.pick(&[rows, rows, rows, rows / 2, rows + 1, 65_535]) as usize;
+        let ((), peak) = peak_of(|| read_integers(&struck, rows, &values));
+        assert!(peak < 8 * rows + SOME, "{peak} bytes of memory for {rows} integers");
+    }
+}
+
+fn read_integers(column: &[u8], rows: usize, values: &[u64]) {
+    for row in [0, rows / 2, rows, usize::MAX] {
+        let _ = Ints::read(column, rows, row);
+    }
+    let Ok(ints) = Ints::parse(column, rows) else { return };
+    assert!(ints.bytes_used() <= column.len());
+    let sound = ints.check().is_ok();
+    let mut all = vec![0; rows];
+    ints.decode(0, &mut all);
+    let mut piece = [0; 40];
+    for first in [0, 1, rows / 2, rows.saturating_sub(20), rows + 7, usize::MAX] {
+        ints.decode(first, &mut piece);
+        if sound && first < rows {
+            let count = (rows - first).min(piece.len());
+            assert_eq!(piece[..count], all[first..first + count], "from row {first}");
+        }
+    }
+    let last = rows.saturating_sub(1);
+    for row in [0, 1, rows / 3, last, rows, usize::MAX] {
+        let value = ints.get(row);
+        assert!(
+            !sound
+                || row >= rows
+                || value == all[row] && Ints::read(column, rows, row) == Ok(value)
+        );
+    }
+    let ascends = sound && all.is_sorted();
+    for value in values.iter().step_by(1 + values.len() / 6).copied().chain([
+        0,
+        u64::MAX,
+        all.get(rows / 2).copied().unwrap_or(7),
+    ]) {
+        for range in [0..rows, rows / 2..rows, rows..rows, 0..usize::MAX] {
+            let bound = ints.lower_bound(range.clone(), value);
+            let equal = ints.equal_range(range.clone(), value);
+            assert!(bound <= rows.max(range.start) && equal.end <= rows.max(range.start));
+            if ascends && range.end <= rows {
+                let first = range.start + all[range.clone()].partition_point(|at| *at < value);
+                let end = range.start + all[range.clone()].partition_point(|at| *at <= value);
+                assert_eq!((bound, equal.len()), (first, end - first), "{:?}", ints.kind());
+            }
+        }
+    }
+}
+
+/// Columns of strings of all sorts, as they are best written, struck so many times.
+pub fn strings(dice: &mut Dice, strikes: usize) {
+    let (rows, sort) = (1 + dice.below(90), Text::thrown(dice));
+    let mut all: Vec<Vec<u8>> = (0..rows).map(|row| text(dice, sort, row)).collect();
+    if dice.chance(1, 2) {
+        all.sort_unstable();
+    }
+    let strings: Strings = all.iter().map(Vec::as_slice).collect();
+    let mut encoder = StrEncoder::new();
+    let codec = *dice.pick(&[Codec::Raw, Codec::Zstd1]);
+    let purpose = Purpose { key: dice.chance(1, 2), codec, model_rows: 1 << 14 };
+    let trained = train(&mut encoder, std::slice::from_ref(&strings), purpose);
+    let mut column = Vec::new();
+    encoder.encode(&strings, trained.model.as_ref(), trained.plan, &mut column);
+    let bytes_max = strings.bytes().len();
+    for _ in 0..strikes {
+        let mut struck = column.clone();
+        (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
+        struck.extend(PAD);
+        let rows = *dice.pick(&[rows, rows, rows, rows / 2, rows + 1, 65_535]) as usize;
+        let read = || read_strings(&struck, rows, trained.model.as_ref(), bytes_max, &all);
+        let ((), peak) = peak_of(read);
+        // Chunk, strings and where they end grow by doubling.
+        let bound = 8 * (bytes_max + struck.len()) + 16 * rows + SOME;
+        assert!(peak < bound, "{peak} bytes of memory for {rows} strings of {bytes_max}: {bound}");
+    }
+}
+
+fn read_strings(
+    column: &[u8],
+    rows: usize,
+    model: Option<&StringModel>,
+    bytes_max: usize,
+    all: &[Vec<u8>],
+) {
+    let (mut chunk, mut one) = (Vec::new(), Vec::new());
+    let Ok(strs) = Strs::parse(column, rows, model, bytes_max, &mut chunk) else { return };
+    assert!(strs.bytes_used() <= column.len());
+    let sound = strs.check().is_ok();
+    let mut decoded = Strings::new();
+    let whole = strs.decode_all(&mut decoded).is_ok();
+    for row in [0, 1, rows / 2, rows.saturating_sub(1), rows, usize::MAX] {
+        one.clear();
+        let read = strs.get(row, &mut one);
+        let order = strs.cmp(row, b"customer");
+        assert!(!sound || read.is_ok() == (row < rows) && order.is_ok() == read.is_ok());
+        if sound && whole && row < rows {
+            assert_eq!(one, decoded.get(row), "{:?}", strs.kind());
+            assert_eq!(order, Ok(one[..].cmp(b"customer")));
+        }
+    }
+    let ascends = sound && whole && decoded.ascends();
+    for key in
+        all.iter().step_by(1 + all.len() / 4).map(Vec::as_slice).chain([&b""[..], &[0xff; 20]])
+    {
+        for range in [0..rows, rows / 2..rows, rows..rows] {
+            let bound = strs.lower_bound(range.clone(), key);
+            let equal = strs.equal_range(range.clone(), key);
+            if ascends {
+                let below = range.clone().filter(|&row| decoded.get(row) < key).count();
+                let same = range.clone().filter(|&row| decoded.get(row) == key).count();
+                assert_eq!(bound, Ok(range.start + below), "{:?}", strs.kind());
+                assert_eq!(equal.map(|rows| rows.len()), Ok(same));
+            }
+        }
+    }
+    let _ = strs.lower_bound(0..rows + 1, b"");
+}
+
+/// Models and whole formats, struck so many times each.
+pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
+    let Format::Typed(format) = format else { return };
+    let mut bytes = Vec::new();
+    format.to_disk(&mut bytes);
+    for model in format.models().iter().flatten() {
+        for _ in 0..strikes {
+            let mut struck = model.as_bytes().to_vec();
+            (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
+            let (read, peak) = peak_of(|| StringModel::parse(&struck));
+            // Words leave out what they share with those before; together they have an end.
+            assert!(
+                peak < 8 * struck.len() + (4 << 20),
+                "{peak} bytes for a model of {}",
+                struck.len()
+            );
+            if let Ok(read) = read {
+                assert_eq!(read.as_bytes(), struck);
+            }
+        }
+    }
+    for _ in 0..strikes {
+        let mut struck = bytes.clone();
+        (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
+        let (read, peak) = peak_of(|| TypedFormat::from_disk(&struck));
+        assert!(
+            peak < 2 * MODELS_MEMORY_MAX + SOME,
+            "{peak} bytes for a format of {}",
+            struck.len()
+        );
+        if let Ok(read) = read {
+            assert!(read.memory_bytes() <= MODELS_MEMORY_MAX + (1 << 20));
+            let mut again = Vec::new();
+            read.to_disk(&mut again);
+            assert!(TypedFormat::from_disk(&again).is_ok_and(|same| same == read));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Bytes that nobody wrote under checksums that are right: blocks, models, columns, tails, and runs made of them.
+//! Promise: P20, P15.
+//!
+//! Trees are thrown, their leaves built as the engine does it, and what comes out is struck again and again, as
+//! bytes and as what they stand for. Whatever it is then: rows or an error with its place, within the memory that
+//! its lengths account for. `FROND_EFFORT` multiplies the strikes; a failure says the seed of its tree.
+
+mod ask;
+mod counting;
+mod formats;
+mod runs;
+mod stock;
+mod strike;
+
+use frond::block::Format;
+use frond_testkit::{Dice, effort};
+
+use runs::Lying;
+use stock::{Block, Tree};
+
+/// Says which dice failed.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {0}: FROND_SEED={0} repeats it", self.0);
+        }
+    }
+}
+
+/// Runs `act` with the dice of so many seeds.
+fn campaign(seeds: u64, mut act: impl FnMut(&mut Dice)) {
+    for seed in effort::seeds(seeds) {
+        let _told = Seed(seed);
+        act(&mut Dice::new(seed));
+    }
+}
+
+#[test]
+fn struck_blocks_give_rows_or_an_error() {
+    let (mut struck, mut sound) = (0u64, 0u64);
+    campaign(60, |dice| {
+        let tree = Tree::thrown(dice);
+        let format = tree.format();
+        let blocks = tree.blocks(dice, 10);
+        for block in &blocks {
+            assert!(ask::everything(block, format), "a block as it was built");
+        }
+        for number in 0..2000 {
+            let block = &blocks[number % blocks.len()];
+            let other = dice.pick(&blocks);
+            let raw = strike::block(dice, &block.raw, &other.raw);
+            // What the index of the run would say of it.
+            let said = match format {
+                Format::Opaque => None,
+                Format::Typed(_) => said(&raw),
+            };
+            let (rows, row_bytes) = said.unwrap_or((block.rows, raw.len() as u32));
+            let hit = Block { raw, rows, row_bytes, keys: block.keys.clone() };
+            sound += u64::from(ask::everything(&hit, format));
+            struck += 1;
+        }
+    });
+    println!("{struck} blocks, {sound} of them sound");
+    assert!(sound * 100 > struck, "strikes that end at the first look prove little");
+}
+
+/// The rows that a typed block says it has, and their length.
+fn said(block: &[u8]) -> Option<(u32, u32)> {
+    let &[_, _, low, high, ref raw @ ..] = block.first_chunk::<8>()?;
+    Some((u32::from(u16::from_le_bytes([low, high])), u32::from_le_bytes(*raw)))
+}
+
+#[test]
+fn struck_columns_give_values_or_an_error() {
+    campaign(40, |dice| {
+        formats::integers(dice, 400);
+        formats::strings(dice, 100);
+    });
+}
+
+#[test]
+fn struck_models_and_runs_are_read_or_refused() {
+    campaign(24, |dice| {
+        let tree = Tree::thrown(dice);
+        formats::models(dice, tree.format(), 300);
+        let lying = Lying::of(&tree);
+        (0..40).for_each(|_| lying.strike_tail(dice));
+        (0..12).for_each(|_| lying.strike_block(dice));
+    });
+}
