@@ -40,7 +40,7 @@ if [[ -f ${CARGO_HOME:-$HOME/.cargo}/env ]]; then
     . "${CARGO_HOME:-$HOME/.cargo}/env"
 fi
 cargo build --release --locked -p frond-cli "${features[@]}"
-FROND=target/release/frond
+FROND=${CARGO_TARGET_DIR:-target}/release/frond
 
 rm -rf "$DATA"
 mkdir -p "$DATA"

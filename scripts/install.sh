@@ -3,6 +3,7 @@
 #
 #   scripts/install.sh build        a C compiler (for zstd) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
+#   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
 #   scripts/install.sh checks       shellcheck
 #
 # Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
@@ -45,6 +46,9 @@ for what in "$@"; do
         need librocksdb-dev '/usr/lib/*/librocksdb.so'
         need libsqlite3-dev '/usr/lib/*/libsqlite3.so'
         need liblmdb-dev '/usr/lib/*/liblmdb.so'
+        ;;
+    innodb)
+        need mariadb-server /usr/sbin/mariadbd
         ;;
     checks)
         need shellcheck shellcheck

@@ -38,7 +38,8 @@ pub struct Args {
     /// Memory of each store, for everything: 70MB, 256MiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub memory: Bytes,
-    /// Stores to run against: frond, rocksdb, sqlite, lmdb, null
+    /// Stores to run against: frond, rocksdb, sqlite, lmdb, null; for data sets also innodb, and with
+    /// compressed pages innodb-8k and innodb-4k
     #[arg(long, value_delimiter = ',', default_value = "frond", value_name = "A,B")]
     pub targets: Vec<TargetName>,
     /// When a commit is acknowledged

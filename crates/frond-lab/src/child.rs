@@ -73,8 +73,8 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     result.version = target.version();
     result.settings = target.settings();
     let deadline = order.time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut bench =
-        Bench::new(target.as_ref(), name, order.dir.clone(), deadline, order.rest, true);
+    let (counted, is_outside) = (target.counted_dir(&order.dir), target.is_outside());
+    let mut bench = Bench::new(target.as_ref(), name, counted.clone(), deadline, order.rest, true);
     let outcome = workload.run(&mut bench);
     let outcome = outcome.and_then(|()| bench.quiesce(order.spec.rows));
     result.rows = std::mem::take(&mut bench.rows);
@@ -90,11 +90,12 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     };
     let mut compacted = None;
     if order.compact && keeps_rows && target.compact()? {
-        compacted = Some(measure::allocated_bytes(&order.dir));
+        compacted = Some(measure::allocated_bytes(&counted));
     }
+    let parts = if keeps_rows { target.parts()? } else { Vec::new() };
     target.close()?;
     let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref()).and_then(|l| l.peak_bytes());
-    let disk = measure::allocated_bytes(&order.dir);
+    let disk = measure::allocated_bytes(&counted);
     let sums = workload.expected();
     let rows = sums.first().map_or(0, |sum| sum.rows);
     let crc = sums.first().map(Checksum::hex);
@@ -108,8 +109,13 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
             row.notes.push("page cache not limited: no memory cgroup can be made here".to_owned());
         }
         if keeps_rows {
-            row.disk_files_b = measure::allocated_by_kind(&order.dir);
+            row.parts.clone_from(&parts);
+            row.disk_files_b = measure::allocated_by_kind(&counted);
             finish(row, disk, compacted, verified.as_ref(), (volume, rows));
+        }
+        if is_outside {
+            row.forget_process();
+            row.notes.push("a server: its CPU, memory and I/O are not measured".to_owned());
         }
     }
     Ok(())

@@ -18,6 +18,24 @@ pub fn value(table: &Table, keyspace: Keyspace) -> Option<Layout> {
     (keyspace == 0 && !columns.is_empty()).then(|| layout(table, &columns, End::Prefixed))
 }
 
+/// The columns that the parts of a keyspace's keys are of.
+pub fn key_columns(table: &Table, keyspace: Keyspace) -> Vec<&'static str> {
+    names(table, &table.key_columns(keyspace))
+}
+
+/// The columns that the parts of its values are of.
+pub fn value_columns(table: &Table) -> Vec<&'static str> {
+    names(table, &table.value_columns().collect::<Vec<_>>())
+}
+
+fn names(table: &Table, columns: &[usize]) -> Vec<&'static str> {
+    let name = |&column: &usize| {
+        let parts = if matches!(table.columns[column].kind, Type::Number(1..)) { 2 } else { 1 };
+        std::iter::repeat_n(table.columns[column].name, parts)
+    };
+    columns.iter().flat_map(name).collect()
+}
+
 fn layout(table: &Table, columns: &[usize], text: End) -> Layout {
     let mut parts = Vec::new();
     for &column in columns {

@@ -5,6 +5,7 @@
 //! 2. What Frond loses is shown as large as what it wins.
 
 mod page;
+mod scatter;
 mod sizes;
 mod svg;
 mod table;

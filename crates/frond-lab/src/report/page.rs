@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use super::scatter::{Point, scatter};
 use super::svg::{Bar, Line, bars, escape, lines};
 use super::table::{figure, percent_done};
 use crate::results::{Conditions, Final, Row};
@@ -215,6 +216,7 @@ fn section(step: &str, rows: &[&Row], conditions: &Conditions) -> String {
         conditions.durability,
         conditions.seed
     );
+    out.push_str(&size_and_speed(rows, &note));
     let curves: Vec<Line> = rows
         .iter()
         .map(|row| Line { target: row.target.clone(), points: curve(row) })
@@ -254,8 +256,27 @@ fn section(step: &str, rows: &[&Row], conditions: &Conditions) -> String {
         );
     }
     out.push_str(&budgets(rows));
+    out.push_str(&parts(rows));
     out.push_str(&figures(rows));
     out
+}
+
+/// Both in one picture, where any store keeps rows.
+fn size_and_speed(rows: &[&Row], note: &str) -> String {
+    let point = |row: &&Row| {
+        let remark = if row.finished { String::new() } else { "(stopped)".to_owned() };
+        Some(Point { target: row.target.clone(), x: row.disk_b_row?, y: row.ops_s, remark })
+    };
+    let points: Vec<Point> = rows.iter().filter_map(point).collect();
+    if points.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<figure>{}<figcaption><b>Size and speed</b>: the further up and left, the better. Bytes on disk of all \
+         of a store after clean close, over its rows; operations of the step a second. {}</figcaption></figure>\n",
+        scatter("bytes on disk a row", "operations/s", &points),
+        escape(note)
+    )
 }
 
 /// Rate of each second over the operations done by then.
@@ -284,6 +305,34 @@ fn budgets(rows: &[&Row]) -> String {
         );
     }
     out + "</table></details>\n"
+}
+
+/// What each column takes and saves in stores that keep rows by part.
+fn parts(rows: &[&Row]) -> String {
+    let mut out = String::new();
+    for row in rows.iter().filter(|row| !row.parts.is_empty()) {
+        let _ = write!(
+            out,
+            "<details><summary>Columns in {}</summary><div class=\"scroll\"><table><tr><th>of</th>\
+             <th>column</th><th>raw bytes a row</th><th>encoded</th><th>saved</th><th>as</th></tr>",
+            escape(&row.target)
+        );
+        for part in &row.parts {
+            let saved = part.saved().map(|saved| format!("{:.1} %", 100.0 * saved));
+            let _ = write!(
+                out,
+                "<tr><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td><td>{}</td></tr>",
+                escape(&part.keyspace),
+                escape(&part.part),
+                part.raw_b_row,
+                part.b_row,
+                saved.unwrap_or_default(),
+                escape(&part.encoding)
+            );
+        }
+        out.push_str("</table></div></details>\n");
+    }
+    out
 }
 
 /// Every column that is a plain figure, one line each, one column per target.
@@ -367,6 +416,16 @@ mod tests {
         let (loss, win) = (text.find("0.33</td>"), text.find("2.00</td>"));
         assert!(loss.is_some() && loss < win, "{loss:?} {win:?}");
         assert!(text.contains("1 losses, 1 wins"));
+    }
+
+    #[test]
+    fn size_and_speed_stand_in_one_picture() {
+        let sized = |target, bytes| Row { disk_b_row: Some(bytes), ..row(target, 10.0, 1.0) };
+        let rows = [sized("frond", 30.0), sized("rocksdb", 60.0), row("null", 99.0, 0.0)];
+        let text = page(&Conditions::default(), &[], &rows).expect("plain data");
+        assert_eq!(text.matches("<circle").count(), 2, "a store without rows has no size");
+        assert!(text.contains("<b>Size and speed</b>"));
+        assert!(!page(&Conditions::default(), &[], &rows[2..]).expect("data").contains("<circle"));
     }
 
     #[test]

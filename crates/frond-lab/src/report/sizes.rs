@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::table::{aligned, figure, head, notes, percent_done};
-use crate::results::{Conditions, Final, Row, bytes_a_row, times_as_large};
+use crate::results::{Conditions, Final, PartSize, Row, bytes_a_row, times_as_large};
 use crate::targets::TargetName;
 
 const HEADS: [&str; 12] = [
@@ -30,6 +30,7 @@ Bytes a row on disk, all of the store with its indexes: as the last commit left 
 was in memory had been written out and before any time to rest (flushed; x settled: so many times the
 last), and at rest, compacted where a store can be, and closed (settled; x frond: so many times what
 Frond takes). raw: keys and values as they were given. CPU: of a row, until the store was at rest.
+goal: what Frond may take at most, and RocksDB has to take at least in times of that.
 ";
 
 /// The table of all data sets, the budgets, and how each target ended.
@@ -40,7 +41,7 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
             sets.push(&row.step);
         }
     }
-    let mut files = String::new();
+    let (mut files, mut parts) = (String::new(), Vec::new());
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     for set in sets {
         let mut rows: Vec<&Row> = rows.iter().filter(|row| row.step == set).collect();
@@ -48,6 +49,7 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
         let frond = rows.first().filter(|row| row.target == "frond").and_then(|row| row.disk_b_row);
         lines.extend(rows.iter().map(|row| line(row, frond)));
         rows.iter().for_each(|row| files.push_str(&kinds_of_files(row)));
+        parts.extend(rows.iter().flat_map(|row| &row.parts));
     }
     let mut out = head(conditions);
     out.push_str(&aligned(&lines));
@@ -55,7 +57,27 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
     if !files.is_empty() {
         let _ = writeln!(out, "Of the settled bytes a row:\n{files}");
     }
+    if !parts.is_empty() {
+        let _ = writeln!(out, "{PARTS}\n{}", columns(&parts));
+    }
     out + &notes(outcomes, rows)
+}
+
+const PARTS: &str = "Of Frond's leaves, bytes a row by column, and what encoding saves of them:";
+
+/// A line for each column of the tables and indexes.
+fn columns(parts: &[&PartSize]) -> String {
+    let heads = ["of", "column", "raw", "encoded", "saved"].map(str::to_owned).to_vec();
+    let line = |part: &&PartSize| {
+        let raw = if part.raw_b_row > 0.0 { format!("{:.2}", part.raw_b_row) } else { "-".into() };
+        let saved = part.saved().map_or("-".to_owned(), |saved| format!("{:.1} %", 100.0 * saved));
+        vec![part.keyspace.clone(), part.part.clone(), raw, format!("{:.2}", part.b_row), saved]
+    };
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(parts.iter().map(line)).collect();
+    let encodings = std::iter::once("as").chain(parts.iter().map(|part| part.encoding.as_str()));
+    let table = aligned(&lines);
+    let lines = table.lines().zip(encodings).map(|(line, encoding)| format!("{line}  {encoding}"));
+    lines.map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
@@ -63,10 +85,16 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     let per_row = |bytes: Option<u64>| Some(bytes? as f64 / row.ops.max(1) as f64);
     let is_frond = row.target == "frond";
+    let times = row.disk_b_row.zip(frond.filter(|_| !is_frond)).map(|(theirs, ours)| theirs / ours);
     let goal = match row.target.as_str() {
-        "frond" => bytes_a_row(&row.step).map(|bytes| format!("<= {bytes:.0} B")),
+        "frond" => bytes_a_row(&row.step)
+            .zip(row.disk_b_row)
+            .map(|(goal, bytes)| format!("<= {goal:.0} B {}", verdict(bytes <= goal))),
         target if target.starts_with("rocksdb") => {
-            times_as_large(&row.step).map(|times| format!(">= {times} x"))
+            times_as_large(&row.step).map(|goal| match times {
+                Some(times) => format!(">= {goal} x {}", verdict(times >= goal)),
+                None => format!(">= {goal} x"),
+            })
         }
         _ => None,
     };
@@ -74,7 +102,6 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
         true => row.ops.to_string(),
         false => format!("{} ({} %)", row.ops, percent_done(row)),
     };
-    let times = row.disk_b_row.zip(frond.filter(|_| !is_frond)).map(|(theirs, ours)| theirs / ours);
     vec![
         row.step.clone(),
         row.target.clone(),
@@ -89,6 +116,10 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
         figure(row.ops_s),
         row.cpu_us_op_quiesced.or(row.cpu_us_op).map_or("-".to_owned(), figure),
     ]
+}
+
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "missed" }
 }
 
 /// The kinds of files that a store's bytes are in, largest first; none for a store of one kind. What is
@@ -149,8 +180,9 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<Vec<String>> = text.lines().skip(2).map(words).collect();
         let of = |index: usize| lines[index].join(" ");
-        assert_eq!(of(0), "iibench frond 1000 76.0 40.0 30.0 20.0 1.50 - <= 26 B 0.00 -");
-        assert_eq!(of(1), "iibench rocksdb 1000 76.0 80.0 60.0 40.0 1.50 2.00 >= 1.3 x 0.00 -");
+        assert_eq!(of(0), "iibench frond 1000 76.0 40.0 30.0 20.0 1.50 - <= 26 B met 0.00 -");
+        assert_eq!(of(1), "iibench rocksdb 1000 76.0 80.0 60.0 40.0 1.50 2.00 >= 1.3 x met 0.00 -");
+        assert!(of(2).contains("<= 135 B missed"), "{}", of(2));
         assert!(of(2).starts_with("packages frond") && of(3).contains(" 500.0 1.50 2.50 - "));
         assert!(text.contains("budget  packages disk_b_row: 200 measured, 135 budgeted"));
         assert!(
@@ -168,6 +200,41 @@ mod tests {
         let text = sizes(&Conditions::default(), &[], &[frond, sqlite]);
         assert!(text.contains("\n  packages frond: store.frond 150.0, log.frond 48.5\n"), "{text}");
         assert!(!text.contains("store.sqlite"), "all of it is in one");
+    }
+
+    #[test]
+    fn a_rival_that_is_hardly_larger_misses_the_goal() {
+        let text = sizes(
+            &Conditions::default(),
+            &[],
+            &[row("frond", "linktable", 100), row("rocksdb-m6", "linktable", 119)],
+        );
+        assert!(text.contains(" >= 1.2 x missed "), "{text}");
+    }
+
+    #[test]
+    fn columns_stand_below_with_what_they_save() {
+        let part = |part: &str, raw_b_row, b_row, encoding: &str| PartSize {
+            keyspace: "linktable".to_owned(),
+            part: part.to_owned(),
+            raw_b_row,
+            b_row,
+            encoding: encoding.to_owned(),
+        };
+        let parts = vec![
+            part("id1", 8.0, 0.5, "packed"),
+            part("data", 10.0, 11.0, "raw and another"),
+            part("(models, headers, index)", 0.0, 0.2, ""),
+        ];
+        let row = Row { parts, ..row("frond", "linktable", 100) };
+        let text = sizes(&Conditions::default(), &[], &[row]);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> =
+            text.lines().skip_while(|line| *line != PARTS).skip(1).map(words).collect();
+        assert_eq!(lines[0], "of column raw encoded saved as");
+        assert_eq!(lines[1], "linktable id1 8.00 0.50 93.8 % packed");
+        assert_eq!(lines[2], "linktable data 10.00 11.00 - raw and another");
+        assert_eq!(lines[3], "linktable (models, headers, index) - 0.20 -");
     }
 
     #[test]

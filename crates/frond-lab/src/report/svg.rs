@@ -10,9 +10,10 @@ use std::fmt::Write;
 use super::table::figure;
 
 /// Width of every chart, in its own units; the page scales it.
-const WIDTH: f64 = 860.0;
-const LEFT: f64 = 130.0;
-const RIGHT: f64 = 90.0;
+pub(super) const WIDTH: f64 = 860.0;
+/// What is left free beside the axes.
+pub(super) const LEFT: f64 = 130.0;
+pub(super) const RIGHT: f64 = 90.0;
 
 /// A bar.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ pub fn escape(text: &str) -> String {
 /// The colour of a target; RocksDB's variants share one.
 pub fn colour(target: &str) -> String {
     let engine = target.split('-').next().unwrap_or(target);
-    let known = ["frond", "rocksdb", "sqlite", "lmdb"].contains(&engine);
+    let known = ["frond", "rocksdb", "sqlite", "lmdb", "innodb"].contains(&engine);
     format!("var(--{})", if known { engine } else { "null" })
 }
 
@@ -85,7 +86,8 @@ pub fn bars(unit: &str, bars: &[Bar]) -> String {
     svg
 }
 
-fn open(height: f64, label: &str) -> String {
+/// The beginning of a chart of this height.
+pub(super) fn open(height: f64, label: &str) -> String {
     let label = escape(label);
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">"#)
 }

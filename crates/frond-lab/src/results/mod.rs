@@ -7,9 +7,11 @@
 //!    `cpu_us_op` and `cpu_fg_us_op` and shown as `cpu_generator_us_op`.
 
 mod budget;
+mod part;
 mod row;
 
 pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
+pub use part::PartSize;
 pub use row::{Final, Row, Verified, subtract_generator};
 
 use serde::{Deserialize, Serialize};

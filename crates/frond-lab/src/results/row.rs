@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Budget;
+use super::{Budget, PartSize};
 use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
 use crate::workloads::Volume;
 
@@ -139,6 +139,9 @@ pub struct Row {
     pub engine: BTreeMap<String, f64>,
     /// The design's budgets beside what was measured.
     pub budgets: Vec<Budget>,
+    /// What the columns take, in a store that keeps rows by part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartSize>,
     /// What the reader must know.
     pub notes: Vec<String>,
 }
@@ -221,6 +224,29 @@ impl Row {
             row.write_amp = Some(usage.write_bytes as f64 / volume.changed_bytes as f64);
         }
         row
+    }
+
+    /// Takes back what was measured of this process: the store works in another.
+    pub fn forget_process(&mut self) {
+        let figures = [
+            &mut self.cpu_us_op,
+            &mut self.cpu_fg_us_op,
+            &mut self.cpu_bg_us_op,
+            &mut self.cpu_us_op_quiesced,
+            &mut self.wr_b_op,
+            &mut self.rd_b_op,
+            &mut self.wr_io_op,
+            &mut self.rd_io_op,
+            &mut self.wr_b_op_quiesced,
+            &mut self.write_amp,
+            &mut self.ctx_op,
+            &mut self.faults_minor_op,
+            &mut self.faults_minor_steady_op,
+            &mut self.faults_major_op,
+        ];
+        figures.into_iter().for_each(|figure| *figure = None);
+        self.rss_peak_b = None;
+        self.series.clear();
     }
 
     /// A latency of the step's main operation: that with the most requests.

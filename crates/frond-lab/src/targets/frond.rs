@@ -5,11 +5,12 @@
 
 use std::ops::Bound;
 
-use frond::{Batch, Db, Options, Tree, TreeOptions};
+use frond::{Batch, ColumnOf, ColumnUse, Db, Options, Tree, TreeColumns, TreeOptions};
 
 use super::{Counter, Direction, Durability, Failure, Result, Session, Setup, Target, Visit};
 use crate::layout;
-use crate::schema::Keyspace;
+use crate::results::PartSize;
+use crate::schema::{Keyspace, Table};
 
 /// Statistics that are states now; the others grow.
 const STATES: [&str; 8] = [
@@ -29,9 +30,13 @@ impl From<frond::Error> for Failure {
     }
 }
 
+/// Leaves of a tree that are read to say what its columns take: 16 MiB.
+const LEAVES_READ: u64 = 32;
+
 /// Frond under test.
 pub struct Frond {
     db: Db,
+    table: Table,
     trees: Vec<Tree>,
     settings: Vec<(String, String)>,
 }
@@ -62,7 +67,7 @@ impl Frond {
             ("durability".to_owned(), format!("{durability:?}").to_lowercase()),
             ("size_class".to_owned(), "default".to_owned()),
         ];
-        Ok(Self { db, trees, settings })
+        Ok(Self { db, table: setup.table.clone(), trees, settings })
     }
 }
 
@@ -94,8 +99,62 @@ impl Target for Frond {
         stats.iter().chain([("syncs", syncs)]).map(named).collect()
     }
 
+    fn parts(&self) -> Result<Vec<PartSize>> {
+        let mut parts = Vec::new();
+        for (keyspace, tree) in self.trees.iter().enumerate() {
+            let shape = self.db.inspect(&tree.name())?;
+            let leaves = shape.levels.last().map_or(0, |leaves| leaves.nodes);
+            let columns = self.db.columns(&tree.name(), leaves.div_ceil(LEAVES_READ))?;
+            parts.extend(parts_of(&self.table, keyspace, &columns));
+        }
+        Ok(parts)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
+    }
+}
+
+/// What was found of a keyspace's columns, a row.
+fn parts_of(table: &Table, keyspace: Keyspace, found: &TreeColumns) -> Vec<PartSize> {
+    let name = match keyspace.checked_sub(1).and_then(|index| table.indexes.get(index)) {
+        Some(index) => index.name,
+        None => table.name,
+    };
+    let (keys, values) = (layout::key_columns(table, keyspace), layout::value_columns(table));
+    let part_of = |of: ColumnOf| match of {
+        ColumnOf::Key(part) => keys.get(usize::from(part)).copied().unwrap_or("key"),
+        ColumnOf::Value(part) => values.get(usize::from(part)).copied().unwrap_or("value"),
+        ColumnOf::Tags => "(kinds of messages)",
+        ColumnOf::WholeKey => "(other keys)",
+        ColumnOf::Others => "(other payloads)",
+    };
+    let rows = found.rows.max(1) as f64;
+    let size = |part: &str, column: &ColumnUse| PartSize {
+        keyspace: name.to_owned(),
+        part: part.to_owned(),
+        raw_b_row: column.row_bytes as f64 / rows,
+        b_row: column.bytes as f64 / rows,
+        encoding: encoding(column),
+    };
+    let mut parts: Vec<PartSize> =
+        found.columns.iter().map(|(&of, column)| size(part_of(of), column)).collect();
+    parts.extend((found.opaque.bytes > 0).then(|| size("(whole rows)", &found.opaque)));
+    let in_parts: u64 =
+        found.columns.values().map(|column| column.bytes).sum::<u64>() + found.opaque.bytes;
+    let rest = ColumnUse { bytes: found.bytes.saturating_sub(in_parts), ..ColumnUse::default() };
+    parts.push(size("(models, headers, index)", &rest));
+    parts
+}
+
+/// The form that most blocks have, and how many others there are.
+fn encoding(column: &ColumnUse) -> String {
+    let most = column.encodings.iter().max_by_key(|(_, blocks)| **blocks);
+    match (most, column.encodings.len()) {
+        (None, _) => String::new(),
+        (Some((name, _)), 1) => (*name).to_owned(),
+        (Some((name, _)), 2) => format!("{name} and another"),
+        (Some((name, _)), forms) => format!("{name} and {} others", forms - 1),
     }
 }
 

@@ -10,6 +10,7 @@
 //! Threads: a target is shared, a session belongs to one thread.
 
 mod frond;
+mod innodb;
 mod null;
 mod registry;
 mod settings;
@@ -25,8 +26,9 @@ mod sqlite;
 
 pub use registry::{Share, TargetName, available, environment, open};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::results::PartSize;
 use crate::schema::{EncodedRow, Keyspace, Table, Value};
 use crate::size::Bytes;
 
@@ -119,6 +121,18 @@ pub trait Target: Send + Sync {
     /// Engine counters, growing since open, or states now.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
+    }
+    /// What each column takes on disk, in a store that keeps rows by part.
+    fn parts(&self) -> Result<Vec<PartSize>> {
+        Ok(Vec::new())
+    }
+    /// The directory, below that of the target, whose bytes are the store's.
+    fn counted_dir(&self, dir: &Path) -> PathBuf {
+        dir.to_owned()
+    }
+    /// Whether it works in another process, so that CPU, memory and I/O of this one say nothing of it.
+    fn is_outside(&self) -> bool {
+        false
     }
     /// Closes cleanly.
     fn close(self: Box<Self>) -> Result<()>;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::innodb::{self, Pages};
 use super::null::Null;
 use super::{Failure, Result, Setup, Target};
 use crate::size::Bytes;
@@ -18,6 +19,8 @@ pub enum TargetName {
     Sqlite,
     /// LMDB.
     Lmdb,
+    /// InnoDB, in a MariaDB server.
+    Innodb(Pages),
     /// No store at all.
     Null,
 }
@@ -73,6 +76,8 @@ impl fmt::Display for TargetName {
             Self::RocksDb(Some(share)) => write!(f, "rocksdb-{share}"),
             Self::Sqlite => f.write_str("sqlite"),
             Self::Lmdb => f.write_str("lmdb"),
+            Self::Innodb(Pages::Dynamic) => f.write_str("innodb"),
+            Self::Innodb(Pages::Compressed(kib)) => write!(f, "innodb-{kib}k"),
             Self::Null => f.write_str("null"),
         }
     }
@@ -87,8 +92,13 @@ impl FromStr for TargetName {
             "rocksdb" => Ok(Self::RocksDb(None)),
             "sqlite" => Ok(Self::Sqlite),
             "lmdb" => Ok(Self::Lmdb),
+            "innodb" => Ok(Self::Innodb(Pages::Dynamic)),
+            "innodb-8k" => Ok(Self::Innodb(Pages::Compressed(8))),
+            "innodb-4k" => Ok(Self::Innodb(Pages::Compressed(4))),
             "null" => Ok(Self::Null),
-            _ => Err(format!("unknown target `{text}` (frond, rocksdb, sqlite, lmdb, null)")),
+            _ => Err(format!(
+                "unknown target `{text}` (frond, rocksdb, sqlite, lmdb, innodb, innodb-8k, innodb-4k, null)"
+            )),
         }
     }
 }
@@ -110,6 +120,7 @@ pub fn available(name: TargetName) -> Result<()> {
         TargetName::RocksDb(_) if !cfg!(has_rocksdb) => Err(absent("rocksdb", "librocksdb-dev")),
         TargetName::Sqlite if !cfg!(has_sqlite3) => Err(absent("sqlite", "libsqlite3-dev")),
         TargetName::Lmdb if !cfg!(has_lmdb) => Err(absent("lmdb", "liblmdb-dev")),
+        TargetName::Innodb(_) => innodb::installed(),
         _ => Ok(()),
     }
 }
@@ -129,6 +140,7 @@ pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
     match name {
         TargetName::Null => Ok(Box::new(Null)),
         TargetName::Frond => Ok(Box::new(super::frond::Frond::open(setup)?)),
+        TargetName::Innodb(pages) => Ok(Box::new(innodb::Innodb::open(setup, pages)?)),
         #[cfg(has_rocksdb)]
         TargetName::RocksDb(_) => Ok(Box::new(super::rocksdb::RocksDb::open(setup)?)),
         #[cfg(has_sqlite3)]

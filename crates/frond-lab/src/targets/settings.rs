@@ -19,7 +19,12 @@ pub fn pairs(text: &str) -> Vec<(String, String)> {
 mod tests {
     #[test]
     fn every_setting_of_a_rival_has_its_reason_on_the_line() {
-        for (name, text) in [("rocksdb", include_str!("rocksdb/rocksdb.settings.toml"))] {
+        let files = [
+            ("rocksdb", include_str!("rocksdb/rocksdb.settings.toml")),
+            ("sqlite", include_str!("sqlite/sqlite.settings.toml")),
+            ("innodb", include_str!("innodb/innodb.settings.toml")),
+        ];
+        for (name, text) in files {
             let settings = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));
             for line in settings {
                 let reason = line.split_once('#').map(|(_, reason)| reason.trim()).unwrap_or("");

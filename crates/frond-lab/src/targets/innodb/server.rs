@@ -1,0 +1,161 @@
+//! A MariaDB server for one run: own directory, own configuration, a socket and no network.
+//!
+//! Invariants
+//! 1. The server ends with this process, however that ends: the kernel kills it then (`setpriv`).
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use crate::targets::{Failure, Result};
+
+/// Longest time of a start, and of an end.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+const SERVER: &str = "mariadbd";
+const INSTALL: &str = "mariadb-install-db";
+
+/// What must be there, of which packages.
+const COMMANDS: [(&str, &str); 4] = [
+    (SERVER, "mariadb-server"),
+    (INSTALL, "mariadb-server"),
+    ("mariadb", "mariadb-client"),
+    ("setpriv", "util-linux"),
+];
+
+/// Where a command is: on the path, or where daemons are.
+fn find(command: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/bin".into()]);
+    places.map(|place| place.join(command)).find(|file| file.is_file())
+}
+
+/// Fails, naming the package, if a command is missing.
+pub fn installed() -> Result<()> {
+    match COMMANDS.iter().find(|(command, _)| find(command).is_none()) {
+        None => Ok(()),
+        Some((command, package)) => Err(Failure(format!(
+            "target innodb: there is no {command} here: `apt-get install {package}`"
+        ))),
+    }
+}
+
+fn command(name: &str) -> Command {
+    Command::new(find(name).unwrap_or_else(|| name.into()))
+}
+
+/// A server that runs.
+pub struct Server {
+    process: Child,
+    data: PathBuf,
+    /// Has the socket, whose path must be short.
+    run_dir: PathBuf,
+}
+
+impl Server {
+    /// Makes a data directory below `dir` and starts a server on it with these options.
+    pub fn start(dir: &Path, options: &[(&str, String)]) -> Result<Self> {
+        let dir = dir.canonicalize()?;
+        let data = dir.join("data");
+        let log = dir.join("server.log");
+        let output =
+            || -> Result<File> { Ok(File::options().create(true).append(true).open(&log)?) };
+        // As root it must be told so.
+        let user = (fs::metadata("/proc/self")?.uid() == 0).then_some("--user=root");
+        let made = command(INSTALL)
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", data.display()))
+            .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+            .args(user)
+            .stdin(Stdio::null())
+            .stdout(output()?)
+            .stderr(output()?)
+            .status()?;
+        if !made.success() {
+            return Err(Failure(format!("{INSTALL} ended with {made}; see {}", log.display())));
+        }
+        let run_dir = std::env::temp_dir().join(format!("frond-lab-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&run_dir); // of a process that had this number before
+        DirBuilder::new().mode(0o700).create(&run_dir)?;
+        let server = find(SERVER).unwrap_or_else(|| SERVER.into());
+        let process = command("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(server)
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", run_dir.join("socket").display()))
+            .arg(format!("--pid-file={}", run_dir.join("pid").display()))
+            .args(["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"])
+            .args(options.iter().map(|(name, value)| format!("--{name}={value}")))
+            .args(user)
+            .stdin(Stdio::null())
+            .stdout(output()?)
+            .stderr(output()?)
+            .spawn()?;
+        let mut server = Self { process, data, run_dir };
+        let begin = Instant::now();
+        while !server.run_dir.join("socket").exists() {
+            if let Some(status) = server.process.try_wait()? {
+                return Err(Failure(format!(
+                    "{SERVER} ended with {status}; see {}",
+                    log.display()
+                )));
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(Failure(format!("{SERVER} does not start; see {}", log.display())));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+
+    /// A session of its own, in this database if it has a name.
+    pub fn client(&self, database: &str) -> Result<Client> {
+        Client::connect(&self.run_dir.join("socket"), database)
+    }
+
+    /// Where its files are.
+    pub fn data_dir(&self) -> &Path {
+        &self.data
+    }
+
+    /// Where its socket is.
+    #[cfg(test)]
+    pub fn run_dir(&self) -> &Path {
+        &self.run_dir
+    }
+
+    /// Ends it as a server is ended: what is in memory is written.
+    pub fn stop(mut self) -> Result<()> {
+        self.client("")?.run_last("SHUTDOWN")?;
+        match self.wait()? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(Failure(format!("{SERVER} ended with {status}"))),
+            None => Err(Failure(format!("{SERVER} does not end"))),
+        }
+    }
+
+    fn wait(&mut self) -> Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !matches!(self.process.try_wait(), Ok(Some(_))) {
+            let _ = self.process.kill(); // it may end by itself meanwhile
+            let _ = self.process.wait();
+        }
+        let _ = fs::remove_dir_all(&self.run_dir); // a directory in /tmp does no harm
+    }
+}
