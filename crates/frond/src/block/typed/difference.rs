@@ -6,13 +6,16 @@
 //!
 //! ```text
 //! difference = 71 | number of the other column in the directory u16 | differences, integers
+//!            | 73 | number u16 | shift u8 | origin u64 | slope i64 | differences to the line, integers
 //! ```
+//!
+//! The second is the difference to a line (`line.rs`) over the other column: ids beside times.
 //!
 //! Invariants
 //! 1. The other column stands earlier and is no difference itself: a value is read with two reads.
 //! 2. A column of a key is a difference to a column of the key only. It is searched among rows that are equal in all
-//!    columns before it: there the other column is one number, and the differences ascend, but that those of words
-//!    below that number, which come first, have gone round the end of 64 bits.
+//!    columns before it: there the other column is one number, as is a line over it, and the differences ascend,
+//!    but that those of words below that number, which come first, have gone round the end of 64 bits.
 
 use std::ops::Range;
 
@@ -23,16 +26,18 @@ use super::{
     },
     columns::Holds,
     frame::Typed,
+    line::{Line, PAIRS_MAX, SHIFT_MAX},
 };
+use crate::coding::Reader;
 
 /// First byte of the column. No kind of integer column has it.
 const TAG: u8 = 71;
-pub(super) const HEAD_BYTES: usize = 3;
+const LINE_TAG: u8 = 73;
+const HEAD_BYTES: usize = 3;
+const LINE_HEAD_BYTES: usize = HEAD_BYTES + 1 + 8 + 8;
 
 /// Words that are added to others at a time.
 const DECODED_WORDS: usize = 64;
-/// Rows looked at before all are.
-const SAMPLES: usize = 32;
 /// Fewest rows that are worth looking at.
 const ROWS_MIN: usize = 16;
 
@@ -40,8 +45,8 @@ const ROWS_MIN: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     ints: Ints<'a>,
-    /// What is added to them, if they are differences.
-    other: Option<Ints<'a>>,
+    /// What is added to them, if they are differences: a line over this column.
+    other: Option<(Ints<'a>, Line)>,
 }
 
 impl<'a> Words<'a> {
@@ -49,17 +54,17 @@ impl<'a> Words<'a> {
     #[inline]
     pub fn parse(typed: &Typed<'a>, at: usize) -> Result<Self, BadBlock> {
         let bytes = typed.bytes(at)?;
-        let Some((other, differences)) = cut(typed, at, bytes)? else {
+        let Some(Cut { other, line, differences }) = cut(typed, at, bytes)? else {
             return Ok(Self { ints: Ints::parse(bytes, typed.rows())?, other: None });
         };
         let ints = Ints::parse(differences, typed.rows())?;
-        Ok(Self { ints, other: Some(Ints::parse(other, typed.rows())?) })
+        Ok(Self { ints, other: Some((Ints::parse(other, typed.rows())?, line)) })
     }
 
     /// Words from row `first` on, as many as `out` takes.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.ints.decode(first, out);
-        let Some(other) = &self.other else { return };
+        let Some((other, line)) = &self.other else { return };
         let mut others = [0; DECODED_WORDS];
         for (number, words) in out.chunks_mut(DECODED_WORDS).enumerate() {
             let others = others.get_mut(..words.len()).unwrap_or_default();
@@ -67,7 +72,7 @@ impl<'a> Words<'a> {
             words
                 .iter_mut()
                 .zip(others)
-                .for_each(|(word, other)| *word = word.wrapping_add(*other));
+                .for_each(|(word, other)| *word = word.wrapping_add(line.at(*other)));
         }
     }
 
@@ -88,7 +93,7 @@ impl<'a> Words<'a> {
 
     /// Length of the column.
     pub fn bytes_used(&self) -> usize {
-        self.ints.bytes_used() + if self.other.is_some() { HEAD_BYTES } else { 0 }
+        self.ints.bytes_used() + self.other.map_or(0, |(_, line)| head_bytes(line))
     }
 }
 
@@ -107,8 +112,9 @@ impl<'a> Searched<'a> {
         let bytes = typed.bytes(at)?;
         let (ints, other) = match cut(typed, at, bytes)? {
             None => (bytes, None),
-            Some((other, differences)) => {
-                (differences, Some(Ints::read(other, typed.rows(), rows.start)?))
+            Some(Cut { other, line, differences }) => {
+                let other = Ints::read(other, typed.rows(), rows.start)?;
+                (differences, Some(line.at(other)))
             }
         };
         let ints = Ints::open(ints, typed.rows());
@@ -166,41 +172,57 @@ pub(super) fn read(typed: &Typed<'_>, at: usize, row: usize) -> Result<u64, BadB
     let bytes = typed.bytes(at)?;
     match cut(typed, at, bytes)? {
         None => Ints::read(bytes, typed.rows(), row),
-        Some((other, differences)) => {
+        Some(Cut { other, line, differences }) => {
             let other = Ints::read(other, typed.rows(), row)?;
-            Ok(Ints::read(differences, typed.rows(), row)?.wrapping_add(other))
+            Ok(Ints::read(differences, typed.rows(), row)?.wrapping_add(line.at(other)))
         }
     }
 }
 
+/// A difference taken apart.
+struct Cut<'a> {
+    other: &'a [u8],
+    line: Line,
+    differences: &'a [u8],
+}
+
 /// What column `at`, with these bytes, is the difference to, and the differences; `None` if it is none.
 #[inline]
-fn cut<'a>(
-    typed: &Typed<'a>,
-    at: usize,
-    bytes: &'a [u8],
-) -> Result<Option<(&'a [u8], &'a [u8])>, BadBlock> {
-    if bytes.first() == Some(&TAG) { cut_difference(typed, at, bytes).map(Some) } else { Ok(None) }
+fn cut<'a>(typed: &Typed<'a>, at: usize, bytes: &'a [u8]) -> Result<Option<Cut<'a>>, BadBlock> {
+    match bytes.first() {
+        Some(&TAG | &LINE_TAG) => cut_difference(typed, at, bytes).map(Some),
+        _ => Ok(None),
+    }
 }
 
 #[inline(never)]
-fn cut_difference<'a>(
-    typed: &Typed<'a>,
-    at: usize,
-    bytes: &'a [u8],
-) -> Result<(&'a [u8], &'a [u8]), BadBlock> {
+fn cut_difference<'a>(typed: &Typed<'a>, at: usize, bytes: &'a [u8]) -> Result<Cut<'a>, BadBlock> {
     const BAD: BadBlock = BadBlock("a column is the difference to none that it can be");
-    let [_, low, high, ref differences @ ..] = *bytes else { return Err(BAD) };
+    let [tag, low, high, ref rest @ ..] = *bytes else { return Err(BAD) };
     let number = usize::from(u16::from_le_bytes([low, high]));
     let column = typed.column(number).filter(|_| number < at);
     if !column.is_some_and(|column| matches!(column.holds, Holds::Word(..))) {
         return Err(BAD);
     }
     let other = typed.bytes(number)?;
-    if other.first() == Some(&TAG) {
+    if matches!(other.first(), Some(&TAG | &LINE_TAG)) {
         return Err(BAD);
     }
-    Ok((other, differences))
+    if tag == TAG {
+        return Ok(Cut { other, line: Line::SAME, differences: rest });
+    }
+    let mut reader = Reader::new(rest);
+    let shift = reader.u8().filter(|shift| *shift <= SHIFT_MAX);
+    let (Some(shift), Some(origin), Some(slope)) = (shift, reader.u64(), reader.u64()) else {
+        return Err(BadBlock("a column is the difference to no line"));
+    };
+    let line = Line { origin, slope: slope as i64, shift };
+    Ok(Cut { other, line, differences: reader.rest() })
+}
+
+/// Length of what stands before differences to this line.
+pub(super) fn head_bytes(line: Line) -> usize {
+    if line == Line::SAME { HEAD_BYTES } else { LINE_HEAD_BYTES }
 }
 
 /// A column of the block being built that a later one may be the difference to.
@@ -213,37 +235,65 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Appends what stands before the differences to it.
-    pub fn put_head(&self, out: &mut Vec<u8>) {
-        out.push(TAG);
-        out.extend_from_slice(&self.at.to_le_bytes());
-    }
-
-    /// Puts the differences of `words` to it into `out`.
-    pub fn differences(&self, words: &[u64], out: &mut Vec<u64>) {
-        out.clear();
-        out.extend(words.iter().zip(&self.words).map(|(word, other)| word.wrapping_sub(*other)));
-    }
-
-    /// Whether the differences of `words` to it may be much shorter than a column of so many bytes, by a
-    /// sample. A few rows that are far off do not count, for they may be exceptions.
-    pub fn promises(&self, words: &[u64], bytes: usize) -> bool {
-        if words.len() < ROWS_MIN || words.len() != self.words.len() {
-            return false;
+    /// Appends what stands before the differences to this line over it.
+    pub fn put_head(&self, line: Line, out: &mut Vec<u8>) {
+        if line == Line::SAME {
+            out.push(TAG);
+            return out.extend_from_slice(&self.at.to_le_bytes());
         }
-        let every = words.len().div_ceil(SAMPLES);
-        let mut sample = [0i64; SAMPLES];
+        out.push(LINE_TAG);
+        out.extend_from_slice(&self.at.to_le_bytes());
+        out.push(line.shift);
+        out.extend_from_slice(&line.origin.to_le_bytes());
+        out.extend_from_slice(&line.slope.to_le_bytes());
+    }
+
+    /// Puts the differences of `words` to that line over it into `out`.
+    pub fn differences(&self, line: Line, words: &[u64], out: &mut Vec<u64>) {
+        out.clear();
+        let pairs = words.iter().zip(&self.words);
+        out.extend(pairs.map(|(word, other)| word.wrapping_sub(line.at(*other))));
+    }
+
+    /// The line of these words over it, by a sample of them.
+    pub fn line_of(&self, words: &[u64]) -> Option<Line> {
+        let mut pairs = [(0, 0); PAIRS_MAX];
+        Line::through(self.sample(words, &mut pairs)?)
+    }
+
+    /// The lines over it the differences to which may be much shorter than a column of so many bytes, by a
+    /// sample of `words`. A few rows that are far off do not count, for they may be exceptions.
+    pub fn promising(&self, words: &[u64], bytes: usize) -> impl Iterator<Item = Line> {
+        let mut lines = [None; 2];
+        let mut pairs = [(0, 0); PAIRS_MAX];
+        if let Some(pairs) = self.sample(words, &mut pairs) {
+            let line = Line::through(pairs);
+            let promises = |line: &Line| {
+                let bits = u64::BITS - line.spread(pairs).leading_zeros();
+                bits as usize * words.len() / 8 < bytes - bytes / 10
+            };
+            lines = [Some(Line::SAME), line].map(|line| line.filter(promises));
+        }
+        lines.into_iter().flatten()
+    }
+
+    /// Some pairs of its words and those, spread over the rows; `None` if they are too few to tell.
+    fn sample<'a>(
+        &self,
+        words: &[u64],
+        pairs: &'a mut [(u64, u64); PAIRS_MAX],
+    ) -> Option<&'a mut [(u64, u64)]> {
+        if words.len() < ROWS_MIN || words.len() != self.words.len() {
+            return None;
+        }
+        let every = words.len().div_ceil(PAIRS_MAX);
         let mut count = 0;
-        let pairs = words.iter().zip(&self.words).step_by(every);
-        for ((word, other), slot) in pairs.zip(&mut sample) {
-            *slot = word.wrapping_sub(*other) as i64;
+        let all = self.words.iter().zip(words).step_by(every);
+        for ((other, word), pair) in all.zip(&mut *pairs) {
+            *pair = (*other, *word);
             count += 1;
         }
-        let Some(sample) = sample.get_mut(..count) else { return false };
-        sample.sort_unstable();
-        let [low, high] = [count / 8, count - 1 - count / 8].map(|at| sample[at]);
-        let bits = u64::BITS - high.wrapping_sub(low).leading_zeros();
-        bits as usize * words.len() / 8 < bytes - bytes / 10
+        pairs.get_mut(..count)
     }
 }
 

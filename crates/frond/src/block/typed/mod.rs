@@ -16,6 +16,7 @@
 //! | `columns.rs` | which columns a tree's layouts make |
 //! | `frame.rs` | where a block's columns lie |
 //! | `difference.rs` | columns that are the difference to another |
+//! | `line.rs` | lines that columns may be differences to |
 //! | `quotes.rs` | columns of strings that quote others |
 //! | `search.rs` | the row of a key |
 //! | `row.rs` | one row out of its columns; point lookup |
@@ -45,6 +46,7 @@ mod columns;
 mod difference;
 mod frame;
 mod held;
+mod line;
 mod quotes;
 mod row;
 mod rows;

@@ -17,7 +17,8 @@ use super::{
         },
     },
     columns::Columns,
-    difference::{self, Earlier, HEAD_BYTES},
+    difference::{self, Earlier},
+    line::Line,
     quotes::{self, Quotable},
     samples::Samples,
 };
@@ -58,6 +59,8 @@ struct WordForm {
     chosen: Chosen,
     /// As the difference to the column with this number.
     beside: Option<usize>,
+    /// To a line over it, which each block has its own of.
+    on_line: bool,
 }
 
 /// What was chosen, and what it took.
@@ -254,8 +257,9 @@ impl ColumnWriter {
         let chosen = match (form.beside, float) {
             (Some(number), _) => {
                 let other = earlier.iter().find(|other| other.number == number)?;
-                other.differences(values, differences);
-                other.put_head(out);
+                let line = if form.on_line { other.line_of(values)? } else { Line::SAME };
+                other.differences(line, values, differences);
+                other.put_head(line, out);
                 ints.encode_as(kind, numbers, differences, out)
             }
             (None, Some(float)) => ints.encode_floats_as(kind, numbers, float, values, out),
@@ -279,18 +283,28 @@ impl ColumnWriter {
             None => ints.encode(values, out),
         };
         let (mut best, mut best_bytes) = (None, plain.bytes);
-        for other in earlier.iter().filter(|other| other.promises(values, plain.bytes)) {
-            other.differences(values, differences);
-            let bytes = HEAD_BYTES + ints.measure(differences).bytes;
-            if difference::worth_it(bytes, plain.bytes) && bytes < best_bytes {
-                (best, best_bytes) = (Some(other), bytes);
+        for other in earlier {
+            for line in other.promising(values, plain.bytes) {
+                other.differences(line, values, differences);
+                let bytes = difference::head_bytes(line) + ints.measure(differences).bytes;
+                // A line, too, has to be worth it, to one that is level.
+                let is_less = match line {
+                    Line::SAME => bytes < best_bytes,
+                    _ => difference::worth_it(bytes, best_bytes),
+                };
+                if difference::worth_it(bytes, plain.bytes) && is_less {
+                    (best, best_bytes) = (Some((other, line)), bytes);
+                }
             }
         }
-        let Some(other) = best else { return WordForm { chosen: plain, beside: None } };
+        let Some((other, line)) = best else {
+            return WordForm { chosen: plain, beside: None, on_line: false };
+        };
         out.truncate(start);
-        other.differences(values, differences);
-        other.put_head(out);
-        WordForm { chosen: ints.encode(differences, out), beside: Some(other.number) }
+        other.differences(line, values, differences);
+        other.put_head(line, out);
+        let chosen = ints.encode(differences, out);
+        WordForm { chosen, beside: Some(other.number), on_line: line != Line::SAME }
     }
 
     /// Appends an integer column of one value, which is as long for any number of rows.

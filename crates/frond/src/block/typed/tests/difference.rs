@@ -267,3 +267,91 @@ fn the_documented_difference_is_read() {
         rows.iter().map(|(key, value)| (&key[..], Tag::PUT, &value[..])).collect();
     assert_ne!(first_byte(&build(&columns, &rows), &columns, 3), 71);
 }
+
+/// Prices, times, customers and ids: ids are given as time passes, some to each time. In the order of prices nothing of
+/// that is to be seen in either column.
+fn by_price(noise: &mut Noise, count: u64, ids_a_milli: f64) -> Rows {
+    let mut rows = Rows::new();
+    for _ in 0..count {
+        let at = noise.below(4_000_000);
+        let millis = 1_790_000_000_000 + at / 50 * 50;
+        let far = if noise.below(40) == 0 { noise.below(1 << 30) } else { 0 };
+        let id = (at as f64 * ids_a_milli) as u64 + noise.below(30) + far;
+        let price = (noise.below(12) as u32).to_be_bytes();
+        let customer = (noise.below(3) as u32).to_be_bytes();
+        let mut key = [&price[..], &millis.to_be_bytes(), &customer].concat();
+        key.extend_from_slice(&(id as u32).to_be_bytes());
+        rows.insert(key, (Tag::PUT, vec![]));
+    }
+    rows
+}
+
+/// Ids are differences to a line over times, and are found in keys that are equal up to them.
+#[test]
+fn differences_to_lines_come_back_and_are_searched() {
+    let key = Layout::new(vec![INT, Part::Fixed(8, Hint::Integer), INT, INT]);
+    let columns = Arc::new(Columns::new(&key, &Layout::default()));
+    let mut noise = Noise(14);
+    // One for each is a difference without a line.
+    for (ids_a_milli, kind) in [(20.0, 73), (1.0, 71), (0.37, 73), (3.75, 73)] {
+        let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+        for _ in 0..2 {
+            let rows = by_price(&mut noise, 700, ids_a_milli);
+            let both = Both::new(&mut builder, &columns, &[], &rows);
+            both.assert_reads();
+            assert_eq!(first_byte(&both.typed, &columns, 4), kind, "{ids_a_milli}");
+            for (key, _, _) in both.rows.iter().step_by(11) {
+                around(key).iter().for_each(|sought| both.assert_same(sought));
+            }
+        }
+        // Of one time and customer many ids, some below what the line says of it.
+        let mut rows = by_price(&mut noise, 500, ids_a_milli);
+        for id in (0..u32::MAX).step_by(1 << 27) {
+            let key = [&[0, 0, 0, 5][..], &1_790_002_000_000u64.to_be_bytes(), &[0; 4]].concat();
+            rows.insert([&key[..], &id.to_be_bytes()].concat(), (Tag::PUT, vec![]));
+        }
+        let both = Both::new(&mut builder, &columns, &[], &rows);
+        both.assert_reads();
+        assert_eq!(first_byte(&both.typed, &columns, 4), kind, "{ids_a_milli}");
+        for (key, _, _) in both.rows.iter().filter(|(key, _, _)| key[..4] == [0, 0, 0, 5]) {
+            around(key).iter().for_each(|sought| both.assert_same(sought));
+        }
+    }
+}
+
+/// The bytes that docs/format.md shows; and a line that is none.
+#[test]
+fn the_documented_line_is_read() {
+    let text = include_str!("../../../../../../docs/format.md");
+    let shown = text.split("The typed block with a line").nth(1).expect("documented");
+    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.map_while(|line| line.strip_prefix("    "));
+    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
+    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let byte = Layout::new(vec![Part::Fixed(1, Hint::Integer)]);
+    let columns = Arc::new(Columns::new(&byte, &Layout::new(vec![INT, INT])));
+    let typed = Typed::parse(&shown, &columns, &[]).unwrap();
+    check(&typed).unwrap();
+    for (key, (other, word)) in
+        (1..).zip([(100u32, 1001u32), (130, 1600), (110, 1203), (150, 2002)])
+    {
+        let mut payload = Vec::new();
+        let found = find(&typed, &[key], &Projection::All, &mut payload);
+        assert_eq!(found, Ok(Some(Tag::PUT)));
+        assert_eq!(payload, [other.to_be_bytes(), word.to_be_bytes()].concat());
+    }
+    let head = shown.iter().position(|&byte| byte == 73).unwrap();
+    let mut bad = shown.clone();
+    bad[head + 3] = 33;
+    let told = check(&Typed::parse(&bad, &columns, &[]).unwrap()).err().map(|bad| bad.0);
+    assert_eq!(told, Some("a column is the difference to no line"));
+    for at in head..shown.len() {
+        for byte in [0, 0xff, shown[at] ^ 1, shown[at] ^ 0x80] {
+            let mut bad = shown.clone();
+            bad[at] = byte;
+            let Ok(typed) = Typed::parse(&bad, &columns, &[]) else { continue };
+            let _ = check(&typed);
+            let _ = find(&typed, &[3], &Projection::All, &mut Vec::new());
+        }
+    }
+}

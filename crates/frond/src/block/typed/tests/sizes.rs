@@ -103,6 +103,13 @@ fn tables() -> Vec<Table> {
         let key = [duration, end, end - duration, 9_000_000_000 + id].map(u64::to_be_bytes);
         by_duration.push((key.concat(), Tag::PUT, vec![]));
     }
+    let (mut by_time, mut noise) = (Vec::new(), Noise(14));
+    for _ in 0..1300 {
+        let milli = noise.below(100_000) * 50;
+        let id = 20 * milli as u32 + noise.below(1000) as u32;
+        let key = [&price(&mut noise)[..], &(1_790_000_000_000 + milli).to_be_bytes()].concat();
+        by_time.push(([&key[..], &id.to_be_bytes()].concat(), Tag::PUT, vec![]));
+    }
     let (mut files, mut noise) = (Vec::new(), Noise(13));
     for _ in 0..200 {
         let (name, version) = (noise.below(1 << 44), noise.below(1 << 14));
@@ -128,6 +135,7 @@ fn tables() -> Vec<Table> {
         table("instance, begin", instance_key, rest.clone(), instance),
         table("task, begin, end", vec![int(8)], vec![micros, micros, int(4)], tasks),
         table("price, second", vec![float, int(8), int(4)], rest.clone(), by_price),
+        table("price, second, id", vec![float, int(8), int(4)], rest.clone(), by_time),
         table("duration, end, begin", vec![int(8), micros, micros, int(8)], rest, by_duration),
         table("file of its name", vec![Part::Var(End::Escaped); 2], vec![int(4), prefixed], files),
         table("log", vec![int(8)], entry.clone(), log),
@@ -158,6 +166,7 @@ register, price, customer, 2000: 32000 in 11893
 instance, begin, 1100: 33000 in 4106
 task, begin, end, 700: 19600 in 5367
 price, second, 1300: 20800 in 3672
+price, second, id, 1300: 20800 in 5104
 duration, end, begin, 1300: 41600 in 7417
 file of its name, 200: 14673 in 3290
 log, 120: 5994 in 2866
