@@ -192,7 +192,7 @@ impl Shared {
             section.active.admitted.fetch_add(admitted, Ordering::Relaxed);
             // Groups are padded, so that many small commits are far more log than their records.
             let reached = reservation.lsn().0;
-            let log_bytes = reached.saturating_sub(section.active.log_from.0) + bytes as u64;
+            let log_bytes = reached.saturating_sub(section.active.log_from().0) + bytes as u64;
             section.active.log_bytes.store(log_bytes, Ordering::Relaxed);
             engine.log_reached.store(reached, Ordering::Relaxed);
             section.active.note(changes);

@@ -105,6 +105,10 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     let log_options = LogOptions::default();
     let log_options = LogOptions {
         segment_bytes: options.tuning.segment_bytes.unwrap_or(log_options.segment_bytes),
+        first_segment_bytes: match options.tuning.segment_bytes {
+            Some(bytes) => (bytes / 4).next_multiple_of(4096).max(16 << 10),
+            None => log_options.first_segment_bytes,
+        },
         // All group buffers together take at most a sixteenth of the budget.
         group_bytes: options.tuning.group_bytes.unwrap_or_else(|| {
             let share = options.cache_bytes as usize / 16 / log_options.groups;
@@ -285,7 +289,7 @@ fn replay(
     if engine.log.is_some() && engine.memtable_is_full(&section.active) {
         // Not this record's position: replay begins at a group, and only the slot names one. What is
         // applied by then is skipped by its seqno.
-        let log_from = section.active.log_from;
+        let log_from = section.active.log_from();
         engine.freeze_at(&mut section, log_from);
         drop(section);
         while engine.step()? {}
@@ -339,7 +343,7 @@ fn replay(
     slot.note(&changes);
     if changes.iter().any(Change::ends_memtable) {
         let mut section = engine.enter();
-        let log_from = section.active.log_from;
+        let log_from = section.active.log_from();
         engine.freeze_at(&mut section, log_from);
         drop(section);
         // Before the next record: by then the catalog may know less of the trees.

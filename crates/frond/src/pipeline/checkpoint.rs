@@ -154,7 +154,11 @@ impl Engine {
             return Ok(true);
         }
         let due =
-            self.hurries() | self.checkpoint_is_due() | self.goes_on_ending() | self.shortens_log();
+            self.hurries()
+                | self.checkpoint_is_due()
+                | self.goes_on_ending()
+                | self.shortens_log()
+                | self.comes_to_rest();
         if due && self.versions.current().publish > self.checkpoint.written() {
             return self.run_checkpoint().map(|()| true);
         }
@@ -182,6 +186,17 @@ impl Engine {
             self.publish_unchanged();
         }
         true
+    }
+
+    /// True if an idle store keeps segments only because its slots begin there; then there is a version for a
+    /// checkpoint that begins later.
+    fn comes_to_rest(&self) -> bool {
+        let rests = self.idle.load(Ordering::Relaxed) && self.log().has_passed();
+        if rests && self.versions.current().publish <= self.checkpoint.written() {
+            self.pass_log();
+            self.publish_unchanged();
+        }
+        rests
     }
 
     /// True if a checkpoint should release more of what dropped trees had; then there is a version for it.
@@ -265,7 +280,7 @@ impl Engine {
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = match plant!("pipeline: log position before the boundary is dropped") {
             true => clean.unwrap_or(log_at),
-            false => clean.unwrap_or(oldest.log_from),
+            false => clean.unwrap_or(oldest.log_from()),
         };
         self.take_effects(version.publish)?;
         let mut directory = RootDirectory::default();

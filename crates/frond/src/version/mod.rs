@@ -56,7 +56,7 @@ pub(crate) struct MemSlot {
     /// Blobs whose references it may hand out, to this memtable's end (Rule: I11).
     blobs: Mutex<Vec<Arc<BlobHold>>>,
     /// Its commits' records lie at or after this position of the log.
-    pub log_from: Lsn,
+    log_from: AtomicU64,
     /// Changes of the catalog among its commits, in their order.
     changes: Mutex<Vec<Change>>,
 }
@@ -72,9 +72,20 @@ impl MemSlot {
             log_bytes: AtomicU64::new(0),
             blob_bytes: AtomicU64::new(0),
             blobs: Mutex::default(),
-            log_from,
+            log_from: AtomicU64::new(log_from.0),
             changes: Mutex::default(),
         })
+    }
+
+    /// Its commits' records lie at or after this position of the log.
+    pub fn log_from(&self) -> Lsn {
+        Lsn(self.log_from.load(Ordering::Acquire))
+    }
+
+    /// While it has no commits, their position follows the log: from within the sequencer's section.
+    pub fn begin_at(&self, position: Lsn) {
+        // Release: who reads this has what was committed before it in older memtables.
+        self.log_from.store(position.0, Ordering::Release);
     }
 
     /// Notes changes of the catalog that one of its commits makes. Before that commit is inserted, so
@@ -307,7 +318,7 @@ impl Versions {
             roots,
             branches: old.branches.clone(),
             frozen: Vec::new(),
-            active: MemSlot::new(empty, at, old.active.log_from),
+            active: MemSlot::new(empty, at, old.active.log_from()),
             _spilled: extents,
             _pin: Pin::new(old.publish, &self.store),
         })

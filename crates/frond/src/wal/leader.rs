@@ -18,8 +18,8 @@ use std::{io, time::Duration};
 
 use super::{
     group::{GroupHeader, GroupKind, padded},
-    log::{Log, Sealed, State, Writer, count},
-    rest::SPARES_AT_REST,
+    log::{Log, Sealed, Spares, State, Writer, count},
+    rest::Rest,
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
@@ -131,7 +131,7 @@ impl Log {
         sealed: Sealed,
         synced: Lsn,
     ) -> Result<Option<SegmentFile>> {
-        if sealed.begins_segment {
+        if sealed.begins_segment.is_some() {
             self.begin_segment(writer, sealed.first, synced)?;
         }
         let header = GroupHeader {
@@ -160,7 +160,7 @@ impl Log {
         writer.chain = checksum;
         count(&self.counters.groups, 1);
         count(&self.counters.written_bytes, padded(sealed.used) as u64);
-        Ok(sealed.begins_segment.then(|| writer.segment.clone()))
+        Ok(sealed.begins_segment.map(|_| writer.segment.clone()))
     }
 
     /// Leaves the current segment and writes the header of the next, whose file was made ready when
@@ -190,6 +190,7 @@ impl Log {
             predecessor: writer.chain,
             resumed: false,
             synced,
+            segment_bytes: segment.bytes,
             ..writer.header
         };
         segment.write(&writer.header.encode(), 0)?;
@@ -242,14 +243,16 @@ impl Log {
     /// Makes a segment ready unless one is. `Full` if the disk is.
     pub(super) fn make_spare(&self) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
-        if self.state.lock().unwrap().spares_ready > 0 {
-            return Ok(());
-        }
-        let (number, bytes) = (spares.next_number, self.options.segment_bytes);
+        if self.state.lock().unwrap().spares.is_empty() { self.make_next(&mut spares) } else { Ok(()) }
+    }
+
+    /// Makes the next segment ready.
+    pub(super) fn make_next(&self, spares: &mut Spares) -> Result<()> {
+        let (number, bytes) = (spares.next_number, spares.next_bytes);
         let direct = self.open_mode().direct;
         match segment::make(&*self.env.vfs, &self.dir, number, bytes, direct, None) {
             Ok(segment) => {
-                self.add_spare(&mut spares, segment);
+                self.add_spare(spares, segment);
                 Ok(())
             }
             Err(Error::Io { source, .. }) if is_full(&source) => {
@@ -259,11 +262,12 @@ impl Log {
         }
     }
 
-    fn add_spare(&self, spares: &mut super::log::Spares, segment: SegmentFile) {
+    fn add_spare(&self, spares: &mut Spares, segment: SegmentFile) {
         spares.next_number = segment.number + 1;
-        spares.ready.push_back(segment);
+        spares.next_bytes = self.options.after(segment.bytes);
         let mut state = self.state.lock().unwrap();
-        state.spares_ready += 1;
+        state.spares.push_back(segment.bytes);
+        spares.ready.push_back(segment);
         state.spare_wanted = false;
     }
 
@@ -284,10 +288,12 @@ impl Log {
                 return Ok(());
             }
             let Some((number, _)) = state.live.pop_front() else { return Ok(()) };
-            let recycle = state.spares_ready < SPARES_MAX && !state.closing;
+            // What is short grows, and what rests wants nothing.
+            let grown = state.segment_bytes == self.options.segment_bytes;
+            let recycle = grown && state.spares.len() < SPARES_MAX && !state.closing;
             drop(state);
             if recycle {
-                let recycled = self.recycle(number, spares.next_number);
+                let recycled = self.recycle(number, &spares);
                 if let Some(segment) = self.or_fail(recycled)? {
                     self.add_spare(&mut spares, segment);
                     count(&self.counters.recycled, 1);
@@ -301,17 +307,18 @@ impl Log {
         }
     }
 
-    /// Renames a segment to be number `next`; `None` if it has another length and was removed.
-    fn recycle(&self, number: u64, next: u64) -> Result<Option<SegmentFile>> {
+    /// Renames a segment to be the next; `None` if that has another length, and it was removed.
+    fn recycle(&self, number: u64, spares: &Spares) -> Result<Option<SegmentFile>> {
         let vfs = &*self.env.vfs;
+        let (next, bytes) = (spares.next_number, spares.next_bytes);
         let from = self.dir.join(segment::file_name(number));
         let to = self.dir.join(segment::file_name(next));
         let failed = |error| Error::io(&from, "recycle", 0, error);
         let old = segment::open(vfs, &self.dir, number, self.open_mode())?;
-        let fits = old.file.len().map_err(failed)? == self.options.segment_bytes;
+        let fits = old.bytes == bytes;
         let moved = if fits { vfs.rename(&from, &to) } else { vfs.remove(&from) };
         moved.and_then(|()| vfs.sync_dir(&self.dir)).map_err(failed)?;
-        Ok(fits.then(|| SegmentFile { number: next, path: to, file: old.file }))
+        Ok(fits.then(|| SegmentFile { number: next, bytes, path: to, file: old.file }))
     }
 
     /// The log thread's rounds: waits up to `time` for a full group. Then call [`Log::tick`].
@@ -341,39 +348,55 @@ impl Log {
         if state.durable < state.written && since_sync >= SYNC_INTERVAL && !state.syncing {
             state = self.sync_files(state)?;
         }
-        let idle = now.saturating_sub(state.last_sync) >= IDLE_INTERVAL
-            && !state.writing
-            && !state.syncing;
-        if idle && state.claimed < state.records_end && state.durable == Self::reserved_end(&state)
-        {
-            state = self.mark_idle(state)?;
+        // Before the mark, which is no sign of life.
+        let rest = self.rests(&mut state, now);
+        let since_sync = now.saturating_sub(state.last_sync);
+        if since_sync >= IDLE_INTERVAL && state.claimed < state.records_end && is_still(&state) {
+            state = self.mark_idle(state, false)?;
         }
-        let spare_missing = state.spares_ready == 0;
-        let rests = Self::rests(&mut state, now);
         drop(state);
-        if rests {
-            self.remove_spares(SPARES_AT_REST)?;
-        }
-        match spare_missing.then(|| self.make_spare()) {
-            // A full disk refuses commits when they need the segment; until then it is no news.
-            None | Some(Ok(()) | Err(Error::Full(_))) => Ok(()),
-            Some(other) => other,
+        match rest {
+            Rest::Due => self.rest(),
+            Rest::Over => match self.make_spare() {
+                // A full disk refuses commits when they need the segment; until then it is no news.
+                Ok(()) | Err(Error::Full(_)) => Ok(()),
+                other => other,
+            },
+            Rest::Quiet => Ok(()),
         }
     }
 
-    /// Writes and syncs a group without records, which says that all before it is synced.
-    fn mark_idle<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
-        if state.active.is_none() && !self.activate(&mut state, 0) {
+    /// Writes and syncs a group without records, which says that all before it is synced; if asked, in the
+    /// segment that is ready. For a log that [is still](is_still).
+    pub(super) fn mark_idle<'a>(
+        &'a self,
+        mut state: StateGuard<'a>,
+        in_next: bool,
+    ) -> Result<StateGuard<'a>> {
+        let activated = match in_next {
+            true => self.activate_in_next(&mut state),
+            false => self.activate(&mut state, 0),
+        };
+        if !activated {
             return Ok(state);
         }
         self.seal(&mut state, GroupKind::Idle);
         let end = state.end;
+        state.moved.0 = end;
         state = self.write_groups(state, end)?;
         if state.durable < end && !state.syncing {
             state = self.sync_files(state)?;
         }
         Ok(state)
     }
+}
+
+/// Everything that was reserved is durable, and nobody is at work.
+pub(super) fn is_still(state: &State) -> bool {
+    state.active.is_none()
+        && !state.writing
+        && !state.syncing
+        && state.durable == Log::reserved_end(state)
 }
 
 pub(super) fn is_full(error: &io::Error) -> bool {

@@ -37,7 +37,10 @@ use crate::{
 pub struct LogOptions {
     /// Length of a segment file, bytes; a multiple of 4096, at least 16 KiB.
     pub segment_bytes: u64,
-    /// Length of a group buffer, bytes; cut down to what fits a segment.
+    /// Length of the first one of a log that begins or has rested, of the same kind; each after it is twice
+    /// as long as the one before. What is used seldom takes little.
+    pub first_segment_bytes: u64,
+    /// Length of a group buffer, bytes; cut down to what fits the first segment.
     pub group_bytes: usize,
     /// Number of group buffers, at least 2.
     pub groups: usize,
@@ -46,23 +49,41 @@ pub struct LogOptions {
 impl Default for LogOptions {
     fn default() -> Self {
         // 4 × 1 MiB: at 150 MB/s of log the buffers hold 27 ms of commits, more than a write takes.
-        Self { segment_bytes: 16 << 20, group_bytes: 1 << 20, groups: 4 }
+        Self {
+            segment_bytes: 16 << 20,
+            first_segment_bytes: 2 << 20,
+            group_bytes: 1 << 20,
+            groups: 4,
+        }
     }
 }
 
 impl LogOptions {
     fn checked(mut self) -> Result<Self> {
-        let fits = (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
-            && self.segment_bytes.is_multiple_of(ALIGN as u64);
-        if !fits || self.groups < 2 {
+        self.first_segment_bytes = self.first_segment_bytes.min(self.segment_bytes);
+        let fits = |bytes: u64| {
+            (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes)
+                && bytes.is_multiple_of(ALIGN as u64)
+        };
+        if !fits(self.segment_bytes) || !fits(self.first_segment_bytes) || self.groups < 2 {
             let why = "a log segment has 16 KiB to 1 GiB in steps of 4 KiB, and 2 groups or more";
             return Err(Error::InvalidArgument(why.into()));
         }
-        let room = (self.segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES) as usize;
+        let room = room_of(self.first_segment_bytes) as usize;
         let bytes = self.group_bytes.min(room).min(GROUP_BYTES_MAX);
         self.group_bytes = (bytes / ALIGN * ALIGN).max(ALIGN);
         Ok(self)
     }
+
+    /// Length of the segment after one of `bytes`.
+    pub(super) fn after(&self, bytes: u64) -> u64 {
+        (2 * bytes).min(self.segment_bytes)
+    }
+}
+
+/// Bytes of groups that a segment of this length holds.
+pub(super) fn room_of(segment_bytes: u64) -> u64 {
+    segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES
 }
 
 /// Counters since the log was opened.
@@ -106,7 +127,8 @@ pub(super) struct Active {
     pub used: usize,
     pub capacity: usize,
     pub records: u32,
-    pub begins_segment: bool,
+    /// Length of the segment that it begins, if it begins one.
+    pub begins_segment: Option<u64>,
 }
 
 /// A group that waits to be written.
@@ -116,7 +138,7 @@ pub(super) struct Sealed {
     pub first: Lsn,
     pub used: usize,
     pub records: u32,
-    pub begins_segment: bool,
+    pub begins_segment: Option<u64>,
     pub kind: GroupKind,
 }
 
@@ -139,10 +161,11 @@ pub(super) struct State {
     pub free: Vec<usize>,
     /// Where the group after the last sealed one begins.
     pub end: Lsn,
-    /// First position of the segment in which `end` lies.
+    /// First position of the segment in which `end` lies, and its length.
     pub segment_first: Lsn,
-    /// Segment files ready and not yet promised to a group.
-    pub spares_ready: usize,
+    pub segment_bytes: u64,
+    /// Lengths of the segment files that are ready and not yet promised to a group.
+    pub spares: VecDeque<u64>,
     /// A reservation found no segment ready.
     pub spare_wanted: bool,
     pub writing: bool,
@@ -178,7 +201,9 @@ pub(super) struct Writer {
 /// Segment files made ready ahead.
 pub(super) struct Spares {
     pub ready: VecDeque<SegmentFile>,
+    /// Number and length of the one to be made next.
     pub next_number: u64,
+    pub next_bytes: u64,
 }
 
 /// The log.
@@ -252,11 +277,11 @@ impl Log {
             predecessor: tail.chain,
             resumed: true,
             synced: tail.end,
-            segment_bytes: options.segment_bytes,
+            segment_bytes: options.first_segment_bytes,
         };
         let vfs = env.vfs.clone();
-        let segment =
-            segment::make(&*vfs, &dir, number, options.segment_bytes, direct, Some(&header))?;
+        let bytes = options.first_segment_bytes;
+        let segment = segment::make(&*vfs, &dir, number, bytes, direct, Some(&header))?;
         let pool = FramePool::new(options.groups * options.group_bytes);
         let buffers = (0..options.groups).map(|_| GroupBuf::new(&pool, options.group_bytes));
         let now = env.clock.now();
@@ -268,7 +293,8 @@ impl Log {
             free: (0..options.groups).rev().collect(),
             end: tail.end,
             segment_first: tail.end,
-            spares_ready: 0,
+            segment_bytes: options.first_segment_bytes,
+            spares: VecDeque::new(),
             spare_wanted: false,
             writing: false,
             syncing: false,
@@ -295,7 +321,11 @@ impl Log {
             work: Condvar::new(),
             filling_awaited: AtomicBool::new(false),
             writer: Mutex::new(Writer { segment, header, chain: tail.chain }),
-            spares: Mutex::new(Spares { ready: VecDeque::new(), next_number: number + 1 }),
+            spares: Mutex::new(Spares {
+                ready: VecDeque::new(),
+                next_number: number + 1,
+                next_bytes: options.after(bytes),
+            }),
             stopped: AtomicBool::new(false),
             written: AtomicU64::new(tail.end.0),
             durable: AtomicU64::new(tail.end.0),
@@ -375,6 +405,12 @@ impl Log {
         drop(state);
         self.progress.notify_all();
         self.work.notify_all();
+    }
+
+    /// True if segments lie before a short one that the log goes on in: it rests, or has begun anew.
+    pub fn has_passed(&self) -> bool {
+        let state = self.state.lock().unwrap();
+        state.live.len() > 1 && state.segment_bytes <= self.options.first_segment_bytes
     }
 
     pub(super) fn check(&self, state: &State) -> Result<()> {

@@ -15,8 +15,7 @@
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes},
-    log::{Active, Log, Sealed, State, count},
-    segment::{SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES},
+    log::{Active, Log, Sealed, State, count, room_of},
 };
 use crate::{
     error::Result,
@@ -115,8 +114,8 @@ impl Log {
             state.active.take()
         {
             let sealed = Sealed { buffer, first, used, records, begins_segment, kind };
-            if begins_segment {
-                state.segment_first = first;
+            if let Some(bytes) = begins_segment {
+                (state.segment_first, state.segment_bytes) = (first, bytes);
             }
             count(&self.counters.records, records.into());
             state.end = sealed.end();
@@ -126,23 +125,34 @@ impl Log {
 
     /// Opens a group with room for `bytes`; false if there is no buffer, or no segment to begin.
     pub(super) fn activate(&self, state: &mut State, bytes: usize) -> bool {
-        let Some(&buffer) = state.free.last() else { return false };
         let used = state.end.0 - state.segment_first.0;
-        let all = self.options.segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES;
-        let room = (all - used) as usize;
-        let begins_segment = GROUP_HEADER_BYTES + bytes > room;
-        if begins_segment && state.spares_ready == 0 {
+        let room = room_of(state.segment_bytes) - used;
+        match GROUP_HEADER_BYTES as u64 + bytes as u64 > room {
+            true => self.activate_in_next(state),
+            false => self.activate_with(state, room, None),
+        }
+    }
+
+    /// The same, in the segment after the current one.
+    pub(super) fn activate_in_next(&self, state: &mut State) -> bool {
+        let Some(&next) = state.spares.front() else {
             state.spare_wanted = true;
             return false;
+        };
+        let begins = self.activate_with(state, room_of(next), Some(next));
+        if begins {
+            state.spares.pop_front();
         }
-        let room = if begins_segment { all as usize } else { room };
-        state.spares_ready -= usize::from(begins_segment);
-        state.free.pop();
+        begins
+    }
+
+    fn activate_with(&self, state: &mut State, room: u64, begins_segment: Option<u64>) -> bool {
+        let Some(buffer) = state.free.pop() else { return false };
         state.active = Some(Active {
             buffer,
             first: state.end,
             used: GROUP_HEADER_BYTES,
-            capacity: room.min(self.options.group_bytes),
+            capacity: (room as usize).min(self.options.group_bytes),
             records: 0,
             begins_segment,
         });
@@ -168,7 +178,7 @@ impl Log {
         let mut state = self.state.lock().unwrap();
         loop {
             self.check(&state)?;
-            if state.spare_wanted && state.spares_ready == 0 {
+            if state.spare_wanted && state.spares.is_empty() {
                 drop(state);
                 return self.make_spare();
             }

@@ -163,10 +163,11 @@ pub(super) fn is_unfinished(name: &Path) -> bool {
     name.to_str().is_some_and(|name| name.starts_with("log-") && name.ends_with(".new"))
 }
 
-/// A segment's open file.
+/// A segment's open file, and its length.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentFile {
     pub number: u64,
+    pub bytes: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
 }
@@ -210,7 +211,7 @@ pub(super) fn make(
         renamed = renamed.and_then(|()| vfs.sync_dir(dir));
     }
     renamed.map_err(|error| Error::io(&path, "rename", 0, error))?;
-    Ok(SegmentFile { number, path, file })
+    Ok(SegmentFile { number, bytes, path, file })
 }
 
 fn write_whole(
@@ -255,7 +256,10 @@ pub fn begin(env: &Env, dir: &Path, store: StoreId, at: Lsn) -> Result<()> {
 pub(super) fn open(vfs: &dyn Vfs, dir: &Path, number: u64, mode: OpenMode) -> Result<SegmentFile> {
     let path = dir.join(file_name(number));
     match vfs.open(&path, mode) {
-        Ok(file) => Ok(SegmentFile { number, path, file }),
+        Ok(file) => {
+            let bytes = file.len().map_err(|error| Error::io(&path, "measure", 0, error))?;
+            Ok(SegmentFile { number, bytes, path, file })
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(Error::WalMissing { file: path, what: "missing" })
         }

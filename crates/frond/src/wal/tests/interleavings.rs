@@ -6,7 +6,12 @@
 use super::{disk::*, *};
 use crate::sync::{explore, thread};
 
-const TINY: LogOptions = LogOptions { segment_bytes: 16 << 10, group_bytes: 4 << 10, groups: 2 };
+const TINY: LogOptions = LogOptions {
+    segment_bytes: 16 << 10,
+    first_segment_bytes: 16 << 10,
+    group_bytes: 4 << 10,
+    groups: 2,
+};
 
 fn env_on(disk: &Disk) -> Env {
     Env {

@@ -24,7 +24,12 @@ use crate::{
 
 const STORE: StoreId = StoreId([7; 16]);
 const DIR: &str = "store";
-const SMALL: LogOptions = LogOptions { segment_bytes: 32 << 10, group_bytes: 8 << 10, groups: 2 };
+const SMALL: LogOptions = LogOptions {
+    segment_bytes: 32 << 10,
+    first_segment_bytes: 24 << 10,
+    group_bytes: 8 << 10,
+    groups: 2,
+};
 
 #[derive(Debug, Default)]
 struct ManualClock(Mutex<Duration>);
