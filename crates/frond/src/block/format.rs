@@ -70,9 +70,16 @@ pub enum Payload {
     InBlock(Range<usize>),
     /// Put together from its columns.
     Made(Vec<u8>),
+    /// Only the parts that were wanted.
+    Parts(Vec<u8>),
 }
 
 impl Format {
+    /// Whether blocks are opaque.
+    pub fn is_opaque(&self) -> bool {
+        matches!(self, Format::Opaque)
+    }
+
     /// Checks everything about a block that has so many rows of that length, as the index of its run says: before
     /// it is believed.
     pub fn check(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
@@ -90,9 +97,14 @@ impl Format {
         }
     }
 
-    /// The message of `key`, if the block has one.
+    /// The message of `key`, if the block has one; of a value that is in columns the parts that are wanted.
     #[inline]
-    pub fn find(&self, block: &[u8], key: &[u8]) -> Result<Option<(Tag, Payload)>, BadBlock> {
+    pub fn find(
+        &self,
+        block: &[u8],
+        key: &[u8],
+        projection: &Projection,
+    ) -> Result<Option<(Tag, Payload)>, BadBlock> {
         match self {
             Format::Opaque => {
                 let found = rows::find(block, &Shape::parse(block)?, key)?;
@@ -101,8 +113,11 @@ impl Format {
             Format::Typed(format) => {
                 let mut payload = Vec::new();
                 let block = format.block(block)?;
-                let tag = typed::find(&block, key, &Projection::All, &mut payload)?;
-                Ok(tag.map(|tag| (tag, Payload::Made(payload))))
+                let found = typed::find_parts(&block, key, projection, &mut payload)?;
+                Ok(found.map(|(tag, in_columns)| match projection {
+                    Projection::Columns(_) if in_columns => (tag, Payload::Parts(payload)),
+                    _ => (tag, Payload::Made(payload)),
+                }))
             }
         }
     }

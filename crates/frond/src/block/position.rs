@@ -38,6 +38,39 @@ impl Position {
         })
     }
 
+    /// Reads these parts of values from now on, where they are in columns; before it comes into a block.
+    pub fn project(&mut self, projection: &Projection) {
+        if let Kind::Typed(rows) = &mut self.0 {
+            **rows = TypedRows::new(projection.clone());
+        }
+    }
+
+    /// Whether the payload stood on is all there is, and not the parts that are wanted.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        match &self.0 {
+            Kind::Opaque { .. } => true,
+            Kind::Typed(rows) => rows.is_whole(),
+        }
+    }
+
+    /// Number of the row stood on.
+    pub fn row(&self) -> usize {
+        match &self.0 {
+            Kind::Opaque { rows, .. } => rows.row(),
+            Kind::Typed(rows) => rows.row(),
+        }
+    }
+
+    /// Goes to row `row`, which exists, of a typed block.
+    pub fn row_at(&mut self, block: &[u8], format: &Format, row: usize) -> Result<(), BadBlock> {
+        match (&mut self.0, format) {
+            (Kind::Opaque { .. }, _) => Ok(()),
+            (Kind::Typed(rows), Format::Typed(format)) => rows.row_at(&format.block(block)?, row),
+            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+        }
+    }
+
     /// Comes into a block: before any move in it.
     #[inline]
     pub fn enter(&mut self, block: &[u8]) -> Result<(), BadBlock> {

@@ -78,6 +78,11 @@ impl TreeEntry {
         })
     }
 
+    /// How its rows are typed; `None` if they are opaque.
+    pub fn typing(&self) -> Option<&Arc<Typing>> {
+        self.typing.as_ref()
+    }
+
     pub fn name(&self) -> String {
         self.record.lock().unwrap().name.clone()
     }

@@ -21,7 +21,7 @@ use crate::{
     version::Version,
 };
 
-use super::{Snapshot, piece::Piece, rows::RowBuf};
+use super::{Parts, Snapshot, piece::Piece, rows::RowBuf};
 
 /// Rows of a first piece; later ones have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. A piece costs a
 /// descent and its rows are fetched in vain if the walk ends: few pieces and few rows are both wanted.
@@ -59,6 +59,7 @@ pub struct Cursor {
     entry: Option<Arc<TreeEntry>>,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
+    parts: Option<Parts>,
     gap: Gap,
     rows: RowBuf,
     /// The blob handed out last.
@@ -84,6 +85,7 @@ impl Cursor {
             entry,
             from,
             to,
+            parts: None,
             gap: Gap::Low,
             rows: RowBuf::new(),
             blob: Vec::new(),
@@ -92,6 +94,16 @@ impl Cursor {
             piece_rows: ROWS_FIRST,
             ahead: 0,
         })
+    }
+
+    /// Gives only these parts of values from here on, one after the other: see [`Tree::parts`](crate::Tree::parts).
+    /// The cursor stays where it is.
+    /// At a value that does not fit the layout of its tree it then fails with `InvalidArgument`.
+    pub fn only(mut self, parts: &Parts) -> Self {
+        let gap = self.edge();
+        self.forget(gap);
+        self.parts = Some(parts.clone());
+        self
     }
 
     /// Moves the gap just below `key`: `next` then returns the first row not below it.
@@ -152,6 +164,9 @@ impl Cursor {
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
+        if let Some(parts) = &self.parts {
+            parts.keep(&mut self.blob)?;
+        }
         Ok(Some((key, &self.blob)))
     }
 
@@ -415,6 +430,7 @@ impl Cursor {
             range,
             rows_max,
             ahead: (direction, self.ahead),
+            parts: self.parts.as_ref(),
         };
         piece.fetch(&mut self.rows)
     }

@@ -14,6 +14,7 @@ use crate::{
 };
 
 use super::{
+    parts::Parts,
     read::{Messages, ReadView},
     rows::RowBuf,
     sources::{MemSource, ReadSource},
@@ -33,6 +34,8 @@ pub(super) struct Piece<'a> {
     pub rows_max: usize,
     /// Which way the walk goes, and how many bytes are read at once.
     pub ahead: (Direction, usize),
+    /// The parts of values that are wanted; else all.
+    pub parts: Option<&'a Parts>,
 }
 
 impl<'a> Piece<'a> {
@@ -47,12 +50,17 @@ impl<'a> Piece<'a> {
         let mut filler = Filler { piece: self, rows, value: Vec::new(), tombstones: 0 };
         match &mut sources[..] {
             [] => {}
-            [ReadSource::Run(cursor, None)] => cursor.walk(|entry| filler.take(entry))?,
+            [ReadSource::Run(cursor, None)] => {
+                if let Some(parts) = self.parts {
+                    cursor.project(parts.projection())?;
+                }
+                cursor.walk(|entry, is_whole| filler.take(entry, is_whole))?;
+            }
             _ => {
                 let folder = self.view.engine.cx.folder();
                 let mut merge = MergeCursor::new(sources);
                 while let Some(entry) = merge.next_folded(&folder)? {
-                    if !filler.take(entry)? {
+                    if !filler.take(entry, true)? {
                         break;
                     }
                 }
@@ -113,8 +121,9 @@ struct Filler<'p, 'a> {
 impl Filler<'_, '_> {
     /// Takes the next entry, to which nothing is to be folded any more; false once the piece is whole.
     #[inline]
-    fn take(&mut self, entry: Entry<'_>) -> Result<bool> {
+    fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
         match entry.tag.kind() {
+            Kind::Put if is_whole && self.piece.parts.is_some() => self.push_parts(entry)?,
             Kind::Put => self.rows.push(entry.key, entry.payload),
             Kind::PutBlob => self.rows.push_blob(entry.key, entry.payload),
             Kind::Delete => self.tombstones += u64::from(self.rows.is_empty()),
@@ -124,11 +133,25 @@ impl Filler<'_, '_> {
         Ok(self.rows.len() < rows_max && self.rows.bytes() < BYTES_MAX.max(rows_max))
     }
 
+    /// Cuts a whole value.
+    fn push_parts(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.value.clear();
+        self.value.extend_from_slice(entry.payload);
+        if let Some(parts) = self.piece.parts {
+            parts.keep(&mut self.value)?;
+        }
+        self.rows.push(entry.key, &self.value);
+        Ok(())
+    }
+
     #[cold]
     fn take_operands(&mut self, entry: Entry<'_>) -> Result<()> {
         let mut messages = Messages::default();
-        messages.take(entry.message(), &mut self.value);
+        messages.take(entry.message(), true, &mut self.value);
         if messages.finish(&self.piece.view, &mut self.value)? {
+            if let Some(parts) = self.piece.parts {
+                parts.keep(&mut self.value)?;
+            }
             self.rows.push(entry.key, &self.value);
         }
         Ok(())

@@ -1,6 +1,11 @@
 //! Reads at a seqno: memtables newest first, then the tree.
 
-use crate::{Kind, Message, Result, Seqno, TreeId, pipeline::Engine, version::Version};
+use crate::{
+    Kind, Message, Result, Seqno, TreeId, block::typed::Projection, pipeline::Engine,
+    version::Version,
+};
+
+use super::parts::Parts;
 
 /// One moment of the store: a version and the last commit to be seen in it.
 pub(crate) struct ReadView<'a> {
@@ -22,15 +27,19 @@ enum Base {
     #[default]
     None,
     Value,
+    /// Parts of it.
+    Parts,
     Blob,
     Deleted,
 }
 
 impl Messages {
-    /// Takes the next older message; true if nothing older matters. A value goes into `value`.
-    pub fn take(&mut self, message: Message<'_>, value: &mut Vec<u8>) -> bool {
+    /// Takes the next older message; true if nothing older matters. A value goes into `value`: all of it or
+    /// the parts that are wanted.
+    pub fn take(&mut self, message: Message<'_>, is_whole: bool, value: &mut Vec<u8>) -> bool {
         self.base = match message.tag.kind() {
-            Kind::Put => Base::Value,
+            Kind::Put if is_whole => Base::Value,
+            Kind::Put => Base::Parts,
             Kind::PutBlob => Base::Blob,
             Kind::Delete => Base::Deleted,
             Kind::Merge | Kind::Versions => {
@@ -49,7 +58,7 @@ impl Messages {
     }
 
     fn base_exists(&self) -> bool {
-        matches!(self.base, Base::Value | Base::Blob)
+        matches!(self.base, Base::Value | Base::Parts | Base::Blob)
     }
 
     /// The outcome in `value`; false if the key does not exist.
@@ -78,17 +87,44 @@ impl Messages {
 impl ReadView<'_> {
     /// The value of `key` in `value`; false if it does not exist.
     pub fn get(&self, tree: TreeId, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.messages(tree, key, value)?.finish(self, value)
+        self.messages(tree, key, &Projection::All, value)?.finish(self, value)
+    }
+
+    /// The parts of its value that are wanted, one after the other.
+    pub fn get_parts(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        parts: &Parts,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let messages = self.messages(tree, key, parts.projection(), value)?;
+        let exists = match (&messages.base, messages.operands.is_empty()) {
+            (Base::Parts, true) => return Ok(true),
+            // Something is to be folded to all of it.
+            (Base::Parts, false) => self.get(tree, key, value)?,
+            _ => messages.finish(self, value)?,
+        };
+        if exists {
+            parts.keep(value)?;
+        }
+        Ok(exists)
     }
 
     /// What there is of `key`, with the value or reference of the oldest in `value`.
-    fn messages(&self, tree: TreeId, key: &[u8], value: &mut Vec<u8>) -> Result<Messages> {
+    fn messages(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        projection: &Projection,
+        value: &mut Vec<u8>,
+    ) -> Result<Messages> {
         value.clear();
         let mut messages = Messages::default();
         let mut done = false;
         for slot in self.version.memtables() {
             slot.table.get(tree, key, self.at, &mut |_, message| {
-                done = messages.take(message, value);
+                done = messages.take(message, true, value);
                 !done
             });
             if done {
@@ -96,8 +132,8 @@ impl ReadView<'_> {
             }
         }
         if let Some(root) = self.version.roots.get(&tree) {
-            root.get(&self.engine.cx, key, &mut |lookup| {
-                messages.take(lookup.message(), value);
+            root.get_parts(&self.engine.cx, key, projection, &mut |lookup| {
+                messages.take(lookup.message(), lookup.is_whole(), value);
                 Ok(())
             })?;
         }
@@ -106,7 +142,9 @@ impl ReadView<'_> {
 
     /// True if `key` exists, at the newest inserted version (Rule: I3).
     pub fn exists(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        Ok(self.messages(tree, key, &mut Vec::new())?.exists())
+        // No part of the value is wanted.
+        let none = Projection::Columns(Vec::new());
+        Ok(self.messages(tree, key, &none, &mut Vec::new())?.exists())
     }
 
     /// Fills `out` from byte `from` of the value on; how many bytes there were, or `None` if the key
@@ -119,7 +157,7 @@ impl ReadView<'_> {
         out: &mut [u8],
     ) -> Result<Option<usize>> {
         let mut value = Vec::new();
-        let messages = self.messages(tree, key, &mut value)?;
+        let messages = self.messages(tree, key, &Projection::All, &mut value)?;
         if messages.base == Base::Blob && messages.operands.is_empty() {
             return self.engine.cx.open_blob(&value)?.read_at(from, out).map(Some);
         }

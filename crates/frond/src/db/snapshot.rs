@@ -8,7 +8,9 @@ use crate::{
     version::{SnapshotState, Version},
 };
 
-use super::{Cursor, Shared, Tree, TreeInfo, operators::must_know, read::ReadView, tree::bounds};
+use super::{
+    Cursor, Parts, Shared, Tree, TreeInfo, operators::must_know, read::ReadView, tree::bounds,
+};
 use std::{collections::BTreeMap, ops::RangeBounds};
 
 /// The trees that the catalog of a named snapshot has.
@@ -86,6 +88,22 @@ impl Snapshot {
         let mut value = Vec::new();
         let version = self.version();
         Ok(self.view(&version).get(tree.entry.id, key, &mut value)?.then_some(value))
+    }
+
+    /// Parts of a value at this moment: see [`Tree::get_parts`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_parts(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        parts: &Parts,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.check(tree)?;
+        let version = self.version();
+        self.view(&version).get_parts(tree.entry.id, key, parts, value)
     }
 
     /// A part of a value at this moment: see [`Tree::get_at`].

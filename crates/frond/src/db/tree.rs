@@ -8,7 +8,7 @@ use crate::{
     sync::Arc,
 };
 
-use super::{Batch, Cursor, Shared, batch::check_key, read::ReadView};
+use super::{Batch, Cursor, Parts, Shared, batch::check_key, read::ReadView};
 
 /// What a new tree is to be like.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -107,6 +107,56 @@ impl Tree {
             key,
             value,
         )
+    }
+
+    /// Parts of this tree's values, by their numbers in the layout of values, for reads that need no more:
+    /// [`get_parts`](Self::get_parts), [`Cursor::only`](crate::Cursor::only). A block keeps each part by itself,
+    /// so that others are neither looked at nor decompressed.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # use frond::{End, Hint, Layout, Part, TreeOptions};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let value = Layout::new(vec![Part::Fixed(4, Hint::Integer), Part::Var(End::Rest)]);
+    /// let options = TreeOptions { value_layout: Some(value), ..Default::default() };
+    /// let pages = db.create_tree("pages", options)?;
+    /// pages.put(b"index", b"\x00\x00\x00\x07<html>...</html>")?;
+    /// let hits = pages.parts(&[0])?;
+    /// let mut value = Vec::new();
+    /// assert!(pages.get_parts(b"index", &hits, &mut value)?);
+    /// assert_eq!(value, [0, 0, 0, 7]);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the tree was made without a layout of values, or it has no part of such a number.
+    pub fn parts(&self, numbers: &[usize]) -> Result<Parts> {
+        let record = self.entry.record();
+        match (&record.value_layout, self.entry.typing()) {
+            (Some(layout), Some(typing)) => Parts::new(layout, typing.columns(), numbers),
+            _ => Err(Error::InvalidArgument(format!(
+                "tree `{}` was made without a layout of values",
+                record.name
+            ))),
+        }
+    }
+
+    /// Parts of a value, one after the other in the order of the layout, each as it stands in the value (a
+    /// part that has its length before it, with that), into a buffer that is reused; false, and an empty
+    /// buffer, if there is no such key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree.
+    pub fn get_parts(&self, key: &[u8], parts: &Parts, value: &mut Vec<u8>) -> Result<bool> {
+        self.entry.check()?;
+        check_key(key)?;
+        self.shared.engine.health.check()?;
+        let version = self.shared.engine.versions.current();
+        let at = self.shared.engine.sequencer.visible();
+        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        view.get_parts(self.entry.id, key, parts, value)
     }
 
     /// A part of a value: fills `out` from byte `from` on, and returns how many bytes there were, fewer

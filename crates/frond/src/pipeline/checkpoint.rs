@@ -153,12 +153,11 @@ impl Engine {
         if self.write_begun()? {
             return Ok(true);
         }
-        let due =
-            self.hurries()
-                | self.checkpoint_is_due()
-                | self.goes_on_ending()
-                | self.shortens_log()
-                | self.comes_to_rest();
+        let due = self.hurries()
+            | self.checkpoint_is_due()
+            | self.goes_on_ending()
+            | self.shortens_log()
+            | self.comes_to_rest();
         if due && self.versions.current().publish > self.checkpoint.written() {
             return self.run_checkpoint().map(|()| true);
         }
@@ -188,15 +187,21 @@ impl Engine {
         true
     }
 
-    /// True if an idle store keeps segments only because its slots begin there; then there is a version for a
-    /// checkpoint that begins later.
+    /// True if the log of an idle store has come to rest, and a slot begins before that; then there is a
+    /// version for a checkpoint that begins there. What the active memtable holds is applied first.
     fn comes_to_rest(&self) -> bool {
-        let rests = self.idle.load(Ordering::Relaxed) && self.log().has_passed();
-        if rests && self.versions.current().publish <= self.checkpoint.written() {
-            self.pass_log();
+        let idle = self.idle.load(Ordering::Relaxed);
+        if !idle || !self.log().has_passed(self.store.log_needed_from()) {
+            return false;
+        }
+        if !self.pass_log() {
+            self.freeze();
+            return false;
+        }
+        if self.versions.current().publish <= self.checkpoint.written() {
             self.publish_unchanged();
         }
-        rests
+        true
     }
 
     /// True if a checkpoint should release more of what dropped trees had; then there is a version for it.

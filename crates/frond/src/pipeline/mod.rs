@@ -266,24 +266,20 @@ impl Engine {
         self.run_checkpoint()?;
         self.publish_unchanged();
         self.run_checkpoint()?;
-        let at_rest = self.versions.current().frozen.is_empty() && self.nothing_is_active();
-        if at_rest {
+        if self.versions.current().frozen.is_empty() && self.pass_log() {
             self.health.watch(self.store.give_back(0))?;
         }
         Ok(())
     }
 
-    /// Where nothing was committed since the last freeze, replay need not look at the log before now.
-    pub(super) fn pass_log(&self) {
+    /// True if nothing was committed since the last freeze: then replay need not look at the log before now.
+    pub(super) fn pass_log(&self) -> bool {
         let section = self.enter();
-        if section.last() == section.active.base {
+        let nothing = section.last() == section.active.base;
+        if nothing {
             section.active.begin_at(self.log().position());
         }
-    }
-
-    fn nothing_is_active(&self) -> bool {
-        let section = self.enter();
-        section.last() == section.active.base
+        nothing
     }
 
     /// The last acts of a clean close: everything applied and durable, the slot marked clean.

@@ -17,7 +17,7 @@ use super::{
     reader::{PinnedBlock, Run},
 };
 use crate::{
-    block::{BadBlock, Position},
+    block::{BadBlock, Position, typed::Projection},
     cache::BlockSource,
     error::{Error, Result},
     sync::Arc,
@@ -117,6 +117,18 @@ impl RunCursor {
         let end = hi.map_or(usize::MAX, |hi| self.run.block_for(hi) + 1);
         self.blocks_end = end.min(self.run.block_count());
         self
+    }
+
+    /// Reads these parts of values from here on, where they lie in columns.
+    pub fn project(&mut self, projection: &Projection) -> Result<()> {
+        let row = self.rows.row();
+        self.rows.project(projection);
+        if !self.on_entry || self.run.format().is_opaque() {
+            return Ok(());
+        }
+        let entered = self.rows.enter(self.bytes.get());
+        let at = entered.and_then(|()| self.rows.row_at(self.bytes.get(), self.run.format(), row));
+        at.map_err(|bad| self.fail(bad))
     }
 
     /// The run.
@@ -249,10 +261,11 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Shows the entry stood on and those after it until `take` says false or the range ends. Where the
-    /// cursor stands afterwards is not said.
+    /// Shows the entry stood on and those after it until `take` says false or the range ends, and whether each
+    /// payload is all there is and not the parts that are wanted. Where the cursor stands afterwards is not
+    /// said.
     #[inline]
-    pub fn walk(&mut self, mut take: impl FnMut(Entry<'_>) -> Result<bool>) -> Result<()> {
+    pub fn walk(&mut self, mut take: impl FnMut(Entry<'_>, bool) -> Result<bool>) -> Result<()> {
         while self.on_entry {
             let block = self.bytes.get();
             // Keys of blocks before the one that holds `hi` are below it.
@@ -263,7 +276,8 @@ impl RunCursor {
                     self.on_entry = false;
                     return Ok(());
                 }
-                if !take(Entry { key, tag, payload: self.rows.payload(block) })? {
+                let payload = self.rows.payload(block);
+                if !take(Entry { key, tag, payload }, self.rows.is_whole())? {
                     return Ok(());
                 }
                 match self.rows.next(block, self.run.format()) {

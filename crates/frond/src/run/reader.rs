@@ -24,7 +24,7 @@ use super::{
     work::Work,
 };
 use crate::{
-    block::{BadBlock, Codec, DecodeMeter, Format, NEWER, Payload, TypedFormat},
+    block::{BadBlock, Codec, DecodeMeter, Format, NEWER, Payload, TypedFormat, typed::Projection},
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -102,8 +102,14 @@ impl Found {
     pub fn payload(&self) -> &[u8] {
         match &self.payload {
             Payload::InBlock(range) => self.block.get(range.clone()).unwrap_or_default(),
-            Payload::Made(payload) => payload,
+            Payload::Made(payload) | Payload::Parts(payload) => payload,
         }
+    }
+
+    /// Whether that is all of it, and not the parts that were wanted.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        !matches!(self.payload, Payload::Parts(_))
     }
 }
 
@@ -347,6 +353,17 @@ impl Run {
 
     /// The message of `key`, if the run has one. Range deletes are the caller's to ask for.
     pub fn get(&self, key: &[u8], hash: u64, source: &dyn BlockSource) -> Result<Option<Found>> {
+        self.get_parts(key, hash, source, &Projection::All)
+    }
+
+    /// The same, with the parts of its value that are wanted, if it lies in columns.
+    pub fn get_parts(
+        &self,
+        key: &[u8],
+        hash: u64,
+        source: &dyn BlockSource,
+        projection: &Projection,
+    ) -> Result<Option<Found>> {
         // A filter says more than the ends do, and takes one cache miss where they take two.
         let absent = match &self.tail.filter {
             Some(filter) => !filter.may_contain(hash),
@@ -357,7 +374,7 @@ impl Run {
         }
         let index = self.block_for(key);
         let block = self.block(index, source)?;
-        let found = self.tail.format.find(&block, key);
+        let found = self.tail.format.find(&block, key, projection);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found { tag, block, payload }))
     }

@@ -130,7 +130,8 @@ fn bounds_cut_a_cursor_on_both_sides() {
         let mut cursor = RunCursor::new(run.clone(), source.clone()).range(Some(lo), hi);
         cursor.seek_first().unwrap();
         let mut walked = Vec::new();
-        let mut take = |entry: Entry<'_>| {
+        let mut take = |entry: Entry<'_>, is_whole: bool| {
+            assert!(is_whole);
             walked.push((entry.key.to_vec(), entry.tag, entry.payload.to_vec()));
             Ok(walked.len() < 700)
         };

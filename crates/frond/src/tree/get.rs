@@ -8,6 +8,7 @@
 
 use crate::{
     Message, Tag,
+    block::typed::Projection,
     error::Result,
     run::{Found, key_hash},
     sync::Arc,
@@ -35,6 +36,21 @@ impl Lookup {
             Lookup::RangeDeleted => Message::new(Tag::DELETE, &[]),
         }
     }
+
+    /// Whether its payload is all there is, and not the parts that were wanted.
+    pub fn is_whole(&self) -> bool {
+        match self {
+            Lookup::Message(found) => found.is_whole(),
+            Lookup::RangeDeleted => true,
+        }
+    }
+}
+
+/// A key, and what is wanted of its value.
+struct Sought<'a> {
+    key: &'a [u8],
+    hash: u64,
+    projection: &'a Projection,
 }
 
 impl TreeRoot {
@@ -45,10 +61,21 @@ impl TreeRoot {
         key: &[u8],
         visit: &mut dyn FnMut(Lookup) -> Result<()>,
     ) -> Result<()> {
-        let hash = key_hash(key);
+        self.get_parts(cx, key, &Projection::All, visit)
+    }
+
+    /// The same, with the parts of values that are wanted, where they lie in columns.
+    pub fn get_parts(
+        &self,
+        cx: &TreeContext,
+        key: &[u8],
+        projection: &Projection,
+        visit: &mut dyn FnMut(Lookup) -> Result<()>,
+    ) -> Result<()> {
+        let sought = &Sought { key, hash: key_hash(key), projection };
         let mut node: &Node = match &self.root {
             Root::Empty => return Ok(()),
-            Root::Leaf(leaf) => return look_in(cx, leaf, key, hash, visit).map(drop),
+            Root::Leaf(leaf) => return look_in(cx, leaf, sought, visit).map(drop),
             Root::Node(node) => node.load(cx)?,
         };
         loop {
@@ -58,13 +85,13 @@ impl TreeRoot {
             }
             for tier in &node.tiers {
                 if let Some(run) = live_run(tier, c, key)
-                    && look_in(cx, run, key, hash, visit)?
+                    && look_in(cx, run, sought, visit)?
                 {
                     return Ok(());
                 }
             }
             match node.children.get(c) {
-                Some(Child::Leaf(leaf)) => return look_in(cx, leaf, key, hash, visit).map(drop),
+                Some(Child::Leaf(leaf)) => return look_in(cx, leaf, sought, visit).map(drop),
                 Some(Child::Node(child)) => node = child.load(cx)?,
                 None => return Ok(()),
             }
@@ -81,15 +108,15 @@ fn live_run<'n>(tier: &'n Tier, c: usize, key: &[u8]) -> Option<&'n Arc<RunHandl
 fn look_in(
     cx: &TreeContext,
     handle: &RunHandle,
-    key: &[u8],
-    hash: u64,
+    sought: &Sought<'_>,
     visit: &mut dyn FnMut(Lookup) -> Result<()>,
 ) -> Result<bool> {
     if handle.is_hollow() {
         return Ok(false);
     }
+    let &Sought { key, hash, projection } = sought;
     let run = handle.open(cx)?;
-    if let Some(found) = run.get(key, hash, &*cx.cache)? {
+    if let Some(found) = run.get_parts(key, hash, &*cx.cache, projection)? {
         let base = found.tag.is_base();
         visit(Lookup::Message(found))?;
         if base {

@@ -243,7 +243,11 @@ impl Log {
     /// Makes a segment ready unless one is. `Full` if the disk is.
     pub(super) fn make_spare(&self) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
-        if self.state.lock().unwrap().spares.is_empty() { self.make_next(&mut spares) } else { Ok(()) }
+        if self.state.lock().unwrap().spares.is_empty() {
+            self.make_next(&mut spares)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes the next segment ready.

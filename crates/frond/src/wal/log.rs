@@ -407,10 +407,11 @@ impl Log {
         self.work.notify_all();
     }
 
-    /// True if segments lie before a short one that the log goes on in: it rests, or has begun anew.
-    pub fn has_passed(&self) -> bool {
+    /// True if the log goes on in a short segment, because it rests or has begun anew, and `position` lies
+    /// before that.
+    pub fn has_passed(&self, position: Lsn) -> bool {
         let state = self.state.lock().unwrap();
-        state.live.len() > 1 && state.segment_bytes <= self.options.first_segment_bytes
+        position < state.segment_first && state.segment_bytes <= self.options.first_segment_bytes
     }
 
     pub(super) fn check(&self, state: &State) -> Result<()> {

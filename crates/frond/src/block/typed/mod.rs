@@ -60,7 +60,9 @@ pub use builder::TypedBuilder;
 pub use check::check;
 pub use columns::{Columns, Projection};
 pub use frame::{Models, Typed};
+#[cfg(test)]
 pub use row::find;
+pub use row::find_parts;
 pub use rows::TypedRows;
 pub use samples::Samples;
 pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};

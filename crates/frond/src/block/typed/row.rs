@@ -8,14 +8,15 @@ use super::{
 };
 use crate::{coding::put_varint, message::Tag};
 
-/// The tag of `key`, if the block has it; its payload, or the parts of it that are wanted, is put into
-/// `payload`. Reads no column of the value that is not wanted, and no other row.
-pub fn find(
+/// The tag of `key`, if the block has it, and whether its value is in the columns; the payload, or of a value
+/// there the parts that are wanted, is put into `payload`. Reads no column of the value that is not wanted,
+/// and no other row.
+pub fn find_parts(
     typed: &Typed<'_>,
     key: &[u8],
     projection: &Projection,
     payload: &mut Vec<u8>,
-) -> Result<Option<Tag>, BadBlock> {
+) -> Result<Option<(Tag, bool)>, BadBlock> {
     let (row, is_here) = place(typed, key)?;
     if !is_here {
         return Ok(None);
@@ -23,7 +24,18 @@ pub fn find(
     let (tag, in_columns) = typed.tag(row)?;
     payload.clear();
     append_payload(typed, row, in_columns, typed.columns().wanted(projection), payload)?;
-    Ok(Some(tag))
+    Ok(Some((tag, in_columns)))
+}
+
+/// The same without a word on where the value is.
+#[cfg(test)]
+pub fn find(
+    typed: &Typed<'_>,
+    key: &[u8],
+    projection: &Projection,
+    payload: &mut Vec<u8>,
+) -> Result<Option<Tag>, BadBlock> {
+    Ok(find_parts(typed, key, projection, payload)?.map(|(tag, _)| tag))
 }
 
 /// Appends the payload of row `row`, of which it is known where it is.

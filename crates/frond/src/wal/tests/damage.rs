@@ -127,7 +127,7 @@ pub(super) fn blocks_swapped_lost_or_stale_and_files_cut_missing_or_renamed_are_
             copy.edit(path, |bytes| bytes[a * 4096..(a + 1) * 4096].copy_from_slice(&other));
             seen += usize::from(!all_or_error(&copy, &records, &format!("misdirected {a}")));
         }
-        for len in (0..32 << 10).step_by(512) {
+        for len in (0..disk.edit(path, |bytes| bytes.len())).step_by(512) {
             let copy = disk.settled();
             copy.edit(path, |bytes| bytes.truncate(len));
             assert!(!all_or_error(&copy, &records, &format!("cut to {len}")));

@@ -3,13 +3,12 @@
 use super::*;
 use crate::sync::{AtomicBool, thread};
 
-const OPTIONS: LogOptions =
-    LogOptions {
-        segment_bytes: 256 << 10,
-        first_segment_bytes: 64 << 10,
-        group_bytes: 32 << 10,
-        groups: 3,
-    };
+const OPTIONS: LogOptions = LogOptions {
+    segment_bytes: 256 << 10,
+    first_segment_bytes: 64 << 10,
+    group_bytes: 32 << 10,
+    groups: 3,
+};
 
 /// Promise: P1, P3. Each thread's records come back in its order, all of them, and positions ascend
 /// as the sequencer gave them.

@@ -1,0 +1,236 @@
+//! Reading parts of values gives what cutting whole values gives, wherever the rows are; and what is not asked
+//! for is not decompressed.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::options;
+use frond::{
+    Batch, Db, End, Error, Hint, Layout, Options, Part, Parts, Tree, TreeOptions,
+    operator::MergeOperator,
+};
+use frond_testkit::Dice;
+
+const NUMBER: u8 = 71;
+
+/// Appends: the last part of a value takes whatever there is.
+struct Append;
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        "append"
+    }
+
+    fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        // Without a base: a value that fits all the same.
+        let empty = [0; 4 + 1 + 16];
+        [base.unwrap_or(&empty), operand].concat()
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Vec<u8> {
+        [older, newer].concat()
+    }
+}
+
+fn layout() -> Layout {
+    Layout::new(vec![
+        Part::Fixed(4, Hint::Integer),
+        Part::Var(End::Prefixed),
+        Part::Fixed(16, Hint::None),
+        Part::Var(End::Rest),
+    ])
+}
+
+fn create(db: &Db) -> Tree {
+    let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
+    let options =
+        TreeOptions { key_layout: Some(key), value_layout: Some(layout()), ..Default::default() };
+    db.create_tree("t", options).unwrap()
+}
+
+fn value(dice: &mut Dice, rest_max: u64) -> Vec<u8> {
+    let mut value = (dice.below(1000) as u32).to_be_bytes().to_vec();
+    let word = [&b"north"[..], b"south", b"", b"a longer word than those"][dice.below(4) as usize];
+    value.push(word.len() as u8);
+    value.extend_from_slice(word);
+    value.extend((0..16).map(|_| dice.below(256) as u8));
+    let rest = dice.below(rest_max + 1) as usize;
+    value.extend((0..rest).map(|at| (at % 7) as u8 + b'a'));
+    value
+}
+
+fn cut(whole: &[u8], wanted: &[usize]) -> Vec<u8> {
+    let mut ends = Vec::new();
+    assert!(layout().split(whole, &mut ends));
+    let starts = [0].into_iter().chain(ends.iter().copied());
+    let parts: Vec<&[u8]> = starts.zip(&ends).map(|(start, &end)| &whole[start..end]).collect();
+    (0..parts.len())
+        .filter(|part| wanted.contains(part))
+        .flat_map(|part| parts[part].to_vec())
+        .collect()
+}
+
+/// Every way of reading, against cutting what is read whole.
+fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
+    let parts = tree.parts(wanted).unwrap();
+    let snapshot = db.snapshot();
+    let (mut part, mut whole_rows) = (Vec::new(), Vec::new());
+    for key in 0..keys {
+        let key = key.to_be_bytes();
+        let whole = tree.get(&key).unwrap();
+        for found in [
+            tree.get_parts(&key, &parts, &mut part).unwrap().then(|| part.clone()),
+            snapshot.get_parts(tree, &key, &parts, &mut part).unwrap().then(|| part.clone()),
+        ] {
+            assert_eq!(
+                found,
+                whole.as_deref().map(|whole| cut(whole, wanted)),
+                "{key:?} {wanted:?}"
+            );
+        }
+        assert_eq!(tree.contains(&key).unwrap(), whole.is_some());
+        whole_rows.extend(whole.map(|whole| (key.to_vec(), cut(&whole, wanted))));
+    }
+    let mut cursor = snapshot.scan(tree, ..).unwrap().only(&parts);
+    let mut rows = Vec::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    assert!(rows == whole_rows, "forwards, {wanted:?}");
+    rows.clear();
+    cursor.seek_last();
+    while let Some((key, value)) = cursor.prev().unwrap() {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    rows.reverse();
+    assert!(rows == whole_rows, "backwards, {wanted:?}");
+    // The first row whole, the others by parts.
+    let mut cursor = snapshot.scan(tree, ..).unwrap();
+    let first = cursor.next().unwrap().map(|(key, value)| (key.to_vec(), cut(value, wanted)));
+    let mut cursor = cursor.only(&parts);
+    let mut batch = frond::RowBuf::new();
+    let mut rows = Vec::from_iter(first);
+    while cursor.read_batch(&mut batch, 100).unwrap() > 0 {
+        rows.extend(batch.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+    }
+    assert!(rows == whole_rows, "in batches, {wanted:?}");
+}
+
+#[test]
+fn parts_are_what_cutting_the_whole_value_gives() {
+    const KEYS: u32 = 300;
+    for seed in 1..=4 {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = || {
+            let options = options().operator(NUMBER, Arc::new(Append)).unwrap();
+            Db::open(dir.path().join("store"), options).unwrap()
+        };
+        let mut dice = Dice::new(seed);
+        let mut db = opened();
+        let mut tree = create(&db);
+        for round in 0..6 {
+            for _ in 0..300 {
+                let key = (dice.below(u64::from(KEYS)) as u32).to_be_bytes();
+                let mut batch = Batch::new();
+                match dice.below(10) {
+                    0 => batch.delete(&tree, &key).unwrap(),
+                    1 => batch.merge(&tree, &key, NUMBER, b"more").unwrap(),
+                    _ => {
+                        // One in a hundred is long enough for an extent of its own.
+                        let rest = if dice.below(100) == 0 { 100_000 } else { 40 };
+                        batch.put(&tree, &key, &value(&mut dice, rest)).unwrap();
+                    }
+                }
+                db.commit(&mut batch).unwrap();
+            }
+            let wanted: Vec<usize> = (0..4).filter(|_| dice.below(2) == 0).collect();
+            assert_same(&db, &tree, &wanted, KEYS);
+            if round % 2 == 1 {
+                db.checkpoint().unwrap();
+                assert_same(&db, &tree, &wanted, KEYS);
+            }
+            if round == 3 {
+                drop(tree);
+                db.close().unwrap();
+                db = opened();
+                tree = db.open_tree("t").unwrap();
+            }
+            (0..4).for_each(|part| assert_same(&db, &tree, &[part], KEYS));
+        }
+        drop(tree);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_value_that_does_not_fit_has_no_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let tree = create(&db);
+    let plain = db.create_tree("plain", TreeOptions::default()).unwrap();
+    assert!(matches!(plain.parts(&[0]), Err(Error::InvalidArgument(_))));
+    assert!(matches!(tree.parts(&[4]), Err(Error::InvalidArgument(_))));
+    tree.put(&[0; 4], &value(&mut Dice::new(1), 5)).unwrap();
+    tree.put(&[1; 4], b"short").unwrap();
+    let parts: Parts = tree.parts(&[1, 3]).unwrap();
+    for _ in 0..2 {
+        let mut value = Vec::new();
+        assert!(tree.get_parts(&[0; 4], &parts, &mut value).unwrap());
+        assert!(!tree.get_parts(&[2; 4], &parts, &mut value).unwrap() && value.is_empty());
+        let misfit = tree.get_parts(&[1; 4], &parts, &mut value);
+        assert!(matches!(misfit, Err(Error::InvalidArgument(_))));
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts);
+        assert!(matches!(cursor.next(), Err(Error::InvalidArgument(_))));
+        assert_eq!(tree.get(&[1; 4]).unwrap().as_deref(), Some(&b"short"[..]));
+        db.checkpoint().unwrap();
+    }
+    drop((tree, plain));
+    db.close().unwrap();
+}
+
+#[test]
+fn strings_that_nobody_asks_for_are_not_decompressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), Options::new().cache_size(64 << 20)).unwrap();
+    let tree = create(&db);
+    let mut dice = Dice::new(3);
+    let words = ["lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "adipiscing", "elit"];
+    for first in (0..6000u32).step_by(500) {
+        let mut batch = Batch::new();
+        for key in first..first + 500 {
+            let mut value = value(&mut dice, 0);
+            for _ in 0..40 {
+                value.extend_from_slice(words[dice.below(8) as usize].as_bytes());
+                value.push(b' ');
+            }
+            batch.put(&tree, &key.to_be_bytes(), &value).unwrap();
+        }
+        db.commit(&mut batch).unwrap();
+    }
+    db.checkpoint().unwrap();
+    let decoded = || db.stats().get("chunks_decoded").unwrap();
+    // What comes from the device is checked as a whole, once.
+    let mut cursor = db.snapshot().scan(&tree, ..).unwrap();
+    while cursor.next().unwrap().is_some() {}
+    let read = |part: usize| {
+        let (parts, before) = (tree.parts(&[part]).unwrap(), decoded());
+        let mut value = Vec::new();
+        assert!(tree.get_parts(&77u32.to_be_bytes(), &parts, &mut value).unwrap());
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts);
+        let mut rows = 0;
+        while cursor.next().unwrap().is_some() {
+            rows += 1;
+        }
+        assert_eq!(rows, 6000);
+        decoded() - before
+    };
+    let (number, text) = (read(0), read(3));
+    assert_eq!(number, 0, "chunks decoded for a number");
+    assert!(text > 20, "{text} chunks decoded for all texts");
+    let before = decoded();
+    assert!(tree.contains(&5u32.to_be_bytes()).unwrap());
+    assert_eq!(decoded(), before, "chunks decoded for a key");
+    drop(tree);
+    db.close().unwrap();
+}
