@@ -120,9 +120,10 @@ impl Typing {
         Beginning { plans, format, row_bytes }
     }
 
-    /// Whether a run under this codec should keep samples.
+    /// Whether a run under this codec should keep samples: models may be due when it ends.
     pub(super) fn wants_samples(&self, codec: Codec) -> bool {
-        codec != Codec::Raw && self.columns.has_strings()
+        let learns = codec != Codec::Raw && self.columns.has_strings();
+        learns && self.kept(codec).lock().unwrap().may_be_due()
     }
 
     /// What a run under this codec teaches.
@@ -136,7 +137,9 @@ impl Typing {
                 return learnt.plans.learn_integers(plans);
             }
             learnt.plans.clone_from(plans);
-            if samples.is_none() || *row_bytes < TRAINING_BYTES_MIN || !learnt.is_due(&lesson) {
+            // A leaf counts whether it kept samples or not.
+            let is_due = *row_bytes >= TRAINING_BYTES_MIN && learnt.is_due(&lesson);
+            if !is_due || samples.is_none() {
                 return;
             }
         }
@@ -176,6 +179,14 @@ impl Learnt {
     fn nothing(columns: &Arc<Columns>, meter: Option<Arc<dyn DecodeMeter>>) -> Self {
         let format = Arc::new(TypedFormat::new(columns.clone(), Vec::new()).metered(meter));
         Self { plans: Plans::new(columns), format, promise: None, leaves: None, row_bytes: 0 }
+    }
+
+    /// Whether models may be made from a leaf that begins now. One that others overtake lacks its samples, and
+    /// the next one has them.
+    fn may_be_due(&self) -> bool {
+        self.leaves.is_none_or(|leaves| {
+            self.promise.is_some() && leaves.saturating_add(1) >= TRAINING_LEAVES
+        })
     }
 
     /// Counts a leaf; whether models are to be made from it.

@@ -113,6 +113,20 @@ fn the_leaf_after_the_first_has_models_and_takes_less() {
     }
 }
 
+/// Strings are not copied for a lesson that is not due.
+#[test]
+fn samples_are_kept_where_models_may_be_due() {
+    let typing = typing();
+    assert!(!typing.wants_samples(Codec::Raw), "buffer runs have no models");
+    let kept = (0..TRAINING_LEAVES as u64 + 2).map(|number| {
+        let wanted = typing.wants_samples(Codec::Zstd1);
+        leaf(&typing, None, number * ROWS, NORTH);
+        wanted
+    });
+    let kept: Vec<bool> = kept.collect();
+    assert_eq!(kept, [true, false, false, false, false, false, false, false, true, true]);
+}
+
 #[test]
 fn models_that_serve_no_more_are_made_anew() {
     let typing = typing();
