@@ -98,7 +98,7 @@ fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
 fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
     let raw = &block.raw[..];
     let mut at = Position::new(format);
-    let found = format.find(raw, key).map(|_| ());
+    let found = format.find(raw, key, &typed::Projection::All).map(|_| ());
     at.enter(raw)?;
     let mut sought = at.seek_before(raw, format, key);
     if let Ok(true) = sought {
@@ -123,7 +123,7 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
     for part in [0, 2] {
         let projection = format.columns().project(&[part]);
         for key in &block.keys {
-            typed::find(&typed, key, &projection, &mut payload)?;
+            typed::find_parts(&typed, key, &projection, &mut payload)?;
         }
         let mut at = TypedRows::new(projection);
         at.first(&typed)?;
@@ -146,11 +146,11 @@ fn agree(block: &Block, format: &Format, rows: &[Row]) {
     at.enter(raw).expect("it is sound");
     for (number, (key, tag, payload)) in rows.iter().enumerate() {
         assert!(number == 0 || rows[number - 1].0 < *key, "checked, and descends");
-        let found = format.find(raw, key).expect("it is sound");
+        let found = format.find(raw, key, &typed::Projection::All).expect("it is sound");
         let (found, place) = found.unwrap_or_else(|| panic!("row {number} is not found"));
         let found_payload = match &place {
             Payload::InBlock(range) => &raw[range.clone()],
-            Payload::Made(payload) => payload,
+            Payload::Made(payload) | Payload::Parts(payload) => payload,
         };
         assert_eq!((found, found_payload), (*tag, &payload[..]));
         assert_eq!(at.seek_before(raw, format, key), Ok(number > 0));
