@@ -115,7 +115,10 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         }
         if is_outside {
             row.forget_process();
-            row.notes.push("a server: its CPU, memory and I/O are not measured".to_owned());
+            row.notes.push(
+                "a server: its CPU, memory and I/O are not measured, and rows go to it as SQL"
+                    .to_owned(),
+            );
         }
     }
     Ok(())

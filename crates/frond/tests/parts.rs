@@ -92,7 +92,7 @@ fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
         assert_eq!(tree.contains(&key).unwrap(), whole.is_some());
         whole_rows.extend(whole.map(|whole| (key.to_vec(), cut(&whole, wanted))));
     }
-    let mut cursor = snapshot.scan(tree, ..).unwrap().only(&parts);
+    let mut cursor = snapshot.scan(tree, ..).unwrap().only(&parts).unwrap();
     let mut rows = Vec::new();
     while let Some((key, value)) = cursor.next().unwrap() {
         rows.push((key.to_vec(), value.to_vec()));
@@ -108,7 +108,7 @@ fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
     // The first row whole, the others by parts.
     let mut cursor = snapshot.scan(tree, ..).unwrap();
     let first = cursor.next().unwrap().map(|(key, value)| (key.to_vec(), cut(value, wanted)));
-    let mut cursor = cursor.only(&parts);
+    let mut cursor = cursor.only(&parts).unwrap();
     let mut batch = frond::RowBuf::new();
     let mut rows = Vec::from_iter(first);
     while cursor.read_batch(&mut batch, 100).unwrap() > 0 {
@@ -173,6 +173,10 @@ fn a_value_that_does_not_fit_has_no_parts() {
     assert!(matches!(tree.parts(&[4]), Err(Error::InvalidArgument(_))));
     tree.put(&[0; 4], &value(&mut Dice::new(1), 5)).unwrap();
     tree.put(&[1; 4], b"short").unwrap();
+    tree.put(&[3; 4], &value(&mut Dice::new(2), 5)).unwrap();
+    let other = Layout::new(vec![Part::Var(End::Prefixed), Part::Var(End::Rest)]);
+    let options = TreeOptions { value_layout: Some(other), ..Default::default() };
+    let plain_typed = db.create_tree("other", options).unwrap();
     let parts: Parts = tree.parts(&[1, 3]).unwrap();
     for _ in 0..2 {
         let mut value = Vec::new();
@@ -180,12 +184,25 @@ fn a_value_that_does_not_fit_has_no_parts() {
         assert!(!tree.get_parts(&[2; 4], &parts, &mut value).unwrap() && value.is_empty());
         let misfit = tree.get_parts(&[1; 4], &parts, &mut value);
         assert!(matches!(misfit, Err(Error::InvalidArgument(_))));
-        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts);
-        assert!(matches!(cursor.next(), Err(Error::InvalidArgument(_))));
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts).unwrap();
+        assert_eq!(cursor.next().unwrap().unwrap().0, [0; 4]);
+        for _ in 0..2 {
+            assert!(matches!(cursor.next(), Err(Error::InvalidArgument(_))));
+        }
+        cursor.seek(&[2; 4]);
+        assert_eq!(cursor.next().unwrap().unwrap().0, [3; 4]);
+        cursor.seek_last();
+        assert_eq!(cursor.prev().unwrap().unwrap().0, [3; 4]);
+        for _ in 0..2 {
+            assert!(matches!(cursor.prev(), Err(Error::InvalidArgument(_))));
+        }
+        let foreign = plain_typed.get_parts(&[0; 4], &parts, &mut value);
+        assert!(matches!(foreign, Err(Error::InvalidArgument(_))));
+        assert!(db.snapshot().scan(&plain_typed, ..).unwrap().only(&parts).is_err());
         assert_eq!(tree.get(&[1; 4]).unwrap().as_deref(), Some(&b"short"[..]));
         db.checkpoint().unwrap();
     }
-    drop((tree, plain));
+    drop((tree, plain, plain_typed));
     db.close().unwrap();
 }
 
@@ -217,7 +234,7 @@ fn strings_that_nobody_asks_for_are_not_decompressed() {
         let (parts, before) = (tree.parts(&[part]).unwrap(), decoded());
         let mut value = Vec::new();
         assert!(tree.get_parts(&77u32.to_be_bytes(), &parts, &mut value).unwrap());
-        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts);
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts).unwrap();
         let mut rows = 0;
         while cursor.next().unwrap().is_some() {
             rows += 1;

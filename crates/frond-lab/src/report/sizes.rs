@@ -26,10 +26,10 @@ const HEADS: [&str; 12] = [
 ];
 
 const LEGEND: &str = "\
-Bytes a row on disk, all of the store with its indexes: as the last commit left it (loaded), after what
-was in memory had been written out and before any time to rest (flushed; x settled: so many times the
-last), and at rest, compacted where a store can be, and closed (settled; x frond: so many times what
-Frond takes). raw: keys and values as they were given. CPU: of a row, until the store was at rest.
+Bytes a row on disk, all of the store with its indexes: as the last commit left it (loaded), at once after a
+checkpoint that the bench asks for (flushed; x settled: so many times the last), and at rest, compacted where
+a store can be (InnoDB's tables are not made anew), and closed (settled; x frond: so many times what Frond
+takes). raw: keys and values as they were given. CPU: of a row, until the store was at rest.
 goal: what Frond may take at most, and RocksDB has to take at least in times of that.
 ";
 

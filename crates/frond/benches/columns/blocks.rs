@@ -7,7 +7,7 @@ use frond::{
     End, Hint, Layout, Part, Tag,
     block::{
         Codec, Pushed,
-        typed::{Columns, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find},
+        typed::{Columns, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find_parts},
     },
 };
 
@@ -196,7 +196,7 @@ pub fn print() {
         let mut payload = Vec::new();
         let found = measure(picks.len(), || {
             for key in &picks {
-                let found = find(&parse(), key, &Projection::All, &mut payload);
+                let found = find_parts(&parse(), key, &Projection::All, &mut payload);
                 assert!(found.expect("a search").is_some());
             }
         });

@@ -97,13 +97,17 @@ impl Cursor {
     }
 
     /// Gives only these parts of values from here on, one after the other: see [`Tree::parts`](crate::Tree::parts).
-    /// The cursor stays where it is.
-    /// At a value that does not fit the layout of its tree it then fails with `InvalidArgument`.
-    pub fn only(mut self, parts: &Parts) -> Self {
+    /// The cursor stays where it is. A step onto a value that does not fit the layout of its tree fails with
+    /// `InvalidArgument`, each time; [`seek`](Self::seek) goes beyond it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the parts are of a tree with other layouts.
+    pub fn only(mut self, parts: &Parts) -> Result<Self> {
+        parts.check(self.entry.as_ref().and_then(|entry| entry.typing()))?;
         let gap = self.edge();
         self.forget(gap);
         self.parts = Some(parts.clone());
-        self
+        Ok(self)
     }
 
     /// Moves the gap just below `key`: `next` then returns the first row not below it.

@@ -1,9 +1,10 @@
 //! Reading parts of values: those that the caller asks for, and of a typed block no other column.
 //!
-//! A part that is not asked for costs nothing where the row comes from a typed block without a newer
-//! message above it: its column is not looked at, and nothing of it is decompressed. Everywhere else (in
-//! memtables, in blocks without types, below a message that is yet to be folded) the value is read whole and
-//! cut here, so that both ways give the same bytes.
+//! A part that is not asked for costs nothing where the row comes from a typed block: its column is not looked
+//! at, and nothing of it is decompressed. A point read does so unless something newer is to be folded to the
+//! value; a walk, wherever only one run has entries in the piece that it fetches. Everywhere else (in memtables,
+//! in blocks without types, where sources are merged) values are read whole and cut here, so that both ways give
+//! the same bytes.
 //!
 //! Threads: immutable.
 
@@ -11,6 +12,8 @@ use crate::{
     Error, Layout, Result,
     block::typed::{Columns, Projection},
     layout::LAYOUT_PARTS_MAX,
+    run::Typing,
+    sync::Arc,
 };
 
 /// Parts of a tree's values, made by [`Tree::parts`](crate::Tree::parts) and used for as many reads as
@@ -18,6 +21,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Parts {
     layout: Layout,
+    /// Of the tree that they were made for.
+    columns: Arc<Columns>,
     /// By number of the part.
     wanted: Box<[bool]>,
     projection: Projection,
@@ -25,7 +30,7 @@ pub struct Parts {
 
 impl Parts {
     /// Parts of values with this layout, by number, in any order.
-    pub(super) fn new(layout: &Layout, columns: &Columns, numbers: &[usize]) -> Result<Self> {
+    pub(super) fn new(layout: &Layout, columns: &Arc<Columns>, numbers: &[usize]) -> Result<Self> {
         let mut wanted = vec![false; layout.parts().len()];
         debug_assert!(wanted.len() <= LAYOUT_PARTS_MAX);
         for &number in numbers {
@@ -40,7 +45,21 @@ impl Parts {
         let asked = |number: &u16| wanted.get(usize::from(*number)) == Some(&true);
         let numbers: Vec<u16> = (0..wanted.len() as u16).filter(asked).collect();
         let projection = columns.project(&numbers);
-        Ok(Self { layout: layout.clone(), wanted: wanted.into(), projection })
+        let columns = columns.clone();
+        Ok(Self { layout: layout.clone(), columns, wanted: wanted.into(), projection })
+    }
+
+    /// An error if they were made for a tree with other layouts.
+    pub(super) fn check(&self, typing: Option<&Arc<Typing>>) -> Result<()> {
+        let same = |typing: &Arc<Typing>| {
+            Arc::ptr_eq(typing.columns(), &self.columns) || *typing.columns() == self.columns
+        };
+        match typing.is_some_and(same) {
+            true => Ok(()),
+            false => Err(Error::InvalidArgument(
+                "these parts were made for a tree with other layouts".into(),
+            )),
+        }
     }
 
     /// What typed blocks are asked for.

@@ -8,7 +8,8 @@
 //! Threads: one.
 
 use crate::{
-    Kind, Result, TreeId,
+    Error, Kind, Result, TreeId,
+    block::typed::Projection,
     run::{Direction, Entry, MergeCursor, RangeDeletes, RunCursor},
     tree::{LeafStretch, clip},
 };
@@ -47,16 +48,15 @@ impl<'a> Piece<'a> {
             return Ok(0);
         }
         let mut sources = self.sources()?;
-        let mut filler = Filler { piece: self, rows, value: Vec::new(), tombstones: 0 };
+        let mut filler =
+            Filler { piece: self, rows, value: Vec::new(), tombstones: 0, misfit: None };
         match &mut sources[..] {
             [] => {}
             [ReadSource::Run(cursor, None)] => {
-                if let Some(parts) = self.parts {
-                    cursor.project(parts.projection())?;
-                }
                 cursor.walk(|entry, is_whole| filler.take(entry, is_whole))?;
             }
             _ => {
+                self.read_whole(&mut sources)?;
                 let folder = self.view.engine.cx.folder();
                 let mut merge = MergeCursor::new(sources);
                 while let Some(entry) = merge.next_folded(&folder)? {
@@ -66,7 +66,20 @@ impl<'a> Piece<'a> {
                 }
             }
         }
-        Ok(filler.tombstones)
+        match filler.misfit {
+            Some(misfit) if filler.rows.is_empty() => Err(misfit),
+            _ => Ok(filler.tombstones),
+        }
+    }
+
+    /// What is to be folded must be whole; rows are cut after that.
+    fn read_whole(&self, sources: &mut [ReadSource<'a>]) -> Result<()> {
+        for source in sources.iter_mut().filter(|_| self.parts.is_some()) {
+            if let ReadSource::Run(cursor, _) = source {
+                cursor.project(&Projection::All)?;
+            }
+        }
+        Ok(())
     }
 
     /// Everything that has entries or range deletes in the range, newest first.
@@ -90,6 +103,9 @@ impl<'a> Piece<'a> {
             let (direction, bytes) = self.ahead;
             let cursor = RunCursor::new(run.clone(), cx.cache.clone()).range(lo, hi);
             let mut cursor = cursor.read_ahead(direction, bytes);
+            if let Some(parts) = self.parts {
+                cursor.project(parts.projection())?;
+            }
             cursor.seek_first()?;
             let ranges = run.range_deletes();
             let ranges = (!ranges.is_empty()).then(|| clipped(ranges, (lo, hi)));
@@ -116,6 +132,8 @@ struct Filler<'p, 'a> {
     rows: &'p mut RowBuf,
     value: Vec<u8>,
     tombstones: u64,
+    /// Of a value that has no parts.
+    misfit: Option<Error>,
 }
 
 impl Filler<'_, '_> {
@@ -123,37 +141,49 @@ impl Filler<'_, '_> {
     #[inline]
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
         match entry.tag.kind() {
-            Kind::Put if is_whole && self.piece.parts.is_some() => self.push_parts(entry)?,
+            Kind::Put if is_whole && self.piece.parts.is_some() => {
+                self.value.clear();
+                self.value.extend_from_slice(entry.payload);
+                return self.push_value(entry.key);
+            }
             Kind::Put => self.rows.push(entry.key, entry.payload),
             Kind::PutBlob => self.rows.push_blob(entry.key, entry.payload),
             Kind::Delete => self.tombstones += u64::from(self.rows.is_empty()),
-            Kind::Merge | Kind::Versions => self.take_operands(entry)?,
+            Kind::Merge | Kind::Versions => return self.take_operands(entry),
         }
-        let rows_max = self.piece.rows_max;
-        Ok(self.rows.len() < rows_max && self.rows.bytes() < BYTES_MAX.max(rows_max))
+        Ok(self.has_room())
     }
 
-    /// Cuts a whole value.
-    fn push_parts(&mut self, entry: Entry<'_>) -> Result<()> {
-        self.value.clear();
-        self.value.extend_from_slice(entry.payload);
-        if let Some(parts) = self.piece.parts {
-            parts.keep(&mut self.value)?;
+    #[inline]
+    fn has_room(&self) -> bool {
+        let rows_max = self.piece.rows_max;
+        self.rows.len() < rows_max && self.rows.bytes() < BYTES_MAX.max(rows_max)
+    }
+
+    /// Appends the row whose whole value is at hand. Where that has no parts, the piece ends before it in the
+    /// walk's direction, and if nothing is left of the piece it is an error.
+    fn push_value(&mut self, key: &[u8]) -> Result<bool> {
+        if let Some(parts) = self.piece.parts
+            && let Err(misfit) = parts.keep(&mut self.value)
+        {
+            self.misfit = Some(misfit);
+            let forward = self.piece.ahead.0 == Direction::Forward;
+            if !forward {
+                self.rows.clear();
+            }
+            return Ok(!forward);
         }
-        self.rows.push(entry.key, &self.value);
-        Ok(())
+        self.rows.push(key, &self.value);
+        Ok(self.has_room())
     }
 
     #[cold]
-    fn take_operands(&mut self, entry: Entry<'_>) -> Result<()> {
+    fn take_operands(&mut self, entry: Entry<'_>) -> Result<bool> {
         let mut messages = Messages::default();
         messages.take(entry.message(), true, &mut self.value);
-        if messages.finish(&self.piece.view, &mut self.value)? {
-            if let Some(parts) = self.piece.parts {
-                parts.keep(&mut self.value)?;
-            }
-            self.rows.push(entry.key, &self.value);
+        match messages.finish(&self.piece.view, &mut self.value)? {
+            true => self.push_value(entry.key),
+            false => Ok(self.has_room()),
         }
-        Ok(())
     }
 }

@@ -105,8 +105,9 @@ impl ReadView<'_> {
             (Base::Parts, false) => self.get(tree, key, value)?,
             _ => messages.finish(self, value)?,
         };
-        if exists {
-            parts.keep(value)?;
+        if exists && let Err(misfit) = parts.keep(value) {
+            value.clear();
+            return Err(misfit);
         }
         Ok(exists)
     }

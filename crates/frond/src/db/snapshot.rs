@@ -102,6 +102,7 @@ impl Snapshot {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         self.check(tree)?;
+        parts.check(tree.entry.typing())?;
         let version = self.version();
         self.view(&version).get_parts(tree.entry.id, key, parts, value)
     }

@@ -148,7 +148,8 @@ impl Tree {
     /// buffer, if there is no such key.
     ///
     /// # Errors
-    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree.
+    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree, or the parts are of
+    /// a tree with other layouts.
     pub fn get_parts(&self, key: &[u8], parts: &Parts, value: &mut Vec<u8>) -> Result<bool> {
         self.entry.check()?;
         check_key(key)?;
@@ -156,6 +157,7 @@ impl Tree {
         let version = self.shared.engine.versions.current();
         let at = self.shared.engine.sequencer.visible();
         let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        parts.check(self.entry.typing())?;
         view.get_parts(self.entry.id, key, parts, value)
     }
 

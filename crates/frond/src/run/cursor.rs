@@ -119,7 +119,7 @@ impl RunCursor {
         self
     }
 
-    /// Reads these parts of values from here on, where they lie in columns.
+    /// Reads these parts of values from here on, where they lie in columns; cheap while it stands nowhere.
     pub fn project(&mut self, projection: &Projection) -> Result<()> {
         let row = self.rows.row();
         self.rows.project(projection);

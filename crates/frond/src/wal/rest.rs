@@ -1,7 +1,7 @@
 //! The log at rest: what an idle store and a closed one keep of it.
 //!
 //! A log that rests, because nobody has written for a while or because it was asked to, goes on in a short
-//! segment and has none ready; those after it are each twice as long as the one before. A closed one goes
+//! segment and has one ready at most; those after it are each twice as long as the one before. A closed one goes
 //! on, for its next opening, in a segment of the least length in which nothing stands. Both are made like
 //! every other, so that recovery needs no word for them, and all segments before them can be trimmed as soon
 //! as both slots begin there.
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::{
     leader::{is_full, is_still},
-    log::{Log, State, Stop},
+    log::{Log, Spares, State, Stop},
     segment::{self, SEGMENT_BYTES_MIN, SegmentHeader},
 };
 use crate::{
@@ -31,9 +31,12 @@ use crate::{
 /// A log rests when nothing was appended for so long. A load that commits at all within this time
 /// never has a segment taken from it, so that no steady one makes what is unlinked again.
 const REST_INTERVAL: Duration = Duration::from_secs(5);
-/// The next segment is made when this part of the current one is used: 256 KiB of 2 MiB. From there to the
-/// end a writer of 100 MB/s takes 18 ms, about what it takes to make the next.
+/// The next segment is made when this part of the current one is used: of the first, 256 KiB of 2 MiB, so that a
+/// store that is written to now and then has no more than that. A writer of 100 MB/s then waits for the next:
+/// three times after a rest, some 20 to 100 ms together.
 const NEXT_AT_PART: u64 = 8;
+/// Segments that a log at rest keeps ready, if it had reason to make one: not made again at each next commit.
+const SPARES_AT_REST: usize = 1;
 
 /// What the clock makes of a log.
 pub(super) enum Rest {
@@ -53,34 +56,41 @@ impl Log {
             state.moved = (end, now);
         }
         if now.saturating_sub(state.moved.1) >= REST_INTERVAL {
-            let long = state.segment_bytes > self.options.first_segment_bytes;
-            return if long || !state.spares.is_empty() { Rest::Due } else { Rest::Quiet };
+            let due = self.is_long(state) || state.spares.len() > SPARES_AT_REST;
+            return if due { Rest::Due } else { Rest::Quiet };
         }
         let used = end.0 - state.segment_first.0;
         let wanted = used >= state.segment_bytes / NEXT_AT_PART;
         if wanted && state.spares.is_empty() { Rest::Over } else { Rest::Quiet }
     }
 
-    /// Syncs everything and goes on in a short segment, unless the current one is, or others write
+    fn is_long(&self, state: &State) -> bool {
+        state.segment_bytes > self.options.first_segment_bytes
+    }
+
+    /// Syncs everything and goes on in a short segment, unless the current one is; nothing of it if others write
     /// meanwhile. What lies before it can be trimmed once both slots begin in it.
     pub fn rest(&self) -> Result<()> {
         self.sync_through_now()?;
-        self.remove_spares()?;
-        if self.state.lock().unwrap().segment_bytes <= self.options.first_segment_bytes {
-            return Ok(());
-        }
         let mut spares = self.spares.lock().unwrap();
         let state = self.state.lock().unwrap();
-        // Others may have made one ready, or promised it.
-        if !is_still(&state) || !spares.ready.is_empty() {
+        if !is_still(&state) {
             return Ok(());
         }
+        let long = self.is_long(&state);
         drop(state);
+        self.remove_spares(&mut spares, if long { 0 } else { SPARES_AT_REST })?;
+        // One that is left was promised meanwhile.
+        if !long || !spares.ready.is_empty() {
+            return Ok(());
+        }
         let first = self.options.first_segment_bytes;
         let next = std::mem::replace(&mut spares.next_bytes, first);
         match self.make_next(&mut spares) {
             Err(Error::Full(_)) => {
                 spares.next_bytes = next;
+                // Not tried again at every tick.
+                self.state.lock().unwrap().moved.1 = self.env.clock.now();
                 return Ok(());
             }
             made => made?,
@@ -93,10 +103,15 @@ impl Log {
         Ok(())
     }
 
-    /// Unlinks the segments that are ready and promised to no group.
-    fn remove_spares(&self) -> Result<()> {
-        let mut spares = self.spares.lock().unwrap();
-        while self.state.lock().unwrap().spares.pop_back().is_some() {
+    /// Unlinks the segments that are ready and promised to no group, but `keep` of them.
+    fn remove_spares(&self, spares: &mut Spares, keep: usize) -> Result<()> {
+        loop {
+            let mut state = self.state.lock().unwrap();
+            if state.spares.len() <= keep {
+                return Ok(());
+            }
+            state.spares.pop_back();
+            drop(state);
             // Those that are promised are taken from the front.
             let segment = spares.ready.pop_back().expect("as many are ready as are counted");
             if !plant!("wal: spares given back leave a gap") {
@@ -106,7 +121,6 @@ impl Log {
             let removed = removed.and_then(|()| self.env.vfs.sync_dir(&self.dir));
             self.or_fail(removed.map_err(|error| Error::io(&segment.path, "remove", 0, error)))?;
         }
-        Ok(())
     }
 
     /// Writes and syncs everything, takes nothing any more, and keeps no more files than hold log.
@@ -120,7 +134,7 @@ impl Log {
         let end = state.end;
         drop(state);
         self.reach(end, true)?;
-        self.remove_spares()?;
+        self.remove_spares(&mut self.spares.lock().unwrap(), 0)?;
         self.begin_last(end)?;
         self.state.lock().unwrap().stop.get_or_insert(Stop::Closed);
         self.stopped.store(true, Ordering::Release);

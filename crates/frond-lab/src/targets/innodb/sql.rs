@@ -88,6 +88,26 @@ fn columns_read(table: &Table, keyspace: Keyspace) -> (Vec<usize>, Vec<usize>) {
     (table.key_columns(keyspace), value)
 }
 
+/// That these columns are not below these values: said in a way that the server makes a range of, which it does
+/// not of a comparison of rows.
+fn not_below(table: &Table, columns: &[usize], from: &[Value<'_>]) -> String {
+    let (Some((&column, columns)), Some((value, from))) =
+        (columns.split_first(), from.split_first())
+    else {
+        return "TRUE".to_owned();
+    };
+    let name = table.columns[column].name;
+    let mut literal = String::new();
+    append_row(std::slice::from_ref(value), &mut literal);
+    match from.is_empty() {
+        true => format!("`{name}`>={literal}"),
+        false => {
+            let rest = not_below(table, columns, from);
+            format!("`{name}`>={literal} AND (`{name}`>{literal} OR ({rest}))")
+        }
+    }
+}
+
 /// Selects a keyspace's columns in its order, from the first of these values on.
 pub fn range(table: &Table, keyspace: Keyspace, from: &[Value<'_>], limit: u64) -> String {
     let (key, value) = columns_read(table, keyspace);
@@ -101,9 +121,7 @@ pub fn range(table: &Table, keyspace: Keyspace, from: &[Value<'_>], limit: u64) 
     let index = index.map_or("PRIMARY", |index| index.name);
     let condition = match key.get(..from.len()) {
         Some(columns @ [_, ..]) => {
-            let mut values = String::new();
-            append_row(from, &mut values);
-            format!(" WHERE ({})>={values}", names(table, columns))
+            format!(" WHERE {}", not_below(table, columns, from))
         }
         _ => String::new(),
     };
@@ -208,7 +226,11 @@ mod tests {
         assert_eq!(
             range(&table(), 1, &[Value::Text("a'b")], 7),
             "SELECT `name`,CAST(`price` AS DOUBLE),`id` FROM t FORCE INDEX(ix) WHERE \
-             (`name`)>=('a''b') ORDER BY `name`,`price`,`id` LIMIT 7"
+             `name`>=('a''b') ORDER BY `name`,`price`,`id` LIMIT 7"
+        );
+        assert!(
+            range(&table(), 1, &[Value::Text("a"), Value::F32(0.5)], 7)
+                .contains(" WHERE `name`>=('a') AND (`name`>('a') OR (`price`>=(0.5))) ORDER BY ")
         );
         assert!(range(&table(), 0, &[], 1).contains(" FROM t FORCE INDEX(PRIMARY) ORDER BY `id`"));
     }

@@ -331,6 +331,7 @@ impl Scratch {
         let all_in = rows.in_columns.iter().all(|&is| is);
         let first_in = (0..count).find(|&row| rows.is_in(row)).unwrap_or(0);
         let mut fillers_left = FILLERS_BYTES_MAX;
+        writer.quoting_columns = 0;
         for (index, column) in rows.side.columns.iter().enumerate() {
             let number = rows.number + index;
             match column.holds {

@@ -29,10 +29,13 @@ struct Seen {
     words: Vec<u64>,
     strings: Strings,
     quotes: quotes::Scratch,
+    /// Columns that quote others.
+    quoting: usize,
 }
 
 /// Checks order, lengths, tags, and that every column is what its place asks for. Takes 26 bytes a row, and for the
-/// longest column of strings and a codec's chunk the length of the rows and their fillers twice each.
+/// longest column of strings and a codec's chunk the length of the rows and their fillers twice each; with quotes as much
+/// again, and once for each of four quoted columns.
 pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
     if typed.raw_bytes() > BLOCK_RAW_BYTES_MAX {
         return Err(TOO_LONG);
@@ -47,6 +50,7 @@ pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
         words: vec![0; rows],
         strings: Strings::new(),
         quotes: quotes::Scratch::default(),
+        quoting: 0,
     };
     seen.look_at_words(typed, 0)?;
     for &number in &seen.words {
@@ -94,6 +98,10 @@ impl Seen {
     fn look_at_texts(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
         let mut chunk = Vec::new();
         let texts = typed.texts(at, &mut chunk)?;
+        self.quoting += usize::from(texts.quotes());
+        if self.quoting > quotes::QUOTING_MAX {
+            return Err(BadBlock("too many columns quote others"));
+        }
         fills(typed, at, texts.bytes_used())?;
         texts.strs().check()?;
         self.strings.clear();

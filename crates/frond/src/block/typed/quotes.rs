@@ -14,7 +14,9 @@
 //! 1. Quoted columns stand earlier, quote nothing themselves, and are under no codec: a string is one read for
 //!    itself, and one in place for each that it quotes.
 //! 2. Columns of keys quote nothing: they are searched as they stand.
-//! 3. What strings become is bounded as all that is decoded is, by [`Typed::bytes_max`]; with quotes, and bytes that
+//! 3. Numbers of quoted columns ascend, and a block has no more than [`QUOTING_MAX`] columns that quote: decoding
+//!    all of a block decodes no column more often than that.
+//! 4. What strings become is bounded as all that is decoded is, by [`Typed::bytes_max`]; with quotes, and bytes that
 //!    stand behind a mark, they are at most twice as long.
 
 use std::{convert::Infallible, ops::Range};
@@ -33,6 +35,8 @@ use crate::layout::{End, Part};
 const TAG: u8 = 15;
 /// Most columns that one quotes.
 pub(super) const QUOTED_MAX: usize = 4;
+/// Most columns of a block that quote others.
+pub(super) const QUOTING_MAX: usize = 16;
 /// The first byte that is no byte of the string itself, and the one that says that the next is.
 const FIRST: u8 = 248;
 const LITERAL: u8 = 255;
@@ -203,9 +207,11 @@ fn cut<'a>(
     let count = usize::from(count);
     let (numbers, strings) = rest.split_at_checked(2 * count).ok_or(BAD)?;
     let slots = quoted.get_mut(..count).filter(|slots| !slots.is_empty()).ok_or(BAD)?;
+    let mut least = 0;
     for (slot, number) in slots.iter_mut().zip(numbers.as_chunks::<2>().0) {
         let number = usize::from(u16::from_le_bytes(*number));
-        let column = typed.column(number).filter(|_| number < at).ok_or(BAD)?;
+        let column = typed.column(number).filter(|_| least <= number && number < at).ok_or(BAD)?;
+        least = number + 1;
         // The high half of a string column's first byte is its codec.
         let is_plain = typed.bytes(number)?.first().is_some_and(|&first| first < TAG);
         if matches!(column.holds, Holds::Word(..)) || !is_plain {

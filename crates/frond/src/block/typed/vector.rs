@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. A vector takes no more than the length that the block says its rows have, for keys and again for payloads,
 //!    and as much and [`Typed::bytes_max`] for what their columns decode to, whatever the columns say. Rows of words
-//!    only take their width, and a codec's chunk once more [`Typed::bytes_max`].
+//!    only take their width, and a codec's chunk once more [`Typed::bytes_max`]; strings with quotes twice that, and
+//!    once for each of the four columns that they may quote.
 
 use std::ops::Range;
 

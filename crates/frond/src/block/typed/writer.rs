@@ -183,6 +183,8 @@ pub(super) struct ColumnWriter {
     strings: StrEncoder,
     differences: Vec<u64>,
     quoting: Strings,
+    /// Columns of this block that quote others.
+    pub quoting_columns: usize,
     other: Vec<u8>,
     /// Where strings are kept of this block.
     pub samples: Option<Samples>,
@@ -196,7 +198,17 @@ impl ColumnWriter {
         let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
         let (differences, quoting, other) = (Vec::new(), Strings::new(), Vec::new());
         let chunks = ChunkCounts::default();
-        Self { codec, ints, strings, differences, quoting, other, samples: None, chunks }
+        Self {
+            codec,
+            ints,
+            strings,
+            differences,
+            quoting,
+            quoting_columns: 0,
+            other,
+            samples: None,
+            chunks,
+        }
     }
 
     /// Appends integer column `number`, and says whether as the difference to one of those earlier ones.
@@ -323,7 +335,7 @@ impl ColumnWriter {
         quotable: &[Quotable],
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some(quotes) = plans.quotes.get_mut(number) else { return false };
+        let quotes = plans.quotes.get_mut(number).expect("there is a plan for each column");
         match quotes.blocks_left.checked_sub(1) {
             Some(left) => quotes.blocks_left = left,
             None => {
@@ -339,8 +351,10 @@ impl ColumnWriter {
         let find = |number: &usize| quotable.iter().find(|quotable| quotable.number == *number);
         let quoted: Option<Vec<&Quotable>> =
             plans.quotes[number].columns.iter().map(find).collect();
-        // Where one of them is missing, all are: the column is written as it is.
-        let quoted = quoted.unwrap_or_default();
+        // Where one of them is missing, all are: the column is written as it is. So it is where too many quote.
+        let room = self.quoting_columns < quotes::QUOTING_MAX;
+        let mut quoted = quoted.filter(|_| room).unwrap_or_default();
+        quoted.sort_unstable_by_key(|quoted| quoted.at);
         if quoted.is_empty() {
             return quotes::may_be_quoted(
                 self.put_strings(plans, number, false, model, strings, out),
@@ -349,6 +363,7 @@ impl ColumnWriter {
         let mut quoting = std::mem::take(&mut self.quoting);
         quotes::quote(strings, &quoted, &mut quoting);
         quotes::put_head(&quoted, out);
+        self.quoting_columns += 1;
         self.put_strings(plans, number, false, model, &quoting, out);
         self.quoting = quoting;
         false

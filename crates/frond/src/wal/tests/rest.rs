@@ -304,10 +304,34 @@ fn a_full_disk_does_not_keep_a_log_from_resting() {
     let before = segments(&disk).len();
     log.rest().unwrap();
     assert!(segments(&disk).len() <= before && !log.has_passed(log.durable()));
+    // It is not tried again and again: not fifty times a second.
+    let operations = disk.ops();
+    for _ in 0..40 {
+        env.clock.sleep(Duration::from_millis(50));
+        log.tick(env.clock.now()).unwrap();
+    }
+    assert!(disk.ops() - operations < 20, "{} operations in 2 s", disk.ops() - operations);
     disk.be_full(false);
     written.extend(write(&log, 100..200));
     let (found, _) = read(&env, Lsn(0), CRASHED).unwrap();
     assert!(found == written);
+}
+
+/// One small commit after the other, each longer after the one before than a log waits to rest: a segment that
+/// was made is kept until it is used.
+#[test]
+fn seldom_commits_do_not_make_segments_in_vain() {
+    let mut load = Load::new();
+    let begun = load.log.stats().segments;
+    for _ in 0..40 {
+        load.append(&[7; 100]);
+        load.rest(Duration::from_secs(6));
+    }
+    let made = segments(&load.disk).last().unwrap().0;
+    // Each commit takes two pages, with its mark: a segment of 24 KiB has room for two.
+    let used = load.log.stats().segments - begun;
+    assert!(made <= 2 * used + 4, "number {made} was made, {used} were begun");
+    load.assert_whole();
 }
 
 /// A header alone: nothing stands in the last segment.
