@@ -5,6 +5,8 @@
 mod blocks;
 #[path = "columns/integers.rs"]
 mod integers;
+#[path = "columns/logs.rs"]
+mod logs;
 #[path = "columns/strings.rs"]
 mod strings;
 
@@ -14,4 +16,6 @@ fn main() {
     integers::print();
     println!();
     strings::print();
+    println!();
+    logs::print();
 }

@@ -68,6 +68,8 @@ mod filter;
 mod fold;
 #[cfg(test)]
 pub(crate) mod forge;
+#[cfg(test)]
+mod incompressible_tests;
 mod index;
 mod merge;
 #[cfg(test)]
