@@ -10,7 +10,7 @@ use frond::{
     End, Hint, Layout, Part, Tag,
     block::{
         Codec, Pushed, TypedFormat,
-        typed::{Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, find},
+        typed::{Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, find_parts},
     },
 };
 
@@ -396,7 +396,7 @@ fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
     let (mut noise, mut payload) = (Noise(5), Vec::new());
     let mut one = |block: &[u8], key: &[u8]| {
         let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
-        let found = find(&typed, black_box(key), &Projection::All, &mut payload);
+        let found = find_parts(&typed, black_box(key), &Projection::All, &mut payload);
         assert!(found.expect("a search").is_some());
         black_box(&payload);
     };
