@@ -37,6 +37,9 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// An idle log says that it is synced after this time, and one tick more (of 100 ms).
 const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 
+/// On a full disk the clock asks for room for a segment so seldom; who needs it asks himself.
+const SPARE_INTERVAL: Duration = Duration::from_secs(1);
+
 type StateGuard<'a> = MutexGuard<'a, State>;
 
 /// Segments that are kept ready: one to go on with, one because checkpoints free them in pairs.
@@ -363,7 +366,10 @@ impl Log {
             Rest::Due => self.rest(),
             Rest::Over => match self.make_spare() {
                 // A full disk refuses commits when they need the segment; until then it is no news.
-                Ok(()) | Err(Error::Full(_)) => Ok(()),
+                Err(Error::Full(_)) => {
+                    self.state.lock().unwrap().spare_again = now + SPARE_INTERVAL;
+                    Ok(())
+                }
                 other => other,
             },
             Rest::Quiet => Ok(()),

@@ -168,6 +168,8 @@ pub(super) struct State {
     pub spares: VecDeque<u64>,
     /// A reservation found no segment ready.
     pub spare_wanted: bool,
+    /// The disk was full when one was to be made: the clock does not ask again before this.
+    pub spare_again: Duration,
     pub writing: bool,
     pub syncing: bool,
     pub written: Lsn,
@@ -296,6 +298,7 @@ impl Log {
             segment_bytes: options.first_segment_bytes,
             spares: VecDeque::new(),
             spare_wanted: false,
+            spare_again: Duration::ZERO,
             writing: false,
             syncing: false,
             written: tail.end,

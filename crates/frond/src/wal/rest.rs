@@ -60,7 +60,7 @@ impl Log {
             return if due { Rest::Due } else { Rest::Quiet };
         }
         let used = end.0 - state.segment_first.0;
-        let wanted = used >= state.segment_bytes / NEXT_AT_PART;
+        let wanted = used >= state.segment_bytes / NEXT_AT_PART && now >= state.spare_again;
         if wanted && state.spares.is_empty() { Rest::Over } else { Rest::Quiet }
     }
 
