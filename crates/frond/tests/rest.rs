@@ -4,7 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use frond::{Db, Durability, Error, Options, Tree, TreeOptions};
+use frond::{Db, Durability, Error, Options, Tree, TreeOptions, Tuning};
 use frond_testkit::disk::{CrashOptions, SimVfs, crash_states};
 
 const STORE: &str = "/store";
@@ -173,27 +173,30 @@ fn a_checkpoint_leaves_one_short_segment() {
 /// has more of it, and is as silent.
 #[test]
 fn an_idle_store_comes_to_rest() {
+    // What is written on the way to rest, marks and checkpoints' records, fits the short segment.
+    const SHORT: u64 = 64 << 10;
+    let options =
+        || common::options().tuning(Tuning { segment_bytes: Some(4 * SHORT), ..common::tiny() });
     let dir = tempfile::tempdir().expect("a directory");
-    let kept =
-        Db::open(dir.path().join("kept"), common::options().keep_log(1 << 30)).expect("made");
+    let kept = Db::open(dir.path().join("kept"), options().keep_log(1 << 30)).expect("made");
     put(&kept.create_tree("t", TreeOptions::default()).expect("made"), 0..300);
     let path = dir.path().join("store");
-    let db = Db::open(&path, common::options()).expect("made");
+    let db = Db::open(&path, options()).expect("made");
     put(&db.create_tree("t", TreeOptions::default()).expect("made"), 0..300);
     let log_bytes = || -> u64 {
         let files = std::fs::read_dir(&path).expect("listed").map(|file| file.expect("a file"));
         let segments = files.filter(|file| file.file_name().to_string_lossy().starts_with("log-"));
         segments.map(|file| file.metadata().map_or(0, |meta| meta.len())).sum()
     };
-    assert!(log_bytes() > 16 << 10);
+    assert!(log_bytes() > SHORT);
     // Some seven seconds, on a machine that has time.
     for _ in 0..600 {
-        if log_bytes() == 16 << 10 {
+        if log_bytes() == SHORT {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    assert_eq!(log_bytes(), 16 << 10);
+    assert_eq!(log_bytes(), SHORT);
     // The other began to rest before, so that it is done with it, too, or soon.
     let checkpoints = |db: &Db| db.stats().get("checkpoints").expect("counted");
     for db in [&db, &kept] {
@@ -213,5 +216,5 @@ fn an_idle_store_comes_to_rest() {
     assert_rows(&db, 300);
     db.close().expect("closed");
     drop(db);
-    assert_rows(&Db::open(&path, common::options()).expect("opened"), 300);
+    assert_rows(&Db::open(&path, options()).expect("opened"), 300);
 }
