@@ -1,5 +1,5 @@
 //! What columns and blocks of them take, and what writing, reading and searching them costs.
-//! `cargo bench -p frond --bench columns`.
+//! `cargo bench -p frond --bench columns`, or a part of it: `-- blocks`, `integers`, `strings`, `trying`, `logs`.
 
 #[path = "columns/blocks.rs"]
 mod blocks;
@@ -10,12 +10,22 @@ mod logs;
 #[path = "columns/strings.rs"]
 mod strings;
 
+const PARTS: [(&str, fn()); 5] = [
+    ("blocks", blocks::print),
+    ("integers", integers::print),
+    ("strings", strings::print),
+    ("trying", logs::print_trying),
+    ("logs", logs::print_logs),
+];
+
 fn main() {
-    blocks::print();
-    println!();
-    integers::print();
-    println!();
-    strings::print();
-    println!();
-    logs::print();
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| part == name);
+    for (number, (_, print)) in PARTS.iter().filter(|(name, _)| is_wanted(name)).enumerate() {
+        if number > 0 {
+            println!();
+        }
+        print();
+    }
 }

@@ -139,6 +139,10 @@ pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
 
 /// Feature that whoever reads a store must know: runs of typed blocks.
 pub const FEATURE_TYPED_RUNS: u64 = 1;
+/// Likewise: models of strings that have templates.
+pub const FEATURE_TEMPLATES: u64 = 2;
+/// Likewise: transposed blocks in runs of opaque ones.
+pub const FEATURE_TRANSPOSED_BLOCKS: u64 = 4;
 
 /// The store's file with what is needed to read pages in it and to say where they were bad.
 #[derive(Debug)]
@@ -159,11 +163,11 @@ impl StoreFile {
         Arc::new(Self { file, path: path.into(), store, features: AtomicU64::new(0) })
     }
 
-    /// Whoever reads the file from now on must know this: the next superblock says so (Promise: P22). Comes
+    /// Whoever reads the file from now on must know these: the next superblock says so (Promise: P22). Comes
     /// before the page that takes it can be linked.
-    pub fn require(&self, feature: u64) {
-        if self.features() & feature == 0 {
-            self.features.fetch_or(feature, Ordering::Relaxed);
+    pub fn require(&self, features: u64) {
+        if self.features() & features != features {
+            self.features.fetch_or(features, Ordering::Relaxed);
         }
     }
 

@@ -8,7 +8,11 @@ mod common;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use common::options;
-use frond::{Batch, CheckMode, Db, Hint, Layout, Part, Result, Tree, TreeOptions, check, io::Env};
+use frond::{
+    Batch, CheckMode, Db, Hint, Layout, Part, Result, StoreId, Tree, TreeOptions, check,
+    io::{Env, MemoryVfs, OpenMode, Vfs},
+    page::{FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, StoreFile},
+};
 use frond_testkit::disk::SimVfs;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -105,7 +109,8 @@ fn features(store: &[u8]) -> [u64; 2] {
 #[test]
 fn a_load_that_recovery_adopts_is_a_feature_too() {
     for (layout, feature) in
-        [(None, 0), (Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])), 1)]
+        // Of a run that nobody read it is not known whether its strings have templates, or its blocks are transposed.
+        [(None, 4), (Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])), 3)]
     {
         let vfs = SimVfs::new();
         let open = |vfs: &SimVfs, seed| Db::open("/store", options().env(vfs.env(seed)));
@@ -128,4 +133,17 @@ fn a_load_that_recovery_adopts_is_a_feature_too() {
         db.close().unwrap();
         assert_eq!(features(&store(&vfs)), [feature; 2]);
     }
+}
+
+/// Promise: P22. That one of two features is known says nothing of the other.
+#[test]
+fn features_are_required_one_by_one_and_together() {
+    let mode = OpenMode { write: true, create_new: true, direct: true };
+    let file = MemoryVfs::new().open(Path::new("s"), mode).unwrap();
+    let file = StoreFile::new(file, "s", StoreId([7; 16]));
+    let known = [FEATURE_TYPED_RUNS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS];
+    assert_eq!(known, [1, 2, 4], "they are on disk");
+    file.require(FEATURE_TYPED_RUNS);
+    file.require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
+    assert_eq!(file.features(), FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
 }

@@ -226,7 +226,7 @@ impl Leaf {
         let mut builder = TypedBuilder::new(self.columns.clone(), codec, Plans::new(&self.columns));
         let mut samples = Some(Samples::new(&self.columns));
         for (number, rows) in self.blocks.iter().enumerate() {
-            *builder.samples() = samples.take_if(|_| number % 16 == 0);
+            *builder.samples() = samples.take_if(|_| number % 4 == 0);
             build(&mut builder, rows, &[]);
             if let Some(kept) = builder.samples().take() {
                 samples = Some(kept);
@@ -285,17 +285,10 @@ fn build<'a>(builder: &'a mut TypedBuilder, rows: &Rows, models: &Models) -> &'a
     builder.finish(models)
 }
 
-/// Prints both tables.
-pub fn print() {
-    print_trying();
-    println!();
-    print_logs();
-}
-
 /// `plain` is the class without codec. `trying` is what a block takes more under a codec that was in vain; `anew`,
 /// what measuring all ways again now and then adds, spread over all blocks, and `codec`, what of this it adds to that
 /// of the class without. `each block` is what trying would take if nothing were remembered.
-fn print_trying() {
+pub fn print_trying() {
     println!(
         "{:<28}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>12}",
         "random strings, ns a row",
@@ -344,7 +337,8 @@ fn print_trying() {
     }
 }
 
-fn print_logs() {
+/// Pages of the log.
+pub fn print_logs() {
     println!(
         "{:<12}{:>7}{:>8}{:>8}{:>9}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
         "8 KB of log",

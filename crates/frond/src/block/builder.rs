@@ -73,8 +73,8 @@ impl BlockBuilder {
         let restart = self.rows.is_multiple_of(RESTART_ROWS);
         let shared = if restart { 0 } else { common };
         let suffix = &key[shared..];
-        let small = shared < 128 && suffix.len() < 128 && payload.len() < 128;
-        let head_bytes = if small { 4 } else { long_head_bytes(shared, suffix, payload) };
+        let head = Head { tag, shared, suffix: suffix.len(), payload: payload.len() };
+        let head_bytes = head.bytes();
         let row_bytes = head_bytes + suffix.len() + payload.len();
         let grown = self.raw_bytes() + row_bytes + if restart { 2 } else { 0 };
         if grown > bytes_max && self.rows > 0 {
@@ -89,12 +89,7 @@ impl BlockBuilder {
             self.raw.resize(end.next_power_of_two().max(4096), 0);
         }
         let row = &mut self.raw[self.len..end];
-        if small {
-            let lengths = [tag.to_disk(), shared as u8, suffix.len() as u8, payload.len() as u8];
-            row[..4].copy_from_slice(&lengths);
-        } else {
-            put_long_head(&mut row[..head_bytes], tag, shared, suffix, payload);
-        }
+        head.put(&mut row[..head_bytes]);
         let (to_suffix, to_payload) = row[head_bytes..].split_at_mut(suffix.len());
         copy_short(to_suffix, suffix);
         copy_short(to_payload, payload);
@@ -124,22 +119,56 @@ impl BlockBuilder {
     }
 }
 
-#[cold]
-fn long_head_bytes(shared: usize, suffix: &[u8], payload: &[u8]) -> usize {
-    let lengths = [shared, suffix.len(), payload.len()];
-    1 + lengths.into_iter().map(|length| varint_bytes(length as u64)).sum::<usize>()
+/// What stands before the bytes of a row: its tag, and lengths of what its key shares, of the rest, of its payload.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub tag: Tag,
+    pub shared: usize,
+    pub suffix: usize,
+    pub payload: usize,
 }
 
-#[cold]
-fn put_long_head(head: &mut [u8], tag: Tag, shared: usize, suffix: &[u8], payload: &[u8]) {
-    let mut bytes = head.iter_mut();
-    let mut put = |byte: usize| bytes.next().map(|to| *to = byte as u8);
-    put(tag.to_disk().into());
-    for mut length in [shared, suffix.len(), payload.len()] {
-        while length >= 0x80 {
-            put(length & 0x7f | 0x80);
-            length >>= 7;
+impl Head {
+    /// All three lengths below 128: nearly always.
+    #[inline]
+    fn is_small(self) -> bool {
+        self.shared < 128 && self.suffix < 128 && self.payload < 128
+    }
+
+    /// Its length.
+    #[inline]
+    pub fn bytes(self) -> usize {
+        if self.is_small() { 4 } else { self.long_bytes() }
+    }
+
+    /// Writes it, where there is just room for it.
+    #[inline]
+    pub fn put(self, to: &mut [u8]) {
+        if self.is_small() {
+            let Self { tag, shared, suffix, payload } = self;
+            to.copy_from_slice(&[tag.to_disk(), shared as u8, suffix as u8, payload as u8]);
+        } else {
+            self.put_long(to);
         }
-        put(length);
+    }
+
+    #[cold]
+    fn long_bytes(self) -> usize {
+        let lengths = [self.shared, self.suffix, self.payload];
+        1 + lengths.into_iter().map(|length| varint_bytes(length as u64)).sum::<usize>()
+    }
+
+    #[cold]
+    fn put_long(self, to: &mut [u8]) {
+        let mut bytes = to.iter_mut();
+        let mut put = |byte: usize| bytes.next().map(|to| *to = byte as u8);
+        put(self.tag.to_disk().into());
+        for mut length in [self.shared, self.suffix, self.payload] {
+            while length >= 0x80 {
+                put(length & 0x7f | 0x80);
+                length >>= 7;
+            }
+            put(length);
+        }
     }
 }

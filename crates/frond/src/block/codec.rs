@@ -95,6 +95,14 @@ impl Codec {
 
     /// Decodes into `out`, whose length is the raw length that the index promises.
     pub fn decode(self, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlock> {
+        if self.decode_up_to(encoded, out)? != out.len() {
+            return Err(BadBlock("decodes to another length than its index entry has"));
+        }
+        Ok(())
+    }
+
+    /// Decodes into the front of `out`, and says how much there is. Raw bytes, which may be padded, fill it.
+    pub fn decode_up_to(self, encoded: &[u8], out: &mut [u8]) -> Result<usize, BadBlock> {
         if out.len() > BLOCK_RAW_BYTES_MAX {
             return Err(BadBlock("longer than any block"));
         }
@@ -112,11 +120,7 @@ impl Codec {
                 contexts.unzstd.as_mut()?.decompress_to_buffer(encoded, out).ok()
             }),
         };
-        match len {
-            Some(len) if len == out.len() => Ok(()),
-            Some(_) => Err(BadBlock("decodes to another length than its index entry has")),
-            None => Err(BadBlock("its codec rejects it")),
-        }
+        len.ok_or(BadBlock("its codec rejects it"))
     }
 }
 

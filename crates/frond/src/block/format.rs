@@ -172,6 +172,11 @@ impl TypedFormat {
         Self { meter, ..self }
     }
 
+    /// Whether some column's model has templates.
+    pub fn has_templates(&self) -> bool {
+        self.models.iter().flatten().any(|model| model.has_templates())
+    }
+
     /// Whether a column has a model.
     pub fn has_models(&self) -> bool {
         !self.models.is_empty()

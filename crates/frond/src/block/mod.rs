@@ -4,7 +4,8 @@
 //! one before, whole keys every [`RESTART_ROWS`] rows, and an array of where these stand. The *typed* block
 //! ([`typed`](mod@typed)): rows by part, in the columns of [`column`](mod@column). A run asks a block for
 //! *seek*, *row i*, *next* and *previous* ([`Position`]), and never looks inside; which of the two its blocks are is
-//! its [`Format`].
+//! its [`Format`]. How its bytes are stored, under a codec or [`transposed`](mod@transposed) for one, is its
+//! [`Packing`], and ends when it is decoded.
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
@@ -26,8 +27,10 @@ mod codec;
 pub mod column;
 mod format;
 mod meter;
+mod packing;
 mod position;
 mod rows;
+mod transposed;
 pub mod typed;
 
 pub use builder::{BlockBuilder, Pushed};
@@ -36,8 +39,10 @@ pub(crate) use bytes::{varint_bytes, varint32};
 pub use codec::Codec;
 pub use format::{Format, MODELS_MEMORY_MAX, Payload, TypedFormat};
 pub use meter::DecodeMeter;
+pub use packing::Packing;
 pub use position::Position;
 pub use rows::{Rows, Shape, check, find};
+pub use transposed::Taken;
 
 /// Length of a block before its codec, restart array included, unless a single row is longer.
 pub const BLOCK_RAW_BYTES_TARGET: usize = 16 << 10;

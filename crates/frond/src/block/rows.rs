@@ -54,11 +54,21 @@ impl Shape {
 }
 
 /// One row's parts, as they stand in the block.
-struct Row {
-    tag: Tag,
-    shared: usize,
-    suffix: Range<usize>,
-    payload: Range<usize>,
+pub(super) struct Row {
+    pub tag: Tag,
+    pub shared: usize,
+    pub suffix: Range<usize>,
+    pub payload: Range<usize>,
+}
+
+/// The rows one after the other, as they stand there: their order is not checked.
+pub(super) fn each(block: &[u8], shape: Shape) -> impl Iterator<Item = Result<Row, BadBlock>> {
+    let (end, mut at) = (shape.rows_end as usize, 0);
+    (0..shape.rows).map(move |_| {
+        let row = parse_row(block, at, end)?;
+        at = row.payload.end;
+        Ok(row)
+    })
 }
 
 #[inline]

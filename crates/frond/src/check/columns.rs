@@ -127,7 +127,7 @@ impl TreeColumns {
         let Format::Typed(format) = run.format() else {
             for block in run.blocks().entries() {
                 self.opaque.add(
-                    block.codec.name(),
+                    block.packing.name(),
                     block.row_bytes.into(),
                     block.encoded_bytes.into(),
                 );

@@ -8,20 +8,27 @@
 //! 1. The position is a gap between keys; `next` returns the row above the gap and moves above it,
 //!    `prev` the row below and moves below it.
 //! 2. The buffer holds rows that border on the gap, in the direction of the last step.
+//! 3. What goes on in a run where the last piece ended reads the version that this piece read, which has been
+//!    the snapshot's all the time: in it no other source has entries in the rest of the stretch.
 //!
 //! Threads: one.
 
 use crate::{
-    Result, TreeId,
+    Error, Result, TreeId,
     catalog::TreeEntry,
-    run::{BULK_BYTES, Direction},
-    sync::Arc,
+    run::{BULK_BYTES, Direction, RunCursor},
+    sync::{Arc, Weak},
     tree::{LeafStretch, Position, clip},
     txn::{Stretch, TOMBSTONES_MIN},
     version::Version,
 };
 
-use super::{Parts, Snapshot, piece::Piece, rows::RowBuf};
+use super::{
+    Parts, Snapshot,
+    ahead::{Ahead, WalkedLeaf},
+    piece::{Fetched, Piece},
+    rows::RowBuf,
+};
 
 /// Rows of a first piece; later ones have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. A piece costs a
 /// descent and its rows are fetched in vain if the walk ends: few pieces and few rows are both wanted.
@@ -53,6 +60,8 @@ enum Gap {
 /// A walk over the rows of one tree in a range, as of one moment.
 #[derive(Debug)]
 pub struct Cursor {
+    /// Before the snapshot, so that what waits is given up before the last handle closes the store.
+    flights: Option<Ahead>,
     snapshot: Snapshot,
     tree: TreeId,
     /// `None` while the catalog itself is read.
@@ -70,6 +79,17 @@ pub struct Cursor {
     piece_rows: usize,
     /// Bytes to read at once.
     ahead: usize,
+    lone: Option<Lone>,
+}
+
+/// Where the last piece of a walk up ended, if only one run has entries in the rest of its stretch.
+#[derive(Debug)]
+struct Lone {
+    cursor: Box<RunCursor>,
+    /// If it is the leaf's.
+    leaf: Option<WalkedLeaf>,
+    /// Not held: what a walk that rests keeps from being freed is a block in the cache (Rule: I28).
+    version: Weak<Version>,
 }
 
 impl Cursor {
@@ -93,6 +113,8 @@ impl Cursor {
             forward: true,
             piece_rows: ROWS_FIRST,
             ahead: 0,
+            lone: None,
+            flights: None,
         })
     }
 
@@ -131,6 +153,7 @@ impl Cursor {
         self.index = 0;
         self.piece_rows = ROWS_FIRST;
         self.ahead = 0;
+        (self.lone, self.flights) = (None, None);
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -183,8 +206,14 @@ impl Cursor {
         out.clear();
         self.turn(true);
         while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
-            if self.index >= self.rows.len() && !self.fetch_up()? {
-                break;
+            if self.index >= self.rows.len() {
+                match self.fetch_up() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) if out.is_empty() => return Err(error),
+                    // The next batch meets it.
+                    Err(_) => break,
+                }
             }
             if out.is_empty()
                 && self.index == 0
@@ -230,11 +259,25 @@ impl Cursor {
         }
     }
 
-    /// Fetches the piece above the gap; false if there is none.
+    /// Fetches the piece above the gap; false if there is none. What was fetched before an error comes first,
+    /// and the next fetch meets the error.
     fn fetch_up(&mut self) -> Result<bool> {
         self.gap = self.edge();
         self.rows.clear();
         self.index = 0;
+        match self.go_on() {
+            Ok(false) => {}
+            fetched => return fetched.or_else(|error| self.rows_before(error)),
+        }
+        self.fetch_anew().or_else(|error| self.rows_before(error))
+    }
+
+    fn rows_before(&self, error: Error) -> Result<bool> {
+        if self.rows.is_empty() { Err(error) } else { Ok(true) }
+    }
+
+    /// Fetches the piece above the gap by a descent of its own.
+    fn fetch_anew(&mut self) -> Result<bool> {
         // The first key that counts.
         let mut at = match &self.gap {
             Gap::Low => self.from.clone(),
@@ -289,6 +332,49 @@ impl Cursor {
                 Some(hi) => at = Some(hi.to_vec()),
             }
         }
+    }
+
+    /// Fetches what follows in the run that the last piece came from; false if that is not known (Invariant 3).
+    fn go_on(&mut self) -> Result<bool> {
+        let Some(Lone { mut cursor, leaf, version: read }) = self.lone.take() else {
+            return Ok(false);
+        };
+        let version = self.snapshot.version();
+        if !std::ptr::eq(read.as_ptr(), Arc::as_ptr(&version)) {
+            return Ok(false);
+        }
+        self.send_ahead(&version, leaf.as_ref(), &mut cursor);
+        let piece = Piece {
+            view: self.snapshot.view(&version),
+            tree: self.tree,
+            stretch: &LeafStretch::default(),
+            range: (None, None),
+            rows_max: self.piece_rows,
+            ahead: (Direction::Forward, self.ahead),
+            others: self.flights.as_ref(),
+            parts: self.parts.as_ref(),
+        };
+        let Fetched { lone, .. } = piece.go_on(cursor, &mut self.rows)?;
+        self.lone = lone.map(|cursor| Lone { cursor, leaf, version: read });
+        if self.rows.is_empty() {
+            return Ok(false);
+        }
+        self.lengthen();
+        Ok(true)
+    }
+
+    /// Has others read what follows, if the walk has gone on for long enough and is in a leaf.
+    fn send_ahead(
+        &mut self,
+        version: &Arc<Version>,
+        leaf: Option<&WalkedLeaf>,
+        cursor: &mut RunCursor,
+    ) {
+        let (Some(leaf), AHEAD_MAX..) = (leaf, self.ahead) else { return };
+        let engine = &self.snapshot.engine;
+        let ahead = self.flights.get_or_insert_with(|| Ahead::new(&engine.cx, self.to.clone()));
+        cursor.set_others(ahead.flights());
+        ahead.send(engine, (version, self.tree), leaf, cursor.block_index());
     }
 
     /// What is known to be empty at the cursor's snapshot.
@@ -418,7 +504,7 @@ impl Cursor {
     /// met before the first.
     fn merge(
         &mut self,
-        version: &Version,
+        version: &Arc<Version>,
         stretch: &LeafStretch,
         range: (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<u64> {
@@ -434,9 +520,19 @@ impl Cursor {
             range,
             rows_max,
             ahead: (direction, self.ahead),
+            others: self.flights.as_ref(),
             parts: self.parts.as_ref(),
         };
-        piece.fetch(&mut self.rows)
+        let Fetched { tombstones, lone } = piece.fetch(&mut self.rows)?;
+        // A short walk does not go on: it has nothing to keep.
+        let lone = lone.filter(|_| self.forward && self.piece_rows > ROWS_FIRST);
+        self.lone = lone.map(|cursor| {
+            let run =
+                stretch.runs.last().filter(|part| part.run.link() == cursor.run().link().as_ref());
+            let leaf = run.map(|part| WalkedLeaf { run: part.run.clone(), hi: stretch.hi.clone() });
+            Lone { cursor, leaf, version: Arc::downgrade(version) }
+        });
+        Ok(tombstones)
     }
 
     /// The walk goes on: the next piece may be longer.

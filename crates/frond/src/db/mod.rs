@@ -2,6 +2,7 @@
 //!
 //! Threads: every handle may be used from all threads at once.
 
+mod ahead;
 mod batch;
 mod bulk;
 mod catalog;
@@ -205,6 +206,7 @@ impl Shared {
         let outcome =
             if self.read_only || engine.health.check().is_err() { Ok(()) } else { engine.close() };
         engine.pool.close();
+        engine.readers.close();
         engine.health.close();
         outcome.and(engine.store.release())
     }

@@ -22,7 +22,8 @@ use crate::{
     load::Loads,
     memtable::Memtable,
     pipeline::{
-        Background, CheckpointState, Engine, FullDisk, Health, Limits, SpillState, TaskPool,
+        Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, SpillState,
+        TaskPool,
     },
     run::WorkByTree,
     store::{
@@ -154,6 +155,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         health: Health::default(),
         trees: catalog.clone(),
         pool: TaskPool::new(threads),
+        readers: Readers::new(env.workers, options.cache_bytes),
         spill: SpillState::default(),
         full: FullDisk::default(),
         // Beside memtables and unwritten runs; the blocks make room.

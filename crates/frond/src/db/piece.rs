@@ -15,6 +15,7 @@ use crate::{
 };
 
 use super::{
+    ahead::Ahead,
     parts::Parts,
     read::{Messages, ReadView},
     rows::RowBuf,
@@ -35,41 +36,65 @@ pub(super) struct Piece<'a> {
     pub rows_max: usize,
     /// Which way the walk goes, and how many bytes are read at once.
     pub ahead: (Direction, usize),
+    /// Who reads ahead on other threads.
+    pub others: Option<&'a Ahead>,
     /// The parts of values that are wanted; else all.
     pub parts: Option<&'a Parts>,
 }
 
+/// What became of a piece.
+#[derive(Default)]
+pub(super) struct Fetched {
+    /// Deleted keys that it met before the first row.
+    pub tombstones: u64,
+    /// Where it ended before its range did, if only one run has entries in the range.
+    pub lone: Option<Box<RunCursor>>,
+}
+
 impl<'a> Piece<'a> {
-    /// Appends the rows to `rows`. Returns how many deleted keys it met before the first.
-    pub fn fetch(&self, rows: &mut RowBuf) -> Result<u64> {
+    /// Appends the rows to `rows`.
+    pub fn fetch(&self, rows: &mut RowBuf) -> Result<Fetched> {
         if let (Some(lo), Some(hi)) = self.range
             && lo >= hi
         {
-            return Ok(0);
+            return Ok(Fetched::default());
         }
         let mut sources = self.sources()?;
-        let mut filler =
-            Filler { piece: self, rows, value: Vec::new(), tombstones: 0, misfit: None };
-        match &mut sources[..] {
-            [] => {}
-            [ReadSource::Run(cursor, None)] => {
-                cursor.walk(|entry, is_whole| filler.take(entry, is_whole))?;
-            }
-            _ => {
-                self.read_whole(&mut sources)?;
-                let folder = self.view.engine.cx.folder();
-                let mut merge = MergeCursor::new(sources);
-                while let Some(entry) = merge.next_folded(&folder)? {
-                    if !filler.take(entry, true)? {
-                        break;
-                    }
+        if let [ReadSource::Run(_, None)] = &sources[..]
+            && let Some(ReadSource::Run(cursor, _)) = sources.pop()
+        {
+            return self.walk(cursor, rows);
+        }
+        let mut filler = Filler::new(self, rows);
+        if !sources.is_empty() {
+            self.read_whole(&mut sources)?;
+            let folder = self.view.engine.cx.folder();
+            let mut merge = MergeCursor::new(sources);
+            while let Some(entry) = merge.next_folded(&folder)? {
+                if !filler.take(entry, true)? {
+                    break;
                 }
             }
         }
-        match filler.misfit {
-            Some(misfit) if filler.rows.is_empty() => Err(misfit),
-            _ => Ok(filler.tombstones),
-        }
+        let tombstones = filler.finish()?;
+        Ok(Fetched { tombstones, lone: None })
+    }
+
+    /// Appends the rows from the next entry on of the only run that has any: what an earlier piece of the same
+    /// version and stretch left behind.
+    pub fn go_on(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
+        cursor.set_ahead(self.ahead.1);
+        cursor.advance()?;
+        self.walk(cursor, rows)
+    }
+
+    /// Appends the rows from the entry on that the cursor stands on.
+    fn walk(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
+        let mut filler = Filler::new(self, rows);
+        cursor.walk(|entry, is_whole| filler.take(entry, is_whole))?;
+        let goes_on = filler.misfit.is_none() && cursor.may_stay();
+        let tombstones = filler.finish()?;
+        Ok(Fetched { tombstones, lone: goes_on.then_some(cursor) })
     }
 
     /// What is to be folded must be whole; rows are cut after that.
@@ -103,6 +128,9 @@ impl<'a> Piece<'a> {
             let (direction, bytes) = self.ahead;
             let cursor = RunCursor::new(run.clone(), cx.cache.clone()).range(lo, hi);
             let mut cursor = cursor.read_ahead(direction, bytes);
+            if let Some(others) = self.others {
+                cursor.set_others(others.flights());
+            }
             if let Some(parts) = self.parts {
                 cursor.project(parts.projection())?;
             }
@@ -136,7 +164,19 @@ struct Filler<'p, 'a> {
     misfit: Option<Error>,
 }
 
-impl Filler<'_, '_> {
+impl<'p, 'a> Filler<'p, 'a> {
+    fn new(piece: &'p Piece<'a>, rows: &'p mut RowBuf) -> Self {
+        Self { piece, rows, value: Vec::new(), tombstones: 0, misfit: None }
+    }
+
+    /// How many deleted keys came before the first row.
+    fn finish(self) -> Result<u64> {
+        match self.misfit {
+            Some(misfit) if self.rows.is_empty() => Err(misfit),
+            _ => Ok(self.tombstones),
+        }
+    }
+
     /// Takes the next entry, to which nothing is to be folded any more; false once the piece is whole.
     #[inline]
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {

@@ -142,6 +142,8 @@ impl Stats {
             ("cache_misses", cache.misses),
             ("device_reads", cache.device_reads),
             ("device_read_bytes", cache.device_read_bytes),
+            ("pieces_read_ahead", count(&counters.pieces_ahead)),
+            ("read_ahead_held_bytes", engine.readers.held_bytes()),
             ("store_reads", store.io.reads),
             ("store_read_bytes", store.io.read_bytes),
             ("store_writes", store.io.writes),

@@ -1,7 +1,7 @@
 //! Memory: one number for everything, and the block cache takes what the rest leaves.
 //!
-//! Memtables, unwritten runs, open runs' indexes and filters, log buffers and the working memory of
-//! jobs and bulk loads come first, because commits wait for them; what is left of the budget holds blocks. The split
+//! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, and the working
+//! memory of jobs and bulk loads come first, because commits wait for them; what is left of the budget holds blocks. The split
 //! is set anew several times a second.
 //!
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
@@ -29,6 +29,7 @@ impl Engine {
             + pinned
             + jobs
             + self.loads.memory_bytes()
+            + self.readers.held_bytes()
             + self.unwritten_bytes()
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
         let budget = self.cache_bytes - self.cache_bytes / 16;

@@ -28,6 +28,7 @@ mod insertion;
 mod memory;
 mod pace;
 mod pool;
+mod readers;
 mod spill;
 mod workers;
 
@@ -37,6 +38,7 @@ pub(crate) use full::FullDisk;
 pub(crate) use health::Health;
 pub(crate) use insertion::Insertion;
 pub(crate) use pool::TaskPool;
+pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
 pub(crate) use workers::Background;
 
@@ -140,6 +142,7 @@ pub(crate) struct Engine {
     pub health: Health,
     pub trees: Arc<dyn TreeDirectory>,
     pub pool: TaskPool,
+    pub(crate) readers: Readers,
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
     pub full: FullDisk,

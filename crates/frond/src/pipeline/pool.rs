@@ -7,12 +7,14 @@ use std::{collections::VecDeque, fmt, panic};
 
 use crate::sync::{Arc, Condvar, Mutex, thread};
 
-type Task = Box<dyn FnOnce() + Send>;
+pub(super) type Task = Box<dyn FnOnce() + Send>;
 
 /// A queue of tasks and the threads that take from it.
 pub(crate) struct TaskPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// It never had threads.
+    is_empty: bool,
 }
 
 #[derive(Default)]
@@ -36,15 +38,20 @@ impl fmt::Debug for TaskPool {
 impl TaskPool {
     /// A pool with this many threads besides the submitters.
     pub fn new(threads: usize) -> Self {
+        Self::named("job", threads)
+    }
+
+    /// The same, with threads of this name.
+    pub fn named(kind: &str, threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let spawn = |n: usize| {
             let shared = shared.clone();
-            let name = format!("frond-job-{n}");
+            let name = format!("frond-{kind}-{n}");
             thread::Builder::new().name(name).spawn(move || shared.work()).ok()
         };
         // Fewer threads than asked for is slower, not wrong: submitters do the work.
-        let threads = (0..threads).filter_map(spawn).collect();
-        Self { shared, threads: Mutex::new(threads) }
+        let threads: Vec<_> = (0..threads).filter_map(spawn).collect();
+        Self { shared, is_empty: threads.is_empty(), threads: Mutex::new(threads) }
     }
 
     /// Threads besides the submitters.
@@ -87,6 +94,18 @@ impl TaskPool {
             None => unreachable!("every task leaves a result"),
         };
         results.drain(..).map(unwrap).collect()
+    }
+
+    /// Has a thread of the pool run this soon, whatever becomes of it; dropped if the pool has none.
+    pub fn spawn(&self, task: Task) {
+        let mut state = self.shared.state.lock().unwrap();
+        if state.closed || self.is_empty {
+            return;
+        }
+        let caught = move || drop(panic::catch_unwind(panic::AssertUnwindSafe(task)));
+        state.tasks.push_back(Box::new(caught));
+        drop(state);
+        self.shared.more.notify_one();
     }
 
     /// Ends the threads once they have nothing to do.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use super::{
     filter::{Filter, key_hash},
     index::{BlockEntry, BlockIndex},
-    open_block::{Ended, OpenBlock},
+    open_block::OpenBlock,
+    open_opaque::{Ended, Habit},
     ranges::RangeDeletes,
     reader::Run,
     tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, SEPARATORS_BYTES_MAX, Tail},
@@ -96,7 +97,7 @@ pub struct RunBuilder {
 impl RunBuilder {
     /// An empty run of opaque blocks.
     pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
-        Self::with(pool, options, OpenBlock::opaque(0))
+        Self::with(pool, options, OpenBlock::opaque(Habit::default()))
     }
 
     /// An empty run of typed blocks, that may carry blocks of runs of format `base`.
@@ -138,7 +139,7 @@ impl RunBuilder {
     /// Has the run counted as work on its tree once it is finished. Comes before the first row.
     pub fn counted(mut self, work: Arc<Work>) -> Self {
         if self.block.is_opaque() && self.options.codec != Codec::Raw {
-            self.block = OpenBlock::opaque(work.in_vain());
+            self.block = OpenBlock::opaque(work.habit());
         }
         self.work = Some(work);
         self
@@ -297,7 +298,7 @@ impl RunBuilder {
             filter,
         };
         let Counts { entries, raw_bytes, .. } = self.counts;
-        let in_vain = self.block.in_vain();
+        let habit = self.block.habit();
         self.block.retire(entries, raw_bytes, self.data.len() as u64);
         if tail.index.is_empty() && tail.range_deletes.is_empty() {
             return Ok(None);
@@ -311,8 +312,8 @@ impl RunBuilder {
         if let Some(work) = &self.work {
             let codec = self.options.codec;
             work.encoded(codec, &EncodeStats { runs: 1, ..self.done });
-            if codec != Codec::Raw {
-                work.set_in_vain(in_vain);
+            if let Some(habit) = habit.filter(|_| codec != Codec::Raw) {
+                work.set_habit(habit);
             }
         }
         let run = Run::unwritten(tail, tail_bytes as u32, self.data, self.pool, self.work);
@@ -370,13 +371,13 @@ impl RunBuilder {
         self.before_key.extend_from_slice(self.block.last_key());
         let mut encoded = std::mem::take(&mut self.encoded);
         let fills_frames = self.fills_frames();
-        let none = OpenBlock::opaque(0);
+        let none = OpenBlock::opaque(Habit::default());
         let mut block = std::mem::replace(&mut self.block, none);
         let now = || self.work.as_ref().map_or(0, |work| work.now());
         let begun = now();
         let ended = block.finish(self.options.codec, &mut encoded);
         self.done.nanos += now().saturating_sub(begun);
-        let Ended { stored, codec, raw_bytes, row_bytes } = ended;
+        let Ended { stored, packing, raw_bytes, row_bytes } = ended;
         if raw_bytes.max(row_bytes) > BLOCK_RAW_BYTES_MAX {
             self.block = block;
             return Err(too_long());
@@ -393,7 +394,7 @@ impl RunBuilder {
             deletes: std::mem::take(&mut self.deletes),
             merges: std::mem::take(&mut self.merges),
             crc: crc32c::crc32c(stored),
-            codec,
+            packing,
             has_blobs: std::mem::take(&mut self.block_has_blobs),
         };
         let appended = self.append(stored, entry);
@@ -424,7 +425,7 @@ impl RunBuilder {
         if let Some(last) = self.index.last_mut() {
             // Padding belongs to the block before it, and to its CRC. Compressed blocks carry none:
             // their length must stay below the raw one.
-            if last.codec == Codec::Raw {
+            if last.packing.is_raw() {
                 last.encoded_bytes += room as u32;
                 last.crc = crc32c::crc32c_append(last.crc, padding);
                 self.data.extend(padding);
@@ -460,7 +461,7 @@ impl RunBuilder {
         let entry = *from.blocks().entry(index).ok_or_else(unordered)?;
         let bad = |bad| from.bad_block(index, bad);
         let mut raw = vec![0; entry.raw_bytes as usize];
-        from.decode(entry.codec, encoded, &mut raw).map_err(bad)?;
+        from.decode(entry.packing, encoded, &mut raw).map_err(bad)?;
         let format = from.format();
         let mut rows = Position::new(format);
         rows.enter(&raw).and_then(|()| rows.first(&raw, format)).map_err(bad)?;
@@ -493,7 +494,7 @@ impl RunBuilder {
         let format = self.block.format();
         let mut rows = Position::new(&format);
         entry
-            .codec
+            .packing
             .decode(&encoded, &mut raw)
             .and_then(|()| rows.enter(&raw))
             .and_then(|()| rows.last(&raw, &format))

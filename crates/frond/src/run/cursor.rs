@@ -23,6 +23,12 @@ use crate::{
     sync::Arc,
 };
 
+/// Who reads ahead of cursors, on other threads.
+pub trait AheadOfCursor: Send + Sync + std::fmt::Debug {
+    /// A cursor needs this block, which is not in the cache. Waits for who is about to bring it.
+    fn meet(&self, run: &Run, block: usize) -> Option<PinnedBlock>;
+}
+
 /// A position in a run.
 #[derive(Debug)]
 pub struct RunCursor {
@@ -46,6 +52,7 @@ enum Access {
         source: Arc<dyn BlockSource>,
         /// Which way to read how many bytes at once when a block is not in the cache.
         ahead: (Direction, usize),
+        others: Option<Arc<dyn AheadOfCursor>>,
     },
     Bulk(Bulk),
 }
@@ -69,7 +76,7 @@ impl Bytes {
 impl RunCursor {
     /// A cursor that reads through the cache; it stands nowhere yet.
     pub fn new(run: Arc<Run>, source: Arc<dyn BlockSource>) -> Self {
-        Self::with(run, Access::Cached { source, ahead: (Direction::Forward, 0) })
+        Self::with(run, Access::Cached { source, ahead: (Direction::Forward, 0), others: None })
     }
 
     /// A cursor that reads in bulk and leaves the cache alone; it stands nowhere yet.
@@ -101,6 +108,27 @@ impl RunCursor {
             *ahead = (direction, bytes);
         }
         self
+    }
+
+    /// The same for a cursor that goes on with another length.
+    pub fn set_ahead(&mut self, bytes: usize) {
+        if let Access::Cached { ahead, .. } = &mut self.access {
+            ahead.1 = bytes;
+        }
+    }
+
+    /// From now on others read ahead of it.
+    pub fn set_others(&mut self, ahead: Arc<dyn AheadOfCursor>) {
+        if let Access::Cached { others, .. } = &mut self.access {
+            *others = Some(ahead);
+        }
+    }
+
+    /// Whether it may be kept between two calls of a reader: what it holds then is a block of the cache and a run
+    /// that lies in the file, and not the frames of a run.
+    pub fn may_stay(&self) -> bool {
+        let is_cached = matches!(&self.bytes, Bytes::Pinned(block) if block.is_cached());
+        self.on_entry && is_cached && self.run.link().is_some()
     }
 
     /// Makes a bulk cursor check what walking does not need of a block, its restarts above all.
@@ -262,8 +290,8 @@ impl RunCursor {
     }
 
     /// Shows the entry stood on and those after it until `take` says false or the range ends, and whether each
-    /// payload is all there is and not the parts that are wanted. Where the cursor stands afterwards is not
-    /// said.
+    /// payload is all there is and not the parts that are wanted. Where `take` said false, the cursor
+    /// stays on that entry.
     #[inline]
     pub fn walk(&mut self, mut take: impl FnMut(Entry<'_>, bool) -> Result<bool>) -> Result<()> {
         while self.on_entry {
@@ -435,11 +463,20 @@ impl RunCursor {
         }
         self.block = index;
         match &mut self.access {
-            Access::Cached { source, ahead: (direction, bytes) } => {
-                // Walking down, the range begins in this block, and the walk goes on below it.
-                let start = if *direction == Direction::Forward { self.blocks_start } else { 0 };
-                let piece = piece(&self.run, index, start..self.blocks_end, *direction, *bytes);
-                self.bytes = Bytes::Pinned(self.run.block_of(index, piece, &**source)?);
+            Access::Cached { source, ahead: (direction, bytes), others } => {
+                let others = others.as_ref().filter(|_| self.run.wants(index, &**source));
+                let block = match others.and_then(|others| others.meet(&self.run, index)) {
+                    Some(block) => block,
+                    None => {
+                        // Walking down, the range begins in this block, and the walk goes on below it.
+                        let is_up = *direction == Direction::Forward;
+                        let start = if is_up { self.blocks_start } else { 0 };
+                        let blocks = start..self.blocks_end;
+                        let piece = piece(&self.run, index, blocks, *direction, *bytes);
+                        self.run.block_of(index, piece, &**source)?
+                    }
+                };
+                self.bytes = Bytes::Pinned(block);
             }
             Access::Bulk(bulk) => {
                 let mut own = match &mut self.bytes {

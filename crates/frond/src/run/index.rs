@@ -7,7 +7,7 @@
 //!
 //! Estimates (`bytes_between`, `entries_between`) count blocks at the ends of a range as half.
 
-use crate::block::Codec;
+use crate::block::Packing;
 
 /// One block of a run, as its index knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct BlockEntry {
     /// CRC-32C of the bytes as stored.
     pub crc: u32,
     /// How it is stored.
-    pub codec: Codec,
+    pub packing: Packing,
     /// True if rows refer to blob extents.
     pub has_blobs: bool,
 }
@@ -193,7 +193,7 @@ mod tests {
                 deletes: 0,
                 merges: 0,
                 crc: 0,
-                codec: Codec::Raw,
+                packing: Packing::RAW,
                 has_blobs: false,
             };
             let ends = ["", "b", "bb", "bb\0", "cccccccccccc", "ccccccccccccd", "e"];

@@ -75,6 +75,7 @@ mod merge;
 #[cfg(test)]
 mod model_tests;
 mod open_block;
+mod open_opaque;
 mod pieces;
 mod ranges;
 mod reader;
@@ -87,7 +88,7 @@ mod work;
 mod write;
 
 pub use builder::{RunBuilder, RunOptions};
-pub use cursor::RunCursor;
+pub use cursor::{AheadOfCursor, RunCursor};
 pub use filter::{Filter, key_hash};
 pub use fold::{
     BlobReader, Folded, Folder, MergeOperator, OPERATOR_ADD, OPERATOR_APPEND, OPERATOR_MAX,

@@ -1,9 +1,12 @@
 //! The block of a run that is being built, in the format of the run.
 
-use super::typing::{Beginning, Lesson, Typing};
+use super::{
+    open_opaque::{Ended, Habit, OpenOpaque},
+    typing::{Beginning, Lesson, Typing},
+};
 use crate::{
     block::{
-        BlockBuilder, Codec, Format, Pushed, TypedFormat,
+        Codec, Format, Packing, Pushed, TypedFormat,
         typed::{ChunkCounts, Samples, TypedBuilder},
     },
     message::Tag,
@@ -18,19 +21,6 @@ pub(super) enum OpenBlock {
     Waiting(Waiting),
     Typed(Box<OpenTyped>),
 }
-
-/// An opaque one.
-#[derive(Debug, Default)]
-pub(super) struct OpenOpaque {
-    builder: BlockBuilder,
-    /// Blocks in a row that the codec did not shrink, those that it was not tried on included.
-    in_vain: u32,
-    chunks: ChunkCounts,
-}
-
-/// Blocks in a row that a codec does not shrink, after which it is tried on one in so many.
-const IN_VAIN_MAX: u32 = 4;
-const TRIED_ONE_IN: u32 = 16;
 
 /// What a typed run will begin with.
 #[derive(Debug)]
@@ -57,47 +47,14 @@ pub(super) struct OpenTyped {
     samples: Option<Samples>,
 }
 
-/// Of so many blocks one is kept to learn from: eight of a leaf of two MiB.
-const SAMPLE_BLOCKS: usize = 16;
-
-/// A block as it is to be stored.
-pub(super) struct Ended<'a> {
-    pub stored: &'a [u8],
-    pub codec: Codec,
-    /// Its length once decoded.
-    pub raw_bytes: usize,
-    /// Length of its rows, as the index counts them.
-    pub row_bytes: usize,
-}
-
-impl OpenOpaque {
-    /// Whether the codec may be worth its time on the next block.
-    fn is_worth_trying(&self) -> bool {
-        self.in_vain < IN_VAIN_MAX || self.in_vain.is_multiple_of(TRIED_ONE_IN)
-    }
-
-    fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
-        let is_tried = codec != Codec::Raw && self.is_worth_trying();
-        let raw = self.builder.finish();
-        let kept = if is_tried { codec.encode(raw, encoded) } else { Codec::Raw };
-        let stored = if kept == Codec::Raw { raw } else { encoded };
-        if kept != Codec::Raw {
-            self.chunks.coded += 1;
-            self.chunks.coded_from_bytes += raw.len() as u64;
-            self.chunks.coded_bytes += stored.len() as u64;
-            self.in_vain = 0;
-        } else {
-            self.chunks.raw += u64::from(is_tried);
-            self.in_vain = self.in_vain.wrapping_add(1);
-        }
-        Ended { stored, codec: kept, raw_bytes: raw.len(), row_bytes: raw.len() }
-    }
-}
+/// Of so many blocks one is kept to learn from. Of one in sixteen too many words and templates of a leaf are not met:
+/// docs/design/016-templates.md.
+const SAMPLE_BLOCKS: usize = 4;
 
 impl OpenBlock {
-    /// Of a run whose blocks are opaque, after so many in a row that the codec did not shrink.
-    pub fn opaque(in_vain: u32) -> Self {
-        Self::Opaque(OpenOpaque { in_vain, ..OpenOpaque::default() })
+    /// Of a run whose blocks are opaque; those before it left this habit.
+    pub fn opaque(habit: Habit) -> Self {
+        Self::Opaque(OpenOpaque::new(habit))
     }
 
     /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
@@ -203,7 +160,7 @@ impl OpenBlock {
                 let wanted = open.blocks.is_multiple_of(SAMPLE_BLOCKS);
                 *open.builder.samples() = open.samples.take_if(|_| wanted);
                 let stored = open.builder.finish(open.format.models());
-                Ended { stored, codec: Codec::Raw, raw_bytes: stored.len(), row_bytes }
+                Ended { stored, packing: Packing::RAW, raw_bytes: stored.len(), row_bytes }
             }
         }
     }
@@ -217,11 +174,11 @@ impl OpenBlock {
         }
     }
 
-    /// How many opaque blocks in a row the codec did not shrink; 0 for typed ones, whose plans know.
-    pub fn in_vain(&self) -> u32 {
+    /// The habit of opaque blocks; of typed ones the plans know.
+    pub fn habit(&self) -> Option<Habit> {
         match self {
-            Self::Opaque(open) => open.in_vain,
-            Self::Waiting(_) | Self::Typed(_) => 0,
+            Self::Opaque(open) => Some(open.habit),
+            Self::Waiting(_) | Self::Typed(_) => None,
         }
     }
 

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::{
     Direction,
-    reader::{Data, ReadBuf, Run},
+    reader::{Data, Filled, PinnedBlock, ReadBuf, Run},
 };
-use crate::{block::BadBlock, error::Result};
+use crate::{block::BadBlock, cache::BlockSource, error::Result};
 
 /// Least that a bulk cursor reads at once, unless the run or the range ends: 256 KiB take under a
 /// millisecond and are sixteen blocks.
@@ -78,6 +78,78 @@ impl Bulk {
     }
 }
 
+impl Run {
+    /// The part of a piece that is not in `source`; empty if all of it is.
+    pub(crate) fn wanted(&self, mut piece: Range<usize>, source: &dyn BlockSource) -> Range<usize> {
+        while !piece.is_empty() && !self.wants(piece.start, source) {
+            piece.start += 1;
+        }
+        while !piece.is_empty() && !self.wants(piece.end - 1, source) {
+            piece.end -= 1;
+        }
+        piece
+    }
+
+    /// Reads these blocks at once into `source`, if they lie in the file, and hands them to `take`. A hint:
+    /// whoever comes to read one that cannot be read is told so.
+    pub(crate) fn bring(
+        &self,
+        piece: Range<usize>,
+        source: &dyn BlockSource,
+        mut take: impl FnMut(usize, PinnedBlock),
+    ) {
+        let data = self.data.load_full();
+        let Data::Written { file, link } = &*data else { return };
+        let Some(entries) = self.blocks().entries().get(piece.clone()) else { return };
+        let mut buf = ReadBuf::new(self.pool.clone());
+        let Ok(Filled { skip, start, .. }) = buf.fill_blocks(file, link, entries) else {
+            // Perhaps the device fails at one of them only.
+            return;
+        };
+        let mut device_bytes = buf.device_bytes();
+        for (block, entry) in piece.zip(entries) {
+            let at = skip + entry.offset as usize - start;
+            let mut load = |out: &mut [u8]| {
+                let encoded = buf.get(at, entry.encoded_bytes as usize);
+                self.verify_block(block, encoded)?;
+                self.decode_checked(block, encoded, out)?;
+                Ok(std::mem::take(&mut device_bytes))
+            };
+            // Damage of one is told to whoever comes to read it.
+            let key = self.block_key(block);
+            if let Ok(brought) = source.block(key, entry.raw_bytes as usize, &mut load) {
+                take(block, PinnedBlock::cached(brought));
+            }
+        }
+    }
+
+    /// Blocks to read at once from `first` on: so many that they have about these bytes as stored, and no more
+    /// than those once decoded; none if the first has more.
+    pub(crate) fn piece_from(
+        &self,
+        first: usize,
+        stored_bytes: usize,
+        raw_bytes_max: usize,
+    ) -> Range<usize> {
+        let (mut stored, mut raw) = (0, 0);
+        let blocks = self.blocks().entries().get(first..).unwrap_or_default().iter();
+        let fits = blocks.take_while(|entry| {
+            let is_full = stored >= stored_bytes;
+            stored += entry.encoded_bytes as usize;
+            raw += entry.raw_bytes as usize;
+            !is_full && raw <= raw_bytes_max
+        });
+        first..first + fits.count()
+    }
+
+    /// Bytes of these blocks as stored, and once decoded.
+    pub(crate) fn piece_bytes(&self, piece: Range<usize>) -> (u64, u64) {
+        let entries = self.blocks().entries().get(piece).unwrap_or_default();
+        let stored = entries.iter().map(|entry| u64::from(entry.encoded_bytes)).sum();
+        (stored, entries.iter().map(|entry| u64::from(entry.raw_bytes)).sum())
+    }
+}
+
 /// Blocks to read at once: `index`, and more of `blocks` in this direction until `bytes_min` are
 /// together.
 pub(super) fn piece(
@@ -107,7 +179,7 @@ pub(super) fn piece(
 
 fn decode(run: &Run, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
     run.verify_block(index, encoded)?;
-    let codec = run.blocks().entry(index).map(|entry| entry.codec).unwrap_or_default();
-    run.decode(codec, encoded, out).map_err(|bad| run.bad_block(index, bad))?;
+    let packing = run.blocks().entry(index).map(|entry| entry.packing).unwrap_or_default();
+    run.decode(packing, encoded, out).map_err(|bad| run.bad_block(index, bad))?;
     run.check_counts(index, out)
 }

@@ -24,7 +24,10 @@ use super::{
     work::Work,
 };
 use crate::{
-    block::{BadBlock, Codec, DecodeMeter, Format, NEWER, Payload, TypedFormat, typed::Projection},
+    block::{
+        BadBlock, Codec, DecodeMeter, Format, NEWER, Packing, Payload, TypedFormat,
+        typed::Projection,
+    },
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -78,6 +81,17 @@ impl Deref for PinnedBlock {
                 Data::Written { .. } => &[],
             },
         }
+    }
+}
+
+impl PinnedBlock {
+    pub(super) fn cached(block: CachedBlock) -> Self {
+        Self(Pin::Cached(block))
+    }
+
+    /// Whether it is held in the cache, and not in the frames of an unwritten run.
+    pub(super) fn is_cached(&self) -> bool {
+        matches!(self.0, Pin::Cached(_))
     }
 }
 
@@ -160,6 +174,11 @@ impl ReadBuf {
         let bytes = blocks.iter().map(|entry| entry.encoded_bytes as usize).sum();
         let skip = self.fill(file, link.offset + start as u64, bytes)?;
         Ok(Filled { skip, start, bytes })
+    }
+
+    /// Bytes of the last read.
+    pub(super) fn device_bytes(&self) -> u64 {
+        self.frames.len() as u64
     }
 
     /// Bytes of what was read, by their place in the aligned read.
@@ -384,7 +403,7 @@ impl Run {
     pub fn block(&self, index: usize, source: &dyn BlockSource) -> Result<PinnedBlock> {
         let entry = self.tail.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
-        if entry.codec == Codec::Raw {
+        if entry.packing.is_raw() {
             let data = self.data.load();
             if let Data::Unwritten(buf) = &**data {
                 let (start, len) = (entry.offset as usize, entry.raw_bytes as usize);
@@ -399,7 +418,7 @@ impl Run {
         Ok(PinnedBlock(Pin::Cached(block)))
     }
 
-    fn block_key(&self, index: usize) -> BlockKey {
+    pub(super) fn block_key(&self, index: usize) -> BlockKey {
         let mut key = BlockKey { extent: self.extent, stamp: self.stamp, block: index as u32 };
         if plant!("run: all runs share their cached blocks") {
             (key.extent, key.stamp) = (0, 0);
@@ -415,31 +434,15 @@ impl Run {
         piece: Range<usize>,
         source: &dyn BlockSource,
     ) -> Result<PinnedBlock> {
-        if piece.len() > 1
-            && let Some(entries) = self.tail.index.entries().get(piece.clone())
-            && let Data::Written { file, link } = &**self.data.load()
-            && source.wants(&self.block_key(index))
-        {
-            let mut buf = ReadBuf::new(self.pool.clone());
-            let Ok(Filled { skip, start, .. }) = buf.fill_blocks(file, link, entries) else {
-                // Perhaps the device fails at another block.
-                return self.block(index, source);
-            };
-            let mut device_bytes = buf.frames.len() as u64;
-            for (block, entry) in piece.zip(entries) {
-                let at = skip + entry.offset as usize - start;
-                let mut load = |out: &mut [u8]| {
-                    let encoded = buf.get(at, entry.encoded_bytes as usize);
-                    self.verify_block(block, encoded)?;
-                    self.decode_checked(block, encoded, out)?;
-                    Ok(std::mem::take(&mut device_bytes))
-                };
-                let key = self.block_key(block);
-                // Damage of another block is told to whoever comes to read that one.
-                let _ = source.block(key, entry.raw_bytes as usize, &mut load);
-            }
+        if piece.len() > 1 && self.wants(index, source) {
+            self.bring(piece, source, |_, _| ());
         }
         self.block(index, source)
+    }
+
+    /// True if block `index` is not in `source`, and would be if it were read now.
+    pub(super) fn wants(&self, index: usize, source: &dyn BlockSource) -> bool {
+        source.wants(&self.block_key(index))
     }
 
     /// Fills `out` with block `index`, checked throughout; returns bytes read from the device.
@@ -450,27 +453,32 @@ impl Run {
         Ok(if buf.frames.is_empty() { 0 } else { buf.frames.len() as u64 })
     }
 
-    fn decode_checked(&self, index: usize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
-        let codec = self.tail.index.entry(index).map_or(Codec::Raw, |entry| entry.codec);
-        self.decode(codec, encoded, out).map_err(|bad| self.bad_block(index, bad))?;
+    pub(super) fn decode_checked(
+        &self,
+        index: usize,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let packing = self.tail.index.entry(index).map_or(Packing::RAW, |entry| entry.packing);
+        self.decode(packing, encoded, out).map_err(|bad| self.bad_block(index, bad))?;
         self.check_block(index, out)
     }
 
-    /// Decodes a block from this codec, and counts that.
+    /// Decodes a block that is stored so, and counts that.
     pub(super) fn decode(
         &self,
-        codec: Codec,
+        packing: Packing,
         encoded: &[u8],
         out: &mut [u8],
     ) -> Result<(), BadBlock> {
         match &self.work {
-            Some(work) if codec != Codec::Raw => {
+            Some(work) if !packing.is_raw() => {
                 let begun = work.begin();
-                codec.decode(encoded, out)?;
+                packing.decode(encoded, out)?;
                 work.end(begun, out.len());
                 Ok(())
             }
-            _ => codec.decode(encoded, out),
+            _ => packing.decode(encoded, out),
         }
     }
 

@@ -16,8 +16,8 @@
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Format, TypedFormat, common_prefix,
-        varint32,
+        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Format, Packing, TypedFormat,
+        common_prefix, varint32,
     },
     coding::{Reader, put_bytes, put_varint},
     layout::Flaw,
@@ -31,6 +31,8 @@ const MAGIC: u32 = 0x4e55_5246;
 const VERSION: u8 = 1;
 /// Of runs whose blocks are typed: a format follows the last key, and the index says how long the rows are.
 const VERSION_TYPED: u8 = 2;
+/// Of runs whose blocks are opaque, and some of them transposed: the index may say so of a block.
+const VERSION_TRANSPOSED: u8 = 3;
 /// Where the version stands.
 const VERSION_AT: usize = 4;
 const HEADER_BYTES: usize = 64;
@@ -95,6 +97,11 @@ fn salt(seed: u64, block: usize) -> u32 {
 }
 
 impl Tail {
+    /// Whether some block is transposed.
+    pub fn has_transposed(&self) -> bool {
+        self.index.entries().iter().any(|entry| entry.packing.is_transposed)
+    }
+
     /// The bytes before the filling zeros.
     pub fn to_disk(&self, identity: &Identity) -> Vec<u8> {
         let mut body = Vec::with_capacity(HEADER_BYTES + self.index.len() * 24);
@@ -103,6 +110,7 @@ impl Tail {
             put_bytes(&mut body, key);
         }
         let version = match &self.format {
+            Format::Opaque if self.has_transposed() => VERSION_TRANSPOSED,
             Format::Opaque => VERSION,
             Format::Typed(format) => {
                 let mut bytes = Vec::new();
@@ -163,7 +171,7 @@ impl Tail {
             if let Format::Typed(_) = self.format {
                 put_varint(out, entry.row_bytes.into());
             }
-            out.push(entry.codec as u8 | u8::from(entry.has_blobs) << 7);
+            out.push(entry.packing.to_disk() | u8::from(entry.has_blobs) << 7);
             out.extend_from_slice(&(entry.crc ^ salt(seed, block)).to_le_bytes());
         }
     }
@@ -172,7 +180,7 @@ impl Tail {
     pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, Flaw> {
         let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
         if bytes.starts_with(&MAGIC.to_le_bytes())
-            && let Some(flaw) = Flaw::version("run", version, VERSION_TYPED)
+            && let Some(flaw) = Flaw::version("run", version, VERSION_TRANSPOSED)
         {
             return Err(flaw);
         }
@@ -223,13 +231,12 @@ impl Tail {
             (0, []) => None,
             _ => Some(Filter::from_disk(probes, filter).ok_or_else(|| why("a bad filter"))?),
         };
-        let is_typed = matches!(format, Format::Typed(_));
         let tail = Tail {
             codec,
             format,
             counts,
             data_bytes,
-            index: index_from_disk(identity.seed(), blocks, index, data_bytes, is_typed)
+            index: index_from_disk(identity.seed(), blocks, index, data_bytes, version)
                 .map_err(why)?,
             first_key,
             last_key,
@@ -283,9 +290,10 @@ fn index_from_disk(
     blocks: u32,
     bytes: &[u8],
     data_bytes: u32,
-    is_typed: bool,
+    version: u8,
 ) -> Result<BlockIndex, &'static str> {
     const SHORT: &str = "its index is cut short";
+    let is_typed = version == VERSION_TYPED;
     let mut reader = Reader::new(bytes);
     let mut index = BlockIndex::default();
     let (mut separator, mut offset) = (Vec::new(), 0u32);
@@ -312,14 +320,17 @@ fn index_from_disk(
         let (rows, deletes, merges) = (number()?, number()?, number()?);
         let row_bytes = if is_typed { number()? } else { raw_bytes };
         let flags = reader.u8().ok_or(SHORT)?;
-        let codec = Codec::from_disk(flags & 0x7f).ok_or("a block has an unknown codec")?;
-        if is_typed && codec != Codec::Raw {
+        let packing = Packing::from_disk(flags & 0x7f).ok_or("a block has an unknown codec")?;
+        if is_typed && !packing.is_raw() {
             return Err("a typed block under a codec");
         }
+        if packing.is_transposed && version != VERSION_TRANSPOSED {
+            return Err("a transposed block in a run that has none");
+        }
         let crc = reader.u32().ok_or(SHORT)? ^ salt(seed, block);
-        let fits = match codec {
-            Codec::Raw => encoded_bytes >= raw_bytes,
-            _ => encoded_bytes < raw_bytes,
+        let fits = match packing.is_raw() {
+            true => encoded_bytes >= raw_bytes,
+            false => encoded_bytes < raw_bytes,
         };
         let counted = rows > 0 && deletes.checked_add(merges).is_some_and(|n| n <= rows);
         if !fits
@@ -342,7 +353,7 @@ fn index_from_disk(
             deletes,
             merges,
             crc,
-            codec,
+            packing,
             has_blobs,
         };
         index.push(&separator, entry);
@@ -371,7 +382,7 @@ mod tests {
     }
 
     fn read(blocks: u32, index: &[u8]) -> Result<BlockIndex, &'static str> {
-        index_from_disk(7, blocks, index, 9 * blocks, true)
+        index_from_disk(7, blocks, index, 9 * blocks, VERSION_TYPED)
     }
 
     /// Promise: P15, P20. What shares everything with what stands before it takes a few bytes on disk.

@@ -13,10 +13,11 @@
 
 use std::{collections::HashMap, fmt};
 
+use super::open_opaque::Habit;
 use crate::{
     block::{Codec, DecodeMeter, typed::ChunkCounts},
     io::Clock,
-    sync::{Arc, AtomicU32, AtomicU64, Ordering, RwLock, Weak},
+    sync::{Arc, AtomicU64, Mutex, Ordering, RwLock, Weak},
     types::Lineage,
 };
 
@@ -116,8 +117,8 @@ pub struct Work {
     leaves: EncodeCounters,
     buffers: EncodeCounters,
     decoded: DecodeCounters,
-    /// Opaque blocks of leaves in a row that the codec did not shrink.
-    in_vain: AtomicU32,
+    /// Of opaque blocks of leaves.
+    habit: Mutex<Habit>,
     /// That of all trees, on which all of it is counted, too.
     all: Option<Arc<Work>>,
 }
@@ -129,7 +130,7 @@ impl Work {
             leaves: EncodeCounters::default(),
             buffers: EncodeCounters::default(),
             decoded: DecodeCounters::default(),
-            in_vain: AtomicU32::new(0),
+            habit: Mutex::default(),
             all,
         })
     }
@@ -166,13 +167,13 @@ impl Work {
         }
     }
 
-    /// How many opaque blocks in a row the codec did not shrink, when the last run ended.
-    pub(super) fn in_vain(&self) -> u32 {
-        self.in_vain.load(Ordering::Relaxed)
+    /// How opaque blocks were best stored, when the last run of leaves ended.
+    pub(super) fn habit(&self) -> Habit {
+        *self.habit.lock().unwrap()
     }
 
-    pub(super) fn set_in_vain(&self, blocks: u32) {
-        self.in_vain.store(blocks, Ordering::Relaxed);
+    pub(super) fn set_habit(&self, habit: Habit) {
+        *self.habit.lock().unwrap() = habit;
     }
 }
 

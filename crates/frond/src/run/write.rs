@@ -8,7 +8,10 @@ use crate::{
     cache::FrameBuf,
     error::{Error, Result},
     io::ALIGN,
-    page::{FEATURE_TYPED_RUNS, Identity, Link, PageKind, StoreFile, page_hash},
+    page::{
+        FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, Link, PageKind,
+        StoreFile, page_hash,
+    },
     sync::Arc,
     types::{Lineage, Publish},
 };
@@ -30,8 +33,12 @@ impl Run {
             Data::Unwritten(data) => data,
             Data::Written { link, .. } => return Ok(*link),
         };
-        if let Format::Typed(_) = self.format() {
-            file.require(FEATURE_TYPED_RUNS);
+        if let Format::Typed(format) = self.format() {
+            let templates = if format.has_templates() { FEATURE_TEMPLATES } else { 0 };
+            file.require(FEATURE_TYPED_RUNS | templates);
+        }
+        if self.tail.has_transposed() {
+            file.require(FEATURE_TRANSPOSED_BLOCKS);
         }
         let bytes = self.extent_bytes();
         let identity =

@@ -75,6 +75,7 @@ pub(crate) struct TreeCounters {
     pub leaves_appended: AtomicU64,
     pub leaves_loaded: AtomicU64,
     pub node_splits: AtomicU64,
+    pub pieces_ahead: AtomicU64,
     pub drains: AtomicU64,
 }
 

@@ -11,6 +11,7 @@ mod formats;
 mod runs;
 mod stock;
 mod strike;
+mod transposed;
 
 use frond::block::Format;
 use frond_testkit::{Dice, effort};
@@ -89,4 +90,19 @@ fn struck_models_and_runs_are_read_or_refused() {
         (0..40).for_each(|_| lying.strike_tail(dice));
         (0..12).for_each(|_| lying.strike_block(dice));
     });
+}
+
+#[test]
+fn struck_transposed_blocks_give_rows_or_an_error() {
+    let (mut blocks, mut sound) = (0, 0);
+    campaign(24, |dice| {
+        let tree = transposed::tree(dice);
+        blocks += transposed::count(&tree.run);
+        sound += transposed::forms(dice, &tree, 400);
+        let lying = Lying::of(&tree);
+        (0..20).for_each(|_| lying.strike_tail(dice));
+        (0..20).for_each(|_| lying.strike_block(dice));
+    });
+    println!("{blocks} blocks, {sound} struck forms sound");
+    assert!(blocks > 100 && sound > 500, "{blocks} blocks, {sound} sound: it proves little");
 }

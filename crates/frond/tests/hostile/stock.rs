@@ -42,6 +42,8 @@ pub enum Text {
     Prose,
     Repeated,
     Noise,
+    /// Of a few templates, and some of none.
+    Calls,
     /// Has what was said before it in the row.
     Quoting,
 }
@@ -105,6 +107,7 @@ impl Text {
             Self::Prose,
             Self::Repeated,
             Self::Noise,
+            Self::Calls,
             Self::Quoting,
         ];
         *dice.pick(&all)
@@ -246,6 +249,16 @@ pub fn text(dice: &mut Dice, sort: Text, row: u64) -> Vec<u8> {
         }
         Text::Repeated => format!("/var/lib/frond/table-{:04}/{}", row / 9, row % 9).into_bytes(),
         Text::Noise => (0..dice.below(12)).map(|_| dice.bits() as u8).collect(),
+        Text::Calls => match dice.below(20) {
+            0 => format!("{} failed at {row}", dice.pick(&WORDS)).into_bytes(),
+            1..8 => format!("@Id={},@To='{}'", dice.below(1 << 30), dice.pick(&WORDS)).into_bytes(),
+            8..14 => format!("@Day='2026-{:02}-01',@Id={row}", 1 + dice.below(12)).into_bytes(),
+            _ => {
+                let (high, low) = (dice.bits(), dice.bits());
+                let (head, tail) = (high as u32, low & 0xffff_ffff_ffff);
+                format!("@Key='{head:08X}-{:04X}-4ABC-9ABC-{tail:012X}'", low >> 48).into_bytes()
+            }
+        },
         Text::Quoting => format!("/pool/{}.deb", row % 40).into_bytes(),
     }
 }
@@ -331,7 +344,7 @@ impl Tree {
             let entry = *self.run.blocks().entry(index).expect("there is one");
             let encoded = self.run.encoded_block(index, &mut buf).expect("it is whole");
             let mut raw = vec![0; entry.raw_bytes as usize];
-            entry.codec.decode(encoded, &mut raw).expect("it was encoded");
+            entry.packing.decode(encoded, &mut raw).expect("it was encoded");
             let first = self.run.blocks().separator(index);
             let own = self.rows.range(first.to_vec()..).map(|(key, _)| key.clone());
             let keys = own.take(entry.rows as usize).step_by(1 + entry.rows as usize / 4);

@@ -202,6 +202,18 @@ impl<'a> Typed<'a> {
         difference::read(self, at, row)
     }
 
+    /// Appends string `row` of column `at`, if it is of a kind that is read in a few steps; else false, and nothing
+    /// is appended.
+    #[inline]
+    pub(super) fn read_string(
+        &self,
+        at: usize,
+        row: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, BadBlock> {
+        Strs::read(self.bytes(at)?, self.rows(), self.model(at), row, out)
+    }
+
     /// Column `at` of the directory, of strings; `chunk` holds their bytes if they stand under a codec.
     #[inline]
     pub(super) fn strs<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Strs<'b>, BadBlock>

@@ -75,22 +75,43 @@ fn append_part(
 ) -> Result<(), BadBlock> {
     match column.holds {
         Holds::Word(bytes, _) => put_word(typed.int(at, row)?, bytes, out),
-        Holds::String(_) => typed.texts(at, &mut Vec::new())?.get(typed, row, out)?,
+        Holds::String(_) => append_text(typed, at, row, out)?,
         Holds::Content => {
             let start = out.len();
-            typed.texts(at, &mut Vec::new())?.get(typed, row, out)?;
-            put_length_before(start, out);
+            out.push(0);
+            append_text(typed, at, row, out)?;
+            put_length_at(start, out);
         }
     }
     Ok(())
 }
 
-/// Puts the length of what stands from `start` on before it: it is known when that is there.
-fn put_length_before(start: usize, out: &mut Vec<u8>) {
-    let end = out.len();
-    put_varint(out, (end - start) as u64);
-    let length_bytes = out.len() - end;
-    if let Some(content) = out.get_mut(start..) {
-        content.rotate_right(length_bytes);
+#[inline]
+fn append_text(
+    typed: &Typed<'_>,
+    at: usize,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), BadBlock> {
+    if typed.read_string(at, row, out)? {
+        return Ok(());
     }
+    typed.texts(at, &mut Vec::new())?.get(typed, row, out)
+}
+
+/// Writes the length of what follows the byte at `start` there: mostly it is that byte, else what follows makes room.
+fn put_length_at(start: usize, out: &mut Vec<u8>) {
+    let length = out.len() - start - 1;
+    if let (0..0x80, Some(byte)) = (length, out.get_mut(start)) {
+        *byte = length as u8;
+        return;
+    }
+    put_varint(out, length as u64);
+    if let Some(content) = out.get_mut(start..) {
+        let length_bytes = content.len() - length - 1;
+        content.rotate_right(length_bytes);
+        // The byte that was kept for it stands behind it.
+        content.copy_within(length_bytes + 1.., length_bytes);
+    }
+    out.pop();
 }

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Most bytes kept of a column.
-const COLUMN_BYTES_MAX: usize = 256 << 10;
+const COLUMN_BYTES_MAX: usize = 512 << 10;
 /// Least length of rows that a sample is made of.
 const SAMPLE_BYTES_MIN: u64 = 8 << 10;
 

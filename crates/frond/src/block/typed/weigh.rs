@@ -79,6 +79,7 @@ impl Encoding {
                 (StrKind::ModelDictionary, _) => "model words",
                 (StrKind::Shape, _) => "shape",
                 (StrKind::ModelShape, _) => "model shape",
+                (StrKind::Templates, _) => "templates",
                 (StrKind::Symbols, Codec::Raw) => "symbols",
                 (StrKind::Symbols, Codec::Lz4) => "symbols, lz4",
                 (StrKind::Symbols, _) => "symbols, zstd",

@@ -10,7 +10,7 @@ use crate::{
     io::{MemoryVfs, OpenMode, Vfs},
     layout::{End, Hint, Part},
     message::Tag,
-    page::StoreFile,
+    page::{FEATURE_TEMPLATES, FEATURE_TYPED_RUNS, StoreFile},
     run::{ReadBuf, Run, RunBuilder, RunCursor, RunOptions, key_hash},
     types::{Lineage, Publish, StoreId},
 };
@@ -59,7 +59,9 @@ fn opened(run: &Run) -> Arc<Run> {
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
     let link = run.write(&file, 4096, Publish(1), Lineage(1)).unwrap();
-    assert_eq!(file.features(), crate::page::FEATURE_TYPED_RUNS);
+    let has_templates = models(run).iter().flatten().any(|model| model.has_templates());
+    let templates = if has_templates { FEATURE_TEMPLATES } else { 0 };
+    assert_eq!(file.features(), FEATURE_TYPED_RUNS | templates);
     Run::open(file, link, FramePool::new(32 << 20)).unwrap()
 }
 

@@ -17,7 +17,7 @@ use super::{
     super::Ints,
     exceptions::Exceptions,
     raw::{Laid, partition, take_ints},
-    strings::Strings,
+    strings::{Strings, equal_short},
 };
 use crate::{block::BadBlock, coding::Reader};
 
@@ -221,7 +221,8 @@ impl Lookup {
             match self.slots[at].checked_sub(1) {
                 None => return Err(at),
                 Some(word)
-                    if (word as usize) < words.len() && words.get(word as usize) == string =>
+                    if (word as usize) < words.len()
+                        && equal_short(words.get(word as usize), string) =>
                 {
                     return Ok(word);
                 }

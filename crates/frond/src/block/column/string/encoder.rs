@@ -5,7 +5,7 @@
 //! first byte.
 
 use super::{
-    super::IntEncoder,
+    super::{IntEncoder, IntKind},
     chunk::Chunked,
     dictionary::Lookup,
     exceptions::ExceptionList,
@@ -16,10 +16,13 @@ use super::{
     shape_training::shape_of,
     strings::{Strings, equal_short},
     symbols::{Matcher, Symbols},
+    template_index::TemplateIndex,
+    templated::RESTART_ROWS,
+    templates::Templates,
 };
 use crate::{
     block::Codec,
-    coding::{Reader, put_varint},
+    coding::{Reader, put_bytes, put_varint},
 };
 
 /// How a column was written.
@@ -37,6 +40,9 @@ pub struct Written {
 const LOOKUP_SLOTS_MAX: usize = 1 << 18;
 /// Most matchers that are kept, of some 180 KiB each.
 const MATCHERS_MAX: usize = 6;
+/// Most memory of all indexes of templates that are kept: two of the largest, which have 512 KiB for templates and
+/// as many for words.
+const INDEXES_BYTES_MAX: usize = 2 << 20;
 
 /// Writes string columns. Keeps its memory, and what it derived from models: the columns of a block have
 /// one each, and come again with the next block. Where there is no room for all, the newest gives way: others would
@@ -57,6 +63,10 @@ pub struct StrEncoder {
     lookups: Vec<(u64, Lookup)>,
     /// Each knows the symbols it was made of.
     matchers: Vec<Matcher>,
+    /// Of the templates of models, by their ids; likewise.
+    indexes: Vec<(u64, TemplateIndex)>,
+    /// Where the bits of rows begin.
+    restarts: Vec<u64>,
 }
 
 impl StrEncoder {
@@ -104,7 +114,18 @@ impl StrEncoder {
                 let put = |symbols| self.put_symbols(strings, symbols, plan.codec, out);
                 symbols.and_then(put).map(|kept| chunk = kept)
             }
-            (StrKind::ModelDictionary | StrKind::ModelShape | StrKind::Symbols, None) => None,
+            (StrKind::Templates, Some(model)) => {
+                let templates = model.templates();
+                templates
+                    .map(|of| self.put_templated(strings, of, model.symbols(), model.id(), out))
+            }
+            (
+                StrKind::ModelDictionary
+                | StrKind::ModelShape
+                | StrKind::Symbols
+                | StrKind::Templates,
+                None,
+            ) => None,
         };
         // Raw may still be less: its bytes and at most three for each end.
         if done.is_none() || out.len() - start > strings.bytes().len() {
@@ -190,6 +211,41 @@ impl StrEncoder {
         self.bits.finish(out);
     }
 
+    /// In the templates of the model `id`.
+    fn put_templated(
+        &mut self,
+        strings: &Strings,
+        templates: &Templates,
+        symbols: Option<&Symbols>,
+        id: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let Self { ints, values, exceptions, bits, matchers, indexes, restarts, bytes, .. } = self;
+        let index = index_of(indexes, templates, id);
+        let matcher = symbols.map(|symbols| matcher_of(matchers, symbols));
+        exceptions.clear();
+        values.clear();
+        restarts.clear();
+        for (row, string) in strings.iter().enumerate() {
+            if row % RESTART_ROWS == 0 {
+                restarts.push(bits.bits() as u64);
+            }
+            bytes.clear();
+            values.push(index.pack(templates, matcher, string, bits, bytes));
+            if !bytes.is_empty() {
+                exceptions.push(row, bytes);
+            }
+        }
+        // The fastest kinds to read: every row is found by some of both.
+        ints.encode_as(IntKind::Level, None, values, out);
+        ints.encode_as(IntKind::Sloped, None, restarts, out);
+        put_varint(out, bits.bits().div_ceil(8) as u64);
+        bits.finish(out);
+        bytes.clear();
+        exceptions.put(ints, values, bytes);
+        put_bytes(out, bytes);
+    }
+
     /// In symbols; `None` if that is not less.
     fn put_symbols(
         &mut self,
@@ -242,6 +298,25 @@ fn lookup_of<'a>(lookups: &'a mut Vec<(u64, Lookup)>, words: &Strings, id: u64) 
     &lookups[at].1
 }
 
+/// The index of these templates, those of the model `id`.
+fn index_of<'a>(
+    indexes: &'a mut Vec<(u64, TemplateIndex)>,
+    templates: &Templates,
+    id: u64,
+) -> &'a mut TemplateIndex {
+    let at = indexes.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
+        let index = TemplateIndex::of(templates);
+        let taken = |indexes: &[(u64, TemplateIndex)]| -> usize {
+            indexes.iter().map(|(_, index)| index.memory_bytes()).sum()
+        };
+        while taken(indexes) + index.memory_bytes() > INDEXES_BYTES_MAX && indexes.pop().is_some() {
+        }
+        indexes.push((id, index));
+        indexes.len() - 1
+    });
+    &mut indexes[at].1
+}
+
 /// The matcher of these symbols.
 fn matcher_of<'a>(matchers: &'a mut Vec<Matcher>, symbols: &Symbols) -> &'a Matcher {
     let is_of = |matcher: &Matcher| symbols.iter().eq(matcher.symbols().iter().copied());
@@ -257,7 +332,10 @@ fn matcher_of<'a>(matchers: &'a mut Vec<Matcher>, symbols: &Symbols) -> &'a Matc
 
 #[cfg(test)]
 mod tests {
-    use super::{super::symbol_training, *};
+    use super::{
+        super::{model::Parts, symbol_training},
+        *,
+    };
 
     /// Words of a model, its symbols, and a block of the column.
     fn column(number: u64, words: u64) -> (StringModel, Strings) {
@@ -267,7 +345,7 @@ mod tests {
         let symbols = symbol_training::train(&strings);
         let words: Vec<Vec<u8>> = (0..words).map(word).collect();
         let words = words.iter().map(Vec::as_slice).collect();
-        (StringModel::new(Some(words), symbols, None), strings)
+        (StringModel::new(Parts { dictionary: Some(words), symbols, ..Parts::default() }), strings)
     }
 
     fn written(

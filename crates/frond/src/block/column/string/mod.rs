@@ -1,7 +1,7 @@
 //! String columns: the variable parts of keys and values, and fixed parts wider than eight bytes.
 //!
 //! A column says by itself how it is encoded; what its encoding needs to know beyond the block (a
-//! dictionary, a symbol table, a shape) is the [`StringModel`] of its leaf. [`Strs`] reads one row
+//! dictionary, a symbol table, a shape, templates) is the [`StringModel`] of its leaf. [`Strs`] reads one row
 //! without decoding the others, [`StrEncoder`] writes by a [`StringPlan`], which [`train`] finds.
 //!
 //! | kind | file | what it is for |
@@ -11,6 +11,7 @@
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's own, or the leaf's |
 //! | shape | `shape.rs` | one length, each position a constant, a digit, or a hex digit; GUIDs, phone numbers |
 //! | symbols | `symbols.rs` | text: frequent pieces of up to eight bytes as one byte |
+//! | templates | `templates.rs`, `templated.rs` | sorts of strings: parameters, queries, lines of logs; what changes is packed |
 //!
 //! The bytes of raw and symbol columns may stand under a general codec (`chunk.rs`), as one chunk
 //! that is decoded when the column is parsed; all else is read in place.
@@ -40,6 +41,11 @@ mod strings;
 mod strs;
 mod symbol_training;
 mod symbols;
+mod template_index;
+mod template_training;
+mod templated;
+mod templates;
+mod tokens;
 
 pub use chunk::Chunked;
 pub use encoder::{StrEncoder, Written};

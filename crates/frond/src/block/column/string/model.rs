@@ -1,17 +1,19 @@
-//! What the string columns of a leaf share: a dictionary, a symbol table, a shape.
+//! What the string columns of a leaf share: a dictionary, a symbol table, a shape, templates.
 //!
 //! A model is made once, from a sample (`plan.rs`), and stands in its leaf; every block of the leaf
 //! needs it to be read. Its bytes are kept as they were written, so that a leaf can pass them on.
 //!
 //! ```text
-//! model       version u8, 1 | parts u8: 1 dictionary, 2 symbols, 4 shape | each part: length, bytes
+//! model       version u8 | parts u8: 1 dictionary, 2 symbols, 4 shape, 8 templates | each part: length, bytes
 //! dictionary  count | each word: shared with the one before | suffix's length | suffix's bytes
 //! ```
 //!
 //! Invariants
 //! 1. Words ascend strictly; a model has at most [`WORDS_MAX`] of them, of at most
 //!    [`WORDS_BYTES_MAX`] bytes together.
-//! 2. A model never changes. Its id is a hash of its bytes, so equal models have equal ids.
+//! 2. Version 2 has templates, version 1 has none: a Frond that knows no templates refuses it by its version, and
+//!    what it can read is written as it writes it.
+//! 3. A model never changes. Its id is a hash of its bytes, so equal models have equal ids.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -20,17 +22,21 @@ use super::{
     shape::Shape,
     strings::Strings,
     symbols::Symbols,
+    templates::Templates,
 };
 use crate::{
     block::{BadBlock, Codec, common_prefix},
     coding::{Reader, put_bytes, put_varint},
 };
 
-/// The version that is written; what begins with a higher byte is of a newer Frond.
-pub(in crate::block) const VERSION: u8 = 1;
+/// The newest version; what begins with a higher byte is of a newer Frond.
+pub(in crate::block) const VERSION: u8 = 2;
+/// That of models without templates.
+const VERSION_PLAIN: u8 = 1;
 const DICTIONARY: u8 = 1;
 const SYMBOLS: u8 = 2;
 const SHAPE: u8 = 4;
+const TEMPLATES: u8 = 8;
 
 /// Most words of a dictionary: as many as a block can have rows.
 pub(super) const WORDS_MAX: usize = 65_535;
@@ -47,6 +53,16 @@ pub struct StringModel {
     dictionary: Option<Strings>,
     symbols: Option<Box<Symbols>>,
     shape: Option<Vec<u8>>,
+    templates: Option<Box<Templates>>,
+}
+
+/// What a model is made of: words that ascend strictly, symbols, a shape, templates as they are written.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub dictionary: Option<Strings>,
+    pub symbols: Option<Symbols>,
+    pub shape: Option<Vec<u8>>,
+    pub templates: Option<(Vec<u8>, Templates)>,
 }
 
 impl PartialEq for StringModel {
@@ -58,15 +74,13 @@ impl PartialEq for StringModel {
 impl Eq for StringModel {}
 
 impl StringModel {
-    /// A model of these parts: words that ascend strictly, symbols, a shape.
-    pub(super) fn new(
-        dictionary: Option<Strings>,
-        symbols: Option<Symbols>,
-        shape: Option<Vec<u8>>,
-    ) -> Self {
+    /// A model of these parts.
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { dictionary, symbols, shape, templates } = parts;
         let words = dictionary.iter().flat_map(|words| (1..words.len()).map(move |at| (words, at)));
         debug_assert!(words.into_iter().all(|(words, at)| words.get(at - 1) < words.get(at)));
-        let mut bytes = vec![VERSION, 0];
+        let version = if templates.is_some() { VERSION } else { VERSION_PLAIN };
+        let mut bytes = vec![version, 0];
         let mut part = Vec::new();
         let mut put = |bit: u8, part: &mut Vec<u8>| {
             bytes[1] |= bit;
@@ -85,17 +99,24 @@ impl StringModel {
             part.extend_from_slice(shape);
             put(SHAPE, &mut part);
         }
+        if let Some((templates, _)) = &templates {
+            part.extend_from_slice(templates);
+            put(TEMPLATES, &mut part);
+        }
         let id = xxh3_64(&bytes);
-        Self { id, bytes, dictionary, symbols: symbols.map(Box::new), shape }
+        let templates = templates.map(|(_, templates)| Box::new(templates));
+        Self { id, bytes, dictionary, symbols: symbols.map(Box::new), shape, templates }
     }
 
     /// Reads a model and checks all of it.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadBlock> {
         let mut reader = Reader::new(bytes);
-        if reader.u8() != Some(VERSION) {
-            return Err(BadBlock("a string model of an unknown version"));
-        }
-        let parts = reader.u8().filter(|parts| parts & !(DICTIONARY | SYMBOLS | SHAPE) == 0);
+        let known = match reader.u8() {
+            Some(VERSION_PLAIN) => DICTIONARY | SYMBOLS | SHAPE,
+            Some(VERSION) => DICTIONARY | SYMBOLS | SHAPE | TEMPLATES,
+            _ => return Err(BadBlock("a string model of an unknown version")),
+        };
+        let parts = reader.u8().filter(|parts| parts & !known == 0);
         let parts = parts.ok_or(BadBlock("a string model with an unknown part"))?;
         let mut part = |bit: u8| -> Result<Option<&[u8]>, BadBlock> {
             if parts & bit == 0 { Ok(None) } else { reader.bytes().map(Some).ok_or(BAD) }
@@ -103,6 +124,7 @@ impl StringModel {
         let dictionary = part(DICTIONARY)?.map(parse_words).transpose()?;
         let symbols = part(SYMBOLS)?.map(Symbols::parse).transpose()?.map(Box::new);
         let shape = part(SHAPE)?.map(<[u8]>::to_vec);
+        let templates = part(TEMPLATES)?.map(Templates::parse).transpose()?.map(Box::new);
         if let Some(shape) = &shape {
             let mut reader = Reader::new(shape);
             Shape::parse(&mut reader)?.check()?;
@@ -113,7 +135,19 @@ impl StringModel {
         if !reader.rest().is_empty() {
             return Err(BAD);
         }
-        Ok(Self { bytes: bytes.to_vec(), id: xxh3_64(bytes), dictionary, symbols, shape })
+        Ok(Self {
+            bytes: bytes.to_vec(),
+            id: xxh3_64(bytes),
+            dictionary,
+            symbols,
+            shape,
+            templates,
+        })
+    }
+
+    /// Whether it has templates, which is what version 2 is for.
+    pub fn has_templates(&self) -> bool {
+        self.templates.is_some()
     }
 
     /// Its bytes, as [`parse`](StringModel::parse) takes them.
@@ -127,7 +161,8 @@ impl StringModel {
             self.dictionary.as_ref().map_or(0, |words| words.bytes().len() + 4 * words.len());
         let symbols = self.symbols.as_ref().map_or(0, |_| size_of::<Symbols>());
         let shape = self.shape.as_ref().map_or(0, Vec::len);
-        size_of::<Self>() + self.bytes.len() + words + symbols + shape
+        let templates = self.templates.as_ref().map_or(0, |templates| templates.memory_bytes());
+        size_of::<Self>() + self.bytes.len() + words + symbols + shape + templates
     }
 
     /// The plans that it serves, for a class with this codec.
@@ -138,10 +173,16 @@ impl StringModel {
         let plans = [
             plan(self.dictionary.is_some(), StrKind::ModelDictionary, Codec::Raw),
             plan(self.shape.is_some(), StrKind::ModelShape, Codec::Raw),
+            plan(self.templates.is_some(), StrKind::Templates, Codec::Raw),
             plan(symbols, StrKind::Symbols, Codec::Raw),
             plan(coded, StrKind::Symbols, codec),
         ];
         plans.into_iter().flatten()
+    }
+
+    #[inline]
+    pub(super) fn templates(&self) -> Option<&Templates> {
+        self.templates.as_deref()
     }
 
     pub(super) fn id(&self) -> u64 {

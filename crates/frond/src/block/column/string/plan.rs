@@ -4,12 +4,15 @@
 //! leaf at a time, and kept from leaf to leaf until it misses what it promised. Every candidate writes
 //! the sample for good: what is compared are final sizes, after the codec that the tree's class has.
 
+use std::borrow::Cow;
+
 use super::{
     encoder::StrEncoder,
-    model::{StringModel, WORDS_BYTES_MAX, WORDS_MAX},
+    model::{Parts, StringModel, WORDS_BYTES_MAX, WORDS_MAX},
     shape_training::shape_of,
     strings::Strings,
     symbol_training,
+    template_training::{self, Found},
 };
 use crate::block::Codec;
 
@@ -31,11 +34,13 @@ pub enum StrKind {
     ModelShape = 5,
     /// Symbols of the model.
     Symbols = 6,
+    /// Slots packed, of the model's templates.
+    Templates = 7,
 }
 
 impl StrKind {
     /// All of them.
-    pub const ALL: [StrKind; 7] = [
+    pub const ALL: [StrKind; 8] = [
         Self::Raw,
         Self::Prefix,
         Self::Dictionary,
@@ -43,6 +48,7 @@ impl StrKind {
         Self::Shape,
         Self::ModelShape,
         Self::Symbols,
+        Self::Templates,
     ];
 
     /// The kind with this number on disk.
@@ -59,12 +65,12 @@ impl StrKind {
 
     /// Whether it is read with the model of its leaf.
     pub fn needs_model(self) -> bool {
-        matches!(self, Self::ModelDictionary | Self::ModelShape | Self::Symbols)
+        matches!(self, Self::ModelDictionary | Self::ModelShape | Self::Symbols | Self::Templates)
     }
 
     /// Whether it may stand in a key: it is compared without being decoded.
     pub fn may_be_key(self) -> bool {
-        self != Self::Symbols
+        !matches!(self, Self::Symbols | Self::Templates)
     }
 }
 
@@ -84,8 +90,15 @@ impl StringPlan {
 
 /// The plainer form is tried first, and gives way to one that takes a fiftieth less.
 const PLAINER: f64 = 0.98;
+/// One that is put together of pieces when it is read has to take so much less than those that are not.
+const TEMPLATED: f64 = 0.95;
 /// A form of which every read decodes all must take a tenth less than any other.
 const CODED: f64 = 0.9;
+
+/// A sample of so many blocks is large: less of it does to judge by.
+const LARGE_SAMPLE: usize = 8;
+/// Fewer bytes beside templates are not worth symbols.
+const SYMBOLS_TEXT_MIN: usize = 2 << 10;
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,66 +130,117 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     let rows = purpose.model_rows.max(all.len());
     let mut trial = Trial { encoder, rows, buffer: Vec::new() };
     let direct = Codec::Raw;
-    let mut best = trial.of(sample, StringPlan::RAW, None, 0.0);
-    let mut offer = |of: &[Strings], kind, codec, model: Option<&StringModel>, more: f64| {
+    let Split { learned, judged, some } = Split::of(sample);
+    let mut best = trial.of(&some, StringPlan::RAW, None, 0.0);
+    let mut offer = |of: &[&Strings], kind, codec, model: Option<&StringModel>, more: f64| {
         let candidate = trial.of(of, StringPlan { kind, codec }, model, more);
-        if candidate.cost < best.cost * if codec == direct { PLAINER } else { CODED } {
+        let less = match (codec == direct, kind) {
+            (false, _) => CODED,
+            (true, StrKind::Templates) => TEMPLATED,
+            (true, _) => PLAINER,
+        };
+        if candidate.cost < best.cost * less {
             best = candidate;
         }
     };
     let with_model = purpose.model_rows > 0;
-    offer(sample, StrKind::Prefix, direct, None, 0.0);
+    offer(&some, StrKind::Prefix, direct, None, 0.0);
     if let Some((words, unseen)) = words(sample) {
         if with_model {
             // Rows of the leaf beyond the sample bring words that the dictionary lacks.
             let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
-            let model = StringModel::new(Some(words), None, None);
-            offer(sample, StrKind::ModelDictionary, direct, Some(&model), strangers);
+            let model = StringModel::new(Parts { dictionary: Some(words), ..Parts::default() });
+            offer(&some, StrKind::ModelDictionary, direct, Some(&model), strangers);
         }
-        offer(sample, StrKind::Dictionary, direct, None, 0.0);
+        offer(&some, StrKind::Dictionary, direct, None, 0.0);
     }
     if let Some(shape) = shape_of(&all) {
         if with_model {
-            let model = StringModel::new(None, None, Some(shape));
-            offer(sample, StrKind::ModelShape, direct, Some(&model), 0.0);
+            let model = StringModel::new(Parts { shape: Some(shape), ..Parts::default() });
+            offer(&some, StrKind::ModelShape, direct, Some(&model), 0.0);
         }
-        offer(sample, StrKind::Shape, direct, None, 0.0);
+        offer(&some, StrKind::Shape, direct, None, 0.0);
     }
     if !purpose.key {
-        // Symbols are judged by strings that they were not found in: 255 of them know a small sample by
+        // Symbols and templates are judged by strings that they were not found in: they know a small sample by
         // heart.
-        let (found_in, judged) = halves(sample);
-        let symbols = if with_model { symbol_training::train(&found_in) } else { None };
-        let model = symbols.map(|symbols| StringModel::new(None, Some(symbols), None));
-        if model.is_some() {
-            offer(&judged, StrKind::Symbols, direct, model.as_ref(), 0.0);
+        let judged: Vec<&Strings> = judged.iter().map(AsRef::as_ref).collect();
+        if with_model {
+            let learned: Vec<&Strings> = learned.iter().map(AsRef::as_ref).collect();
+            if let Some(model) = templates_of(&learned, rows) {
+                offer(&judged, StrKind::Templates, direct, Some(&model), 0.0);
+            }
+            if let Some(model) = symbols_of(&learned) {
+                offer(&judged, StrKind::Symbols, direct, Some(&model), 0.0);
+                if purpose.codec != direct {
+                    offer(&judged, StrKind::Symbols, purpose.codec, Some(&model), 0.0);
+                }
+            }
         }
         if purpose.codec != direct {
-            if model.is_some() {
-                offer(&judged, StrKind::Symbols, purpose.codec, model.as_ref(), 0.0);
-            }
-            offer(sample, StrKind::Raw, purpose.codec, None, 0.0);
+            offer(&some, StrKind::Raw, purpose.codec, None, 0.0);
         }
     }
     let Candidate { plan, mut model, cost, row_bytes } = best;
     debug_assert!(cost.is_finite());
-    if plan.kind == StrKind::Symbols
-        && let Some(symbols) = symbol_training::train(&all)
-    {
-        model = Some(StringModel::new(None, Some(symbols), None));
+    // What was found in a part of the sample is found anew in all of it.
+    let sample: Vec<&Strings> = sample.iter().collect();
+    let again = match plan.kind {
+        StrKind::Symbols => symbols_of(&sample),
+        StrKind::Templates => templates_of(&sample, rows),
+        _ => None,
+    };
+    if again.is_some() {
+        model = again;
     }
     Trained { plan, model, row_bytes }
 }
 
-/// One half of a sample to learn from, one to be judged by: every other block, or every other string of
-/// a single one.
-fn halves(sample: &[Strings]) -> (Strings, Vec<Strings>) {
-    if let [block] = sample {
-        let half = |first| block.iter().skip(first).step_by(2).collect::<Strings>();
-        return (half(0), vec![half(1)]);
+fn symbols_of(blocks: &[&Strings]) -> Option<StringModel> {
+    let all = blocks.iter().flat_map(|block| block.iter()).collect();
+    let symbols = Some(symbol_training::train(&all)?);
+    Some(StringModel::new(Parts { symbols, ..Parts::default() }))
+}
+
+/// Templates, and symbols for what these leave over, if that is more than symbols take.
+fn templates_of(blocks: &[&Strings], rows: usize) -> Option<StringModel> {
+    let Found { bytes, templates, texts } = template_training::train(blocks, rows)?;
+    let enough = texts.bytes().len() >= SYMBOLS_TEXT_MIN;
+    let symbols = if enough { symbol_training::train(&texts) } else { None };
+    Some(StringModel::new(Parts {
+        symbols,
+        templates: Some((bytes, templates)),
+        ..Parts::default()
+    }))
+}
+
+/// A sample, what of it is learnt from, and what it is judged by.
+struct Split<'a> {
+    learned: Vec<Cow<'a, Strings>>,
+    judged: Vec<Cow<'a, Strings>>,
+    /// What judges forms that learn nothing.
+    some: Vec<&'a Strings>,
+}
+
+impl<'a> Split<'a> {
+    /// Of a large sample a quarter is judged by, of a small one half, of a single block every other string.
+    fn of(sample: &'a [Strings]) -> Self {
+        if let [block] = sample {
+            let half = |first| block.iter().skip(first).step_by(2).collect::<Strings>();
+            let (learned, judged) = (vec![Cow::Owned(half(0))], vec![Cow::Owned(half(1))]);
+            return Self { learned, judged, some: vec![block] };
+        }
+        let step = if sample.len() < LARGE_SAMPLE { 2 } else { 4 };
+        let is_judge = |at: &usize| at % step == 1;
+        let part = |judges: bool| -> Vec<&Strings> {
+            (0..sample.len()).filter(|at| is_judge(at) == judges).map(|at| &sample[at]).collect()
+        };
+        let (learned, judged) = (part(false), part(true));
+        let some =
+            if sample.len() < LARGE_SAMPLE { sample.iter().collect() } else { judged.clone() };
+        let borrowed = |blocks: Vec<&'a Strings>| blocks.into_iter().map(Cow::Borrowed).collect();
+        Self { learned: borrowed(learned), judged: borrowed(judged), some }
     }
-    let learned = sample.iter().step_by(2).flat_map(Strings::iter).collect();
-    (learned, sample.iter().skip(1).step_by(2).cloned().collect())
 }
 
 struct Candidate {
@@ -198,7 +262,7 @@ impl Trial<'_> {
     /// What a plan takes for all rows, by what it takes for some blocks, `more` included.
     fn of(
         &mut self,
-        blocks: &[Strings],
+        blocks: &[&Strings],
         plan: StringPlan,
         model: Option<&StringModel>,
         more: f64,
@@ -213,10 +277,19 @@ impl Trial<'_> {
         }
         let all_bytes = bytes as f64 * self.rows as f64 / rows.max(1) as f64 + more;
         let row_bytes = all_bytes / self.rows.max(1) as f64;
-        let cost = all_bytes + model.map_or(0, |model| model.as_bytes().len()) as f64;
+        let cost = all_bytes + model.map_or(0, stored_bytes) as f64;
         // A block may come out otherwise; a plan that none keeps is none.
         let cost = if as_planned || plan == StringPlan::RAW { cost } else { f64::INFINITY };
         Candidate { plan, model: model.cloned(), cost, row_bytes }
+    }
+}
+
+/// What a model takes in its leaf, under the codec that models are under there.
+fn stored_bytes(model: &StringModel) -> usize {
+    let mut encoded = Vec::new();
+    match Codec::Zstd3.encode(model.as_bytes(), &mut encoded) {
+        Codec::Raw => model.as_bytes().len(),
+        _ => encoded.len(),
     }
 }
 

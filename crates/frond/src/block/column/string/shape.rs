@@ -45,7 +45,7 @@ pub(super) const RUN_MAX: usize = 255;
 
 /// Three digits by their number, the first in the lowest byte. Codes beyond 999 are damage, which
 /// `check` finds; reading them gives digits all the same.
-static DIGITS: [u32; 1024] = {
+pub(super) static DIGITS: [u32; 1024] = {
     let mut all = [0x0030_3030; 1024];
     let mut code = 0;
     while code < 1000 {
@@ -173,7 +173,7 @@ fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBlock> {
 
 /// False if one is none; what was packed then is worth nothing.
 #[inline]
-fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
+pub(super) fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
     let mut bad = false;
     for eight in digits.chunks(8) {
         let mut word = 0;
@@ -190,7 +190,7 @@ fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
 
 /// False if one is none; what was packed then is worth nothing.
 #[inline]
-fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
+pub(super) fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
     let mut bad = false;
     let mut digit = |byte: u8| {
         let digit = byte.wrapping_sub(b'0');
@@ -494,7 +494,7 @@ fn put_word<const N: usize>(to: &mut [u8], at: usize, word: [u8; N]) -> Result<(
 
 /// Eight digits of four bits each, the first in the lowest.
 #[inline]
-fn hex_digits(digits: u32, letter: u8) -> [u8; 8] {
+pub(super) fn hex_digits(digits: u32, letter: u8) -> [u8; 8] {
     // Each into the low half of its byte.
     let word = u64::from(digits);
     let word = (word | word << 16) & 0x0000_ffff_0000_ffff;
@@ -543,12 +543,21 @@ impl BitWriter {
         self.used %= 8;
     }
 
-    fn mark(&self) -> (usize, u64, usize) {
+    /// Where it stands, to go back to.
+    #[inline]
+    pub fn mark(&self) -> (usize, u64, usize) {
         (self.end, self.word, self.used)
     }
 
-    fn reset(&mut self, mark: (usize, u64, usize)) {
+    /// Forgets what was put since.
+    #[inline]
+    pub fn reset(&mut self, mark: (usize, u64, usize)) {
         (self.end, self.word, self.used) = mark;
+    }
+
+    /// How many bits there are.
+    pub fn bits(&self) -> usize {
+        8 * self.end + self.used
     }
 
     /// Appends everything to `out` and begins anew.

@@ -7,8 +7,9 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw::Laid,
+    super::Ints, dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw::Laid,
     raw::partition, shape::Shape, shape::Shaped, strings::Strings, symbols::Symbols,
+    templated::Templated,
 };
 use crate::{
     block::{BadBlock, Codec},
@@ -36,6 +37,7 @@ enum Body<'a> {
     Prefix(Prefixed<'a>),
     Dictionary(Coded<'a>),
     Shape(Shaped<'a>),
+    Templates(Templated<'a>),
 }
 
 impl<'a> Strs<'a> {
@@ -74,9 +76,50 @@ impl<'a> Strs<'a> {
                 let shape = model.and_then(StringModel::shape).ok_or(NO_MODEL)?;
                 Body::Shape(Shaped::parse(at, rows, shape)?)
             }
+            StrKind::Templates => {
+                let symbols = model.and_then(StringModel::symbols);
+                let templates = model.and_then(StringModel::templates).ok_or(NO_MODEL)?;
+                Body::Templates(Templated::parse(at, rows, templates, symbols)?)
+            }
         };
         let bytes_used = bytes.len() - reader.rest().len();
         Ok(Self { rows, kind, codec, bytes_used, bytes_max, body })
+    }
+
+    /// Appends string `row` of the column at the front of `bytes`, if it is of a kind of which one row takes less than
+    /// reading the header of all; else false, and nothing is appended. (A column that is parsed is hundreds of bytes, which
+    /// are moved some times before the first string is read.)
+    #[inline]
+    pub fn read(
+        bytes: &[u8],
+        rows: usize,
+        model: Option<&StringModel>,
+        row: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, BadBlock> {
+        const WORDS: u8 = StrKind::ModelDictionary as u8;
+        const TEMPLATES: u8 = StrKind::Templates as u8;
+        let (Some((&head, rest)), Some(model)) = (bytes.split_first(), model) else {
+            return Ok(false);
+        };
+        match head {
+            WORDS if row < rows => {
+                let words = model.dictionary().ok_or(NO_MODEL)?;
+                let code = Ints::read(rest, rows, row)?;
+                let is_word = code < words.len() as u64;
+                if is_word {
+                    out.extend_from_slice(words.get(code as usize));
+                }
+                Ok(is_word)
+            }
+            TEMPLATES => {
+                let templates = model.templates().ok_or(NO_MODEL)?;
+                let mut reader = Reader::new(rest);
+                Templated::parse(&mut reader, rows, templates, model.symbols())?.get(row, out)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Whether the column at the front of `bytes` stands under a codec, so that reading it decodes a chunk.
@@ -124,6 +167,7 @@ impl<'a> Strs<'a> {
             Body::Symbols(laid, symbols) => return symbols.decode(laid.get(row)?, out),
             Body::Prefix(prefixed) => return prefixed.get(row, out),
             Body::Shape(shaped) => return shaped.get(row, out),
+            Body::Templates(templated) => return templated.get(row, out),
         }
         Ok(())
     }
@@ -152,6 +196,7 @@ impl<'a> Strs<'a> {
             }),
             Body::Prefix(prefixed) => prefixed.decode(rows, bytes_max, out),
             Body::Shape(shaped) => shaped.decode(rows, bytes_max, out),
+            Body::Templates(templated) => templated.decode(rows, bytes_max, out),
         }
     }
 
@@ -160,7 +205,7 @@ impl<'a> Strs<'a> {
         self.decode(0..self.rows, out)
     }
 
-    /// Compares string `row` with `key`. Symbols are decoded for it; all other kinds compare in place.
+    /// Compares string `row` with `key`. Symbols and templates are decoded for it; all other kinds compare in place.
     pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
         match &self.body {
             Body::Raw(laid) => laid.cmp(row, key),
@@ -170,6 +215,11 @@ impl<'a> Strs<'a> {
             Body::Symbols(laid, symbols) => {
                 let mut string = Vec::new();
                 symbols.decode(laid.get(row)?, &mut string)?;
+                Ok(string[..].cmp(key))
+            }
+            Body::Templates(templated) => {
+                let mut string = Vec::new();
+                templated.get(row, &mut string)?;
                 Ok(string[..].cmp(key))
             }
         }
@@ -220,6 +270,7 @@ impl<'a> Strs<'a> {
             Body::Prefix(prefixed) => prefixed.check(),
             Body::Dictionary(coded) => coded.check(),
             Body::Shape(shaped) => shaped.check(),
+            Body::Templates(templated) => templated.check(self.bytes_max),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
-    Both, Rows, around, build,
+    Both, Rows, around, build, documented, first_byte, message,
     rows::Noise,
 };
 use crate::{
@@ -42,19 +42,9 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
         let mut value = [&begin.to_be_bytes()[..], &end.to_be_bytes(), &number].concat();
         value.extend_from_slice(&(end + noise.below(9)).to_be_bytes());
         put_bytes(&mut value, format!("task {}", noise.below(30)).as_bytes());
-        let row = match noise.below(20) {
-            0 if mixed => (Tag::DELETE, vec![]),
-            1 if mixed => (Tag::MERGE, vec![1, 2, 3]),
-            2 if mixed => (Tag::PUT, value[..20].to_vec()),
-            _ => (Tag::PUT, value),
-        };
-        rows.insert(key, row);
+        rows.insert(key, message(noise, mixed, value));
     }
     rows
-}
-
-fn first_byte(block: &[u8], columns: &Columns, at: usize) -> u8 {
-    Typed::parse(block, columns, &[]).unwrap().bytes(at).unwrap()[0]
 }
 
 /// Invariants of the file. Begin is near a part of the key, end near begin, and the change near the end,
@@ -241,12 +231,7 @@ fn differences_to_what_they_must_not_be_are_found() {
 /// The bytes that docs/format.md shows.
 #[test]
 fn the_documented_difference_is_read() {
-    let text = include_str!("../../../../../../docs/format.md");
-    let shown = text.split("The typed block with a difference").nth(1).expect("documented");
-    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
-    let lines = lines.map_while(|line| line.strip_prefix("    "));
-    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
-    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let shown = documented("The typed block with a difference");
     let byte = Layout::new(vec![Part::Fixed(1, Hint::Integer)]);
     let columns = Arc::new(Columns::new(&byte, &Layout::new(vec![INT, INT])));
     let typed = Typed::parse(&shown, &columns, &[]).unwrap();
@@ -322,12 +307,7 @@ fn differences_to_lines_come_back_and_are_searched() {
 /// The bytes that docs/format.md shows; and a line that is none.
 #[test]
 fn the_documented_line_is_read() {
-    let text = include_str!("../../../../../../docs/format.md");
-    let shown = text.split("The typed block with a line").nth(1).expect("documented");
-    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
-    let lines = lines.map_while(|line| line.strip_prefix("    "));
-    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
-    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let shown = documented("The typed block with a line");
     let byte = Layout::new(vec![Part::Fixed(1, Hint::Integer)]);
     let columns = Arc::new(Columns::new(&byte, &Layout::new(vec![INT, INT])));
     let typed = Typed::parse(&shown, &columns, &[]).unwrap();

@@ -35,6 +35,31 @@ struct Both {
     rows: Vec<(Vec<u8>, Tag, Vec<u8>)>,
 }
 
+/// A Put of the value, or sometimes another message.
+fn message(noise: &mut Noise, mixed: bool, value: Vec<u8>) -> (Tag, Vec<u8>) {
+    match noise.below(20) {
+        0 if mixed => (Tag::DELETE, vec![]),
+        1 if mixed => (Tag::MERGE, vec![1, 2, 3]),
+        2 if mixed => (Tag::PUT, value[..20].to_vec()),
+        _ => (Tag::PUT, value),
+    }
+}
+
+/// Tells how a column of a block is encoded.
+fn first_byte(block: &[u8], columns: &Columns, at: usize) -> u8 {
+    Typed::parse(block, columns, &[]).unwrap().bytes(at).unwrap()[0]
+}
+
+/// The bytes that docs/format.md shows below these words.
+fn documented(words: &str) -> Vec<u8> {
+    let text = include_str!("../../../../../../docs/format.md");
+    let shown = text.split(words).nth(1).expect("documented");
+    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.map_while(|line| line.strip_prefix("    "));
+    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
+    hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
 /// Rows of these layouts: keys that mostly share their first parts, and payloads of all tags.
 fn some_rows(noise: &mut Noise, key: &Layout, value: &Layout, count: usize) -> Rows {
     let (misfits, mixed) = (noise.below(4) == 0, noise.below(2) == 0);
@@ -387,12 +412,7 @@ fn a_plan_without_its_model_is_measured_at_once() {
 /// The bytes that docs/format.md shows.
 #[test]
 fn the_documented_block_is_what_is_written() {
-    let text = include_str!("../../../../../../docs/format.md");
-    let shown = text.split("The typed block of the rows").nth(1).expect("documented");
-    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
-    let lines = lines.map_while(|line| line.strip_prefix("    "));
-    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
-    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let shown = documented("The typed block of the rows");
     let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
     let value = Layout::new(vec![Part::Fixed(2, Hint::Integer), Part::Var(End::Prefixed)]);
     let columns = Arc::new(Columns::new(&key, &value));

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
-    Both, Rows, around, build,
+    Both, Rows, around, build, documented, first_byte, message,
     rows::Noise,
 };
 use crate::{
@@ -59,19 +59,9 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
         value.extend_from_slice(&code);
         put_bytes(&mut value, &file);
         put_bytes(&mut value, format!("text {}", noise.below(1 << 30)).as_bytes());
-        let row = match noise.below(20) {
-            0 if mixed => (Tag::DELETE, vec![]),
-            1 if mixed => (Tag::MERGE, vec![1, 2, 3]),
-            2 if mixed => (Tag::PUT, value[..20].to_vec()),
-            _ => (Tag::PUT, value),
-        };
-        rows.insert(key, row);
+        rows.insert(key, message(noise, mixed, value));
     }
     rows
-}
-
-fn first_byte(block: &[u8], columns: &Columns, at: usize) -> u8 {
-    Typed::parse(block, columns, &[]).unwrap().bytes(at).unwrap()[0]
 }
 
 /// Names of files quote names and versions, of two columns of the key and one of the value, and come back whatever
@@ -228,12 +218,7 @@ fn quotes_of_what_they_must_not_be_are_found() {
 /// The bytes that docs/format.md shows.
 #[test]
 fn the_documented_quotes_are_read() {
-    let text = include_str!("../../../../../../docs/format.md");
-    let shown = text.split("The typed block with quotes").nth(1).expect("documented");
-    let lines = shown.lines().skip_while(|line| !line.starts_with("    "));
-    let lines = lines.map_while(|line| line.strip_prefix("    "));
-    let hex = lines.flat_map(|line| line.get(..36).unwrap_or(line).split_whitespace());
-    let shown: Vec<u8> = hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let shown = documented("The typed block with quotes");
     let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
     let rows: [(&[u8], &[u8]); 3] = [
         (b"ash\0\x01", b"\x07ash.txt"),

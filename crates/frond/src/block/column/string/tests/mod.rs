@@ -2,6 +2,7 @@
 //! and how long columns of fixed strings are. Damaged bytes: `damage.rs`.
 
 mod damage;
+mod templates;
 
 use std::ops::Range;
 
@@ -9,7 +10,8 @@ use proptest::prelude::*;
 
 use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
-    dictionary::Lookup, shape_training::shape_of, symbol_training, train,
+    dictionary::Lookup, model::Parts, shape_training::shape_of, symbol_training, template_training,
+    train,
 };
 use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
 use crate::message::Tag;
@@ -20,7 +22,13 @@ fn model_of(strings: &Strings) -> StringModel {
     words.sort_unstable();
     words.dedup();
     let symbols = symbol_training::train(strings);
-    StringModel::new(Some(words.into_iter().collect()), symbols, shape_of(strings))
+    let templates = template_training::train(&[strings], 10 * strings.len());
+    StringModel::new(Parts {
+        dictionary: Some(words.into_iter().collect()),
+        symbols,
+        shape: shape_of(strings),
+        templates: templates.map(|found| (found.bytes, found.templates)),
+    })
 }
 
 fn plans() -> impl Iterator<Item = StringPlan> {
@@ -193,6 +201,7 @@ proptest! {
         prop_assert_eq!(&read, &model);
         prop_assert_eq!(read.dictionary(), model.dictionary());
         prop_assert_eq!(read.symbols(), model.symbols());
+        prop_assert_eq!(read.templates().is_some(), model.templates().is_some());
     }
 }
 
@@ -240,6 +249,24 @@ fn fixture(name: &str) -> Strings {
             "keys" => format!("user:{:010}:profile", row * 13),
             "constant" => "pending".to_owned(),
             "empty" => String::new(),
+            "calls" => {
+                let state = ["open", "closed", "waiting for an answer"][noise.below(3) as usize];
+                let (id, page) = (noise.below(1 << 30), noise.below(40));
+                let (high, low) = (noise.next() << 24, noise.next() << 24);
+                match noise.below(4) {
+                    0 => format!("@Id={id},@State=N'{state}'"),
+                    1 => format!("@Id={id},@Page={page},@Rows=25"),
+                    2 => format!("@Day='2026-{:02}-{:02}',@Id={id}", 1 + page % 12, 1 + page % 28),
+                    _ => format!(
+                        "@Key='{:08X}-{:04X}-4{:03X}-A{:03X}-{:012X}'",
+                        high >> 32,
+                        high >> 28 & 0xffff,
+                        low >> 52,
+                        low >> 40 & 0xfff,
+                        noise.next()
+                    ),
+                }
+            }
             "noise" => {
                 let bytes: Vec<u8> = (0..20).map(|_| noise.next() as u8).collect();
                 strings.push(&bytes);
@@ -252,19 +279,20 @@ fn fixture(name: &str) -> Strings {
     strings
 }
 
-const FIXTURES: [&str; 8] =
-    ["digits", "guids", "hosts", "text", "keys", "constant", "empty", "noise"];
+const FIXTURES: [&str; 9] =
+    ["digits", "guids", "hosts", "text", "keys", "constant", "empty", "noise", "calls"];
 
-/// Strings, their bytes; then of each kind, raw and symbols also under zstd; and a model of all parts.
+/// Strings, their bytes; then of each kind, raw and symbols also under zstd, templates last; and a model of all parts.
 const SIZES: &str = "\
-digits 23600: 23608 10448 23608 23608 12215 9278 9252 11483 11483, model 12549
-guids 14400: 14407 7381 14407 14407 7615 5631 5602 7829 7829, model 7954
-hosts 8000: 8007 769 6514 1110 304 528 502 1781 867, model 880
-text 19615: 20132 3866 20024 20132 10475 20132 20132 4027 2424, model 7957
-keys 9200: 9207 469 4539 9207 5015 730 702 2007 1283, model 3455
-constant 2800: 2807 32 414 15 4 14 2 407 27, model 43
-empty 0: 4 4 4 4 4 4 4 4 4, model 6
-noise 8000: 8007 8007 8007 8007 4415 8007 8002 8007 8007, model 4616
+digits 23600: 23608 10448 23608 23608 12215 9278 9252 11483 11483 9261, model 12583
+guids 14400: 14407 7381 14407 14407 7615 5631 5602 7829 7829 6411, model 7962
+hosts 8000: 8007 769 6514 1110 304 528 502 1781 867 308, model 1764
+text 19615: 20132 3866 20024 20132 10475 20132 20132 4027 2424 20132, model 7957
+keys 9200: 9207 469 4539 9207 5015 730 702 2007 1283 660, model 3478
+constant 2800: 2807 32 414 15 4 14 2 407 27 8, model 55
+empty 0: 4 4 4 4 4 4 4 4 4 4, model 11
+noise 8000: 8007 8007 8007 8007 4415 8007 8002 8007 8007 8007, model 4616
+calls 13673: 14032 5301 13454 14032 7494 14032 14032 5459 5459 3023, model 6239
 ";
 
 /// Encoded sizes of fixed strings: whoever makes one longer sees it here.
@@ -316,7 +344,7 @@ fn without_a_model_blocks_have_their_own() {
 
 #[test]
 fn training_finds_what_a_column_is_made_of() {
-    use StrKind::{ModelDictionary, ModelShape, Prefix, Raw, Symbols};
+    use StrKind::{ModelDictionary, ModelShape, Prefix, Raw, Symbols, Templates};
     let expected = [
         // As a value, as a value of class `default`, as a key.
         ("digits", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
@@ -326,6 +354,7 @@ fn training_finds_what_a_column_is_made_of() {
         ("keys", [(ModelShape, Codec::Raw), (Raw, Codec::Zstd1), (ModelShape, Codec::Raw)]),
         ("noise", [(Raw, Codec::Raw); 3]),
         ("empty", [(Raw, Codec::Raw); 3]),
+        ("calls", [(Templates, Codec::Raw), (Templates, Codec::Raw), (Prefix, Codec::Raw)]),
     ];
     for (name, plans) in expected {
         let mut strings: Vec<Vec<u8>> = fixture(name).iter().map(<[u8]>::to_vec).collect();

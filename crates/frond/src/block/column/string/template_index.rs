@@ -1,0 +1,321 @@
+//! Packing strings into their templates.
+//!
+//! A string's template is looked up by the hash of its skeleton; a string that is a template as a whole, as those
+//! are that come again and again, by its own. What is found is compared before it is believed.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    super::bits::mask_of,
+    shape::{BitWriter, pack_digits, pack_hex},
+    strings::equal_short,
+    symbols::Matcher,
+    templated::{FORM_BITS, FORM_BYTES, FORM_GUID, FORM_GUID_UPPER, FORM_SYMBOLS},
+    templates::{Field, Templates},
+    tokens::{GUID_BYTES, Skeleton, Slot, SlotKind, Tokens},
+};
+use crate::coding::put_varint;
+
+/// Packs strings into one set of templates, which every call passes again.
+#[derive(Debug, Default)]
+pub(super) struct TemplateIndex {
+    table: Table,
+    tokens: Tokens,
+    /// A text in symbols.
+    codes: Vec<u8>,
+}
+
+/// Finds templates and words.
+#[derive(Debug, Default)]
+struct Table {
+    /// Hash, and number of the template + 1, or 0; open addressing, a power of two, at most half full.
+    templates: Vec<(u64, u32)>,
+    /// Number of the word + 1, or 0; likewise.
+    words: Vec<u32>,
+    has_whole: bool,
+}
+
+impl TemplateIndex {
+    /// Of these templates.
+    pub fn of(templates: &Templates) -> Self {
+        let slots = |count: usize| (2 * count).next_power_of_two().max(16);
+        let mut table = Table {
+            templates: vec![(0, 0); slots(templates.len())],
+            words: vec![0; slots(templates.words())],
+            has_whole: false,
+        };
+        for number in 0..templates.len() {
+            let hash = match templates.pieces(number) {
+                [whole] => {
+                    table.has_whole = true;
+                    xxh3_64(templates.text(whole.literal))
+                }
+                _ => templates.hash(number),
+            };
+            let mask = table.templates.len() - 1;
+            let mut at = place(hash, mask);
+            // A model may say one thing many times; once is enough to find it.
+            while table.templates[at].1 != 0 && table.templates[at].0 != hash {
+                at = (at + 1) & mask;
+            }
+            if table.templates[at].1 == 0 {
+                table.templates[at] = (hash, number as u32 + 1);
+            }
+        }
+        for (first, count) in templates.fields_with_words() {
+            for number in first..first + count {
+                let Some(word) = templates.word(number as usize) else { continue };
+                let mask = table.words.len() - 1;
+                let text = templates.text(word);
+                let is_same = |held: u32| {
+                    let held = templates.word(held as usize - 1);
+                    held.is_some_and(|held| templates.text(held) == text)
+                };
+                let mut at = place(word_hash(first, text), mask);
+                while table.words[at] != 0 && !(table.words[at] > first && is_same(table.words[at]))
+                {
+                    at = (at + 1) & mask;
+                }
+                if table.words[at] == 0 {
+                    table.words[at] = number + 1;
+                }
+            }
+        }
+        Self { table, ..Self::default() }
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        let Table { templates, words, .. } = &self.table;
+        size_of::<Self>() + templates.len() * size_of::<(u64, u32)>() + 4 * words.len()
+    }
+
+    /// Packs a string: the number of its template. What has no code is appended to `texts`, in symbols where that is
+    /// less.
+    pub fn pack(
+        &mut self,
+        templates: &Templates,
+        matcher: Option<&Matcher>,
+        string: &[u8],
+        bits: &mut BitWriter,
+        texts: &mut Vec<u8>,
+    ) -> u64 {
+        let Self { table, tokens, codes } = self;
+        if table.has_whole
+            && let Some(number) = table.find_whole(templates, string)
+        {
+            return number.into();
+        }
+        let found = tokens.find(string).then(|| table.find(tokens.hash())).flatten();
+        let mut packing = Packing { templates, table, matcher, codes, bits, texts };
+        let before = (packing.bits.mark(), packing.texts.len());
+        if let Some(number) = found {
+            if packing.string(number, tokens.slots(), string).is_some() {
+                return number.into();
+            }
+            packing.bits.reset(before.0);
+            packing.texts.truncate(before.1);
+        }
+        packing.text(string);
+        templates.len() as u64
+    }
+}
+
+impl Table {
+    fn find_whole(&self, templates: &Templates, string: &[u8]) -> Option<u32> {
+        let number = self.find(xxh3_64(string))?;
+        match templates.pieces(number as usize) {
+            [whole] if templates.text(whole.literal) == string => Some(number),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn find(&self, hash: u64) -> Option<u32> {
+        let mask = self.templates.len() - 1;
+        let mut at = place(hash, mask);
+        loop {
+            let &(of, number) = self.templates.get(at)?;
+            let number = number.checked_sub(1)?;
+            if of == hash {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn find_word(&self, templates: &Templates, first: u32, count: u32, word: &[u8]) -> Option<u32> {
+        let mask = self.words.len() - 1;
+        let mut at = place(word_hash(first, word), mask);
+        loop {
+            let number = self.words.get(at)?.checked_sub(1)?;
+            if (first..first + count).contains(&number)
+                && templates.word(number as usize).is_some_and(|span| templates.text(span) == word)
+            {
+                return Some(number - first);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+/// What one string is packed with, and into.
+struct Packing<'a> {
+    templates: &'a Templates,
+    table: &'a Table,
+    matcher: Option<&'a Matcher>,
+    codes: &'a mut Vec<u8>,
+    bits: &'a mut BitWriter,
+    texts: &'a mut Vec<u8>,
+}
+
+impl Packing<'_> {
+    /// Packs the slots of `string`; `None` if it is no string of this template, what was packed then is worth nothing.
+    #[inline]
+    fn string(&mut self, number: u32, slots: &[Slot], string: &[u8]) -> Option<()> {
+        let templates = self.templates;
+        let (last, pieces) = templates.pieces(number as usize).split_last()?;
+        if pieces.len() != slots.len() {
+            return None;
+        }
+        let mut at = 0;
+        for (piece, slot) in pieces.iter().zip(slots) {
+            let (start, end) = (usize::from(slot.start), usize::from(slot.end));
+            let text = string.get(start..end)?;
+            if !equal_short(string.get(at..start)?, templates.text(piece.literal)) {
+                return None;
+            }
+            at = end;
+            match piece.field {
+                Field::Number { bits } => {
+                    self.code(number_of(text), mask_of(bits.into()), bits, text)
+                }
+                Field::Padded { digits, bits } => {
+                    let code = digits_of(text).filter(|_| text.len() == usize::from(digits));
+                    self.code(code, mask_of(bits.into()), bits, text);
+                }
+                Field::Words { first, count, bits } => {
+                    let word = self.table.find_word(templates, first, count, text);
+                    self.code(word.map(u64::from), count.into(), bits, text);
+                }
+                Field::One { word } => {
+                    (templates.text(templates.word(word as usize)?) == text).then_some(())?;
+                }
+                Field::Text => self.text(text),
+                Field::Digits { count } => {
+                    (text.len() == usize::from(count) && pack_digits(text, self.bits))
+                        .then_some(())?;
+                }
+                Field::Hex { count, letter } => {
+                    let is_long = text.len() == usize::from(count);
+                    (is_long && pack_hex(text, letter, self.bits)).then_some(())?;
+                }
+                Field::Guid { letter } => {
+                    let digits = guid_digits(text).filter(|_| slot.kind == SlotKind::Guid)?;
+                    pack_hex(&digits, letter, self.bits).then_some(())?;
+                }
+                Field::End => return None,
+            }
+        }
+        equal_short(string.get(at..)?, templates.text(last.literal)).then_some(())
+    }
+
+    /// Packs a code below `end`; else `end`, and the text beside.
+    #[inline]
+    fn code(&mut self, code: Option<u64>, end: u64, bits: u8, text: &[u8]) {
+        match code.filter(|&code| code < end) {
+            Some(code) => self.bits.put(code, bits.into()),
+            None => {
+                self.bits.put(end, bits.into());
+                self.text(text);
+            }
+        }
+    }
+
+    /// Appends a text in its shortest form.
+    #[inline(never)]
+    fn text(&mut self, text: &[u8]) {
+        let Self { matcher, codes, texts, .. } = self;
+        if let Some((form, digits)) = guid_digits(text).and_then(|digits| guid_bytes(&digits)) {
+            put_varint(texts, form);
+            return texts.extend_from_slice(&digits);
+        }
+        let (mut form, mut bytes) = (FORM_BYTES, text);
+        if let Some(matcher) = matcher {
+            if codes.len() < 2 * text.len() {
+                codes.resize(2 * text.len(), 0);
+            }
+            let len = matcher.encode(text, codes);
+            if len < text.len() {
+                (form, bytes) = (FORM_SYMBOLS, codes.get(..len).unwrap_or_default());
+            }
+        }
+        put_varint(texts, (bytes.len() as u64) << FORM_BITS | form);
+        texts.extend_from_slice(bytes);
+    }
+}
+
+#[inline]
+fn place(hash: u64, mask: usize) -> usize {
+    // The upper bits are the ones that all bytes had a part in.
+    (hash >> 32) as usize & mask
+}
+
+#[inline]
+fn word_hash(field: u32, word: &[u8]) -> u64 {
+    let mut hash = Skeleton(u64::from(field) ^ 0x1319_8a2e_0370_7344);
+    hash.literal(word);
+    hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A number of at most nineteen digits, without leading zeros.
+#[inline]
+fn number_of(text: &[u8]) -> Option<u64> {
+    match text {
+        [b'0', _, ..] => None,
+        _ => digits_of(text),
+    }
+}
+
+/// A number of one to nineteen digits.
+#[inline]
+fn digits_of(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + u64::from(digit))
+    })
+}
+
+/// The digits of what may be a GUID, without what stands between them.
+#[inline]
+fn guid_digits(text: &[u8]) -> Option<[u8; 32]> {
+    let text = text.first_chunk::<GUID_BYTES>().filter(|_| text.len() == GUID_BYTES)?;
+    let mut digits = [0; 32];
+    digits[..8].copy_from_slice(&text[..8]);
+    digits[8..12].copy_from_slice(&text[9..13]);
+    digits[12..16].copy_from_slice(&text[14..18]);
+    digits[16..20].copy_from_slice(&text[19..23]);
+    digits[20..].copy_from_slice(&text[24..]);
+    [8, 13, 18, 23].iter().all(|&at| text[at] == b'-').then_some(digits)
+}
+
+/// A hexadecimal digit.
+fn hex_value(byte: u8, letter: u8) -> Option<u8> {
+    let (decimal, above) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(letter));
+    if decimal < 10 { Some(decimal) } else { (above < 6).then_some(above + 10) }
+}
+
+/// The digits of a GUID in half as many bytes, and the form that says which letters they have.
+fn guid_bytes(digits: &[u8; 32]) -> Option<(u64, [u8; 16])> {
+    let (pairs, _) = digits.as_chunks::<2>();
+    [(FORM_GUID, b'a'), (FORM_GUID_UPPER, b'A')].into_iter().find_map(|(form, letter)| {
+        let mut bytes = [0; 16];
+        for (to, [low, high]) in bytes.iter_mut().zip(pairs) {
+            *to = hex_value(*low, letter)? | hex_value(*high, letter)? << 4;
+        }
+        Some((form, bytes))
+    })
+}

@@ -1,0 +1,338 @@
+//! What of a string changes from one of its sort to the next: its slots, found in one pass.
+//!
+//! | slot | what it is |
+//! |---|---|
+//! | digits | decimal digits, wherever they stand |
+//! | GUID | 36 bytes, all letters of one case |
+//! | hex | 8 to 64 hexadecimal digits, letters and digits among them, all letters of one case |
+//! | word | what begins with a letter behind a quote, up to the next one; or behind `=`, as far as names go |
+//!
+//! All else is the string's skeleton. Strings of one skeleton have one [`Tokens::hash`]; what a hash stands
+//! for is compared before it is believed, so no choice made here can cost a byte, only its encoding.
+
+/// Most slots of a string that is one of a template.
+pub(super) const SLOTS_MAX: usize = 48;
+/// Longer strings are of no template.
+pub(super) const TEXT_BYTES_MAX: usize = 4096;
+/// Length of a GUID as text.
+pub(super) const GUID_BYTES: usize = 36;
+/// Fewer hexadecimal digits are a word or a number, and more are no number of anything.
+const HEX_MIN: usize = 8;
+pub(super) const HEX_MAX: usize = 64;
+/// How far behind a quote its end may be.
+const QUOTED_MAX: usize = 256;
+
+/// What a slot holds. The numbers are on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub(super) enum SlotKind {
+    Digits = 0,
+    Hex = 1,
+    Guid = 2,
+    Word = 3,
+}
+
+impl SlotKind {
+    pub fn from_disk(byte: u8) -> Option<Self> {
+        [Self::Digits, Self::Hex, Self::Guid, Self::Word].get(usize::from(byte)).copied()
+    }
+}
+
+/// Where a slot lies in its string.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub start: u16,
+    pub end: u16,
+    pub kind: SlotKind,
+}
+
+/// The slots of one string. Reusable.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens {
+    slots: [Slot; SLOTS_MAX],
+    count: usize,
+    hash: u64,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        let none = Slot { start: 0, end: 0, kind: SlotKind::Digits };
+        Self { slots: [none; SLOTS_MAX], count: 0, hash: 0 }
+    }
+}
+
+const DIGIT: u8 = 1;
+const HEX_LOWER: u8 = 2;
+const HEX_UPPER: u8 = 4;
+const LETTER: u8 = 8;
+
+/// Letters and digits; 0 for what is neither.
+static CLASSES: [u8; 256] = {
+    let mut all = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        all[byte] = match byte as u8 {
+            b'0'..=b'9' => DIGIT,
+            b'a'..=b'f' => HEX_LOWER,
+            b'A'..=b'F' => HEX_UPPER,
+            b'g'..=b'z' | b'G'..=b'Z' => LETTER,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    all
+};
+
+#[inline]
+fn class(text: &[u8], at: usize) -> u8 {
+    text.get(at).map_or(0, |&byte| CLASSES[usize::from(byte)])
+}
+
+/// Whether these classes are hexadecimal digits of one case.
+#[inline]
+fn is_hex(classes: u8) -> bool {
+    classes & LETTER == 0 && classes & (HEX_LOWER | HEX_UPPER) != HEX_LOWER | HEX_UPPER
+}
+
+impl Tokens {
+    /// Finds the slots of `text`; false if it has too many, or is too long.
+    #[inline]
+    pub fn find(&mut self, text: &[u8]) -> bool {
+        self.count = 0;
+        if text.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        let mut hash = Skeleton::default();
+        let (mut at, mut literal) = (0, 0);
+        while at < text.len() {
+            // To the next letter or digit.
+            let mut classes = class(text, at);
+            if classes == 0 {
+                at += 1;
+                continue;
+            }
+            let start = at;
+            at += 1;
+            loop {
+                let next = class(text, at);
+                if next == 0 {
+                    break;
+                }
+                classes |= next;
+                at += 1;
+            }
+            let (kind, end) = if classes == DIGIT {
+                match is_guid(text, start, at) {
+                    true => (SlotKind::Guid, start + GUID_BYTES),
+                    false => (SlotKind::Digits, at),
+                }
+            } else {
+                match long_token(text, start, at, classes) {
+                    Some(token) => token,
+                    // Numbers in names are slots by themselves.
+                    None if classes & DIGIT != 0 => {
+                        if !self.find_numbers(text, start..at, &mut literal, &mut hash) {
+                            return false;
+                        }
+                        continue;
+                    }
+                    None => continue,
+                }
+            };
+            if !self.push(
+                text,
+                literal,
+                Slot { start: start as u16, end: end as u16, kind },
+                &mut hash,
+            ) {
+                return false;
+            }
+            (at, literal) = (end, end);
+        }
+        hash.literal(text.get(literal..).unwrap_or_default());
+        self.hash = hash.0;
+        true
+    }
+
+    /// The runs of digits among letters.
+    fn find_numbers(
+        &mut self,
+        text: &[u8],
+        range: std::ops::Range<usize>,
+        literal: &mut usize,
+        hash: &mut Skeleton,
+    ) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            let start = at;
+            while at < range.end && class(text, at) == DIGIT {
+                at += 1;
+            }
+            if at == start {
+                at += 1;
+                continue;
+            }
+            let slot = Slot { start: start as u16, end: at as u16, kind: SlotKind::Digits };
+            if !self.push(text, *literal, slot, hash) {
+                return false;
+            }
+            *literal = at;
+        }
+        true
+    }
+
+    #[inline]
+    fn push(&mut self, text: &[u8], literal: usize, slot: Slot, hash: &mut Skeleton) -> bool {
+        let Some(to) = self.slots.get_mut(self.count) else { return false };
+        *to = slot;
+        self.count += 1;
+        hash.literal(text.get(literal..slot.start.into()).unwrap_or_default());
+        hash.slot(slot.kind);
+        true
+    }
+
+    /// The slots, in order.
+    #[inline]
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots[..self.count]
+    }
+
+    /// What strings of one skeleton have in common.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// Whether a GUID begins at `start`, where a run of letters and digits ends at `end`.
+#[inline]
+fn is_guid(text: &[u8], start: usize, end: usize) -> bool {
+    if end - start != 8 || text.get(end) != Some(&b'-') {
+        return false;
+    }
+    let Some(guid) = text.get(start..start + GUID_BYTES) else { return false };
+    let mut classes = 0;
+    for (at, &byte) in guid.iter().enumerate() {
+        let class = CLASSES[usize::from(byte)];
+        if matches!(at, 8 | 13 | 18 | 23) != (byte == b'-') || class == 0 && byte != b'-' {
+            return false;
+        }
+        classes |= class;
+    }
+    is_hex(classes) && class(text, start + GUID_BYTES) == 0
+}
+
+/// What begins with the run of letters and digits from `start` to `end`, if it is one slot, and where that ends.
+#[inline]
+fn long_token(text: &[u8], start: usize, end: usize, classes: u8) -> Option<(SlotKind, usize)> {
+    if is_hex(classes) && end - start >= HEX_MIN {
+        if is_guid(text, start, end) {
+            return Some((SlotKind::Guid, start + GUID_BYTES));
+        }
+        if classes & DIGIT != 0 && end - start <= HEX_MAX {
+            return Some((SlotKind::Hex, end));
+        }
+    }
+    match start.checked_sub(1).and_then(|before| text.get(before)) {
+        Some(&quote @ (b'\'' | b'"')) => {
+            let rest = text.get(end..)?;
+            let room = rest.get(..QUOTED_MAX).unwrap_or(rest);
+            let closing = end + room.iter().position(|&byte| byte == quote)?;
+            // A name in JSON.
+            (text.get(closing + 1) != Some(&b':')).then_some((SlotKind::Word, closing))
+        }
+        Some(b'=') if !matches!(text.get(end), Some(b'\'' | b'"')) => {
+            let rest = text.get(end..)?;
+            let ends =
+                |&byte: &u8| CLASSES[usize::from(byte)] == 0 && !matches!(byte, b'_' | b'-' | b'.');
+            let more = rest.iter().position(ends).unwrap_or(rest.len());
+            Some((SlotKind::Word, end + more))
+        }
+        _ => None,
+    }
+}
+
+/// A hash over the literals of a string and the kinds of its slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Skeleton(pub u64);
+
+impl Default for Skeleton {
+    fn default() -> Self {
+        Self(0x243f_6a88_85a3_08d3)
+    }
+}
+
+impl Skeleton {
+    #[inline]
+    fn word(&mut self, word: u64) {
+        let product = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+
+    /// The bytes before a slot, or behind the last.
+    #[inline]
+    pub fn literal(&mut self, literal: &[u8]) {
+        let (eights, rest) = literal.as_chunks::<8>();
+        eights.iter().for_each(|eight| self.word(u64::from_le_bytes(*eight)));
+        let last = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        // Seven bytes and the length.
+        self.word(last | (literal.len() as u64) << 56);
+    }
+
+    #[inline]
+    pub fn slot(&mut self, kind: SlotKind) {
+        self.0 = self.0.rotate_left(7) ^ (1 + kind as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SlotKind::*, *};
+
+    fn slots(text: &str) -> Option<Vec<(SlotKind, &str)>> {
+        let mut tokens = Tokens::default();
+        let slot = |slot: &Slot| (slot.kind, &text[slot.start.into()..slot.end.into()]);
+        tokens.find(text.as_bytes()).then(|| tokens.slots().iter().map(slot).collect())
+    }
+
+    #[test]
+    fn slots_are_what_changes() {
+        let guid = "5E0F9A44-11AA-4BCD-8001-0123456789AB";
+        for (text, expected) in [
+            ("", vec![]),
+            ("no slot at all", vec![]),
+            ("7", vec![(Digits, "7")]),
+            ("@a=00712,@b=-3.50", vec![(Digits, "00712"), (Digits, "3"), (Digits, "50")]),
+            ("t1_x22 DEPOT03", vec![(Digits, "1"), (Digits, "22"), (Digits, "03")]),
+            ("@k='5E0F9A44-11AA-4BCD-8001-0123456789AB'", vec![(Guid, guid)]),
+            (
+                "12345678-1234-1234-1234-123456789012",
+                vec![(Guid, "12345678-1234-1234-1234-123456789012")],
+            ),
+            ("id 0123abcd45 ok", vec![(Hex, "0123abcd45")]),
+            ("ABCDEFAB cafe", vec![]),
+            ("@c=N'en-US',@d='on'", vec![(Word, "en-US"), (Word, "on")]),
+            ("{\"name\":\"ash tree\"}", vec![(Word, "ash tree")]),
+            ("?state=open&by=a.b-c_d;", vec![(Word, "open"), (Word, "a.b-c_d")]),
+            ("don't", vec![]),
+        ] {
+            assert_eq!(slots(text), Some(expected), "{text}");
+        }
+        assert_eq!(slots(&"7,".repeat(SLOTS_MAX)).unwrap().len(), SLOTS_MAX);
+        assert_eq!(slots(&"7,".repeat(SLOTS_MAX + 1)), None);
+        assert_eq!(slots(&" ".repeat(TEXT_BYTES_MAX + 1)), None);
+    }
+
+    #[test]
+    fn strings_of_one_skeleton_have_one_hash() {
+        let hash = |text: &str| {
+            let mut tokens = Tokens::default();
+            tokens.find(text.as_bytes());
+            tokens.hash()
+        };
+        assert_eq!(hash("@a=1,@b='x'"), hash("@a=4711,@b='yes'"));
+        for other in ["@a=1,@b='x", "@a=1,@c='x'", "@a=z,@b='x'", "@a=1,@b='1'", "@a=1@b='x',"] {
+            assert_ne!(hash("@a=1,@b='x'"), hash(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The opaque block of a run that is being built: in which form, and whether under a codec, it is stored.
+//!
+//! Rows that are alike are transposed for the codec, if that makes them shorter than the codec makes the block as it
+//! is. Trying both ways costs twice what encoding does, so the leaves of a tree remember what was found.
+//!
+//! Invariants
+//! 1. What is remembered never says how a block is read: only its index entry does.
+
+use crate::block::{BlockBuilder, Codec, Packing, Taken, typed::ChunkCounts};
+
+/// What the blocks of a tree's leaves were best stored as, as far as it was tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Habit {
+    /// Blocks in a row that the codec did not shrink, those that it was not tried on included.
+    in_vain: u32,
+    /// How alike rows are given to it, and for how many blocks they have been.
+    form: Form,
+    blocks: u32,
+}
+
+/// What a codec is given of rows that are alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Form {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// The block as it is.
+    Rows,
+    /// The rows transposed, their keys summed up to there.
+    Transposed(usize),
+}
+
+/// Blocks in a row that a codec does not shrink, after which it is tried on one in so many.
+const IN_VAIN_MAX: u32 = 4;
+const TRIED_ONE_IN: u32 = 16;
+/// Blocks after which the form is chosen anew.
+const CHOSEN_ONE_IN: u32 = 32;
+/// A transposed block has to save one in so many bytes, for it takes a third longer to read.
+const SAVED_ONE_IN: usize = 20;
+
+/// A block as it is to be stored.
+pub(super) struct Ended<'a> {
+    pub stored: &'a [u8],
+    pub packing: Packing,
+    /// Its length once decoded.
+    pub raw_bytes: usize,
+    /// Length of its rows, as the index counts them.
+    pub row_bytes: usize,
+}
+
+/// An opaque block that rows are pushed into.
+#[derive(Debug, Default)]
+pub(super) struct OpenOpaque {
+    pub builder: BlockBuilder,
+    pub habit: Habit,
+    pub chunks: ChunkCounts,
+    forms: Option<Box<Forms>>,
+}
+
+/// Memory for transposing: only runs that have a codec need it.
+#[derive(Debug, Default)]
+struct Forms {
+    taken: Taken,
+    /// What another form became, while they are compared.
+    other: Vec<u8>,
+}
+
+impl OpenOpaque {
+    /// An empty one, after others that left this habit.
+    pub fn new(habit: Habit) -> Self {
+        Self { habit, ..Self::default() }
+    }
+
+    /// The block as it is stored under `codec`.
+    pub fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
+        let Self { builder, habit, chunks, forms } = self;
+        let raw = builder.finish();
+        let is_tried = codec != Codec::Raw && habit.is_worth_trying();
+        let packing = match is_tried {
+            true => habit.encode(codec, raw, forms.get_or_insert_default(), encoded),
+            false => Packing::RAW,
+        };
+        let stored = if packing.is_raw() { raw } else { encoded };
+        if packing.is_raw() {
+            chunks.raw += u64::from(is_tried);
+            habit.in_vain = habit.in_vain.wrapping_add(1);
+        } else {
+            chunks.coded += 1;
+            chunks.coded_from_bytes += raw.len() as u64;
+            chunks.coded_bytes += stored.len() as u64;
+            habit.in_vain = 0;
+        }
+        Ended { stored, packing, raw_bytes: raw.len(), row_bytes: raw.len() }
+    }
+}
+
+impl Habit {
+    /// Whether the codec may be worth its time on the next block.
+    fn is_worth_trying(&self) -> bool {
+        self.in_vain < IN_VAIN_MAX || self.in_vain.is_multiple_of(TRIED_ONE_IN)
+    }
+
+    /// Encodes `raw`, whose rows perhaps are alike, in the form that is best as far as known.
+    fn encode(
+        &mut self,
+        codec: Codec,
+        raw: &[u8],
+        forms: &mut Forms,
+        encoded: &mut Vec<u8>,
+    ) -> Packing {
+        self.blocks = self.blocks.wrapping_add(1);
+        if self.blocks.is_multiple_of(CHOSEN_ONE_IN) {
+            self.form = Form::Unknown;
+        }
+        if self.form == Form::Rows || !forms.taken.take(raw) {
+            return codec.encode(raw, encoded).into();
+        }
+        if let Form::Transposed(summed_to) = self.form {
+            return match transposed(codec, raw, &mut forms.taken, summed_to, encoded) {
+                Some(packing) => packing,
+                None => codec.encode(raw, encoded).into(),
+            };
+        }
+        self.choose(codec, raw, forms, encoded)
+    }
+
+    /// Encodes in all forms, keeps the shortest, and remembers which that was.
+    fn choose(
+        &mut self,
+        codec: Codec,
+        raw: &[u8],
+        Forms { taken, other }: &mut Forms,
+        encoded: &mut Vec<u8>,
+    ) -> Packing {
+        self.form = Form::Rows;
+        let mut packing = Packing::from(codec.encode(raw, encoded));
+        let rows_bytes = if packing.is_raw() { raw.len() } else { encoded.len() };
+        let mut least = rows_bytes - rows_bytes / SAVED_ONE_IN;
+        let (shared, best) = (taken.shared(), taken.best_summed());
+        for summed_to in [Some(best), (shared != best).then_some(shared)].into_iter().flatten() {
+            let tried = transposed(codec, raw, taken, summed_to, other);
+            if let Some(tried) = tried.filter(|_| other.len() < least) {
+                (packing, least) = (tried, other.len());
+                self.form = Form::Transposed(summed_to);
+                std::mem::swap(encoded, other);
+            }
+        }
+        packing
+    }
+}
+
+/// Encodes transposed rows, if that makes their block shorter.
+fn transposed(
+    codec: Codec,
+    raw: &[u8],
+    taken: &mut Taken,
+    summed_to: usize,
+    encoded: &mut Vec<u8>,
+) -> Option<Packing> {
+    let kept = codec.encode(taken.form(summed_to)?, encoded);
+    let is_shorter = kept != Codec::Raw && encoded.len() < raw.len() - raw.len() / 32;
+    is_shorter.then_some(Packing { codec: kept, is_transposed: true })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Long walks over what is not in the cache: readers bring it ahead, and the rows are the same.
+
+use frond::{Cursor, Db, Durability, Error, Options, RowBuf, Tree};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const ROWS: u64 = 60_000;
+const VALUE_BYTES: usize = 400;
+
+fn options() -> Options {
+    Options::new().cache_size(64 << 20).durability(Durability::Lazy)
+}
+
+fn key(number: u64) -> [u8; 8] {
+    (number * 3).to_be_bytes()
+}
+
+/// Bytes that no codec shrinks, so that the rows fill many leaves.
+fn value(number: u64) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(VALUE_BYTES);
+    while bytes.len() < VALUE_BYTES {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes
+}
+
+/// A store of [`ROWS`] rows in leaves, and closed.
+fn make(dir: &Path) {
+    let db = Db::open(dir, options()).unwrap();
+    let tree = db.create_tree("rows", Default::default()).unwrap();
+    for number in 0..ROWS {
+        tree.put(&key(number), &value(number)).unwrap();
+    }
+    db.close().unwrap();
+}
+
+/// Walks on from row `next` to the end or an error, and gives the number of the row that would be next.
+fn walk(cursor: &mut Cursor, mut next: u64) -> (u64, Option<Error>) {
+    loop {
+        match cursor.next() {
+            Ok(Some((found, row))) => {
+                assert_eq!((found, row), (&key(next)[..], &value(next)[..]), "row {next}");
+                next += 1;
+            }
+            Ok(None) => return (next, None),
+            Err(error) => return (next, Some(error)),
+        }
+    }
+}
+
+fn brought(db: &Db) -> u64 {
+    db.stats().get("pieces_read_ahead").unwrap()
+}
+
+/// What readers hold is given back once nobody walks; a flight may be landing still.
+fn assert_nothing_is_held(db: &Db) {
+    let begun = Instant::now();
+    while db.stats().get("read_ahead_held_bytes") != Some(0) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "readers hold what nobody wants");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn reopen(dir: &Path) -> (Db, Tree) {
+    let db = Db::open(dir, options()).unwrap();
+    let tree = db.open_tree("rows").unwrap();
+    (db, tree)
+}
+
+#[test]
+fn a_cold_walk_is_read_ahead_of_and_gives_every_row_once() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    let (db, tree) = reopen(dir.path());
+    let mut cursor = tree.scan(..).unwrap();
+    let (rows, error) = walk(&mut cursor, 0);
+    assert!(rows == ROWS && error.is_none(), "{rows} rows, {error:?}");
+    // How many depends on who is quicker; the walk alone has read what readers did not.
+    let all = brought(&db);
+    assert!(all > 0 && all <= 24_000_000 / (128 << 10), "{all} pieces of 24 MB were brought");
+    drop(cursor);
+    assert_nothing_is_held(&db);
+    db.close().unwrap();
+
+    // A walk that ends brings little that is beyond its end.
+    let (db, tree) = reopen(dir.path());
+    let (from, to) = (key(1000), key(ROWS / 4));
+    let mut cursor = tree.scan(&from[..]..&to[..]).unwrap();
+    assert!(matches!(walk(&mut cursor, 1000), (rows, None) if rows == ROWS / 4));
+    let some = brought(&db);
+    assert!(some <= 24_000_000 / 4 / (128 << 10), "{some} pieces of a quarter");
+}
+
+#[test]
+fn a_walk_that_is_left_holds_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    let (db, tree) = reopen(dir.path());
+    let mut cursor = tree.scan(..).unwrap();
+    for number in 0..ROWS / 3 {
+        assert_eq!(cursor.next().unwrap().unwrap().0, key(number));
+    }
+    // Elsewhere it begins anew.
+    cursor.seek(&key(10));
+    let (found, row) = cursor.next().unwrap().unwrap();
+    assert_eq!((found, row), (&key(10)[..], &value(10)[..]));
+    assert_nothing_is_held(&db);
+    assert!(matches!(walk(&mut cursor, 11), (ROWS, None)));
+    drop(cursor);
+    assert_nothing_is_held(&db);
+}
+
+#[test]
+fn a_walk_keeps_its_moment_while_versions_pass_by() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    let (db, tree) = reopen(dir.path());
+    let mut cursor = tree.scan(..).unwrap();
+    let published = || db.stats().get("publish").unwrap();
+    let (begun, walked) = (published(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Rows vanish, come between and change, and pages move.
+            for number in 0_u64.. {
+                if walked.load(Ordering::Relaxed) {
+                    break;
+                }
+                let number = number * 7919 % ROWS;
+                tree.delete(&key(number)).unwrap();
+                tree.put(&(number * 3 + 1).to_be_bytes(), b"between").unwrap();
+                tree.put(&key((number + 1) % ROWS), b"changed").unwrap();
+                if number.is_multiple_of(64) {
+                    db.checkpoint().unwrap();
+                }
+            }
+        });
+        // Versions have passed by before the walk is over.
+        for number in 0..ROWS {
+            let (found, row) = cursor.next().unwrap().expect("a row");
+            assert_eq!((found, row), (&key(number)[..], &value(number)[..]), "row {number}");
+            while number == ROWS / 2 && published() < begun + 3 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        walked.store(true, Ordering::Relaxed);
+        assert_eq!(cursor.next().unwrap(), None);
+    });
+}
+
+#[test]
+fn batches_and_turns_of_a_long_walk_border_on_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    let (_db, tree) = reopen(dir.path());
+    let mut cursor = tree.scan(..).unwrap();
+    let mut batch = RowBuf::new();
+    let mut next = 0;
+    // A batch, some rows one by one, some back, and on again.
+    loop {
+        cursor.read_batch(&mut batch, 700).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        for (found, row) in batch.iter() {
+            assert_eq!((found, row), (&key(next)[..], &value(next)[..]), "row {next}");
+            next += 1;
+        }
+        for _ in 0..(ROWS - next).min(900) {
+            assert_eq!(cursor.next().unwrap().map(|(found, _)| found), Some(&key(next)[..]));
+            next += 1;
+        }
+        if next % 7 < 2 {
+            for _ in 0..40 {
+                next -= 1;
+                assert_eq!(cursor.prev().unwrap().map(|(found, _)| found), Some(&key(next)[..]));
+            }
+        }
+    }
+    assert_eq!(next, ROWS);
+}
+
+#[test]
+fn a_walk_goes_on_when_its_store_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    for warm_rows in [100, ROWS / 3] {
+        let (db, tree) = reopen(dir.path());
+        let mut cursor = tree.scan(..).unwrap();
+        for number in 0..warm_rows {
+            assert_eq!(cursor.next().unwrap().unwrap().0, key(number));
+        }
+        db.close().unwrap();
+        let closed = brought(&db);
+        assert!(matches!(walk(&mut cursor, warm_rows), (ROWS, None)));
+        assert_eq!(brought(&db), closed, "nobody reads ahead of it any more");
+    }
+}
+
+#[test]
+fn damage_ends_a_walk_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    // In the middle of the rows: a block of a leaf.
+    let file = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let store = file.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&store).unwrap();
+    let needle = value(ROWS / 2);
+    let at = bytes.windows(64).position(|window| window == &needle[8..72]).expect("plain bytes");
+    bytes[at] ^= 1;
+    std::fs::write(&store, &bytes).unwrap();
+
+    let (db, tree) = reopen(dir.path());
+    let mut cursor = tree.scan(..).unwrap();
+    let (rows, error) = walk(&mut cursor, 0);
+    assert!(rows <= ROWS / 2 && rows + 200 > ROWS / 2, "{rows} rows");
+    assert!(matches!(error, Some(Error::Checksum { .. })), "{error:?}");
+    // It ends there again, and goes on behind it.
+    assert!(matches!(walk(&mut cursor, rows), (_, Some(Error::Checksum { .. }))));
+    cursor.seek(&key(rows + 400));
+    assert!(matches!(walk(&mut cursor, rows + 400), (ROWS, None)));
+    drop(cursor);
+    assert_nothing_is_held(&db);
+}
