@@ -83,13 +83,12 @@ impl Stats {
         let slow = shared.watch.look();
         let work = shared.catalog.work.all();
         let (leaves, buffers, decoded) = (work.leaves(), work.buffers(), work.decoded());
-        let memtables_bytes = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
         let values = vec![
             ("seqno_visible", engine.sequencer.visible().0),
             ("seqno_applied", version.applied.0),
             ("publish", version.publish.0),
             ("memtable_active_bytes", version.active.table.bytes() as u64),
-            ("memtables_bytes", memtables_bytes),
+            ("memtables_bytes", engine.versions.memtables_bytes()),
             ("memtables_frozen", version.frozen.len() as u64),
             ("runs_unwritten_bytes", engine.unwritten_bytes()),
             ("frames_used", engine.cx.pool.frames_used() as u64),

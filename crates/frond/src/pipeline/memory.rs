@@ -19,10 +19,8 @@ const JOB_BYTES: u64 = 2 << 20;
 impl Engine {
     /// Gives the block cache what the rest of the budget leaves it.
     pub(crate) fn balance_memory(&self) {
-        let version = self.versions.current();
-        let memtables: u64 = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
-        let busy = !version.frozen.is_empty();
-        drop(version);
+        let memtables = self.versions.memtables_bytes();
+        let busy = !self.versions.current().frozen.is_empty();
         let pinned = self.snapshots.pinned_memtable_bytes();
         let jobs = if busy { JOB_BYTES * (1 + self.pool.threads() as u64) } else { 0 };
         let others = memtables

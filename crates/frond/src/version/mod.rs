@@ -232,6 +232,18 @@ impl Versions {
         self.current.load_full()
     }
 
+    /// Bytes of the memtables that are there at one moment. A sum over a version that was replaced meanwhile
+    /// would count what has left beside what came into its room.
+    pub fn memtables_bytes(&self) -> u64 {
+        loop {
+            let version = self.current.load();
+            let bytes = version.memtables().map(|slot| slot.table.bytes() as u64).sum();
+            if Arc::ptr_eq(&version, &self.current.load()) {
+                return bytes;
+            }
+        }
+    }
+
     /// Puts a new active memtable in front. Called inside the sequencer's critical section, before
     /// any commit can go to the new one.
     pub fn freeze(&self, active: Arc<MemSlot>) {
