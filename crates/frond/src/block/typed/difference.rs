@@ -41,6 +41,15 @@ const DECODED_WORDS: usize = 64;
 /// Fewest rows that are worth looking at.
 const ROWS_MIN: usize = 16;
 
+/// What the words of a column are written as differences to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Against {
+    /// Another column.
+    Column,
+    /// A line over another column.
+    Line,
+}
+
 /// A column of words, to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
@@ -86,9 +95,10 @@ impl<'a> Words<'a> {
         self.ints.kind()
     }
 
-    /// Whether these are differences to another column.
-    pub fn is_difference(&self) -> bool {
-        self.other.is_some()
+    /// What these are differences to, if they are any.
+    pub fn against(&self) -> Option<Against> {
+        let (_, line) = self.other?;
+        Some(if line == Line::SAME { Against::Column } else { Against::Line })
     }
 
     /// Length of the column.

@@ -59,6 +59,7 @@ mod writer;
 pub use builder::TypedBuilder;
 pub use check::check;
 pub use columns::{Columns, Projection};
+pub use difference::Against;
 pub use frame::{Models, Typed};
 #[cfg(test)]
 pub use row::find;

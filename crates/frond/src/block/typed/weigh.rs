@@ -9,6 +9,7 @@ use super::{
         varint_bytes,
     },
     columns::{Column, Holds},
+    difference::Against,
     frame::Typed,
     quotes,
 };
@@ -31,8 +32,8 @@ pub enum ColumnOf {
 /// How a column is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
-    /// As integers, or as the integers that another column's differ by.
-    Ints(IntKind, bool),
+    /// As integers, or as integers that are differences.
+    Ints(IntKind, Option<Against>),
     /// As strings, or as such that quote other columns.
     Strings(StrKind, Codec, bool),
 }
@@ -54,8 +55,9 @@ impl Encoding {
     /// Its name in docs/format.md.
     pub fn name(self) -> &'static str {
         match self {
-            Encoding::Ints(_, true) => "difference",
-            Encoding::Ints(kind, false) => match kind {
+            Encoding::Ints(_, Some(Against::Column)) => "difference",
+            Encoding::Ints(_, Some(Against::Line)) => "line",
+            Encoding::Ints(kind, None) => match kind {
                 IntKind::Constant => "constant",
                 IntKind::Level => "packed",
                 IntKind::Sloped => "sloped",
@@ -94,7 +96,7 @@ pub fn weigh(typed: &Typed<'_>, mut show: impl FnMut(ColumnWeight)) -> Result<()
     let mut tags = vec![0; rows];
     let ints = typed.words(0)?;
     ints.decode(0, &mut tags);
-    let (encoding, bytes) = (Encoding::Ints(ints.kind(), ints.is_difference()), ints.bytes_used());
+    let (encoding, bytes) = (Encoding::Ints(ints.kind(), ints.against()), ints.bytes_used());
     show(ColumnWeight { of: ColumnOf::Tags, encoding, row_bytes: rows, bytes });
     let mut in_columns = Vec::with_capacity(rows);
     for number in tags {
@@ -132,7 +134,7 @@ fn weigh_column(
             let ints = typed.words(at)?;
             let rows = counts.iter().filter(|&&counts| counts).count();
             (
-                Encoding::Ints(ints.kind(), ints.is_difference()),
+                Encoding::Ints(ints.kind(), ints.against()),
                 rows * usize::from(width),
                 ints.bytes_used(),
             )
