@@ -10,7 +10,7 @@ use frond::{
     Batch, Db, End, Error, Hint, Layout, Options, Part, Parts, Tree, TreeOptions,
     operator::MergeOperator,
 };
-use frond_testkit::Dice;
+use frond_testkit::{Dice, disk::SimVfs};
 
 const NUMBER: u8 = 71;
 
@@ -206,25 +206,34 @@ fn a_value_that_does_not_fit_has_no_parts() {
     db.close().unwrap();
 }
 
+/// Keys and values of which the last part is long, and stands under a codec.
+fn texts(dice: &mut Dice, keys: impl Iterator<Item = u32>) -> Vec<(u32, Vec<u8>)> {
+    let words = ["lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "adipiscing", "elit"];
+    let mut row = |key| {
+        let mut value = value(dice, 0);
+        for _ in 0..40 {
+            value.extend_from_slice(words[dice.below(8) as usize].as_bytes());
+            value.push(b' ');
+        }
+        (key, value)
+    };
+    keys.map(&mut row).collect()
+}
+
+fn put(db: &Db, tree: &Tree, rows: &[(u32, Vec<u8>)]) {
+    for rows in rows.chunks(500) {
+        let mut batch = Batch::new();
+        rows.iter().for_each(|(key, value)| batch.put(tree, &key.to_be_bytes(), value).unwrap());
+        db.commit(&mut batch).unwrap();
+    }
+}
+
 #[test]
 fn strings_that_nobody_asks_for_are_not_decompressed() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), Options::new().cache_size(64 << 20)).unwrap();
     let tree = create(&db);
-    let mut dice = Dice::new(3);
-    let words = ["lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "adipiscing", "elit"];
-    for first in (0..6000u32).step_by(500) {
-        let mut batch = Batch::new();
-        for key in first..first + 500 {
-            let mut value = value(&mut dice, 0);
-            for _ in 0..40 {
-                value.extend_from_slice(words[dice.below(8) as usize].as_bytes());
-                value.push(b' ');
-            }
-            batch.put(&tree, &key.to_be_bytes(), &value).unwrap();
-        }
-        db.commit(&mut batch).unwrap();
-    }
+    put(&db, &tree, &texts(&mut Dice::new(3), 0..6000));
     db.checkpoint().unwrap();
     let decoded = || db.stats().get("chunks_decoded").unwrap();
     // What comes from the device is checked as a whole, once.
@@ -248,6 +257,63 @@ fn strings_that_nobody_asks_for_are_not_decompressed() {
     let before = decoded();
     assert!(tree.contains(&5u32.to_be_bytes()).unwrap());
     assert_eq!(decoded(), before, "chunks decoded for a key");
+    drop(tree);
+    db.close().unwrap();
+}
+
+/// Newer rows in memory and in buffers, deletes of all sorts: leaves are still asked for no other column.
+#[test]
+fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() {
+    const KEYS: u32 = 24_000;
+    // Nothing is drained unless it is told to be.
+    let options = Options::new().cache_size(64 << 20).env(SimVfs::new().env(1));
+    let options = options.operator(NUMBER, Arc::new(Append)).unwrap();
+    let db = Db::open("/store", options).unwrap();
+    let tree = create(&db);
+    let mut dice = Dice::new(5);
+    put(&db, &tree, &texts(&mut dice, 0..KEYS));
+    db.checkpoint().unwrap();
+    while db.drain_step().unwrap() {}
+    let decoded = || db.stats().get("chunks_decoded").unwrap();
+    let read = |part: usize| {
+        let (parts, before) = (tree.parts(&[part]).unwrap(), decoded());
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts).unwrap();
+        while cursor.next().unwrap().is_some() {}
+        cursor.seek_last();
+        while cursor.prev().unwrap().is_some() {}
+        decoded() - before
+    };
+    let all = {
+        // What comes from the device is checked as a whole, once.
+        read(0);
+        read(3)
+    };
+    assert!(all > 150, "{all} chunks decoded for all texts");
+    for is_buffered in [false, true] {
+        put(&db, &tree, &texts(&mut dice, (0..KEYS).step_by(50)));
+        let mut batch = Batch::new();
+        for key in (7..KEYS).step_by(200) {
+            batch.delete(&tree, &key.to_be_bytes()).unwrap();
+        }
+        batch.delete_range(&tree, &3000u32.to_be_bytes(), &3020u32.to_be_bytes()).unwrap();
+        db.commit(&mut batch).unwrap();
+        if is_buffered {
+            db.checkpoint().unwrap();
+            let levels = db.inspect("t").unwrap().levels;
+            assert!(levels.iter().any(|level| level.parts > 0), "nothing is buffered: {levels:?}");
+        }
+        assert_eq!(read(0), 0, "chunks decoded for a number, {is_buffered}");
+        assert!(read(3) > 150);
+        assert_same(&db, &tree, &[0, 2], KEYS);
+    }
+    // What something is to be folded to is read whole, and what follows it in its piece.
+    let mut batch = Batch::new();
+    batch.merge(&tree, &5000u32.to_be_bytes(), NUMBER, b"more").unwrap();
+    batch.merge(&tree, &5020u32.to_be_bytes(), NUMBER, b"more").unwrap();
+    db.commit(&mut batch).unwrap();
+    let folded = read(0);
+    assert!((1..all / 2).contains(&folded), "{folded} chunks decoded, {all} for all texts");
+    assert_same(&db, &tree, &[0, 3], KEYS);
     drop(tree);
     db.close().unwrap();
 }

@@ -1,10 +1,9 @@
 //! Reading parts of values: those that the caller asks for, and of a typed block no other column.
 //!
 //! A part that is not asked for costs nothing where the row comes from a typed block: its column is not looked
-//! at, and nothing of it is decompressed. A point read does so unless something newer is to be folded to the
-//! value; a walk, wherever only one run has entries in the piece that it fetches. Everywhere else (in memtables,
-//! in blocks without types, where sources are merged) values are read whole and cut here, so that both ways give
-//! the same bytes.
+//! at, and nothing of it is decompressed. A point read and a walk do so unless something newer is to be folded to
+//! the value; a walk then reads whole rows of that run up to the end of its piece. Everywhere else (in memtables,
+//! in blocks without types) values are read whole and cut here, so that both ways give the same bytes.
 //!
 //! Threads: immutable.
 

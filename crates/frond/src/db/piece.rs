@@ -9,7 +9,6 @@
 
 use crate::{
     Error, Kind, Result, TreeId,
-    block::typed::Projection,
     run::{Direction, Entry, MergeCursor, RangeDeletes, RunCursor},
     tree::{LeafStretch, clip},
 };
@@ -67,11 +66,10 @@ impl<'a> Piece<'a> {
         }
         let mut filler = Filler::new(self, rows);
         if !sources.is_empty() {
-            self.read_whole(&mut sources)?;
             let folder = self.view.engine.cx.folder();
             let mut merge = MergeCursor::new(sources);
-            while let Some(entry) = merge.next_folded(&folder)? {
-                if !filler.take(entry, true)? {
+            while let Some((entry, is_whole)) = merge.next_part_folded(&folder)? {
+                if !filler.take(entry, is_whole)? {
                     break;
                 }
             }
@@ -95,16 +93,6 @@ impl<'a> Piece<'a> {
         let goes_on = filler.misfit.is_none() && cursor.may_stay();
         let tombstones = filler.finish()?;
         Ok(Fetched { tombstones, lone: goes_on.then_some(cursor) })
-    }
-
-    /// What is to be folded must be whole; rows are cut after that.
-    fn read_whole(&self, sources: &mut [ReadSource<'a>]) -> Result<()> {
-        for source in sources.iter_mut().filter(|_| self.parts.is_some()) {
-            if let ReadSource::Run(cursor, _) = source {
-                cursor.project(&Projection::All)?;
-            }
-        }
-        Ok(())
     }
 
     /// Everything that has entries or range deletes in the range, newest first.

@@ -52,6 +52,21 @@ impl EntrySource for ReadSource<'_> {
             ReadSource::Run(_, ranges) => ranges.as_ref(),
         }
     }
+
+    #[inline]
+    fn is_whole(&self) -> bool {
+        match self {
+            ReadSource::Memtable(_) => true,
+            ReadSource::Run(cursor, _) => cursor.is_whole(),
+        }
+    }
+
+    fn make_whole(&mut self) -> Result<()> {
+        match self {
+            ReadSource::Memtable(_) => Ok(()),
+            ReadSource::Run(cursor, _) => cursor.make_whole(),
+        }
+    }
 }
 
 /// One memtable as of a seqno: versions folded to one message a key.

@@ -528,6 +528,15 @@ impl EntrySource for RunCursor {
         Some((lo, hi))
     }
 
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.rows.is_whole()
+    }
+
+    fn make_whole(&mut self) -> Result<()> {
+        self.project(&Projection::All)
+    }
+
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         Some(self.run.range_deletes())
     }

@@ -10,6 +10,8 @@
 //! 1. Sources are in order of age; of one key the newer message is folded over the older.
 //! 2. A source's range deletes hide what older sources have, never its own entries (Rule: I26).
 //!    Which of them the output keeps is the caller's to say.
+//! 3. What is folded is whole. A source that gives parts of values gives them where its message is all that
+//!    remains of a key; where something is to be folded to a value of it, it gives whole ones from there on.
 //!
 //! Threads: one. Idea: Knuth, "The Art of Computer Programming", volume 3, § 5.4.1.
 
@@ -131,15 +133,23 @@ impl<S: EntrySource> MergeCursor<S> {
     /// Goes to the next key of which a message remains, and gives it.
     #[inline]
     pub fn next_folded(&mut self, folder: &Folder<'_>) -> Result<Option<Entry<'_>>> {
+        Ok(self.next_part_folded(folder)?.map(|(entry, _)| entry))
+    }
+
+    /// The same, and whether its payload is all there is, and not the parts that are wanted.
+    #[inline]
+    pub fn next_part_folded(&mut self, folder: &Folder<'_>) -> Result<Option<(Entry<'_>, bool)>> {
         loop {
             if !self.next_key()? {
                 return Ok(None);
             }
             if self.state == State::One {
-                return Ok(self.sources[self.winner].entry());
+                let source = &self.sources[self.winner];
+                return Ok(source.entry().map(|entry| (entry, source.is_whole())));
             }
             if let Some((tag, holder)) = self.fold_group(folder)? {
-                return Ok(Some(self.folded_entry(tag, holder)));
+                let is_whole = holder.is_none_or(|member| self.sources[member].is_whole());
+                return Ok(Some((self.folded_entry(tag, holder), is_whole)));
             }
         }
     }
@@ -158,6 +168,12 @@ impl<S: EntrySource> MergeCursor<S> {
     fn fold_group(&mut self, folder: &Folder<'_>) -> Result<Option<(Tag, Option<usize>)>> {
         let mut result: Option<(Tag, Option<usize>)> = None;
         for &member in &self.members {
+            if let Some((newer, _)) = result
+                && !newer.is_base()
+                && !self.sources[member].is_whole()
+            {
+                self.sources[member].make_whole()?;
+            }
             let Some(older) = self.sources[member].entry() else { continue };
             let Some((tag, holder)) = result else {
                 result = Some((older.tag, Some(member)));

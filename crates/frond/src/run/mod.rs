@@ -38,10 +38,11 @@
 //! RunCursor::new(run, source: Arc<dyn BlockSource>) or RunCursor::bulk(run), then .range(lo, hi)
 //!   .seek_first(), .seek(key), .start_at_block(i), .advance() -> Result<()>; .entry() -> Option<Entry>
 //!   .seek_last(), .seek_before(key), .retreat()               // strictly below key; range as above
-//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat, seek_before(key), bounds, range_deletes }
+//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat, seek_before(key), bounds, range_deletes, is_whole, make_whole }
 //! MergeCursor::new(sources: Vec<impl EntrySource>)            // newest first, positioned; Box<dyn EntrySource> is one too
 //! MergeCursor::backward(sources)                              // standing on their last entries; .seek(key): first keys below it
 //!   .next_folded(&Folder) -> Result<Option<Entry>>            // one message a key, range deletes applied
+//!   .next_part_folded(&Folder) -> Result<Option<(Entry, bool)>>  // of sources that give parts of values; true: it is whole
 //!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages of a key, newest first
 //! Folder::new(&Operators).fold(newer: Message, older: Message, out: &mut Vec<u8>) -> Result<Folded>
 //!   .settle(message, out) -> Result<Folded>                   // at a leaf: no Delete, no Merge, not fresh
@@ -151,6 +152,15 @@ pub trait EntrySource {
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         None
     }
+    /// Whether the payload stood on is all there is, and not the parts that are wanted.
+    #[inline]
+    fn is_whole(&self) -> bool {
+        true
+    }
+    /// Gives whole payloads from the entry stood on.
+    fn make_whole(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<S: EntrySource + ?Sized> EntrySource for Box<S> {
@@ -179,6 +189,15 @@ impl<S: EntrySource + ?Sized> EntrySource for Box<S> {
 
     fn bounds(&self) -> Option<(&[u8], &[u8])> {
         (**self).bounds()
+    }
+
+    #[inline]
+    fn is_whole(&self) -> bool {
+        (**self).is_whole()
+    }
+
+    fn make_whole(&mut self) -> Result<()> {
+        (**self).make_whole()
     }
 
     fn range_deletes(&self) -> Option<&RangeDeletes> {
