@@ -1,6 +1,8 @@
 //! Everything that a block is ever asked. What passed the check answers all of it, and the same each time; what
 //! did not gives rows or errors. Nothing takes more memory than its rows and columns account for.
 
+use std::collections::BTreeMap;
+
 use frond::{
     Tag,
     block::{
@@ -18,6 +20,15 @@ const FILLER_BYTES_MAX: usize = 64;
 
 /// What is in a row: key, tag, payload.
 type Row = (Vec<u8>, Tag, Vec<u8>);
+
+/// Counts the columns of a typed block that stands as it was built, by how they are written.
+pub fn count(block: &Block, format: &Format, met: &mut BTreeMap<&'static str, u64>) {
+    let Format::Typed(format) = format else { return };
+    let typed = format.block(&block.raw).expect("it was built");
+    let weighed =
+        typed::weigh(&typed, |column| *met.entry(column.encoding.name()).or_default() += 1);
+    weighed.expect("it was built");
+}
 
 /// The most that reading a block may take, in all its forms at once: columns, vectors of them, and rows.
 fn bound(block: &Block, format: &Format) -> usize {

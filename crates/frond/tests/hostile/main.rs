@@ -13,11 +13,16 @@ mod stock;
 mod strike;
 mod transposed;
 
+use std::collections::BTreeMap;
+
 use frond::block::Format;
 use frond_testkit::{Dice, effort};
 
 use runs::Lying;
 use stock::{Block, Tree};
+
+/// Ways to write a column that read others, or a model, in ways of their own.
+const RELATED: [&str; 4] = ["difference", "line", "quotes", "templates"];
 
 /// Says which dice failed.
 struct Seed(u64);
@@ -41,12 +46,14 @@ fn campaign(seeds: u64, mut act: impl FnMut(&mut Dice)) {
 #[test]
 fn struck_blocks_give_rows_or_an_error() {
     let (mut struck, mut sound) = (0u64, 0u64);
+    let mut met = BTreeMap::new();
     campaign(60, |dice| {
         let tree = Tree::thrown(dice);
         let format = tree.format();
         let blocks = tree.blocks(dice, 10);
         for block in &blocks {
             assert!(ask::everything(block, format), "a block as it was built");
+            ask::count(block, format, &mut met);
         }
         for number in 0..2000 {
             let block = &blocks[number % blocks.len()];
@@ -63,7 +70,12 @@ fn struck_blocks_give_rows_or_an_error() {
             struck += 1;
         }
     });
-    println!("{struck} blocks, {sound} of them sound");
+    println!("{struck} blocks, {sound} of them sound; columns: {met:?}");
+    for kind in RELATED {
+        let count: u64 =
+            met.iter().filter(|(name, _)| name.starts_with(kind)).map(|(_, count)| count).sum();
+        assert!(count >= 20, "{count} columns of {kind} prove little: {met:?}");
+    }
     assert!(sound * 100 > struck, "strikes that end at the first look prove little");
 }
 

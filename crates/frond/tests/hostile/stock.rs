@@ -30,6 +30,10 @@ pub enum Course {
     Lasting,
     /// Behind what stood before it in the row.
     Behind,
+    /// Of one day, in no order.
+    Moment,
+    /// Grows as what stood before it in the row does, a third as fast.
+    Along,
     Decimals,
     Anything,
 }
@@ -91,6 +95,8 @@ impl Course {
             Self::Steps,
             Self::Lasting,
             Self::Behind,
+            Self::Moment,
+            Self::Along,
             Self::Decimals,
             Self::Anything,
         ];
@@ -211,6 +217,8 @@ pub fn number(dice: &mut Dice, course: Course, row: u64, before: u64) -> u64 {
         Course::Steps => 500 + 1_000_000 * dice.below(300),
         Course::Lasting => row / 70 * 31,
         Course::Behind => before.wrapping_add(dice.below(50)).wrapping_sub(3),
+        Course::Moment => 1_700_000_000_000_000 + dice.below(86_400_000),
+        Course::Along => (before / 3).wrapping_add(dice.below(9)),
         Course::Decimals if dice.chance(1, 30) => dice.bits(),
         Course::Decimals => dice.below(20_000),
         Course::Anything => dice.bits(),
@@ -268,6 +276,15 @@ fn side(dice: &mut Dice, of_key: bool) -> Vec<Recipe> {
     (0..count).map(|number| Recipe::thrown(dice, of_key, number + 1 == count)).collect()
 }
 
+/// Values whose parts say much of each other, and calls: differences, lines, quotes, and templates come of them.
+fn related() -> [Vec<Recipe>; 2] {
+    let number = |course| Recipe::Number(8, Hint::Integer, course);
+    let string = |text| Recipe::String(Part::Var(End::Prefixed), text);
+    let numbers = [Course::Moment, Course::Behind, Course::Along].map(number);
+    let strings = [Text::Hex, Text::Quoting, Text::Calls].map(string);
+    [vec![number(Course::Ascending(9))], [numbers, strings].concat()]
+}
+
 fn rows(dice: &mut Dice, key: &[Recipe], value: &[Recipe], first: u64) -> Rows {
     // Some trees have messages of all sorts, and rows that do not fit.
     let (mixed, misfits) = (dice.chance(1, 3), dice.chance(1, 4));
@@ -317,7 +334,10 @@ fn leaf(rows: &Rows, typing: Option<&Arc<Typing>>, options: RunOptions) -> Arc<R
 impl Tree {
     /// A tree, one in eight of opaque rows.
     pub fn thrown(dice: &mut Dice) -> Self {
-        let (key, value) = (side(dice, true), side(dice, false));
+        let [key, value] = match dice.chance(1, 5) {
+            true => related(),
+            false => [side(dice, true), side(dice, false)],
+        };
         let parts = |side: &[Recipe]| Layout::new(side.iter().map(Recipe::part).collect());
         let typed = !dice.chance(1, 8);
         let typing = Typing::of(Some(&parts(&key)), Some(&parts(&value)), None).filter(|_| typed);

@@ -112,6 +112,42 @@ fn every_codec_takes_forms_and_gives_blocks_back() {
     }
 }
 
+/// Lengths that take two bytes in a block's rows and in a form's head, and one that takes three.
+#[test]
+fn long_keys_and_values_come_back() {
+    let key = |row: u32, bytes: usize| {
+        let mut key: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+        // In the middle, so that keys share much and end alike.
+        key[bytes / 3..bytes / 3 + 4].copy_from_slice(&(row * 300).to_be_bytes());
+        key
+    };
+    for (key_bytes, value_bytes) in
+        [(127, 128), (128, 127), (128, 128), (300, 0), (9, 129), (200, 16_383), (8, 16_384)]
+    {
+        for differ in [0, 1] {
+            let value = |row: u32| vec![row as u8; value_bytes + differ * (row as usize % 3)];
+            // No restart may stand behind 64 KiB of rows.
+            let count = if value_bytes > 1000 { 12 } else { 40 };
+            let rows: Vec<_> = (0..count).map(|row| (key(row, key_bytes), value(row))).collect();
+            let block = block(&rows, Tag::PUT);
+            let mut taken = Taken::default();
+            assert!(taken.take(&block), "{key_bytes} {value_bytes}");
+            let (shared, best) = (taken.shared(), taken.best_summed());
+            for summed_to in [shared, best, key_bytes] {
+                let Some(form) = taken.form(summed_to) else { continue };
+                assert_eq!(rebuilt(form, block.len()), Ok(block.clone()));
+            }
+            for codec in CODECS {
+                let mut encoded = Vec::new();
+                assert_eq!(codec.encode(taken.form(best).unwrap(), &mut encoded), codec);
+                let mut out = vec![0; block.len()];
+                Packing { codec, is_transposed: true }.decode(&encoded, &mut out).unwrap();
+                assert!(out == block, "{codec:?}: {key_bytes} {value_bytes}");
+            }
+        }
+    }
+}
+
 /// Keys that ascend say nothing but how far.
 #[test]
 fn sums_are_where_keys_ascend_and_not_where_they_are_noise() {
