@@ -135,6 +135,36 @@ fn a_load_that_recovery_adopts_is_a_feature_too() {
     }
 }
 
+/// Promise: P22. Who loaded a tree knows what its leaves are like.
+#[test]
+fn a_load_is_no_feature_that_its_leaves_do_not_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options()).unwrap();
+    let mut made = TreeOptions::default();
+    let features = || {
+        db.checkpoint().unwrap();
+        db.checkpoint().unwrap();
+        features(&fs::read(dir.path().join("store.frond")).unwrap())
+    };
+    for (name, is_typed, required) in [
+        ("opaque", false, 0),
+        ("typed", true, FEATURE_TYPED_RUNS),
+        ("again", false, FEATURE_TYPED_RUNS),
+    ] {
+        made.key_layout = is_typed.then(|| Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
+        let mut load = db.bulk_load(name, made.clone()).unwrap();
+        for row in 0..500u32 {
+            // Keys of two lengths, unless they are typed.
+            let end = if is_typed { 0 } else { row as usize % 2 };
+            load.put(&[&row.to_be_bytes()[..], &[7][..end]].concat(), b"value").unwrap();
+        }
+        load.finish().unwrap();
+        assert!(features().contains(&required), "{name}: {:?}", features());
+        assert!(features().iter().all(|bits| bits & !required == 0), "{name}: {:?}", features());
+    }
+    db.close().unwrap();
+}
+
 /// Promise: P22. That one of two features is known says nothing of the other.
 #[test]
 fn features_are_required_one_by_one_and_together() {

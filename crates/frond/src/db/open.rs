@@ -21,6 +21,7 @@ use crate::{
     io::{Watch, WatchedVfs, Workers},
     load::Loads,
     memtable::Memtable,
+    page::{FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS},
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, SpillState,
         TaskPool,
@@ -340,6 +341,7 @@ fn replay(
             }
         }
     }
+    changes.iter().filter_map(Change::loaded_tree).for_each(|loaded| expect(engine, loaded.tree));
     engine.sequencer.jump_visible(seqno);
     slot.writers.fetch_sub(1, Ordering::Release);
     slot.note(&changes);
@@ -374,6 +376,18 @@ fn load_again(
     let mut held = HeldPages::new(&engine.store, link.birth, tree.lineage());
     pages.into_iter().for_each(|(kind, extent)| held.hold(kind, extent));
     Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), blobs })))
+}
+
+/// Says what the leaves of a loaded tree may need of readers: they were written before the store was opened, and are
+/// not looked at.
+fn expect(engine: &Engine, tree: TreeId) {
+    let typed = engine.trees.traits(tree).map(|of| of.typing.is_some());
+    if typed != Some(false) {
+        engine.store.file().require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
+    }
+    if typed != Some(true) {
+        engine.store.file().require(FEATURE_TRANSPOSED_BLOCKS);
+    }
 }
 
 fn malformed_catalog(engine: &Engine, why: String) -> Error {

@@ -4,7 +4,6 @@ use crate::{
     Error, Lineage, Publish, Result, Seqno, TreeId,
     blob::BlobRef,
     memtable::LATEST,
-    page::{FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS},
     run::Run,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Begun, Effects, Job, TreeContext, TreeRoot, TreeTraits},
@@ -150,14 +149,6 @@ impl Engine {
                     }
                 }
                 Change::Load(loaded) => {
-                    // Written before a crash, perhaps, and not read since.
-                    let typed = self.trees.traits(loaded.tree).map(|of| of.typing.is_some());
-                    if typed != Some(false) {
-                        self.store.file().require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
-                    }
-                    if typed != Some(true) {
-                        self.store.file().require(FEATURE_TRANSPOSED_BLOCKS);
-                    }
                     let root = TreeRoot::load(&self.cx, loaded.root.clone());
                     Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
                     branches.loaded.insert(loaded.tree, publish);
