@@ -13,6 +13,8 @@ use crate::block::{BlockBuilder, Codec, Packing, Taken, typed::ChunkCounts};
 pub(super) struct Habit {
     /// Blocks in a row that the codec did not shrink, those that it was not tried on included.
     in_vain: u32,
+    /// Blocks in a row whose rows were not alike, those that were not looked at included.
+    unlike: u32,
     /// How alike rows are given to it, and for how many blocks they have been.
     form: Form,
     blocks: u32,
@@ -30,7 +32,8 @@ enum Form {
     Transposed(usize),
 }
 
-/// Blocks in a row that a codec does not shrink, after which it is tried on one in so many.
+/// Blocks in a row that a codec does not shrink, or whose rows are not alike, after which that is tried on one in so
+/// many.
 const IN_VAIN_MAX: u32 = 4;
 const TRIED_ONE_IN: u32 = 16;
 /// Blocks after which the form is chosen anew.
@@ -97,7 +100,14 @@ impl OpenOpaque {
 impl Habit {
     /// Whether the codec may be worth its time on the next block.
     fn is_worth_trying(&self) -> bool {
-        self.in_vain < IN_VAIN_MAX || self.in_vain.is_multiple_of(TRIED_ONE_IN)
+        is_tried_after(self.in_vain)
+    }
+
+    /// Takes the rows of a block apart, unless those of the blocks before were not alike.
+    fn take(&mut self, taken: &mut Taken, raw: &[u8]) -> bool {
+        let is_alike = is_tried_after(self.unlike) && taken.take(raw);
+        self.unlike = if is_alike { 0 } else { self.unlike.wrapping_add(1) };
+        is_alike
     }
 
     /// Encodes `raw`, whose rows perhaps are alike, in the form that is best as far as known.
@@ -112,7 +122,7 @@ impl Habit {
         if self.blocks.is_multiple_of(CHOSEN_ONE_IN) {
             self.form = Form::Unknown;
         }
-        if self.form == Form::Rows || !forms.taken.take(raw) {
+        if self.form == Form::Rows || !self.take(&mut forms.taken, raw) {
             return codec.encode(raw, encoded).into();
         }
         if let Form::Transposed(summed_to) = self.form {
@@ -147,6 +157,11 @@ impl Habit {
         }
         packing
     }
+}
+
+/// Whether something is tried that was in vain for so many blocks in a row.
+fn is_tried_after(in_vain: u32) -> bool {
+    in_vain < IN_VAIN_MAX || in_vain.is_multiple_of(TRIED_ONE_IN)
 }
 
 /// Encodes transposed rows, if that makes their block shorter.

@@ -252,3 +252,29 @@ fn what_was_chosen_is_kept_from_run_to_run() {
     assert_eq!((work.habit().blocks, other.habit().blocks > 0), (blocks, true));
     assert_eq!(other.habit().form, Form::Unknown, "there was nothing to choose");
 }
+
+/// What was not alike for some blocks is hardly looked at, and what is alike again is seen to be.
+#[test]
+fn rows_that_are_never_alike_are_hardly_taken_apart() {
+    let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
+    let leaf = |rows: &Rows| {
+        let mut builder = RunBuilder::new(pool(), options(Codec::Zstd1)).counted(work.clone());
+        for (key, (tag, payload)) in rows {
+            builder.push(key, *tag, payload).unwrap();
+        }
+        builder.finish().unwrap().unwrap()
+    };
+    let mut mixed = rows(0..9000);
+    // A longer key in every block, far behind its first row.
+    let longer: Vec<Vec<u8>> = mixed.keys().skip(300).step_by(300).cloned().collect();
+    mixed.extend(longer.into_iter().map(|key| ([&key[..], &[1]].concat(), (Tag::PUT, vec![5]))));
+    let run = leaf(&mixed);
+    assert_eq!(transposed(&run), 0);
+    assert_eq!(work.habit().unlike as usize, run.block_count());
+    assert!(run.block_count() as u32 > IN_VAIN_MAX);
+    let run = leaf(&rows(0..30_000));
+    let rows_before = run.block_count() - transposed(&run);
+    assert!(rows_before < TRIED_ONE_IN as usize, "{rows_before} of {}", run.block_count());
+    assert!(work.habit().unlike == 0 && transposed(&run) > 0);
+    assert!((0..200).filter(|&unlike| is_tried_after(unlike)).count() < 20);
+}
