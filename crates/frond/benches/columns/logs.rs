@@ -10,7 +10,9 @@ use frond::{
     End, Hint, Layout, Part, Tag,
     block::{
         Codec, Pushed, TypedFormat,
-        typed::{Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, find_parts},
+        typed::{
+            Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, TypedRows, find_parts,
+        },
     },
 };
 
@@ -340,7 +342,7 @@ pub fn print_trying() {
 /// Pages of the log.
 pub fn print_logs() {
     println!(
-        "{:<12}{:>7}{:>8}{:>8}{:>9}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "{:<12}{:>7}{:>8}{:>8}{:>9}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
         "8 KB of log",
         "rows",
         "raw B",
@@ -353,7 +355,8 @@ pub fn print_logs() {
         "hot us",
         "budget",
         "cold us",
-        "budget"
+        "budget",
+        "scan us"
     );
     let leaf = log();
     for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
@@ -365,8 +368,9 @@ pub fn print_logs() {
         let taken = written.blocks.iter().map(Vec::len).sum::<usize>() + models.sum::<usize>();
         let of_page = 8192.0 * written.blocks.len() as f64 / raw as f64 / 1000.0;
         let (hot, cold) = read(&leaf, &written.blocks, format.models());
+        let scan = scan(&leaf, &written.blocks, format.models()) * of_page;
         println!(
-            "{:<12}{:>7.1}{:>8.1}{:>8.1}{:>9.1}{:>9}{:>8.1}{:>8}{:>8.1}{hot:>8.2}{:>8}{cold:>8.2}{:>8}",
+            "{:<12}{:>7.1}{:>8.1}{:>8.1}{:>9.1}{:>9}{:>8.1}{:>8}{:>8.1}{hot:>8.2}{:>8}{cold:>8.2}{:>8}{scan:>8.1}",
             format!("{codec:?}"),
             rows as f64 / written.blocks.len() as f64,
             raw as f64 / rows as f64,
@@ -419,4 +423,22 @@ fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
         cold = cold.min(begin.elapsed().as_nanos() as f64 / READS as f64);
     }
     (hot / 1000.0, cold / 1000.0)
+}
+
+/// Nanoseconds to walk over all rows of a block, of one that was just read.
+fn scan(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> f64 {
+    let mut best = f64::MAX;
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        for block in blocks {
+            let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
+            let mut rows = TypedRows::new(Projection::All);
+            rows.first(&typed).expect("a row");
+            while rows.next(&typed).expect("a row") {
+                black_box(rows.payload());
+            }
+        }
+        best = best.min(begin.elapsed().as_nanos() as f64 / blocks.len() as f64);
+    }
+    best
 }

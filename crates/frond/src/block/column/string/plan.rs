@@ -126,11 +126,14 @@ pub struct Trained {
 /// Finds the smallest form of a column of which `sample` is a part: the column of a block or of some,
 /// each by itself, for that is how they will be written.
 pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> Trained {
-    let all: Strings = sample.iter().flat_map(Strings::iter).collect();
+    let all = match sample {
+        [block] => Cow::Borrowed(block),
+        blocks => Cow::Owned(blocks.iter().flat_map(Strings::iter).collect()),
+    };
     let rows = purpose.model_rows.max(all.len());
     let mut trial = Trial { encoder, rows, buffer: Vec::new() };
     let direct = Codec::Raw;
-    let Split { learned, judged, some } = Split::of(sample);
+    let some = judges_of_what_learns_nothing(sample);
     let mut best = trial.of(&some, StringPlan::RAW, None, 0.0);
     let mut offer = |of: &[&Strings], kind, codec, model: Option<&StringModel>, more: f64| {
         let candidate = trial.of(of, StringPlan { kind, codec }, model, more);
@@ -161,25 +164,24 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
         }
         offer(&some, StrKind::Shape, direct, None, 0.0);
     }
-    if !purpose.key {
+    if !purpose.key && with_model {
         // Symbols and templates are judged by strings that they were not found in: they know a small sample by
         // heart.
-        let judged: Vec<&Strings> = judged.iter().map(AsRef::as_ref).collect();
-        if with_model {
-            let learned: Vec<&Strings> = learned.iter().map(AsRef::as_ref).collect();
-            if let Some(model) = templates_of(&learned, rows) {
-                offer(&judged, StrKind::Templates, direct, Some(&model), 0.0);
-            }
-            if let Some(model) = symbols_of(&learned) {
-                offer(&judged, StrKind::Symbols, direct, Some(&model), 0.0);
-                if purpose.codec != direct {
-                    offer(&judged, StrKind::Symbols, purpose.codec, Some(&model), 0.0);
-                }
+        let Split { learned, judged } = Split::of(sample);
+        let [learned, judged] = [&learned, &judged]
+            .map(|blocks| blocks.iter().map(AsRef::as_ref).collect::<Vec<&Strings>>());
+        if let Some(model) = templates_of(&learned, rows) {
+            offer(&judged, StrKind::Templates, direct, Some(&model), 0.0);
+        }
+        if let Some(model) = symbols_of(&learned) {
+            offer(&judged, StrKind::Symbols, direct, Some(&model), 0.0);
+            if purpose.codec != direct {
+                offer(&judged, StrKind::Symbols, purpose.codec, Some(&model), 0.0);
             }
         }
-        if purpose.codec != direct {
-            offer(&some, StrKind::Raw, purpose.codec, None, 0.0);
-        }
+    }
+    if !purpose.key && purpose.codec != direct {
+        offer(&some, StrKind::Raw, purpose.codec, None, 0.0);
     }
     let Candidate { plan, mut model, cost, row_bytes } = best;
     debug_assert!(cost.is_finite());
@@ -214,12 +216,10 @@ fn templates_of(blocks: &[&Strings], rows: usize) -> Option<StringModel> {
     }))
 }
 
-/// A sample, what of it is learnt from, and what it is judged by.
+/// What of a sample is learnt from, and what that is judged by.
 struct Split<'a> {
     learned: Vec<Cow<'a, Strings>>,
     judged: Vec<Cow<'a, Strings>>,
-    /// What judges forms that learn nothing.
-    some: Vec<&'a Strings>,
 }
 
 impl<'a> Split<'a> {
@@ -227,20 +227,26 @@ impl<'a> Split<'a> {
     fn of(sample: &'a [Strings]) -> Self {
         if let [block] = sample {
             let half = |first| block.iter().skip(first).step_by(2).collect::<Strings>();
-            let (learned, judged) = (vec![Cow::Owned(half(0))], vec![Cow::Owned(half(1))]);
-            return Self { learned, judged, some: vec![block] };
+            return Self { learned: vec![Cow::Owned(half(0))], judged: vec![Cow::Owned(half(1))] };
         }
-        let step = if sample.len() < LARGE_SAMPLE { 2 } else { 4 };
-        let is_judge = |at: &usize| at % step == 1;
-        let part = |judges: bool| -> Vec<&Strings> {
-            (0..sample.len()).filter(|at| is_judge(at) == judges).map(|at| &sample[at]).collect()
+        let part = |judges: bool| -> Vec<Cow<'_, Strings>> {
+            let blocks = sample.iter().enumerate();
+            let blocks = blocks.filter(|(at, _)| is_judge(*at, sample.len()) == judges);
+            blocks.map(|(_, block)| Cow::Borrowed(block)).collect()
         };
-        let (learned, judged) = (part(false), part(true));
-        let some =
-            if sample.len() < LARGE_SAMPLE { sample.iter().collect() } else { judged.clone() };
-        let borrowed = |blocks: Vec<&'a Strings>| blocks.into_iter().map(Cow::Borrowed).collect();
-        Self { learned: borrowed(learned), judged: borrowed(judged), some }
+        Self { learned: part(false), judged: part(true) }
     }
+}
+
+fn is_judge(at: usize, blocks: usize) -> bool {
+    at % if blocks < LARGE_SAMPLE { 2 } else { 4 } == 1
+}
+
+/// The blocks that judge forms which learn nothing: all of a small sample.
+fn judges_of_what_learns_nothing(sample: &[Strings]) -> Vec<&Strings> {
+    let blocks = sample.iter().enumerate();
+    let some = blocks.filter(|(at, _)| sample.len() < LARGE_SAMPLE || is_judge(*at, sample.len()));
+    some.map(|(_, block)| block).collect()
 }
 
 struct Candidate {

@@ -113,7 +113,7 @@ impl<'a> Templated<'a> {
             return Err(BAD);
         }
         let mut line = Line::new(out);
-        self.write(row, self.numbers.get(row), self.place(row), &mut line)?;
+        self.write(row, self.numbers.get(row), self.place(row), &mut None, &mut line)?;
         line.finish();
         Ok(())
     }
@@ -128,13 +128,14 @@ impl<'a> Templated<'a> {
         let mut numbers = [0; 128];
         let mut at = rows.start;
         let mut bit = if rows.is_empty() { 0 } else { self.place(at) };
+        let mut list = None;
         while at < rows.end {
             let count = (rows.end - at).min(numbers.len());
             self.numbers.decode(at, &mut numbers[..count]);
             for (row, &number) in (at..).zip(&numbers[..count]) {
                 out.push_with(|bytes| {
                     let mut line = Line::new(bytes);
-                    self.write(row, number, bit, &mut line)?;
+                    self.write(row, number, bit, &mut list, &mut line)?;
                     line.finish();
                     if bytes.len() > bytes_max { Err(TOO_LONG) } else { Ok(()) }
                 })?;
@@ -145,17 +146,18 @@ impl<'a> Templated<'a> {
         Ok(())
     }
 
-    /// Writes a row of this template, whose bits begin at `bit`.
+    /// Writes a row of this template, whose bits begin at `bit`. `list` is the list of texts, once a row wanted one.
     #[inline]
     fn write(
         &self,
         row: usize,
         number: u64,
         mut bit: usize,
+        list: &mut Option<Exceptions<'a>>,
         line: &mut Line<'_>,
     ) -> Result<(), BadBlock> {
         let templates = self.templates;
-        let mut texts = Texts { row, rest: None };
+        let mut texts = Texts { row, list, rest: None };
         let pieces = templates.pieces(usize::try_from(number).unwrap_or(usize::MAX));
         if pieces.is_empty() {
             return if number == templates.len() as u64 {
@@ -253,6 +255,7 @@ impl<'a> Templated<'a> {
         let mut with_texts = vec![false; self.rows];
         let (texts, texts_bytes) = self.texts()?;
         texts.check(self.rows, |row| with_texts[row] = true)?;
+        let mut list = Some(texts.clone());
         if texts_bytes + PAD_BYTES != self.texts.len() {
             return Err(BadBlock("bytes of a string column belong to no text"));
         }
@@ -266,7 +269,7 @@ impl<'a> Templated<'a> {
             self.check_row(number, bit, texts)?;
             string.clear();
             let mut line = Line::new(&mut string);
-            self.write(row, number, bit, &mut line)?;
+            self.write(row, number, bit, &mut list, &mut line)?;
             line.finish();
             bytes += string.len();
             if bytes > bytes_max {
@@ -383,17 +386,25 @@ pub(super) fn plain_texts(texts: &[u8], mut each: impl FnMut(&[u8])) {
 }
 
 /// The texts of a row, looked for when the first is wanted.
-struct Texts<'a> {
+struct Texts<'a, 'l> {
     row: usize,
+    /// The list that they stand in, parsed for the first row of a range that wants one.
+    list: &'l mut Option<Exceptions<'a>>,
     rest: Option<Reader<'a>>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> Texts<'a, '_> {
     #[inline(never)]
     fn next(&mut self, column: &Templated<'a>, line: &mut Line<'_>) -> Result<(), BadBlock> {
         let rest = match &mut self.rest {
             Some(rest) => rest,
-            none => none.insert(Reader::new(column.texts()?.0.find(self.row)?.ok_or(NO_TEXT)?)),
+            none => {
+                let list = match &mut *self.list {
+                    Some(list) => list,
+                    unknown => unknown.insert(column.texts()?.0),
+                };
+                none.insert(Reader::new(list.find(self.row)?.ok_or(NO_TEXT)?))
+            }
         };
         match Text::read(rest).ok_or(NO_TEXT)? {
             Text::Bytes(bytes) => line.put(bytes),
