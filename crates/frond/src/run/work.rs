@@ -7,7 +7,9 @@
 //! Invariants
 //! 1. Counters only grow. Those of all trees together include trees that are gone.
 //! 2. `bytes` and `carried_bytes` together are what the blocks of the finished runs take.
-//! 3. Times are of the clock on the wall, read twice a block or chunk: nothing is decided by them (P17).
+//! 3. Of how blocks were best stored nothing is decided but how the next ones are tried: rows do not depend on it. The
+//!    bytes of opaque leaves do, and so on which run of the tree ended last: the last `set_habit` counts.
+//! 4. Times are of the clock on the wall, read twice a block or chunk: nothing is decided by them (P17).
 //!
 //! Threads: all. Cost: two readings of the clock a block, some twenty additions a run.
 
