@@ -146,7 +146,7 @@ fn one_way(
         bytes = 0;
         for (block, (packing, encoded)) in blocks.iter().zip(&stored) {
             let encoded = if packing.is_raw() { block } else { encoded };
-            packing.decode(encoded, &mut out[..block.len()]).unwrap();
+            packing.decode(None, encoded, &mut out[..block.len()]).unwrap();
             bytes += encoded.len();
         }
         black_box(&out);
@@ -208,7 +208,7 @@ fn show(name: &str, rows: &Rows) {
                 match taken.form(if summed { best } else { 0 }) {
                     Some(form) => {
                         let codec = codec.encode(form, out);
-                        Packing { codec, is_transposed: codec != Codec::Raw }
+                        Packing { codec, is_transposed: codec != Codec::Raw, has_dictionary: false }
                     }
                     None => codec.encode(block, out).into(),
                 }

@@ -143,6 +143,8 @@ pub const FEATURE_TYPED_RUNS: u64 = 1;
 pub const FEATURE_TEMPLATES: u64 = 2;
 /// Likewise: transposed blocks in runs of opaque ones.
 pub const FEATURE_TRANSPOSED_BLOCKS: u64 = 4;
+/// Likewise: blocks under a dictionary in runs of opaque ones.
+pub const FEATURE_DICTIONARIES: u64 = 8;
 
 /// The store's file with what is needed to read pages in it and to say where they were bad.
 #[derive(Debug)]

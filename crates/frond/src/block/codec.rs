@@ -6,7 +6,12 @@
 
 use std::cell::RefCell;
 
-use super::{BLOCK_RAW_BYTES_MAX, BadBlock};
+use zstd::zstd_safe::DCtx;
+
+use super::{
+    BLOCK_RAW_BYTES_MAX, BadBlock,
+    dictionary::{Dictionary, DictionaryEncoder},
+};
 
 /// How a block's bytes are stored. The numbers are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,9 +35,9 @@ thread_local! {
 #[derive(Default)]
 struct Contexts {
     lz4: Option<lz4_flex::block::CompressTable>,
-    zstd1: Option<zstd::bulk::Compressor<'static>>,
-    zstd3: Option<zstd::bulk::Compressor<'static>>,
-    unzstd: Option<zstd::bulk::Decompressor<'static>>,
+    zstd1: Option<Compressor>,
+    zstd3: Option<Compressor>,
+    unzstd: Option<DCtx<'static>>,
 }
 
 impl Codec {
@@ -56,9 +61,23 @@ impl Codec {
         }
     }
 
+    /// The codec whose blocks may stand under a dictionary, and its level.
+    pub const UNDER_DICTIONARY: Codec = Codec::Zstd3;
+    pub(super) const DICTIONARY_LEVEL: i32 = 3;
+
     /// Encodes `raw` into `out` and says how; `Raw` means that `raw` itself is to be stored and `out`
     /// holds nothing of use.
     pub fn encode(self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
+        self.encode_under(None, raw, out)
+    }
+
+    /// The same, under a dictionary if there is one, which only [`UNDER_DICTIONARY`](Self::UNDER_DICTIONARY) heeds.
+    pub fn encode_under(
+        self,
+        dictionary: Option<&DictionaryEncoder>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Codec {
         if self == Codec::Raw || raw.is_empty() {
             return Codec::Raw;
         }
@@ -82,7 +101,16 @@ impl Codec {
                 }
             }
             Codec::Zstd1 => compress(&mut contexts.zstd1, 1, raw, out.get_mut(..room)?),
-            Codec::Zstd3 => compress(&mut contexts.zstd3, 3, raw, out.get_mut(..room)?),
+            Codec::Zstd3 => {
+                let (context, out) = (&mut contexts.zstd3, out.get_mut(..room)?);
+                match dictionary {
+                    None => compress(context, 3, raw, out),
+                    Some(dictionary) => {
+                        let context = made(context, 3)?.context_mut();
+                        context.compress_using_cdict(out, raw, &dictionary.encoder).ok()
+                    }
+                }
+            }
         });
         match encoded {
             Some(len) if len <= keep_max => {
@@ -95,14 +123,20 @@ impl Codec {
 
     /// Decodes into `out`, whose length is the raw length that the index promises.
     pub fn decode(self, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlock> {
-        if self.decode_up_to(encoded, out)? != out.len() {
-            return Err(BadBlock("decodes to another length than its index entry has"));
+        match self.decode_up_to(None, encoded, out)? == out.len() {
+            true => Ok(()),
+            false => Err(OTHER_LENGTH),
         }
-        Ok(())
     }
 
-    /// Decodes into the front of `out`, and says how much there is. Raw bytes, which may be padded, fill it.
-    pub fn decode_up_to(self, encoded: &[u8], out: &mut [u8]) -> Result<usize, BadBlock> {
+    /// Decodes into the front of `out`, under a dictionary if there is one, and says how much there is. Raw bytes,
+    /// which may be padded, fill it.
+    pub(super) fn decode_up_to(
+        self,
+        dictionary: Option<&Dictionary>,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, BadBlock> {
         if out.len() > BLOCK_RAW_BYTES_MAX {
             return Err(BadBlock("longer than any block"));
         }
@@ -115,26 +149,42 @@ impl Codec {
             Codec::Lz4 => lz4_flex::block::decompress_into(encoded, out).ok(),
             Codec::Zstd1 | Codec::Zstd3 => CONTEXTS.with_borrow_mut(|contexts| {
                 if contexts.unzstd.is_none() {
-                    contexts.unzstd = zstd::bulk::Decompressor::new().ok();
+                    contexts.unzstd = DCtx::try_create();
                 }
-                contexts.unzstd.as_mut()?.decompress_to_buffer(encoded, out).ok()
+                let context = contexts.unzstd.as_mut()?;
+                match dictionary {
+                    None => context.decompress(out, encoded).ok(),
+                    Some(dictionary) => {
+                        context.decompress_using_dict(out, encoded, dictionary.as_bytes()).ok()
+                    }
+                }
             }),
         };
         len.ok_or(BadBlock("its codec rejects it"))
     }
 }
 
+/// What is wrong with a block that another length was promised of.
+pub(super) const OTHER_LENGTH: BadBlock =
+    BadBlock("decodes to another length than its index entry has");
+
 fn compress(
-    context: &mut Option<zstd::bulk::Compressor<'static>>,
+    context: &mut Option<Compressor>,
     level: i32,
     raw: &[u8],
     out: &mut [u8],
 ) -> Option<usize> {
-    if context.is_none() {
-        *context = zstd::bulk::Compressor::new(level).ok();
-    }
     // An error is "does not fit": the block stays raw.
-    context.as_mut()?.compress_to_buffer(raw, out).ok()
+    made(context, level)?.compress_to_buffer(raw, out).ok()
+}
+
+type Compressor = zstd::bulk::Compressor<'static>;
+
+fn made(context: &mut Option<Compressor>, level: i32) -> Option<&mut Compressor> {
+    if context.is_none() {
+        *context = Compressor::new(level).ok();
+    }
+    context.as_mut()
 }
 
 #[cfg(test)]

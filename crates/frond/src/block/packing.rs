@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. Only opaque blocks of several rows are transposed, and only for a codec.
 //! 2. Decoded, a block is the same whatever it was stored as.
+//! 3. Only opaque blocks stand under the dictionary of their run, and only with the codec that heeds one.
 
-use super::{BadBlock, Codec, transposed};
+use super::{BadBlock, Codec, codec::OTHER_LENGTH, dictionary::Dictionary, transposed};
 
 /// How a block's bytes are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,39 +14,47 @@ pub struct Packing {
     pub codec: Codec,
     /// Whether rows are [`transposed`](mod@transposed) under it.
     pub is_transposed: bool,
+    /// Whether the codec has to know the dictionary of the run.
+    pub has_dictionary: bool,
 }
 
 /// Beside the number of the codec.
 const TRANSPOSED: u8 = 0x40;
+const DICTIONARY: u8 = 0x20;
 
 impl From<Codec> for Packing {
     fn from(codec: Codec) -> Self {
-        Self { codec, is_transposed: false }
+        Self { codec, ..Self::RAW }
     }
 }
 
 impl Packing {
     /// As the block is.
-    pub const RAW: Self = Self { codec: Codec::Raw, is_transposed: false };
+    pub const RAW: Self = Self { codec: Codec::Raw, is_transposed: false, has_dictionary: false };
 
     /// The packing with this number on disk.
     pub fn from_disk(byte: u8) -> Option<Self> {
-        let is_transposed = byte & TRANSPOSED != 0;
-        let codec = Codec::from_disk(byte & !TRANSPOSED)?;
-        (!is_transposed || codec != Codec::Raw).then_some(Self { codec, is_transposed })
+        let (is_transposed, has_dictionary) = (byte & TRANSPOSED != 0, byte & DICTIONARY != 0);
+        let codec = Codec::from_disk(byte & !(TRANSPOSED | DICTIONARY))?;
+        let fits = (!is_transposed || codec != Codec::Raw)
+            && (!has_dictionary || codec == Codec::UNDER_DICTIONARY);
+        fits.then_some(Self { codec, is_transposed, has_dictionary })
     }
 
     /// Its number, below 128.
     pub fn to_disk(self) -> u8 {
-        self.codec as u8 | if self.is_transposed { TRANSPOSED } else { 0 }
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        self.codec as u8 | bit(self.is_transposed, TRANSPOSED) | bit(self.has_dictionary, DICTIONARY)
     }
 
     /// Its name, as people know it.
     pub fn name(self) -> &'static str {
-        match (self.is_transposed, self.codec) {
-            (false, codec) => codec.name(),
-            (true, Codec::Lz4) => "transposed lz4",
-            (true, _) => "transposed zstd",
+        match (self.is_transposed, self.has_dictionary, self.codec) {
+            (false, false, codec) => codec.name(),
+            (true, false, Codec::Lz4) => "transposed lz4",
+            (true, false, _) => "transposed zstd",
+            (false, true, _) => "zstd with dictionary",
+            (true, true, _) => "transposed zstd with dictionary",
         }
     }
 
@@ -54,12 +63,24 @@ impl Packing {
         self.codec == Codec::Raw
     }
 
-    /// Decodes into `out`, whose length is that of the block, as the index promises.
-    pub fn decode(self, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlock> {
+    /// Decodes into `out`, whose length is that of the block, as the index promises; under the dictionary of its run,
+    /// if that has one.
+    pub fn decode(
+        self,
+        dictionary: Option<&Dictionary>,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), BadBlock> {
+        let dictionary = dictionary.filter(|_| self.has_dictionary);
+        if self.has_dictionary && dictionary.is_none() {
+            return Err(BadBlock("it needs a dictionary, and its run has none"));
+        }
         if self.is_transposed {
-            transposed::decode(self.codec, encoded, out)
+            transposed::decode(self.codec, dictionary, encoded, out)
+        } else if self.codec.decode_up_to(dictionary, encoded, out)? == out.len() {
+            Ok(())
         } else {
-            self.codec.decode(encoded, out)
+            Err(OTHER_LENGTH)
         }
     }
 }
@@ -71,7 +92,7 @@ mod tests {
     #[test]
     fn numbers_on_disk_say_codec_and_form_and_no_others_do() {
         let known: Vec<u8> = (0..=127).filter(|&n| Packing::from_disk(n).is_some()).collect();
-        assert_eq!(known, [0, 1, 2, 3, 0x41, 0x42, 0x43]);
+        assert_eq!(known, [0, 1, 2, 3, 0x23, 0x41, 0x42, 0x43, 0x63]);
         for number in known {
             assert_eq!(Packing::from_disk(number).map(Packing::to_disk), Some(number));
         }

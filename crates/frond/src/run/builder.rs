@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    dictionaries::UnderDictionary,
     filter::{Filter, key_hash},
     index::{BlockEntry, BlockIndex},
     open_block::OpenBlock,
@@ -68,18 +69,18 @@ enum Before {
 /// Builds one run.
 #[derive(Debug)]
 pub struct RunBuilder {
-    options: RunOptions,
-    pool: Arc<FramePool>,
-    block: OpenBlock,
+    pub(super) options: RunOptions,
+    pub(super) pool: Arc<FramePool>,
+    pub(super) block: OpenBlock,
     /// Of the block being built.
     separator: Vec<u8>,
     block_bytes_max: usize,
     deletes: u32,
     merges: u32,
     block_has_blobs: bool,
-    data: FrameBuf,
+    pub(super) data: FrameBuf,
     encoded: Vec<u8>,
-    index: BlockIndex,
+    pub(super) index: BlockIndex,
     counts: Counts,
     hashes: Vec<u64>,
     first_key: Option<Box<[u8]>>,
@@ -97,7 +98,16 @@ pub struct RunBuilder {
 impl RunBuilder {
     /// An empty run of opaque blocks.
     pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
-        Self::with(pool, options, OpenBlock::opaque(Habit::default()))
+        Self::opaque(pool, options, None)
+    }
+
+    /// An empty run of opaque blocks, that may carry blocks of `base`.
+    pub fn opaque(pool: Arc<FramePool>, options: RunOptions, base: Option<&Run>) -> Self {
+        let mut block = OpenBlock::opaque(Habit::default());
+        if let Some(under) = block.under() {
+            *under = UnderDictionary::base(base.and_then(Run::dictionary));
+        }
+        Self::with(pool, options, block)
     }
 
     /// An empty run of typed blocks, that may carry blocks of runs of format `base`.
@@ -138,8 +148,13 @@ impl RunBuilder {
 
     /// Has the run counted as work on its tree once it is finished. Comes before the first row.
     pub fn counted(mut self, work: Arc<Work>) -> Self {
-        if self.block.is_opaque() && self.options.codec != Codec::Raw {
+        let codec = self.options.codec;
+        if let Some(under) = self.block.under().filter(|_| codec != Codec::Raw) {
+            let under = work.dictionaries().begin(codec, std::mem::take(under));
             self.block = OpenBlock::opaque(work.habit());
+            if let Some(begun) = self.block.under() {
+                *begun = under;
+            }
         }
         self.work = Some(work);
         self
@@ -182,10 +197,14 @@ impl RunBuilder {
         self.block_bytes_max = self.block_bytes_max.min(row_bytes);
     }
 
-    /// Whether blocks of a run of this format can be carried over.
-    pub fn carries(&mut self, from: &Format) -> bool {
+    /// Whether blocks of a run can be carried over.
+    pub fn carries(&mut self, from: &Run) -> bool {
         self.block.begin();
-        self.block.format().reads_blocks_of(from)
+        let has_dictionary = match from.dictionary() {
+            None => true,
+            its => its == self.block.dictionary(),
+        };
+        has_dictionary && self.block.format().reads_blocks_of(from.format())
     }
 
     /// Appends an entry. Keys ascend strictly over all calls.
@@ -227,15 +246,15 @@ impl RunBuilder {
     }
 
     /// Appends block `index` of `from` as it stands: `encoded` is what
-    /// [`encoded_block`](Run::encoded_block) gave, so it has been verified; it is of a format that this run
+    /// [`encoded_block`](Run::encoded_block) gave, so it has been verified; it is of a run that this one
     /// [`carries`](Self::carries). Decodes it only if the
     /// filter or the blob list needs its rows.
     pub fn carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()> {
         self.end_block()?;
         let no_block = || from.bad_block(index, BadBlock("there is none"));
         let entry = *from.blocks().entry(index).ok_or_else(no_block)?;
+        debug_assert!(self.carries(from), "asked before");
         self.block.begin();
-        debug_assert!(self.block.format().reads_blocks_of(from.format()), "asked before");
         // Separator 0 is empty: the first key stands for it.
         let old: &[u8] = match index {
             0 => from.first_key().unwrap_or_default(),
@@ -281,6 +300,7 @@ impl RunBuilder {
         if self.before == Before::Bound {
             self.find_last_key()?;
         }
+        let dictionary = self.settle_dictionary()?;
         self.index.seal();
         let filter = self.options.filter_bits.filter(|_| !self.hashes.is_empty());
         let filter = filter.map(|bits| Filter::build(&self.hashes, bits));
@@ -288,6 +308,7 @@ impl RunBuilder {
         let tail = Tail {
             codec: self.options.codec,
             format: self.block.format(),
+            dictionary,
             counts: self.counts,
             data_bytes: self.data.len() as u32,
             first_key: self.first_key.take().unwrap_or_default(),
@@ -299,6 +320,7 @@ impl RunBuilder {
         };
         let Counts { entries, raw_bytes, .. } = self.counts;
         let habit = self.block.habit();
+        let under = self.block.under().map(std::mem::take);
         self.block.retire(entries, raw_bytes, self.data.len() as u64);
         if tail.index.is_empty() && tail.range_deletes.is_empty() {
             return Ok(None);
@@ -314,6 +336,9 @@ impl RunBuilder {
             work.encoded(codec, &EncodeStats { runs: 1, ..self.done });
             if let Some(habit) = habit.filter(|_| codec != Codec::Raw) {
                 work.set_habit(habit);
+            }
+            if let Some(under) = under.filter(|_| codec == Codec::UNDER_DICTIONARY) {
+                work.learn_dictionary(codec, under, raw_bytes, self.data.len() as u64);
             }
         }
         let run = Run::unwritten(tail, tail_bytes as u32, self.data, self.pool, self.work);
@@ -493,9 +518,10 @@ impl RunBuilder {
         let mut raw = vec![0; entry.raw_bytes as usize];
         let format = self.block.format();
         let mut rows = Position::new(&format);
+        let dictionary = self.block.dictionary().map(|dictionary| &**dictionary);
         entry
             .packing
-            .decode(&encoded, &mut raw)
+            .decode(dictionary, &encoded, &mut raw)
             .and_then(|()| rows.enter(&raw))
             .and_then(|()| rows.last(&raw, &format))
             .map_err(|bad| malformed(bad.0))?;
@@ -517,7 +543,7 @@ const NOWHERE: Identity = Identity {
 };
 
 #[cold]
-fn malformed(why: &str) -> Error {
+pub(super) fn malformed(why: &str) -> Error {
     let place = Place { file: "(run being built)".into(), offset: 0, bytes: 0 };
     Error::Malformed { place, what: "a run", why: why.into() }
 }

@@ -5,6 +5,7 @@
 //! Build (one thread; keys ascend strictly):
 //! ```text
 //! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits: Option<usize>, block_bytes }) -> RunBuilder
+//! RunBuilder::opaque(pool, options, base: Option<&Run>) -> RunBuilder   // the same, and may carry blocks of `base`
 //! RunBuilder::typed(pool, options, &Arc<Typing>, base: Option<&Format>) -> RunBuilder   // of a tree with layouts
 //!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
 //!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()>   // bytes of an untouched block
@@ -65,6 +66,7 @@
 
 mod builder;
 mod cursor;
+mod dictionaries;
 mod filter;
 mod fold;
 #[cfg(test)]
@@ -81,6 +83,7 @@ mod pieces;
 mod ranges;
 mod reader;
 mod tail;
+mod taken_back;
 #[cfg(test)]
 mod tests;
 mod typing;

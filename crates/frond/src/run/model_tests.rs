@@ -159,7 +159,7 @@ fn carried(from: &Arc<Run>, how: &How, skip: usize) -> Option<Arc<Run>> {
         Some(typing) => RunBuilder::typed(pool, how.options, typing, Some(from.format())),
         None => RunBuilder::new(pool, how.options),
     };
-    if !builder.carries(from.format()) {
+    if !builder.carries(from) {
         return None;
     }
     for index in skip..from.block_count() {

@@ -1,12 +1,13 @@
 //! The block of a run that is being built, in the format of the run.
 
 use super::{
+    dictionaries::UnderDictionary,
     open_opaque::{Ended, Habit, OpenOpaque},
     typing::{Beginning, Lesson, Typing},
 };
 use crate::{
     block::{
-        Codec, Format, Packing, Pushed, TypedFormat,
+        Codec, Dictionary, Format, Packing, Pushed, TypedFormat,
         typed::{ChunkCounts, Samples, TypedBuilder},
     },
     message::Tag,
@@ -171,6 +172,30 @@ impl OpenBlock {
             Self::Opaque(open) => std::mem::take(&mut open.chunks),
             Self::Waiting(_) => ChunkCounts::default(),
             Self::Typed(open) => open.builder.take_chunks(),
+        }
+    }
+
+    /// What opaque blocks are written under, if these are.
+    pub fn under(&mut self) -> Option<&mut UnderDictionary> {
+        match self {
+            Self::Opaque(open) => Some(&mut open.under),
+            Self::Waiting(_) | Self::Typed(_) => None,
+        }
+    }
+
+    /// The dictionary of opaque blocks, if they have one.
+    pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        match self {
+            Self::Opaque(open) => open.under.dictionary(),
+            Self::Waiting(_) | Self::Typed(_) => None,
+        }
+    }
+
+    /// Encodes an opaque block under no dictionary.
+    pub fn encode_plainly(&mut self, codec: Codec, raw: &[u8], encoded: &mut Vec<u8>) -> Packing {
+        match self {
+            Self::Opaque(open) => open.encode_plainly(codec, raw, encoded),
+            Self::Waiting(_) | Self::Typed(_) => Packing::RAW,
         }
     }
 

@@ -6,7 +6,10 @@
 //! Invariants
 //! 1. What is remembered never says how a block is read: only its index entry does.
 
-use crate::block::{BlockBuilder, Codec, Packing, Taken, typed::ChunkCounts};
+use super::dictionaries::UnderDictionary;
+use crate::block::{
+    BlockBuilder, Codec, DictionaryEncoder, Packing, Taken, typed::ChunkCounts,
+};
 
 /// What the blocks of a tree's leaves were best stored as, as far as it was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,7 +60,15 @@ pub(super) struct OpenOpaque {
     pub builder: BlockBuilder,
     pub habit: Habit,
     pub chunks: ChunkCounts,
+    pub under: UnderDictionary,
     forms: Option<Box<Forms>>,
+}
+
+/// How a block is encoded: under a codec, and perhaps a dictionary.
+#[derive(Clone, Copy)]
+struct Coding<'a> {
+    codec: Codec,
+    dictionary: Option<&'a DictionaryEncoder>,
 }
 
 /// Memory for transposing: only runs that have a codec need it.
@@ -76,12 +87,24 @@ impl OpenOpaque {
 
     /// The block as it is stored under `codec`.
     pub fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
-        let Self { builder, habit, chunks, forms } = self;
+        let Self { builder, habit, chunks, under, forms } = self;
         let raw = builder.finish();
         let is_tried = codec != Codec::Raw && habit.is_worth_trying();
-        let packing = match is_tried {
-            true => habit.encode(codec, raw, forms.get_or_insert_default(), encoded),
-            false => Packing::RAW,
+        let packing = if is_tried {
+            let forms = forms.get_or_insert_default();
+            let coding = Coding { codec, dictionary: under.encoder() };
+            let packing = habit.encode(coding, raw, forms, encoded);
+            if under.wants_sample() {
+                under.keep(match habit.form {
+                    Form::Transposed(summed_to) if packing.is_transposed => {
+                        forms.taken.form(summed_to).unwrap_or(raw)
+                    }
+                    _ => raw,
+                });
+            }
+            packing
+        } else {
+            Packing::RAW
         };
         let stored = if packing.is_raw() { raw } else { encoded };
         if packing.is_raw() {
@@ -94,6 +117,12 @@ impl OpenOpaque {
             habit.in_vain = 0;
         }
         Ended { stored, packing, raw_bytes: raw.len(), row_bytes: raw.len() }
+    }
+
+    /// Encodes a block under no dictionary.
+    pub fn encode_plainly(&mut self, codec: Codec, raw: &[u8], encoded: &mut Vec<u8>) -> Packing {
+        let coding = Coding { codec, dictionary: None };
+        self.habit.encode(coding, raw, self.forms.get_or_insert_default(), encoded)
     }
 }
 
@@ -113,7 +142,7 @@ impl Habit {
     /// Encodes `raw`, whose rows perhaps are alike, in the form that is best as far as known.
     fn encode(
         &mut self,
-        codec: Codec,
+        coding: Coding<'_>,
         raw: &[u8],
         forms: &mut Forms,
         encoded: &mut Vec<u8>,
@@ -123,32 +152,32 @@ impl Habit {
             self.form = Form::Unknown;
         }
         if self.form == Form::Rows || !self.take(&mut forms.taken, raw) {
-            return codec.encode(raw, encoded).into();
+            return coding.encode(raw, encoded);
         }
         if let Form::Transposed(summed_to) = self.form {
-            return match transposed(codec, raw, &mut forms.taken, summed_to, encoded) {
+            return match coding.transposed(raw, &mut forms.taken, summed_to, encoded) {
                 Some(packing) => packing,
-                None => codec.encode(raw, encoded).into(),
+                None => coding.encode(raw, encoded),
             };
         }
-        self.choose(codec, raw, forms, encoded)
+        self.choose(coding, raw, forms, encoded)
     }
 
     /// Encodes in all forms, keeps the shortest, and remembers which that was.
     fn choose(
         &mut self,
-        codec: Codec,
+        coding: Coding<'_>,
         raw: &[u8],
         Forms { taken, other }: &mut Forms,
         encoded: &mut Vec<u8>,
     ) -> Packing {
         self.form = Form::Rows;
-        let mut packing = Packing::from(codec.encode(raw, encoded));
+        let mut packing = coding.encode(raw, encoded);
         let rows_bytes = if packing.is_raw() { raw.len() } else { encoded.len() };
         let mut least = rows_bytes - rows_bytes / SAVED_ONE_IN;
         let (shared, best) = (taken.shared(), taken.best_summed());
         for summed_to in [Some(best), (shared != best).then_some(shared)].into_iter().flatten() {
-            let tried = transposed(codec, raw, taken, summed_to, other);
+            let tried = coding.transposed(raw, taken, summed_to, other);
             if let Some(tried) = tried.filter(|_| other.len() < least) {
                 (packing, least) = (tried, other.len());
                 self.form = Form::Transposed(summed_to);
@@ -164,17 +193,30 @@ fn is_tried_after(in_vain: u32) -> bool {
     in_vain < IN_VAIN_MAX || in_vain.is_multiple_of(TRIED_ONE_IN)
 }
 
-/// Encodes transposed rows, if that makes their block shorter.
-fn transposed(
-    codec: Codec,
-    raw: &[u8],
-    taken: &mut Taken,
-    summed_to: usize,
-    encoded: &mut Vec<u8>,
-) -> Option<Packing> {
-    let kept = codec.encode(taken.form(summed_to)?, encoded);
-    let is_shorter = kept != Codec::Raw && encoded.len() < raw.len() - raw.len() / 32;
-    is_shorter.then_some(Packing { codec: kept, is_transposed: true })
+impl Coding<'_> {
+    /// Encodes a block as it is.
+    fn encode(self, raw: &[u8], encoded: &mut Vec<u8>) -> Packing {
+        self.packed(self.codec.encode_under(self.dictionary, raw, encoded), false)
+    }
+
+    /// Encodes transposed rows, if that makes their block shorter.
+    fn transposed(
+        self,
+        raw: &[u8],
+        taken: &mut Taken,
+        summed_to: usize,
+        encoded: &mut Vec<u8>,
+    ) -> Option<Packing> {
+        let form = taken.form(summed_to)?;
+        let kept = self.codec.encode_under(self.dictionary, form, encoded);
+        let is_shorter = kept != Codec::Raw && encoded.len() < raw.len() - raw.len() / 32;
+        is_shorter.then_some(self.packed(kept, true))
+    }
+
+    fn packed(self, kept: Codec, is_transposed: bool) -> Packing {
+        let has_dictionary = self.dictionary.is_some() && kept == Codec::UNDER_DICTIONARY;
+        Packing { codec: kept, is_transposed, has_dictionary }
+    }
 }
 
 #[cfg(test)]

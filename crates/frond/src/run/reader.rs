@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     block::{
-        BadBlock, Codec, DecodeMeter, Format, NEWER, Packing, Payload, TypedFormat,
+        BadBlock, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, Payload, TypedFormat,
         typed::Projection,
     },
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
@@ -45,6 +45,8 @@ pub struct Run {
     pub(super) pool: Arc<FramePool>,
     /// Where decoding is counted; typed formats know by themselves.
     work: Option<Arc<Work>>,
+    /// What its dictionary takes, if it is not the tree's own.
+    dictionary_bytes: usize,
     extent: u64,
     stamp: u64,
 }
@@ -208,7 +210,8 @@ impl Run {
     ) -> Self {
         let extent = NEXT_UNWRITTEN.fetch_add(1, Ordering::Relaxed);
         let data = ArcSwap::from_pointee(Data::Unwritten(data));
-        Self { tail, tail_bytes, data, pool, work, extent, stamp: 0 }
+        let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
+        Self { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0 }
     }
 
     /// Reads and verifies a run's tail: one read.
@@ -246,9 +249,13 @@ impl Run {
             let meter: Arc<dyn DecodeMeter> = work.clone();
             *format = Arc::new(TypedFormat::clone(format).metered(Some(meter)));
         }
+        if let Some(work) = &work {
+            tail.dictionary = tail.dictionary.map(|its| work.dictionaries().share(its));
+        }
+        let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
         let data = ArcSwap::from_pointee(Data::Written { file, link });
         let (extent, stamp) = (link.offset, link.hash);
-        Ok(Arc::new(Run { tail, tail_bytes, data, pool, work, extent, stamp }))
+        Ok(Arc::new(Run { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp }))
     }
 
     /// Number of keys.
@@ -290,6 +297,11 @@ impl Run {
     #[inline]
     pub fn format(&self) -> &Format {
         &self.tail.format
+    }
+
+    /// What some of its blocks stand under.
+    pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        self.tail.dictionary.as_ref()
     }
 
     /// Deleted ranges, older than all entries of the run (Rule: I26).
@@ -358,6 +370,7 @@ impl Run {
             + self.tail.filter.as_ref().map_or(0, Filter::bytes)
             + self.tail.blobs.len() * size_of::<BlobUse>()
             + self.tail.format.memory_bytes()
+            + self.dictionary_bytes
             + self.tail.first_key.len()
             + self.tail.last_key.len()
     }
@@ -471,14 +484,15 @@ impl Run {
         encoded: &[u8],
         out: &mut [u8],
     ) -> Result<(), BadBlock> {
+        let dictionary = self.tail.dictionary.as_deref();
         match &self.work {
             Some(work) if !packing.is_raw() => {
                 let begun = work.begin();
-                packing.decode(encoded, out)?;
+                packing.decode(dictionary, encoded, out)?;
                 work.end(begun, out.len());
                 Ok(())
             }
-            _ => packing.decode(encoded, out),
+            _ => packing.decode(dictionary, encoded, out),
         }
     }
 
@@ -552,4 +566,10 @@ impl Run {
             Data::Written { file, link } => file.place(link.offset + start, bytes),
         }
     }
+}
+
+/// Memory of a run's dictionary; one that its tree holds as well is no run's.
+fn dictionary_bytes(tail: &Tail, work: Option<&Work>) -> usize {
+    let own = |its: &&Arc<Dictionary>| work.is_none_or(|work| !work.dictionaries().holds(its));
+    tail.dictionary.as_ref().filter(own).map_or(0, |its| its.memory_bytes())
 }

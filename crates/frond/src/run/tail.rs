@@ -1,7 +1,7 @@
 //! The tail of a run: all that stays resident with it, and its form on disk.
 //!
 //! ```text
-//! tail = header 64 B | first key | last key | format | index | range deletes | blobs | filter | zeros
+//! tail = header 64 B | first key | last key | format or dictionary | index | range deletes | blobs | filter | zeros
 //! ```
 //!
 //! The zeros fill the extent, and the hash in the parent's link covers them too, so that every byte
@@ -16,7 +16,7 @@
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Format, Packing, TypedFormat,
+        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Dictionary, Format, Packing, TypedFormat,
         common_prefix, varint32,
     },
     coding::{Reader, put_bytes, put_varint},
@@ -33,6 +33,9 @@ const VERSION: u8 = 1;
 const VERSION_TYPED: u8 = 2;
 /// Of runs whose blocks are opaque, and some of them transposed: the index may say so of a block.
 const VERSION_TRANSPOSED: u8 = 3;
+/// Of runs whose blocks are opaque, and some of them under a dictionary, which follows the last key; some may be
+/// transposed.
+const VERSION_DICTIONARY: u8 = 4;
 /// Where the version stands.
 const VERSION_AT: usize = 4;
 const HEADER_BYTES: usize = 64;
@@ -81,6 +84,8 @@ pub struct BlobUse {
 pub(super) struct Tail {
     pub codec: Codec,
     pub format: Format,
+    /// What some block stands under; none if no block does.
+    pub dictionary: Option<Arc<Dictionary>>,
     pub counts: Counts,
     pub data_bytes: u32,
     pub first_key: Box<[u8]>,
@@ -110,8 +115,14 @@ impl Tail {
             put_bytes(&mut body, key);
         }
         let version = match &self.format {
-            Format::Opaque if self.has_transposed() => VERSION_TRANSPOSED,
-            Format::Opaque => VERSION,
+            Format::Opaque => match &self.dictionary {
+                Some(dictionary) => {
+                    put_bytes(&mut body, dictionary.to_disk());
+                    VERSION_DICTIONARY
+                }
+                None if self.has_transposed() => VERSION_TRANSPOSED,
+                None => VERSION,
+            },
             Format::Typed(format) => {
                 let mut bytes = Vec::new();
                 format.to_disk(&mut bytes);
@@ -180,7 +191,7 @@ impl Tail {
     pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, Flaw> {
         let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
         if bytes.starts_with(&MAGIC.to_le_bytes())
-            && let Some(flaw) = Flaw::version("run", version, VERSION_TRANSPOSED)
+            && let Some(flaw) = Flaw::version("run", version, VERSION_DICTIONARY)
         {
             return Err(flaw);
         }
@@ -215,6 +226,13 @@ impl Tail {
             }
             _ => Format::Opaque,
         };
+        let dictionary = match version {
+            VERSION_DICTIONARY => {
+                let dictionary = Dictionary::from_disk(rest.bytes().ok_or_else(short)?)?;
+                Some(Arc::new(dictionary))
+            }
+            _ => None,
+        };
         let mut part = |length: usize| rest.take(length).ok_or_else(short);
         let [index, ranges, blobs, filter] =
             [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?, part(lengths[3])?];
@@ -234,6 +252,7 @@ impl Tail {
         let tail = Tail {
             codec,
             format,
+            dictionary,
             counts,
             data_bytes,
             index: index_from_disk(identity.seed(), blocks, index, data_bytes, version)
@@ -324,8 +343,11 @@ fn index_from_disk(
         if is_typed && !packing.is_raw() {
             return Err("a typed block under a codec");
         }
-        if packing.is_transposed && version != VERSION_TRANSPOSED {
+        if packing.is_transposed && !matches!(version, VERSION_TRANSPOSED | VERSION_DICTIONARY) {
             return Err("a transposed block in a run that has none");
+        }
+        if packing.has_dictionary && version != VERSION_DICTIONARY {
+            return Err("a block under a dictionary in a run that has none");
         }
         let crc = reader.u32().ok_or(SHORT)? ^ salt(seed, block);
         let fits = match packing.is_raw() {

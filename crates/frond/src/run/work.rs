@@ -15,7 +15,10 @@
 
 use std::{collections::HashMap, fmt};
 
-use super::open_opaque::Habit;
+use super::{
+    dictionaries::{Dictionaries, UnderDictionary},
+    open_opaque::Habit,
+};
 use crate::{
     block::{Codec, DecodeMeter, typed::ChunkCounts},
     io::Clock,
@@ -79,7 +82,7 @@ counters! {
         chunks_coded_bytes,
         /// Chunks that the codec was tried on, and that are stored as they are, since it saved too little.
         chunks_raw,
-        /// Times that models of strings were made.
+        /// Times that models of strings, or a dictionary, were made or looked for.
         trainings,
         /// Time that this took.
         training_nanos,
@@ -121,6 +124,7 @@ pub struct Work {
     decoded: DecodeCounters,
     /// Of opaque blocks of leaves.
     habit: Mutex<Habit>,
+    dictionaries: Dictionaries,
     /// That of all trees, on which all of it is counted, too.
     all: Option<Arc<Work>>,
 }
@@ -133,6 +137,7 @@ impl Work {
             buffers: EncodeCounters::default(),
             decoded: DecodeCounters::default(),
             habit: Mutex::default(),
+            dictionaries: Dictionaries::default(),
             all,
         })
     }
@@ -172,6 +177,27 @@ impl Work {
     /// How opaque blocks were best stored, when the last run of leaves ended.
     pub(super) fn habit(&self) -> Habit {
         *self.habit.lock().unwrap()
+    }
+
+    /// The dictionary of such blocks.
+    pub(super) fn dictionaries(&self) -> &Dictionaries {
+        &self.dictionaries
+    }
+
+    /// A run of leaves ended that was written under this codec, and whose rows are so long: finds the dictionary of those
+    /// after it, if one is due.
+    pub(super) fn learn_dictionary(
+        &self,
+        codec: Codec,
+        under: UnderDictionary,
+        row_bytes: u64,
+        bytes: u64,
+    ) {
+        let Some(training) = self.dictionaries.learn(under, row_bytes, bytes) else { return };
+        let begun = self.now();
+        self.dictionaries.learnt(training.train());
+        let training_nanos = self.now().saturating_sub(begun);
+        self.encoded(codec, &EncodeStats { trainings: 1, training_nanos, ..EncodeStats::default() });
     }
 
     pub(super) fn set_habit(&self, habit: Habit) {

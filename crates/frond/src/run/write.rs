@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::{
-        FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, Link, PageKind,
+        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, Link, PageKind,
         StoreFile, page_hash,
     },
     sync::Arc,
@@ -39,6 +39,9 @@ impl Run {
         }
         if self.tail.has_transposed() {
             file.require(FEATURE_TRANSPOSED_BLOCKS);
+        }
+        if self.tail.dictionary.is_some() {
+            file.require(FEATURE_DICTIONARIES);
         }
         let bytes = self.extent_bytes();
         let identity =

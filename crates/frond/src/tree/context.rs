@@ -258,7 +258,7 @@ impl TreeContext {
         let pool = self.pool.clone();
         let builder = match &traits.typing {
             Some(typing) => RunBuilder::typed(pool, options, typing, base.map(Run::format)),
-            None => RunBuilder::new(pool, options),
+            None => RunBuilder::opaque(pool, options, base),
         };
         match self.work_of(traits.lineage) {
             Some(work) => builder.counted(work),

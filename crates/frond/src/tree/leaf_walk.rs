@@ -131,7 +131,7 @@ impl LeafWalk {
             let small = builder.block_bytes() / 4;
             let raw = run.blocks().entry(index).map_or(0, |entry| entry.row_bytes as usize);
             let open = builder.open_block_bytes();
-            let carried = whole && met == Met::No && builder.carries(run.format());
+            let carried = whole && met == Met::No && builder.carries(&run);
             if carried && raw >= small && (open == 0 || open >= small) {
                 let encoded = cursor.carried_block(index)?;
                 builder.carry_block(&run, index, encoded)?;

@@ -160,7 +160,7 @@ fn merge(tree: &Tree, run: &Arc<Run>) {
     let carried = || -> frond::Result<Option<Arc<Run>>> {
         let (mut builder, mut buf) = (builder(), ReadBuf::new(pool()));
         for index in 0..run.block_count() {
-            if builder.carries(run.format()) {
+            if builder.carries(run) {
                 builder.carry_block(run, index, run.encoded_block(index, &mut buf)?)?;
             }
         }

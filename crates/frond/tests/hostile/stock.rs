@@ -364,7 +364,7 @@ impl Tree {
             let entry = *self.run.blocks().entry(index).expect("there is one");
             let encoded = self.run.encoded_block(index, &mut buf).expect("it is whole");
             let mut raw = vec![0; entry.raw_bytes as usize];
-            entry.packing.decode(encoded, &mut raw).expect("it was encoded");
+            entry.packing.decode(None, encoded, &mut raw).expect("it was encoded");
             let first = self.run.blocks().separator(index);
             let own = self.rows.range(first.to_vec()..).map(|(key, _)| key.clone());
             let keys = own.take(entry.rows as usize).step_by(1 + entry.rows as usize / 4);

@@ -61,7 +61,7 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
         let entry = *tree.run.blocks().entry(index).expect("there is one");
         let encoded = tree.run.encoded_block(index, &mut buf).expect("it is whole");
         let mut raw = vec![0; entry.raw_bytes as usize];
-        entry.packing.decode(encoded, &mut raw).expect("it was encoded");
+        entry.packing.decode(None, encoded, &mut raw).expect("it was encoded");
         let mut taken = Taken::default();
         if !taken.take(&raw) {
             continue;
@@ -83,8 +83,8 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
             _ => raw.len(),
         };
         let mut out = vec![0; raw_bytes];
-        let packing = Packing { codec, is_transposed: true };
-        let (decoded, peak) = peak_of(|| packing.decode(&encoded, &mut out));
+        let packing = Packing { codec, is_transposed: true, has_dictionary: false };
+        let (decoded, peak) = peak_of(|| packing.decode(None, &encoded, &mut out));
         assert!(peak <= 8 * raw_bytes + SOME, "{peak} bytes of memory for {raw_bytes}");
         if decoded.is_ok() {
             let own = tree.rows.keys().take(3).cloned().collect();

@@ -35,7 +35,7 @@ pub use taken::Taken;
 use std::cell::RefCell;
 
 use self::writer::RowWriter;
-use super::{BLOCK_ROWS_BYTES_MAX, BadBlock, Codec, common_prefix, varint32};
+use super::{BLOCK_ROWS_BYTES_MAX, BadBlock, Codec, common_prefix, dictionary::Dictionary, varint32};
 use crate::{
     coding::Reader,
     message::{Kind, Tag},
@@ -59,8 +59,13 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-/// Decodes what [`Taken::form`] gave to `codec`: `out` becomes the block, and is as long.
-pub fn decode(codec: Codec, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlock> {
+/// Decodes what [`Taken::form`] gave to `codec`, perhaps under a dictionary: `out` becomes the block, and is as long.
+pub fn decode(
+    codec: Codec,
+    dictionary: Option<&Dictionary>,
+    encoded: &[u8],
+    out: &mut [u8],
+) -> Result<(), BadBlock> {
     if out.len() > BLOCK_ROWS_BYTES_MAX {
         return Err(BadBlock("longer than any transposed block"));
     }
@@ -71,7 +76,7 @@ pub fn decode(codec: Codec, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlo
         }
         let Scratch { form, keys, values } = &mut *scratch;
         let form = form.get_mut(..form_bytes_max).unwrap_or_default();
-        let decoded = codec.decode_up_to(encoded, form).and_then(|len| {
+        let decoded = codec.decode_up_to(dictionary, encoded, form).and_then(|len| {
             let form = Form::parse(form.get(..len).unwrap_or_default()).ok_or(BAD)?;
             form.rebuild(keys, values, out)
         });

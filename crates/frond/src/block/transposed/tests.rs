@@ -101,12 +101,12 @@ fn every_codec_takes_forms_and_gives_blocks_back() {
             let best = taken.best_summed();
             let mut encoded = Vec::new();
             assert_eq!(codec.encode(taken.form(best).unwrap(), &mut encoded), codec);
-            let packing = Packing { codec, is_transposed: true };
+            let packing = Packing { codec, is_transposed: true, has_dictionary: false };
             let mut out = vec![0; block.len()];
-            packing.decode(&encoded, &mut out).unwrap();
+            packing.decode(None, &encoded, &mut out).unwrap();
             assert!(out == block, "{codec:?}");
             for wrong in [block.len() - 1, block.len() + 1, block.len() / 3, 0] {
-                assert!(packing.decode(&encoded, &mut vec![0; wrong]).is_err(), "{wrong}");
+                assert!(packing.decode(None, &encoded, &mut vec![0; wrong]).is_err(), "{wrong}");
             }
         }
     }
@@ -246,6 +246,6 @@ fn heads_that_promise_too_much_are_refused() {
     let zeros = vec![0; 3 * BLOCK_RAW_BYTES_TARGET];
     let mut encoded = Vec::new();
     Codec::Zstd1.encode(&zeros, &mut encoded);
-    let bad = decode(Codec::Zstd1, &encoded, &mut vec![0; BLOCK_RAW_BYTES_TARGET]);
+    let bad = decode(Codec::Zstd1, None, &encoded, &mut vec![0; BLOCK_RAW_BYTES_TARGET]);
     assert_eq!(bad.unwrap_err().0, "its codec rejects it");
 }

@@ -183,7 +183,7 @@ fn transposed_blocks_are_carried() {
                     expected.insert(key.clone(), (Tag::DELETE, Vec::new()));
                 }
             } else {
-                assert!(builder.carries(from.format()));
+                assert!(builder.carries(&from));
                 let bytes = from.encoded_block(index, &mut buf).unwrap();
                 builder.carry_block(&from, index, bytes).unwrap();
             }

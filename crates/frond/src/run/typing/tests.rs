@@ -157,7 +157,7 @@ fn blocks_go_into_runs_that_have_their_models() {
     };
     // What has no models goes anywhere; the first run gives its models to the whole.
     let mut both = builder(&typing, Some(&plain));
-    assert!(both.carries(plain.format()) && both.carries(modelled.format()));
+    assert!(both.carries(&plain) && both.carries(&modelled));
     carry(&plain, &mut both);
     carry(&modelled, &mut both);
     let both = both.finish().unwrap().unwrap();
@@ -166,14 +166,14 @@ fn blocks_go_into_runs_that_have_their_models() {
     // A tree that was just opened takes up the models that it meets, and not others.
     let other = self::typing();
     let mut beginning = builder(&other, Some(&opened(&modelled)));
-    assert!(beginning.carries(modelled.format()));
-    assert!(builder(&other, None).carries(modelled.format()), "they were taken up");
+    assert!(beginning.carries(&modelled));
+    assert!(builder(&other, None).carries(&modelled), "they were taken up");
     let third = self::typing();
-    assert!(!builder(&third, None).carries(modelled.format()), "without its models");
+    assert!(!builder(&third, None).carries(&modelled), "without its models");
     leaf(&third, None, 0, SOUTH);
-    assert!(!builder(&third, None).carries(modelled.format()), "with other models");
+    assert!(!builder(&third, None).carries(&modelled), "with other models");
     assert!(
-        !RunBuilder::new(FramePool::new(1 << 20), RunOptions::default()).carries(plain.format())
+        !RunBuilder::new(FramePool::new(1 << 20), RunOptions::default()).carries(&plain)
     );
 }
 

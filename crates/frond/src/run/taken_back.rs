@@ -1,0 +1,57 @@
+//! A dictionary that saved a run less than it takes itself is taken back: its blocks are encoded again, without.
+//!
+//! That a leaf ends short, or has carried most of its blocks, is known only at its end. Then few blocks are under the
+//! dictionary, so that encoding them twice is little work.
+
+use super::{
+    builder::{RunBuilder, malformed},
+    index::{BlockEntry, BlockIndex},
+};
+use crate::{
+    block::Dictionary,
+    cache::FrameBuf,
+    error::Result,
+    sync::Arc,
+};
+
+impl RunBuilder {
+    /// The dictionary that the run has, if it is worth it. Comes after the last block.
+    pub(super) fn settle_dictionary(&mut self) -> Result<Option<Arc<Dictionary>>> {
+        let under = self.index.entries().iter().filter(|entry| entry.packing.has_dictionary);
+        let bytes: u64 = under.map(|entry| u64::from(entry.encoded_bytes)).sum();
+        let Some(dictionary) = self.block.dictionary().cloned().filter(|_| bytes > 0) else {
+            return Ok(None);
+        };
+        if !self.block.under().is_some_and(|under| under.is_in_vain(bytes)) {
+            return Ok(Some(dictionary));
+        }
+        self.take_back(&dictionary)?;
+        Ok(None)
+    }
+
+    fn take_back(&mut self, dictionary: &Dictionary) -> Result<()> {
+        let mut data = FrameBuf::new(self.pool.clone());
+        let mut index = BlockIndex::default();
+        let (mut stored, mut raw, mut encoded) = (Vec::new(), Vec::new(), Vec::new());
+        for (block, &entry) in self.index.entries().iter().enumerate() {
+            stored.clear();
+            let start = entry.offset as usize;
+            self.data.copy_to(start..start + entry.encoded_bytes as usize, &mut stored);
+            let mut entry = BlockEntry { offset: data.len() as u32, ..entry };
+            if entry.packing.has_dictionary {
+                raw.resize(entry.raw_bytes as usize, 0);
+                let decoded = entry.packing.decode(Some(dictionary), &stored, &mut raw);
+                decoded.map_err(|bad| malformed(bad.0))?;
+                entry.packing = self.block.encode_plainly(self.options.codec, &raw, &mut encoded);
+                let bytes = if entry.packing.is_raw() { &raw } else { &encoded };
+                (entry.encoded_bytes, entry.crc) = (bytes.len() as u32, crc32c::crc32c(bytes));
+                data.extend(bytes);
+            } else {
+                data.extend(&stored);
+            }
+            index.push(self.index.separator(block), entry);
+        }
+        (self.data, self.index) = (data, index);
+        Ok(())
+    }
+}
