@@ -9,9 +9,12 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use common::options;
 use frond::{
-    Batch, CheckMode, Db, Hint, Layout, Part, Result, StoreId, Tree, TreeOptions, check,
+    Batch, CheckMode, Db, Hint, Layout, Part, Result, SizeClass, StoreId, Tree, TreeOptions, check,
     io::{Env, MemoryVfs, OpenMode, Vfs},
-    page::{FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, StoreFile},
+    page::{
+        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+        StoreFile,
+    },
 };
 use frond_testkit::disk::SimVfs;
 use xxhash_rust::xxh3::Xxh3;
@@ -108,14 +111,22 @@ fn features(store: &[u8]) -> [u64; 2] {
 /// Promise: P22.
 #[test]
 fn a_load_that_recovery_adopts_is_a_feature_too() {
-    for (layout, feature) in
-        // Of a run that nobody read it is not known whether its strings have templates, or its blocks are transposed.
-        [(None, 4), (Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])), 3)]
+    let layout = || Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
+    let (default, small) = (SizeClass::Default, SizeClass::Small);
+    for (layout, size_class, feature) in
+        // Of a run that nobody read it is not known whether its strings have templates, its blocks are transposed, or
+        // under a dictionary.
+        [
+            (None, default, 4),
+            (None, small, 12),
+            (layout(), default, 3),
+            (layout(), small, 3),
+        ]
     {
         let vfs = SimVfs::new();
         let open = |vfs: &SimVfs, seed| Db::open("/store", options().env(vfs.env(seed)));
         let db = open(&vfs, 1).unwrap();
-        let made = TreeOptions { key_layout: layout, ..TreeOptions::default() };
+        let made = TreeOptions { key_layout: layout, size_class, ..TreeOptions::default() };
         let mut load = db.bulk_load("t", made).unwrap();
         for row in 0..500u32 {
             load.put(&row.to_be_bytes(), b"value").unwrap();
@@ -171,8 +182,9 @@ fn features_are_required_one_by_one_and_together() {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open(Path::new("s"), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
-    let known = [FEATURE_TYPED_RUNS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS];
-    assert_eq!(known, [1, 2, 4], "they are on disk");
+    let templates = [FEATURE_TYPED_RUNS, FEATURE_TEMPLATES];
+    let opaque = [FEATURE_TRANSPOSED_BLOCKS, FEATURE_DICTIONARIES];
+    assert_eq!((templates, opaque), ([1, 2], [4, 8]), "they are on disk");
     file.require(FEATURE_TYPED_RUNS);
     file.require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
     assert_eq!(file.features(), FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);

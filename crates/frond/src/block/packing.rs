@@ -44,7 +44,9 @@ impl Packing {
     /// Its number, below 128.
     pub fn to_disk(self) -> u8 {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
-        self.codec as u8 | bit(self.is_transposed, TRANSPOSED) | bit(self.has_dictionary, DICTIONARY)
+        self.codec as u8
+            | bit(self.is_transposed, TRANSPOSED)
+            | bit(self.has_dictionary, DICTIONARY)
     }
 
     /// Its name, as people know it.

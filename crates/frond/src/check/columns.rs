@@ -43,6 +43,8 @@ pub struct TreeColumns {
     pub filter_bytes: u64,
     /// Of these, models of strings.
     pub model_bytes: u64,
+    /// Of these, dictionaries of leaves whose rows are not kept by part.
+    pub dictionary_bytes: u64,
     /// What blocks take whose rows are not kept by part.
     pub opaque: ColumnUse,
     /// What stands in typed blocks, by part.
@@ -124,6 +126,7 @@ impl TreeColumns {
         self.row_bytes += run.counts().raw_bytes;
         self.bytes += u64::from(run.extent_bytes());
         self.filter_bytes += run.filter().map_or(0, |filter| filter.bytes() as u64);
+        self.dictionary_bytes += run.dictionary().map_or(0, |its| its.to_disk().len() as u64);
         let Format::Typed(format) = run.format() else {
             for block in run.blocks().entries() {
                 self.opaque.add(

@@ -14,6 +14,7 @@
 use std::path::Path;
 
 use crate::{
+    block::Codec,
     Error, Lsn, Place, Publish, Result, Seqno, TreeId,
     blob::BlobHold,
     cache::{BlockCache, FramePool},
@@ -21,7 +22,9 @@ use crate::{
     io::{Watch, WatchedVfs, Workers},
     load::Loads,
     memtable::Memtable,
-    page::{FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS},
+    page::{
+        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+    },
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, SpillState,
         TaskPool,
@@ -381,12 +384,15 @@ fn load_again(
 /// Says what the leaves of a loaded tree may need of readers: they were written before the store was opened, and are
 /// not looked at.
 fn expect(engine: &Engine, tree: TreeId) {
-    let typed = engine.trees.traits(tree).map(|of| of.typing.is_some());
+    let traits = engine.trees.traits(tree);
+    let typed = traits.as_ref().map(|of| of.typing.is_some());
     if typed != Some(false) {
         engine.store.file().require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
     }
     if typed != Some(true) {
-        engine.store.file().require(FEATURE_TRANSPOSED_BLOCKS);
+        let may_have_one = traits.is_none_or(|of| of.class.codec() == Codec::UNDER_DICTIONARY);
+        let dictionaries = if may_have_one { FEATURE_DICTIONARIES } else { 0 };
+        engine.store.file().require(FEATURE_TRANSPOSED_BLOCKS | dictionaries);
     }
 }
 

@@ -92,7 +92,7 @@ pub struct RunBuilder {
     blobs: BTreeMap<[u8; 16], u32>,
     /// Where it is counted, and what there is to count.
     work: Option<Arc<Work>>,
-    done: EncodeStats,
+    pub(super) done: EncodeStats,
 }
 
 impl RunBuilder {

@@ -115,7 +115,8 @@ impl UnderDictionary {
 
     /// Takes it.
     pub fn keep(&mut self, given: &[u8]) {
-        let Some(samples) = self.samples.as_mut().filter(|_| given.len() <= SAMPLE_BYTES_MAX) else {
+        let Some(samples) = self.samples.as_mut().filter(|_| given.len() <= SAMPLE_BYTES_MAX)
+        else {
             return;
         };
         if samples.kept.len() >= SAMPLES_MAX {
@@ -200,9 +201,8 @@ impl Learnt {
 
     /// Whether a leaf that begins now may be trained from.
     fn may_be_due(&self) -> bool {
-        self.leaves.is_none_or(|leaves| {
-            self.promise.is_some() && leaves.saturating_add(1) >= self.pause
-        })
+        self.leaves
+            .is_none_or(|leaves| self.promise.is_some() && leaves.saturating_add(1) >= self.pause)
     }
 
     /// Counts a leaf, which took so much of its rows; whether it is to be trained from.
@@ -274,3 +274,6 @@ impl Training {
         Found(chosen)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,7 @@
 //! 1. What is remembered never says how a block is read: only its index entry does.
 
 use super::dictionaries::UnderDictionary;
-use crate::block::{
-    BlockBuilder, Codec, DictionaryEncoder, Packing, Taken, typed::ChunkCounts,
-};
+use crate::block::{BlockBuilder, Codec, DictionaryEncoder, Packing, Taken, typed::ChunkCounts};
 
 /// What the blocks of a tree's leaves were best stored as, as far as it was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,13 +6,9 @@
 use super::{
     builder::{RunBuilder, malformed},
     index::{BlockEntry, BlockIndex},
+    work::EncodeStats,
 };
-use crate::{
-    block::Dictionary,
-    cache::FrameBuf,
-    error::Result,
-    sync::Arc,
-};
+use crate::{block::Dictionary, cache::FrameBuf, error::Result, sync::Arc};
 
 impl RunBuilder {
     /// The dictionary that the run has, if it is worth it. Comes after the last block.
@@ -44,6 +40,7 @@ impl RunBuilder {
                 decoded.map_err(|bad| malformed(bad.0))?;
                 entry.packing = self.block.encode_plainly(self.options.codec, &raw, &mut encoded);
                 let bytes = if entry.packing.is_raw() { &raw } else { &encoded };
+                recount(&mut self.done, &entry, bytes.len() as u64);
                 (entry.encoded_bytes, entry.crc) = (bytes.len() as u32, crc32c::crc32c(bytes));
                 data.extend(bytes);
             } else {
@@ -53,5 +50,21 @@ impl RunBuilder {
         }
         (self.data, self.index) = (data, index);
         Ok(())
+    }
+}
+
+/// Counts for what a block took, which is the entry's, what it takes now.
+fn recount(done: &mut EncodeStats, entry: &BlockEntry, bytes: u64) {
+    let before = u64::from(entry.encoded_bytes);
+    let instead = |sum: u64, now: u64, before: u64| (sum + now).saturating_sub(before);
+    done.bytes = instead(done.bytes, bytes, before);
+    if entry.packing.is_raw() {
+        let raw = u64::from(entry.raw_bytes);
+        done.chunks_coded = done.chunks_coded.saturating_sub(1);
+        done.chunks_coded_from_bytes = done.chunks_coded_from_bytes.saturating_sub(raw);
+        done.chunks_coded_bytes = done.chunks_coded_bytes.saturating_sub(before);
+        done.chunks_raw += 1;
+    } else {
+        done.chunks_coded_bytes = instead(done.chunks_coded_bytes, bytes, before);
     }
 }

@@ -197,7 +197,10 @@ impl Work {
         let begun = self.now();
         self.dictionaries.learnt(training.train());
         let training_nanos = self.now().saturating_sub(begun);
-        self.encoded(codec, &EncodeStats { trainings: 1, training_nanos, ..EncodeStats::default() });
+        self.encoded(
+            codec,
+            &EncodeStats { trainings: 1, training_nanos, ..EncodeStats::default() },
+        );
     }
 
     pub(super) fn set_habit(&self, habit: Habit) {

@@ -9,8 +9,8 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, Link, PageKind,
-        StoreFile, page_hash,
+        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+        Identity, Link, PageKind, StoreFile, page_hash,
     },
     sync::Arc,
     types::{Lineage, Publish},

@@ -13,8 +13,8 @@
 use crate::{
     io::ALIGN,
     page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, LINK_BYTES,
-        Link, PageKind, page_hash,
+        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+        Identity, LINK_BYTES, Link, PageKind, page_hash,
     },
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };

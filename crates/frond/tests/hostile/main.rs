@@ -7,6 +7,7 @@
 
 mod ask;
 mod counting;
+mod dictionaries;
 mod formats;
 mod runs;
 mod stock;
@@ -117,4 +118,20 @@ fn struck_transposed_blocks_give_rows_or_an_error() {
     });
     println!("{blocks} blocks, {sound} struck forms sound");
     assert!(blocks > 100 && sound > 500, "{blocks} blocks, {sound} sound: it proves little");
+}
+
+#[test]
+fn struck_dictionaries_give_rows_or_an_error() {
+    let (mut blocks, mut sound) = (0, 0);
+    campaign(12, |dice| {
+        let tree = dictionaries::tree(dice);
+        blocks += dictionaries::count(&tree.run);
+        sound += dictionaries::decoded(dice, &tree, 300);
+        dictionaries::stored(dice, &tree, 300);
+        let lying = Lying::of(&tree);
+        (0..20).for_each(|_| lying.strike_tail(dice));
+        (0..20).for_each(|_| lying.strike_block(dice));
+    });
+    println!("{blocks} blocks, {sound} decoded under a struck dictionary or struck themselves");
+    assert!(blocks > 100 && sound > 100, "{blocks} blocks, {sound} sound: it proves little");
 }

@@ -144,7 +144,7 @@ fn read(run: &Arc<Run>, keys: &[&Vec<u8>]) {
 fn merge(tree: &Tree, run: &Arc<Run>) {
     let builder = || match &tree.typing {
         Some(typing) => RunBuilder::typed(pool(), tree.options, typing, Some(run.format())),
-        None => RunBuilder::new(pool(), tree.options),
+        None => RunBuilder::opaque(pool(), tree.options, Some(run)),
     };
     let merged = || -> frond::Result<Option<Arc<Run>>> {
         let mut sources = vec![RunCursor::bulk(run.clone()), RunCursor::bulk(tree.run.clone())];

@@ -35,7 +35,9 @@ pub use taken::Taken;
 use std::cell::RefCell;
 
 use self::writer::RowWriter;
-use super::{BLOCK_ROWS_BYTES_MAX, BadBlock, Codec, common_prefix, dictionary::Dictionary, varint32};
+use super::{
+    BLOCK_ROWS_BYTES_MAX, BadBlock, Codec, common_prefix, dictionary::Dictionary, varint32,
+};
 use crate::{
     coding::Reader,
     message::{Kind, Tag},

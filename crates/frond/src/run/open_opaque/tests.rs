@@ -216,7 +216,7 @@ fn only_runs_that_say_so_have_transposed_blocks() {
     assert_eq!(tail[4], 3);
     assert!(Tail::from_disk(&identity, &tail).is_ok());
     // As one of typed blocks it has no format that can be read.
-    for (version, why) in [(1, "transposed"), (2, "run format"), (4, "version")] {
+    for (version, why) in [(1, "transposed"), (2, "run format"), (5, "version")] {
         tail[4] = version;
         let flaw = format!("{:?}", Tail::from_disk(&identity, &tail).unwrap_err());
         assert!(flaw.contains(why), "{version}: {flaw}");

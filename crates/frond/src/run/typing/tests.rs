@@ -172,9 +172,7 @@ fn blocks_go_into_runs_that_have_their_models() {
     assert!(!builder(&third, None).carries(&modelled), "without its models");
     leaf(&third, None, 0, SOUTH);
     assert!(!builder(&third, None).carries(&modelled), "with other models");
-    assert!(
-        !RunBuilder::new(FramePool::new(1 << 20), RunOptions::default()).carries(&plain)
-    );
+    assert!(!RunBuilder::new(FramePool::new(1 << 20), RunOptions::default()).carries(&plain));
 }
 
 #[test]

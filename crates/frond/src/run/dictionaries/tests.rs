@@ -1,0 +1,335 @@
+//! Leaves of one tree, one after the other: which of them have a dictionary, and that they read as leaves without.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    cache::{FramePool, NoCache},
+    io::{MemoryVfs, OpenMode, RealClock, Vfs},
+    layout::Flaw,
+    message::Tag,
+    page::{FEATURE_DICTIONARIES, Identity, PageKind, StoreFile},
+    run::{
+        ReadBuf, Run, RunBuilder, RunCursor, RunOptions, Work, WorkByTree, key_hash, tail::Tail,
+    },
+    types::{Lineage, Publish, StoreId},
+};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const ROWS: u32 = 8000;
+
+fn random(number: u64, seed: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(&number.to_le_bytes(), seed)
+}
+
+/// One of four hundred calls of some eighty letters, with two numbers.
+fn text(row: u32, era: u64) -> Vec<u8> {
+    let dice = random(row.into(), era);
+    let call = dice % 400;
+    let letter = |at| (b'a' + (random(call * 100 + at, era) % 26) as u8) as char;
+    let name: String = (0..80).map(letter).collect();
+    format!("{name} @id={} @at={}", dice >> 40, dice >> 20 & 0xffff).into_bytes()
+}
+
+/// Keys of several lengths, so that rows stay rows.
+fn rows(numbers: std::ops::Range<u32>, era: u64) -> Rows {
+    numbers
+        .map(|row| (format!("{row:08}{}", "+".repeat(row as usize % 3)).into(), text(row, era)))
+        .collect()
+}
+
+fn noise(numbers: std::ops::Range<u32>) -> Rows {
+    let bytes = |row: u32| (0..12).flat_map(|at| random(at, row.into()).to_le_bytes()).collect();
+    numbers.map(|row| (row.to_be_bytes().into(), bytes(row))).collect()
+}
+
+fn work() -> Arc<Work> {
+    WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1))
+}
+
+fn pool() -> Arc<FramePool> {
+    FramePool::new(64 << 20)
+}
+
+fn builder(work: Option<&Arc<Work>>, base: Option<&Run>) -> RunBuilder {
+    let options = RunOptions { codec: Codec::Zstd3, ..RunOptions::default() };
+    let builder = RunBuilder::opaque(pool(), options, base);
+    match work {
+        Some(work) => builder.counted(work.clone()),
+        None => builder,
+    }
+}
+
+fn leaf(work: Option<&Arc<Work>>, rows: &Rows) -> Arc<Run> {
+    let mut builder = builder(work, None);
+    for (key, value) in rows {
+        builder.push(key, Tag::PUT, value).unwrap();
+    }
+    builder.finish().unwrap().unwrap()
+}
+
+/// The leaf as it is read from a file, and what the file requires.
+fn opened(run: &Run, work: Option<&Arc<Work>>) -> (Arc<Run>, u64) {
+    let mode = OpenMode { write: true, create_new: true, direct: true };
+    let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
+    let file = StoreFile::new(file, "s", StoreId([7; 16]));
+    let link = run.write(&file, 4096, Publish(1), Lineage(1)).unwrap();
+    let run = Run::open_counted(file.clone(), link, pool(), work.cloned()).unwrap();
+    (run, file.features())
+}
+
+fn under(run: &Run) -> usize {
+    run.blocks().entries().iter().filter(|entry| entry.packing.has_dictionary).count()
+}
+
+fn all_rows(run: &Arc<Run>) -> Rows {
+    let mut cursor = RunCursor::bulk(run.clone());
+    cursor.seek_first().unwrap();
+    let mut rows = Rows::new();
+    while let Some(entry) = cursor.entry() {
+        rows.insert(entry.key.to_vec(), entry.payload.to_vec());
+        cursor.advance().unwrap();
+    }
+    rows
+}
+
+fn assert_answers(run: &Arc<Run>, rows: &Rows) {
+    assert_eq!(&all_rows(run), rows);
+    for (key, value) in rows.iter().step_by(97) {
+        let found = run.get(key, key_hash(key), &NoCache(pool())).unwrap().unwrap();
+        assert_eq!(found.payload(), &value[..]);
+    }
+    assert_eq!(run.last_key(), rows.keys().next_back().map(Vec::as_slice));
+}
+
+fn identity(run: &Run) -> Identity {
+    Identity {
+        store: StoreId([7; 16]),
+        kind: PageKind::Run,
+        offset: 4096,
+        bytes: run.extent_bytes(),
+        birth: Publish(1),
+        lineage: Lineage(1),
+    }
+}
+
+/// The first leaf teaches, those after it take less, and all read alike.
+#[test]
+fn leaves_after_the_first_are_under_its_dictionary() {
+    let work = work();
+    for number in 0..3 {
+        let rows = rows(number * ROWS..(number + 1) * ROWS, 1);
+        let (with, without) = (leaf(Some(&work), &rows), leaf(None, &rows));
+        assert_eq!((under(&without), opened(&without, None).1), (0, 0));
+        assert_answers(&with, &rows);
+        let (read, features) = opened(&with, None);
+        assert_answers(&read, &rows);
+        if number == 0 {
+            assert_eq!((under(&with), features, with.dictionary()), (0, 0, None));
+            continue;
+        }
+        assert_eq!((under(&with), features), (with.block_count(), FEATURE_DICTIONARIES));
+        let (bytes, plainly) = (with.extent_bytes(), without.extent_bytes());
+        println!("{bytes} bytes for {plainly}");
+        assert!(u64::from(bytes) * 100 < u64::from(plainly) * 85, "{bytes} of {plainly}");
+        // Open runs of a tree hold its dictionary together; one that nobody else has counts as its own.
+        let (shared, _) = opened(&with, Some(&work));
+        assert!(Arc::ptr_eq(shared.dictionary().unwrap(), with.dictionary().unwrap()));
+        assert_answers(&shared, &rows);
+        let more = read.resident_bytes() - shared.resident_bytes();
+        assert_eq!(more, read.dictionary().unwrap().memory_bytes());
+    }
+    assert_eq!(work.leaves().trainings, 1);
+}
+
+/// What texts take, whose names are twice as long together as the dictionary: 64 bytes a row without. zstd may get better.
+#[test]
+fn sizes_of_texts() {
+    let work = work();
+    let leaves: Vec<_> = (0..4)
+        .map(|number| leaf(Some(&work), &rows(number * ROWS..(number + 1) * ROWS, 1)))
+        .collect();
+    let bytes: u32 = leaves[1..].iter().map(|leaf| leaf.extent_bytes()).sum();
+    let bytes = f64::from(bytes) / f64::from(3 * ROWS);
+    println!("{bytes:.2} bytes a row");
+    assert!(bytes < 46.0, "{bytes:.2} bytes a row");
+}
+
+/// A tree that was just opened goes on with the dictionary of the leaves it has.
+#[test]
+fn a_dictionary_outlives_what_taught_it() {
+    let work = work();
+    leaf(Some(&work), &rows(0..ROWS, 1));
+    let old = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));
+    let later = self::work();
+    let (read, _) = opened(&old, Some(&later));
+    let rows = rows(2 * ROWS..3 * ROWS, 1);
+    let new = leaf(Some(&later), &rows);
+    assert_eq!(new.dictionary(), read.dictionary());
+    assert_answers(&new, &rows);
+    assert_eq!(later.leaves().trainings, 0);
+}
+
+/// A merge carries blocks under a dictionary only into runs that have the same, and any others anywhere.
+#[test]
+fn blocks_are_carried_into_runs_of_the_same_dictionary() {
+    let (one, other) = (work(), work());
+    let plain = leaf(Some(&one), &rows(0..ROWS, 1));
+    leaf(Some(&other), &rows(0..ROWS, 2));
+    let rows = rows(ROWS..2 * ROWS, 1);
+    let (from, _) = opened(&leaf(Some(&one), &rows), None);
+    assert!(under(&from) > 0);
+    // Equal, and not the same: it was read from a file.
+    assert!(builder(Some(&one), None).carries(&from));
+    assert!(!builder(Some(&other), None).carries(&from) && !builder(None, None).carries(&from));
+    assert!(builder(Some(&other), None).carries(&plain) && builder(None, None).carries(&plain));
+    // As the base of a merge it decides, whatever the tree has learnt since.
+    for work in [&one, &other] {
+        let mut builder = builder(Some(work), Some(&from));
+        assert!(builder.carries(&from));
+        let (mut expected, mut buf) = (rows.clone(), ReadBuf::new(pool()));
+        let touched = from.block_count() / 2;
+        let separators =
+            [touched, touched + 1].map(|block| from.blocks().separator(block).to_vec());
+        for index in 0..from.block_count() {
+            if index != touched {
+                let encoded = from.encoded_block(index, &mut buf).unwrap();
+                builder.carry_block(&from, index, encoded).unwrap();
+                continue;
+            }
+            for key in rows.range(separators[0].clone()..separators[1].clone()).map(|(key, _)| key)
+            {
+                builder.push(key, Tag::PUT, b"another").unwrap();
+                expected.insert(key.clone(), b"another".to_vec());
+            }
+        }
+        let merged = builder.finish().unwrap().unwrap();
+        assert_eq!(merged.dictionary(), from.dictionary());
+        assert_answers(&opened(&merged, None).0, &expected);
+    }
+}
+
+/// A leaf that ends short does without the dictionary, which is longer than it saves there.
+#[test]
+fn a_dictionary_that_is_not_worth_its_bytes_is_taken_back() {
+    let work = work();
+    leaf(Some(&work), &rows(0..ROWS, 1));
+    for count in [1, 10, 150, 400] {
+        let rows = rows(ROWS..ROWS + count, 1);
+        let before = work.leaves();
+        let (short, plainly) = (leaf(Some(&work), &rows), leaf(None, &rows));
+        assert_eq!((short.dictionary(), under(&short)), (None, 0), "{count}");
+        assert_eq!(short.extent_bytes(), plainly.extent_bytes(), "{count}");
+        assert_answers(&opened(&short, None).0, &rows);
+        let after = work.leaves();
+        assert_eq!(after.bytes - before.bytes, short.data_bytes());
+        let raw = after.chunks_raw - before.chunks_raw;
+        let coded = if raw == 0 { short.data_bytes() } else { 0 };
+        assert_eq!(after.chunks_coded_bytes - before.chunks_coded_bytes, coded, "{count}");
+    }
+}
+
+/// That none is worth it is remembered as well: of bytes without sense nothing is learnt, again and again.
+#[test]
+fn trees_without_use_for_one_do_not_try_for_ever() {
+    let (work, count) = (work(), 3000);
+    for number in 0..40 {
+        let leaf = leaf(Some(&work), &noise(number * count..(number + 1) * count));
+        assert_eq!(under(&leaf), 0);
+    }
+    assert_eq!(work.leaves().trainings, 0);
+    // Numbers shrink, and have nothing in common.
+    let work = self::work();
+    for number in 0..20u32 {
+        let value = |row: u32| [[0; 8], random(row.into(), 9).to_be_bytes()].concat();
+        let numbers = number * 20_000..(number + 1) * 20_000;
+        let rows = numbers.map(|row| (row.to_be_bytes().to_vec(), value(row))).collect();
+        let leaf = leaf(Some(&work), &rows);
+        assert!(leaf.data_bytes() < 20_000 * 12);
+        assert_eq!(under(&leaf), 0);
+    }
+    assert_eq!(work.leaves().trainings, 1);
+}
+
+/// Other texts get another dictionary, when some leaves have missed what the old one promised.
+#[test]
+fn what_changes_is_learnt_anew() {
+    let work = work();
+    let mut number = 0;
+    let mut next = |era| {
+        number += 1;
+        leaf(Some(&work), &rows(number * ROWS..(number + 1) * ROWS, era))
+    };
+    next(1);
+    let first = next(1).dictionary().unwrap().clone();
+    let second = (0..12).find_map(|_| {
+        let leaf = next(2);
+        leaf.dictionary().filter(|its| **its != first).cloned()
+    });
+    assert!(second.is_some());
+    assert_eq!(work.leaves().trainings, 2);
+    assert_eq!(next(2).dictionary(), second.as_ref());
+}
+
+/// Promise: P22, P20. The version of a tail says that there is a dictionary; without one no block can be under it.
+#[test]
+fn only_runs_that_say_so_have_a_dictionary() {
+    let work = work();
+    leaf(Some(&work), &rows(0..ROWS, 1));
+    let run = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));
+    let identity = identity(&run);
+    let whole = run.tail.to_disk(&identity);
+    assert_eq!(whole[4], 4);
+    assert!(Tail::from_disk(&identity, &whole).is_ok());
+    for version in [1, 2, 3, 5] {
+        let mut tail = whole.clone();
+        tail[4] = version;
+        match Tail::from_disk(&identity, &tail).unwrap_err() {
+            Flaw::TooNew { what } if version == 5 => assert!(what.contains("version 5")),
+            // As one of typed blocks it would have a format where the dictionary is.
+            flaw => assert!(version < 4, "{version}: {flaw:?}"),
+        }
+    }
+    // The dictionary cut away, and all else as it was.
+    let mut without = Tail { dictionary: None, ..run.tail.clone() };
+    let tail = without.to_disk(&identity);
+    let flaw = format!("{:?}", Tail::from_disk(&identity, &tail).unwrap_err());
+    assert!(flaw.contains("under a dictionary in a run that has none"), "{flaw}");
+    // Another in its place: an error, or other bytes, that are no block of these rows.
+    without.dictionary = Dictionary::new(vec![b'x'; 4000]).map(Arc::new);
+    let mut buf = ReadBuf::new(pool());
+    let encoded = run.encoded_block(0, &mut buf).unwrap();
+    let entry = run.blocks().entries()[0];
+    let mut raw = vec![0; entry.raw_bytes as usize];
+    let decoded = entry.packing.decode(without.dictionary.as_deref(), encoded, &mut raw);
+    assert!(decoded.is_err() || run.check_block(0, &raw).is_err());
+    let missing = entry.packing.decode(None, encoded, &mut raw).unwrap_err();
+    let error = run.bad_block(0, missing).to_string();
+    assert!(error.contains("needs a dictionary"), "{error}");
+}
+
+/// Promise: P15. What a dictionary may be, whoever says so.
+#[test]
+fn dictionaries_on_disk_have_bounds() {
+    let stored = |bytes: &[u8]| Dictionary::new(bytes.to_vec()).map(|its| its.to_disk().to_vec());
+    let text = text(1, 1).repeat(20);
+    let whole = stored(&text).unwrap();
+    assert_eq!(Dictionary::from_disk(&whole).unwrap().as_bytes(), text);
+    for cut in 0..whole.len() {
+        assert!(Dictionary::from_disk(&whole[..cut]).is_err(), "{cut}");
+    }
+    assert!(Dictionary::from_disk(&[&whole[..], &[0]].concat()).is_err());
+    for (bytes, fits) in [
+        (vec![7; 7], false),
+        (vec![7; 8], true),
+        (vec![7; 64 << 10], true),
+        (vec![7; (64 << 10) + 1], false),
+        (0xec30_a437_u32.to_le_bytes().repeat(4), false),
+    ] {
+        assert_eq!(stored(&bytes).is_some(), fits);
+    }
+    // Gigabytes that a few bytes claim to be.
+    let claims = [0xff, 0xff, 0xff, 0xff, 0x0f, 3, 2, 1, 1];
+    assert!(Dictionary::from_disk(&claims).is_err());
+}

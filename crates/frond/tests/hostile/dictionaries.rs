@@ -1,0 +1,109 @@
+//! Blocks under the dictionary of their run: what decodes them is struck, and so are they.
+
+use std::sync::Arc;
+
+use frond::{
+    Lineage, Tag,
+    block::{BLOCK_RAW_BYTES_TARGET, Codec, Dictionary, Format},
+    io::RealClock,
+    run::{ReadBuf, Run, RunBuilder, RunOptions, WorkByTree},
+};
+use frond_testkit::Dice;
+
+use crate::{
+    ask,
+    counting::peak_of,
+    stock::{Block, Rows, Tree, pool},
+    strike,
+};
+
+/// Contexts of codecs.
+const SOME: usize = 512 << 10;
+
+/// A tree of texts, the second leaf of which is under what the first one taught.
+pub fn tree(dice: &mut Dice) -> Tree {
+    let names = 100 + dice.below(200);
+    let letters = 40 + dice.below(60);
+    let names: Vec<Vec<u8>> =
+        (0..names).map(|_| (0..letters).map(|_| b'a' + dice.below(26) as u8).collect()).collect();
+    let options =
+        RunOptions { codec: Codec::Zstd3, filter_bits: None, block_bytes: BLOCK_RAW_BYTES_TARGET };
+    let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
+    let mut leaf = |count: u64| {
+        let mut rows = Rows::new();
+        for number in 0..count {
+            let key = format!("{number:06}{}", "+".repeat(dice.below(3) as usize));
+            let end = format!(" {}", dice.below(1 << 40));
+            let value = [dice.pick(&names), end.as_bytes()].concat();
+            rows.insert(key.into_bytes(), (Tag::PUT, value));
+        }
+        let mut builder = RunBuilder::new(pool(), options).counted(work.clone());
+        for (key, (tag, payload)) in &rows {
+            builder.push(key, *tag, payload).expect("keys ascend");
+        }
+        (rows, builder.finish().expect("it fits").expect("it has rows"))
+    };
+    leaf(12_000);
+    let (rows, run) = leaf(4000);
+    assert!(run.dictionary().is_some(), "texts have one");
+    Tree { typing: None, options, rows, run }
+}
+
+/// Blocks of a run that are under its dictionary.
+pub fn count(run: &Arc<Run>) -> usize {
+    run.blocks().entries().iter().filter(|entry| entry.packing.has_dictionary).count()
+}
+
+/// Decodes blocks so many times, with the dictionary struck, or the block, or its length; says how often that gave
+/// bytes.
+pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
+    let mut buf = ReadBuf::new(pool());
+    let dictionary = tree.run.dictionary().expect("it has one");
+    let mut decoded = 0;
+    for _ in 0..strikes {
+        let index = dice.below(tree.run.block_count() as u64) as usize;
+        let entry = *tree.run.blocks().entry(index).expect("there is one");
+        let mut encoded = tree.run.encoded_block(index, &mut buf).expect("it is whole").to_vec();
+        let mut bytes = dictionary.as_bytes().to_vec();
+        let mut raw_bytes = entry.raw_bytes as usize;
+        match dice.below(4) {
+            0 => strike::bytes(dice, &mut encoded),
+            1 => raw_bytes = dice.below(1 << 18) as usize,
+            // A few bytes of many: what is left decodes.
+            2 => {
+                let at = dice.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << dice.below(8);
+            }
+            _ => bytes.truncate(dice.below(bytes.len() as u64 + 1) as usize),
+        }
+        let Some(struck) = Dictionary::new(bytes) else { continue };
+        let mut out = vec![0; raw_bytes];
+        let (gave, peak) = peak_of(|| entry.packing.decode(Some(&struck), &encoded, &mut out));
+        assert!(peak <= 8 * raw_bytes + SOME, "{peak} bytes of memory for {raw_bytes}");
+        if gave.is_ok() {
+            decoded += 1;
+            let row_bytes = raw_bytes as u32;
+            let keys = tree.rows.keys().take(3).cloned().collect();
+            ask::everything(
+                &Block { raw: out, rows: entry.rows, row_bytes, keys },
+                &Format::Opaque,
+            );
+        }
+        let mut out = vec![0; entry.raw_bytes as usize];
+        assert!(entry.packing.decode(None, &encoded, &mut out).is_err(), "it needs none");
+    }
+    decoded
+}
+
+/// Strikes a dictionary as it is stored.
+pub fn stored(dice: &mut Dice, tree: &Tree, strikes: u64) {
+    for _ in 0..strikes {
+        let mut struck = tree.run.dictionary().expect("it has one").to_disk().to_vec();
+        strike::bytes(dice, &mut struck);
+        let (read, peak) = peak_of(|| Dictionary::from_disk(&struck));
+        assert!(peak <= 2 * struck.len() + SOME, "{peak} bytes of memory");
+        if let Ok(read) = read {
+            assert!(read.as_bytes().len() <= 64 << 10);
+        }
+    }
+}
