@@ -14,9 +14,9 @@
 use std::path::Path;
 
 use crate::{
-    block::Codec,
     Error, Lsn, Place, Publish, Result, Seqno, TreeId,
     blob::BlobHold,
+    block::Codec,
     cache::{BlockCache, FramePool},
     catalog::{self, CATALOG_TREE, Catalog},
     io::{Watch, WatchedVfs, Workers},

@@ -63,7 +63,7 @@ pub(super) struct UnderDictionary {
     chosen: Option<Chosen>,
     /// Made for the first block.
     encoder: Option<DictionaryEncoder>,
-    samples: Option<Samples>,
+    samples: Option<Box<Samples>>,
 }
 
 /// What the codec was given of some blocks.
@@ -139,7 +139,7 @@ impl Dictionaries {
             return base;
         }
         let mut learnt = self.0.lock().unwrap();
-        let samples = learnt.may_be_due().then(Samples::default);
+        let samples = learnt.may_be_due().then(Box::default);
         let chosen = match base.chosen {
             Some(base) => Some(learnt.same(base)),
             None => learnt.latest.clone(),
@@ -175,7 +175,7 @@ impl Dictionaries {
         // Runs that keep an older one say nothing of the latest.
         let is_due = is_latest && learnt.is_due(bytes as f64 / row_bytes.max(1) as f64);
         let samples = under.samples.filter(|samples| samples.kept.len() >= SAMPLES_MIN)?;
-        is_due.then_some(Training { samples, bytes })
+        is_due.then_some(Training { samples: *samples, bytes })
     }
 
     /// What came of it.

@@ -141,7 +141,9 @@ fn long_keys_and_values_come_back() {
                 let mut encoded = Vec::new();
                 assert_eq!(codec.encode(taken.form(best).unwrap(), &mut encoded), codec);
                 let mut out = vec![0; block.len()];
-                Packing { codec, is_transposed: true }.decode(&encoded, &mut out).unwrap();
+                Packing { codec, is_transposed: true, has_dictionary: false }
+                    .decode(None, &encoded, &mut out)
+                    .unwrap();
                 assert!(out == block, "{codec:?}: {key_bytes} {value_bytes}");
             }
         }
