@@ -28,11 +28,7 @@ pub fn print(columns: &TreeColumns, out: &mut impl Write) -> Result {
         print_part("whole blocks", &columns.opaque, rows, out)?;
     }
     let in_columns: u64 = columns.columns.values().map(|column| column.bytes).sum();
-    let known = [
-        ("filters", columns.filter_bytes),
-        ("models", columns.model_bytes),
-        ("dictionaries", columns.dictionary_bytes),
-    ];
+    let known = [("filters", columns.filter_bytes), ("models", columns.model_bytes)];
     let known_bytes: u64 = known.iter().map(|(_, bytes)| bytes).sum();
     let beside = columns.bytes.saturating_sub(in_columns + columns.opaque.bytes + known_bytes);
     for (name, bytes) in known.into_iter().chain([("headers, index", beside)]) {
@@ -76,7 +72,6 @@ pub fn json(columns: &TreeColumns) -> serde_json::Value {
         "saved_bytes": columns.saved_bytes(),
         "filter_bytes": columns.filter_bytes,
         "model_bytes": columns.model_bytes,
-        "dictionary_bytes": columns.dictionary_bytes,
         "parts": parts.chain(opaque).collect::<Vec<_>>(),
     })
 }
