@@ -12,11 +12,13 @@ use crate::{
 
 use super::{Engine, Published};
 
-/// Pending bytes at which a leaf is flushed, in 1/16 of its encoded bytes. Leaves carry a general codec,
-/// which makes a leaf's rewrite the dearest step there is, and the runs that wait have none: they take
-/// about twice the bytes an entry, so that half a leaf's entries waiting on average is 1.5 times its
-/// bytes at the time it is due. The idle drain settles the rest. See docs/design/005.
-pub(super) const LEAF_FILL_SIXTEENTHS: u64 = 24;
+/// Pending bytes at which a leaf of opaque rows is flushed, in 1/16 of its encoded bytes. Such leaves carry a
+/// general codec, which makes a leaf's rewrite the dearest step there is, and the runs that wait have none: they
+/// take about twice the bytes an entry, so that half a leaf's entries waiting on average is 1.5 times its bytes at
+/// the time it is due. The idle drain settles the rest. See docs/design/005.
+pub(super) const LEAF_FILL_OPAQUE: u64 = 24;
+/// The same where rows are typed: runs take little more an entry than leaves do.
+pub(super) const LEAF_FILL_TYPED: u64 = 12;
 
 type TreeOutcome = Result<(TreeId, TreeRoot, Lineage, Effects)>;
 
@@ -210,7 +212,8 @@ fn apply_tree(
     progress: &AtomicU64,
 ) -> TreeOutcome {
     let lineage = traits.lineage;
-    let mut job = Job::new(cx, traits, publish, LEAF_FILL_SIXTEENTHS, progress);
+    let fill = if traits.typing.is_some() { LEAF_FILL_TYPED } else { LEAF_FILL_OPAQUE };
+    let mut job = Job::new(cx, traits, publish, fill, progress);
     let all = (slot.base, slot.last().unwrap_or(LATEST));
     let root = apply_commits(&mut job, slot, tree, old, all)?;
     job.flush_ticks();

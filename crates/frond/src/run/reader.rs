@@ -345,6 +345,7 @@ impl Run {
         if self.certainly_empty(lo, hi) {
             return 0;
         }
+        let (lo, hi) = self.within_keys(lo, hi);
         self.tail.index.estimate(lo, hi, |entry| entry.encoded_bytes)
     }
 
@@ -353,7 +354,19 @@ impl Run {
         if self.certainly_empty(lo, hi) {
             return 0;
         }
+        let (lo, hi) = self.within_keys(lo, hi);
         self.tail.index.estimate(lo, hi, |entry| entry.rows)
+    }
+
+    /// The bounds that cut something off: a run that lies between them is not cut. Estimates of neighbouring ranges
+    /// then sum up to the run or more.
+    fn within_keys<'k>(
+        &self,
+        lo: Option<&'k [u8]>,
+        hi: Option<&'k [u8]>,
+    ) -> (Option<&'k [u8]>, Option<&'k [u8]>) {
+        let lo = lo.filter(|lo| *lo > &*self.tail.first_key);
+        (lo, hi.filter(|hi| *hi <= &*self.tail.last_key))
     }
 
     fn certainly_empty(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {

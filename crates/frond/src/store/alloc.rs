@@ -210,6 +210,15 @@ impl Allocator {
         start
     }
 
+    /// This place, in a free range of `class` or in regions of no class.
+    pub fn allocate_at(&mut self, class: Class, start: u64, bytes: u64) {
+        if self.set(class).around(start).is_none() {
+            self.assign(class, region_start(start), region_end(start + bytes - 1));
+        }
+        let taken = self.set(class).take(start, start + bytes);
+        assert!(taken, "alloc invariant 1: a place found free is free");
+    }
+
     /// A place at the frontier, whatever is free below it: where the reserve is.
     pub fn allocate_at_frontier(&mut self, class: Class, bytes: u64) -> u64 {
         let start = self.frontier;

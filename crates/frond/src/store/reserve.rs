@@ -5,7 +5,9 @@
 //! for it. Allocating backs the extent first, so that a full disk is a refused allocation and not a
 //! failed write, which would stop the store (P12, P13). A **reserve** beyond the last region is backed
 //! ahead of need; background work falls back on it when the disk is full. Commits are admitted only
-//! while free space less what was admitted exceeds the reserve (Rule: I24).
+//! while free space less what was admitted exceeds the reserve (Rule: I24). A store at **rest** has nothing that
+//! would have to be written; it keeps enough of the reserve for deletes, and the first commit has the rest of it
+//! backed again before it is admitted.
 //!
 //! Invariants
 //! 1. What is punched or cut off is in no extent, and cannot be handed out meanwhile.
@@ -29,6 +31,10 @@ const BACK_BYTES: u64 = 1 << 20;
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
 /// But a store that is idle or closes gives back whatever a run could have lain in.
 const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
+/// Of the reserve of a store at rest this much stays backed, and a part of its live bytes: enough to write two
+/// leaves anew with what links them, so that a disk that was filled meanwhile can be emptied by deletes.
+const REST_BYTES: u64 = 3 << 19;
+const REST_PART: u64 = 64;
 /// The disk is asked for its free space again after so much was admitted.
 const MEASURE_EVERY: u64 = 32 << 20;
 
@@ -37,6 +43,10 @@ const MEASURE_EVERY: u64 = 32 << 20;
 pub(super) struct Reserve {
     /// Kept for background work.
     target: u64,
+    /// The limit of unwritten bytes that it follows from.
+    dirty_limit: u64,
+    /// Nothing is to be written: only some of it is backed.
+    rests: bool,
     /// Admitted and not settled.
     admitted: u64,
     /// Free on the file system when last asked.
@@ -134,7 +144,10 @@ impl Store {
         let wanted = 3 * dirty_limit + map + (64 << 20);
         // Small stores do not pay for large ones: commits are admitted more strictly instead.
         let target = wanted.min((4 << 20) + live / 16);
-        self.reserve.lock().unwrap().target = target;
+        {
+            let mut reserve = self.reserve.lock().unwrap();
+            (reserve.target, reserve.dirty_limit, reserve.rests) = (target, dirty_limit, false);
+        }
         let (frontier, short) = {
             let space = self.space().lock();
             let frontier = space.alloc.frontier();
@@ -169,6 +182,13 @@ impl Store {
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
+        let resting = {
+            let reserve = self.reserve.lock().unwrap();
+            reserve.rests.then_some(reserve.dirty_limit)
+        };
+        if let Some(dirty_limit) = resting {
+            self.set_reserve(dirty_limit)?;
+        }
         if self.try_admit(needed, true) || plant!("store: commits are admitted on a full disk") {
             return Ok(());
         }
@@ -212,9 +232,28 @@ impl Store {
         reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
     }
 
+    /// Nothing waits to be written: until the next commit only some of the reserve stays backed, for the next
+    /// [`Store::give_back`]. False if that is so already, or commits are under way.
+    pub fn begin_rest(&self) -> bool {
+        let mut reserve = self.reserve.lock().unwrap();
+        let begins = !reserve.rests && reserve.target > 0 && reserve.admitted == 0;
+        reserve.rests |= begins;
+        begins
+    }
+
     /// Ends the reserve: for a clean close, behind which nothing is written.
     pub fn drop_reserve(&self) {
         self.reserve.lock().unwrap().target = 0;
+    }
+
+    /// Bytes of the reserve that stay backed.
+    fn backed_target(&self) -> u64 {
+        let Reserve { target, rests, .. } = *self.reserve.lock().unwrap();
+        if !rests {
+            return target;
+        }
+        let live = self.space().lock().stats().live;
+        target.min(REST_BYTES + live / REST_PART)
     }
 
     /// Cuts off the free tail (but for the reserve) and punches free ranges of 1 MiB and more (64 KiB
@@ -224,7 +263,7 @@ impl Store {
     pub fn give_back(&self, keep: u64) -> Result<u64> {
         self.check_writable()?;
         let _one_at_a_time = self.resizing.lock().unwrap();
-        let target = self.reserve.lock().unwrap().target;
+        let target = self.backed_target();
         let slots_end = self.slots_file_bytes();
         let (cut_at, excess, before) = {
             let mut space = self.space().lock();
@@ -258,18 +297,34 @@ impl Inner {
         }
     }
 
-    /// An extent at the head of the reserve, if it has room.
+    /// An extent in what is backed: among the free ranges of its class, in a region of no class, or else at the
+    /// head of the reserve. A region of the reserve for each page would have it used up at once.
     fn allocate_backed_only(
         &mut self,
         request: &Request,
         bytes: u32,
         temporary: bool,
     ) -> Option<Extent> {
-        let frontier = self.alloc.frontier();
-        if !self.backed.contains(frontier, frontier + u64::from(bytes)) {
-            return None;
-        }
-        let offset = self.alloc.allocate_at_frontier(request.class, u64::from(bytes));
+        let length = u64::from(bytes);
+        let backed = |(_, start, end): (_, u64, u64)| {
+            let mut parts = self.backed.within(start, end).into_iter();
+            parts.find(|&(start, end)| end - start >= length).map(|(start, _)| start)
+        };
+        let free = |class| self.alloc.ranges_by_class().filter(move |&(of, ..)| of == class);
+        let place = free(Some(request.class)).find_map(backed).or(free(None).find_map(backed));
+        let offset = match place {
+            Some(offset) => {
+                self.alloc.allocate_at(request.class, offset, length);
+                offset
+            }
+            None => {
+                let frontier = self.alloc.frontier();
+                if !self.backed.contains(frontier, frontier + length) {
+                    return None;
+                }
+                self.alloc.allocate_at_frontier(request.class, length)
+            }
+        };
         Some(self.record_allocated(request, Extent { offset, bytes }, temporary))
     }
 

@@ -313,8 +313,7 @@ impl Node {
     /// Pages that merging `width` tiers from `first` on needs.
     pub(super) fn pages_of_tiers(&self, first: usize, width: usize) -> Vec<PageRef> {
         let window = self.tiers.get(first..first + width).unwrap_or_default();
-        let parts = window.iter().flat_map(|tier| &tier.parts);
-        parts.map(|part| PageRef::Run(part.run.clone())).collect()
+        window.iter().flat_map(Tier::pages).collect()
     }
 
     /// The keys of children `first..=last`, as bounds within the node.
@@ -333,6 +332,11 @@ impl Node {
 }
 
 impl Tier {
+    /// Its runs.
+    pub(super) fn pages(&self) -> impl Iterator<Item = PageRef> {
+        self.parts.iter().map(|part| PageRef::Run(part.run.clone()))
+    }
+
     /// True if one of its runs is marked.
     pub(super) fn is_stuck(&self) -> bool {
         self.parts.iter().any(|part| part.run.is_marked())

@@ -22,7 +22,7 @@ use super::{
     TreeContext,
     apply::{Batch, Job, clip},
     leaf_walk::{LeafWalk, Stop},
-    node::{Child, Node, Part, RunHandle, Tier},
+    node::{Bound, Child, Node, Part, RunHandle, Tier},
 };
 
 /// Parts of one age that take part in a merge, each with the range to read.
@@ -289,12 +289,16 @@ impl Job<'_> {
         Ok(out.leaves)
     }
 
-    /// Merges `width` tiers from `first` on into one.
-    pub(super) fn merge_window(&mut self, node: &Node, first: usize, width: usize) -> Result<Tier> {
+    /// Merges what lives of neighbouring tiers, or parts of one, into one tier of parts inside [lo, hi).
+    pub(super) fn merge_window(
+        &mut self,
+        node: &Node,
+        window: &[Tier],
+        (mut lo, hi): (Bound, Bound),
+    ) -> Result<Tier> {
         self.cx.counters.run_merges.fetch_add(1, Ordering::Relaxed);
-        let window = node.tiers.get(first..first + width).unwrap_or_default();
         let last = node.children.len().saturating_sub(1);
-        let mut sources = Vec::with_capacity(width);
+        let mut sources = Vec::with_capacity(window.len());
         let mut ranges = Vec::new();
         for tier in window {
             if let Some((chain, _)) = self.chain_of(node, tier, 0, last)? {
@@ -310,15 +314,14 @@ impl Job<'_> {
         }
         let folder = self.cx.folder();
         let mut merge = MergeCursor::new(sources);
-        let mut lo: Option<Box<[u8]>> = None;
         let mut entries = 0;
         while let Some(entry) = merge.next_folded(&folder)? {
             if ranges.is_empty() && builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
                 let full = std::mem::replace(&mut builder, self.buffer_builder());
-                let hi: Box<[u8]> = entry.key.into();
-                let start = lo.replace(hi.clone());
+                let end: Box<[u8]> = entry.key.into();
+                let start = lo.replace(end.clone());
                 if let Some(run) = full.finish()? {
-                    tier.parts.extend(self.part_of(node, self.handle(run), start, Some(hi))?);
+                    tier.parts.extend(self.part_of(node, self.handle(run), start, Some(end))?);
                 }
             }
             if !(plant!("tree: tombstone dropped above older data")
@@ -330,7 +333,7 @@ impl Job<'_> {
             entries += 1;
         }
         if let Some(run) = builder.finish()? {
-            tier.parts.extend(self.part_of(node, self.handle(run), lo, None)?);
+            tier.parts.extend(self.part_of(node, self.handle(run), lo, hi)?);
         }
         self.cx.counters.run_merge_entries.fetch_add(entries, Ordering::Relaxed);
         Ok(tier)

@@ -397,10 +397,20 @@ impl Drop for RunHandle {
     }
 }
 
+/// A run of which less than one part in so many lives is written anew (Rule: I21). See docs/design/005.
+const SPARSE_PART: u64 = 2;
+
 impl Part {
     /// Bytes live for all children.
     pub fn live_bytes(&self) -> u64 {
         self.live.iter().map(|&bytes| u64::from(bytes)).sum()
+    }
+
+    /// True if little of its run is live, here and, if others hold as much of it, elsewhere. One that cannot be
+    /// read stays as it is.
+    pub fn is_sparse(&self) -> bool {
+        let live = self.live_bytes() * u64::from(self.run.refs().max(1));
+        live * SPARSE_PART < self.run.meta.bytes && !self.run.is_marked()
     }
 }
 

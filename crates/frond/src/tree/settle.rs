@@ -5,7 +5,8 @@
 //! - A level-1 node flushes leaves *metered by bytes*: while more waits than the node aims at, the
 //!   fullest leaf is merged with all that waits for it. What comes in is so covered by what goes
 //!   out, batch by batch; thresholds alone would bring all leaves due at once.
-//! - Tiers of similar size are merged when there are too many for a reader's good.
+//! - Tiers of similar size are merged when there are too many for a reader's good; a run of which little is
+//!   left alive is written anew, for its extent stays as long as anything of it does.
 //! - A node with too many children splits.
 //!
 //! Invariants
@@ -20,6 +21,7 @@ use crate::{error::Result, sync::Ordering};
 use super::{
     apply::{Job, clip},
     context::{jitter, jitter_seed},
+    damage::PageRef,
     node::{Child, Node, NodeRef, Part, Tier},
 };
 use crate::sync::Arc;
@@ -36,6 +38,7 @@ impl Job<'_> {
         }
         node.drop_consumed();
         self.merge_tiers(&mut node)?;
+        self.rewrite_sparse(&mut node)?;
         if node.children.is_empty() {
             return Ok(Vec::new());
         }
@@ -249,10 +252,40 @@ impl Job<'_> {
             let cheapest = readable.min_by_key(|(_, (bytes, _))| bytes.iter().sum::<u64>());
             let Some((first, _)) = cheapest else { return Ok(()) };
             let pages = node.pages_of_tiers(first, width);
-            let merge = |job: &mut Self| job.merge_window(node, first, width);
+            let window = node.tiers.get(first..first + width).unwrap_or_default();
+            let merge = |job: &mut Self| job.merge_window(node, window, (None, None));
             let Some(merged) = self.contained(&pages, (None, None), merge)? else { continue };
             node.tiers.splice(first..first + width, (!merged.parts.is_empty()).then_some(merged));
         }
+        Ok(())
+    }
+
+    /// Writes anew what is left of runs of which little lives, so that their extents can go (Rule: I21).
+    fn rewrite_sparse(&mut self, node: &mut Node) -> Result<()> {
+        for t in 0..node.tiers.len() {
+            let mut p = 0;
+            loop {
+                let parts = node.tiers.get(t).map_or(&[][..], |tier| &tier.parts);
+                let Some(first) = parts.iter().skip(p).position(Part::is_sparse) else { break };
+                let first = p + first;
+                // Neighbours become one.
+                let sparse: Vec<Part> =
+                    parts.iter().skip(first).take_while(|part| part.is_sparse()).cloned().collect();
+                let count = sparse.len();
+                let lo = sparse.first().and_then(|part| part.lo.clone());
+                let hi = sparse.last().and_then(|part| part.hi.clone());
+                let window = [Tier { parts: sparse }];
+                let pages: Vec<PageRef> = window.iter().flat_map(Tier::pages).collect();
+                let rewrite = |job: &mut Self| job.merge_window(node, &window, (lo, hi));
+                let written = self.contained(&pages, (None, None), rewrite)?;
+                p = first + count;
+                if let (Some(written), Some(tier)) = (written, node.tiers.get_mut(t)) {
+                    p = first + written.parts.len();
+                    tier.parts.splice(first..first + count, written.parts);
+                }
+            }
+        }
+        node.tiers.retain(|tier| !tier.parts.is_empty());
         Ok(())
     }
 

@@ -313,6 +313,29 @@ fn a_tree_is_the_map_that_its_batches_make() {
     }
 }
 
+/// Rule: I21. A run keeps its extent as long as anything of it lives: one that was mostly handed down goes.
+#[test]
+fn runs_of_which_little_lives_are_written_anew() {
+    let shape = Shape { fanout_max: 64, run_bytes: 8 << 10, tiers_max_bottom: 8, ..tiny() };
+    let (mut house, mut toss) = (House::new(shape), Toss(5));
+    let mut partly = 0;
+    for round in 0..60 {
+        let row = |toss: &mut Toss| (key(toss.below(KEYS)), (Tag::PUT, vec![b'v'; 20]));
+        house.apply((0..60).map(|_| row(&mut toss)).collect(), Vec::new());
+        house.assert_sound();
+        assert!(house.depth() <= 1, "runs are shared by no nodes");
+        let Root::Node(node) = &house.root.root else { continue };
+        let node = node.load(&house.cx).unwrap();
+        for part in node.tiers.iter().flat_map(|tier| &tier.parts) {
+            let (live, bytes) = (part.live_bytes(), part.run.meta.bytes);
+            assert!(2 * live >= bytes, "round {round}: {live} bytes live of {bytes}");
+            partly += u32::from(4 * live < 3 * bytes);
+        }
+    }
+    assert!(partly > 0, "some were handed down in part");
+    house.assert_is_the_model();
+}
+
 /// Keys above all others become leaves at the right edge: leaves that are there are not touched.
 #[test]
 fn ascending_batches_rewrite_no_leaf() {

@@ -40,7 +40,7 @@ pub struct LogOptions {
     /// Length of the first one of a log that begins or has rested, of the same kind; each after it is twice
     /// as long as the one before. What is used seldom takes little.
     pub first_segment_bytes: u64,
-    /// Length of a group buffer, bytes; cut down to what fits the first segment.
+    /// Length of a group buffer, bytes; cut down to what fits a segment.
     pub group_bytes: usize,
     /// Number of group buffers, at least 2.
     pub groups: usize,
@@ -51,7 +51,7 @@ impl Default for LogOptions {
         // 4 × 1 MiB: at 150 MB/s of log the buffers hold 27 ms of commits, more than a write takes.
         Self {
             segment_bytes: 16 << 20,
-            first_segment_bytes: 2 << 20,
+            first_segment_bytes: 1 << 20,
             group_bytes: 1 << 20,
             groups: 4,
         }
@@ -69,7 +69,7 @@ impl LogOptions {
             let why = "a log segment has 16 KiB to 1 GiB in steps of 4 KiB, and 2 groups or more";
             return Err(Error::InvalidArgument(why.into()));
         }
-        let room = room_of(self.first_segment_bytes) as usize;
+        let room = room_of(self.segment_bytes) as usize;
         let bytes = self.group_bytes.min(room).min(GROUP_BYTES_MAX);
         self.group_bytes = (bytes / ALIGN * ALIGN).max(ALIGN);
         Ok(self)
@@ -78,6 +78,11 @@ impl LogOptions {
     /// Length of the segment after one of `bytes`.
     pub(super) fn after(&self, bytes: u64) -> u64 {
         (2 * bytes).min(self.segment_bytes)
+    }
+
+    /// Longest group that is begun for one reservation, bytes: it fits every segment.
+    pub(super) fn begun_bytes_max(&self) -> usize {
+        self.group_bytes.min(room_of(self.first_segment_bytes) as usize)
     }
 }
 

@@ -62,7 +62,7 @@ impl Log {
     /// Longest record that one reservation takes, bytes; longer ones go through
     /// [`Log::append_fragments`].
     pub fn record_bytes_max(&self) -> usize {
-        (self.options.group_bytes - GROUP_HEADER_BYTES - framed_bytes(0)) / 8 * 8
+        (self.options.begun_bytes_max() - GROUP_HEADER_BYTES - framed_bytes(0)) / 8 * 8
     }
 
     /// Reserves room for a record of `bytes`: inside the sequencer, O(1), never blocks. `None`: leave

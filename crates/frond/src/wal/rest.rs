@@ -31,9 +31,9 @@ use crate::{
 /// A log rests when nothing was appended for so long. A load that commits at all within this time
 /// never has a segment taken from it, so that no steady one makes what is unlinked again.
 const REST_INTERVAL: Duration = Duration::from_secs(5);
-/// The next segment is made when this part of the current one is used: of the first, 256 KiB of 2 MiB, so that a
+/// The next segment is made when this part of the current one is used: of the first, 128 KiB of 1 MiB, so that a
 /// store that is written to now and then has no more than that. A writer of 100 MB/s then waits for the next:
-/// three times after a rest, some 20 to 100 ms together.
+/// four times after a rest, some 20 to 100 ms together.
 const NEXT_AT_PART: u64 = 8;
 /// Segments that a log at rest keeps ready, if it had reason to make one: not made again at each next commit.
 const SPARES_AT_REST: usize = 1;
@@ -62,6 +62,13 @@ impl Log {
         let used = end.0 - state.segment_first.0;
         let wanted = used >= state.segment_bytes / NEXT_AT_PART && now >= state.spare_again;
         if wanted && state.spares.is_empty() { Rest::Over } else { Rest::Quiet }
+    }
+
+    /// True if nothing was appended for as long as it takes a log to come to rest.
+    pub fn is_at_rest(&self, now: Duration) -> bool {
+        let state = self.state.lock().unwrap();
+        state.moved.0 == Self::reserved_end(&state)
+            && now.saturating_sub(state.moved.1) >= REST_INTERVAL
     }
 
     fn is_long(&self, state: &State) -> bool {

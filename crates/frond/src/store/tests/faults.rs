@@ -309,6 +309,36 @@ pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
     }
 }
 
+/// Rule: I24. At rest little of it stays backed; it is all there again before the next commit is admitted.
+#[test]
+pub(super) fn the_reserve_of_a_store_at_rest_is_small() {
+    let below = env();
+    drop(create(&below, dir(), StoreOptions::default()).unwrap());
+    let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
+    let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
+    assert!(!store.begin_rest(), "there is no reserve yet");
+    store.set_reserve(1 << 20).unwrap();
+    store.admit(1 << 20).unwrap();
+    assert!(!store.begin_rest(), "a commit is under way");
+    store.settle_admitted(1 << 20);
+    assert!(store.begin_rest() && !store.begin_rest(), "once");
+    store.give_back(0).unwrap();
+    let rests = store.reserve_stats();
+    assert!((1 << 20..2 << 20).contains(&rests.backed_free), "{rests:?}");
+    assert_eq!(rests.target, 4 << 20, "commits keep as much free as ever");
+    store.admit(1).unwrap();
+    assert!(store.reserve_stats().backed_free >= 4 << 20, "{:?}", store.reserve_stats());
+    store.settle_admitted(1);
+    // The disk was filled meanwhile.
+    assert!(store.begin_rest());
+    store.give_back(0).unwrap();
+    plan.left.store(0, Ordering::Relaxed);
+    assert!(matches!(store.admit(1), Err(Error::Full(_))));
+    let v = store.counts_from().next();
+    let link = store.put_page(PageKind::Node, v, L, &[&[1; 100 << 10]]).unwrap();
+    publish(&store, v, &one_tree(link));
+}
+
 #[test]
 pub(super) fn given_back_space_shrinks_the_file() {
     let env = env();
