@@ -68,6 +68,15 @@ enum State {
     Many,
 }
 
+/// What remains of a key.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    /// The winner's message.
+    Alone,
+    /// A message with this tag, and the member whose payload it has, or `None` for `folded`.
+    Folded(Tag, Option<usize>),
+}
+
 impl<S: EntrySource> MergeCursor<S> {
     /// A merge of sources that already stand on their first entries, newest first.
     pub fn new(sources: Vec<S>) -> Self {
@@ -133,24 +142,44 @@ impl<S: EntrySource> MergeCursor<S> {
     /// Goes to the next key of which a message remains, and gives it.
     #[inline]
     pub fn next_folded(&mut self, folder: &Folder<'_>) -> Result<Option<Entry<'_>>> {
-        Ok(self.next_part_folded(folder)?.map(|(entry, _)| entry))
+        let left = self.next_left(folder)?;
+        Ok(left.and_then(|left| self.left_entry(left)))
     }
 
     /// The same, and whether its payload is all there is, and not the parts that are wanted.
     #[inline]
     pub fn next_part_folded(&mut self, folder: &Folder<'_>) -> Result<Option<(Entry<'_>, bool)>> {
+        let left = self.next_left(folder)?;
+        let holder = match left {
+            None => return Ok(None),
+            Some(Left::Alone) => Some(self.winner),
+            Some(Left::Folded(_, holder)) => holder,
+        };
+        let is_whole = holder.is_none_or(|member| self.sources[member].is_whole());
+        Ok(left.and_then(|left| self.left_entry(left)).map(|entry| (entry, is_whole)))
+    }
+
+    /// Goes to the next key of which a message remains.
+    #[inline]
+    fn next_left(&mut self, folder: &Folder<'_>) -> Result<Option<Left>> {
         loop {
             if !self.next_key()? {
                 return Ok(None);
             }
             if self.state == State::One {
-                let source = &self.sources[self.winner];
-                return Ok(source.entry().map(|entry| (entry, source.is_whole())));
+                return Ok(Some(Left::Alone));
             }
             if let Some((tag, holder)) = self.fold_group(folder)? {
-                let is_whole = holder.is_none_or(|member| self.sources[member].is_whole());
-                return Ok(Some((self.folded_entry(tag, holder), is_whole)));
+                return Ok(Some(Left::Folded(tag, holder)));
             }
+        }
+    }
+
+    #[inline]
+    fn left_entry(&self, left: Left) -> Option<Entry<'_>> {
+        match left {
+            Left::Alone => self.sources[self.winner].entry(),
+            Left::Folded(tag, holder) => Some(self.folded_entry(tag, holder)),
         }
     }
 
