@@ -176,7 +176,7 @@ fn a_checkpoint_leaves_one_short_segment() {
 /// free is there for rows again. Promise: P13. Rule: I24.
 #[test]
 fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
-    const ROWS: u32 = 20_000;
+    const ROWS: u32 = 40_000;
     let vfs = SimVfs::new();
     let db = Db::open(STORE, options(&vfs).durability(Durability::Sync)).expect("made");
     let tree = db.create_tree("t", TreeOptions::default()).expect("made");
@@ -202,11 +202,15 @@ fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
         db.commit(&mut batch).expect("deletes need no room that others have");
         db.checkpoint().expect("written");
     }
-    for n in 0..ROWS / 8 {
+    while db.drain_step().expect("drained") {
+        db.checkpoint().expect("written");
+    }
+    db.checkpoint().expect("written");
+    for n in 0..ROWS / 80 {
         tree.put(&n.to_be_bytes(), &noise(n + 1)).expect("there is room again");
     }
     for n in 0..ROWS {
-        let row = (n < ROWS / 8).then(|| noise(n + 1)).or((n >= ROWS / 2).then(|| noise(n)));
+        let row = (n < ROWS / 80).then(|| noise(n + 1)).or((n >= ROWS / 2).then(|| noise(n)));
         assert_eq!(tree.get(&n.to_be_bytes()).expect("read"), row, "row {n}");
     }
     vfs.set_capacity(None);
