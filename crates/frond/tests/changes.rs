@@ -310,6 +310,8 @@ fn a_kept_log_gives_way_on_a_full_disk() {
     }
     let before = log_files(&vfs);
     assert!(before > 30, "{before} segments for 500 kB of commits");
+    // With its reserve, of which a store at rest has little.
+    put_some(&db, 0..1, &[6; 1000]);
     vfs.set_capacity(Some(vfs.allocated_bytes() + (512 << 10)));
     for round in 0..20 {
         put_some(&db, 0..100, &[round; 1000]);

@@ -101,8 +101,10 @@ impl Shared {
         let locks = self.check_inserts(writes, &trees)?;
         // Deletes may always go on: they are how space comes back (Rule: I24).
         let admitted = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
-        if admitted > 0 {
-            engine.admit(admitted)?;
+        match admitted {
+            // A disk too full for the reserve keeps no delete from being done.
+            0 => engine.store.end_rest()?,
+            _ => engine.admit(admitted)?,
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
         let mut record = RECORD.take();

@@ -161,11 +161,6 @@ impl Engine {
         if due && self.versions.current().publish > self.checkpoint.written() {
             return self.run_checkpoint().map(|()| true);
         }
-        let rests =
-            self.idle.load(Ordering::Relaxed) && self.log().is_at_rest(self.env.clock.now());
-        if rests && self.store.begin_rest() {
-            self.health.watch(self.store.give_back(0))?;
-        }
         Ok(false)
     }
 

@@ -274,8 +274,7 @@ impl Engine {
             Err(error) => return Err(error),
         }
         if self.versions.current().frozen.is_empty() && self.pass_log() {
-            self.store.begin_rest();
-            self.health.watch(self.store.give_back(0))?;
+            self.health.watch(self.store.rest())?;
         }
         Ok(())
     }

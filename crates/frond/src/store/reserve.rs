@@ -5,9 +5,9 @@
 //! for it. Allocating backs the extent first, so that a full disk is a refused allocation and not a
 //! failed write, which would stop the store (P12, P13). A **reserve** beyond the last region is backed
 //! ahead of need; background work falls back on it when the disk is full. Commits are admitted only
-//! while free space less what was admitted exceeds the reserve (Rule: I24). A store at **rest** has nothing that
-//! would have to be written; it keeps enough of the reserve for deletes, and the first commit has the rest of it
-//! backed again before it is admitted.
+//! while free space less what was admitted exceeds the reserve (Rule: I24). A store at **rest** has just made
+//! everything durable because it was asked to; it keeps enough of the reserve for some deletes, and the next commit
+//! has the rest of it backed again first.
 //!
 //! Invariants
 //! 1. What is punched or cut off is in no extent, and cannot be handed out meanwhile.
@@ -23,7 +23,10 @@ use super::{
     space::{Extent, Inner, Request},
     superblock::DATA_START,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    sync::MutexGuard,
+};
 
 /// Backing comes in pieces of this size: a call for each run would be a journal entry for each.
 const BACK_BYTES: u64 = 1 << 20;
@@ -45,7 +48,7 @@ pub(super) struct Reserve {
     target: u64,
     /// The limit of unwritten bytes that it follows from.
     dirty_limit: u64,
-    /// Nothing is to be written: only some of it is backed.
+    /// Nothing is to be written: only some of it is backed. Changes under the lock `resizing`.
     rests: bool,
     /// Admitted and not settled.
     admitted: u64,
@@ -68,11 +71,13 @@ pub struct ReserveStats {
     pub disk_free: u64,
 }
 
-/// A free range taken out of the allocator while it is punched.
+/// A free range taken out of the allocator while what is backed of it is punched. Of regions of no class it is all:
+/// they are given to a class whole (alloc invariant 1).
 pub(super) struct Held {
     class: Option<Class>,
     start: u64,
     end: u64,
+    punched: Vec<(u64, u64)>,
 }
 
 impl Store {
@@ -112,7 +117,11 @@ impl Store {
 
     /// Has the file system give space for `[start, end)`, and for what follows in the same piece.
     pub(super) fn back(&self, start: u64, end: u64) -> Result<()> {
-        let _one_at_a_time = self.resizing.lock().unwrap();
+        let one_at_a_time = self.resizing.lock().unwrap();
+        self.back_under(&one_at_a_time, start, end)
+    }
+
+    fn back_under(&self, _: &MutexGuard<'_, ()>, start: u64, end: u64) -> Result<()> {
         let to = end.next_multiple_of(BACK_BYTES);
         let mut done = self.file().file.allocate(start, to - start);
         let mut backed_to = to;
@@ -137,6 +146,16 @@ impl Store {
     /// last region as is short. A disk too full for that refuses commits, not this call.
     pub fn set_reserve(&self, dirty_limit: u64) -> Result<ReserveStats> {
         self.check_writable()?;
+        let one_at_a_time = self.resizing.lock().unwrap();
+        self.set_reserve_under(&one_at_a_time, dirty_limit)?;
+        Ok(self.reserve_stats())
+    }
+
+    fn set_reserve_under(
+        &self,
+        one_at_a_time: &MutexGuard<'_, ()>,
+        dirty_limit: u64,
+    ) -> Result<()> {
         let (live, map) = {
             let space = self.space().lock();
             (space.stats().live, space.map_bytes())
@@ -146,7 +165,7 @@ impl Store {
         let target = wanted.min((4 << 20) + live / 16);
         {
             let mut reserve = self.reserve.lock().unwrap();
-            (reserve.target, reserve.dirty_limit, reserve.rests) = (target, dirty_limit, false);
+            (reserve.target, reserve.dirty_limit) = (target, dirty_limit);
         }
         let (frontier, short) = {
             let space = self.space().lock();
@@ -154,12 +173,17 @@ impl Store {
             let beyond = space.backed.within(frontier, frontier + target);
             (frontier, beyond.first().is_none_or(|&(s, e)| s > frontier || e < frontier + target))
         };
-        if short && !matches!(self.back(frontier, frontier + target), Ok(()) | Err(Error::Full(_)))
-        {
+        let backed = !short || {
+            let backed = self.back_under(one_at_a_time, frontier, frontier + target);
+            matches!(backed, Ok(()) | Err(Error::Full(_)))
+        };
+        if !backed {
             self.check_writable()?;
         }
         self.measure_disk();
-        Ok(self.reserve_stats())
+        // Whoever waits for the end of a rest is admitted by what the disk has now.
+        self.reserve.lock().unwrap().rests = false;
+        Ok(())
     }
 
     /// How the reserve stands.
@@ -182,13 +206,7 @@ impl Store {
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
-        let resting = {
-            let reserve = self.reserve.lock().unwrap();
-            reserve.rests.then_some(reserve.dirty_limit)
-        };
-        if let Some(dirty_limit) = resting {
-            self.set_reserve(dirty_limit)?;
-        }
+        self.end_rest()?;
         if self.try_admit(needed, true) || plant!("store: commits are admitted on a full disk") {
             return Ok(());
         }
@@ -232,13 +250,26 @@ impl Store {
         reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
     }
 
-    /// Nothing waits to be written: until the next commit only some of the reserve stays backed, for the next
-    /// [`Store::give_back`]. False if that is so already, or commits are under way.
-    pub fn begin_rest(&self) -> bool {
-        let mut reserve = self.reserve.lock().unwrap();
-        let begins = !reserve.rests && reserve.target > 0 && reserve.admitted == 0;
-        reserve.rests |= begins;
-        begins
+    /// Everything is durable: gives the disk space back that is free, and most of the reserve until the next
+    /// commit, unless one is under way.
+    pub fn rest(&self) -> Result<u64> {
+        self.check_writable()?;
+        let one_at_a_time = self.resizing.lock().unwrap();
+        {
+            let mut reserve = self.reserve.lock().unwrap();
+            reserve.rests |= reserve.target > 0 && reserve.admitted == 0;
+        }
+        self.give_back_under(&one_at_a_time, 0)
+    }
+
+    /// Has all of the reserve backed again, as far as the disk has room. Called for every commit.
+    pub fn end_rest(&self) -> Result<()> {
+        if !self.reserve.lock().unwrap().rests {
+            return Ok(());
+        }
+        let one_at_a_time = self.resizing.lock().unwrap();
+        let Reserve { rests, dirty_limit, .. } = *self.reserve.lock().unwrap();
+        if rests { self.set_reserve_under(&one_at_a_time, dirty_limit) } else { Ok(()) }
     }
 
     /// Ends the reserve: for a clean close, behind which nothing is written.
@@ -262,7 +293,10 @@ impl Store {
     /// closes.
     pub fn give_back(&self, keep: u64) -> Result<u64> {
         self.check_writable()?;
-        let _one_at_a_time = self.resizing.lock().unwrap();
+        self.give_back_under(&self.resizing.lock().unwrap(), keep)
+    }
+
+    fn give_back_under(&self, _: &MutexGuard<'_, ()>, keep: u64) -> Result<u64> {
         let target = self.backed_target();
         let slots_end = self.slots_file_bytes();
         let (cut_at, excess, before) = {
@@ -278,13 +312,11 @@ impl Store {
         }
         let least = if keep == 0 { PUNCH_BYTES_MIN_IDLE } else { PUNCH_BYTES_MIN };
         let held = self.space().lock().hold_free(excess, least);
-        let punched = held.iter().try_for_each(|held| {
-            self.file().file.punch(held.start, held.end - held.start).map_err(failed("punch"))
+        let punched = held.iter().flat_map(|held| &held.punched).try_for_each(|&(start, end)| {
+            self.file().file.punch(start, end - start).map_err(failed("punch"))
         });
         let mut space = self.space().lock();
-        for held in held {
-            space.alloc.put_back(held.class, held.start, held.end);
-        }
+        space.put_back(held);
         punched.map(|()| before.saturating_sub(space.backed.total()))
     }
 }
@@ -345,21 +377,46 @@ impl Inner {
         beyond.last().map_or(end, |&(_, e)| e)
     }
 
-    /// Takes free, backed ranges out of the allocator, the highest first, about `excess` bytes.
-    fn hold_free(&mut self, excess: u64, least: u64) -> Vec<Held> {
+    /// Takes free ranges out of the allocator that are backed, the highest first, about `excess` bytes.
+    pub(super) fn hold_free(&mut self, excess: u64, least: u64) -> Vec<Held> {
         let mut free: Vec<_> = self.alloc.ranges_by_class().collect();
         free.sort_unstable_by_key(|&(_, start, _)| std::cmp::Reverse(start));
         let (mut held, mut bytes) = (Vec::new(), 0);
         for (class, start, end) in free {
-            for (start, end) in self.backed.within(start, end).into_iter().rev() {
-                let enough = bytes >= excess || end - start < least;
-                if !enough && self.alloc.hold(class, start, end) {
+            let mut backed = self.backed.within(start, end);
+            backed.retain(|(start, end)| end - start >= least);
+            for punched in parts_to_hold(class, backed) {
+                let Some((&(first, _), &(_, last))) = punched.first().zip(punched.last()) else {
+                    continue;
+                };
+                let (start, end) = if class.is_some() { (first, last) } else { (start, end) };
+                if bytes >= excess || !self.alloc.hold(class, start, end) {
+                    continue;
+                }
+                for &(start, end) in &punched {
                     self.backed.remove(start, end);
                     bytes += end - start;
-                    held.push(Held { class, start, end });
                 }
+                held.push(Held { class, start, end, punched });
             }
         }
         held
+    }
+}
+
+impl Inner {
+    /// Ends a [`hold_free`](Self::hold_free).
+    pub(super) fn put_back(&mut self, held: Vec<Held>) {
+        for held in held {
+            self.alloc.put_back(held.class, held.start, held.end);
+        }
+    }
+}
+
+/// Backed parts of one free range as they are held: one by one inside a class, all at once outside.
+fn parts_to_hold(class: Option<Class>, backed: Vec<(u64, u64)>) -> Vec<Vec<(u64, u64)>> {
+    match class {
+        Some(_) => backed.into_iter().rev().map(|part| vec![part]).collect(),
+        None => vec![backed],
     }
 }

@@ -171,6 +171,7 @@ impl<'a> Job<'a> {
             }
             Root::Node(node) => {
                 let mut top = self.reopen(node)?;
+                self.rewrite_sparse(&mut top)?;
                 let tier = self.build_tier(&top, batch)?;
                 if !tier.parts.is_empty() {
                     top.tiers.insert(0, tier);

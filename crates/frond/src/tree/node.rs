@@ -406,11 +406,13 @@ impl Part {
         self.live.iter().map(|&bytes| u64::from(bytes)).sum()
     }
 
-    /// True if little of its run is live, here and, if others hold as much of it, elsewhere. One that cannot be
-    /// read stays as it is.
-    pub fn is_sparse(&self) -> bool {
+    /// True if little of its run was live in the last version, here and, if others held as much of it, elsewhere.
+    /// One that cannot be read stays as it is, and one that another lineage has: its extent would stay (Rule: I19).
+    pub fn is_sparse(&self, lineage: Lineage) -> bool {
         let live = self.live_bytes() * u64::from(self.run.refs().max(1));
-        live * SPARSE_PART < self.run.meta.bytes && !self.run.is_marked()
+        live * SPARSE_PART < self.run.meta.bytes
+            && self.run.lineage == lineage
+            && !self.run.is_marked()
     }
 }
 

@@ -38,7 +38,6 @@ impl Job<'_> {
         }
         node.drop_consumed();
         self.merge_tiers(&mut node)?;
-        self.rewrite_sparse(&mut node)?;
         if node.children.is_empty() {
             return Ok(Vec::new());
         }
@@ -90,6 +89,7 @@ impl Job<'_> {
             unreachable!("node.rs invariant 2: push_child is for upper nodes")
         };
         let mut lower = self.reopen(child)?;
+        self.rewrite_sparse(&mut lower)?;
         let mut handed = Vec::new();
         let (from, to) = node.child_range(c);
         for tier in &node.tiers {
@@ -260,17 +260,26 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Writes anew what is left of runs of which little lives, so that their extents can go (Rule: I21).
-    fn rewrite_sparse(&mut self, node: &mut Node) -> Result<()> {
+    /// Writes anew what is left of runs of which little lives, so that their extents can go (Rule: I21). Called
+    /// before anything is put in front: a run just handed down is the parent's as well, whatever its count says.
+    pub(super) fn rewrite_sparse(&mut self, node: &mut Node) -> Result<()> {
+        let lineage = self.traits.lineage;
         for t in 0..node.tiers.len() {
             let mut p = 0;
             loop {
                 let parts = node.tiers.get(t).map_or(&[][..], |tier| &tier.parts);
-                let Some(first) = parts.iter().skip(p).position(Part::is_sparse) else { break };
+                let Some(first) = parts.iter().skip(p).position(|part| part.is_sparse(lineage))
+                else {
+                    break;
+                };
                 let first = p + first;
                 // Neighbours become one.
-                let sparse: Vec<Part> =
-                    parts.iter().skip(first).take_while(|part| part.is_sparse()).cloned().collect();
+                let sparse: Vec<Part> = parts
+                    .iter()
+                    .skip(first)
+                    .take_while(|part| part.is_sparse(lineage))
+                    .cloned()
+                    .collect();
                 let count = sparse.len();
                 let lo = sparse.first().and_then(|part| part.lo.clone());
                 let hi = sparse.last().and_then(|part| part.hi.clone());

@@ -64,13 +64,6 @@ impl Log {
         if wanted && state.spares.is_empty() { Rest::Over } else { Rest::Quiet }
     }
 
-    /// True if nothing was appended for as long as it takes a log to come to rest.
-    pub fn is_at_rest(&self, now: Duration) -> bool {
-        let state = self.state.lock().unwrap();
-        state.moved.0 == Self::reserved_end(&state)
-            && now.saturating_sub(state.moved.1) >= REST_INTERVAL
-    }
-
     fn is_long(&self, state: &State) -> bool {
         state.segment_bytes > self.options.first_segment_bytes
     }

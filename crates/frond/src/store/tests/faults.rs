@@ -316,13 +316,12 @@ pub(super) fn the_reserve_of_a_store_at_rest_is_small() {
     drop(create(&below, dir(), StoreOptions::default()).unwrap());
     let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
     let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
-    assert!(!store.begin_rest(), "there is no reserve yet");
     store.set_reserve(1 << 20).unwrap();
     store.admit(1 << 20).unwrap();
-    assert!(!store.begin_rest(), "a commit is under way");
+    store.rest().unwrap();
+    assert!(store.reserve_stats().backed_free >= 4 << 20, "a commit is under way");
     store.settle_admitted(1 << 20);
-    assert!(store.begin_rest() && !store.begin_rest(), "once");
-    store.give_back(0).unwrap();
+    store.rest().unwrap();
     let rests = store.reserve_stats();
     assert!((1 << 20..2 << 20).contains(&rests.backed_free), "{rests:?}");
     assert_eq!(rests.target, 4 << 20, "commits keep as much free as ever");
@@ -330,13 +329,55 @@ pub(super) fn the_reserve_of_a_store_at_rest_is_small() {
     assert!(store.reserve_stats().backed_free >= 4 << 20, "{:?}", store.reserve_stats());
     store.settle_admitted(1);
     // The disk was filled meanwhile.
-    assert!(store.begin_rest());
-    store.give_back(0).unwrap();
+    store.rest().unwrap();
     plan.left.store(0, Ordering::Relaxed);
     assert!(matches!(store.admit(1), Err(Error::Full(_))));
     let v = store.counts_from().next();
     let link = store.put_page(PageKind::Node, v, L, &[&[1; 100 << 10]]).unwrap();
     publish(&store, v, &one_tree(link));
+}
+
+/// Free regions of which parts are not backed: what is allocated while the others are punched finds whole regions,
+/// and so does what comes after.
+#[test]
+pub(super) fn allocations_go_on_while_free_space_is_punched() {
+    let env = env();
+    let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
+    let mut v = store.counts_from().next();
+    let links: Vec<Link> = (0..12)
+        .map(|_| store.put_page(PageKind::Node, v, L, &[&[3; 900 << 10]]).unwrap())
+        .collect();
+    publish(&store, v, &one_tree(links[11]));
+    for link in &links[..11] {
+        store.die(link, L, v.next()).unwrap();
+    }
+    for _ in 0..5 {
+        v = v.next();
+        publish(&store, v, &one_tree(links[11]));
+    }
+    let mut space = store.space().lock();
+    let open = space.alloc.ranges_by_class().filter(|(class, ..)| class.is_none());
+    let open: Vec<(u64, u64)> = open.map(|(_, start, end)| (start, end)).collect();
+    assert!(open.iter().any(|(start, end)| end - start >= 4 << 20), "{open:?}");
+    for (start, end) in open {
+        for region in (start..end).step_by(1 << 20) {
+            space.backed.remove(region + (300 << 10), region + (700 << 10));
+        }
+    }
+    let held = space.hold_free(u64::MAX, 64 << 10);
+    assert!(!held.is_empty());
+    let request =
+        |bytes| Request { class: Class::Node, kind: PageKind::Node, bytes, birth: v, lineage: L };
+    let allocate = |space: &mut crate::store::space::Inner, bytes: u32| {
+        space.allocate(&request(bytes.into()), bytes, true)
+    };
+    for bytes in [100 << 10, 300 << 10, 1 << 20, 4 << 10] {
+        allocate(&mut space, bytes);
+    }
+    space.put_back(held);
+    for bytes in [100 << 10, 300 << 10, 1 << 20, 4 << 10].repeat(4) {
+        allocate(&mut space, bytes);
+    }
 }
 
 #[test]
