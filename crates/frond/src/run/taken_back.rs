@@ -21,11 +21,13 @@ impl RunBuilder {
         if !self.block.under().is_some_and(|under| under.is_in_vain(bytes)) {
             return Ok(Some(dictionary));
         }
-        self.take_back(&dictionary)?;
-        Ok(None)
+        Ok(if self.take_back(&dictionary)? { None } else { Some(dictionary) })
     }
 
-    fn take_back(&mut self, dictionary: &Dictionary) -> Result<()> {
+    /// True unless the blocks without it are longer than with it and all that it takes itself: what a dictionary saves
+    /// is a guess where a store was opened anew.
+    fn take_back(&mut self, dictionary: &Dictionary) -> Result<bool> {
+        let mut done = self.done;
         let mut data = FrameBuf::new(self.pool.clone());
         let mut index = BlockIndex::default();
         let (mut stored, mut raw, mut encoded) = (Vec::new(), Vec::new(), Vec::new());
@@ -40,7 +42,7 @@ impl RunBuilder {
                 decoded.map_err(|bad| malformed(bad.0))?;
                 entry.packing = self.block.encode_plainly(self.options.codec, &raw, &mut encoded);
                 let bytes = if entry.packing.is_raw() { &raw } else { &encoded };
-                recount(&mut self.done, &entry, bytes.len() as u64);
+                recount(&mut done, &entry, bytes.len() as u64);
                 (entry.encoded_bytes, entry.crc) = (bytes.len() as u32, crc32c::crc32c(bytes));
                 data.extend(bytes);
             } else {
@@ -48,8 +50,11 @@ impl RunBuilder {
             }
             index.push(self.index.separator(block), entry);
         }
-        (self.data, self.index) = (data, index);
-        Ok(())
+        if data.len() > self.data.len() + dictionary.to_disk().len() {
+            return Ok(false);
+        }
+        (self.data, self.index, self.done) = (data, index, done);
+        Ok(true)
     }
 }
 

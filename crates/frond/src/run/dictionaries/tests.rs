@@ -230,6 +230,28 @@ fn a_dictionary_that_is_not_worth_its_bytes_is_taken_back() {
     }
 }
 
+/// A tree that was opened again does not know what its dictionary saves: short leaves have it where it pays, all the
+/// same.
+#[test]
+fn a_dictionary_that_pays_is_kept_where_nothing_is_known_of_it() {
+    let work = work();
+    leaf(Some(&work), &rows(0..ROWS, 1));
+    let whole = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));
+    let again = self::work();
+    let (_opened, _) = opened(&whole, Some(&again));
+    let mut kept = 0;
+    for count in (400..3200).step_by(400) {
+        let rows = rows(2 * ROWS..2 * ROWS + count, 1);
+        let short = leaf(Some(&again), &rows);
+        for other in [leaf(Some(&work), &rows), leaf(None, &rows)] {
+            assert!(short.extent_bytes() <= other.extent_bytes(), "{count} rows");
+        }
+        assert_answers(&opened(&short, None).0, &rows);
+        kept += u32::from(short.dictionary().is_some());
+    }
+    assert!(kept > 2, "{kept} of seven");
+}
+
 /// That none is worth it is remembered as well: of bytes without sense nothing is learnt, again and again.
 #[test]
 fn trees_without_use_for_one_do_not_try_for_ever() {
