@@ -206,14 +206,21 @@ impl Store {
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
-        self.end_rest()?;
-        if self.try_admit(needed, true) || plant!("store: commits are admitted on a full disk") {
-            return Ok(());
-        }
-        // Space may have come back since the disk was asked.
-        self.measure_disk();
-        if self.try_admit(needed, false) {
-            return Ok(());
+        let mut recent = true;
+        loop {
+            match self.try_admit(needed, recent) {
+                Some(true) => return Ok(()),
+                Some(false) if plant!("store: commits are admitted on a full disk") => {
+                    return Ok(());
+                }
+                Some(false) if recent => {
+                    // Space may have come back since the disk was asked.
+                    self.measure_disk();
+                    recent = false;
+                }
+                Some(false) => break,
+                None => self.end_rest()?,
+            }
         }
         let ReserveStats { target, admitted, backed_free, disk_free } = self.reserve_stats();
         Err(Error::Full(format!(
@@ -229,11 +236,15 @@ impl Store {
         self.admit(bytes)
     }
 
-    fn try_admit(&self, needed: u64, recent: bool) -> bool {
+    /// Whether there is room; `None` while most of the reserve is not backed.
+    fn try_admit(&self, needed: u64, recent: bool) -> Option<bool> {
         let backed_free = self.space().lock().backed_free();
         let mut reserve = self.reserve.lock().unwrap();
+        if reserve.rests {
+            return None;
+        }
         if recent && reserve.since.saturating_add(needed) > MEASURE_EVERY {
-            return false;
+            return Some(false);
         }
         let promised = reserve.target.saturating_add(reserve.admitted).saturating_add(needed);
         let admitted = backed_free.saturating_add(reserve.disk_free) >= promised;
@@ -241,7 +252,7 @@ impl Store {
             reserve.admitted += needed;
             reserve.since += needed;
         }
-        admitted
+        Some(admitted)
     }
 
     /// `bytes` of admitted commits are applied and durable, or gave up.
@@ -262,7 +273,7 @@ impl Store {
         self.give_back_under(&one_at_a_time, 0)
     }
 
-    /// Has all of the reserve backed again, as far as the disk has room. Called for every commit.
+    /// Has all of the reserve backed again, as far as the disk has room: for the first commit after a rest.
     pub fn end_rest(&self) -> Result<()> {
         if !self.reserve.lock().unwrap().rests {
             return Ok(());
