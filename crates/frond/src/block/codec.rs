@@ -123,7 +123,17 @@ impl Codec {
 
     /// Decodes into `out`, whose length is the raw length that the index promises.
     pub fn decode(self, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlock> {
-        match self.decode_up_to(None, encoded, out)? == out.len() {
+        self.decode_under(None, encoded, out)
+    }
+
+    /// The same, under a dictionary if there is one.
+    pub(super) fn decode_under(
+        self,
+        dictionary: Option<&Dictionary>,
+        encoded: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), BadBlock> {
+        match self.decode_up_to(dictionary, encoded, out)? == out.len() {
             true => Ok(()),
             false => Err(OTHER_LENGTH),
         }
@@ -165,8 +175,7 @@ impl Codec {
 }
 
 /// What is wrong with a block that another length was promised of.
-pub(super) const OTHER_LENGTH: BadBlock =
-    BadBlock("decodes to another length than its index entry has");
+const OTHER_LENGTH: BadBlock = BadBlock("decodes to another length than its index entry has");
 
 fn compress(
     context: &mut Option<Compressor>,

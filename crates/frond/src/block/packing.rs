@@ -5,7 +5,7 @@
 //! 2. Decoded, a block is the same whatever it was stored as.
 //! 3. Only opaque blocks stand under the dictionary of their run, and only with the codec that heeds one.
 
-use super::{BadBlock, Codec, codec::OTHER_LENGTH, dictionary::Dictionary, transposed};
+use super::{BadBlock, Codec, dictionary::Dictionary, transposed};
 
 /// How a block's bytes are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,12 +77,9 @@ impl Packing {
         if self.has_dictionary && dictionary.is_none() {
             return Err(BadBlock("it needs a dictionary, and its run has none"));
         }
-        if self.is_transposed {
-            transposed::decode(self.codec, dictionary, encoded, out)
-        } else if self.codec.decode_up_to(dictionary, encoded, out)? == out.len() {
-            Ok(())
-        } else {
-            Err(OTHER_LENGTH)
+        match self.is_transposed {
+            true => transposed::decode(self.codec, dictionary, encoded, out),
+            false => self.codec.decode_under(dictionary, encoded, out),
         }
     }
 }

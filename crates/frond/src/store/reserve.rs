@@ -413,9 +413,7 @@ impl Inner {
         }
         held
     }
-}
 
-impl Inner {
     /// Ends a [`hold_free`](Self::hold_free).
     pub(super) fn put_back(&mut self, held: Vec<Held>) {
         for held in held {

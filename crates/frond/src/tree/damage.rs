@@ -310,12 +310,6 @@ impl Node {
         children.chain(self.waiting_for(first, last).cloned().map(PageRef::Run)).collect()
     }
 
-    /// Pages that merging `width` tiers from `first` on needs.
-    pub(super) fn pages_of_tiers(&self, first: usize, width: usize) -> Vec<PageRef> {
-        let window = self.tiers.get(first..first + width).unwrap_or_default();
-        window.iter().flat_map(Tier::pages).collect()
-    }
-
     /// The keys of children `first..=last`, as bounds within the node.
     pub(super) fn range_of(&self, first: usize, last: usize) -> (Option<&[u8]>, Option<&[u8]>) {
         (self.child_range(first).0, self.child_range(last).1)

@@ -22,7 +22,7 @@ use super::{
     apply::{Job, clip},
     context::{jitter, jitter_seed},
     damage::PageRef,
-    node::{Child, Node, NodeRef, Part, Tier},
+    node::{Bound, Child, Node, NodeRef, Part, Tier},
 };
 use crate::sync::Arc;
 
@@ -251,10 +251,8 @@ impl Job<'_> {
             let readable = windows.filter(|(_, (_, stuck))| !stuck.contains(&true));
             let cheapest = readable.min_by_key(|(_, (bytes, _))| bytes.iter().sum::<u64>());
             let Some((first, _)) = cheapest else { return Ok(()) };
-            let pages = node.pages_of_tiers(first, width);
             let window = node.tiers.get(first..first + width).unwrap_or_default();
-            let merge = |job: &mut Self| job.merge_window(node, window, (None, None));
-            let Some(merged) = self.contained(&pages, (None, None), merge)? else { continue };
+            let Some(merged) = self.merge_contained(node, window, (None, None))? else { continue };
             node.tiers.splice(first..first + width, (!merged.parts.is_empty()).then_some(merged));
         }
         Ok(())
@@ -284,9 +282,7 @@ impl Job<'_> {
                 let lo = sparse.first().and_then(|part| part.lo.clone());
                 let hi = sparse.last().and_then(|part| part.hi.clone());
                 let window = [Tier { parts: sparse }];
-                let pages: Vec<PageRef> = window.iter().flat_map(Tier::pages).collect();
-                let rewrite = |job: &mut Self| job.merge_window(node, &window, (lo, hi));
-                let written = self.contained(&pages, (None, None), rewrite)?;
+                let written = self.merge_contained(node, &window, (lo, hi))?;
                 p = first + count;
                 if let (Some(written), Some(tier)) = (written, node.tiers.get_mut(t)) {
                     p = first + written.parts.len();
@@ -294,8 +290,19 @@ impl Job<'_> {
                 }
             }
         }
-        node.tiers.retain(|tier| !tier.parts.is_empty());
+        node.drop_consumed();
         Ok(())
+    }
+
+    /// [`merge_window`](Self::merge_window); `None` if one of the runs cannot be read.
+    fn merge_contained(
+        &mut self,
+        node: &Node,
+        window: &[Tier],
+        bounds: (Bound, Bound),
+    ) -> Result<Option<Tier>> {
+        let pages: Vec<PageRef> = window.iter().flat_map(Tier::pages).collect();
+        self.contained(&pages, (None, None), |job| job.merge_window(node, window, bounds))
     }
 
     /// Cuts a node that has too many children into halves.
