@@ -118,12 +118,12 @@ const SYLLABLES: [&str; 16] = [
     "ze", "rut",
 ];
 
-/// Parameters of a call: which ones follows from its procedure, up to eight of them.
-fn parameters(procedure: u64, session: u64, noise: &mut Noise) -> String {
+/// Parameters of a call: which ones follows from its procedure, up to seven of them more than `least`.
+fn parameters(procedure: u64, session: u64, least: u64, noise: &mut Noise) -> String {
     let (mut own, mut out) = (Noise(procedure), String::new());
     let mut caller = Noise(session);
     let (user, account) = (caller.skewed(200_000), caller.skewed(20_000));
-    for number in 0..own.below(4) + own.below(5) {
+    for number in 0..least + own.below(4) + own.below(5) {
         out.push_str(if number > 0 { "," } else { "" });
         // Writing to a String cannot fail.
         let _ = match own.below(9) {
@@ -169,8 +169,8 @@ fn guid(noise: &mut Noise) -> String {
     )
 }
 
-/// A leaf of two MiB of the log, in blocks of 8 KB.
-fn log() -> Leaf {
+/// A leaf of two MiB of the log, in blocks of 8 KB; calls have so many parameters at least.
+fn log(least: u64) -> Leaf {
     let int = |width| Part::Fixed(width, Hint::Integer);
     let micros = Part::Fixed(8, Hint::Microseconds);
     let value = vec![micros, int(4), text(), text(), text(), text(), int(4), int(4), text()];
@@ -180,7 +180,7 @@ fn log() -> Leaf {
     let call = |session: u64, noise: &mut Noise| {
         let procedure = noise.skewed(400);
         let instance = Noise(procedure).below(24) + noise.skewed(8);
-        let parameters = parameters(procedure, session, noise);
+        let parameters = parameters(procedure, session, least, noise);
         Call { procedure, instance: instance % 24, server: session % 60, parameters }
     };
     let monitors: Vec<Call> = (0..200).map(|monitor| call(monitor, noise)).collect();
@@ -358,7 +358,13 @@ pub fn print_logs() {
         "budget",
         "scan us"
     );
-    let leaf = log();
+    for least in [0, 3] {
+        print_log(&log(least));
+    }
+}
+
+fn print_log(leaf: &Leaf) {
+    print_codecs(leaf);
     for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
         let (plans, format) = leaf.trained(codec);
         let written = leaf.write(codec, &plans, &format);
@@ -367,8 +373,8 @@ pub fn print_logs() {
         let models = format.models().iter().flatten().map(|model| model.as_bytes().len());
         let taken = written.blocks.iter().map(Vec::len).sum::<usize>() + models.sum::<usize>();
         let of_page = 8192.0 * written.blocks.len() as f64 / raw as f64 / 1000.0;
-        let (hot, cold) = read(&leaf, &written.blocks, format.models());
-        let scan = scan(&leaf, &written.blocks, format.models()) * of_page;
+        let (hot, cold) = read(leaf, &written.blocks, format.models());
+        let scan = scan(leaf, &written.blocks, format.models()) * of_page;
         println!(
             "{:<12}{:>7.1}{:>8.1}{:>8.1}{:>9.1}{:>9}{:>8.1}{:>8}{:>8.1}{hot:>8.2}{:>8}{cold:>8.2}{:>8}{scan:>8.1}",
             format!("{codec:?}"),
@@ -382,6 +388,46 @@ pub fn print_logs() {
             written.mean * of_page,
             0.6,
             1.6,
+        );
+    }
+}
+
+/// What general codecs take for the same rows laid end to end: a measure of the machine, and the choice that a
+/// page in columns is to be held against.
+fn print_codecs(leaf: &Leaf) {
+    for codec in [Codec::Lz4, Codec::Zstd1, Codec::Zstd3] {
+        let (mut encode, mut decode) = (Vec::new(), Vec::new());
+        let (mut raw, mut taken) = (0, 0);
+        let (mut page, mut packed, mut unpacked) = (Vec::new(), Vec::new(), Vec::new());
+        for rows in &leaf.blocks {
+            page.clear();
+            rows.iter().for_each(|(key, value)| page.extend([&key[..], value].concat()));
+            let (mut best_encode, mut best_decode) = (f64::MAX, f64::MAX);
+            for _ in 0..ROUNDS {
+                packed.clear();
+                let begin = Instant::now();
+                let used = codec.encode(black_box(&page), &mut packed);
+                best_encode = best_encode.min(begin.elapsed().as_nanos() as f64);
+                unpacked.resize(page.len(), 0);
+                let begin = Instant::now();
+                let decoded = used.decode(black_box(&packed), &mut unpacked);
+                best_decode = best_decode.min(begin.elapsed().as_nanos() as f64);
+                decoded.expect("what was just encoded");
+            }
+            raw += page.len();
+            taken += packed.len();
+            encode.push(best_encode * 8.192 / page.len() as f64);
+            decode.push(best_decode * 8.192 / page.len() as f64);
+        }
+        let median = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        };
+        println!(
+            "{codec:?} of the rows end to end: {:.1} % saved, {:.1} us encoded, {:.1} us decoded",
+            100.0 - 100.0 * taken as f64 / raw as f64,
+            median(&mut encode),
+            median(&mut decode),
         );
     }
 }

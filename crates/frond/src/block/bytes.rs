@@ -26,6 +26,22 @@ fn u64_le(eight: &[u8]) -> u64 {
     eight.try_into().map_or(0, u64::from_le_bytes)
 }
 
+/// Up to eight bytes as a number, the first in the lowest bits; of more, the first eight.
+#[inline]
+pub fn short_word(bytes: &[u8]) -> u64 {
+    if let Some(eight) = bytes.first_chunk::<8>() {
+        return u64::from_le_bytes(*eight);
+    }
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        // Two that overlap: where they do, they say the same.
+        (Some(first), Some(last)) => {
+            let last = u64::from(u32::from_le_bytes(*last)) << (8 * (bytes.len() - 4));
+            u64::from(u32::from_le_bytes(*first)) | last
+        }
+        _ => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
+}
+
 /// How many bytes a length takes as LEB128.
 #[inline]
 pub fn varint_bytes(value: u64) -> usize {

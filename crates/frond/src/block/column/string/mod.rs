@@ -43,6 +43,7 @@ mod symbol_training;
 mod symbols;
 mod template_index;
 mod template_training;
+mod template_walk;
 mod templated;
 mod templates;
 mod tokens;

@@ -175,16 +175,21 @@ fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBlock> {
 #[inline]
 pub(super) fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
     let mut bad = false;
-    for eight in digits.chunks(8) {
-        let mut word = 0;
-        for (at, &byte) in eight.iter().enumerate() {
-            let (decimal, above) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(letter));
-            let digit = if decimal < 10 { decimal } else { above.wrapping_add(10) };
-            bad |= decimal >= 10 && above >= 6;
-            word |= u64::from(digit & 15) << (4 * at);
-        }
-        bits.put(word, 4 * eight.len());
+    let (eights, rest) = digits.as_chunks::<8>();
+    for eight in eights {
+        let packed = hex_value(u64::from_le_bytes(*eight));
+        // What was none of these digits comes back as another.
+        bad |= hex_digits(packed, letter) != *eight;
+        bits.put(packed.into(), 32);
     }
+    let mut word = 0;
+    for (at, &byte) in rest.iter().enumerate() {
+        let (decimal, above) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(letter));
+        let digit = if decimal < 10 { decimal } else { above.wrapping_add(10) };
+        bad |= decimal >= 10 && above >= 6;
+        word |= u64::from(digit & 15) << (4 * at);
+    }
+    bits.put(word, 4 * rest.len());
     !bad
 }
 
@@ -490,6 +495,18 @@ impl<'a> Shaped<'a> {
 fn put_word<const N: usize>(to: &mut [u8], at: usize, word: [u8; N]) -> Result<(), BadBlock> {
     to.get_mut(at..at + N).ok_or(BAD)?.copy_from_slice(&word);
     Ok(())
+}
+
+/// What eight hexadecimal digits say, the first in the lowest bits; of other bytes, something.
+#[inline]
+fn hex_value(eight: u64) -> u32 {
+    const ONES: u64 = u64::MAX / 255;
+    // Letters have this bit, and say nine more than their low bits.
+    let letters = eight >> 6 & ONES;
+    let word = ((eight & (ONES * 15)) + 9 * letters) & (ONES * 15);
+    let word = (word | word >> 4) & 0x00ff_00ff_00ff_00ff;
+    let word = (word | word >> 8) & 0x0000_ffff_0000_ffff;
+    (word | word >> 16) as u32
 }
 
 /// Eight digits of four bits each, the first in the lowest.

@@ -1,7 +1,8 @@
 //! Packing strings into their templates.
 //!
-//! A string's template is looked up by the hash of its skeleton; a string that is a template as a whole, as those
-//! are that come again and again, by its own. What is found is compared before it is believed.
+//! A string that is a template as a whole, as those are that come again and again, is looked up by its hash. Others are
+//! found by their literals (`template_walk.rs`), or else by the hash of their skeleton. What is found is compared before
+//! it is believed.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -10,15 +11,17 @@ use super::{
     shape::{BitWriter, pack_digits, pack_hex},
     strings::equal_short,
     symbols::Matcher,
+    template_walk::TemplateWalk,
     templated::{FORM_BITS, FORM_BYTES, FORM_GUID, FORM_GUID_UPPER, FORM_SYMBOLS},
     templates::{Field, Templates},
     tokens::{GUID_BYTES, Skeleton, Slot, SlotKind, Tokens},
 };
-use crate::coding::put_varint;
+use crate::{block::bytes::short_word, coding::put_varint};
 
 /// Packs strings into one set of templates, which every call passes again.
 #[derive(Debug, Default)]
 pub(super) struct TemplateIndex {
+    walk: TemplateWalk,
     table: Table,
     tokens: Tokens,
     /// A text in symbols.
@@ -81,13 +84,14 @@ impl TemplateIndex {
                 }
             }
         }
-        Self { table, ..Self::default() }
+        Self { walk: TemplateWalk::of(templates), table, ..Self::default() }
     }
 
     /// Memory that it holds.
     pub fn memory_bytes(&self) -> usize {
         let Table { templates, words, .. } = &self.table;
-        size_of::<Self>() + templates.len() * size_of::<(u64, u32)>() + 4 * words.len()
+        let walk = self.walk.memory_bytes();
+        size_of::<Self>() + walk + templates.len() * size_of::<(u64, u32)>() + 4 * words.len()
     }
 
     /// Packs a string: the number of its template. What has no code is appended to `texts`, in symbols where that is
@@ -100,21 +104,27 @@ impl TemplateIndex {
         bits: &mut BitWriter,
         texts: &mut Vec<u8>,
     ) -> u64 {
-        let Self { table, tokens, codes } = self;
+        let Self { walk, table, tokens, codes } = self;
         if table.has_whole
             && let Some(number) = table.find_whole(templates, string)
         {
             return number.into();
         }
-        let found = tokens.find(string).then(|| table.find(tokens.hash())).flatten();
         let mut packing = Packing { templates, table, matcher, codes, bits, texts };
         let before = (packing.bits.mark(), packing.texts.len());
-        if let Some(number) = found {
-            if packing.string(number, tokens.slots(), string).is_some() {
+        if let Some(number) = walk.find(templates, string, tokens) {
+            if packing.string::<true>(number, tokens.slots(), string).is_some() {
                 return number.into();
             }
-            packing.bits.reset(before.0);
-            packing.texts.truncate(before.1);
+            packing.undo(before);
+        }
+        if tokens.find(string)
+            && let Some(number) = table.find(tokens.hash())
+        {
+            if packing.string::<false>(number, tokens.slots(), string).is_some() {
+                return number.into();
+            }
+            packing.undo(before);
         }
         packing.text(string);
         templates.len() as u64
@@ -170,9 +180,21 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
+    /// Forgets what was packed since.
+    fn undo(&mut self, (mark, texts): ((usize, u64, usize), usize)) {
+        self.bits.reset(mark);
+        self.texts.truncate(texts);
+    }
+
     /// Packs the slots of `string`; `None` if it is no string of this template, what was packed then is worth nothing.
+    /// Its literals are compared unless they were `FOUND` by.
     #[inline]
-    fn string(&mut self, number: u32, slots: &[Slot], string: &[u8]) -> Option<()> {
+    fn string<const FOUND: bool>(
+        &mut self,
+        number: u32,
+        slots: &[Slot],
+        string: &[u8],
+    ) -> Option<()> {
         let templates = self.templates;
         let (last, pieces) = templates.pieces(number as usize).split_last()?;
         if pieces.len() != slots.len() {
@@ -182,7 +204,7 @@ impl Packing<'_> {
         for (piece, slot) in pieces.iter().zip(slots) {
             let (start, end) = (usize::from(slot.start), usize::from(slot.end));
             let text = string.get(start..end)?;
-            if !equal_short(string.get(at..start)?, templates.text(piece.literal)) {
+            if !FOUND && !equal_short(string.get(at..start)?, templates.text(piece.literal)) {
                 return None;
             }
             at = end;
@@ -217,7 +239,7 @@ impl Packing<'_> {
                 Field::End => return None,
             }
         }
-        equal_short(string.get(at..)?, templates.text(last.literal)).then_some(())
+        (FOUND || equal_short(string.get(at..)?, templates.text(last.literal))).then_some(())
     }
 
     /// Packs a code below `end`; else `end`, and the text beside.
@@ -280,13 +302,39 @@ fn number_of(text: &[u8]) -> Option<u64> {
 /// A number of one to nineteen digits.
 #[inline]
 fn digits_of(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 19 {
+    match text.len() {
+        1..=8 => eight_digits(text),
+        9..=19 => {
+            let (first, last) = text.split_last_chunk::<8>()?;
+            let (first, more) = match first.split_last_chunk::<8>() {
+                Some((few, more)) if !few.is_empty() => (few, eight_digits(more)?),
+                Some((_, more)) => (&more[..], 0),
+                None => (first, 0),
+            };
+            let first = eight_digits(first)?;
+            let is_long = text.len() > 16;
+            let above = if is_long { first * 100_000_000 + more } else { first };
+            // Nineteen nines are below 2^64.
+            Some(above * 100_000_000 + eight_digits(last)?)
+        }
+        _ => None,
+    }
+}
+
+/// A number of one to eight digits, all at once: each byte of a word is one, and neighbours are joined three times.
+#[inline]
+fn eight_digits(text: &[u8]) -> Option<u64> {
+    const ONES: u64 = u64::MAX / 255;
+    let before = 8 * (8 - text.len() as u32);
+    // Zeros before the first.
+    let digits = (short_word(text) ^ (ONES * u64::from(b'0')) >> before) << before;
+    let is_more = digits.wrapping_add(ONES * (0x7f - 9)) | digits;
+    if is_more & (ONES << 7) != 0 {
         return None;
     }
-    text.iter().try_fold(0u64, |number, &byte| {
-        let digit = byte.wrapping_sub(b'0');
-        (digit < 10).then(|| number * 10 + u64::from(digit))
-    })
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
 /// The digits of what may be a GUID, without what stands between them.
@@ -303,7 +351,7 @@ fn guid_digits(text: &[u8]) -> Option<[u8; 32]> {
 }
 
 /// A hexadecimal digit.
-fn hex_value(byte: u8, letter: u8) -> Option<u8> {
+fn hex_digit(byte: u8, letter: u8) -> Option<u8> {
     let (decimal, above) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(letter));
     if decimal < 10 { Some(decimal) } else { (above < 6).then_some(above + 10) }
 }
@@ -314,8 +362,35 @@ fn guid_bytes(digits: &[u8; 32]) -> Option<(u64, [u8; 16])> {
     [(FORM_GUID, b'a'), (FORM_GUID_UPPER, b'A')].into_iter().find_map(|(form, letter)| {
         let mut bytes = [0; 16];
         for (to, [low, high]) in bytes.iter_mut().zip(pairs) {
-            *to = hex_value(*low, letter)? | hex_value(*high, letter)? << 4;
+            *to = hex_digit(*low, letter)? | hex_digit(*high, letter)? << 4;
         }
         Some((form, bytes))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_that_their_digits_say() {
+        let all = "9876543210123456789";
+        for len in 1..=all.len() {
+            for start in 0..=all.len() - len {
+                let text = &all[start..start + len];
+                assert_eq!(digits_of(text.as_bytes()), text.parse().ok(), "{text}");
+                for at in 0..len {
+                    for bad in [b'/', b':', b' ', 0, 0xb5, 255] {
+                        let mut bytes = text.as_bytes().to_vec();
+                        bytes[at] = bad;
+                        assert_eq!(digits_of(&bytes), None, "{bad} at {at} of {text}");
+                    }
+                }
+            }
+        }
+        assert_eq!(digits_of(b"0000000000000000000"), Some(0));
+        assert_eq!(digits_of(&[b'9'; 19]), Some(9_999_999_999_999_999_999));
+        assert_eq!((digits_of(b""), digits_of(&[b'9'; 20])), (None, None));
+        assert_eq!((number_of(b"0"), number_of(b"07")), (Some(0), None));
+    }
 }

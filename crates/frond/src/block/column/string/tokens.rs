@@ -183,11 +183,26 @@ impl Tokens {
 
     #[inline]
     fn push(&mut self, text: &[u8], literal: usize, slot: Slot, hash: &mut Skeleton) -> bool {
+        if !self.add(slot) {
+            return false;
+        }
+        hash.literal(text.get(literal..slot.start.into()).unwrap_or_default());
+        hash.slot(slot.kind);
+        true
+    }
+
+    /// Forgets all slots, for others to be added.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Adds a slot behind the others; false if there are too many.
+    #[inline]
+    pub fn add(&mut self, slot: Slot) -> bool {
         let Some(to) = self.slots.get_mut(self.count) else { return false };
         *to = slot;
         self.count += 1;
-        hash.literal(text.get(literal..slot.start.into()).unwrap_or_default());
-        hash.slot(slot.kind);
         true
     }
 
@@ -235,21 +250,38 @@ fn long_token(text: &[u8], start: usize, end: usize, classes: u8) -> Option<(Slo
     }
     match start.checked_sub(1).and_then(|before| text.get(before)) {
         Some(&quote @ (b'\'' | b'"')) => {
-            let rest = text.get(end..)?;
-            let room = rest.get(..QUOTED_MAX).unwrap_or(rest);
-            let closing = end + room.iter().position(|&byte| byte == quote)?;
+            let closing = word_end(text, end, quote)?;
             // A name in JSON.
             (text.get(closing + 1) != Some(&b':')).then_some((SlotKind::Word, closing))
         }
         Some(b'=') if !matches!(text.get(end), Some(b'\'' | b'"')) => {
-            let rest = text.get(end..)?;
-            let ends =
-                |&byte: &u8| CLASSES[usize::from(byte)] == 0 && !matches!(byte, b'_' | b'-' | b'.');
-            let more = rest.iter().position(ends).unwrap_or(rest.len());
-            Some((SlotKind::Word, end + more))
+            Some((SlotKind::Word, name_end(text, end)))
         }
         _ => None,
     }
+}
+
+/// Where what is quoted ends, of which `start` is a part; `None` if the quote stays open, or for too long.
+#[inline]
+pub(super) fn word_end(text: &[u8], start: usize, quote: u8) -> Option<usize> {
+    let rest = text.get(start..)?;
+    let room = rest.get(..QUOTED_MAX).unwrap_or(rest);
+    Some(start + room.iter().position(|&byte| byte == quote)?)
+}
+
+/// Where a name behind `=` ends, of which `start` is a part.
+#[inline]
+pub(super) fn name_end(text: &[u8], start: usize) -> usize {
+    let rest = text.get(start..).unwrap_or_default();
+    let ends = |&byte: &u8| CLASSES[usize::from(byte)] == 0 && !matches!(byte, b'_' | b'-' | b'.');
+    start + rest.iter().position(ends).unwrap_or(rest.len())
+}
+
+/// Where the letters and digits from `start` on end.
+#[inline]
+pub(super) fn run_end(text: &[u8], start: usize) -> usize {
+    let rest = text.get(start..).unwrap_or_default();
+    start + rest.iter().take_while(|&&byte| CLASSES[usize::from(byte)] != 0).count()
 }
 
 /// A hash over the literals of a string and the kinds of its slots.

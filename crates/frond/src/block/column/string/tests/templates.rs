@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::{
     super::{
         Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs, model::Parts,
-        template_training, templates::Templates, train,
+        template_training, template_walk::TemplateWalk, templates::Templates, tokens::Tokens,
+        train,
     },
     assert_same,
     damage::{assert_rule_is_seen, ints},
@@ -136,6 +137,36 @@ proptest! {
             string
         }).collect::<Vec<_>>().iter().map(Vec::as_slice).collect();
         assert_same(&strings, Some(&model), PLAN);
+    }
+}
+
+/// The way from literal to literal is the fast one: if it were lost, nothing but speed would be.
+#[test]
+fn strings_of_templates_are_found_by_their_literals() {
+    let known: Strings = calls(12).iter().flat_map(Strings::iter).collect();
+    for strings in [&known, &fixture("calls")] {
+        let model = model_of(strings, false);
+        let templates = model.templates().expect("it has some");
+        let walk = TemplateWalk::of(templates);
+        let (mut walked, mut cut) = (Tokens::default(), Tokens::default());
+        let (mut found, mut all) = (0, 0);
+        for string in strings.iter() {
+            assert!(cut.find(string));
+            let has_hash = |&number: &usize| {
+                templates.pieces(number).len() > 1 && templates.hash(number) == cut.hash()
+            };
+            let Some(by_hash) = (0..templates.len()).find(has_hash) else { continue };
+            all += 1;
+            if let Some(number) = walk.find(templates, string, &mut walked) {
+                assert_eq!(number as usize, by_hash);
+                let ends = |of: &Tokens| -> Vec<_> {
+                    of.slots().iter().map(|slot| (slot.start, slot.end)).collect()
+                };
+                assert_eq!(ends(&walked), ends(&cut), "{}", String::from_utf8_lossy(string));
+                found += 1;
+            }
+        }
+        assert!(all > 100 && 20 * found >= 19 * all, "{found} of {all}");
     }
 }
 

@@ -1,0 +1,192 @@
+//! The template of a string, found by walking from literal to literal: a tree whose edges are the literals that may
+//! come next and the slots behind them.
+//!
+//! Most strings are of templates that are known. Their literals say where slots begin, so that nothing between them
+//! is looked at but to be compared. What has no way through the tree is cut into tokens (`tokens.rs`), which also know
+//! slots by their contents; so the tree need not know all, and gives up early.
+//!
+//! Invariants
+//! 1. What is found is a template whose literals are those of the string, and the slots are what lies between them.
+//! 2. The way depends on the templates and the string alone.
+
+use super::{
+    strings::equal_short,
+    templates::{Field, Span, Templates},
+    tokens::{
+        GUID_BYTES, HEX_MAX, Slot, SlotKind, TEXT_BYTES_MAX, Tokens, name_end, run_end, word_end,
+    },
+};
+use crate::block::bytes::short_word;
+
+/// Of nodes with more ways on no way is known: each is compared.
+const EDGES_MAX: usize = 64;
+
+/// The ways through one set of templates, which every call passes again.
+#[derive(Debug, Default)]
+pub(super) struct TemplateWalk {
+    nodes: Vec<Node>,
+    /// First bytes of the literals of edges, and which of them there are.
+    heads: Vec<(u64, u64)>,
+    edges: Vec<Edge>,
+}
+
+/// Edges from here, longest literals first.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    first: u32,
+    count: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    literal: Span,
+    /// What stands behind the literal; `None`: the string ends.
+    slot: Option<SlotKind>,
+    /// A node, or a template.
+    to: u32,
+}
+
+impl TemplateWalk {
+    /// Through these templates.
+    pub fn of(templates: &Templates) -> Self {
+        let mut nodes: Vec<Vec<Edge>> = vec![Vec::new()];
+        for number in 0..templates.len() {
+            let pieces = templates.pieces(number);
+            // Strings that come again as they are have a table of their own.
+            let pieces = if pieces.len() > 1 { pieces } else { &[] };
+            let mut at = 0;
+            for piece in pieces {
+                let slot = (piece.field != Field::End).then_some(piece.kind);
+                let is_same = |edge: &Edge| {
+                    edge.slot == slot
+                        && templates.text(edge.literal) == templates.text(piece.literal)
+                };
+                if let Some(edge) = nodes[at].iter().find(|edge| is_same(edge)) {
+                    at = if slot.is_some() { edge.to as usize } else { at };
+                    continue;
+                }
+                if nodes[at].len() > EDGES_MAX {
+                    break;
+                }
+                let to = if slot.is_some() { nodes.len() } else { number };
+                nodes[at].push(Edge { literal: piece.literal, slot, to: to as u32 });
+                if slot.is_some() {
+                    nodes.push(Vec::new());
+                    at = to;
+                }
+            }
+        }
+        let mut walk = Self::default();
+        for mut edges in nodes {
+            edges.sort_by_key(|edge| {
+                (std::cmp::Reverse(edge.literal.len), edge.slot.map(|kind| kind as u8))
+            });
+            edges.truncate(if edges.len() > EDGES_MAX { 0 } else { EDGES_MAX });
+            walk.nodes.push(Node { first: walk.edges.len() as u32, count: edges.len() as u8 });
+            walk.heads.extend(edges.iter().map(|edge| {
+                let literal = templates.text(edge.literal);
+                (short_word(literal), short_word(&[u8::MAX; 8][..literal.len().min(8)]))
+            }));
+            walk.edges.append(&mut edges);
+        }
+        walk
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.nodes.len() * size_of::<Node>()
+            + self.heads.len() * (size_of::<(u64, u64)>() + size_of::<Edge>())
+    }
+
+    /// The template of `text`, and its slots in `tokens`.
+    pub fn find(&self, templates: &Templates, text: &[u8], tokens: &mut Tokens) -> Option<u32> {
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        tokens.clear();
+        let (mut at, mut node) = (0, 0);
+        loop {
+            let Node { first, count } = *self.nodes.get(node)?;
+            let edges = first as usize..first as usize + usize::from(count);
+            let rest = text.get(at..)?;
+            let head = short_word(rest);
+            let mut fits = 0u64;
+            for (bit, (literal, mask)) in self.heads.get(edges.clone())?.iter().enumerate() {
+                fits |= u64::from((head ^ literal) & mask == 0) << bit;
+            }
+            let edges = self.edges.get(edges)?;
+            (at, node) = loop {
+                let edge = edges.get(fits.trailing_zeros() as usize)?;
+                fits &= fits - 1;
+                let literal = templates.text(edge.literal);
+                let Some((begin, behind)) = rest.split_at_checked(literal.len()) else { continue };
+                if !equal_short(begin, literal) {
+                    continue;
+                }
+                let Some(kind) = edge.slot else {
+                    if behind.is_empty() {
+                        return Some(edge.to);
+                    }
+                    continue;
+                };
+                let start = at + literal.len();
+                if let Some(end) = slot_end(kind, text, start) {
+                    if !tokens.add(Slot { start: start as u16, end: end as u16, kind }) {
+                        return None;
+                    }
+                    break (end, edge.to as usize);
+                }
+            };
+        }
+    }
+}
+
+/// Where a slot of this kind ends that begins at `start`.
+#[inline]
+fn slot_end(kind: SlotKind, text: &[u8], start: usize) -> Option<usize> {
+    let end = match kind {
+        SlotKind::Digits => digits_end(text, start),
+        SlotKind::Hex => run_end(text, start).min(start + HEX_MAX + 1),
+        SlotKind::Guid => (start + GUID_BYTES).min(text.len()),
+        SlotKind::Word => match text.get(start.checked_sub(1)?) {
+            Some(&quote @ (b'\'' | b'"')) => word_end(text, start, quote)?,
+            _ => name_end(text, start),
+        },
+    };
+    (end > start).then_some(end)
+}
+
+/// Where the digits from `start` on end.
+#[inline]
+fn digits_end(text: &[u8], mut start: usize) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    loop {
+        let rest = text.get(start..).unwrap_or_default();
+        // What is behind the text is no digit either.
+        let digits = short_word(rest) ^ (ONES * u64::from(b'0'));
+        let is_none = ((digits & (ONES * 0x7f)) + ONES * (0x7f - 9)) | digits;
+        let count = (is_none & (ONES << 7)).trailing_zeros() as usize / 8;
+        start += count;
+        if count < 8 {
+            return start;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_end_where_something_else_begins() {
+        for len in 0..20 {
+            for byte in (0..=255u8).filter(|byte| !byte.is_ascii_digit()) {
+                let mut text = vec![b'.'; 3];
+                text.extend((0..len).map(|at| b'0' + at as u8 % 10));
+                assert_eq!(digits_end(&text, 3), 3 + len);
+                text.extend([byte, b'7']);
+                assert_eq!(digits_end(&text, 3), 3 + len, "{byte} behind {len}");
+            }
+        }
+    }
+}
