@@ -8,16 +8,23 @@
 //!
 //! Invariants
 //! 1. An owner begins to wait only with its search done, so a cycle always goes through the searcher.
-//! 2. Every owner on a cycle waits: each can be ended by taking it out of its queue.
+//! 2. Every owner on a cycle waits: each can be ended by taking it out of its queue. But an insert may have
+//!    been woken meanwhile by one of several gaps that has gone; when it looks again it begins a wait, and
+//!    searches for itself.
 //!
 //! Threads: under the mutex of the waits; shards are looked at one at a time.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    time::Duration,
+};
 
 use super::{
     LockTable,
     denied::{LockOn, Locked},
     owner::{Owner, Wait},
+    queue::Edge,
     waits::{Waiting, Waits},
 };
 use crate::{TreeId, sync::Arc};
@@ -81,8 +88,11 @@ impl LockTable {
             let victim = self.victim(waits, &cycle);
             let deadlock = self.described(waits, &cycle, victim);
             let Some(Waiting { owner, request, .. }) = waits.waiting.get(&victim) else { return };
-            let ended = self.withdraw(victim, request);
-            assert!(ended, "locks, deadlock, invariant 2: who is on a cycle waits");
+            if !self.withdraw(victim, request) {
+                let was_woken = request.on == LockOn::Insert;
+                assert!(was_woken, "locks, deadlock, invariant 2: who is on a cycle waits");
+                continue;
+            }
             owner.tell(Wait::Victim);
             waits.last_deadlock = Some(Arc::new(deadlock));
             if victim == start {
@@ -99,7 +109,7 @@ impl LockTable {
         while let Some(number) = work.pop() {
             edges.clear();
             self.edges(waits, number, &mut edges);
-            for &(from, to) in &edges {
+            for &Edge { from, to, is_walked } in &edges {
                 if to == start {
                     let mut cycle = vec![from];
                     while cycle.last() != Some(&start) {
@@ -108,10 +118,9 @@ impl LockTable {
                     cycle.reverse();
                     return Some(cycle);
                 }
-                if !came_from.contains_key(&to) {
-                    came_from.insert(to, from);
-                    // Whoever waits in the same queue has been walked through with it.
-                    if waits.waiting.contains_key(&to) {
+                if let Entry::Vacant(unmet) = came_from.entry(to) {
+                    unmet.insert(from);
+                    if !is_walked && waits.waiting.contains_key(&to) {
                         work.push(to);
                     }
                 }
@@ -121,11 +130,11 @@ impl LockTable {
     }
 
     /// Edges from this owner, and from those it waits behind.
-    fn edges(&self, waits: &Waits, number: u32, edges: &mut Vec<(u32, u32)>) {
+    fn edges(&self, waits: &Waits, number: u32, edges: &mut Vec<Edge>) {
         let Some(Waiting { owner, request, key, .. }) = waits.waiting.get(&number) else { return };
         if request.on == LockOn::Insert {
             let gaps = self.gaps_of_waiter(owner, request.tree, key);
-            edges.extend(gaps.into_iter().map(|holder| (number, holder)));
+            edges.extend(gaps.into_iter().map(|to| Edge { from: number, to, is_walked: false }));
         } else if let Some(queue) = self.lock_shard(request.hash).1.queue(request.hash) {
             queue.closure(number, edges);
         }

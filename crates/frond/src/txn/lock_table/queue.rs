@@ -28,6 +28,15 @@ pub(super) struct Waiter {
     pub upgrades: bool,
 }
 
+/// One waits for another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edge {
+    pub from: u32,
+    pub to: u32,
+    /// The other waits in the same queue, and all that it waits for is among the edges, too.
+    pub is_walked: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     holders: Vec<(u32, Mode)>,
@@ -126,12 +135,12 @@ impl Queue {
         }
     }
 
-    /// Whom an owner that waits here waits for, and whom those wait for who wait here too: edges
-    /// (waiter, for whom), enough of them to reach all. Nearest first.
+    /// Whom an owner that waits here waits for, and whom those wait for who wait here before it: enough
+    /// edges to reach all.
     ///
-    /// An exclusive waiter before it waits for all that this one waits for, so the walk from waiter to
-    /// waiter is short where queues are long.
-    pub fn closure(&self, owner: u32, edges: &mut Vec<(u32, u32)>) {
+    /// An exclusive waiter before it waits for all that stands before that one, so few waiters are looked
+    /// from, however long the queue is.
+    pub fn closure(&self, owner: u32, edges: &mut Vec<Edge>) {
         let number = |at: usize| self.waiting[at].owner.number();
         let Some(start) = (0..self.waiting.len()).find(|&at| number(at) == owner) else { return };
         let mut reached_waiters = vec![false; start];
@@ -143,18 +152,17 @@ impl Queue {
             for (reached, &(holder, held)) in reached_holders.iter_mut().zip(&self.holders) {
                 if !*reached && holder != from && !mode.admits(held) {
                     *reached = true;
-                    edges.push((from, holder));
+                    edges.push(Edge { from, to: holder, is_walked: false });
                 }
             }
-            let mut nearest = true;
+            let mut is_nearest = true;
             for ahead in (0..at).rev() {
                 if !reached_waiters[ahead] && !mode.admits(self.waiting[ahead].mode) {
                     reached_waiters[ahead] = true;
-                    edges.push((from, number(ahead)));
-                    // Behind an exclusive one nothing is left to find by the others.
-                    if nearest {
+                    edges.push(Edge { from, to: number(ahead), is_walked: true });
+                    if is_nearest {
                         work.push(ahead);
-                        nearest = self.waiting[ahead].mode != Mode::Exclusive;
+                        is_nearest = self.waiting[ahead].mode != Mode::Exclusive;
                     }
                 }
             }

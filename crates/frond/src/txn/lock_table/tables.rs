@@ -153,7 +153,7 @@ impl LockTable {
         for at in 0..locks.intents {
             let places = &locks.owner.intents;
             let own = places[at].load(Ordering::SeqCst);
-            if mode_of(own) == Mode::IntentShared && !self.is_more_in_table(&locks.owner, own) {
+            if matches!(self.mode_now(&locks.owner, own), Mode::IntentShared | Mode::Shared) {
                 if places[at].swap(0, Ordering::SeqCst) & MOVED != 0 {
                     self.release_moved(&locks.owner, tree_of(own));
                 }
@@ -167,11 +167,12 @@ impl LockTable {
         locks.intents = kept;
     }
 
-    /// True if an intent was brought into the table and became more there.
-    fn is_more_in_table(&self, owner: &Owner, intent: u64) -> bool {
+    /// What an intent is: if it was brought into the table, it may have become more there.
+    fn mode_now(&self, owner: &Owner, intent: u64) -> Mode {
         let hash = LockHash::of_tree(tree_of(intent));
         let held = || self.lock_shard(hash).1.held(hash, owner.number());
-        intent & MOVED != 0 && held().is_some_and(|held| held.1 != Mode::IntentShared)
+        let held = if intent & MOVED != 0 { held() } else { None };
+        held.map_or(mode_of(intent), |held| held.1)
     }
 
     /// Moves an intent to an empty place. Under the shard of its tree: who gathers meanwhile sees it in one.
@@ -200,10 +201,7 @@ impl LockTable {
     pub(super) fn each_intent(&self, locks: &LockSet, mut each: impl FnMut(TreeId, Mode)) {
         for place in &locks.owner.intents[..locks.intents] {
             let own = place.load(Ordering::SeqCst);
-            let hash = LockHash::of_tree(tree_of(own));
-            let moved = own & MOVED != 0;
-            let held = moved.then(|| self.lock_shard(hash).1.held(hash, locks.owner.number()));
-            each(tree_of(own), held.flatten().map_or(mode_of(own), |held| held.1));
+            each(tree_of(own), self.mode_now(&locks.owner, own));
         }
     }
 }
