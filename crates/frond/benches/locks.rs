@@ -149,14 +149,14 @@ fn tables(table: &LockTable) {
     say("a transaction's owner: made and dropped", nanos, 200.0, "ns");
 }
 
-fn memory(table: &LockTable) {
-    for count in [1_000_usize, 100_000, 130_000, 1_000_000, 1_500_000] {
+fn memory() {
+    for count in [100_000_usize, 130_000, 1_000_000, 1_500_000] {
+        let table = LockTable::new(Arc::new(RealClock::new()));
         let mut locks = table.begin(1);
-        let empty = table.stats().bytes;
         for row in 0..count as u64 {
             table.lock_row(&mut locks, TREE, &key(row), RowMode::Write, Patience::Forever).unwrap();
         }
-        let bytes = (table.stats().bytes - empty + locks.bytes()) as f64 / count as f64;
+        let bytes = (table.stats().bytes + locks.bytes()) as f64 / count as f64;
         say(&format!("memory of a lock, {count} in one transaction"), bytes, 60.0, "bytes");
         table.release_all(&mut locks);
     }
@@ -226,7 +226,7 @@ fn hot_row(table: &Arc<LockTable>, count: u64) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Threads that meet in no row: what they do together in a second, beside what one does alone.
+/// Threads that meet in no row: what they do together, and what each lock takes of a processor.
 fn together(table: &Arc<LockTable>) {
     let rate = |threads: u64| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -236,6 +236,7 @@ fn together(table: &Arc<LockTable>) {
                 std::thread::spawn(move || {
                     let mut locks = table.begin(id);
                     let mut done = 0_u64;
+                    let before = processor_nanos();
                     while !stop.load(Ordering::Relaxed) {
                         for row in 0..10 {
                             let key = key(id << 32 | (done + row) % 100_000);
@@ -251,16 +252,20 @@ fn together(table: &Arc<LockTable>) {
                         table.release_all(&mut locks);
                         done += 10;
                     }
-                    done
+                    (done as f64, processor_nanos() - before)
                 })
             })
             .collect();
         std::thread::sleep(Duration::from_millis(500));
         stop.store(true, Ordering::Relaxed);
-        workers.into_iter().map(|worker| worker.join().unwrap()).sum::<u64>() as f64 / 0.5e6
+        let sums = workers.into_iter().map(|worker| worker.join().unwrap());
+        sums.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
     };
     for threads in [1, 2, 16, 64] {
-        println!("{threads:>3} threads, rows of their own: {:>8.2} million locks/s", rate(threads));
+        let (done, nanos) = rate(threads);
+        let rate = done / 0.5e6;
+        println!("{threads:>3} threads, rows of their own: {rate:>8.2} million locks/s");
+        say("    of a processor, a lock", nanos / done, 120.0, "ns");
     }
 }
 
@@ -269,7 +274,7 @@ fn main() {
     let table = Arc::new(LockTable::new(Arc::new(RealClock::new())));
     rows(&table, count);
     tables(&table);
-    memory(&table);
+    memory();
     for parties in [2, 8] {
         deadlocks(&table, parties);
     }

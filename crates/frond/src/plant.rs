@@ -85,6 +85,13 @@ pub const BUGS: &[Bug] = &[
     bug("locks: an upgrade waits behind others", "Queue::enqueue", "locks"),
     bug("locks: a release wakes nobody", "Shard::settle", "locks"),
     bug("locks: nobody looks for a cycle", "LockTable::end_cycles", "locks"),
+    bug("locks: intents of before are not asked for", "LockTable::lock_table", "locks"),
+    bug(
+        "locks: a refusal is not looked at again",
+        "LockTable::wait_for_lock",
+        "schedules of locks",
+    ),
+    bug("locks: who sleeps does not say so", "LockTable::sleep", "schedules of locks"),
     bug("tree: pivot off by one", "TreeRoot::get", "model"),
     bug("tree: drop a message at a split", "Node::split_off", "model"),
     bug("tree: flush a newer run past an older one", "Job::push_child", "model"),

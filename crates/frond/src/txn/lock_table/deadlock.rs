@@ -15,7 +15,7 @@
 //! Threads: under the mutex of the waits; shards are looked at one at a time.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     fmt,
     time::Duration,
 };
@@ -103,7 +103,7 @@ impl LockTable {
 
     /// A cycle through this owner: numbers, each of whom waits for the next, from `start` on.
     fn cycle(&self, waits: &Waits, start: u32) -> Option<Vec<u32>> {
-        let mut came_from: HashMap<u32, u32> = HashMap::new();
+        let mut came_from: BTreeMap<u32, u32> = BTreeMap::new();
         let mut work = vec![start];
         let mut edges = Vec::new();
         while let Some(number) = work.pop() {

@@ -1,6 +1,6 @@
 //! The lock table: who may touch which row, gap and tree while its transaction lasts.
 //!
-//! Rows and trees are locked in one sharded table ([`shard`](self)), by 128 bits of hash. A lock that
+//! Rows and trees are locked in one sharded table, by 128 bits of hash. A lock that
 //! has one holder and no waiter is a word; every other has a queue, first come, first served. Gaps are
 //! intervals of keys, one for each cursor, that grow as it goes on; they stand against nothing but the
 //! inserts of others. Trees are locked by intents that each transaction writes down by itself, until

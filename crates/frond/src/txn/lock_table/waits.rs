@@ -16,7 +16,7 @@
 //!
 //! Threads: those who wait. Cost: two passages through one mutex of the store for each wait, and the search.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     LockTable,
@@ -42,7 +42,7 @@ pub(super) struct Waiting {
 /// All waits, by the owner's number.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    pub waiting: HashMap<u32, Waiting>,
+    pub waiting: BTreeMap<u32, Waiting>,
     pub last_deadlock: Option<Arc<Deadlock>>,
 }
 
@@ -58,7 +58,12 @@ impl LockTable {
         let mut waits = self.waits.lock().unwrap();
         let (shard, mut guard) = self.lock_shard(request.hash);
         // It may have become free before it could be waited for.
-        if let Some((at, taken)) = guard.ask(request.name(), number, request.mode, request.writes) {
+        let asked = if plant!("locks: a refusal is not looked at again") {
+            None
+        } else {
+            guard.ask(request.name(), number, request.mode, request.writes)
+        };
+        if let Some((at, taken)) = asked {
             return Ok((located(shard, at), taken));
         }
         let taken = match guard.held(request.hash, number) {
@@ -115,7 +120,7 @@ impl LockTable {
                 hooks.on_wait(owner, &holder);
             }
         }
-        owner.set_sleeps(true);
+        owner.set_sleeps(!plant!("locks: who sleeps does not say so"));
         let wait = self.sleep_until(owner, request, deadline);
         owner.set_sleeps(false);
         let mut waits = self.waits.lock().unwrap();

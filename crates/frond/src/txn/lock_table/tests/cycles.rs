@@ -96,7 +96,7 @@ fn of_equals_the_one_that_closed_the_cycle_is_ended() {
 
 /// On one thread until the cycle closes: the main thread is the searcher.
 #[test]
-fn the_searcher_is_ended_if_it_has_written_least() {
+pub(super) fn the_searcher_is_ended_if_it_has_written_least() {
     let (table, clock) = timed();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     b.owner().set_writes(3);

@@ -20,7 +20,7 @@ fn insert(
 
 /// Rule: I33.
 #[test]
-fn inserts_of_others_wait_for_a_gap() {
+pub(super) fn inserts_of_others_wait_for_a_gap() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_range(&mut a, TREE, (Excluded(b"b"), Included(b"d")));

@@ -63,7 +63,7 @@ fn who_holds_a_lock_takes_it_again_for_nothing() {
 fn unlock_last_gives_back_what_the_last_call_newly_took() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
-    let mut take = |locks: &mut LockSet, mode| table.lock_row(locks, TREE, b"k", mode, NoWait);
+    let take = |locks: &mut LockSet, mode| table.lock_row(locks, TREE, b"k", mode, NoWait);
     // New: it is gone, once.
     assert_eq!(take(&mut a, Exclusive), Ok(Taken::New));
     table.unlock_last(&mut a);
@@ -95,7 +95,7 @@ fn unlock_last_gives_back_what_the_last_call_newly_took() {
 
 /// Rule: I3: what was waited for is granted in the order of arrival, and nobody overtakes.
 #[test]
-fn a_release_grants_who_came_first() {
+pub(super) fn a_release_grants_who_came_first() {
     let table = table();
     let mut holder = table.begin(0);
     table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -157,7 +157,7 @@ fn nobody_who_holds_nothing_passes_a_waiter() {
 }
 
 #[test]
-fn an_upgrade_comes_before_those_who_wait() {
+pub(super) fn an_upgrade_comes_before_those_who_wait() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();

@@ -7,7 +7,7 @@ use TableMode::{Exclusive, IntentExclusive, IntentShared, Shared};
 const MODES: [TableMode; 4] = [IntentShared, IntentExclusive, Shared, Exclusive];
 
 #[test]
-fn tables_are_locked_by_the_usual_modes() {
+pub(super) fn tables_are_locked_by_the_usual_modes() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let fits = ["yyyn", "yynn", "ynyn", "nnnn"];

@@ -89,7 +89,7 @@ fn who_leaves_lets_those_behind_come_forward() {
 }
 
 #[test]
-fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
+pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
