@@ -239,7 +239,7 @@ fn together(table: &Arc<LockTable>) {
                     let before = processor_nanos();
                     while !stop.load(Ordering::Relaxed) {
                         for row in 0..10 {
-                            let key = key(id << 32 | (done + row) % 100_000);
+                            let key = key((id << 32) + (done + row) % 100_000);
                             let taken = table.lock_row(
                                 &mut locks,
                                 TREE,

@@ -227,7 +227,9 @@ impl Model {
 
     pub fn release(&mut self, owner: usize) {
         self.last.remove(&owner);
-        self.locks.values_mut().for_each(|lock| drop(lock.holders.remove(&owner)));
+        for lock in self.locks.values_mut() {
+            lock.holders.remove(&owner);
+        }
         self.written.retain(|written| written.0 != owner);
         self.intervals.retain(|interval| interval.owner != owner);
     }
