@@ -10,8 +10,9 @@
 //! least is ended at once. Waits end by a grant, by the cycle's end, by the clock or by an interrupt.
 //!
 //! Order, for those who insert and those who lock gaps (Rules: I3, I32, I33)
-//! - An insert: take the row [`RowMode::Write`]; look that the key is absent, at latest; append to the
-//!   write set, where others find it; then [`LockTable::before_insert`]. If that waited, look again.
+//! - An insert: [`LockSet::mark`]; take the row [`RowMode::Write`]; look that the key is absent, at latest;
+//!   append to the write set, where others find it; then [`LockTable::before_insert`]. If that waited, look
+//!   again; if it failed, take the key out of the write set.
 //! - A gap: [`LockTable::lock_range`] or growing it; then look for pending keys of the stretch in the
 //!   write sets of the tree; wait for each by [`LockTable::lock_row`]; then read.
 //!
