@@ -68,7 +68,7 @@ pub mod operator {
 #[doc(hidden)]
 pub use tree::Shape;
 #[doc(hidden)]
-pub use txn::lock_table;
+pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{
     Durability, KEY_BYTES_MAX, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno, SizeClass, StoreId,
     TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,

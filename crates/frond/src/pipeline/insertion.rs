@@ -13,7 +13,7 @@ use crate::{
     Seqno, TreeId,
     memtable::SortedRun,
     sync::{Arc, MutexGuard, Ordering},
-    txn::{Section, WriteSet},
+    txn::{HoldsWrites, Section, WriteSet},
     version::MemSlot,
 };
 
@@ -33,6 +33,12 @@ pub(crate) struct Insertion {
     pub trees: Vec<TreeId>,
     /// The entries of some of them, as mini-runs.
     pub runs: Vec<(TreeId, Arc<SortedRun>)>,
+}
+
+impl HoldsWrites for Insertion {
+    fn writes(&self) -> &WriteSet {
+        &self.writes
+    }
 }
 
 impl Engine {

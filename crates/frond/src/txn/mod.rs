@@ -1,18 +1,24 @@
-//! Transactions: the write set, the sequencer, the lock table, the key locks of checked inserts, and
-//! stretches known to be empty.
+//! Transactions: the write set, what a transaction needs of it beyond a batch, the sequencer, the key locks
+//! of checked inserts, and stretches known to be empty.
 //!
 //! A batch is one transaction: its write set is private until commit; the sequencer orders commits
-//! and says what is visible.
+//! and says what is visible. A transaction of many calls reads its own writes and takes some of them back
+//! ([`TxnWrites`]); others find out whether it has keys in a range they lock ([`TreeWriters`]).
 
+mod covers;
 #[cfg(all(test, shuttle))]
 mod interleavings;
-pub mod lock_table;
 mod locks;
 mod sequencer;
 mod vacancy;
 mod write_set;
+mod writers;
+mod writes;
 
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
 pub(crate) use sequencer::{Section, Sequencer};
 pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};
 pub(crate) use write_set::WriteSet;
+pub use writers::TreeWriters;
+pub(crate) use writes::HoldsWrites;
+pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TxnWrites};

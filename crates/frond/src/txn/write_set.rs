@@ -7,14 +7,17 @@
 //! Invariants
 //! 1. Per key the messages fold in the order they were added; a range delete hides earlier entries
 //!    only.
-//! 2. After `seal`, entries ascend strictly by (tree, key), and range deletes stand per tree, older
+//! 2. Positions ascend in the order in which entries and range deletes came, also over a seal.
+//! 3. After `seal`, entries ascend strictly by (tree, key), and range deletes stand per tree, older
 //!    than every entry that is left.
 //!
 //! Threads: one.
 
-use std::{cmp::Ordering, ops::Range};
+use std::{cmp::Ordering, collections::BTreeMap, ops::Range};
 
 use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Result, run::Folder};
+
+use super::covers::Covers;
 
 /// Places in the arena have 32 bits. Far more than one record of the log can hold.
 const WRITE_SET_BYTES_MAX: usize = 2 << 30;
@@ -37,12 +40,12 @@ struct Slot {
 
 /// A range delete, by position among the entries.
 #[derive(Clone, Debug)]
-struct RangeSlot {
-    tree: TreeId,
-    from: Vec<u8>,
-    to: Vec<u8>,
-    /// How many entries stood before it.
-    position: usize,
+pub(super) struct RangeSlot {
+    pub tree: TreeId,
+    pub from: Vec<u8>,
+    pub to: Vec<u8>,
+    /// How many entries came before it.
+    position: u32,
 }
 
 /// Entries of one batch. Reused from batch to batch; memory stays.
@@ -53,6 +56,9 @@ pub(crate) struct WriteSet {
     ranges: Vec<RangeSlot>,
     order: Vec<(u64, u32)>,
     sorted: Vec<Slot>,
+    /// Entries that came, also those that a seal hid or folded: a batch whose commit failed is sealed, and
+    /// may be filled further.
+    positions: u32,
     has_inserts: bool,
 }
 
@@ -71,6 +77,7 @@ impl WriteSet {
         self.arena.clear();
         self.slots.clear();
         self.ranges.clear();
+        self.positions = 0;
         self.has_inserts = false;
     }
 
@@ -103,16 +110,17 @@ impl WriteSet {
             tag,
             insert,
             made: false,
-            position: self.slots.len() as u32,
+            position: self.positions,
             start: start as u32,
             key_bytes: key.len() as u32,
             payload_bytes: payload_bytes as u32,
         });
+        self.positions += 1;
     }
 
     pub fn push_range(&mut self, tree: TreeId, from: &[u8], to: &[u8]) {
         let (from, to) = (from.to_vec(), to.to_vec());
-        self.ranges.push(RangeSlot { tree, from, to, position: self.slots.len() });
+        self.ranges.push(RangeSlot { tree, from, to, position: self.positions });
     }
 
     fn key(&self, slot: &Slot) -> &[u8] {
@@ -131,7 +139,7 @@ impl WriteSet {
         }
     }
 
-    /// Sorts and folds. Invariant 2 holds afterwards.
+    /// Sorts and folds. Invariant 3 holds afterwards.
     pub fn seal(&mut self, folder: &Folder<'_>) -> Result<()> {
         self.hide_range_deleted();
         if !self.is_ascending() {
@@ -151,22 +159,17 @@ impl WriteSet {
         if self.ranges.is_empty() {
             return;
         }
-        let ranges = std::mem::take(&mut self.ranges);
-        let mut position = 0;
-        let arena = &self.arena;
+        let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
+        for (number, range) in self.ranges.iter().enumerate() {
+            covers.entry(range.tree).or_default().add(&range.from, &range.to, number as u32);
+        }
+        let (arena, ranges) = (&self.arena, &self.ranges);
         self.slots.retain(|slot| {
             let start = slot.start as usize;
             let key = &arena[start..start + slot.key_bytes as usize];
-            let hidden = ranges.iter().any(|range| {
-                range.position > position
-                    && range.tree == slot.tree
-                    && range.from.as_slice() <= key
-                    && key < range.to.as_slice()
-            });
-            position += 1;
-            !hidden
+            let cover = covers.get(&slot.tree).and_then(|covers| covers.newest(key));
+            cover.is_none_or(|number| ranges[number as usize].position <= slot.position)
         });
-        self.ranges = ranges;
     }
 
     fn sort(&mut self) {
@@ -329,5 +332,6 @@ fn head4(key: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
+mod numbered;
 #[cfg(all(test, not(shuttle)))]
 mod tests;

@@ -32,7 +32,7 @@ enum Word {
     Added(Vec<u8>),
 }
 
-/// Rule: I5. Both invariants, for what a fixed sequence of draws puts, deletes, appends and clears.
+/// Rule: I5. For what a fixed sequence of draws puts, deletes, appends and clears.
 #[test]
 fn a_sealed_set_is_the_last_word_on_each_key() {
     for seed in 1..200u64 {
@@ -121,6 +121,31 @@ fn an_insert_over_a_row_of_the_batch_is_refused_and_over_a_delete_is_not() {
     writes.freshen_inserts();
     let entry = writes.entries(TREES[0]).next().unwrap();
     assert!(entry.insert && entry.tag == Tag::PUT_FRESH);
+}
+
+/// Rule: I5. A commit that failed leaves its batch sealed: it may be filled further and committed again.
+#[test]
+fn a_set_that_was_sealed_before_keeps_the_order_in_which_it_was_filled() {
+    let folder_operators = Operators::new();
+    let folder = Folder::new(&folder_operators);
+    let mut writes = sealed(|writes| {
+        put(writes, b"k", b"old");
+        put(writes, b"m", b"old");
+        writes.push_range(TREES[0], b"k", b"n");
+        put(writes, b"k", b"new");
+        put(writes, b"l", b"new");
+    })
+    .unwrap();
+    let keys = |writes: &WriteSet| -> Vec<u8> {
+        writes.entries(TREES[0]).map(|entry| entry.key[0]).collect()
+    };
+    assert_eq!(keys(&writes), b"kl");
+    writes.seal(&folder).unwrap();
+    assert_eq!(keys(&writes), b"kl", "nothing is hidden by what came before it");
+    put(&mut writes, b"m", b"newer");
+    writes.push_range(TREES[0], b"l", b"m");
+    writes.seal(&folder).unwrap();
+    assert_eq!(keys(&writes), b"km", "and what came after still hides");
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! The writes of a live transaction where other threads can reach them.
+//!
+//! Write sets are private, so a range that somebody locks may hold keys that nobody sees yet. Both sides
+//! publish first and look then, so that one of them meets the other (Rule: I33):
+//!
+//! - Who inserts appends the entry, is listed in the tree's [`TreeWriters`](crate::txn::TreeWriters) from
+//!   his first entry there on, and then looks for range locks on the key.
+//! - Who locks a range registers the lock, then asks each listed writer for pending keys in it, waits for
+//!   their locks, and only then reads.
+//!
+//! Every key with an entry counts as pending, also one that was deleted again: a rollback to a savepoint may
+//! bring it back. Range deletes count for nothing: what they delete is in the store, and whoever scans meets
+//! it there.
+//!
+//! Invariant: a key is found here from its append until its commit is visible or it is rolled back: in
+//! the set as it grows, in the sealed set, or where that was taken to.
+//!
+//! Threads: all. The lock is held for a few entries at a time, for nothing that is not of this room, and
+//! under no other lock of it. Two things take longer in a large set: to put its keys in order for the first
+//! scan or the first question, and to seal it.
+
+use crate::{
+    TreeId,
+    sync::{Mutex, MutexGuard},
+    txn::WriteSet,
+};
+
+use super::{TxnWrites, trees::TreeWrites, view::View};
+
+/// Who has a sealed write set while its commit is on its way.
+pub(crate) trait HoldsWrites: Send + Sync + std::fmt::Debug {
+    /// The set, sealed.
+    fn writes(&self) -> &WriteSet;
+}
+
+/// The writes of one transaction, shared with those who must know of them.
+#[derive(Debug, Default)]
+pub struct LiveWrites {
+    /// Which list of a tree's writers it stands in. Any number will do; neighbours should differ.
+    number: u64,
+    writes: Mutex<TxnWrites>,
+}
+
+impl LiveWrites {
+    /// Empty; `number` spreads writers over the lists of a tree.
+    pub fn new(number: u64) -> Self {
+        Self { number, writes: Mutex::default() }
+    }
+
+    /// The writes. Held for a call or two: others wait for it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, TxnWrites> {
+        self.writes.lock().unwrap()
+    }
+
+    pub(in crate::txn) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The first unpublished key in `[from, to)`, put into `found`; false if there is none. Who needs all
+    /// asks again behind it.
+    pub fn pending_key(
+        &self,
+        tree: TreeId,
+        from: &[u8],
+        to: Option<&[u8]>,
+        found: &mut Vec<u8>,
+    ) -> bool {
+        let mut writes = self.lock();
+        let key = writes.first_key(tree, from).filter(|key| to.is_none_or(|to| *key < to));
+        found.clear();
+        key.is_some_and(|key| {
+            found.extend_from_slice(key);
+            true
+        })
+    }
+}
+
+impl TxnWrites {
+    /// The first key of a tree that has an entry and is not below `from`.
+    fn first_key(&mut self, tree: TreeId, from: &[u8]) -> Option<&[u8]> {
+        if !self.is_sealed {
+            let (set, view) = self.view(tree)?;
+            return view.first(view.seek(set, from)).map(|first| set.key_at(first));
+        }
+        match &self.gone_to {
+            Some(holder) if !plant!("txn: nothing is pending in a set on its way") => {
+                holder.writes().first_key(tree, from)
+            }
+            _ => self.set.first_key(tree, from),
+        }
+    }
+
+    /// The keys of a tree in order, put in order if nobody has asked before; `None` if there are none.
+    ///
+    /// Also for a few: to keep their view up to date costs less than to sort them for the second scan.
+    pub(super) fn view(&mut self, tree: TreeId) -> Option<(&WriteSet, &View)> {
+        let Self { set, chains, trees, .. } = self;
+        let TreeWrites { keys, view, .. } = trees.get_mut(tree).filter(|state| state.keys > 0)?;
+        let view = view.get_or_insert_with(|| {
+            // From the newest on: the tree that is scanned is often the one just written.
+            let slots = (0..set.entry_count() as u32).rev();
+            let firsts = slots.filter(|&slot| chains.is_first(slot) && set.tree_at(slot) == tree);
+            View::new(set, firsts.take(*keys))
+        });
+        Some((set, view))
+    }
+}

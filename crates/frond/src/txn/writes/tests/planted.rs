@@ -1,0 +1,37 @@
+//! Each planted bug of the room, and the test that claims to catch it.
+
+use super::{cursor, live, *};
+
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "txn: a rollback keeps the index" => a_rollback_restores_reads_counts_maximum_and_blobs,
+        "txn: a rollback keeps the count of rows" => a_rollback_restores_reads_counts_maximum_and_blobs,
+        "txn: a rollback keeps the view" => cursor::a_view_is_rolled_back_with_what_fed_it,
+        "txn: a view is made and not fed" => cursor::a_view_is_fed_after_the_first_scan,
+        "txn: a scan sees past its mark" => cursor::a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since,
+        "txn: a scan hands out what its statement deleted" => cursor::a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since,
+        "txn: a range delete hides what came after it" => a_range_delete_hides_what_came_before_it_and_nothing_after,
+        "txn: every insert is fresh" => an_insert_is_fresh_unless_the_transaction_deleted_the_key_before,
+        "txn: nothing is pending in a set on its way" => live::keys_are_pending_from_their_append_until_the_commit_is_over,
+        "txn: some writers are not asked" => live::writers_are_listed_from_their_first_write_to_their_end,
+    };
+    crate::plant::assert_claims_hold("txn writes", claims);
+}
+
+/// The same bugs by histories that nobody chose.
+#[test]
+fn planted_bugs_are_caught_by_random_histories_too() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let bugs = crate::plant::BUGS.iter().filter(|bug| bug.caught_by == "txn writes");
+    // Of other threads, of which there are none.
+    let alone =
+        bugs.filter(|bug| !bug.name.contains("on its way") && !bug.name.contains("writers"));
+    for bug in alone {
+        crate::plant::arm(Some(bug.name));
+        let test = model::random_histories_read_scan_roll_back_and_seal_as_the_map_does;
+        let caught = std::panic::catch_unwind(test).is_err();
+        crate::plant::arm(None);
+        assert!(caught, "{}", bug.name);
+    }
+}
