@@ -63,6 +63,43 @@ pub enum Error {
         /// Length allowed.
         max: usize,
     },
+    /// A lock was not granted in time (FRD-1101). Nothing of the call was done.
+    #[error(
+        "FRD-1101 waited too long for {what} of tree \"{tree}\", which {holder} holds; try again, or let it wait longer"
+    )]
+    LockTimeout {
+        /// The tree.
+        tree: String,
+        /// What was to be locked, in words.
+        what: String,
+        /// Who stood against it, in words.
+        holder: String,
+    },
+    /// Transactions waited for each other, and this one was chosen to be ended (FRD-1102).
+    #[error(
+        "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", which {holder} holds, and others for this one; roll it back and try again"
+    )]
+    Deadlock {
+        /// The tree.
+        tree: String,
+        /// What was to be locked, in words.
+        what: String,
+        /// Who stood against it, in words.
+        holder: String,
+    },
+    /// A lock is held by another, and the call was not to wait (FRD-1105). Nothing of the call was done.
+    #[error("FRD-1105 {what} of tree \"{tree}\" is locked by {holder}")]
+    LockBusy {
+        /// The tree.
+        tree: String,
+        /// What was to be locked, in words.
+        what: String,
+        /// Who stood against it, in words.
+        holder: String,
+    },
+    /// The call was interrupted (FRD-1106). Nothing of it was done.
+    #[error("FRD-1106 interrupted; nothing of the call was done")]
+    Interrupted,
     /// `insert` met a key that exists (FRD-1103). Nothing of the batch was done.
     #[error(
         "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
@@ -309,6 +346,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         use Error::*;
         match self {
+            LockTimeout { .. } | Deadlock { .. } | LockBusy { .. } => ErrorKind::Retry,
             InvalidArgument(_)
             | KeyTooLong { .. }
             | ValueTooLong { .. }
@@ -325,6 +363,7 @@ impl Error {
             | WrongBase { .. }
             | OperatorNeeded { .. }
             | BatchTooLarge { .. }
+            | Interrupted
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }

@@ -68,6 +68,8 @@ pub mod operator {
 #[doc(hidden)]
 pub use tree::Shape;
 #[doc(hidden)]
+pub use txn::lock_table;
+#[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{
     Durability, KEY_BYTES_MAX, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno, SizeClass, StoreId,

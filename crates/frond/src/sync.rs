@@ -30,8 +30,8 @@ pub use shuttle::{
     },
     thread,
 };
-// No schedule depends on it, and the model checker has none.
-pub use std::thread::available_parallelism;
+// No schedule depends on them, and the model checker has none.
+pub use std::thread::{available_parallelism, panicking};
 
 /// `OnceLock` for the model checker, which has none. Its threads are one to the one of `std`, so a value
 /// is made outside of that: two may make one, as two may race to it anyway, and the first stays.

@@ -1,5 +1,5 @@
-//! Transactions: the write set, what a transaction needs of it beyond a batch, the sequencer, the key locks
-//! of checked inserts, and stretches known to be empty.
+//! Transactions: the write set, what a transaction needs of it beyond a batch, the sequencer, the lock table,
+//! the key locks of checked inserts, and stretches known to be empty.
 //!
 //! A batch is one transaction: its write set is private until commit; the sequencer orders commits
 //! and says what is visible. A transaction of many calls reads its own writes and takes some of them back
@@ -8,6 +8,7 @@
 mod covers;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+pub mod lock_table;
 mod locks;
 mod sequencer;
 mod vacancy;

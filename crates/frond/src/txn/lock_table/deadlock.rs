@@ -1,0 +1,182 @@
+//! Cycles of waits: found as the last wait of a cycle begins, ended at once, told in words.
+//!
+//! The search walks from the owner that begins to wait along all whom it waits for, directly or through
+//! others, until it meets the owner again or has met all. A queue is walked once, whoever of it was
+//! reached first ([`Queue::closure`](super::queue::Queue::closure)). On a cycle the one that has written least is
+//! ended, of equals the one that closed it, unless the server prefers another; its wait is over before
+//! the search goes on, for there may be a second cycle.
+//!
+//! Invariants
+//! 1. An owner begins to wait only with its search done, so a cycle always goes through the searcher.
+//! 2. Every owner on a cycle waits: each can be ended by taking it out of its queue. But an insert may have
+//!    been woken meanwhile by one of several gaps that has gone; when it looks again it begins a wait, and
+//!    searches for itself.
+//!
+//! Threads: under the mutex of the waits; shards are looked at one at a time.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    time::Duration,
+};
+
+use super::{
+    LockTable,
+    denied::{LockOn, Locked},
+    owner::{Owner, Wait},
+    queue::Edge,
+    waits::{Waiting, Waits},
+};
+use crate::{TreeId, sync::Arc};
+
+/// One transaction on a cycle.
+#[derive(Clone, Debug)]
+pub struct Party {
+    /// Its id.
+    pub id: u64,
+    /// What it had written.
+    pub writes: u64,
+    /// What it waited for.
+    pub on: LockOn,
+    /// In which tree.
+    pub tree: TreeId,
+    /// 128 bits that stand for the key.
+    pub key_hash: u128,
+    /// In which mode it wanted it, in words.
+    pub mode: &'static str,
+    /// For how long it had waited.
+    pub waited: Duration,
+}
+
+/// A cycle of waits that was ended.
+#[derive(Clone, Debug)]
+pub struct Deadlock {
+    /// Each waits for the next one, and the last for the first.
+    pub parties: Vec<Party>,
+    /// The id of the one that was ended.
+    pub victim: u64,
+    /// When, by the store's clock.
+    pub at: Duration,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "deadlock of {} transactions:", self.parties.len())?;
+        let next = self.parties.iter().cycle().skip(1);
+        for (party, next) in self.parties.iter().zip(next) {
+            let Party { id, writes, on, tree, key_hash, mode, waited } = party;
+            let what = Locked { on: *on, key_hash: *key_hash };
+            write!(
+                f,
+                " transaction {id} ({writes} writes) waits for {ms} ms for {mode} access to {what} of tree {tree}, \
+                 which transaction {next} holds or comes before it for;",
+                ms = waited.as_millis(),
+                next = next.id,
+            )?;
+        }
+        write!(f, " transaction {} was ended", self.victim)
+    }
+}
+
+impl LockTable {
+    /// Ends every cycle through this owner, which begins to wait.
+    pub(super) fn end_cycles(&self, waits: &mut Waits, start: u32) {
+        if plant!("locks: nobody looks for a cycle") {
+            return;
+        }
+        while let Some(cycle) = self.cycle(waits, start) {
+            let victim = self.victim(waits, &cycle);
+            let deadlock = self.described(waits, &cycle, victim);
+            let Some(Waiting { owner, request, .. }) = waits.waiting.get(&victim) else { return };
+            if !self.withdraw(victim, request) {
+                let was_woken = request.on == LockOn::Insert;
+                assert!(was_woken, "locks, deadlock, invariant 2: who is on a cycle waits");
+                continue;
+            }
+            owner.tell(Wait::Victim);
+            waits.last_deadlock = Some(Arc::new(deadlock));
+            if victim == start {
+                return;
+            }
+        }
+    }
+
+    /// A cycle through this owner: numbers, each of whom waits for the next, from `start` on.
+    fn cycle(&self, waits: &Waits, start: u32) -> Option<Vec<u32>> {
+        let mut came_from: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut work = vec![start];
+        let mut edges = Vec::new();
+        while let Some(number) = work.pop() {
+            edges.clear();
+            self.edges(waits, number, &mut edges);
+            for &Edge { from, to, is_walked } in &edges {
+                if to == start {
+                    let mut cycle = vec![from];
+                    while cycle.last() != Some(&start) {
+                        cycle.push(came_from[&cycle[cycle.len() - 1]]);
+                    }
+                    cycle.reverse();
+                    return Some(cycle);
+                }
+                if let Entry::Vacant(unmet) = came_from.entry(to) {
+                    unmet.insert(from);
+                    if !is_walked && waits.waiting.contains_key(&to) {
+                        work.push(to);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Edges from this owner, and from those it waits behind.
+    fn edges(&self, waits: &Waits, number: u32, edges: &mut Vec<Edge>) {
+        let Some(Waiting { owner, request, key, .. }) = waits.waiting.get(&number) else { return };
+        if request.on == LockOn::Insert {
+            let gaps = self.gaps_of_waiter(owner, request.tree, key);
+            edges.extend(gaps.into_iter().map(|to| Edge { from: number, to, is_walked: false }));
+        } else if let Some(queue) = self.lock_shard(request.hash).1.queue(request.hash) {
+            queue.closure(number, edges);
+        }
+    }
+
+    /// Who of a cycle is ended; the searcher comes first, so equals are decided against it.
+    fn victim(&self, waits: &Waits, cycle: &[u32]) -> u32 {
+        let owner = |number: &u32| -> &Owner { &waits.waiting[number].owner };
+        let mut chosen = cycle[0];
+        for other in &cycle[1..] {
+            let (a, b) = (owner(&chosen), owner(other));
+            let preferred = self.hooks.as_ref().and_then(|hooks| hooks.prefer(a, b));
+            let b_is_chosen = match preferred {
+                Some(id) if id == a.id() => false,
+                Some(id) if id == b.id() => true,
+                _ => b.writes() < a.writes(),
+            };
+            if b_is_chosen {
+                chosen = *other;
+            }
+        }
+        chosen
+    }
+
+    fn described(&self, waits: &Waits, cycle: &[u32], victim: u32) -> Deadlock {
+        let now = self.clock.now();
+        let party = |number: &u32| {
+            let Waiting { owner, request, since, .. } = &waits.waiting[number];
+            Party {
+                id: owner.id(),
+                writes: owner.writes(),
+                on: request.on,
+                tree: request.tree,
+                key_hash: request.hash.0,
+                mode: request.mode.in_words(),
+                waited: now.saturating_sub(*since),
+            }
+        };
+        Deadlock {
+            parties: cycle.iter().map(party).collect(),
+            victim: waits.waiting[&victim].owner.id(),
+            at: now,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What one transaction holds.
+//!
+//! A place of four bytes for each lock of the table, its ranges, and how many intents it has written
+//! down. It is the transaction's own, so nothing here is guarded; others see its [`Owner`].
+//!
+//! Threads: one at a time. A transaction that was prepared may go on in another.
+
+use super::{
+    owner::Owner,
+    ranges::RangeLock,
+    shard::{LockHash, Taken},
+};
+use crate::{
+    TreeId,
+    sync::{Arc, panicking},
+};
+
+/// The locks of a transaction. To be given back by [`LockTable::release_all`](super::LockTable::release_all)
+/// before it is dropped, or others would wait for it for ever: that it is empty then is asserted.
+#[derive(Debug)]
+pub struct LockSet {
+    pub(super) owner: Arc<Owner>,
+    /// Shard and place of each lock of the table.
+    pub(super) held: Vec<u32>,
+    /// The row that was asked for last, its place, and what that came to.
+    pub(super) last: Option<(LockHash, u32, Taken)>,
+    pub(super) ranges: Vec<RangeLock>,
+    /// How many of the owner's places for intents are in use.
+    pub(super) intents: usize,
+    /// Trees that it has, or has asked for, for itself: once for each time.
+    pub(super) strong: Vec<TreeId>,
+}
+
+/// A moment in the life of a lock set: what was taken behind it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct LockMark(pub(super) usize);
+
+impl LockSet {
+    pub(super) fn new(owner: Arc<Owner>) -> Self {
+        Self {
+            owner,
+            held: Vec::new(),
+            last: None,
+            ranges: Vec::new(),
+            intents: 0,
+            strong: Vec::new(),
+        }
+    }
+
+    /// The transaction, as others see it.
+    pub fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    /// Locks held: rows, ranges and trees.
+    pub fn len(&self) -> usize {
+        self.held.len() + self.ranges.len() + self.intents
+    }
+
+    /// Marks this moment. Good until a lock from before it is given back.
+    pub fn mark(&self) -> LockMark {
+        LockMark(self.held.len())
+    }
+
+    /// True if it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory of the list itself.
+    pub fn bytes(&self) -> usize {
+        self.held.capacity() * size_of::<u32>() + self.ranges.capacity() * size_of::<RangeLock>()
+    }
+
+    /// Makes an empty set the next transaction's: its memory and its place stay.
+    pub fn renew(&mut self, id: u64) {
+        assert!(self.is_empty(), "a transaction that holds locks is not over");
+        self.owner.set_id(id);
+        self.owner.set_writes(0);
+        self.owner.clear_interrupts();
+    }
+}
+
+impl Drop for LockSet {
+    fn drop(&mut self) {
+        let panics = panicking();
+        assert!(panics || self.is_empty(), "lock table, invariant 1: locks are given back");
+    }
+}

@@ -1,0 +1,136 @@
+//! What a transaction keeps when it is prepared, as a list that a log can hold, and taking it again
+//! (Rules: I12, I54).
+//!
+//! How the list is written is specified with the record that holds it. Rows stand in it by tree and hash, so
+//! the hash is a part of that format: XXH3 of the key, 128 bits, seeded with the tree's number.
+//!
+//! Threads: all.
+
+use std::ops::Bound;
+
+use super::{
+    LockTable,
+    denied::{Denied, LockOn, Patience, Request},
+    lock_set::LockSet,
+    mode::{Mode, RowMode, TableMode},
+    shard::LockHash,
+};
+use crate::TreeId;
+
+/// A lock on a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowEntry {
+    /// The tree.
+    pub tree: TreeId,
+    /// XXH3 of the key, 128 bits, seeded with the tree's number.
+    pub key_hash: u128,
+    /// The mode.
+    pub mode: RowMode,
+}
+
+/// A lock on a stretch of keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RangeEntry {
+    /// The tree.
+    pub tree: TreeId,
+    /// Where it begins.
+    pub from: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub to: Bound<Vec<u8>>,
+}
+
+/// What a prepared transaction holds.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LockList {
+    /// Rows.
+    pub rows: Vec<RowEntry>,
+    /// Gaps: only where everything is kept.
+    pub ranges: Vec<RangeEntry>,
+    /// Trees.
+    pub tables: Vec<(TreeId, TableMode)>,
+}
+
+impl LockTable {
+    /// Gives back what a prepared transaction does not need: all but rows locked for writing, exclusive
+    /// intents on trees, and trees it has for itself. With `keep_all`, as for transactions that must stay
+    /// serializable, nothing.
+    pub fn release_at_prepare(&self, locks: &mut LockSet, keep_all: bool) {
+        if keep_all {
+            return;
+        }
+        self.release_others(locks, |name, mode, writes| match name.is_table {
+            true => !matches!(mode, Mode::IntentShared | Mode::Shared),
+            false => writes,
+        });
+        self.release_ranges(locks);
+        self.release_shared_intents(locks);
+    }
+
+    /// What a set holds, for the record of its prepare.
+    pub fn list(&self, locks: &LockSet) -> LockList {
+        let mut list = LockList::default();
+        self.each_held(locks, |name, mode, writes| {
+            if name.is_table {
+                list_table(&mut list, name.tree, mode);
+            } else {
+                let mode = match mode {
+                    Mode::Exclusive if writes => RowMode::Write,
+                    Mode::Exclusive => RowMode::Exclusive,
+                    _ => RowMode::Shared,
+                };
+                list.rows.push(RowEntry { tree: name.tree, key_hash: name.hash.0, mode });
+            }
+        });
+        self.each_intent(locks, |tree, mode| list_table(&mut list, tree, mode));
+        self.each_range(locks, |tree, (from, to)| {
+            let (from, to) = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+            list.ranges.push(RangeEntry { tree, from, to });
+        });
+        list
+    }
+
+    /// Takes everything of a list again, as a transaction of this id; before there are others. Two lists that
+    /// cannot both have been held are refused.
+    pub fn restore(&self, id: u64, list: &LockList) -> Result<LockSet, Denied> {
+        let mut locks = self.begin(id);
+        let restored = self.restore_into(&mut locks, list);
+        if let Err(denied) = restored {
+            self.release_all(&mut locks);
+            return Err(denied);
+        }
+        Ok(locks)
+    }
+
+    fn restore_into(&self, locks: &mut LockSet, list: &LockList) -> Result<(), Denied> {
+        for (tree, mode) in &list.tables {
+            self.lock_table(locks, *tree, *mode, Patience::NoWait)?;
+        }
+        for row in &list.rows {
+            let request = Request {
+                on: LockOn::Row,
+                tree: row.tree,
+                hash: LockHash(row.key_hash),
+                mode: row.mode.into(),
+                writes: row.mode == RowMode::Write,
+            };
+            self.take(locks, &request, Patience::NoWait)?;
+        }
+        for RangeEntry { tree, from, to } in &list.ranges {
+            let span = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+            self.lock_range(locks, *tree, span);
+        }
+        Ok(())
+    }
+}
+
+/// Adds a tree to a list; a mode that only arises is two that are asked for.
+fn list_table(list: &mut LockList, tree: TreeId, mode: Mode) {
+    let modes: &[TableMode] = match mode {
+        Mode::IntentShared => &[TableMode::IntentShared],
+        Mode::IntentExclusive => &[TableMode::IntentExclusive],
+        Mode::Shared => &[TableMode::Shared],
+        Mode::SharedIntentExclusive => &[TableMode::Shared, TableMode::IntentExclusive],
+        Mode::Exclusive => &[TableMode::Exclusive],
+    };
+    list.tables.extend(modes.iter().map(|mode| (tree, *mode)));
+}

@@ -1,0 +1,201 @@
+//! Locking rows, and giving locks back.
+//!
+//! Threads: all.
+
+use super::{
+    LockTable, SHARDS,
+    denied::{Denied, LockOn, Patience, Reason, Request},
+    lock_set::{LockMark, LockSet},
+    mode::{Mode, RowMode},
+    owner::{Owner, Wait},
+    shard::{LockHash, Name, Shard, Taken},
+};
+use crate::{
+    TreeId,
+    sync::{Mutex, MutexGuard},
+};
+
+const NOTED: &str = "lock table, invariant 1: what is noted is held";
+
+/// A place, with its shard in the upper eight bits.
+const PLACE_BITS: u32 = 24;
+
+/// Tells an owner that it has what it waited for, in this shard.
+pub(super) fn granting(shard: usize) -> impl FnMut(u32, &Owner) {
+    move |at, owner| owner.tell(Wait::Granted(located(shard, at)))
+}
+
+pub(super) fn located(shard: usize, at: u32) -> u32 {
+    (shard as u32) << PLACE_BITS | at
+}
+
+fn parts(place: u32) -> (usize, u32) {
+    ((place >> PLACE_BITS) as usize, place & ((1 << PLACE_BITS) - 1))
+}
+
+impl Request {
+    pub(super) fn name(&self) -> Name {
+        Name { tree: self.tree, hash: self.hash, is_table: self.on == LockOn::Table }
+    }
+}
+
+impl LockTable {
+    /// Locks a row; it need not exist. A lock that is held in this mode or a greater one is not taken
+    /// again; a lesser one becomes a greater one, ahead of all who wait for the row.
+    ///
+    /// If it waited, whatever was read before is old.
+    pub fn lock_row(
+        &self,
+        locks: &mut LockSet,
+        tree: TreeId,
+        key: &[u8],
+        mode: RowMode,
+        patience: Patience,
+    ) -> Result<Taken, Denied> {
+        let request = Request {
+            on: LockOn::Row,
+            tree,
+            hash: LockHash::of_row(tree, key),
+            mode: Mode::from(mode),
+            writes: mode == RowMode::Write,
+        };
+        locks.last = None;
+        let (place, taken) = self.take(locks, &request, patience)?;
+        locks.last = Some((request.hash, place, taken));
+        Ok(taken)
+    }
+
+    /// Gives back what the last [`lock_row`](Self::lock_row) of this set newly took: the lock, or what it
+    /// was more than before (Rule: I46). Once.
+    pub fn unlock_last(&self, locks: &mut LockSet) {
+        let Some((_, place, taken)) = locks.last.take() else { return };
+        let (shard, at) = parts(place);
+        match taken {
+            Taken::New => {
+                let index = locks.held.iter().rposition(|&held| held == place).expect(NOTED);
+                locks.held.remove(index);
+                self.shards[shard].0.lock().unwrap().release(
+                    at,
+                    locks.owner.number(),
+                    granting(shard),
+                );
+            }
+            // Of a row, what is less than exclusive.
+            Taken::Upgraded => self.shards[shard].0.lock().unwrap().downgrade(
+                at,
+                locks.owner.number(),
+                Mode::Shared,
+                granting(shard),
+            ),
+            Taken::AlreadyHeld => {}
+        }
+    }
+
+    /// Gives a row back if it was newly taken since the mark.
+    pub(super) fn unlock_since(&self, locks: &mut LockSet, hash: LockHash, mark: LockMark) -> bool {
+        let number = locks.owner.number();
+        let (shard, mut guard) = self.lock_shard(hash);
+        let Some((at, _)) = guard.held(hash, number) else { return false };
+        let place = located(shard, at);
+        let Some(behind) = locks.held.get(mark.0..) else { return false };
+        let Some(index) = behind.iter().rposition(|&held| held == place) else { return false };
+        guard.release(at, number, granting(shard));
+        locks.held.remove(mark.0 + index);
+        locks.last = None;
+        true
+    }
+
+    /// Gives everything back. Afterwards the set is as new. To be called only when the transaction's
+    /// commit is visible, or its rollback done (Rule: I3).
+    pub fn release_all(&self, locks: &mut LockSet) {
+        let number = locks.owner.number();
+        for place in locks.held.drain(..) {
+            let (shard, at) = parts(place);
+            self.shards[shard].0.lock().unwrap().release(at, number, granting(shard));
+        }
+        // What one transaction took many of, the next one will not keep.
+        if locks.held.capacity() > 1 << 16 {
+            locks.held = Vec::new();
+        }
+        locks.last = None;
+        self.release_ranges(locks);
+        self.release_intents(locks);
+        self.release_strong(locks);
+    }
+
+    /// The shard of a hash. Its buckets are chosen by other bits.
+    pub(super) fn shard(&self, hash: LockHash) -> (usize, &Mutex<Shard>) {
+        let shard = (hash.0 >> 120) as usize % SHARDS;
+        (shard, &self.shards[shard].0)
+    }
+
+    pub(super) fn lock_shard(&self, hash: LockHash) -> (usize, MutexGuard<'_, Shard>) {
+        let (number, shard) = self.shard(hash);
+        (number, shard.lock().unwrap())
+    }
+
+    /// Takes a lock of the table, and notes it.
+    pub(super) fn take(
+        &self,
+        locks: &mut LockSet,
+        request: &Request,
+        patience: Patience,
+    ) -> Result<(u32, Taken), Denied> {
+        let number = locks.owner.number();
+        let (shard, mut guard) = self.lock_shard(request.hash);
+        let asked = guard.ask(request.name(), number, request.mode, request.writes);
+        let (place, taken) = match asked {
+            Some((at, taken)) => (located(shard, at), taken),
+            None if patience == Patience::NoWait => {
+                let holder = guard.refuses(request.hash, number, request.mode);
+                drop(guard);
+                return Err(request.denied(Reason::Busy, self.id_of(holder)));
+            }
+            None => {
+                drop(guard);
+                self.wait_for_lock(&locks.owner, request, self.deadline(patience))?
+            }
+        };
+        if taken == Taken::New {
+            locks.held.push(place);
+        }
+        Ok((place, taken))
+    }
+
+    /// Gives back the locks of the table that `is_kept` does not want; those are in the order in which
+    /// they were taken.
+    pub(super) fn release_others(
+        &self,
+        locks: &mut LockSet,
+        mut is_kept: impl FnMut(Name, Mode, bool) -> bool,
+    ) {
+        let number = locks.owner.number();
+        locks.last = None;
+        locks.held.retain(|&place| {
+            let (shard, at) = parts(place);
+            let mut guard = self.shards[shard].0.lock().unwrap();
+            let (name, mode, writes) = guard.look(at, number).expect(NOTED);
+            let kept = is_kept(name, mode, writes);
+            if !kept {
+                guard.release(at, number, granting(shard));
+            }
+            kept
+        });
+    }
+
+    /// Hands every lock of the table that a set holds to `each`.
+    pub(super) fn each_held(&self, locks: &LockSet, mut each: impl FnMut(Name, Mode, bool)) {
+        for &place in &locks.held {
+            let (shard, at) = parts(place);
+            let guard = self.shards[shard].0.lock().unwrap();
+            let (name, mode, writes) = guard.look(at, locks.owner.number()).expect(NOTED);
+            drop(guard);
+            each(name, mode, writes);
+        }
+    }
+
+    /// The id of a transaction by its number, while there is one.
+    pub(super) fn id_of(&self, number: Option<u32>) -> Option<u64> {
+        Some(self.owners.find(number?)?.id())
+    }
+}

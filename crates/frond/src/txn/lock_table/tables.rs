@@ -1,0 +1,226 @@
+//! Locks on trees as a whole (Rule: I52).
+//!
+//! Nearly all of them are intents, and intents admit each other. So a transaction writes its intents down
+//! in its own [`Owner`](super::owner::Owner) and the table knows nothing of them, until somebody wants a tree shared or
+//! for himself. That one first says so in a count, then goes over all owners and brings their intents on
+//! this tree into the table; from then on intents are asked for there, too.
+//!
+//! Invariants
+//! 1. While the count of a tree's class is not zero, nobody writes down an intent on a tree of the class
+//!    and keeps it: an intent is written first and the count looked at then, the count is raised first
+//!    and the owners gone over then, all in one order (SeqCst). One of the two sees the other.
+//! 2. An intent that was brought into the table is marked where it stands; its owner gives it back there.
+//! 3. A place for an intent is emptied and filled by its owner alone; others only mark it.
+//!
+//! Threads: all. Cost of an intent: a look at the owner's own places, one exchange, one load.
+
+use super::{
+    LockTable, STRONG,
+    denied::{Denied, LockOn, Patience, Request},
+    lock_set::LockSet,
+    mode::{Mode, TableMode},
+    owner::{INTENTS, Owner},
+    rows::granting,
+    shard::{LockHash, Name, Shard, Taken},
+};
+use crate::{
+    TreeId,
+    sync::{AtomicU32, Ordering},
+};
+
+/// In an intent: it stands in the table, too.
+const MOVED: u64 = 1 << 2;
+/// In an intent: it is exclusive.
+const EXCLUSIVE: u64 = 1 << 1;
+/// In an intent: there is one.
+const USED: u64 = 1;
+const TREE_SHIFT: u32 = 8;
+
+fn intent(tree: TreeId, mode: Mode) -> u64 {
+    let exclusive = if mode == Mode::IntentExclusive { EXCLUSIVE } else { 0 };
+    u64::from(tree.0) << TREE_SHIFT | exclusive | USED
+}
+
+fn tree_of(intent: u64) -> TreeId {
+    TreeId((intent >> TREE_SHIFT) as u32)
+}
+
+fn mode_of(intent: u64) -> Mode {
+    if intent & EXCLUSIVE != 0 { Mode::IntentExclusive } else { Mode::IntentShared }
+}
+
+fn name_of(tree: TreeId) -> Name {
+    Name { tree, hash: LockHash::of_tree(tree), is_table: true }
+}
+
+impl LockTable {
+    /// Locks a tree as a whole, or says what is meant to be done to rows of it. Before the first lock on a
+    /// row of a tree comes an intent on the tree.
+    pub fn lock_table(
+        &self,
+        locks: &mut LockSet,
+        tree: TreeId,
+        mode: TableMode,
+        patience: Patience,
+    ) -> Result<Taken, Denied> {
+        let mode = Mode::from(mode);
+        let is_intent = matches!(mode, Mode::IntentShared | Mode::IntentExclusive);
+        if is_intent && let Some(taken) = self.write_down(locks, tree, mode) {
+            return Ok(taken);
+        }
+        let Name { hash, .. } = name_of(tree);
+        let request = Request { on: LockOn::Table, tree, hash, mode, writes: false };
+        if is_intent {
+            return Ok(self.take(locks, &request, patience)?.1);
+        }
+        self.strong_of(tree).fetch_add(1, Ordering::SeqCst);
+        if !plant!("locks: intents of before are not asked for") {
+            self.gather(tree);
+        }
+        let taken = self.take(locks, &request, patience);
+        match taken {
+            Ok((_, Taken::New | Taken::Upgraded)) => locks.strong.push(tree),
+            _ => drop(self.strong_of(tree).fetch_sub(1, Ordering::SeqCst)),
+        }
+        Ok(taken?.1)
+    }
+
+    fn strong_of(&self, tree: TreeId) -> &AtomicU32 {
+        &self.strong[tree.0 as usize % STRONG]
+    }
+
+    /// Writes an intent down at its owner; nothing if it must be asked for in the table.
+    fn write_down(&self, locks: &mut LockSet, tree: TreeId, mode: Mode) -> Option<Taken> {
+        let places = &locks.owner.intents[..locks.intents];
+        // Relaxed: only its owner fills a place, and a mark that is missed here is met below.
+        let found = places.iter().rev().find_map(|place| {
+            let own = place.load(Ordering::Relaxed);
+            (tree_of(own) == tree).then_some((place, own))
+        });
+        let Some((place, own)) = found else {
+            if locks.intents == INTENTS {
+                return None;
+            }
+            let place = &locks.owner.intents[locks.intents];
+            locks.intents += 1;
+            place.swap(intent(tree, mode), Ordering::SeqCst);
+            if self.strong_of(tree).load(Ordering::SeqCst) == 0 {
+                return Some(Taken::New);
+            }
+            if place.swap(0, Ordering::SeqCst) & MOVED != 0 {
+                // Brought into the table just now: so it was there first, and is held.
+                place.store(intent(tree, mode) | MOVED, Ordering::SeqCst);
+                return Some(Taken::New);
+            }
+            locks.intents -= 1;
+            return None;
+        };
+        if mode_of(own).covers(mode) {
+            return Some(Taken::AlreadyHeld);
+        }
+        let (set, fail) = (Ordering::SeqCst, Ordering::SeqCst);
+        let more = intent(tree, mode);
+        if own & MOVED != 0 || place.compare_exchange(own, more, set, fail).is_err() {
+            return None;
+        }
+        if self.strong_of(tree).load(Ordering::SeqCst) == 0 {
+            return Some(Taken::Upgraded);
+        }
+        // Less again; or, if it was brought into the table meanwhile, it was there first.
+        let is_less = place.compare_exchange(more, own, set, fail).is_ok();
+        (!is_less).then_some(Taken::Upgraded)
+    }
+
+    /// Brings all intents on this tree into the table.
+    fn gather(&self, tree: TreeId) {
+        let name = name_of(tree);
+        let mut shard = self.lock_shard(name.hash).1;
+        self.owners.each(|owner| move_intent(&mut shard, owner, name));
+    }
+
+    /// Gives all intents back.
+    pub(super) fn release_intents(&self, locks: &mut LockSet) {
+        for place in &locks.owner.intents[..locks.intents] {
+            let own = place.swap(0, Ordering::SeqCst);
+            if own & MOVED != 0 {
+                self.release_moved(&locks.owner, tree_of(own));
+            }
+        }
+        locks.intents = 0;
+    }
+
+    /// Gives shared intents back, and keeps the others.
+    pub(super) fn release_shared_intents(&self, locks: &mut LockSet) {
+        let mut kept = 0;
+        for at in 0..locks.intents {
+            let places = &locks.owner.intents;
+            let own = places[at].load(Ordering::SeqCst);
+            if matches!(self.mode_now(&locks.owner, own), Mode::IntentShared | Mode::Shared) {
+                if places[at].swap(0, Ordering::SeqCst) & MOVED != 0 {
+                    self.release_moved(&locks.owner, tree_of(own));
+                }
+                continue;
+            }
+            if at != kept {
+                self.move_place(&locks.owner, at, kept);
+            }
+            kept += 1;
+        }
+        locks.intents = kept;
+    }
+
+    /// What an intent is: if it was brought into the table, it may have become more there.
+    fn mode_now(&self, owner: &Owner, intent: u64) -> Mode {
+        let hash = LockHash::of_tree(tree_of(intent));
+        let held = || self.lock_shard(hash).1.held(hash, owner.number());
+        let held = if intent & MOVED != 0 { held() } else { None };
+        held.map_or(mode_of(intent), |held| held.1)
+    }
+
+    /// Moves an intent to an empty place. Under the shard of its tree: who gathers meanwhile sees it in one.
+    fn move_place(&self, owner: &Owner, from: usize, to: usize) {
+        let tree = tree_of(owner.intents[from].load(Ordering::SeqCst));
+        let _no_gathering = self.lock_shard(LockHash::of_tree(tree)).1;
+        let own = owner.intents[from].swap(0, Ordering::SeqCst);
+        owner.intents[to].store(own, Ordering::SeqCst);
+    }
+
+    fn release_moved(&self, owner: &Owner, tree: TreeId) {
+        let (shard, mut guard) = self.lock_shard(LockHash::of_tree(tree));
+        if let Some((at, _)) = guard.held(LockHash::of_tree(tree), owner.number()) {
+            guard.release(at, owner.number(), granting(shard));
+        }
+    }
+
+    /// Says that trees are not wanted for themselves any more.
+    pub(super) fn release_strong(&self, locks: &mut LockSet) {
+        for tree in locks.strong.drain(..) {
+            self.strong_of(tree).fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Hands the intents of a set to `each`.
+    pub(super) fn each_intent(&self, locks: &LockSet, mut each: impl FnMut(TreeId, Mode)) {
+        for place in &locks.owner.intents[..locks.intents] {
+            let own = place.load(Ordering::SeqCst);
+            each(tree_of(own), self.mode_now(&locks.owner, own));
+        }
+    }
+}
+
+/// Brings an owner's intent on this tree into the table, if it has one there.
+fn move_intent(shard: &mut Shard, owner: &Owner, name: Name) {
+    for place in &owner.intents {
+        let mut own = place.load(Ordering::SeqCst);
+        while own != 0 && own & MOVED == 0 && tree_of(own) == name.tree {
+            let (set, fail) = (Ordering::SeqCst, Ordering::SeqCst);
+            match place.compare_exchange(own, own | MOVED, set, fail) {
+                Ok(_) => {
+                    shard.hold(name, owner.number(), mode_of(own));
+                    break;
+                }
+                Err(now) => own = now,
+            }
+        }
+    }
+}

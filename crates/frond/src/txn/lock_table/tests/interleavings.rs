@@ -1,0 +1,239 @@
+//! The lock table under a model checker: how waits end when several ends meet, inserts and gaps that are
+//! published and looked for, and whole trees against intents.
+//!
+//! Run: `make schedules`.
+
+use std::ops::Bound;
+
+use super::*;
+use crate::sync::{AtomicBool, AtomicU32, Ordering, explore, thread};
+use Patience::{For, Forever, NoWait};
+use RowMode::{Exclusive, Shared, Write};
+
+/// A grant, the clock and an interrupt reach one waiter at once: one of them ends the wait, and nothing is
+/// left of it, nor is anybody forgotten who waits behind.
+#[test]
+fn a_wait_ends_once_whatever_ends_it() {
+    explore(1500, || {
+        let (table, clock) = timed();
+        let mut holder = table.begin(1);
+        table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
+        let second = table.begin(2);
+        let victim = second.owner().clone();
+        let mut threads = Vec::new();
+        for (mut locks, patience) in
+            [(second, For(Duration::from_millis(5))), (table.begin(3), Forever)]
+        {
+            let table = table.clone();
+            threads.push(thread::spawn(move || {
+                let taken = table.lock_row(&mut locks, TREE, b"k", Exclusive, patience);
+                match taken {
+                    Ok(taken) => assert_eq!((taken, locks.len()), (Taken::New, 1)),
+                    Err(denied) => {
+                        assert!(matches!(denied.reason, Reason::Timeout | Reason::Interrupted));
+                        assert!(locks.is_empty());
+                        assert!(matches!(patience, For(_)), "this one is granted, or never");
+                    }
+                }
+                table.release_all(&mut locks);
+            }));
+        }
+        threads.push(thread::spawn(move || victim.interrupt()));
+        let timer = table.clone();
+        threads.push(thread::spawn(move || {
+            clock.sleep(Duration::from_millis(5));
+            timer.expire();
+        }));
+        table.release_all(&mut holder);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_empty(&table);
+    });
+}
+
+/// An interrupt is the only end there is: it must not be missed.
+#[test]
+fn an_interrupt_is_never_missed() {
+    explore(1000, || {
+        let table = table();
+        let mut holder = table.begin(1);
+        table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
+        let mut locks = table.begin(2);
+        let victim = locks.owner().clone();
+        let killer = thread::spawn(move || victim.interrupt());
+        let denied = table.lock_row(&mut locks, TREE, b"k", Shared, Forever);
+        assert_eq!(reason(denied), Reason::Interrupted);
+        killer.join().unwrap();
+        table.release_all(&mut holder);
+        assert_empty(&table);
+    });
+}
+
+/// Whoever asks while another gives back is granted: at once, or because it waits.
+#[test]
+fn a_release_never_passes_a_wait() {
+    explore(1500, || {
+        let table = table();
+        let alone = Arc::new(AtomicU32::new(0));
+        let threads: Vec<_> = (0..3)
+            .map(|id| {
+                let (table, alone) = (table.clone(), alone.clone());
+                thread::spawn(move || {
+                    let mut locks = table.begin(id);
+                    for _ in 0..2 {
+                        let taken = table.lock_row(&mut locks, TREE, b"k", Write, Forever);
+                        assert_eq!(taken, Ok(Taken::New));
+                        assert_eq!(alone.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                        thread::yield_now();
+                        alone.fetch_sub(1, Ordering::SeqCst);
+                        table.release_all(&mut locks);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_empty(&table);
+    });
+}
+
+/// Rows taken in all orders, read and then written: every cycle ends, so everybody does.
+#[test]
+fn every_cycle_ends() {
+    explore(1500, || {
+        let table = table();
+        let threads: Vec<_> = (0..3_u64)
+            .map(|id| {
+                let table = table.clone();
+                thread::spawn(move || {
+                    let mut locks = table.begin(id);
+                    let rows = [[id as u8], [(id as u8 + 1) % 3]];
+                    let shared = table.lock_row(&mut locks, TREE, &rows[0], Shared, Forever);
+                    let done = shared
+                        .and_then(|_| table.lock_row(&mut locks, TREE, &rows[1], Shared, Forever))
+                        .and_then(|_| table.lock_row(&mut locks, TREE, &rows[0], Write, Forever));
+                    if let Err(denied) = done {
+                        assert_eq!(denied.reason, Reason::Deadlock);
+                    }
+                    table.release_all(&mut locks);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_empty(&table);
+    });
+}
+
+/// What a tree holds, and what is pending in it.
+#[derive(Default)]
+struct Rows {
+    pending: Mutex<Vec<u8>>,
+    there: Mutex<Vec<u8>>,
+}
+
+impl Rows {
+    fn count(&self) -> usize {
+        self.there.lock().unwrap().len()
+    }
+}
+
+fn insert(table: &LockTable, rows: &Rows, id: u64, key: u8) {
+    let mut locks = table.begin(id);
+    let mark = locks.mark();
+    table.lock_row(&mut locks, TREE, &[key], Write, Forever).unwrap();
+    rows.pending.lock().unwrap().push(key);
+    let mut inserted = table.before_insert(&mut locks, TREE, &[key], mark, Forever).map(drop);
+    if rows.there.lock().unwrap().contains(&key) {
+        inserted = Ok(()); // another has come first: the answer is no
+    } else if inserted.is_ok() {
+        rows.there.lock().unwrap().push(key);
+    }
+    assert_eq!(inserted, Ok(()), "nobody here waits for an insert that waits for him");
+    rows.pending.lock().unwrap().retain(|pending| *pending != key);
+    table.release_all(&mut locks);
+}
+
+fn scan(table: &LockTable, rows: &Rows, id: u64) {
+    let mut locks = table.begin(id);
+    let range = table.lock_range(&mut locks, TREE, (Bound::Unbounded, Bound::Excluded(&[1])));
+    table.grow_up(&mut locks, range, Bound::Unbounded);
+    let pending = rows.pending.lock().unwrap().clone();
+    for key in pending {
+        table.lock_row(&mut locks, TREE, &[key], Shared, Forever).unwrap();
+    }
+    let first = rows.count();
+    thread::yield_now();
+    assert_eq!(rows.count(), first, "Rule I33: a row that was not there");
+    table.release_all(&mut locks);
+}
+
+/// Rules: I32, I33. Two inserts, one of them of a key that another inserts too, and two scans.
+#[test]
+fn what_is_published_is_seen_from_one_side() {
+    explore(1500, || {
+        let table = table();
+        let rows = Arc::new(Rows::default());
+        let mut threads = Vec::new();
+        for (id, key) in [(1, 7), (2, 7), (3, 9)] {
+            let (table, rows) = (table.clone(), rows.clone());
+            threads.push(thread::spawn(move || insert(&table, &rows, id, key)));
+        }
+        for id in [4, 5] {
+            let (table, rows) = (table.clone(), rows.clone());
+            threads.push(thread::spawn(move || scan(&table, &rows, id)));
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let mut there = rows.there.lock().unwrap().clone();
+        there.sort_unstable();
+        assert_eq!(there, [7, 9], "Rule I32: one of two who insert a key");
+        assert_eq!(table.stats().deadlocks, 0);
+        assert_empty(&table);
+    });
+}
+
+/// Rule: I52. Nobody means to change a tree that somebody has for himself.
+#[test]
+fn who_has_a_tree_has_it_alone() {
+    explore(1500, || {
+        let table = table();
+        let writers = Arc::new(AtomicU32::new(0));
+        let is_changed = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for id in 0..3 {
+            let (table, writers) = (table.clone(), writers.clone());
+            let is_changed = is_changed.clone();
+            threads.push(thread::spawn(move || {
+                let mut locks = table.begin(id);
+                if id == 0 {
+                    table.lock_table(&mut locks, TREE, TableMode::Exclusive, Forever).unwrap();
+                    is_changed.store(true, Ordering::SeqCst);
+                    assert_eq!(writers.load(Ordering::SeqCst), 0, "somebody is writing");
+                    thread::yield_now();
+                    is_changed.store(false, Ordering::SeqCst);
+                } else {
+                    let first =
+                        [TableMode::IntentShared, TableMode::IntentExclusive][id as usize - 1];
+                    for mode in [first, TableMode::IntentExclusive] {
+                        if table.lock_table(&mut locks, TREE, mode, Forever).is_err() {
+                            break; // a cycle: it waits for more, and the other for what it has
+                        }
+                        writers.fetch_add(1, Ordering::SeqCst);
+                        assert!(!is_changed.load(Ordering::SeqCst), "somebody has the tree");
+                        writers.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+                table.release_all(&mut locks);
+            }));
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_empty(&table);
+    });
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "locks: a refusal is not looked at again" => a_release_never_passes_a_wait,
+        "locks: who sleeps does not say so" => an_interrupt_is_never_missed,
+    };
+    crate::plant::assert_claims_hold("schedules of locks", claims);
+}

@@ -1,0 +1,87 @@
+//! The lock table as a whole. `oracle` holds it against the definition; the others name what it must do.
+
+#[cfg(not(shuttle))]
+mod cycles;
+#[cfg(shuttle)]
+mod interleavings;
+#[cfg(not(shuttle))]
+mod model;
+#[cfg(not(shuttle))]
+mod oracle;
+#[cfg(not(shuttle))]
+mod ranges;
+#[cfg(not(shuttle))]
+mod rows;
+#[cfg(not(shuttle))]
+mod storm;
+#[cfg(not(shuttle))]
+mod tables;
+#[cfg(not(shuttle))]
+mod waiting;
+
+use std::time::Duration;
+
+use super::*;
+use crate::{TreeId, io::Clock, sync::thread};
+
+const TREE: TreeId = TreeId(7);
+const OTHER: TreeId = TreeId(8);
+
+/// Time that only passes when it is told to.
+#[derive(Debug, Default)]
+struct ManualClock(Mutex<Duration>);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        *self.0.lock().unwrap()
+    }
+    fn wall(&self) -> Duration {
+        self.now()
+    }
+    fn sleep(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
+
+fn table() -> Arc<LockTable> {
+    Arc::new(LockTable::new(Arc::new(ManualClock::default())))
+}
+
+fn timed() -> (Arc<LockTable>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    (Arc::new(LockTable::new(clock.clone())), clock)
+}
+
+/// Returns when so many wait.
+fn until_waiting(table: &LockTable, count: usize) {
+    while table.waits().len() != count {
+        thread::yield_now();
+    }
+}
+
+/// At its end nothing is left of anybody.
+fn assert_empty(table: &LockTable) {
+    let stats = table.stats();
+    assert_eq!((stats.locks, stats.ranges), (0, 0), "lock table, invariant 1");
+    assert!(table.waits().is_empty());
+    assert!(table.strong.iter().all(|count| count.load(crate::sync::Ordering::SeqCst) == 0));
+}
+
+fn reason<T: std::fmt::Debug>(result: Result<T, Denied>) -> Reason {
+    result.unwrap_err().reason
+}
+
+/// Rules: I3, I32, I33, I46, I52, I53, I54.
+#[cfg(all(feature = "planted-bugs", not(shuttle)))]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "locks: an insert passes by gaps" => ranges::inserts_of_others_wait_for_a_gap,
+        "locks: the killed stay in the queue" => waiting::a_killed_waiter_leaves_at_once_and_leaves_nothing,
+        "locks: an upgrade waits behind others" => rows::an_upgrade_comes_before_those_who_wait,
+        "locks: a release wakes nobody" => rows::a_release_grants_who_came_first,
+        "locks: intents of before are not asked for" => tables::tables_are_locked_by_the_usual_modes,
+        "locks: nobody looks for a cycle" => cycles::the_searcher_is_ended_if_it_has_written_least,
+    };
+    crate::plant::assert_claims_hold("locks", claims);
+}

@@ -1,0 +1,247 @@
+//! The lock table by definition: all owners, all locks, all intervals, and who waits for whom, as plain lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    TreeId,
+    txn::lock_table::{Taken, mode::Mode},
+};
+
+/// A row or a tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Id {
+    Row(TreeId, u8),
+    Table(TreeId),
+}
+
+#[derive(Debug)]
+struct Request {
+    owner: usize,
+    mode: Mode,
+    upgrades: bool,
+    writes: bool,
+}
+
+#[derive(Debug, Default)]
+struct Lock {
+    holders: BTreeMap<usize, Mode>,
+    waiting: Vec<Request>,
+}
+
+/// An interval of keys `from..to`.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    pub owner: usize,
+    pub tree: TreeId,
+    pub from: u8,
+    pub to: u8,
+}
+
+/// How a wait has ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Granted {
+    Lock(Taken),
+    Insert,
+}
+
+#[derive(Debug, Default)]
+pub struct Model {
+    locks: BTreeMap<Id, Lock>,
+    written: BTreeSet<(usize, Id)>,
+    pub intervals: Vec<Interval>,
+    inserts: BTreeMap<usize, (TreeId, u8)>,
+    last: BTreeMap<usize, (Id, Taken)>,
+}
+
+impl Model {
+    /// Asks for a lock: what it comes to at once; nothing if somebody stands against it.
+    pub fn ask(&mut self, owner: usize, id: Id, mode: Mode, writes: bool) -> Option<Taken> {
+        self.last.remove(&owner);
+        let lock = self.locks.entry(id).or_default();
+        let held = lock.holders.get(&owner).copied();
+        let joint = held.map_or(mode, |held| held.join(mode));
+        if held == Some(joint) {
+            if writes {
+                self.written.insert((owner, id));
+            }
+            return Some(self.took(owner, id, Taken::AlreadyHeld));
+        }
+        // It is as if it came and was looked at: by its place in the queue and all before it.
+        self.wait(owner, id, mode, writes);
+        if self.blockers(owner).is_empty() {
+            let Some(Granted::Lock(taken)) = self.settle_one(owner) else {
+                panic!("who waits for nobody is granted")
+            };
+            return Some(taken);
+        }
+        self.withdraw(owner);
+        None
+    }
+
+    fn took(&mut self, owner: usize, id: Id, taken: Taken) -> Taken {
+        if matches!(id, Id::Row(..)) {
+            self.last.insert(owner, (id, taken));
+        }
+        taken
+    }
+
+    pub fn wait(&mut self, owner: usize, id: Id, mode: Mode, writes: bool) {
+        let lock = self.locks.entry(id).or_default();
+        let held = lock.holders.get(&owner);
+        let request = Request {
+            owner,
+            mode: held.map_or(mode, |held| held.join(mode)),
+            upgrades: held.is_some(),
+            writes,
+        };
+        let place = if request.upgrades {
+            lock.waiting.iter().take_while(|other| other.upgrades).count()
+        } else {
+            lock.waiting.len()
+        };
+        lock.waiting.insert(place, request);
+    }
+
+    pub fn wait_to_insert(&mut self, owner: usize, tree: TreeId, key: u8) {
+        self.inserts.insert(owner, (tree, key));
+    }
+
+    pub fn is_waiting(&self, owner: usize) -> bool {
+        self.inserts.contains_key(&owner) || self.waits_at(owner).is_some()
+    }
+
+    fn waits_at(&self, owner: usize) -> Option<(Id, usize)> {
+        self.locks.iter().find_map(|(id, lock)| {
+            let at = lock.waiting.iter().position(|request| request.owner == owner)?;
+            Some((*id, at))
+        })
+    }
+
+    /// Whom an owner waits for.
+    pub fn blockers(&self, owner: usize) -> BTreeSet<usize> {
+        if let Some((tree, key)) = self.inserts.get(&owner) {
+            return self.over(owner, *tree, *key);
+        }
+        let Some((id, at)) = self.waits_at(owner) else { return BTreeSet::new() };
+        let lock = &self.locks[&id];
+        let mode = lock.waiting[at].mode;
+        let holders = lock.holders.iter().filter(|held| *held.0 != owner && !mode.admits(*held.1));
+        let before = lock.waiting[..at].iter().filter(|other| !mode.admits(other.mode));
+        holders.map(|held| *held.0).chain(before.map(|other| other.owner)).collect()
+    }
+
+    /// Others whose intervals hold a key.
+    pub fn over(&self, owner: usize, tree: TreeId, key: u8) -> BTreeSet<usize> {
+        let others = self.intervals.iter().filter(|interval| interval.owner != owner);
+        let over = others.filter(|interval| {
+            interval.tree == tree && (interval.from..interval.to).contains(&key)
+        });
+        over.map(|interval| interval.owner).collect()
+    }
+
+    /// Owners on cycles.
+    pub fn on_cycles(&self, owners: usize) -> BTreeSet<usize> {
+        (0..owners)
+            .filter(|&start| {
+                let mut met = BTreeSet::new();
+                let mut work: Vec<usize> = self.blockers(start).into_iter().collect();
+                while let Some(owner) = work.pop() {
+                    if met.insert(owner) {
+                        work.extend(self.blockers(owner));
+                    }
+                }
+                met.contains(&start)
+            })
+            .collect()
+    }
+
+    fn settle_one(&mut self, owner: usize) -> Option<Granted> {
+        if !self.is_waiting(owner) || !self.blockers(owner).is_empty() {
+            return None;
+        }
+        if self.inserts.remove(&owner).is_some() {
+            return Some(Granted::Insert);
+        }
+        let (id, at) = self.waits_at(owner)?;
+        let lock = self.locks.get_mut(&id)?;
+        let Request { mode, upgrades, writes, .. } = lock.waiting.remove(at);
+        lock.holders.insert(owner, mode);
+        if writes {
+            self.written.insert((owner, id));
+        }
+        // Of a tree it depends on where its intents stand whether this is new or more.
+        let is_row = matches!(id, Id::Row(..));
+        let taken = if upgrades && is_row { Taken::Upgraded } else { Taken::New };
+        Some(Granted::Lock(self.took(owner, id, taken)))
+    }
+
+    /// Grants all that can be granted.
+    pub fn settle(&mut self, owners: usize) -> Vec<(usize, Granted)> {
+        let mut granted = Vec::new();
+        while let Some(one) = (0..owners).find_map(|owner| Some((owner, self.settle_one(owner)?))) {
+            granted.push(one);
+        }
+        granted
+    }
+
+    /// An owner waits no longer.
+    pub fn withdraw(&mut self, owner: usize) {
+        self.inserts.remove(&owner);
+        if let Some((id, at)) = self.waits_at(owner)
+            && let Some(lock) = self.locks.get_mut(&id)
+        {
+            lock.waiting.remove(at);
+        }
+    }
+
+    pub fn unlock_last(&mut self, owner: usize) {
+        let Some((id, taken)) = self.last.remove(&owner) else { return };
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        match taken {
+            Taken::New => drop(lock.holders.remove(&owner)),
+            Taken::Upgraded => drop(lock.holders.insert(owner, Mode::Shared)),
+            Taken::AlreadyHeld => return,
+        }
+        self.written.remove(&(owner, id));
+    }
+
+    /// Requests for trees have no last row.
+    pub fn forget_last(&mut self, owner: usize) {
+        self.last.remove(&owner);
+    }
+
+    pub fn prepare(&mut self, owner: usize) {
+        self.last.remove(&owner);
+        for (id, lock) in &mut self.locks {
+            let Some(mode) = lock.holders.get(&owner).copied() else { continue };
+            let is_kept = match id {
+                Id::Row(..) => self.written.contains(&(owner, *id)),
+                Id::Table(_) => !matches!(mode, Mode::IntentShared | Mode::Shared),
+            };
+            if !is_kept {
+                lock.holders.remove(&owner);
+            }
+        }
+        self.intervals.retain(|interval| interval.owner != owner);
+    }
+
+    pub fn release(&mut self, owner: usize) {
+        self.last.remove(&owner);
+        for lock in self.locks.values_mut() {
+            lock.holders.remove(&owner);
+        }
+        self.written.retain(|written| written.0 != owner);
+        self.intervals.retain(|interval| interval.owner != owner);
+    }
+
+    /// Rows that somebody holds.
+    pub fn rows_held(&self) -> usize {
+        let is_held =
+            |entry: &(&Id, &Lock)| matches!(entry.0, Id::Row(..)) && !entry.1.holders.is_empty();
+        self.locks.iter().filter(is_held).count()
+    }
+
+    pub fn holds(&self, owner: usize, id: Id) -> bool {
+        self.locks.get(&id).is_some_and(|lock| lock.holders.contains_key(&owner))
+    }
+}

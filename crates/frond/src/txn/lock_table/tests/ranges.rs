@@ -1,0 +1,171 @@
+//! Gaps: what stands against an insert, and what does not.
+
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use super::*;
+use Patience::NoWait;
+use RowMode::{Shared, Write};
+
+/// What an insert does: the row, then the gap.
+fn insert(
+    table: &LockTable,
+    locks: &mut LockSet,
+    key: &[u8],
+    patience: Patience,
+) -> Result<bool, Denied> {
+    let mark = locks.mark();
+    table.lock_row(locks, TREE, key, Write, patience)?;
+    table.before_insert(locks, TREE, key, mark, patience)
+}
+
+/// Rule: I33.
+#[test]
+pub(super) fn inserts_of_others_wait_for_a_gap() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_range(&mut a, TREE, (Excluded(b"b"), Included(b"d")));
+    for (key, fits) in
+        [("a", true), ("b", true), ("ba", false), ("c", false), ("d", false), ("da", true)]
+    {
+        let denied = insert(&table, &mut b, key.as_bytes(), NoWait);
+        assert_eq!(denied.is_ok(), fits, "{key}");
+        if let Err(denied) = denied {
+            assert_eq!((denied.on, denied.holder), (LockOn::Insert, Some(1)));
+        }
+    }
+    // Not the owner's own, not another tree's, and no lock of a row.
+    assert_eq!(insert(&table, &mut a, b"bb", NoWait), Ok(false));
+    let mark = b.mark();
+    assert_eq!(table.before_insert(&mut b, OTHER, b"c", mark, NoWait), Ok(false));
+    assert!(table.lock_row(&mut b, TREE, b"bbb", Write, NoWait).is_ok());
+    table.release_all(&mut a);
+    assert_eq!(insert(&table, &mut b, b"c", NoWait), Ok(false));
+    table.release_all(&mut b);
+    assert_empty(&table);
+}
+
+/// Rules: I46, I47.
+#[test]
+fn a_cursor_has_one_interval_that_grows() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    let up = table.lock_range(&mut a, TREE, (Excluded(b"m"), Included(b"m")));
+    let down = table.lock_range(&mut a, TREE, (Included(b"f"), Excluded(b"f")));
+    let mut probe = |key: &[u8]| {
+        let fits = insert(&table, &mut b, key, NoWait).is_ok();
+        table.release_all(&mut b);
+        fits
+    };
+    assert!(probe(b"n") && probe(b"m") && probe(b"e"));
+    table.grow_up(&mut a, up, Included(b"o"));
+    table.grow_down(&mut a, down, Included(b"d"));
+    assert!(!probe(b"n") && !probe(b"o") && probe(b"p") && probe(b"g") && probe(b"f"));
+    assert!(!probe(b"e") && !probe(b"d") && probe(b"c"));
+    table.grow_up(&mut a, up, Included(b"n"));
+    assert!(!probe(b"o"), "it does not shrink");
+    table.grow_up(&mut a, up, Unbounded);
+    table.grow_down(&mut a, down, Unbounded);
+    assert!(!probe(b"zzz") && !probe(b"") && probe(b"g"));
+    assert_eq!(a.len(), 2);
+    // The same gap again is the same lock.
+    assert_eq!(table.lock_range(&mut a, TREE, (Excluded(b"x"), Included(b"y"))), up);
+    assert_eq!(a.len(), 2);
+    table.release_all(&mut a);
+    assert!(probe(b"n"));
+    assert_empty(&table);
+}
+
+#[test]
+fn gaps_do_not_stand_against_gaps() {
+    let table = table();
+    let (mut a, mut b, mut c) = (table.begin(1), table.begin(2), table.begin(3));
+    table.lock_range(&mut a, TREE, (Unbounded, Unbounded));
+    table.lock_range(&mut b, TREE, (Unbounded, Unbounded));
+    assert_eq!(reason(insert(&table, &mut a, b"k", NoWait)), Reason::Busy);
+    table.release_all(&mut a);
+    assert_eq!(insert(&table, &mut b, b"k", NoWait), Ok(false));
+    assert_eq!(reason(insert(&table, &mut c, b"l", NoWait)), Reason::Busy);
+    [a, b, c].iter_mut().for_each(|locks| table.release_all(locks));
+    assert_empty(&table);
+}
+
+/// Two gaps over one key go one after the other; the insert goes when both have gone, and is told that it
+/// waited.
+#[test]
+fn an_insert_waits_until_every_gap_has_gone() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_range(&mut a, TREE, (Included(b"a"), Included(b"m")));
+    table.lock_range(&mut b, TREE, (Included(b"f"), Unbounded));
+    let inserter = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut c = table.begin(3);
+            let inserted = insert(&table, &mut c, b"g", Patience::Forever);
+            let held = c.len();
+            table.release_all(&mut c);
+            (inserted, held)
+        })
+    };
+    until_waiting(&table, 1);
+    let wait = table.waits().remove(0);
+    assert_eq!((wait.on, wait.waiter), (LockOn::Insert, 3));
+    assert_eq!(wait.holders.iter().sum::<u64>(), 3, "both");
+    table.release_all(&mut a);
+    while table.waits().first().map(|wait| wait.holders.clone()) != Some(vec![2]) {
+        thread::yield_now();
+    }
+    table.release_all(&mut b);
+    assert_eq!(inserter.join().unwrap(), (Ok(true), 1), "it holds its row again");
+    assert_empty(&table);
+}
+
+/// The holder of a gap reads and inserts in it while another's insert waits for it: no deadlock.
+#[test]
+fn the_holder_of_a_gap_passes_the_insert_that_waits_for_it() {
+    let table = table();
+    let mut a = table.begin(1);
+    table.lock_range(&mut a, TREE, (Unbounded, Unbounded));
+    let inserter = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut b = table.begin(2);
+            let inserted = insert(&table, &mut b, b"k", Patience::Forever);
+            table.release_all(&mut b);
+            inserted
+        })
+    };
+    until_waiting(&table, 1);
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Shared, NoWait), Ok(Taken::New));
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Write, NoWait), Ok(Taken::Upgraded));
+    table.release_all(&mut a);
+    assert_eq!(inserter.join().unwrap(), Ok(true));
+    assert_eq!(table.stats().deadlocks, 0);
+    assert_empty(&table);
+}
+
+/// A row that was held before the insert is not given back for it.
+#[test]
+fn an_insert_that_waits_keeps_the_row_it_had() {
+    let (table, clock) = timed();
+    let (mut a, mut c) = (table.begin(1), table.begin(3));
+    table.lock_range(&mut a, TREE, (Unbounded, Unbounded));
+    let inserter = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut b = table.begin(2);
+            table.lock_row(&mut b, TREE, b"k", Shared, NoWait).unwrap();
+            let denied = insert(&table, &mut b, b"k", Patience::For(Duration::from_secs(1)));
+            let held = b.len();
+            table.release_all(&mut b);
+            (reason(denied), held)
+        })
+    };
+    until_waiting(&table, 1);
+    assert_eq!(reason(table.lock_row(&mut c, TREE, b"k", Shared, NoWait)), Reason::Busy);
+    clock.sleep(Duration::from_secs(1));
+    table.expire();
+    assert_eq!(inserter.join().unwrap(), (Reason::Timeout, 1));
+    table.release_all(&mut a);
+    assert_empty(&table);
+}

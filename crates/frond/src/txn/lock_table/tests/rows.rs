@@ -1,0 +1,297 @@
+//! Rows: modes, queues, upgrades, giving back.
+
+use std::ops::Bound;
+
+use super::*;
+use Patience::NoWait;
+use RowMode::{Exclusive, Shared, Write};
+
+#[test]
+fn shared_locks_go_together_and_exclusive_ones_with_none() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    for (first, second, fits) in [
+        (Shared, Shared, true),
+        (Shared, Exclusive, false),
+        (Exclusive, Shared, false),
+        (Exclusive, Exclusive, false),
+        (Write, Shared, false),
+    ] {
+        assert_eq!(table.lock_row(&mut a, TREE, b"k", first, NoWait), Ok(Taken::New));
+        let second = table.lock_row(&mut b, TREE, b"k", second, NoWait);
+        assert_eq!(second.is_ok(), fits);
+        if let Err(denied) = second {
+            assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(1)));
+        }
+        table.release_all(&mut b);
+        table.release_all(&mut a);
+    }
+    assert_empty(&table);
+}
+
+#[test]
+fn locks_are_of_a_tree_and_a_key() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait), Ok(Taken::New));
+    assert_eq!(table.lock_row(&mut b, OTHER, b"k", Exclusive, NoWait), Ok(Taken::New));
+    assert_eq!(table.lock_row(&mut b, TREE, b"", Exclusive, NoWait), Ok(Taken::New));
+    assert_eq!(table.lock_row(&mut b, TREE, b"kk", Exclusive, NoWait), Ok(Taken::New));
+    assert_eq!(reason(table.lock_row(&mut b, TREE, b"k", Shared, NoWait)), Reason::Busy);
+    table.release_all(&mut a);
+    table.release_all(&mut b);
+    assert_empty(&table);
+}
+
+#[test]
+fn who_holds_a_lock_takes_it_again_for_nothing() {
+    let table = table();
+    let mut a = table.begin(1);
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Shared, NoWait), Ok(Taken::New));
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Shared, NoWait), Ok(Taken::AlreadyHeld));
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Write, NoWait), Ok(Taken::Upgraded));
+    for mode in [Shared, Exclusive, Write] {
+        assert_eq!(table.lock_row(&mut a, TREE, b"k", mode, NoWait), Ok(Taken::AlreadyHeld));
+    }
+    assert_eq!(a.len(), 1);
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
+/// Rule: I46.
+#[test]
+fn unlock_last_gives_back_what_the_last_call_newly_took() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    let take = |locks: &mut LockSet, mode| table.lock_row(locks, TREE, b"k", mode, NoWait);
+    // New: it is gone, once.
+    assert_eq!(take(&mut a, Exclusive), Ok(Taken::New));
+    table.unlock_last(&mut a);
+    table.unlock_last(&mut a);
+    assert_eq!(take(&mut b, Exclusive), Ok(Taken::New));
+    table.release_all(&mut b);
+    // Upgraded: what it was before stays.
+    assert_eq!(take(&mut a, Shared), Ok(Taken::New));
+    assert_eq!(take(&mut a, Exclusive), Ok(Taken::Upgraded));
+    table.unlock_last(&mut a);
+    assert_eq!(reason(take(&mut b, Exclusive)), Reason::Busy);
+    assert_eq!(take(&mut b, Shared), Ok(Taken::New));
+    table.release_all(&mut b);
+    // Already held: all stays. Refused: nothing is given back, either.
+    assert_eq!(take(&mut a, Exclusive), Ok(Taken::Upgraded));
+    assert_eq!(take(&mut a, Shared), Ok(Taken::AlreadyHeld));
+    table.unlock_last(&mut a);
+    assert_eq!(reason(take(&mut b, Shared)), Reason::Busy);
+    table.unlock_last(&mut b);
+    // Behind a lock on a tree, too.
+    assert_eq!(table.lock_row(&mut b, TREE, b"l", Shared, NoWait), Ok(Taken::New));
+    table.lock_table(&mut b, OTHER, TableMode::Exclusive, NoWait).unwrap();
+    table.unlock_last(&mut b);
+    assert_eq!(table.lock_row(&mut a, TREE, b"l", Exclusive, NoWait), Ok(Taken::New));
+    table.release_all(&mut a);
+    table.release_all(&mut b);
+    assert_empty(&table);
+}
+
+/// Rule: I3: what was waited for is granted in the order of arrival, and nobody overtakes.
+#[test]
+pub(super) fn a_release_grants_who_came_first() {
+    let table = table();
+    let mut holder = table.begin(0);
+    table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut threads = Vec::new();
+    for (id, mode) in [(1, Shared), (2, Shared), (3, Exclusive), (4, Shared)] {
+        let (table, order) = (table.clone(), order.clone());
+        let shared = table.clone();
+        threads.push(thread::spawn(move || {
+            let mut locks = table.begin(id);
+            table.lock_row(&mut locks, TREE, b"k", mode, Patience::Forever).unwrap();
+            order.lock().unwrap().push(id);
+            // Let those who are granted together come together.
+            let granted_too = |id: u64| id == 1 || id == 2;
+            while granted_too(id) && order.lock().unwrap().len() < 2 {
+                thread::yield_now();
+            }
+            table.release_all(&mut locks);
+        }));
+        until_waiting(&shared, id as usize);
+    }
+    let waits = table.waits();
+    let last = waits.iter().find(|wait| wait.waiter == 4).unwrap();
+    assert_eq!(last.holders, [0, 3], "behind the exclusive one");
+    table.release_all(&mut holder);
+    if !plant!("locks: a release wakes nobody") {
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    } else {
+        assert_eq!(table.waits().len(), 0, "somebody was forgotten");
+    }
+    let mut order = order.lock().unwrap().clone();
+    order[..2].sort_unstable();
+    assert_eq!(order, [1, 2, 3, 4]);
+    assert_empty(&table);
+}
+
+#[test]
+fn nobody_who_holds_nothing_passes_a_waiter() {
+    let table = table();
+    let (mut a, mut c) = (table.begin(1), table.begin(3));
+    table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
+    let waiter = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut b = table.begin(2);
+            table.lock_row(&mut b, TREE, b"k", Exclusive, Patience::Forever).unwrap();
+            table.release_all(&mut b);
+        })
+    };
+    until_waiting(&table, 1);
+    let denied = table.lock_row(&mut c, TREE, b"k", Shared, NoWait).unwrap_err();
+    assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(2)));
+    // Who holds it passes.
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Shared, NoWait), Ok(Taken::AlreadyHeld));
+    assert_eq!(table.lock_row(&mut a, TREE, b"k", Write, NoWait), Ok(Taken::Upgraded));
+    table.release_all(&mut a);
+    waiter.join().unwrap();
+    assert_empty(&table);
+}
+
+#[test]
+pub(super) fn an_upgrade_comes_before_those_who_wait() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
+    table.lock_row(&mut b, TREE, b"k", Shared, NoWait).unwrap();
+    let stranger = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut c = table.begin(3);
+            c.owner().set_writes(100);
+            let granted = table.lock_row(&mut c, TREE, b"k", Exclusive, Patience::Forever);
+            table.release_all(&mut c);
+            granted
+        })
+    };
+    until_waiting(&table, 1);
+    let upgrader = table.clone();
+    let release = {
+        let table = table.clone();
+        thread::spawn(move || {
+            // Not until two wait: one of them may have been ended by mistake.
+            while table.stats().waits < 2 {
+                thread::yield_now();
+            }
+            table.release_all(&mut b);
+        })
+    };
+    // The stranger waits for this holder, and this one does not wait for the stranger: no cycle.
+    let taken = upgrader.lock_row(&mut a, TREE, b"k", Write, Patience::Forever);
+    // Not asserted before others are let go, or they would be waited for in vain.
+    table.release_all(&mut a);
+    release.join().unwrap();
+    assert_eq!(stranger.join().unwrap(), Ok(Taken::New));
+    assert_eq!(taken, Ok(Taken::Upgraded));
+    assert_empty(&table);
+}
+
+#[test]
+fn many_locks_are_held_and_given_back() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    for round in 0..2_u32 {
+        for key in 0..100_000_u32 {
+            let taken = table.lock_row(&mut a, TREE, &key.to_be_bytes(), Write, NoWait);
+            assert_eq!(taken, Ok(Taken::New), "round {round}");
+        }
+        let stats = table.stats();
+        assert_eq!(stats.locks, 100_000);
+        let each = (stats.bytes + a.bytes()) as f64 / 100_000.0;
+        println!("{each:.1} bytes a lock");
+        assert!(each <= 60.0, "{each}");
+        for key in (0..100_000_u32).step_by(997) {
+            let asked = table.lock_row(&mut b, TREE, &key.to_be_bytes(), Shared, NoWait);
+            assert_eq!(reason(asked), Reason::Busy);
+        }
+        table.release_all(&mut a);
+        assert_empty(&table);
+    }
+    // What one transaction took is not kept for ever.
+    for key in 0..2_000_000_u32 {
+        table.lock_row(&mut a, TREE, &key.to_be_bytes(), Write, NoWait).unwrap();
+    }
+    let large = table.stats().bytes;
+    table.release_all(&mut a);
+    assert!(table.stats().bytes < large / 4);
+}
+
+/// Rules: I12, I54.
+#[test]
+fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_table(&mut a, OTHER, TableMode::IntentShared, NoWait).unwrap();
+    table.lock_table(&mut a, TREE, TableMode::IntentExclusive, NoWait).unwrap();
+    table.lock_row(&mut a, TREE, b"read", Shared, NoWait).unwrap();
+    table.lock_row(&mut a, TREE, b"locked", Exclusive, NoWait).unwrap();
+    table.lock_row(&mut a, TREE, b"written", Write, NoWait).unwrap();
+    table.lock_row(&mut a, TREE, b"locked, then written", Exclusive, NoWait).unwrap();
+    table.lock_row(&mut a, TREE, b"locked, then written", Write, NoWait).unwrap();
+    let from = Bound::Excluded(&b"a"[..]);
+    let range = table.lock_range(&mut a, TREE, (from, Bound::Included(b"b")));
+    table.grow_up(&mut a, range, Bound::Unbounded);
+    let all = table.list(&a);
+    assert_eq!((all.rows.len(), all.tables.len()), (4, 2));
+    assert_eq!(
+        (all.ranges[0].from.clone(), &all.ranges[0].to),
+        (from.map(<[u8]>::to_vec), &Bound::Unbounded)
+    );
+
+    // To stay serializable it keeps all, and has all again behind a restart.
+    table.release_at_prepare(&mut a, true);
+    assert_eq!(table.list(&a), all);
+    let after = self::table();
+    let mut again = after.restore(9, &all).unwrap();
+    assert_eq!(after.list(&again), all);
+    let denied = after.restore(10, &all).unwrap_err();
+    assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(9)), "two cannot have held it");
+    after.release_all(&mut again);
+    assert_empty(&after);
+
+    table.release_at_prepare(&mut a, false);
+    let kept = table.list(&a);
+    assert_eq!(kept.rows, all.rows[2..]);
+    assert_eq!(kept.tables, [(TREE, TableMode::IntentExclusive)]);
+    assert!(kept.ranges.is_empty());
+    for (key, free) in [(&b"read"[..], true), (b"locked", true), (b"written", false)] {
+        assert_eq!(table.lock_row(&mut b, TREE, key, Exclusive, NoWait).is_ok(), free);
+    }
+    assert!(table.lock_table(&mut b, OTHER, TableMode::Exclusive, NoWait).is_ok());
+    assert_eq!(reason(table.lock_table(&mut b, TREE, TableMode::Shared, NoWait)), Reason::Busy);
+    table.release_all(&mut a);
+    table.release_all(&mut b);
+    assert_empty(&table);
+}
+
+#[test]
+fn refusals_are_errors_that_say_who_and_where() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(41), table.begin(42));
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let busy = table.lock_row(&mut b, TREE, b"k", Shared, NoWait).unwrap_err();
+    let error = busy.into_error("orders");
+    assert_eq!(error.kind(), crate::ErrorKind::Retry);
+    let text = error.to_string();
+    assert!(text.starts_with("FRD-1105 the row of key hash "), "{text}");
+    assert!(text.contains("\"orders\"") && text.contains("transaction 41"), "{text}");
+    let late = table.lock_row(&mut b, TREE, b"k", Shared, Patience::For(Duration::ZERO));
+    let text = late.unwrap_err().into_error("orders").to_string();
+    assert!(text.starts_with("FRD-1101 ") && text.contains("transaction 41"), "{text}");
+    b.owner().interrupt();
+    let ended = table.lock_row(&mut b, TREE, b"k", Shared, Patience::Forever).unwrap_err();
+    assert!(ended.into_error("orders").to_string().starts_with("FRD-1106 "));
+    table.release_all(&mut a);
+    b.renew(43);
+    assert_eq!(b.owner().interrupts(), 0);
+    table.release_all(&mut b);
+    assert_empty(&table);
+}

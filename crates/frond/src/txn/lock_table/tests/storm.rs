@@ -1,0 +1,111 @@
+//! Many threads, few rows, all at random: at its end the table is empty, and no counter was lost.
+
+use std::ops::Bound;
+
+use super::*;
+use crate::{io::RealClock, sync::Ordering};
+
+const THREADS: u64 = 12;
+const ROWS: u64 = 6;
+
+fn next(toss: &mut u64, below: u64) -> u64 {
+    *toss ^= *toss << 13;
+    *toss ^= *toss >> 7;
+    *toss ^= *toss << 17;
+    (*toss >> 11) % below
+}
+
+/// One transaction; what it wrote is counted in `rows` while it holds the rows, unless it was refused.
+fn transact(
+    table: &LockTable,
+    locks: &mut LockSet,
+    toss: &mut u64,
+    rows: &[AtomicU32],
+) -> Result<u64, Denied> {
+    let mut writes = 0;
+    let patience = |toss: &mut u64| match next(toss, 4) {
+        0 => Patience::NoWait,
+        1 => Patience::For(Duration::from_micros(next(toss, 300))),
+        _ => Patience::Forever,
+    };
+    let intent =
+        if next(toss, 40) == 0 { TableMode::Exclusive } else { TableMode::IntentExclusive };
+    table.lock_table(locks, TREE, intent, patience(toss))?;
+    for _ in 0..1 + next(toss, 5) {
+        let row = next(toss, ROWS);
+        let key = [row as u8];
+        match next(toss, 8) {
+            0 => drop(table.lock_range(locks, TREE, (Bound::Included(&key), Bound::Unbounded))),
+            1 | 2 => {
+                let mark = locks.mark();
+                table.lock_row(locks, TREE, &key, RowMode::Write, patience(toss))?;
+                table.before_insert(locks, TREE, &key, mark, patience(toss))?;
+            }
+            3 => {
+                table.lock_row(locks, TREE, &key, RowMode::Shared, patience(toss))?;
+                if next(toss, 2) == 0 {
+                    table.unlock_last(locks);
+                }
+            }
+            _ => {
+                table.lock_row(locks, TREE, &key, RowMode::Write, patience(toss))?;
+                // A read and a write that only the lock keeps together.
+                let before = rows[row as usize].load(Ordering::Relaxed);
+                if next(toss, 4) == 0 {
+                    thread::yield_now();
+                }
+                rows[row as usize].store(before + 1, Ordering::Relaxed);
+                writes += 1;
+                locks.owner().set_writes(writes);
+            }
+        }
+    }
+    if next(toss, 10) == 0 {
+        table.release_at_prepare(locks, false);
+    }
+    Ok(writes)
+}
+
+#[test]
+fn a_storm_of_locks_ends_with_an_empty_table() {
+    let effort: u64 =
+        std::env::var("FROND_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1);
+    let table = Arc::new(LockTable::new(Arc::new(RealClock::new())));
+    let rows: Arc<Vec<AtomicU32>> = Arc::new((0..ROWS).map(|_| AtomicU32::new(0)).collect());
+    let owners: Arc<Mutex<Vec<Arc<Owner>>>> = Arc::default();
+    let threads: Vec<_> = (1..=THREADS)
+        .map(|id| {
+            let (table, rows, owners) = (table.clone(), rows.clone(), owners.clone());
+            thread::spawn(move || {
+                let mut toss = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let mut locks = table.begin(id);
+                owners.lock().unwrap().push(locks.owner().clone());
+                let mut written = 0;
+                for round in 0..1500 * effort {
+                    let before = locks.owner().writes();
+                    assert_eq!(before, 0);
+                    match transact(&table, &mut locks, &mut toss, &rows) {
+                        Ok(writes) => written += writes,
+                        // What it wrote stands; only the counts are to be right.
+                        Err(_) => written += locks.owner().writes(),
+                    }
+                    table.release_all(&mut locks);
+                    assert!(locks.is_empty());
+                    locks.renew(id + round * THREADS);
+                    if next(&mut toss, 50) == 0 {
+                        let owners = owners.lock().unwrap();
+                        owners[next(&mut toss, owners.len() as u64) as usize].interrupt();
+                    }
+                }
+                written
+            })
+        })
+        .collect();
+    let written: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let counted: u32 = rows.iter().map(|row| row.load(Ordering::Relaxed)).sum();
+    assert_eq!(written, u64::from(counted), "an update was lost");
+    println!("{:?}", table.stats());
+    assert!(table.stats().deadlocks > 0 && table.stats().timeouts > 0);
+    owners.lock().unwrap().clear();
+    assert_empty(&table);
+}

@@ -1,0 +1,85 @@
+//! Trees as a whole: intents at their owners, and who wants a tree for himself.
+
+use super::*;
+use Patience::NoWait;
+use TableMode::{Exclusive, IntentExclusive, IntentShared, Shared};
+
+const MODES: [TableMode; 4] = [IntentShared, IntentExclusive, Shared, Exclusive];
+
+#[test]
+pub(super) fn tables_are_locked_by_the_usual_modes() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    let fits = ["yyyn", "yynn", "ynyn", "nnnn"];
+    for (first, row) in MODES.into_iter().zip(fits) {
+        for (second, fits) in MODES.into_iter().zip(row.chars()) {
+            assert_eq!(table.lock_table(&mut a, TREE, first, NoWait), Ok(Taken::New));
+            let asked = table.lock_table(&mut b, TREE, second, NoWait);
+            assert_eq!(asked.is_ok(), fits == 'y', "{first:?}, then {second:?}");
+            assert!(table.lock_table(&mut b, OTHER, second, NoWait).is_ok(), "another tree");
+            table.release_all(&mut a);
+            table.release_all(&mut b);
+            assert_empty(&table);
+        }
+    }
+}
+
+#[test]
+fn one_transaction_asks_for_more_and_more_of_a_tree() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    assert_eq!(table.lock_table(&mut a, TREE, IntentShared, NoWait), Ok(Taken::New));
+    assert_eq!(table.lock_table(&mut a, TREE, IntentExclusive, NoWait), Ok(Taken::Upgraded));
+    assert_eq!(table.lock_table(&mut a, TREE, IntentShared, NoWait), Ok(Taken::AlreadyHeld));
+    assert_eq!(table.lock_table(&mut a, TREE, Shared, NoWait), Ok(Taken::Upgraded));
+    // It has it shared, and means to change rows: nobody else may.
+    assert!(table.lock_table(&mut b, TREE, IntentShared, NoWait).is_ok());
+    assert_eq!(reason(table.lock_table(&mut b, TREE, IntentExclusive, NoWait)), Reason::Busy);
+    assert_eq!(reason(table.lock_table(&mut a, TREE, Exclusive, NoWait)), Reason::Busy);
+    table.release_all(&mut b);
+    assert_eq!(table.lock_table(&mut a, TREE, Exclusive, NoWait), Ok(Taken::Upgraded));
+    assert_eq!(reason(table.lock_table(&mut b, TREE, IntentShared, NoWait)), Reason::Busy);
+    assert_eq!(table.list(&a).tables.len(), 1 + a.held.len(), "each stands once or twice");
+    table.release_all(&mut a);
+    table.release_all(&mut b);
+    assert_empty(&table);
+}
+
+/// Intents that stand at their owners are seen by who wants the tree, and given back where they were put.
+#[test]
+fn who_wants_a_tree_waits_for_intents_of_before() {
+    let table = table();
+    let mut others: Vec<LockSet> = (1..=20).map(|id| table.begin(id)).collect();
+    for (at, locks) in others.iter_mut().enumerate() {
+        let mode = if at % 2 == 0 { IntentShared } else { IntentExclusive };
+        // More trees than have places at the owner.
+        for tree in 0..12 {
+            table.lock_table(locks, TreeId(tree), mode, NoWait).unwrap();
+        }
+    }
+    for tree in [TreeId(1), TreeId(11)] {
+        let ddl = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let mut locks = table.begin(99);
+                let taken = table.lock_table(&mut locks, tree, Exclusive, Patience::Forever);
+                table.release_all(&mut locks);
+                taken
+            })
+        };
+        until_waiting(&table, 1);
+        assert_eq!(table.waits()[0].holders.len(), 20);
+        // While it waits, nobody new comes in.
+        let mut late = table.begin(77);
+        assert_eq!(reason(table.lock_table(&mut late, tree, IntentShared, NoWait)), Reason::Busy);
+        others.iter_mut().for_each(|locks| table.release_all(locks));
+        assert_eq!(ddl.join().unwrap(), Ok(Taken::New));
+        assert!(table.lock_table(&mut late, tree, IntentShared, NoWait).is_ok());
+        table.release_all(&mut late);
+        for locks in &mut others {
+            table.lock_table(locks, TreeId(11), IntentShared, NoWait).unwrap();
+        }
+    }
+    others.iter_mut().for_each(|locks| table.release_all(locks));
+    assert_empty(&table);
+}

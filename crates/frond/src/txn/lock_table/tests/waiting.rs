@@ -1,0 +1,240 @@
+//! How waits end: by the clock, by an interrupt; and what a server hears of them.
+
+use super::*;
+use Patience::{For, Forever, NoWait};
+use RowMode::{Exclusive, Shared};
+
+#[test]
+fn a_wait_ends_when_its_time_is_over_and_not_before() {
+    let (table, clock) = timed();
+    let mut a = table.begin(1);
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let spawn = |id: u64, millis: u64| {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut locks = table.begin(id);
+            let time = For(Duration::from_millis(millis));
+            let denied = table.lock_row(&mut locks, TREE, b"k", Shared, time);
+            assert!(locks.is_empty());
+            (denied, table.clock.now())
+        })
+    };
+    let (short, long) = (spawn(2, 50), spawn(3, 1000));
+    until_waiting(&table, 2);
+    for _ in 0..49 {
+        clock.sleep(Duration::from_millis(1));
+        table.expire();
+        assert_eq!(table.waits().len(), 2);
+    }
+    clock.sleep(Duration::from_millis(1));
+    table.expire();
+    let (denied, at) = short.join().unwrap();
+    let denied = denied.unwrap_err();
+    assert_eq!((denied.reason, denied.holder), (Reason::Timeout, Some(1)));
+    assert_eq!(at, Duration::from_millis(50));
+    clock.sleep(Duration::from_millis(949));
+    table.expire();
+    assert_eq!(table.waits().len(), 1);
+    clock.sleep(Duration::from_millis(1));
+    table.expire();
+    assert_eq!(reason(long.join().unwrap().0), Reason::Timeout);
+    let stats = table.stats();
+    assert_eq!((stats.waits, stats.timeouts), (2, 2));
+    // 50 ms are in [2^15, 2^16) µs, and 1000 ms in [2^19, 2^20).
+    assert_eq!((stats.lasted[16], stats.lasted[20]), (1, 1));
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
+/// Without anybody who looks at the clock for it.
+#[test]
+fn a_wait_in_real_time_ends_by_itself() {
+    let table = LockTable::new(Arc::new(crate::io::RealClock::new()));
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let before = table.clock.now();
+    let time = Duration::from_millis(30);
+    let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, For(time));
+    assert_eq!(reason(denied), Reason::Timeout);
+    assert!(table.clock.now() - before >= time);
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
+/// Who leaves in the middle of a queue lets those behind it come forward.
+#[test]
+fn who_leaves_lets_those_behind_come_forward() {
+    let (table, clock) = timed();
+    let mut a = table.begin(1);
+    table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
+    let ask = |id, mode, patience| {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut locks = table.begin(id);
+            let taken = table.lock_row(&mut locks, TREE, b"k", mode, patience);
+            table.release_all(&mut locks);
+            taken
+        })
+    };
+    let exclusive = ask(2, Exclusive, For(Duration::from_millis(10)));
+    until_waiting(&table, 1);
+    let shared = ask(3, Shared, Forever);
+    until_waiting(&table, 2);
+    clock.sleep(Duration::from_millis(10));
+    table.expire();
+    assert_eq!(reason(exclusive.join().unwrap()), Reason::Timeout);
+    assert_eq!(shared.join().unwrap(), Ok(Taken::New));
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
+#[test]
+pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let killer = {
+        let (table, victim) = (table.clone(), b.owner().clone());
+        thread::spawn(move || {
+            until_waiting(&table, 1);
+            victim.interrupt();
+        })
+    };
+    let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, Forever);
+    assert_eq!(reason(denied), Reason::Interrupted);
+    killer.join().unwrap();
+    assert_eq!(b.len(), 0);
+    // It stays interrupted until it is cleared; what is free is granted all the same.
+    assert_eq!(b.owner().interrupts(), 1);
+    b.owner().interrupt();
+    assert_eq!(reason(table.lock_row(&mut b, TREE, b"k", Shared, Forever)), Reason::Interrupted);
+    assert_eq!(table.lock_row(&mut b, TREE, b"free", Shared, Forever), Ok(Taken::New));
+    b.owner().clear_interrupts();
+    table.release_all(&mut b);
+    table.release_all(&mut a);
+    // Nobody holds it, so anybody gets it.
+    let mut c = table.begin(3);
+    assert_eq!(table.lock_row(&mut c, TREE, b"k", Exclusive, NoWait), Ok(Taken::New));
+    table.release_all(&mut c);
+    assert_empty(&table);
+}
+
+#[test]
+fn a_killed_insert_leaves_at_once() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_range(&mut a, TREE, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
+    let killer = {
+        let (table, victim) = (table.clone(), b.owner().clone());
+        thread::spawn(move || {
+            until_waiting(&table, 1);
+            victim.interrupt();
+        })
+    };
+    let mark = b.mark();
+    table.lock_row(&mut b, TREE, b"k", RowMode::Write, NoWait).unwrap();
+    let denied = table.before_insert(&mut b, TREE, b"k", mark, Forever);
+    assert_eq!(reason(denied), Reason::Interrupted);
+    killer.join().unwrap();
+    assert!(b.is_empty(), "the row was given back for the wait");
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
+/// What a server wants: every holder told, gaps passed whose order is settled, and its choice of victims.
+#[derive(Debug, Default)]
+struct Server {
+    told: Arc<Mutex<Vec<(u64, u64)>>>,
+}
+
+impl Hooks for Server {
+    fn on_wait(&self, waiter: &Owner, holder: &Owner) {
+        self.told.lock().unwrap().push((waiter.id(), holder.id()));
+        // The later one goes, as on a replica.
+        if holder.id() > waiter.id() {
+            holder.interrupt();
+        }
+    }
+    fn prefer(&self, a: &Owner, b: &Owner) -> Option<u64> {
+        Some(a.id().max(b.id()))
+    }
+    fn needs_order(&self, inserter: &Owner, holder: &Owner) -> bool {
+        inserter.id() / 10 != holder.id() / 10
+    }
+}
+
+fn served() -> (Arc<LockTable>, Arc<Mutex<Vec<(u64, u64)>>>) {
+    let server = Server::default();
+    let told = server.told.clone();
+    let clock = Arc::new(ManualClock::default());
+    (Arc::new(LockTable::with_hooks(clock, Box::new(server))), told)
+}
+
+/// Rule: I53.
+#[test]
+fn a_server_hears_of_each_holder_and_may_end_it() {
+    let (table, told) = served();
+    let (mut early, mut late) = (table.begin(1), table.begin(30));
+    table.lock_row(&mut early, TREE, b"a", Shared, NoWait).unwrap();
+    table.lock_row(&mut late, TREE, b"a", Shared, NoWait).unwrap();
+    let waiter = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut locks = table.begin(20);
+            let taken = table.lock_row(&mut locks, TREE, b"a", Exclusive, Forever);
+            table.release_all(&mut locks);
+            taken
+        })
+    };
+    while late.owner().interrupts() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(early.owner().interrupts(), 0);
+    let mut heard = told.lock().unwrap().clone();
+    heard.sort_unstable();
+    assert_eq!(heard, [(20, 1), (20, 30)]);
+    table.release_all(&mut late);
+    table.release_all(&mut early);
+    assert_eq!(waiter.join().unwrap(), Ok(Taken::New));
+    assert_empty(&table);
+}
+
+/// Rule: I53.
+#[test]
+fn gaps_are_passed_by_who_needs_no_order() {
+    let (table, _) = served();
+    let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let (mut a, mut b, mut c) = (table.begin(11), table.begin(12), table.begin(21));
+    table.lock_range(&mut a, TREE, all);
+    let mark = b.mark();
+    assert_eq!(table.before_insert(&mut b, TREE, b"k", mark, NoWait), Ok(false));
+    let mark = c.mark();
+    assert_eq!(reason(table.before_insert(&mut c, TREE, b"k", mark, NoWait)), Reason::Busy);
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
+/// Rule: I53. The one that wrote more is ended, because the server says so.
+#[test]
+fn a_server_has_a_say_in_who_is_ended() {
+    let (table, _) = served();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    b.owner().set_writes(1000);
+    table.lock_row(&mut a, TREE, b"a", Exclusive, NoWait).unwrap();
+    table.lock_row(&mut b, TREE, b"b", Exclusive, NoWait).unwrap();
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let denied = table.lock_row(&mut b, TREE, b"a", Exclusive, Forever);
+            table.release_all(&mut b);
+            denied
+        })
+    };
+    until_waiting(&table, 1);
+    assert_eq!(table.lock_row(&mut a, TREE, b"b", Exclusive, Forever), Ok(Taken::New));
+    let ended = other.join().unwrap();
+    // By the cycle, or by the interrupt of the server that hears of the wait first.
+    assert!(matches!(reason(ended), Reason::Deadlock | Reason::Interrupted));
+    table.release_all(&mut a);
+    assert_empty(&table);
+}

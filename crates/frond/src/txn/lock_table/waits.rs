@@ -1,0 +1,215 @@
+//! Waiting: how a wait begins, lasts and ends.
+//!
+//! 1. Under the mutex of the waits the request is made once more; if it is refused again, its owner is
+//!    put in the queue, and the wait is written down.
+//! 2. Under the same mutex cycles are looked for, and ended (`deadlock.rs`).
+//! 3. Without any mutex the server hears whom it waits for; then the owner sleeps.
+//! 4. A grant, or the end of a cycle, is told to the owner and takes it out of the queue. The clock and an
+//!    interrupt only wake it: it takes itself out of the queue, unless it was granted meanwhile.
+//!
+//! Invariants
+//! 1. No wait begins, and none ends but by a grant, while somebody holds the mutex of the waits. An owner
+//!    that waits gives nothing back, so who is found waiting after his lock was seen in the way has held it
+//!    all the while: a cycle that is read edge by edge is one.
+//! 2. Who gives locks back, and who interrupts, does not take that mutex.
+//! 3. What a wait has come to is said once: who takes an owner out of the queue says it.
+//!
+//! Threads: those who wait. Cost: two passages through one mutex of the store for each wait, and the search.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    LockTable,
+    deadlock::Deadlock,
+    denied::{Denied, LockOn, Reason, Request},
+    owner::{Owner, Wait},
+    rows::{granting, located},
+    shard::Taken,
+};
+use crate::sync::{Arc, MutexGuard};
+
+/// A wait that goes on.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub owner: Arc<Owner>,
+    pub request: Request,
+    /// Of an insert, its key: gaps are kept by key.
+    pub key: Box<[u8]>,
+    pub since: Duration,
+    pub deadline: Option<Duration>,
+}
+
+/// All waits, by the owner's number.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    pub waiting: BTreeMap<u32, Waiting>,
+    pub last_deadlock: Option<Arc<Deadlock>>,
+}
+
+impl LockTable {
+    /// Waits for a lock that was refused.
+    pub(super) fn wait_for_lock(
+        &self,
+        owner: &Arc<Owner>,
+        request: &Request,
+        deadline: Option<Duration>,
+    ) -> Result<(u32, Taken), Denied> {
+        let number = owner.number();
+        let mut waits = self.waits.lock().unwrap();
+        let (shard, mut guard) = self.lock_shard(request.hash);
+        // It may have become free before it could be waited for.
+        let asked = if plant!("locks: a refusal is not looked at again") {
+            None
+        } else {
+            guard.ask(request.name(), number, request.mode, request.writes)
+        };
+        if let Some((at, taken)) = asked {
+            return Ok((located(shard, at), taken));
+        }
+        let taken = match guard.held(request.hash, number) {
+            Some(_) => Taken::Upgraded,
+            None => Taken::New,
+        };
+        *owner.wait.lock().unwrap() = Wait::On;
+        guard.enqueue(request.hash, owner.clone(), request.mode);
+        drop(guard);
+        self.note(&mut waits, owner, request, &[], deadline);
+        let place = self.sleep(waits, owner, request, deadline)?;
+        if request.writes {
+            self.lock_shard(request.hash).1.mark_written(request.hash);
+        }
+        Ok((place, taken))
+    }
+
+    /// Writes a wait down that has begun.
+    pub(super) fn note(
+        &self,
+        waits: &mut Waits,
+        owner: &Arc<Owner>,
+        request: &Request,
+        key: &[u8],
+        deadline: Option<Duration>,
+    ) {
+        let since = self.clock.now();
+        let (owner, request) = (owner.clone(), *request);
+        let waiting = Waiting { owner, request, key: key.into(), since, deadline };
+        waits.waiting.insert(waiting.owner.number(), waiting);
+        self.counters.began();
+    }
+
+    /// Ends cycles, tells the server, and sleeps until the wait has come to something: the place that was
+    /// granted, or 0 if it is to look again.
+    pub(super) fn sleep(
+        &self,
+        mut waits: MutexGuard<'_, Waits>,
+        owner: &Arc<Owner>,
+        request: &Request,
+        deadline: Option<Duration>,
+    ) -> Result<u32, Denied> {
+        let number = owner.number();
+        let against = self.blockers(&waits, number).first().copied();
+        let against = self.id_of(against);
+        self.end_cycles(&mut waits, number);
+        // Told behind the search: whose wait it has ended, waits for nobody.
+        let holders = self.hooks.as_ref().map(|_| self.blockers(&waits, number));
+        drop(waits);
+        if let Some(hooks) = &self.hooks {
+            for holder in
+                holders.into_iter().flatten().filter_map(|number| self.owners.find(number))
+            {
+                hooks.on_wait(owner, &holder);
+            }
+        }
+        owner.set_sleeps(!plant!("locks: who sleeps does not say so"));
+        let wait = self.sleep_until(owner, request, deadline);
+        owner.set_sleeps(false);
+        let mut waits = self.waits.lock().unwrap();
+        let waited = waits.waiting.remove(&number);
+        drop(waits);
+        let now = self.clock.now();
+        let lasted = waited.map_or(Duration::ZERO, |waited| now.saturating_sub(waited.since));
+        let ended = match wait {
+            Ok(Wait::Granted(place)) => Ok(place),
+            Ok(Wait::Victim) => Err(request.denied(Reason::Deadlock, against)),
+            Ok(Wait::Look | Wait::On) => Ok(0),
+            Err(reason) => Err(request.denied(reason, against)),
+        };
+        self.counters.ended(lasted, ended.as_ref().err().map(|denied| denied.reason));
+        ended
+    }
+
+    fn sleep_until(
+        &self,
+        owner: &Owner,
+        request: &Request,
+        deadline: Option<Duration>,
+    ) -> Result<Wait, Reason> {
+        let mut wait = owner.wait.lock().unwrap();
+        loop {
+            if *wait != Wait::On {
+                return Ok(*wait);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.now()));
+            let reason = if owner.interrupts() > 0 {
+                Some(Reason::Interrupted)
+            } else if left == Some(Duration::ZERO) {
+                Some(Reason::Timeout)
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                drop(wait);
+                let is_leak =
+                    reason == Reason::Interrupted && plant!("locks: the killed stay in the queue");
+                if is_leak || self.leave(owner, request) {
+                    return Err(reason);
+                }
+                wait = owner.wait.lock().unwrap();
+                continue;
+            }
+            wait = match left {
+                Some(left) => owner.woken.wait_timeout(wait, left).unwrap().0,
+                None => owner.woken.wait(wait).unwrap(),
+            };
+        }
+    }
+
+    /// Takes an owner out of the queue on its own account; false if it has been taken out.
+    fn leave(&self, owner: &Owner, request: &Request) -> bool {
+        let _no_search = self.waits.lock().unwrap();
+        self.withdraw(owner.number(), request)
+    }
+
+    /// Takes a waiter out of its queue; false if it is not there any more. Under the mutex of the waits.
+    pub(super) fn withdraw(&self, number: u32, request: &Request) -> bool {
+        if request.on == LockOn::Insert {
+            return self.withdraw_insert(number, request.tree);
+        }
+        let (shard, mut guard) = self.lock_shard(request.hash);
+        guard.withdraw(request.hash, number, granting(shard))
+    }
+
+    /// Whom an owner waits for.
+    pub(super) fn blockers(&self, waits: &Waits, number: u32) -> Vec<u32> {
+        let Some(Waiting { owner, request, key, .. }) = waits.waiting.get(&number) else {
+            return Vec::new();
+        };
+        if request.on == LockOn::Insert {
+            return self.gaps_of_waiter(owner, request.tree, key);
+        }
+        let guard = self.lock_shard(request.hash).1;
+        guard.queue(request.hash).map_or_else(Vec::new, |queue| queue.blockers(number))
+    }
+
+    /// Wakes all whose time is over by the table's clock. Who sleeps wakes by himself in real time; where
+    /// a clock is simulated, this is called when it has moved on.
+    pub fn expire(&self) {
+        let now = self.clock.now();
+        let waits = self.waits.lock().unwrap();
+        let late =
+            waits.waiting.values().filter(|waiting| waiting.deadline.is_some_and(|at| at <= now));
+        let late: Vec<_> = late.map(|waiting| waiting.owner.clone()).collect();
+        drop(waits);
+        late.iter().for_each(|owner| owner.wake());
+    }
+}
