@@ -1,4 +1,5 @@
-//! The sequencer under a model checker: committers, a freezer and readers, with real memtables.
+//! The sequencer under a model checker: committers, a freezer and readers, with real memtables. And the
+//! writers of a tree beside one who locks a range of it.
 //!
 //! Run: `make schedules`.
 
@@ -6,11 +7,11 @@ use crate::{
     Lsn, Seqno, Tag, TreeId,
     cache::FramePool,
     memtable::Memtable,
-    sync::{Arc, Mutex, Ordering, explore, thread},
+    sync::{Arc, AtomicBool, Mutex, Ordering, explore, thread},
     version::MemSlot,
 };
 
-use super::Sequencer;
+use super::{HashedKey, LiveWrites, Sequencer, TreeWriters};
 
 const TREE: TreeId = TreeId(3);
 const COMMITTERS: u64 = 3;
@@ -178,6 +179,49 @@ fn what_owner_and_helpers_insert_is_there_once() {
 #[test]
 fn what_is_visible_is_a_prefix_and_memtables_are_intervals() {
     explore(1500, commits_freezes_and_reads);
+}
+
+/// Rule: I33. Who inserts appends, is listed, and looks for range locks; who locks a range registers the
+/// lock, and looks for writers and their keys. One of the two meets the other.
+fn an_insert_into_a_range_that_is_locked() {
+    let tree = Arc::new(TreeWriters::default());
+    let locked = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..2)
+        .map(|number| {
+            let (tree, locked) = (tree.clone(), locked.clone());
+            let live = Arc::new(LiveWrites::new(number));
+            let writing = live.clone();
+            let thread = thread::spawn(move || {
+                let own = &[number as u8][..];
+                writing.lock().insert(HashedKey::new(TREE, own), own, 1).unwrap();
+                tree.enter(&writing);
+                // Later entries of the tree are only appended.
+                writing.lock().insert(HashedKey::new(TREE, &[7, 7]), own, 1).unwrap();
+                locked.load(Ordering::SeqCst)
+            });
+            (live, thread)
+        })
+        .collect();
+    locked.store(true, Ordering::SeqCst);
+    let (mut listed, mut found) = (Vec::new(), Vec::new());
+    tree.others(None, &mut listed);
+    for (number, (live, thread)) in writers.into_iter().enumerate() {
+        let is_listed = listed.iter().any(|writer| Arc::ptr_eq(writer, &live));
+        let ask = |from: &[u8], found: &mut Vec<u8>| live.pending_key(TREE, from, None, found);
+        let first = is_listed && ask(&[], &mut found) && found == [number as u8];
+        let second = is_listed && ask(&[7], &mut found);
+        let saw_lock = thread.join().unwrap();
+        assert!(saw_lock || (first && second), "Rule I33");
+        tree.leave(&live);
+    }
+    listed.clear();
+    tree.others(None, &mut listed);
+    assert!(listed.is_empty());
+}
+
+#[test]
+fn an_insert_and_a_range_lock_meet() {
+    explore(1000, an_insert_into_a_range_that_is_locked);
 }
 
 #[cfg(feature = "planted-bugs")]
