@@ -100,6 +100,23 @@ pub enum Error {
     /// The call was interrupted (FRD-1106). Nothing of it was done.
     #[error("FRD-1106 interrupted; nothing of the call was done")]
     Interrupted,
+    /// Another transaction has committed a row since this one's snapshot (FRD-1107): this one is rolled back.
+    #[error(
+        "FRD-1107 conflict: a row of tree \"{tree}\" was committed by another since this transaction began to read; it is rolled back, do it again"
+    )]
+    Conflict {
+        /// The tree.
+        tree: String,
+    },
+    /// An insert of a transaction met a key that exists (FRD-1108). The row is locked; nothing else was done.
+    #[error("FRD-1108 the key exists already in tree \"{tree}\"; nothing was written")]
+    RowExists {
+        /// The tree.
+        tree: String,
+    },
+    /// The transaction was ended by a deadlock or a conflict (FRD-1109): everything is rolled back.
+    #[error("FRD-1109 the transaction is over, and rolled back; begin another one")]
+    TxnEnded,
     /// `insert` met a key that exists (FRD-1103). Nothing of the batch was done.
     #[error(
         "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
@@ -346,7 +363,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         use Error::*;
         match self {
-            LockTimeout { .. } | Deadlock { .. } | LockBusy { .. } => ErrorKind::Retry,
+            LockTimeout { .. } | Deadlock { .. } | LockBusy { .. } | Conflict { .. } => {
+                ErrorKind::Retry
+            }
             InvalidArgument(_)
             | KeyTooLong { .. }
             | ValueTooLong { .. }
@@ -364,6 +383,8 @@ impl Error {
             | OperatorNeeded { .. }
             | BatchTooLarge { .. }
             | Interrupted
+            | RowExists { .. }
+            | TxnEnded
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }

@@ -49,8 +49,8 @@ pub use check::{
 pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
-    DamagedRange, Db, Options, Parts, RowBuf, Snapshot, SnapshotInfo, Stats, Tree, TreeInfo,
-    TreeOptions, TreeStats,
+    DamagedRange, Db, IfLocked, Isolation, Options, Parts, RowBuf, RowLock, Savepoint, Snapshot,
+    SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor, TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};

@@ -15,7 +15,7 @@ use crate::{
     run::{Typing, Work, WorkByTree},
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
     tree::TreeTraits,
-    txn::{Vacancy, WriteSet},
+    txn::{TreeWriters, Vacancy, WriteSet},
 };
 
 /// The tree that holds the catalog itself.
@@ -30,6 +30,8 @@ pub(crate) struct TreeEntry {
     pub unique: bool,
     pub birth: Seqno,
     pub vacancy: Vacancy,
+    /// Transactions that have written it and are not done.
+    pub writers: TreeWriters,
     typing: Option<Arc<Typing>>,
     /// What was done on its runs.
     pub work: Arc<Work>,
@@ -71,6 +73,7 @@ impl TreeEntry {
             unique: record.unique,
             birth: record.birth,
             vacancy: Vacancy::default(),
+            writers: TreeWriters::default(),
             typing: Typing::of(key, value, Some(work.clone())),
             work,
             record: Mutex::new(record),

@@ -1,7 +1,8 @@
 //! Committing: a write set becomes a record in the log and entries in the memtable.
 //!
 //! 1. The write set is sealed: sorted, one message a key (Rule: I5).
-//! 2. Keys of checked inserts are locked and must be absent (Rules: I3, I7).
+//! 2. Keys of checked inserts are locked and must be absent (Rules: I3, I7). While transactions hold locks, the
+//!    rows of a batch are locked as theirs are (`commit/locked.rs`).
 //! 3. Blobs of the batch, which were written as it was filled, are synced. The record is built, then
 //!    the sequencer assigns seqno, log place and memtable (Rule: I2).
 //! 4. The record is copied into the log and the entries into the memtable, beside other commits; many
@@ -20,6 +21,7 @@
 use crate::{
     Durability, Error, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
+    catalog::CATALOG_TREE,
     pipeline::Insertion,
     store::Extent,
     sync::{Arc, Ordering},
@@ -33,6 +35,9 @@ use super::{Batch, Shared, read::ReadView};
 /// Records up to this length are copied into the log inside the sequencer's section: some ten
 /// nanoseconds more of it, and no thread can lie still between a place in the log and what belongs there.
 const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
+
+/// Threads that have committed so far.
+static NEXT_NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
     /// The record under construction; its memory is kept from commit to commit.
@@ -88,17 +93,56 @@ impl Shared {
         changes: &[Change],
     ) -> Result<Seqno> {
         let engine = &*self.engine;
-        let Batch { writes, blobs, .. } = batch;
+        let Batch { writes, blobs, .. } = &mut *batch;
         writes.seal(&engine.cx.folder())?;
+        self.separate(writes, blobs)?;
+        let trees = writes.trees();
+        // Nobody locks rows of the catalog.
+        let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
+        let passed = if is_user { self.gate.pass(batch_number()) } else { None };
+        let mut rows = None;
+        if is_user && passed.is_none() {
+            rows = Some(self.lock_batch(writes, &trees)?);
+        }
+        let keys = self.check_inserts(writes, &trees, rows.is_some())?;
+        let insertion = self.take_writes(batch, trees);
+        let published = rows.as_mut().map_or(Ok(()), |rows| rows.publish(&insertion));
+        let seqno = published.and_then(|()| {
+            let locks = (keys, rows, passed);
+            self.commit_insertion(&insertion, &batch.blobs, level, changes, locks)
+        });
+        give_back_writes(batch, insertion);
+        seqno
+    }
+
+    /// Moves values out that folding made long.
+    pub(super) fn separate(
+        &self,
+        writes: &mut WriteSet,
+        blobs: &mut Vec<Arc<BlobHold>>,
+    ) -> Result<()> {
+        let engine = &*self.engine;
         writes.separate(engine.cx.shape.blob_bytes, |tree, value| {
             let class = self.catalog.by_id(tree).map(|tree| tree.record().size_class);
             let (reference, hold) =
                 engine.cx.write_blob(value, class.unwrap_or_default(), false)?;
             blobs.push(hold);
             Ok(reference.to_disk())
-        })?;
-        let trees = writes.trees();
-        let locks = self.check_inserts(writes, &trees)?;
+        })
+    }
+
+    /// Steps 3 to 5 of a sealed set. `locks` go once it is visible, before its durability is waited for
+    /// (Rule: I41); on an error at once.
+    pub(super) fn commit_insertion<L>(
+        &self,
+        insertion: &Arc<Insertion>,
+        blobs: &[Arc<BlobHold>],
+        level: Durability,
+        changes: &[Change],
+        locks: L,
+    ) -> Result<Seqno> {
+        let engine = &*self.engine;
+        let Insertion { writes, trees, .. } = &**insertion;
         // Deletes may always go on: they are how space comes back (Rule: I24).
         let admitted = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         match admitted {
@@ -108,7 +152,7 @@ impl Shared {
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
         let mut record = RECORD.take();
-        build_record(&mut record, (writes, blobs), &trees, changes);
+        build_record(&mut record, (writes, blobs), trees, changes);
         let body = record.finish();
         if body.len() > RECORD_BYTES_MAX {
             // The caller's mistake, no failure of the log. The memory is not kept.
@@ -116,15 +160,13 @@ impl Shared {
             let (bytes, max) = (body.len() as u64, RECORD_BYTES_MAX as u64);
             return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
         }
-        let insertion = self.take_writes(batch, trees);
-        let sequenced = self.sequence(&insertion, &batch.blobs, body, admitted, changes);
+        let sequenced = self.sequence(insertion, blobs, body, admitted, changes);
         RECORD.set(record);
         if let Ok(sequenced) = &sequenced {
-            self.land(&insertion, sequenced);
+            self.land(insertion, sequenced);
         } else {
             engine.store.settle_admitted(admitted);
         }
-        give_back_writes(batch, insertion);
         let Sequenced { seqno, reservation, .. } = sequenced?;
         drop(locks);
         if level != Durability::Lazy {
@@ -246,18 +288,20 @@ impl Shared {
         }
     }
 
-    /// Locks the keys of checked inserts and of every write to trees that have them, and makes sure
-    /// that inserted keys are absent.
+    /// Locks the keys of checked inserts and of every write to trees that have them, unless their rows are
+    /// locked, and makes sure that inserted keys are absent.
     fn check_inserts(
         &self,
         writes: &mut WriteSet,
         trees: &[TreeId],
+        rows_are_locked: bool,
     ) -> Result<Option<KeyLocks<'_>>> {
-        let mut hashes = Vec::new();
+        let (mut hashes, mut is_checked) = (Vec::new(), false);
         for &tree in trees {
             let Some(entry) = self.catalog.by_id(tree) else { continue };
             if entry.unique {
-                let keys = writes.entries(tree);
+                is_checked = true;
+                let keys = writes.entries(tree).filter(|_| !rows_are_locked);
                 hashes.extend(keys.map(|entry| crate::txn::lock_hash(tree, entry.key)));
             } else if writes.has_inserts() && writes.entries(tree).any(|entry| entry.insert) {
                 return Err(Error::InvalidArgument(format!(
@@ -266,30 +310,42 @@ impl Shared {
                 )));
             }
         }
-        if hashes.is_empty() {
+        if !is_checked {
             return Ok(None);
         }
         let locks = self.locks.lock(hashes);
         if writes.has_inserts() {
-            // The newest inserted version, not the visible one: the lock keeps others away until
-            // their commits are visible.
-            let version = self.engine.versions.hold();
-            let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
-            for &tree in trees {
-                for entry in writes.entries(tree).filter(|entry| entry.insert) {
-                    if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
-                        let name = self.catalog.by_id(tree).map(|tree| tree.name());
-                        return Err(Error::KeyExists {
-                            tree: name.unwrap_or_default(),
-                            index: entry.position,
-                        });
-                    }
-                }
-            }
+            self.must_be_absent(writes, trees)?;
             writes.freshen_inserts();
         }
         Ok(Some(locks))
     }
+
+    /// An error unless all keys are absent that are inserted with a check.
+    pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
+        // The newest inserted version, not the visible one: the locks keep others away until
+        // their commits are visible.
+        let version = self.engine.versions.hold();
+        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        for &tree in trees {
+            for entry in writes.entries(tree).filter(|entry| entry.insert) {
+                if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
+                    let name = self.catalog.by_id(tree).map(|tree| tree.name());
+                    return Err(Error::KeyExists {
+                        tree: name.unwrap_or_default(),
+                        index: entry.position,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Spreads batches over the counts of the gate: threads meet there as seldom as may be.
+fn batch_number() -> usize {
+    thread_local!(static NUMBER: usize = NEXT_NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    NUMBER.with(|number| *number)
 }
 
 /// Takes the memory of a batch's writes back, unless a helper still reads them.
@@ -329,5 +385,7 @@ fn build_record(
     }
 }
 
+mod locked;
+pub(super) use locked::LOCK_WAIT;
 #[cfg(all(test, not(shuttle)))]
 mod stalled;

@@ -23,6 +23,7 @@ mod snapshot;
 mod sources;
 mod stats;
 mod tree;
+mod txn;
 
 pub use batch::Batch;
 pub use bulk::{BulkLoad, BulkLoaded};
@@ -35,14 +36,15 @@ pub use rows::RowBuf;
 pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
+pub use txn::{IfLocked, Isolation, RowLock, Savepoint, Txn, TxnCursor, TxnOptions};
 
 use crate::{
     Durability, Error, Result, Seqno,
     catalog::Catalog,
     io::Watch,
     pipeline::{Background, Engine},
-    sync::{Arc, AtomicBool, Mutex, Ordering},
-    txn::KeyLockTable,
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
+    txn::{KeyLockTable, LockGate, lock_table::LockTable},
 };
 use std::path::Path;
 
@@ -74,6 +76,11 @@ pub(crate) struct Shared {
     pub engine: Arc<Engine>,
     pub catalog: Arc<Catalog>,
     pub locks: KeyLockTable,
+    /// Locks of transactions, and of batches while there are any.
+    pub lock_table: LockTable,
+    pub gate: LockGate,
+    /// Transactions begun so far.
+    pub txns: AtomicU64,
     pub durability: Durability,
     pub read_only: bool,
     pub closed: AtomicBool,
@@ -191,6 +198,11 @@ impl Db {
 }
 
 impl Shared {
+    /// The number of a new transaction.
+    pub(super) fn next_txn(&self) -> u64 {
+        self.txns.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
         let visible = || self.engine.sequencer.visible();
         Snapshot::new(self.engine.clone(), Some(self.clone()), visible)

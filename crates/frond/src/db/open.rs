@@ -36,7 +36,7 @@ use crate::{
     },
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
-    txn::{KeyLockTable, Sequencer},
+    txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
     version::{Branches, Change, Loaded, MemSlot, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogExtent, LogOptions, Record},
 };
@@ -224,6 +224,9 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             engine,
             catalog,
             locks: KeyLockTable::default(),
+            lock_table: LockTable::new(env.clock.clone()),
+            gate: LockGate::default(),
+            txns: AtomicU64::new(0),
             durability: level,
             read_only: options.read_only,
             closed: AtomicBool::new(false),

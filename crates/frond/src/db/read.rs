@@ -122,6 +122,19 @@ impl ReadView<'_> {
     ) -> Result<Messages> {
         value.clear();
         let mut messages = Messages::default();
+        self.add_messages(tree, key, projection, &mut messages, value)?;
+        Ok(messages)
+    }
+
+    /// The same behind newer messages, none of which is a base.
+    pub fn add_messages(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        projection: &Projection,
+        messages: &mut Messages,
+        value: &mut Vec<u8>,
+    ) -> Result<()> {
         let mut done = false;
         for slot in self.version.memtables() {
             slot.table.get(tree, key, self.at, &mut |_, message| {
@@ -129,7 +142,7 @@ impl ReadView<'_> {
                 !done
             });
             if done {
-                return Ok(messages);
+                return Ok(());
             }
         }
         if let Some(root) = self.version.roots.get(&tree) {
@@ -138,7 +151,19 @@ impl ReadView<'_> {
                 Ok(())
             })?;
         }
-        Ok(messages)
+        Ok(())
+    }
+
+    /// The last commit that said something of `key`, if that is in a memtable.
+    pub fn newest_in_memtables(&self, tree: TreeId, key: &[u8]) -> Option<Seqno> {
+        self.version.memtables().find_map(|slot| {
+            let mut newest = None;
+            slot.table.get(tree, key, self.at, &mut |seqno, _| {
+                newest = Some(seqno);
+                false
+            });
+            newest
+        })
     }
 
     /// True if `key` exists, at the newest inserted version (Rule: I3).

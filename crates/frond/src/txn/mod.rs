@@ -6,6 +6,7 @@
 //! ([`TxnWrites`]); others find out whether it has keys in a range they lock ([`TreeWriters`]).
 
 mod covers;
+mod gate;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 pub mod lock_table;
@@ -16,6 +17,7 @@ mod write_set;
 mod writers;
 mod writes;
 
+pub(crate) use gate::LockGate;
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
 pub(crate) use sequencer::{Section, Sequencer};
 pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};

@@ -31,8 +31,8 @@ pub struct LockSet {
     pub(super) strong: Vec<TreeId>,
 }
 
-/// A moment in the life of a lock set: what was taken behind it is known.
-#[derive(Clone, Copy, Debug)]
+/// A moment in the life of a lock set: what was taken behind it is known. By default, its begin.
+#[derive(Clone, Copy, Default, Debug)]
 pub struct LockMark(pub(super) usize);
 
 impl LockSet {

@@ -53,7 +53,7 @@ impl LiveWrites {
         self.writes.lock().unwrap()
     }
 
-    pub(in crate::txn) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 

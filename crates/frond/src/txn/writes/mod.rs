@@ -204,6 +204,11 @@ impl TxnWrites {
         self.set.len()
     }
 
+    /// True if nothing in it adds data.
+    pub fn only_deletes(&self) -> bool {
+        self.set.only_deletes()
+    }
+
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
         let blobs = self.blobs.capacity() * size_of::<(u32, Arc<BlobHold>)>();
@@ -239,7 +244,6 @@ impl TxnWrites {
 
     /// The sealed set. Who takes it out to pass it on says where it goes under the same lock, by
     /// [`gone_to`](Self::gone_to).
-    #[cfg_attr(any(not(test), shuttle), expect(dead_code, reason = "for who commits transactions"))]
     pub(crate) fn sealed(&mut self) -> &mut WriteSet {
         assert!(self.is_sealed, "Rule I5: sealed before it is passed on");
         &mut self.set
@@ -251,7 +255,6 @@ impl TxnWrites {
     }
 
     /// The sealed set is there from here on: there its keys are looked for (Invariant 4).
-    #[cfg_attr(any(not(test), shuttle), expect(dead_code, reason = "for who commits transactions"))]
     pub(crate) fn gone_to(&mut self, holder: Arc<dyn HoldsWrites>) {
         self.gone_to = Some(holder);
     }

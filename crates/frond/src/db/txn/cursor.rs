@@ -1,0 +1,300 @@
+//! Scans of a transaction: what is committed, and its own writes over it.
+//!
+//! Two walks side by side: over the snapshot, and over own writes as they were when the scan began, so that a scan
+//! never meets again what is written ahead of it. What was deleted since is not handed out any more (Rule: I45).
+//!
+//! Invariants
+//! 1. The position is the key handed out last; `next` returns the first row above it, `prev` the last below it.
+//! 2. In a direction, both walks stand on their first row beyond the position.
+//!
+//! Threads: one. Cost: as long as the transaction has written nothing to the tree, that of a cursor's row and one
+//! look; else a copy of each row more.
+
+use std::{cmp::Ordering, ops::RangeBounds};
+
+use crate::{
+    Kind, Result, TreeId,
+    run::EntrySource,
+    txn::{HashedKey, Mark, OwnCursor},
+};
+
+use super::{
+    super::{Cursor, Tree, tree::bounds},
+    Isolation, Txn,
+};
+
+/// A walk over the rows of one tree in a range, as a transaction sees them.
+#[derive(Debug)]
+pub struct TxnCursor<'t> {
+    txn: &'t Txn,
+    tree: TreeId,
+    base: Cursor,
+    own: OwnCursor<'t>,
+    /// What of own writes is seen.
+    mark: Mark,
+    /// The row that `base` stands on; `None` at its end.
+    peeked: Option<Row>,
+    /// The row handed out.
+    row: Row,
+    position: Position,
+    forward: bool,
+    /// Both walks stand where they should.
+    is_placed: bool,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Row {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Position {
+    Low,
+    High,
+    /// On the key of `row`.
+    Row,
+    /// Below the key of `row`, which was sought.
+    Below,
+}
+
+impl Txn {
+    /// A cursor over a range of keys, before its first row. It sees what the transaction's level shows, and what the
+    /// transaction has written until now; rows that it deletes meanwhile are not met. Locks nothing.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let words = db.create_tree("words", Default::default())?;
+    /// words.put(b"ash", b"1")?;
+    /// let txn = db.begin(Default::default())?;
+    /// txn.put(&words, b"birch", b"2")?;
+    /// let mut cursor = txn.scan(&words, ..)?;
+    /// while let Some((key, _)) = cursor.next()? {
+    ///     let key = key.to_vec();
+    ///     txn.delete(&words, &key)?;
+    /// }
+    /// drop(cursor);
+    /// txn.commit()?;
+    /// assert_eq!(words.get(b"ash")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn scan<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<TxnCursor<'_>> {
+        let mut state = self.enter_tree(tree)?;
+        let (from, to) = bounds(&range)?;
+        let id = tree.entry.id;
+        let snapshot = match self.options.isolation {
+            Isolation::ReadCommitted => self.shared.snapshot(),
+            Isolation::RepeatableRead | Isolation::Snapshot => self.snapshot(&mut state).clone(),
+        };
+        if tree.entry.birth > snapshot.seqno() {
+            return Err(crate::Error::DefinitionChanged(tree.name()));
+        }
+        let mark = self.live.lock().mark();
+        let folder = self.shared.engine.cx.folder();
+        let own = OwnCursor::new(&self.live, id, mark, folder, (from.as_deref(), to.as_deref()));
+        Ok(TxnCursor {
+            txn: self,
+            tree: id,
+            base: Cursor::new(snapshot, id, Some(tree.entry.clone()), (from, to))?,
+            own,
+            mark,
+            peeked: None,
+            row: Row::default(),
+            position: Position::Low,
+            forward: true,
+            is_placed: false,
+        })
+    }
+}
+
+impl TxnCursor<'_> {
+    /// Moves just below `key`: `next` then returns the first row not below it.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.row.key.clear();
+        self.row.key.extend_from_slice(key);
+        self.stand(Position::Below);
+    }
+
+    /// Moves below the first row.
+    pub fn seek_first(&mut self) {
+        self.stand(Position::Low);
+    }
+
+    /// Moves above the last row.
+    pub fn seek_last(&mut self) {
+        self.stand(Position::High);
+    }
+
+    fn stand(&mut self, position: Position) {
+        (self.position, self.is_placed) = (position, false);
+    }
+
+    /// The next row up, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// `TxnEnded`; I/O errors and damage of what had to be read.
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.go(true)
+    }
+
+    /// The next row down, or `None` at the begin of the range. On a fresh cursor, call
+    /// [`seek_last`](Self::seek_last) first.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.go(false)
+    }
+
+    fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        if self.txn.is_over() {
+            return Err(crate::Error::TxnEnded);
+        }
+        if self.forward != forward || !self.is_placed {
+            self.forward = forward;
+            // What fails halfway is placed anew.
+            self.is_placed = false;
+            self.place()?;
+            self.is_placed = true;
+        }
+        let found = self.step().inspect_err(|_| self.is_placed = false)?;
+        self.position = match found {
+            true => Position::Row,
+            false if forward => Position::High,
+            false => Position::Low,
+        };
+        Ok(found.then_some((&self.row.key, &self.row.value)))
+    }
+
+    /// Puts both walks on their first row beyond the position.
+    fn place(&mut self) -> Result<()> {
+        let Self { base, own, row, position, forward, .. } = self;
+        let mut above = row.key.clone();
+        above.push(0);
+        match (*forward, *position) {
+            (true, Position::Low) => {
+                base.seek_first();
+                own.seek_first()?;
+            }
+            (true, Position::Row) => {
+                base.seek(&above);
+                own.seek(&above)?;
+            }
+            (_, Position::Below) => {
+                base.seek(&row.key);
+                if *forward { own.seek(&row.key)? } else { own.seek_before(&row.key)? }
+            }
+            (false, Position::Row) => {
+                base.seek(&row.key);
+                own.seek_before(&row.key)?;
+            }
+            (false, Position::High) => {
+                base.seek_last();
+                own.seek_last()?;
+            }
+            (true, Position::High) => {
+                base.seek_last();
+                own.seek_last()?;
+                own.advance()?;
+            }
+            (false, Position::Low) => {
+                base.seek_first();
+                own.seek_first()?;
+                own.retreat()?;
+            }
+        }
+        self.peek()
+    }
+
+    /// Moves the walk over what is committed one row on.
+    fn peek(&mut self) -> Result<()> {
+        let found = if self.forward { self.base.next()? } else { self.base.prev()? };
+        match found {
+            None => self.peeked = None,
+            Some((key, value)) => {
+                let row = self.peeked.get_or_insert_default();
+                row.key.clear();
+                row.key.extend_from_slice(key);
+                row.value.clear();
+                row.value.extend_from_slice(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the next row that there is into `row`; false at the end.
+    fn step(&mut self) -> Result<bool> {
+        loop {
+            let order = match (&self.peeked, self.own.entry()) {
+                (None, None) => return Ok(false),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(base), Some(own)) => match self.forward {
+                    true => base.key.as_slice().cmp(own.key),
+                    false => own.key.cmp(&base.key),
+                },
+            };
+            let mut exists = false;
+            if order != Ordering::Greater
+                && let Some(base) = &mut self.peeked
+            {
+                let ranges = self.own.range_deletes();
+                exists = !ranges.is_some_and(|ranges| ranges.covers(&base.key));
+                std::mem::swap(&mut self.row, base);
+            }
+            if order != Ordering::Less {
+                exists = self.take_own(exists)?;
+                if self.forward { self.own.advance()? } else { self.own.retreat()? }
+            }
+            if order != Ordering::Greater {
+                self.peek()?;
+            }
+            if exists && !self.is_gone() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Puts the own entry stood on over `row`, which is that of its key if it `exists`; whether there is a row then.
+    fn take_own(&mut self, exists: bool) -> Result<bool> {
+        let Some(own) = self.own.entry() else { return Ok(exists) };
+        let Row { key, value } = &mut self.row;
+        key.clear();
+        key.extend_from_slice(own.key);
+        let cx = &self.txn.shared.engine.cx;
+        match own.tag.kind() {
+            Kind::Put => {
+                value.clear();
+                value.extend_from_slice(own.payload);
+            }
+            Kind::PutBlob => cx.open_blob(own.payload)?.read(value)?,
+            Kind::Delete => return Ok(false),
+            Kind::Merge | Kind::Versions => {
+                if !exists {
+                    value.clear();
+                }
+                cx.folder().apply(exists, own.payload, value)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// True if the row was deleted since the scan began.
+    fn is_gone(&self) -> bool {
+        let writes = self.txn.live.lock();
+        writes.changes(self.tree) != self.own.changes()
+            && writes.is_deleted_since(HashedKey::new(self.tree, &self.row.key), self.mark)
+    }
+}

@@ -1,0 +1,174 @@
+//! How transactions end, and how far they can be taken back.
+
+use std::sync::MutexGuard;
+
+use crate::{
+    Error, Result, Seqno,
+    pipeline::Insertion,
+    sync::Arc,
+    txn::{LiveWrites, Mark, lock_table::LockTable},
+};
+
+use super::{super::Shared, State, Txn};
+
+/// A moment of a transaction to go back to: see [`Txn::savepoint`].
+///
+/// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint {
+    txn: u64,
+    number: u64,
+}
+
+impl Txn {
+    /// Makes everything written visible to others at once, and durable as the transaction's or the store's level
+    /// says. Returns the number of the commit; of a transaction that has written nothing, the last one visible.
+    ///
+    /// # Errors
+    /// All is rolled back with `TxnEnded`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
+    /// `Closed`. `Failed`, `OutcomeUnknown`: the store has stopped.
+    pub fn commit(self) -> Result<Seqno> {
+        let mut state = self.state.lock().unwrap();
+        if state.is_over {
+            return Err(Error::TxnEnded);
+        }
+        let committed = match self.live.lock().len() {
+            0 => Ok(self.shared.engine.sequencer.visible()),
+            _ => self.commit_writes(&mut state),
+        };
+        self.end(&mut state);
+        committed
+    }
+
+    fn commit_writes(&self, state: &mut State) -> Result<Seqno> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        state.entered.iter().try_for_each(|tree| tree.check())?;
+        let (bytes, only_deletes) = {
+            let own = self.live.lock();
+            (own.bytes() as u64, own.only_deletes())
+        };
+        shared.engine.pace(only_deletes)?;
+        shared.record_operators(&state.operators)?;
+        let _turn = shared.engine.make_room(bytes)?;
+        let mut insertion = Arc::new(Insertion::default());
+        let mut blobs = Vec::new();
+        {
+            let mut own = self.live.lock();
+            own.seal(&shared.engine.cx.folder())?;
+            blobs.extend(own.blobs().cloned());
+            shared.separate(own.sealed(), &mut blobs)?;
+            let fresh = Arc::get_mut(&mut insertion).expect("nobody else has it yet");
+            std::mem::swap(&mut fresh.writes, own.sealed());
+            fresh.trees = fresh.writes.trees();
+            shared.engine.make_runs(fresh);
+            own.gone_to(insertion.clone());
+        }
+        let level = self.options.durability.unwrap_or(shared.durability);
+        // Rule I41: the locks go when it is visible, and its durability is waited for without them.
+        let locks = Ending { shared, live: &self.live, state };
+        shared.commit_insertion(&insertion, &blobs, level, &[], locks)
+    }
+
+    /// Takes everything back.
+    pub fn rollback(self) {
+        self.end(&mut self.state.lock().unwrap());
+    }
+
+    /// Marks this moment, to go back to. Takes sixteen bytes until it is released or gone back beyond.
+    ///
+    /// # Errors
+    /// `TxnEnded`.
+    pub fn savepoint(&self) -> Result<Savepoint> {
+        let mut state = self.go_on()?;
+        state.savepoints_made += 1;
+        let number = state.savepoints_made;
+        let mark = self.live.lock().mark();
+        state.savepoints.push((number, mark));
+        Ok(Savepoint { txn: self.id(), number })
+    }
+
+    /// Takes back what was written since a savepoint, which stays. Costs what it takes back. Rows stay locked:
+    /// others may be waiting for them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a savepoint that is not one of this transaction, or not any more; `TxnEnded`.
+    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
+        let mut state = self.go_on()?;
+        let at = self.find(&state, savepoint)?;
+        state.savepoints.truncate(at + 1);
+        let mut own = self.live.lock();
+        own.rollback_to(state.savepoints[at].1);
+        if let Some(locks) = &state.locks {
+            locks.owner().set_writes(own.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Forgets a savepoint, and those made behind it; what was written stays.
+    ///
+    /// # Errors
+    /// As [`rollback_to`](Self::rollback_to).
+    pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
+        let mut state = self.go_on()?;
+        let at = self.find(&state, savepoint)?;
+        state.savepoints.truncate(at);
+        Ok(())
+    }
+
+    fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {
+        let number = |&(number, _): &(u64, Mark)| number;
+        let found = state.savepoints.binary_search_by_key(&savepoint.number, number);
+        found.ok().filter(|_| savepoint.txn == self.id()).ok_or_else(|| {
+            Error::InvalidArgument("the transaction has no such savepoint, or not any more".into())
+        })
+    }
+
+    /// The state, if the transaction is not over.
+    fn go_on(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.state.lock().unwrap();
+        if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
+    }
+
+    /// True once it has ended, by a deadlock or a conflict.
+    pub fn is_over(&self) -> bool {
+        self.state.lock().unwrap().is_over
+    }
+
+    /// Ends it: what is not committed is forgotten, and others may go on.
+    pub(super) fn end(&self, state: &mut State) {
+        state.is_over = true;
+        drop(Ending { shared: &self.shared, live: &self.live, state });
+        state.snapshot = None;
+        let mut own = self.live.lock();
+        own.clear();
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        // A panic is passing by that left the state to nobody.
+        let Ok(mut state) = self.state.lock() else { return };
+        if !state.is_over {
+            self.end(&mut state);
+        }
+    }
+}
+
+/// Gives back what others wait for.
+struct Ending<'a> {
+    shared: &'a Shared,
+    live: &'a Arc<LiveWrites>,
+    state: &'a mut State,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let State { locks, entered, .. } = &mut *self.state;
+        entered.drain(..).for_each(|tree| tree.writers.leave(self.live));
+        if let Some(mut locks) = locks.take() {
+            LockTable::release_all(&self.shared.lock_table, &mut locks);
+            self.shared.gate.open();
+        }
+    }
+}

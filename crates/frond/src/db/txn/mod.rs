@@ -1,0 +1,228 @@
+//! Transactions: many calls that are one change, beside others.
+//!
+//! Writes are private until the commit ([`TxnWrites`](crate::txn::TxnWrites)) and lock their rows from the call on
+//! ([`LockTable`](crate::txn::lock_table::LockTable)); reads see a snapshot, and the transaction's own writes over it.
+//! The commit is that of a batch with its locks held already.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `options.rs` | levels and waits |
+//! | `read.rs` | plain and locking reads of one row |
+//! | `write.rs` | put, insert, delete, merge |
+//! | `cursor.rs` | scans: what is committed, and own writes over it |
+//! | `end.rs` | commit, rollback, savepoints |
+//! | `transact.rs` | a closure, again if others were in its way |
+//!
+//! Invariants
+//! 1. A row is written only under its lock, and, of a snapshot transaction that has read, only if nobody has
+//!    committed it since (Rule: I27): looked at under the lock, after every wait.
+//! 2. What a transaction reads to decide by, a locking read or an insert's check, it reads at latest under the row's
+//!    lock (Rule: I3).
+//! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
+//!
+//! Not here yet: levels that lock what is scanned, range deletes, two-phase commit, write sets beyond memory. A
+//! transaction is as large as a batch at most.
+//!
+//! Threads: one transaction is one thread's at a time; calls from others wait for each other.
+
+mod cursor;
+mod end;
+mod options;
+mod read;
+mod transact;
+mod write;
+
+use std::sync::MutexGuard;
+
+use crate::{
+    Error, Result, Seqno, TreeId,
+    catalog::TreeEntry,
+    sync::{Arc, Mutex},
+    txn::{
+        LiveWrites, Mark,
+        lock_table::{
+            Deadlock, Denied, LockSet, LockStats, LockWait, Reason, RowMode, TableMode, Taken,
+        },
+    },
+};
+
+use super::{Db, Shared, Snapshot, Tree, batch::check_key};
+pub use cursor::TxnCursor;
+pub use end::Savepoint;
+pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
+
+/// A transaction.
+///
+/// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropped, it is rolled back. An error of a call
+/// leaves it as it was before that call, with the locks it had; [`Error::Deadlock`] and [`Error::Conflict`] end it at
+/// once: all is rolled back, and its other calls fail with [`Error::TxnEnded`].
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+/// let accounts = db.create_tree("accounts", Default::default())?;
+/// accounts.put(b"ada", &100u64.to_be_bytes())?;
+/// accounts.put(b"bob", &0u64.to_be_bytes())?;
+///
+/// let txn = db.begin(Default::default())?;
+/// for (name, change) in [(b"ada", -30i64), (b"bob", 30)] {
+///     let value = txn.get_for_update(&accounts, name)?.expect("an account");
+///     let balance = u64::from_be_bytes(value.try_into().expect("eight bytes"));
+///     txn.put(&accounts, name, &balance.checked_add_signed(change).expect("enough").to_be_bytes())?;
+/// }
+/// txn.commit()?;
+/// assert_eq!(accounts.get(b"bob")?, Some(30u64.to_be_bytes().to_vec()));
+/// # db.close()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Txn {
+    shared: Arc<Shared>,
+    options: TxnOptions,
+    live: Arc<LiveWrites>,
+    state: Mutex<State>,
+}
+
+/// What only one call at a time touches.
+#[derive(Debug, Default)]
+struct State {
+    /// From the first lock on; the gate is shut while it is there.
+    locks: Option<LockSet>,
+    /// From the first plain read on, at the levels that keep one.
+    snapshot: Option<Snapshot>,
+    /// Trees that list the transaction as a writer.
+    entered: Vec<Arc<TreeEntry>>,
+    /// Operators of the program's own that it uses, each once.
+    operators: Vec<(TreeId, u8)>,
+    /// In the order of their numbers.
+    savepoints: Vec<(u64, Mark)>,
+    savepoints_made: u64,
+    is_over: bool,
+}
+
+impl Db {
+    /// Begins a transaction. Costs nothing to others until it locks something.
+    ///
+    /// # Errors
+    /// `Closed`, `Failed`; `ReadOnly` for one that is to write in a store opened for reading.
+    pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
+        self.shared.engine.health.check()?;
+        if !options.read_only {
+            self.shared.check_writable()?;
+        }
+        let live = Arc::new(LiveWrites::new(self.shared.next_txn()));
+        Ok(Txn { shared: self.shared.clone(), options, live, state: Mutex::default() })
+    }
+
+    /// Calls that wait for a lock now, longest first: who, for whom, and for what.
+    pub fn lock_waits(&self) -> Vec<LockWait> {
+        self.shared.lock_table.waits()
+    }
+
+    /// Locks there are, and how waits ended.
+    pub fn lock_stats(&self) -> LockStats {
+        self.shared.lock_table.stats()
+    }
+
+    /// The last circle of waits that was ended; its `Display` tells it in words.
+    pub fn last_deadlock(&self) -> Option<Arc<Deadlock>> {
+        self.shared.lock_table.last_deadlock()
+    }
+}
+
+impl Txn {
+    /// The state, for a call on a tree.
+    fn enter(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
+        check_key(key)?;
+        self.enter_tree(tree)
+    }
+
+    fn enter_tree(&self, tree: &Tree) -> Result<MutexGuard<'_, State>> {
+        tree.entry.check()?;
+        if !Arc::ptr_eq(&tree.shared, &self.shared) {
+            let why = format!("tree \"{}\" is of another store than the transaction", tree.name());
+            return Err(Error::InvalidArgument(why));
+        }
+        self.shared.engine.health.check()?;
+        let state = self.state.lock().unwrap();
+        if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
+    }
+
+    /// Locks a row, and first says so of the tree.
+    fn lock_row(
+        &self,
+        state: &mut State,
+        (tree, key): (TreeId, &[u8]),
+        mode: RowMode,
+        wait: IfLocked,
+    ) -> Result<Taken> {
+        if self.options.read_only {
+            return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
+        }
+        let table = &self.shared.lock_table;
+        let locks = state.locks.get_or_insert_with(|| {
+            self.shared.gate.close();
+            table.begin(self.live.number())
+        });
+        let intent = match mode {
+            RowMode::Shared => TableMode::IntentShared,
+            RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
+        };
+        let patience = self.options.patience(wait);
+        let taken = match table.lock_table(locks, tree, intent, patience) {
+            Ok(_) => table.lock_row(locks, tree, key, mode, patience),
+            Err(denied) => Err(denied),
+        };
+        taken.map_err(|denied| self.denied(state, denied))
+    }
+
+    /// What a lock that was not granted comes to. On a circle of waits the transaction is over.
+    fn denied(&self, state: &mut State, denied: Denied) -> Error {
+        if denied.reason == Reason::Deadlock {
+            self.end(state);
+        }
+        self.shared.lock_error(denied)
+    }
+
+    /// Fails if another has committed the row since this transaction's snapshot; then this one is over. To be
+    /// called under the row's lock (Rule: I27).
+    fn must_not_conflict(&self, state: &mut State, tree: &Tree, key: &[u8]) -> Result<()> {
+        if self.options.isolation != Isolation::Snapshot {
+            return Ok(());
+        }
+        let Some(snapshot) = &state.snapshot else { return Ok(()) };
+        if !self.shared.has_changed(snapshot, tree, key)?
+            || plant!("txn: the second committer wins")
+        {
+            return Ok(());
+        }
+        self.end(state);
+        Err(Error::Conflict { tree: tree.name() })
+    }
+
+    /// The transaction's name in reports of locks.
+    pub fn id(&self) -> u64 {
+        self.live.number()
+    }
+
+    /// What it sees of others.
+    pub fn isolation(&self) -> Isolation {
+        self.options.isolation
+    }
+
+    /// The last commit that its plain reads see, once there was one, at the levels that keep a snapshot.
+    pub fn snapshot_seqno(&self) -> Option<Seqno> {
+        self.state.lock().unwrap().snapshot.as_ref().map(Snapshot::seqno)
+    }
+
+    /// Entries that it would commit.
+    pub fn len(&self) -> usize {
+        self.live.lock().len()
+    }
+
+    /// True if it would commit nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

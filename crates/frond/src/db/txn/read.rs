@@ -1,0 +1,171 @@
+//! Reads of one row: the transaction's own writes over what is committed.
+
+use crate::{
+    Error, Result, Seqno,
+    block::typed::Projection,
+    txn::{HashedKey, lock_table::RowMode},
+};
+
+use super::{
+    super::{
+        Shared, Snapshot, Tree,
+        read::{Messages, ReadView},
+    },
+    IfLocked, Isolation, RowLock, State, Txn,
+};
+
+/// What a read goes by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// What the transaction's level says.
+    Level,
+    /// The newest commit, visible or about to be: under the row's lock.
+    Latest,
+}
+
+impl Txn {
+    /// The value of a key: the transaction's own, or what its level shows. Never waits, locks nothing.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if the tree was dropped; `DefinitionChanged` if it was created behind the snapshot;
+    /// `TxnEnded`; I/O errors and damage of what had to be read.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(tree, key, &mut value)?.then_some(value))
+    }
+
+    /// The same into a buffer that is reused; false, and an empty buffer, if there is no such key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let mut state = self.enter(tree, key)?;
+        self.read(&mut state, tree, key, At::Level, value)
+    }
+
+    /// Locks the row for this transaction alone, and reads its newest value. The row need not exist: then nobody
+    /// else makes it until this transaction ends.
+    ///
+    /// # Errors
+    /// `LockTimeout`: nothing was done. `Deadlock`, and of a snapshot transaction `Conflict` if the row was committed
+    /// since its snapshot: it is rolled back. As [`get`](Self::get).
+    pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)
+    }
+
+    /// Locks the row against writers, and reads its newest value.
+    ///
+    /// # Errors
+    /// As [`get_for_update`](Self::get_for_update).
+    pub fn get_for_share(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_locked(tree, key, RowLock::Shared, IfLocked::Wait)
+    }
+
+    /// One of these two, which may be told not to wait. To skip rows that are busy, go on behind `LockBusy`.
+    ///
+    /// # Errors
+    /// As [`get_for_update`](Self::get_for_update); `LockBusy` if it was not to wait: nothing was done.
+    pub fn get_locked(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<Option<Vec<u8>>> {
+        let mode = match lock {
+            RowLock::Shared => RowMode::Shared,
+            RowLock::Exclusive => RowMode::Exclusive,
+        };
+        self.get_locking(tree, key, mode, if_locked)
+    }
+
+    fn get_locking(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        mode: RowMode,
+        wait: IfLocked,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut state = self.enter(tree, key)?;
+        self.lock_row(&mut state, (tree.entry.id, key), mode, wait)?;
+        self.must_not_conflict(&mut state, tree, key)?;
+        let mut value = Vec::new();
+        Ok(self.read(&mut state, tree, key, At::Latest, &mut value)?.then_some(value))
+    }
+
+    fn read(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        key: &[u8],
+        at: At,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        value.clear();
+        let id = tree.entry.id;
+        let (mut messages, mut done) = (Messages::default(), false);
+        let own = self.live.lock();
+        if own.len() > 0 {
+            for message in own.messages(HashedKey::new(id, key)) {
+                done |= messages.take(message, true, value);
+            }
+        }
+        drop(own);
+        let engine = &self.shared.engine;
+        let add = |messages: &mut Messages, value: &mut Vec<u8>, view: &ReadView<'_>| match done {
+            true => Ok(()),
+            false => view.add_messages(id, key, &Projection::All, messages, value),
+        };
+        match (at, self.options.isolation) {
+            (At::Latest, _) => {
+                let version = engine.versions.hold();
+                let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
+                add(&mut messages, value, &view)?;
+                messages.finish(&view, value)
+            }
+            (At::Level, Isolation::ReadCommitted) => {
+                let version = engine.versions.current();
+                let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
+                add(&mut messages, value, &view)?;
+                messages.finish(&view, value)
+            }
+            (At::Level, _) => {
+                let snapshot = self.snapshot(state);
+                if tree.entry.birth > snapshot.seqno() {
+                    return Err(Error::DefinitionChanged(tree.name()));
+                }
+                let version = snapshot.version();
+                let view = snapshot.view(&version);
+                add(&mut messages, value, &view)?;
+                messages.finish(&view, value)
+            }
+        }
+    }
+
+    /// The snapshot that plain reads see; made by the first of them.
+    pub(super) fn snapshot<'s>(&self, state: &'s mut State) -> &'s Snapshot {
+        state.snapshot.get_or_insert_with(|| self.shared.snapshot())
+    }
+}
+
+impl Shared {
+    /// Whether a row was committed since a snapshot. Under the row's lock (Rules: I3, I27).
+    pub(super) fn has_changed(&self, snapshot: &Snapshot, tree: &Tree, key: &[u8]) -> Result<bool> {
+        let id = tree.entry.id;
+        let engine = &self.engine;
+        let version = engine.versions.hold();
+        let latest = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
+        if let Some(seqno) = latest.newest_in_memtables(id, key) {
+            return Ok(seqno > snapshot.seqno());
+        }
+        // Trees know no seqnos: what is in them is at least as old as what was applied last.
+        if version.applied <= snapshot.seqno() {
+            return Ok(false);
+        }
+        let (mut now, mut then) = (Vec::new(), Vec::new());
+        let is_now = latest.get(id, key, &mut now)?;
+        let of_snapshot = snapshot.version();
+        let was_then = snapshot.view(&of_snapshot).get(id, key, &mut then)?;
+        Ok(is_now != was_then || now != then)
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes of one row: locked, looked at, appended, and held against the gaps of others.
+
+use crate::{
+    Error, OPERAND_BYTES_MAX, Result, Seqno, VALUE_BYTES_MAX,
+    run::OPERATOR_USER_MIN,
+    txn::{
+        HashedKey, OwnState, TxnWrites,
+        lock_table::{LockMark, RowMode},
+    },
+};
+
+use super::{
+    super::{Tree, read::ReadView},
+    IfLocked, State, Txn,
+};
+
+impl Txn {
+    /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
+    ///
+    /// # Errors
+    /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`, and for a value that is
+    /// written at once those of a commit: nothing was done. `Deadlock`, and of a snapshot transaction `Conflict`: it
+    /// is rolled back.
+    pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_checked(tree, key, value, false)
+    }
+
+    /// Sets the value of a key that must not exist. A tree that is `unique` finds out about most absent keys
+    /// without a read.
+    ///
+    /// # Errors
+    /// `RowExists`: nothing was done but that the row is locked. As [`put`](Self::put).
+    pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_checked(tree, key, value, true)
+    }
+
+    fn put_checked(&self, tree: &Tree, key: &[u8], value: &[u8], is_insert: bool) -> Result<()> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        }
+        if value.len() <= self.shared.engine.cx.shape.blob_bytes {
+            return self.write(tree, key, is_insert, |writes, hashed| match is_insert {
+                true => writes.insert(hashed, value, 0),
+                false => writes.put(hashed, value, 0),
+            });
+        }
+        self.shared.check_writable()?;
+        let class = tree.entry.class;
+        let (reference, hold) = self.shared.engine.cx.write_blob(value, class, false)?;
+        self.write(tree, key, is_insert, |writes, hashed| {
+            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_insert, 0)
+        })
+    }
+
+    /// Deletes a key, if it exists.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        self.write(tree, key, false, |writes, hashed| writes.delete(hashed, 0))
+    }
+
+    /// Folds an operand into a value without reading it: [`operator`](crate::operator) has the built-in ones.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), and `MissingOperator`.
+    pub fn merge(&self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
+        if operand.len() > OPERAND_BYTES_MAX {
+            return Err(Error::ValueTooLong { bytes: operand.len(), max: OPERAND_BYTES_MAX });
+        }
+        if !self.shared.engine.cx.operators.knows(operator) {
+            return Err(Error::MissingOperator(operator));
+        }
+        self.write(tree, key, false, |writes, hashed| writes.merge(hashed, operator, operand, 0))?;
+        let used = (tree.entry.id, operator);
+        let mut state = self.state.lock().unwrap();
+        if operator >= OPERATOR_USER_MIN && !state.operators.contains(&used) {
+            state.operators.push(used);
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        must_be_absent: bool,
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut state = self.enter(tree, key)?;
+        let state = &mut *state;
+        if self.options.read_only {
+            return Err(Error::InvalidArgument("a read-only transaction writes nothing".into()));
+        }
+        let id = tree.entry.id;
+        let held = state.locks.as_ref().map(|locks| locks.mark());
+        self.lock_row(state, (id, key), RowMode::Write, IfLocked::Wait)?;
+        let hashed = HashedKey::new(id, key);
+        let own = self.live.lock().state_of(hashed);
+        self.look(state, tree, key, own, must_be_absent)?;
+        let mut writes = self.live.lock();
+        let mark = writes.mark();
+        append(&mut writes, hashed)?;
+        let entries = writes.len() as u64;
+        drop(writes);
+        if !state.entered.iter().any(|entered| entered.id == id) {
+            tree.entry.writers.enter(&self.live);
+            state.entered.push(tree.entry.clone());
+        }
+        let waited = self.pass_gaps(state, tree, key, held);
+        let looked = waited.and_then(|waited| match waited {
+            true => self.look(state, tree, key, own, must_be_absent),
+            false => Ok(()),
+        });
+        if let Err(error) = looked {
+            if !state.is_over {
+                self.live.lock().rollback_to(mark);
+            }
+            return Err(error);
+        }
+        if let Some(locks) = &state.locks {
+            locks.owner().set_writes(entries);
+        }
+        Ok(())
+    }
+
+    /// What has to be true under the row's lock.
+    fn look(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        key: &[u8],
+        own: OwnState,
+        must_be_absent: bool,
+    ) -> Result<()> {
+        // What the transaction has written it has looked at then.
+        if own == OwnState::Untouched {
+            self.must_not_conflict(state, tree, key)?;
+        }
+        let exists = must_be_absent
+            && match own {
+                OwnState::Deleted { .. } => false,
+                OwnState::Put { .. } | OwnState::Merged => true,
+                OwnState::Untouched => {
+                    let engine = &self.shared.engine;
+                    let version = engine.versions.hold();
+                    let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
+                    view.exists(tree.entry.id, key)?
+                }
+            };
+        if exists { Err(Error::RowExists { tree: tree.name() }) } else { Ok(()) }
+    }
+
+    /// Waits until no other has locked the gap that the key goes into; true if it waited.
+    fn pass_gaps(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        key: &[u8],
+        held: Option<LockMark>,
+    ) -> Result<bool> {
+        let Some(locks) = &mut state.locks else { return Ok(false) };
+        // Without a mark, it held nothing before this call.
+        let mark = held.unwrap_or_default();
+        let patience = self.options.patience(IfLocked::Wait);
+        let passed =
+            self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, patience);
+        passed.map_err(|denied| self.denied(state, denied))
+    }
+}
