@@ -422,13 +422,13 @@ fn no_count_is_lost() {
     let Store { db, tree, .. } = &store;
     db.create_tree("other", Default::default()).unwrap();
     for key in [b"a", b"b"] {
-        tree.put(key, &0u64.to_le_bytes()).unwrap();
+        tree.put(key, &0u64.to_be_bytes()).unwrap();
     }
     let add = |txn: &Txn, key: &[u8], locks: bool| {
         let value =
             if locks { txn.get_for_update(tree, key)? } else { txn.get(tree, key)? }.unwrap();
-        let count = u64::from_le_bytes(value.try_into().unwrap());
-        txn.put(tree, key, &(count + 1).to_le_bytes())
+        let count = u64::from_be_bytes(value.try_into().unwrap());
+        txn.put(tree, key, &(count + 1).to_be_bytes())
     };
     thread::scope(|scope| {
         for number in 0..6 {
@@ -456,7 +456,7 @@ fn no_count_is_lost() {
                         _ => {
                             let mut batch = Batch::new();
                             for key in [first, second] {
-                                let one = 1u64.to_le_bytes();
+                                let one = 1u64.to_be_bytes();
                                 batch.merge(tree, key, operator::ADD, &one).unwrap();
                             }
                             // Batches lock in the order of keys, and are in nobody's circle but by chance.
@@ -474,7 +474,7 @@ fn no_count_is_lost() {
     });
     for key in [b"a", b"b"] {
         let value = tree.get(key).unwrap().unwrap();
-        assert_eq!(u64::from_le_bytes(value.try_into().unwrap()), 6 * ROUNDS);
+        assert_eq!(u64::from_be_bytes(value.try_into().unwrap()), 6 * ROUNDS);
     }
     store.is_at_rest();
 }
@@ -507,7 +507,7 @@ fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
         let txn = db.begin(Default::default()).unwrap();
         for n in 0..1000u32 {
             txn.put(&one, &n.to_be_bytes(), b"v").unwrap();
-            txn.put(&two, &n.to_le_bytes(), &vec![7; 100]).unwrap();
+            txn.put(&two, &n.to_le_bytes(), &[7; 100]).unwrap();
         }
         txn.commit().unwrap();
         let left = db.begin(Default::default()).unwrap();

@@ -32,7 +32,7 @@ impl Txn {
         if state.is_over {
             return Err(Error::TxnEnded);
         }
-        let committed = match self.live.lock().len() {
+        let committed = match self.len() {
             0 => Ok(self.shared.engine.sequencer.visible()),
             _ => self.commit_writes(&mut state),
         };
