@@ -11,7 +11,7 @@ use crate::{
     version::MemSlot,
 };
 
-use super::{HashedKey, LiveWrites, Sequencer, TreeWriters};
+use super::{HashedKey, LiveWrites, LockGate, Sequencer, TreeWriters};
 
 const TREE: TreeId = TreeId(3);
 const COMMITTERS: u64 = 3;
@@ -224,11 +224,47 @@ fn an_insert_and_a_range_lock_meet() {
     explore(1000, an_insert_into_a_range_that_is_locked);
 }
 
+/// Batches that pass the gate, and transactions that shut it: none of the first changes what one of the second
+/// looks at.
+fn no_batch_that_passed_is_beside_a_transaction() {
+    let (gate, row) = (Arc::new(LockGate::default()), Arc::new(Mutex::new(0u64)));
+    let mut threads = Vec::new();
+    for number in 0..2 {
+        let (gate, row) = (gate.clone(), row.clone());
+        threads.push(thread::spawn(move || {
+            let passed = gate.pass(number);
+            if passed.is_some() {
+                *row.lock().unwrap() += 1;
+            }
+        }));
+    }
+    let locks = |gate: Arc<LockGate>, row: Arc<Mutex<u64>>| {
+        gate.close();
+        let before = *row.lock().unwrap();
+        thread::yield_now();
+        let after = *row.lock().unwrap();
+        assert_eq!(before, after, "I3: what a transaction has read under its lock stays");
+        gate.open();
+    };
+    threads.push(thread::spawn({
+        let (gate, row) = (gate.clone(), row.clone());
+        move || locks(gate, row)
+    }));
+    locks(gate, row);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn batches_pass_the_gate_before_a_transaction_or_not_at_all() {
+    explore(no_batch_that_passed_is_beside_a_transaction);
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "txn: visible before those below are inserted" => what_is_visible_is_a_prefix_and_memtables_are_intervals,
+        "txn: batches pass a closed gate" => no_batch_that_passed_is_beside_a_transaction,
         "txn: nobody helps" => who_waits_inserts_what_another_left_lying,
         "txn: helped before it is inserted" => who_waits_inserts_what_another_left_lying,
     };

@@ -20,10 +20,28 @@ pub fn all(seed: u64) {
     operators_are_demanded(seed);
     clones_and_names_keep_what_they_show_and_no_more(seed);
     a_spilled_snapshot_shows_its_moment(seed);
+    a_snapshot_transaction_overwrites_nothing_unseen(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
     // Last, as it takes longest.
     the_log_keeps_the_long_values_that_it_names(seed);
+}
+
+/// Rule: I27, of a row in the memtable and of one in the tree.
+fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
+    for is_flushed in [false, true] {
+        let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        tree.put(b"row", b"1").unwrap();
+        let txn = db.begin(Default::default()).unwrap();
+        assert_eq!(txn.get(&tree, b"row").unwrap().as_deref(), Some(&b"1"[..]));
+        tree.put(b"row", b"2").unwrap();
+        if is_flushed {
+            db.checkpoint().unwrap();
+        }
+        let refused = txn.put(&tree, b"row", b"3");
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "I27: {refused:?}");
+    }
 }
 
 fn options(vfs: &SimVfs, seed: u64) -> Options {

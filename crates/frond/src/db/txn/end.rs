@@ -1,11 +1,9 @@
 //! How transactions end, and how far they can be taken back.
 
-use std::sync::MutexGuard;
-
 use crate::{
     Error, Result, Seqno,
     pipeline::Insertion,
-    sync::Arc,
+    sync::{Arc, MutexGuard},
     txn::{LiveWrites, Mark, lock_table::LockTable},
 };
 

@@ -32,12 +32,10 @@ mod read;
 mod transact;
 mod write;
 
-use std::sync::MutexGuard;
-
 use crate::{
     Error, Result, Seqno, TreeId,
     catalog::TreeEntry,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     txn::{
         LiveWrites, Mark,
         lock_table::{
