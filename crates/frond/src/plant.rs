@@ -92,8 +92,6 @@ pub const BUGS: &[Bug] = &[
         "schedules of locks",
     ),
     bug("locks: who sleeps does not say so", "LockTable::sleep", "schedules of locks"),
-    bug("txn: batches pass a closed gate", "LockGate::pass", "txn"),
-    bug("txn: the second committer wins", "Txn::must_not_conflict", "txn"),
     bug("txn: batches pass a closed gate", "LockGate::pass", "schedules of txn"),
     bug("txn: the second committer wins", "Txn::must_not_conflict", "scenarios"),
     bug("txn: a rollback keeps the index", "Chains::pop", "txn writes"),

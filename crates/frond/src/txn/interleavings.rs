@@ -256,7 +256,7 @@ fn no_batch_that_passed_is_beside_a_transaction() {
 
 #[test]
 fn batches_pass_the_gate_before_a_transaction_or_not_at_all() {
-    explore(no_batch_that_passed_is_beside_a_transaction);
+    explore(1000, no_batch_that_passed_is_beside_a_transaction);
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -264,7 +264,7 @@ fn batches_pass_the_gate_before_a_transaction_or_not_at_all() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "txn: visible before those below are inserted" => what_is_visible_is_a_prefix_and_memtables_are_intervals,
-        "txn: batches pass a closed gate" => no_batch_that_passed_is_beside_a_transaction,
+        "txn: batches pass a closed gate" => batches_pass_the_gate_before_a_transaction_or_not_at_all,
         "txn: nobody helps" => who_waits_inserts_what_another_left_lying,
         "txn: helped before it is inserted" => who_waits_inserts_what_another_left_lying,
     };
