@@ -1,12 +1,12 @@
 //! What a commit costs the thread that makes it: `cargo bench -p frond --bench commit [ENTRIES]`.
 //!
-//! Small commits, one row each. Then batches of random keys into a memtable that is half full, with and
+//! Small commits, one row each, as a batch and as a transaction; reads of one row in a transaction. Then batches of random keys into a memtable that is half full, with and
 //! without mini-runs, and what point reads cost there afterwards: where mini-runs begin to pay decides
 //! `MINI_RUN_ENTRIES_MIN`. Times are of the processor, of the committing thread alone.
 
 use std::hint::black_box;
 
-use frond::{Batch, Db, Durability, Limits, Options, Tree, Tuning};
+use frond::{Batch, Db, Durability, Limits, Options, Tree, Tuning, TxnOptions};
 
 const CACHE: u64 = 1 << 30;
 const SMALL_COMMITS: u64 = 200_000;
@@ -61,6 +61,32 @@ fn small() {
             db.commit(&mut batch).expect("committed");
         }
         println!("one row a commit: {:>7.1} ns/commit", per(start, SMALL_COMMITS));
+
+        let start = cpu_ns();
+        for _ in 0..SMALL_COMMITS {
+            let txn = db.begin(TxnOptions::default()).expect("begun");
+            txn.put(tree, &key(&mut random), &[7; 24]).expect("put");
+            txn.commit().expect("committed");
+        }
+        println!("one row a transaction: {:>7.1} ns/commit", per(start, SMALL_COMMITS));
+
+        let (mut random, mut value) = (1, Vec::new());
+        let start = cpu_ns();
+        for _ in 0..SMALL_COMMITS {
+            black_box(tree.get_into(&key(&mut random), &mut value).expect("read"));
+        }
+        let plain = per(start, SMALL_COMMITS);
+        let mut random = 1;
+        let start = cpu_ns();
+        for _ in 0..SMALL_COMMITS {
+            let txn = db.begin(TxnOptions::default()).expect("begun");
+            black_box(txn.get_into(tree, &key(&mut random), &mut value).expect("read"));
+            txn.commit().expect("committed");
+        }
+        println!(
+            "one row read: {plain:>7.1} ns, in a transaction {:>7.1} ns",
+            per(start, SMALL_COMMITS)
+        );
     });
 }
 

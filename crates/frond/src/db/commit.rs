@@ -24,7 +24,7 @@ use crate::{
     catalog::CATALOG_TREE,
     pipeline::Insertion,
     store::Extent,
-    sync::{Arc, Ordering},
+    sync::{Arc, MutexGuard, Ordering},
     txn::{KeyLocks, WriteSet},
     version::{Change, MemSlot},
     wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
@@ -68,8 +68,8 @@ impl Shared {
         batch.check_store(self)?;
         self.engine.pace(batch.writes.only_deletes())?;
         self.record_operators(&batch.operators)?;
-        let _turn = self.engine.make_room(batch.bytes() as u64)?;
-        let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes)?;
+        let turn = self.engine.make_room(batch.bytes() as u64)?;
+        let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;
         batch.clear();
         Ok(seqno)
     }
@@ -88,8 +88,10 @@ impl Shared {
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
+        turn: Option<MutexGuard<'_, ()>>,
     ) -> Result<Seqno> {
         let engine = &*self.engine;
+        let bytes = batch.bytes() as u64;
         let Batch { writes, blobs, .. } = &mut *batch;
         writes.seal(&engine.cx.folder())?;
         self.separate(writes, blobs)?;
@@ -97,19 +99,26 @@ impl Shared {
         // Nobody locks rows of the catalog.
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
         let passed = if is_user { self.gate.pass(batch_number()) } else { None };
-        let mut rows = None;
-        if is_user && passed.is_none() {
-            rows = Some(self.lock_batch(writes, &trees)?);
+        if !is_user || passed.is_some() {
+            let keys = self.lock_checked(writes, &trees)?;
+            self.must_be_absent(writes, &trees)?;
+            if writes.has_inserts() {
+                writes.freshen_inserts();
+            }
+            let insertion = self.take_writes(batch, trees);
+            let locks = (keys, passed);
+            let done = self.commit_insertion(&insertion, &batch.blobs, level, changes, locks);
+            give_back_writes(batch, insertion);
+            return done;
         }
-        let keys = self.check_inserts(writes, &trees, rows.is_some())?;
+        // Who has the turn waits for no row, as whoever has rows may wait for the turn.
+        drop(turn);
+        let rows = self.lock_batch(writes, &trees)?;
+        let _turn = engine.make_room(bytes)?;
         let insertion = self.take_writes(batch, trees);
-        let published = rows.as_mut().map_or(Ok(()), |rows| rows.publish(&insertion));
-        let seqno = published.and_then(|()| {
-            let locks = (keys, rows, passed);
-            self.commit_insertion(&insertion, &batch.blobs, level, changes, locks)
-        });
+        let done = self.commit_locked(rows, &insertion, &batch.blobs, level);
         give_back_writes(batch, insertion);
-        seqno
+        done
     }
 
     /// Moves values out that folding made long.
@@ -285,20 +294,17 @@ impl Shared {
         }
     }
 
-    /// Locks the keys of checked inserts and of every write to trees that have them, unless their rows are
-    /// locked, and makes sure that inserted keys are absent.
-    fn check_inserts(
+    /// Locks the keys of checked inserts, and of every write to trees that have them.
+    pub(super) fn lock_checked(
         &self,
-        writes: &mut WriteSet,
+        writes: &WriteSet,
         trees: &[TreeId],
-        rows_are_locked: bool,
     ) -> Result<Option<KeyLocks<'_>>> {
-        let (mut hashes, mut is_checked) = (Vec::new(), false);
+        let mut hashes = Vec::new();
         for &tree in trees {
             let Some(entry) = self.catalog.by_id(tree) else { continue };
             if entry.unique {
-                is_checked = true;
-                let keys = writes.entries(tree).filter(|_| !rows_are_locked);
+                let keys = writes.entries(tree);
                 hashes.extend(keys.map(|entry| crate::txn::lock_hash(tree, entry.key)));
             } else if writes.has_inserts() && writes.entries(tree).any(|entry| entry.insert) {
                 return Err(Error::InvalidArgument(format!(
@@ -307,19 +313,14 @@ impl Shared {
                 )));
             }
         }
-        if !is_checked {
-            return Ok(None);
-        }
-        let locks = self.locks.lock(hashes);
-        if writes.has_inserts() {
-            self.must_be_absent(writes, trees)?;
-            writes.freshen_inserts();
-        }
-        Ok(Some(locks))
+        Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
     }
 
     /// An error unless all keys are absent that are inserted with a check.
     pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
+        if !writes.has_inserts() {
+            return Ok(());
+        }
         // The newest inserted version, not the visible one: the locks keep others away until
         // their commits are visible.
         let version = self.engine.versions.hold();

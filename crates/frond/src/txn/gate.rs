@@ -56,16 +56,25 @@ impl LockGate {
         (is_open || plant!("txn: batches pass a closed gate")).then_some(passed)
     }
 
-    /// A transaction is about to take locks. Waits for batches that are on their way.
-    pub fn close(&self) {
+    /// A transaction is about to take locks. Waits for batches that are on their way, as long as `goes_on` says so;
+    /// false if it gave up, and then the gate is as it was.
+    pub fn close(&self, goes_on: impl Fn() -> bool) -> bool {
         self.transactions.fetch_add(1, Ordering::SeqCst);
         for Count(count) in &self.batches {
             let mut looks = 0;
             while count.load(Ordering::SeqCst) > 0 {
                 looks += 1;
-                if looks < LOOKS { thread::yield_now() } else { thread::sleep(NAP) }
+                if looks < LOOKS {
+                    thread::yield_now();
+                } else if goes_on() {
+                    thread::sleep(NAP);
+                } else {
+                    self.open();
+                    return false;
+                }
             }
         }
+        true
     }
 
     /// It has given its locks back.

@@ -239,7 +239,7 @@ fn no_batch_that_passed_is_beside_a_transaction() {
         }));
     }
     let locks = |gate: Arc<LockGate>, row: Arc<Mutex<u64>>| {
-        gate.close();
+        assert!(gate.close(|| true));
         let before = *row.lock().unwrap();
         thread::yield_now();
         let after = *row.lock().unwrap();

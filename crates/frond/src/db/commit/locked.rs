@@ -3,16 +3,21 @@
 //! As long as no transaction holds a lock, a batch takes none ([`LockGate`](crate::txn::LockGate)). Else it is as a
 //! transaction of one call: rows locked in the order of their keys, so that two batches never wait for each other in
 //! a circle; then its keys are where others look for them; then the gaps that they go into must be free (Rule: I33).
-//! A range delete wants its tree alone.
+//! A range delete wants its tree alone, and so does a batch with many rows of a tree.
 //!
-//! Invariant: while a batch has locks the gate is shut, so that no batch without locks passes it by.
+//! Invariants
+//! 1. Rows come before the turn of large batches, and both before the key locks, as of transactions: who has one of
+//!    the later ones waits for none of the earlier.
+//! 2. Against batches without locks there are the key locks, which both take; against transactions there are none
+//!    such batches.
 //!
 //! Threads: the committing one.
 
 use std::time::Duration;
 
 use crate::{
-    Result, TreeId,
+    Durability, Result, Seqno, TreeId,
+    blob::BlobHold,
     catalog::TreeEntry,
     pipeline::Insertion,
     sync::Arc,
@@ -27,7 +32,8 @@ use super::super::Shared;
 /// How long a lock is waited for where nobody says: longer than any transaction of a program that is well, and no
 /// longer than a user waits. Databases have 50 s (InnoDB) and less.
 pub(in crate::db) const LOCK_WAIT: Duration = Duration::from_secs(10);
-const PATIENCE: Patience = Patience::For(LOCK_WAIT);
+/// Rows of a tree from which on a batch wants the tree: half a megabyte of locks.
+const TREE_ROWS_MAX: usize = 10_000;
 
 /// What a batch holds.
 pub(super) struct BatchLocks<'a> {
@@ -35,6 +41,8 @@ pub(super) struct BatchLocks<'a> {
     locks: LockSet,
     /// When it held nothing.
     start: LockMark,
+    /// How long it waits, by the store's clock.
+    until: Duration,
     /// Where its keys are found, and the trees that list it.
     live: Option<Arc<LiveWrites>>,
     entered: Vec<Arc<TreeEntry>>,
@@ -43,25 +51,47 @@ pub(super) struct BatchLocks<'a> {
 impl Shared {
     /// Locks the rows of a batch.
     pub(super) fn lock_batch(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<BatchLocks<'_>> {
-        self.gate.close();
         let locks = self.lock_table.begin(self.next_txn());
         locks.owner().set_writes(writes.len() as u64);
         let start = locks.mark();
-        let mut held = BatchLocks { shared: self, locks, start, live: None, entered: Vec::new() };
+        let until = self.engine.env.clock.now() + LOCK_WAIT;
+        let mut held =
+            BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() };
         let table = &self.lock_table;
         for &tree in trees {
-            let is_alone = writes.ranges(tree).next().is_some();
+            let is_alone =
+                writes.ranges(tree).next().is_some() || writes.count(tree) > TREE_ROWS_MAX;
             let mode = if is_alone { TableMode::Exclusive } else { TableMode::IntentExclusive };
-            let locks = &mut held.locks;
-            table.lock_table(locks, tree, mode, PATIENCE).map_err(|no| self.lock_error(no))?;
-            if !is_alone {
-                for entry in writes.entries(tree) {
-                    let taken = table.lock_row(locks, tree, entry.key, RowMode::Write, PATIENCE);
-                    taken.map_err(|no| self.lock_error(no))?;
-                }
+            let patience = held.patience();
+            table
+                .lock_table(&mut held.locks, tree, mode, patience)
+                .map_err(|no| self.lock_error(no))?;
+            if is_alone {
+                continue;
+            }
+            for entry in writes.entries(tree) {
+                let patience = held.patience();
+                let locks = &mut held.locks;
+                let taken = table.lock_row(locks, tree, entry.key, RowMode::Write, patience);
+                taken.map_err(|no| self.lock_error(no))?;
             }
         }
         Ok(held)
+    }
+
+    /// Commits what these rows were locked for.
+    pub(super) fn commit_locked(
+        &self,
+        mut rows: BatchLocks<'_>,
+        insertion: &Arc<Insertion>,
+        blobs: &[Arc<BlobHold>],
+        level: Durability,
+    ) -> Result<Seqno> {
+        rows.publish(insertion)?;
+        let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
+        self.must_be_absent(&insertion.writes, &insertion.trees)?;
+        // They could be said to be fresh (Rule: I7), were the set not where others look already.
+        self.commit_insertion(insertion, blobs, level, &[], (keys, rows))
     }
 
     /// What a caller is told who did not get a lock.
@@ -74,7 +104,7 @@ impl Shared {
 impl BatchLocks<'_> {
     /// Lets others find the keys, and waits for the gaps.
     pub fn publish(&mut self, insertion: &Arc<Insertion>) -> Result<()> {
-        let Self { shared, locks, start, live, entered } = self;
+        let Self { shared, locks, start, until, live, entered } = self;
         let own = live.insert(Arc::new(LiveWrites::new(locks.owner().id())));
         let mut writes = own.lock();
         writes.seal(&shared.engine.cx.folder())?;
@@ -86,18 +116,20 @@ impl BatchLocks<'_> {
                 entered.push(entry);
             }
         }
-        let mut waited = false;
         for &tree in &insertion.trees {
             for entry in insertion.writes.entries(tree) {
-                let table = &shared.lock_table;
-                let gap = table.before_insert(locks, tree, entry.key, *start, PATIENCE);
-                waited |= gap.map_err(|no| shared.lock_error(no))?;
+                let left = until.saturating_sub(shared.engine.env.clock.now());
+                let (table, patience) = (&shared.lock_table, Patience::For(left));
+                let gap = table.before_insert(locks, tree, entry.key, *start, patience);
+                gap.map_err(|no| shared.lock_error(no))?;
             }
         }
-        if waited && insertion.writes.has_inserts() {
-            shared.must_be_absent(&insertion.writes, &insertion.trees)?;
-        }
         Ok(())
+    }
+
+    /// What is left of the time that all its locks may take together.
+    fn patience(&self) -> Patience {
+        Patience::For(self.until.saturating_sub(self.shared.engine.env.clock.now()))
     }
 }
 
@@ -105,8 +137,9 @@ impl Drop for BatchLocks<'_> {
     fn drop(&mut self) {
         if let Some(live) = &self.live {
             self.entered.iter().for_each(|tree| tree.writers.leave(live));
+            // The set goes back to the batch, and to nobody else who may still ask for its keys.
+            live.clear();
         }
         self.shared.lock_table.release_all(&mut self.locks);
-        self.shared.gate.open();
     }
 }

@@ -4,7 +4,7 @@
 //! never meets again what is written ahead of it. What was deleted since is not handed out any more (Rule: I45).
 //!
 //! Invariants
-//! 1. The position is the key handed out last; `next` returns the first row above it, `prev` the last below it.
+//! 1. The position is the key handed out last, also after an error; `next` returns the first row above it, `prev` the last below it.
 //! 2. In a direction, both walks stand on their first row beyond the position.
 //!
 //! Threads: one. Cost: as long as the transaction has written nothing to the tree, that of a cursor's row and one
@@ -30,12 +30,15 @@ pub struct TxnCursor<'t> {
     tree: TreeId,
     base: Cursor,
     own: OwnCursor<'t>,
-    /// What of own writes is seen.
+    /// What of own writes is seen, and how often the transaction had gone back when the scan began.
     mark: Mark,
+    rollbacks: u64,
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
-    /// The row handed out.
+    /// The row handed out, or being made.
     row: Row,
+    /// The key that the position names.
+    at: Vec<u8>,
     position: Position,
     forward: bool,
     /// Both walks stand where they should.
@@ -53,9 +56,9 @@ struct Row {
 enum Position {
     Low,
     High,
-    /// On the key of `row`.
+    /// On the key `at`.
     Row,
-    /// Below the key of `row`, which was sought.
+    /// Below the key `at`, which was sought.
     Below,
 }
 
@@ -109,8 +112,10 @@ impl Txn {
             base: Cursor::new(snapshot, id, Some(tree.entry.clone()), (from, to))?,
             own,
             mark,
+            rollbacks: state.rollbacks_made,
             peeked: None,
             row: Row::default(),
+            at: Vec::new(),
             position: Position::Low,
             forward: true,
             is_placed: false,
@@ -121,8 +126,8 @@ impl Txn {
 impl TxnCursor<'_> {
     /// Moves just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: &[u8]) {
-        self.row.key.clear();
-        self.row.key.extend_from_slice(key);
+        self.at.clear();
+        self.at.extend_from_slice(key);
         self.stand(Position::Below);
     }
 
@@ -143,7 +148,7 @@ impl TxnCursor<'_> {
     /// The next row up, or `None` at the end of the range.
     ///
     /// # Errors
-    /// `TxnEnded`; I/O errors and damage of what had to be read.
+    /// `TxnEnded`; `InvalidArgument` once the transaction was rolled back to before the scan began; I/O errors and damage of what had to be read.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.go(true)
@@ -159,9 +164,7 @@ impl TxnCursor<'_> {
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        if self.txn.is_over() {
-            return Err(crate::Error::TxnEnded);
-        }
+        self.txn.must_have(self.mark, self.rollbacks)?;
         if self.forward != forward || !self.is_placed {
             self.forward = forward;
             // What fails halfway is placed anew.
@@ -169,7 +172,12 @@ impl TxnCursor<'_> {
             self.place()?;
             self.is_placed = true;
         }
+        // What fails before it has a row leaves the position where it was.
         let found = self.step().inspect_err(|_| self.is_placed = false)?;
+        if found {
+            self.at.clear();
+            self.at.extend_from_slice(&self.row.key);
+        }
         self.position = match found {
             true => Position::Row,
             false if forward => Position::High,
@@ -180,8 +188,8 @@ impl TxnCursor<'_> {
 
     /// Puts both walks on their first row beyond the position.
     fn place(&mut self) -> Result<()> {
-        let Self { base, own, row, position, forward, .. } = self;
-        let mut above = row.key.clone();
+        let Self { base, own, at, position, forward, .. } = self;
+        let mut above = at.clone();
         above.push(0);
         match (*forward, *position) {
             (true, Position::Low) => {
@@ -193,12 +201,12 @@ impl TxnCursor<'_> {
                 own.seek(&above)?;
             }
             (_, Position::Below) => {
-                base.seek(&row.key);
-                if *forward { own.seek(&row.key)? } else { own.seek_before(&row.key)? }
+                base.seek(at);
+                if *forward { own.seek(at)? } else { own.seek_before(at)? }
             }
             (false, Position::Row) => {
-                base.seek(&row.key);
-                own.seek_before(&row.key)?;
+                base.seek(at);
+                own.seek_before(at)?;
             }
             (false, Position::High) => {
                 base.seek_last();

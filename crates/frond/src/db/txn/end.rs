@@ -14,7 +14,8 @@ use super::{super::Shared, State, Txn};
 /// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
-    txn: u64,
+    /// Number and address: of two stores, numbers may be the same.
+    txn: (u64, usize),
     number: u64,
 }
 
@@ -44,10 +45,9 @@ impl Txn {
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
             let own = self.live.lock();
-            (own.bytes() as u64, own.only_deletes())
+            (own.commit_bytes() as u64, own.only_deletes())
         };
         shared.engine.pace(only_deletes)?;
-        shared.record_operators(&state.operators)?;
         let _turn = shared.engine.make_room(bytes)?;
         let mut insertion = Arc::new(Insertion::default());
         let mut blobs = Vec::new();
@@ -83,7 +83,7 @@ impl Txn {
         let number = state.savepoints_made;
         let mark = self.live.lock().mark();
         state.savepoints.push((number, mark));
-        Ok(Savepoint { txn: self.id(), number })
+        Ok(Savepoint { txn: self.place(), number })
     }
 
     /// Takes back what was written since a savepoint, which stays. Costs what it takes back. Rows stay locked:
@@ -95,8 +95,15 @@ impl Txn {
         let mut state = self.go_on()?;
         let at = self.find(&state, savepoint)?;
         state.savepoints.truncate(at + 1);
+        let mark = state.savepoints[at].1;
+        state.rollbacks_made += 1;
+        let number = state.rollbacks_made;
+        while state.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
+            state.rollbacks.pop();
+        }
+        state.rollbacks.push((number, mark));
         let mut own = self.live.lock();
-        own.rollback_to(state.savepoints[at].1);
+        own.rollback_to(mark);
         if let Some(locks) = &state.locks {
             locks.owner().set_writes(own.len() as u64);
         }
@@ -117,9 +124,26 @@ impl Txn {
     fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {
         let number = |&(number, _): &(u64, Mark)| number;
         let found = state.savepoints.binary_search_by_key(&savepoint.number, number);
-        found.ok().filter(|_| savepoint.txn == self.id()).ok_or_else(|| {
+        found.ok().filter(|_| savepoint.txn == self.place()).ok_or_else(|| {
             Error::InvalidArgument("the transaction has no such savepoint, or not any more".into())
         })
+    }
+
+    fn place(&self) -> (u64, usize) {
+        (self.id(), Arc::as_ptr(&self.live).addr())
+    }
+
+    /// An error if the transaction is over, or has gone back beyond `mark` since so many rollbacks.
+    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64) -> Result<()> {
+        let state = self.go_on()?;
+        let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
+        match state.rollbacks.get(since) {
+            Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(
+                "the transaction has gone back beyond what this cursor sees; begin another scan"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The state, if the transaction is not over.
@@ -138,15 +162,14 @@ impl Txn {
         state.is_over = true;
         drop(Ending { shared: &self.shared, live: &self.live, state });
         state.snapshot = None;
-        let mut own = self.live.lock();
-        own.clear();
+        self.live.clear();
     }
 }
 
 impl Drop for Txn {
     fn drop(&mut self) {
-        // A panic is passing by that left the state to nobody.
-        let Ok(mut state) = self.state.lock() else { return };
+        // Also if a merge operator of the program's own has panicked: others wait for the locks.
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !state.is_over {
             self.end(&mut state);
         }

@@ -39,7 +39,8 @@ use crate::{
     txn::{
         LiveWrites, Mark,
         lock_table::{
-            Deadlock, Denied, LockSet, LockStats, LockWait, Reason, RowMode, TableMode, Taken,
+            Deadlock, Denied, LockSet, LockStats, LockWait, Patience, Reason, RowMode, TableMode,
+            Taken,
         },
     },
 };
@@ -91,11 +92,12 @@ struct State {
     snapshot: Option<Snapshot>,
     /// Trees that list the transaction as a writer.
     entered: Vec<Arc<TreeEntry>>,
-    /// Operators of the program's own that it uses, each once.
-    operators: Vec<(TreeId, u8)>,
     /// In the order of their numbers.
     savepoints: Vec<(u64, Mark)>,
     savepoints_made: u64,
+    /// Number and mark of rollbacks, both ascending: of those to one mark or a lower one, the last.
+    rollbacks: Vec<(u64, Mark)>,
+    rollbacks_made: u64,
     is_over: bool,
 }
 
@@ -159,20 +161,43 @@ impl Txn {
             return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
         }
         let table = &self.shared.lock_table;
-        let locks = state.locks.get_or_insert_with(|| {
-            self.shared.gate.close();
-            table.begin(self.live.number())
-        });
+        let patience = self.options.patience(wait);
+        let locks = match &mut state.locks {
+            Some(locks) => locks,
+            none => {
+                self.shut_gate(tree, patience)?;
+                none.insert(table.begin(self.live.number()))
+            }
+        };
         let intent = match mode {
             RowMode::Shared => TableMode::IntentShared,
             RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
         };
-        let patience = self.options.patience(wait);
         let taken = match table.lock_table(locks, tree, intent, patience) {
             Ok(_) => table.lock_row(locks, tree, key, mode, patience),
             Err(denied) => Err(denied),
         };
         taken.map_err(|denied| self.denied(state, denied))
+    }
+
+    /// Before its first lock: batches that need none must be done.
+    fn shut_gate(&self, tree: TreeId, patience: Patience) -> Result<()> {
+        let clock = &self.shared.engine.env.clock;
+        let begin = clock.now();
+        let is_shut = self.shared.gate.close(|| match patience {
+            Patience::NoWait => false,
+            Patience::For(time) => clock.now() < begin + time,
+            Patience::Forever => true,
+        });
+        if is_shut {
+            return Ok(());
+        }
+        let tree = self.shared.catalog.by_id(tree).map(|tree| tree.name()).unwrap_or_default();
+        let (what, holder) = ("a row".into(), "a batch that is being committed".into());
+        Err(match patience {
+            Patience::NoWait => Error::LockBusy { tree, what, holder },
+            _ => Error::LockTimeout { tree, what, holder },
+        })
     }
 
     /// What a lock that was not granted comes to. On a circle of waits the transaction is over.

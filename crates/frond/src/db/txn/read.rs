@@ -131,7 +131,7 @@ impl Txn {
             }
             (At::Level, _) => {
                 let snapshot = self.snapshot(state);
-                if tree.entry.birth > snapshot.seqno() {
+                if !done && tree.entry.birth > snapshot.seqno() {
                     return Err(Error::DefinitionChanged(tree.name()));
                 }
                 let version = snapshot.version();

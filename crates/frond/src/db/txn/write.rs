@@ -3,6 +3,7 @@
 use crate::{
     Error, OPERAND_BYTES_MAX, Result, Seqno, VALUE_BYTES_MAX,
     run::OPERATOR_USER_MIN,
+    sync::MutexGuard,
     txn::{
         HashedKey, OwnState, TxnWrites,
         lock_table::{LockMark, RowMode},
@@ -44,6 +45,8 @@ impl Txn {
                 false => writes.put(hashed, value, 0),
             });
         }
+        // Before so much is written.
+        drop(self.enter_writing(tree, key)?);
         self.shared.check_writable()?;
         let class = tree.entry.class;
         let (reference, hold) = self.shared.engine.cx.write_blob(value, class, false)?;
@@ -71,13 +74,22 @@ impl Txn {
         if !self.shared.engine.cx.operators.knows(operator) {
             return Err(Error::MissingOperator(operator));
         }
-        self.write(tree, key, false, |writes, hashed| writes.merge(hashed, operator, operand, 0))?;
-        let used = (tree.entry.id, operator);
-        let mut state = self.state.lock().unwrap();
-        if operator >= OPERATOR_USER_MIN && !state.operators.contains(&used) {
-            state.operators.push(used);
+        if operator >= OPERATOR_USER_MIN {
+            drop(self.enter_writing(tree, key)?);
+            self.shared.check_writable()?;
+            // Before a row is locked: it may be a synced commit of its own, behind other changes of the catalog.
+            self.shared.record_operators(&[(tree.entry.id, operator)])?;
         }
-        Ok(())
+        self.write(tree, key, false, |writes, hashed| writes.merge(hashed, operator, operand, 0))
+    }
+
+    /// The state, for a call that writes.
+    fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
+        let state = self.enter(tree, key)?;
+        if self.options.read_only {
+            return Err(Error::InvalidArgument("a read-only transaction writes nothing".into()));
+        }
+        Ok(state)
     }
 
     fn write(
@@ -87,11 +99,8 @@ impl Txn {
         must_be_absent: bool,
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut state = self.enter(tree, key)?;
+        let mut state = self.enter_writing(tree, key)?;
         let state = &mut *state;
-        if self.options.read_only {
-            return Err(Error::InvalidArgument("a read-only transaction writes nothing".into()));
-        }
         let id = tree.entry.id;
         let held = state.locks.as_ref().map(|locks| locks.mark());
         self.lock_row(state, (id, key), RowMode::Write, IfLocked::Wait)?;
@@ -101,7 +110,13 @@ impl Txn {
         let mut writes = self.live.lock();
         let mark = writes.mark();
         append(&mut writes, hashed)?;
-        let entries = writes.len() as u64;
+        let (entries, bytes) = (writes.len() as u64, writes.commit_bytes() as u64);
+        let max = self.shared.engine.memtables_bytes_max();
+        if bytes > max {
+            writes.rollback_to(mark);
+            let limit = "a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes, max, limit });
+        }
         drop(writes);
         if !state.entered.iter().any(|entered| entered.id == id) {
             tree.entry.writers.enter(&self.live);

@@ -53,6 +53,11 @@ impl LiveWrites {
         self.writes.lock().unwrap()
     }
 
+    /// Forgets everything, whatever a panic has left of it.
+    pub(crate) fn clear(&self) {
+        self.writes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

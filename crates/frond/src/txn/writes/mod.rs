@@ -209,6 +209,11 @@ impl TxnWrites {
         self.set.only_deletes()
     }
 
+    /// What it comes to as a batch.
+    pub fn commit_bytes(&self) -> usize {
+        self.set.bytes()
+    }
+
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
         let blobs = self.blobs.capacity() * size_of::<(u32, Arc<BlobHold>)>();

@@ -1,0 +1,304 @@
+//! What one transaction sees and leaves, whatever others have committed.
+
+use super::*;
+
+#[test]
+fn a_transaction_sees_its_own_writes_and_others_do_not() {
+    for isolation in LEVELS {
+        for is_flushed in [false, true] {
+            let store = store(is_flushed);
+            let Store { db, tree, .. } = &store;
+            let txn = store.begin(isolation);
+            txn.put(tree, b"1", b"11").unwrap();
+            txn.delete(tree, b"2").unwrap();
+            txn.insert(tree, b"3", b"30").unwrap();
+            txn.merge(tree, b"1", operator::APPEND, b"!").unwrap();
+            txn.merge(tree, b"4", operator::APPEND, b"40").unwrap();
+            txn.put(tree, b"0", &vec![b'x'; 100_000]).unwrap();
+            assert_eq!(get(&txn, tree, "1").as_deref(), Some("11!"));
+            assert_eq!(
+                (get(&txn, tree, "2"), get(&txn, tree, "0").unwrap().len()),
+                (None, 100_000)
+            );
+            let mut own = scanned(&txn, tree);
+            assert_eq!(own.remove(0).1.len(), 100_000);
+            assert_eq!(own, pairs(&[("1", "11!"), ("3", "30"), ("4", "40")]));
+            let refused = txn.insert(tree, b"3", b"31").unwrap_err();
+            assert!(matches!(refused, Error::RowExists { .. }), "{refused}");
+            txn.insert(tree, b"2", b"22").unwrap();
+
+            assert_eq!(store.rows(), pairs(&[("1", "10"), ("2", "20")]));
+            let other = store.begin(isolation);
+            assert_eq!(scanned(&other, tree), pairs(&[("1", "10"), ("2", "20")]));
+            txn.commit().unwrap();
+            let mut rows = store.rows();
+            assert_eq!(rows.remove(0).1.len(), 100_000);
+            let expected = pairs(&[("1", "11!"), ("2", "22"), ("3", "30"), ("4", "40")]);
+            assert_eq!(rows, expected);
+            let seen = scanned(&other, tree).len();
+            assert_eq!(seen, if isolation == Isolation::ReadCommitted { 5 } else { 2 });
+            drop(other);
+            db.checkpoint().unwrap();
+            assert_eq!(store.rows()[1..], expected);
+            store.is_at_rest();
+        }
+    }
+}
+
+#[test]
+fn a_scan_meets_nothing_that_is_written_ahead_of_it_and_nothing_deleted() {
+    let store = store(true);
+    let Store { tree, .. } = &store;
+    let txn = store.begin(Isolation::Snapshot);
+    txn.put(tree, b"15", b"x").unwrap();
+    let mut cursor = txn.scan(tree, ..).unwrap();
+    let mut met = Vec::new();
+    while let Some((key, _)) = cursor.next().unwrap() {
+        met.push(text(key));
+        txn.put(tree, &[key, b"+"].concat(), b"moved").unwrap_or_else(|error| panic!("{error}"));
+        if met.len() == 1 {
+            txn.delete(tree, b"15").unwrap();
+        }
+        assert!(met.len() < 10, "{met:?}");
+    }
+    assert_eq!(met, ["1", "2"]);
+    let mut cursor = txn.scan(tree, &b"1"[..]..&b"2"[..]).unwrap();
+    let keys = |row: Option<(&[u8], &[u8])>| row.map(|(key, _)| text(key));
+    assert_eq!(keys(cursor.next().unwrap()).as_deref(), Some("1"));
+    assert_eq!(keys(cursor.next().unwrap()).as_deref(), Some("1+"));
+    assert_eq!(keys(cursor.prev().unwrap()).as_deref(), Some("1"));
+    assert_eq!(keys(cursor.prev().unwrap()), None);
+    assert_eq!(keys(cursor.next().unwrap()).as_deref(), Some("1"));
+    cursor.seek(b"10");
+    assert_eq!(keys(cursor.prev().unwrap()).as_deref(), Some("1+"));
+}
+
+#[test]
+fn a_rollback_leaves_nothing_and_a_savepoint_what_was_before_it() {
+    for is_flushed in [false, true] {
+        let store = store(is_flushed);
+        let Store { db, tree, .. } = &store;
+        let txn = db.begin(Default::default()).unwrap();
+        txn.put(tree, b"1", b"11").unwrap();
+        let first = txn.savepoint().unwrap();
+        txn.put(tree, b"1", b"12").unwrap();
+        txn.put(tree, b"3", b"30").unwrap();
+        let second = txn.savepoint().unwrap();
+        txn.delete(tree, b"1").unwrap();
+        txn.put(tree, b"5", &vec![b'y'; 70_000]).unwrap();
+        txn.rollback_to(&second).unwrap();
+        assert_eq!(scanned(&txn, tree), pairs(&[("1", "12"), ("2", "20"), ("3", "30")]));
+        txn.rollback_to(&first).unwrap();
+        assert_eq!(scanned(&txn, tree), pairs(&[("1", "11"), ("2", "20")]));
+        txn.rollback_to(&first).unwrap();
+        let gone = txn.rollback_to(&second).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::FixCall, "{gone}");
+        txn.put(tree, b"6", b"60").unwrap();
+        txn.release(&first).unwrap();
+        assert!(txn.rollback_to(&first).is_err());
+        let foreign = db.begin(Default::default()).unwrap();
+        let second = txn.savepoint().unwrap();
+        assert!(foreign.rollback_to(&second).is_err());
+        txn.commit().unwrap();
+        let expected = pairs(&[("1", "11"), ("2", "20"), ("6", "60")]);
+        assert_eq!(store.rows(), expected);
+        for ends in [0, 1] {
+            let txn = db.begin(Default::default()).unwrap();
+            txn.delete(tree, b"1").unwrap();
+            txn.put(tree, b"7", &vec![b'z'; 70_000]).unwrap();
+            if ends == 0 { txn.rollback() } else { drop(txn) }
+        }
+        drop(foreign);
+        assert_eq!(store.rows(), expected);
+        store.is_at_rest();
+    }
+}
+
+/// P4, lost update, by a plain read: the level decides. Rule: I27, for rows in the memtable and in the tree.
+#[test]
+fn a_row_that_was_read_and_is_written_back() {
+    for isolation in LEVELS {
+        for is_flushed in [false, true] {
+            let store = store(is_flushed);
+            let Store { db, tree, .. } = &store;
+            let (one, two) = (store.begin(isolation), store.begin(isolation));
+            assert_eq!(get(&one, tree, "1"), get(&two, tree, "1"));
+            one.put(tree, b"1", b"11").unwrap();
+            one.commit().unwrap();
+            if is_flushed {
+                db.checkpoint().unwrap();
+            }
+            let kept = if isolation == Isolation::ReadCommitted { "11" } else { "10" };
+            assert_eq!(get(&two, tree, "1").as_deref(), Some(kept));
+            let written = two.put(tree, b"1", b"12");
+            if isolation == Isolation::Snapshot {
+                assert!(matches!(written, Err(Error::Conflict { .. })), "{written:?}");
+                assert_eq!(store.rows()[0].1, "11");
+                continue;
+            }
+            written.unwrap();
+            // A row that nobody touched meanwhile is in nobody's way.
+            two.put(tree, b"2", b"22").unwrap();
+            two.commit().unwrap();
+            assert_eq!(store.rows(), pairs(&[("1", "12"), ("2", "22")]));
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_writes_rows_that_nobody_has_changed_whatever_else_was_flushed() {
+    let store = store(false);
+    let Store { db, tree, .. } = &store;
+    let txn = store.begin(Isolation::Snapshot);
+    assert_eq!(scanned(&txn, tree).len(), 2);
+    tree.put(b"3", b"30").unwrap();
+    db.checkpoint().unwrap();
+    txn.put(tree, b"1", b"11").unwrap();
+    assert_eq!(txn.get_for_update(tree, b"2").unwrap().as_deref(), Some(&b"20"[..]));
+    let unseen = txn.get_for_share(tree, b"3").unwrap_err();
+    assert!(matches!(unseen, Error::Conflict { .. }), "{unseen}");
+}
+
+/// An operator that panics, as a program's own may.
+struct Panics;
+
+impl operator::MergeOperator for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    fn merge(&self, _base: Option<&[u8]>, _operand: &[u8]) -> Vec<u8> {
+        panic!("an operator that panics");
+    }
+
+    fn combine(&self, _older: &[u8], _newer: &[u8]) -> Vec<u8> {
+        panic!("an operator that panics");
+    }
+}
+
+#[test]
+fn a_panic_of_an_operator_leaves_no_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().cache_size(16 << 20).operator(200, Arc::new(Panics)).unwrap();
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    for reads in [true, false] {
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let txn = db.begin(Default::default()).unwrap();
+            txn.put(&tree, b"1", b"11").unwrap();
+            txn.put(&tree, b"2", b"22").unwrap();
+            txn.merge(&tree, b"1", 200, b"x").unwrap();
+            if reads {
+                let _ = txn.get(&tree, b"1");
+            } else {
+                let _ = txn.commit();
+            }
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(db.lock_stats().locks, 0);
+        let txn = db.begin(Default::default()).unwrap();
+        assert_eq!(txn.get_for_update(&tree, b"1").unwrap(), None);
+        txn.put(&tree, b"3", b"").unwrap();
+        txn.commit().unwrap();
+    }
+}
+
+#[test]
+fn a_scan_ends_where_its_transaction_goes_back_beyond_it() {
+    let store = store(true);
+    let Store { tree, .. } = &store;
+    let txn = store.begin(Isolation::Snapshot);
+    let before = txn.savepoint().unwrap();
+    for key in [b"3", b"4", b"5"] {
+        txn.put(tree, key, &vec![b'x'; 70_000]).unwrap();
+    }
+    let mut cursor = txn.scan(tree, &b"3"[..]..).unwrap();
+    assert_eq!(cursor.next().unwrap().unwrap().0, b"3");
+    let since = txn.savepoint().unwrap();
+    txn.put(tree, b"6", b"").unwrap();
+    txn.delete(tree, b"4").unwrap();
+    txn.rollback_to(&since).unwrap();
+    assert_eq!(cursor.next().unwrap().unwrap().0, b"4", "what was behind it does not matter");
+    txn.rollback_to(&before).unwrap();
+    assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::FixCall);
+    txn.put(tree, b"5", b"50").unwrap();
+    assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::FixCall);
+    drop(cursor);
+    assert_eq!(scanned(&txn, tree), pairs(&[("1", "10"), ("2", "20"), ("5", "50")]));
+}
+
+#[test]
+fn a_read_only_transaction_neither_writes_nor_locks() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    let txn = db.begin(TxnOptions { read_only: true, ..Default::default() }).unwrap();
+    assert_eq!(get(&txn, tree, "1").as_deref(), Some("10"));
+    tree.put(b"1", b"11").unwrap();
+    assert_eq!(get(&txn, tree, "1").as_deref(), Some("10"));
+    for refused in [txn.put(tree, b"1", b""), txn.get_for_update(tree, b"1").map(drop)] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::FixCall);
+    }
+    assert_eq!(txn.snapshot_seqno().map(|seqno| seqno < db.snapshot().seqno()), Some(true));
+    txn.commit().unwrap();
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let options = || Options::new().cache_size(16 << 20).durability(Durability::Sync);
+    {
+        let db = Db::open(&path, options()).unwrap();
+        let (one, two) =
+            (db.create_tree("a", Default::default()), db.create_tree("b", Default::default()));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        let txn = db.begin(Default::default()).unwrap();
+        for n in 0..1000u32 {
+            txn.put(&one, &n.to_be_bytes(), b"v").unwrap();
+            txn.put(&two, &n.to_le_bytes(), &[7; 100]).unwrap();
+        }
+        txn.commit().unwrap();
+        let left = db.begin(Default::default()).unwrap();
+        left.put(&one, b"left", b"").unwrap();
+        drop(left);
+        db.close().unwrap();
+    }
+    let db = Db::open(&path, options()).unwrap();
+    for name in ["a", "b"] {
+        let tree = db.open_tree(name).unwrap();
+        let mut cursor = tree.scan(..).unwrap();
+        let mut rows = 0;
+        while cursor.next().unwrap().is_some() {
+            rows += 1;
+        }
+        assert_eq!(rows, 1000);
+    }
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused() {
+    let (store, other) = (store(false), store(false));
+    let txn = store.db.begin(Default::default()).unwrap();
+    for refused in [
+        txn.put(&other.tree, b"1", b""),
+        txn.put(&store.tree, &vec![0; 70_000], b""),
+        txn.merge(&store.tree, b"1", 99, b""),
+        txn.get(&other.tree, b"1").map(drop),
+    ] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::FixCall);
+    }
+    let born_later = store.db.create_tree("later", Default::default()).unwrap();
+    let early = store.begin(Isolation::Snapshot);
+    assert_eq!(get(&early, &store.tree, "1").as_deref(), Some("10"));
+    let later = store.db.create_tree("latest", Default::default()).unwrap();
+    assert!(matches!(early.get(&later, b"1"), Err(Error::DefinitionChanged(_))));
+    assert!(matches!(early.scan(&later, ..), Err(Error::DefinitionChanged(_))));
+    early.put(&born_later, b"1", b"").unwrap();
+    store.db.drop_tree("later").unwrap();
+    let gone = early.commit().unwrap_err();
+    assert!(matches!(gone, Error::NoSuchTree(_)), "{gone}");
+    store.is_at_rest();
+    let closed = Arc::new(store.db.clone());
+    closed.close().unwrap();
+    assert!(matches!(closed.begin(Default::default()), Err(Error::Closed)));
+}

@@ -1,0 +1,253 @@
+//! Transactions that meet: who waits, who wins, and that nothing is lost.
+
+use super::*;
+
+/// G0, and P4 by a locking read: the second waits, and goes on by what the first has committed; a snapshot transaction
+/// that has read before is in conflict.
+#[test]
+fn writers_of_a_row_wait_for_each_other() {
+    for isolation in LEVELS {
+        for has_read in [false, true] {
+            let store = store(has_read);
+            let Store { tree, .. } = &store;
+            let one = store.begin(isolation);
+            one.put(tree, b"1", b"11").unwrap();
+            thread::scope(|scope| {
+                let second = scope.spawn(|| {
+                    let two = store.begin(isolation);
+                    if has_read {
+                        assert_eq!(get(&two, tree, "2").as_deref(), Some("20"));
+                    }
+                    let written = two.merge(tree, b"1", operator::APPEND, b"2");
+                    if has_read && isolation == Isolation::Snapshot {
+                        assert!(matches!(written, Err(Error::Conflict { .. })), "{written:?}");
+                        assert!(matches!(two.get(tree, b"1"), Err(Error::TxnEnded)));
+                        assert!(matches!(two.commit(), Err(Error::TxnEnded)));
+                        return;
+                    }
+                    written.unwrap();
+                    two.commit().unwrap();
+                });
+                store.until_waiting(1);
+                let busy = store.begin(isolation);
+                let refused = busy.get_locked(tree, b"1", RowLock::Shared, IfLocked::Fail);
+                assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
+                drop(busy);
+                one.commit().unwrap();
+                second.join().unwrap();
+            });
+            let is_in_conflict = has_read && isolation == Isolation::Snapshot;
+            let value = if is_in_conflict { "11" } else { "112" };
+            assert_eq!(store.rows()[0].1, value, "{isolation:?}");
+            store.is_at_rest();
+        }
+    }
+}
+
+#[test]
+fn of_those_who_insert_one_key_one_wins() {
+    for isolation in LEVELS {
+        let store = store(true);
+        let (tree, won, begin) = (&store.tree, AtomicU64::new(0), Barrier::new(8));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for n in 0..200u32 {
+                        begin.wait();
+                        let txn = store.begin(isolation);
+                        match txn.insert(tree, &n.to_be_bytes(), b"") {
+                            Ok(()) => {
+                                won.fetch_add(1, Ordering::Relaxed);
+                                txn.commit().unwrap();
+                            }
+                            Err(Error::RowExists { .. }) => txn.rollback(),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(won.load(Ordering::Relaxed), 200);
+        store.is_at_rest();
+    }
+}
+
+/// Batches, which take no locks by themselves, beside transactions that do.
+#[test]
+fn a_batch_waits_for_the_rows_of_a_transaction() {
+    let store = store(false);
+    let Store { db, tree, .. } = &store;
+    let txn = db.begin(Default::default()).unwrap();
+    assert_eq!(txn.get_for_update(tree, b"1").unwrap().as_deref(), Some(&b"10"[..]));
+    thread::scope(|scope| {
+        let batch = scope.spawn(|| {
+            let mut batch = Batch::new();
+            batch.put(tree, b"2", b"batch").unwrap();
+            batch.merge(tree, b"1", operator::APPEND, b"?").unwrap();
+            db.commit(&mut batch).unwrap();
+        });
+        let range = scope.spawn(|| {
+            let mut batch = Batch::new();
+            batch.delete_range(tree, b"3", b"9").unwrap();
+            db.commit(&mut batch).unwrap();
+        });
+        store.until_waiting(2);
+        txn.put(tree, b"1", b"11").unwrap();
+        txn.put(tree, b"5", b"50").unwrap();
+        txn.commit().unwrap();
+        batch.join().unwrap();
+        range.join().unwrap();
+    });
+    assert_eq!(store.rows(), pairs(&[("1", "11?"), ("2", "batch")]));
+    let txn = db.begin(Default::default()).unwrap();
+    txn.insert(tree, b"7", b"").unwrap();
+    thread::scope(|scope| {
+        let insert = scope.spawn(|| {
+            let mut batch = Batch::new();
+            batch.insert(tree, b"7", b"").unwrap();
+            db.commit(&mut batch)
+        });
+        store.until_waiting(1);
+        txn.commit().unwrap();
+        let refused = insert.join().unwrap();
+        assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
+    });
+    store.is_at_rest();
+}
+
+#[test]
+fn a_circle_of_waits_ends_with_the_one_that_wrote_least() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    let (one, two) = (db.begin(Default::default()).unwrap(), db.begin(Default::default()).unwrap());
+    one.put(tree, b"1", b"11").unwrap();
+    one.put(tree, b"3", b"31").unwrap();
+    two.put(tree, b"2", b"22").unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| one.put(tree, b"2", b"21"));
+        store.until_waiting(1);
+        let ended = two.put(tree, b"1", b"12").unwrap_err();
+        assert!(matches!(ended, Error::Deadlock { .. }), "{ended}");
+        assert_eq!(ended.kind(), ErrorKind::Retry);
+        first.join().unwrap().unwrap();
+    });
+    let told = db.last_deadlock().unwrap();
+    assert_eq!((told.victim, told.parties.len()), (two.id(), 2));
+    assert!(told.to_string().contains(&format!("transaction {}", one.id())), "{told}");
+    assert!(matches!(two.put(tree, b"9", b""), Err(Error::TxnEnded)));
+    one.commit().unwrap();
+    assert_eq!(store.rows(), pairs(&[("1", "11"), ("2", "21"), ("3", "31")]));
+    drop(two);
+    store.is_at_rest();
+}
+
+#[test]
+fn a_wait_that_is_too_long_leaves_the_transaction_as_it_was() {
+    let store = store(false);
+    let Store { db, tree, .. } = &store;
+    let one = db.begin(Default::default()).unwrap();
+    one.put(tree, b"1", b"11").unwrap();
+    let options =
+        TxnOptions { lock_timeout: Some(Duration::from_millis(20)), ..Default::default() };
+    let two = db.begin(options).unwrap();
+    two.put(tree, b"2", b"22").unwrap();
+    let refused = two.put(tree, b"1", b"12").unwrap_err();
+    assert!(matches!(refused, Error::LockTimeout { .. }), "{refused}");
+    assert!(refused.to_string().contains(&format!("transaction {}", one.id())), "{refused}");
+    one.rollback();
+    two.put(tree, b"1", b"12").unwrap();
+    two.commit().unwrap();
+    assert_eq!(store.rows(), pairs(&[("1", "12"), ("2", "22")]));
+    assert_eq!(db.lock_stats().timeouts, 1);
+}
+
+/// The contended counter, by plain reads of snapshots, by locking reads, and beside batches that add without reading.
+#[test]
+fn no_count_is_lost() {
+    const ROUNDS: u64 = 300;
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    db.create_tree("other", Default::default()).unwrap();
+    for key in [b"a", b"b"] {
+        tree.put(key, &0u64.to_be_bytes()).unwrap();
+    }
+    let add = |txn: &Txn, key: &[u8], locks: bool| {
+        let value =
+            if locks { txn.get_for_update(tree, key)? } else { txn.get(tree, key)? }.unwrap();
+        let count = u64::from_be_bytes(value.try_into().unwrap());
+        txn.put(tree, key, &(count + 1).to_be_bytes())
+    };
+    thread::scope(|scope| {
+        for number in 0..6 {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let (first, second) = if round % 2 == 0 { (b"a", b"b") } else { (b"b", b"a") };
+                    match number {
+                        0..4 => db
+                            .transact(|txn| {
+                                add(txn, first, number % 2 == 0)?;
+                                add(txn, second, number % 2 == 0)
+                            })
+                            .unwrap(),
+                        4 => {
+                            let options = TxnOptions {
+                                isolation: Isolation::ReadCommitted,
+                                ..Default::default()
+                            };
+                            db.transact_with(options, |txn| {
+                                add(txn, first, true)?;
+                                add(txn, second, true)
+                            })
+                            .unwrap();
+                        }
+                        _ => {
+                            let mut batch = Batch::new();
+                            for key in [first, second] {
+                                let one = 1u64.to_be_bytes();
+                                batch.merge(tree, key, operator::ADD, &one).unwrap();
+                            }
+                            // Batches lock in the order of keys, and are in nobody's circle but by chance.
+                            while let Err(error) = db.commit(&mut batch) {
+                                assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+                            }
+                        }
+                    }
+                    if round % 50 == number {
+                        db.checkpoint().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    for key in [b"a", b"b"] {
+        let value = tree.get(key).unwrap().unwrap();
+        assert_eq!(u64::from_be_bytes(value.try_into().unwrap()), 6 * ROUNDS);
+    }
+    store.is_at_rest();
+}
+
+/// A large commit has its turn, and rows: who has the one does not wait for the other.
+#[test]
+fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    let large = |byte: u8| {
+        (0..400u32).map(move |n| ([b"x", &n.to_be_bytes()[..]].concat(), vec![byte; 2000]))
+    };
+    let txn = db.begin(Default::default()).unwrap();
+    for (key, value) in large(1) {
+        txn.put(tree, &key, &value).unwrap();
+    }
+    thread::scope(|scope| {
+        let batch = scope.spawn(|| {
+            let mut batch = Batch::new();
+            large(2).for_each(|(key, value)| batch.put(tree, &key, &value).unwrap());
+            db.commit(&mut batch).unwrap();
+        });
+        store.until_waiting(1);
+        txn.commit().unwrap();
+        batch.join().unwrap();
+    });
+    assert_eq!(tree.get(&large(2).next().unwrap().0).unwrap().unwrap()[0], 2);
+    store.is_at_rest();
+}
