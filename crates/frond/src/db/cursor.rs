@@ -132,6 +132,11 @@ impl Cursor {
         Ok(self)
     }
 
+    /// The last commit that it shows.
+    pub(super) fn seqno(&self) -> crate::Seqno {
+        self.snapshot.seqno()
+    }
+
     /// Moves the gap just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: &[u8]) {
         self.forget(Gap::Below(key.to_vec()));

@@ -4,6 +4,7 @@
 //! Sessions that wait are threads; a test goes on once the store says that they wait.
 
 mod alone;
+mod scans;
 mod together;
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
 
 use frond::{
     Batch, CheckMode, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options, RowLock,
-    Tree, TreeOptions, Txn, TxnOptions, operator,
+    Tree, TreeOptions, Txn, TxnCursor, TxnOptions, operator,
 };
 
 const LEVELS: [Isolation; 3] =

@@ -15,12 +15,13 @@ use std::{cmp::Ordering, ops::RangeBounds};
 use crate::{
     Kind, Result, TreeId,
     run::EntrySource,
-    txn::{HashedKey, Mark, OwnCursor},
+    txn::{HashedKey, Mark, OwnCursor, lock_table::RowMode},
 };
 
 use super::{
     super::{Cursor, Tree, tree::bounds},
-    Isolation, Txn,
+    IfLocked, Isolation, RowLock, State, Txn,
+    locked_walk::LockedWalk,
 };
 
 /// A walk over the rows of one tree in a range, as a transaction sees them.
@@ -28,13 +29,15 @@ use super::{
 pub struct TxnCursor<'t> {
     txn: &'t Txn,
     tree: TreeId,
-    base: Cursor,
+    base: Base<'t>,
     own: OwnCursor<'t>,
     /// What of own writes is seen, and how often the transaction had gone back when the scan began.
     mark: Mark,
     rollbacks: u64,
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
+    /// It is to be fetched before it is looked at: a walk that locks goes no further than it is asked.
+    is_behind: bool,
     /// The row handed out, or being made.
     row: Row,
     /// The key that the position names.
@@ -43,6 +46,13 @@ pub struct TxnCursor<'t> {
     forward: bool,
     /// Both walks stand where they should.
     is_placed: bool,
+}
+
+/// What is committed.
+#[derive(Debug)]
+enum Base<'t> {
+    Seen(Box<Cursor>),
+    Locked(Box<LockedWalk<'t>>),
 }
 
 #[derive(Clone, Default, Debug)]
@@ -64,7 +74,8 @@ enum Position {
 
 impl Txn {
     /// A cursor over a range of keys, before its first row. It sees what the transaction's level shows, and what the
-    /// transaction has written until now; rows that it deletes meanwhile are not met. Locks nothing.
+    /// transaction has written until now; rows that it deletes meanwhile are not met. Locks nothing, but at level
+    /// `Serializable`, where it is a shared [`scan_locked`](Self::scan_locked).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -95,31 +106,109 @@ impl Txn {
     ) -> Result<TxnCursor<'_>> {
         let mut state = self.enter_tree(tree)?;
         let (from, to) = bounds(&range)?;
-        let id = tree.entry.id;
-        let snapshot = match self.options.isolation {
+        let isolation = self.options.isolation;
+        if isolation == Isolation::Serializable && !self.options.read_only {
+            let locks = (RowMode::Shared, IfLocked::Wait);
+            let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), locks);
+            return Ok(self.cursor(&state, tree, Base::Locked(Box::new(walk)), (from, to)));
+        }
+        let snapshot = match isolation {
             Isolation::ReadCommitted => self.shared.snapshot(),
-            Isolation::RepeatableRead | Isolation::Snapshot => self.snapshot(&mut state).clone(),
+            _ => self.snapshot(&mut state).clone(),
         };
         if tree.entry.birth > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));
         }
+        let (id, entry) = (tree.entry.id, Some(tree.entry.clone()));
+        let base = Cursor::new(snapshot, id, entry, (from.clone(), to.clone()))?;
+        Ok(self.cursor(&state, tree, Base::Seen(Box::new(base)), (from, to)))
+    }
+
+    /// A cursor that locks each row as it comes to it, and hands out the newest there is. At the levels
+    /// `RepeatableRead` and `Serializable` it locks the gaps it goes over, too: nobody inserts there until the
+    /// transaction ends. What it reads ahead it does not lock.
+    ///
+    /// # Errors
+    /// As [`get_for_update`](Self::get_for_update); those of locks come from the cursor's steps.
+    pub fn scan_locked<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<TxnCursor<'_>> {
+        let state = self.enter_tree(tree)?;
+        let (from, to) = bounds(&range)?;
+        let mode = match lock {
+            RowLock::Shared => RowMode::Shared,
+            RowLock::Exclusive => RowMode::Exclusive,
+        };
+        let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), (mode, if_locked));
+        Ok(self.cursor(&state, tree, Base::Locked(Box::new(walk)), (from, to)))
+    }
+
+    fn cursor<'t>(
+        &'t self,
+        state: &State,
+        tree: &Tree,
+        base: Base<'t>,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> TxnCursor<'t> {
+        let id = tree.entry.id;
         let mark = self.live.lock().mark();
         let folder = self.shared.engine.cx.folder();
         let own = OwnCursor::new(&self.live, id, mark, folder, (from.as_deref(), to.as_deref()));
-        Ok(TxnCursor {
+        TxnCursor {
             txn: self,
             tree: id,
-            base: Cursor::new(snapshot, id, Some(tree.entry.clone()), (from, to))?,
+            base,
             own,
             mark,
             rollbacks: state.rollbacks_made,
             peeked: None,
+            is_behind: true,
             row: Row::default(),
             at: Vec::new(),
             position: Position::Low,
             forward: true,
             is_placed: false,
-        })
+        }
+    }
+}
+
+impl Base<'_> {
+    fn seek(&mut self, key: &[u8]) {
+        match self {
+            Base::Seen(cursor) => cursor.seek(key),
+            Base::Locked(walk) => walk.seek(key),
+        }
+    }
+
+    fn seek_first(&mut self) {
+        match self {
+            Base::Seen(cursor) => cursor.seek_first(),
+            Base::Locked(walk) => walk.seek_first(),
+        }
+    }
+
+    fn seek_last(&mut self) {
+        match self {
+            Base::Seen(cursor) => cursor.seek_last(),
+            Base::Locked(walk) => walk.seek_last(),
+        }
+    }
+
+    fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        match self {
+            Base::Seen(cursor) => {
+                if forward {
+                    cursor.next()
+                } else {
+                    cursor.prev()
+                }
+            }
+            Base::Locked(walk) => walk.step(forward),
+        }
     }
 }
 
@@ -223,13 +312,13 @@ impl TxnCursor<'_> {
                 own.retreat()?;
             }
         }
-        self.peek()
+        self.is_behind = true;
+        Ok(())
     }
 
     /// Moves the walk over what is committed one row on.
     fn peek(&mut self) -> Result<()> {
-        let found = if self.forward { self.base.next()? } else { self.base.prev()? };
-        match found {
+        match self.base.step(self.forward)? {
             None => self.peeked = None,
             Some((key, value)) => {
                 let row = self.peeked.get_or_insert_default();
@@ -245,6 +334,10 @@ impl TxnCursor<'_> {
     /// Puts the next row that there is into `row`; false at the end.
     fn step(&mut self) -> Result<bool> {
         loop {
+            if self.is_behind {
+                self.peek()?;
+                self.is_behind = false;
+            }
             let order = match (&self.peeked, self.own.entry()) {
                 (None, None) => return Ok(false),
                 (Some(_), None) => Ordering::Less,
@@ -266,9 +359,7 @@ impl TxnCursor<'_> {
                 exists = self.take_own(exists)?;
                 if self.forward { self.own.advance()? } else { self.own.retreat()? }
             }
-            if order != Ordering::Greater {
-                self.peek()?;
-            }
+            self.is_behind = order != Ordering::Greater;
             if exists && !self.is_gone() {
                 return Ok(true);
             }

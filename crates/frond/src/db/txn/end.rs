@@ -147,7 +147,7 @@ impl Txn {
     }
 
     /// The state, if the transaction is not over.
-    fn go_on(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn go_on(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state.lock().unwrap();
         if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
     }

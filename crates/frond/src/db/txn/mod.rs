@@ -9,6 +9,7 @@
 //! | `options.rs` | levels and waits |
 //! | `read.rs` | plain and locking reads of one row |
 //! | `write.rs` | put, insert, delete, merge |
+//! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `end.rs` | commit, rollback, savepoints |
 //! | `transact.rs` | a closure, again if others were in its way |
@@ -20,13 +21,14 @@
 //!    lock (Rule: I3).
 //! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
 //!
-//! Not here yet: levels that lock what is scanned, range deletes, two-phase commit, write sets beyond memory. A
+//! Not here yet: range deletes, two-phase commit, write sets beyond memory. A
 //! transaction is as large as a batch at most.
 //!
 //! Threads: one transaction is one thread's at a time; calls from others wait for each other.
 
 mod cursor;
 mod end;
+mod locked_walk;
 mod options;
 mod read;
 mod transact;
@@ -157,11 +159,19 @@ impl Txn {
         mode: RowMode,
         wait: IfLocked,
     ) -> Result<Taken> {
+        self.intend(state, tree, mode, wait)?;
+        let locks = state.locks.as_mut().expect("there since the intent");
+        let patience = self.options.patience(wait);
+        let taken = self.shared.lock_table.lock_row(locks, tree, key, mode, patience);
+        taken.map_err(|denied| self.denied(state, denied))
+    }
+
+    /// Says of a tree that rows of it will be locked. The first time the gate is shut.
+    fn intend(&self, state: &mut State, tree: TreeId, mode: RowMode, wait: IfLocked) -> Result<()> {
         if self.options.read_only {
             return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
         }
-        let table = &self.shared.lock_table;
-        let patience = self.options.patience(wait);
+        let (table, patience) = (&self.shared.lock_table, self.options.patience(wait));
         let locks = match &mut state.locks {
             Some(locks) => locks,
             none => {
@@ -173,11 +183,8 @@ impl Txn {
             RowMode::Shared => TableMode::IntentShared,
             RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
         };
-        let taken = match table.lock_table(locks, tree, intent, patience) {
-            Ok(_) => table.lock_row(locks, tree, key, mode, patience),
-            Err(denied) => Err(denied),
-        };
-        taken.map_err(|denied| self.denied(state, denied))
+        let taken = table.lock_table(locks, tree, intent, patience);
+        taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
     /// Before its first lock: batches that need none must be done.

@@ -22,6 +22,16 @@ pub enum Isolation {
     /// has nothing to be in conflict with.
     #[default]
     Snapshot,
+    /// As `RepeatableRead`, and every plain read is a locking one: rows are locked shared, and what was scanned stays
+    /// as it was. What transactions do is what they would have done one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    /// Whether locking scans keep others from inserting into what they have gone over.
+    pub(super) fn locks_gaps(self) -> bool {
+        matches!(self, Self::RepeatableRead | Self::Serializable)
+    }
 }
 
 /// How a locking read locks a row.
@@ -41,6 +51,8 @@ pub enum IfLocked {
     Wait,
     /// It fails with [`Error::LockBusy`](crate::Error::LockBusy) at once.
     Fail,
+    /// A scan goes on behind the row; a read of one row fails as above.
+    Skip,
 }
 
 /// Options of one transaction.
@@ -71,7 +83,7 @@ impl Default for TxnOptions {
 impl TxnOptions {
     pub(super) fn patience(&self, wait: IfLocked) -> Patience {
         match (wait, self.lock_timeout) {
-            (IfLocked::Fail, _) => Patience::NoWait,
+            (IfLocked::Fail | IfLocked::Skip, _) => Patience::NoWait,
             (IfLocked::Wait, Some(time)) => Patience::For(time),
             (IfLocked::Wait, None) => Patience::Forever,
         }

@@ -24,7 +24,8 @@ enum At {
 }
 
 impl Txn {
-    /// The value of a key: the transaction's own, or what its level shows. Never waits, locks nothing.
+    /// The value of a key: the transaction's own, or what its level shows. Never waits and locks nothing, but at level
+    /// `Serializable`, where it is a [`get_for_share`](Self::get_for_share).
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped; `DefinitionChanged` if it was created behind the snapshot;
@@ -40,7 +41,12 @@ impl Txn {
     /// As [`get`](Self::get).
     pub fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let mut state = self.enter(tree, key)?;
-        self.read(&mut state, tree, key, At::Level, value)
+        if self.options.isolation != Isolation::Serializable || self.options.read_only {
+            return self.read(&mut state, tree, key, At::Level, value);
+        }
+        // The lock is on the key: it keeps a row that is not there from being made, too.
+        self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait)?;
+        self.read(&mut state, tree, key, At::Latest, value)
     }
 
     /// Locks the row for this transaction alone, and reads its newest value. The row need not exist: then nobody

@@ -1,0 +1,260 @@
+//! Scans that lock, and the levels that stand on them.
+
+use super::*;
+
+fn keys(cursor: &mut TxnCursor<'_>) -> Vec<String> {
+    let mut keys = Vec::new();
+    while let Some((key, _)) = cursor.next().unwrap() {
+        keys.push(text(key));
+    }
+    keys
+}
+
+const GAPPED: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
+
+/// PMP: what was scanned under locks stays as it was, rows and gaps, within the range and not beyond it.
+#[test]
+fn nobody_inserts_into_what_was_scanned_under_locks() {
+    for isolation in GAPPED {
+        for is_flushed in [false, true] {
+            for forward in [true, false] {
+                let store = store(is_flushed);
+                let Store { db, tree, .. } = &store;
+                tree.put(b"8", b"80").unwrap();
+                let one = store.begin(isolation);
+                let scan = |one: &Txn| {
+                    let range = &b"1"[..]..&b"5"[..];
+                    let mut cursor =
+                        one.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait).unwrap();
+                    if forward {
+                        return keys(&mut cursor);
+                    }
+                    cursor.seek_last();
+                    let mut found = Vec::new();
+                    while let Some((key, _)) = cursor.prev().unwrap() {
+                        found.insert(0, text(key));
+                    }
+                    found
+                };
+                assert_eq!(scan(&one), ["1", "2"]);
+                let quick = TxnOptions {
+                    isolation,
+                    lock_timeout: Some(Duration::from_millis(5)),
+                    ..Default::default()
+                };
+                let two = db.begin(quick).unwrap();
+                for inside in [&b"1"[..], b"15", b"2", b"4", b"1\0"] {
+                    let refused = two.put(tree, inside, b"").unwrap_err();
+                    assert!(matches!(refused, Error::LockTimeout { .. }), "{refused}");
+                }
+                for outside in [&b"0"[..], b"5", b"7", b"8"] {
+                    two.put(tree, outside, b"new").unwrap();
+                }
+                two.commit().unwrap();
+                assert_eq!(scan(&one), ["1", "2"]);
+                thread::scope(|scope| {
+                    let waits = scope.spawn(|| {
+                        let mut batch = Batch::new();
+                        batch.put(tree, b"3", b"30").unwrap();
+                        db.commit(&mut batch).unwrap();
+                    });
+                    store.until_waiting(1);
+                    assert_eq!(scan(&one), ["1", "2"]);
+                    one.put(tree, b"4", b"40").unwrap();
+                    one.commit().unwrap();
+                    waits.join().unwrap();
+                });
+                assert_eq!(store.rows().len(), 8);
+                store.is_at_rest();
+            }
+        }
+    }
+}
+
+/// A scan meets a key that another has written and not committed: it waits, and sees what came of it.
+#[test]
+fn a_scan_under_locks_waits_for_what_is_not_committed() {
+    for isolation in GAPPED {
+        for commits in [true, false] {
+            let store = store(true);
+            let Store { tree, .. } = &store;
+            let one = store.begin(isolation);
+            one.put(tree, b"15", b"new").unwrap();
+            one.delete(tree, b"2").unwrap();
+            thread::scope(|scope| {
+                let second = scope.spawn(|| {
+                    let two = store.begin(isolation);
+                    let range = &b"1"[..]..;
+                    let mut cursor =
+                        two.scan_locked(tree, range, RowLock::Exclusive, IfLocked::Wait).unwrap();
+                    let found = keys(&mut cursor);
+                    drop(cursor);
+                    two.commit().unwrap();
+                    found
+                });
+                store.until_waiting(1);
+                if commits {
+                    assert!(one.commit().is_ok())
+                } else {
+                    one.rollback()
+                }
+                let expected = if commits { ["1", "15"] } else { ["1", "2"] };
+                assert_eq!(second.join().unwrap(), expected);
+            });
+            store.is_at_rest();
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_busy_are_passed_by_if_so_asked() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
+        let store = store(false);
+        let Store { tree, .. } = &store;
+        tree.put(b"3", b"30").unwrap();
+        let one = store.begin(isolation);
+        assert!(one.get_for_update(tree, b"2").unwrap().is_some());
+        let two = store.begin(isolation);
+        let scan = |if_locked| two.scan_locked(tree, .., RowLock::Exclusive, if_locked).unwrap();
+        let mut skipping = scan(IfLocked::Skip);
+        assert_eq!(keys(&mut skipping), ["1", "3"]);
+        let mut failing = scan(IfLocked::Fail);
+        assert_eq!(text(failing.next().unwrap().unwrap().0), "1");
+        assert!(matches!(failing.next(), Err(Error::LockBusy { .. })));
+        one.rollback();
+        assert_eq!(text(failing.next().unwrap().unwrap().0), "2", "it goes on where it was");
+        drop((skipping, failing));
+        drop(two);
+        store.is_at_rest();
+    }
+}
+
+/// G2-item and G2, write skew: two read what both decide by, each writes what the other has read.
+#[test]
+fn serializable_transactions_do_not_decide_by_what_the_other_changes() {
+    for by_scan in [false, true] {
+        let store = store(true);
+        let Store { db, tree, .. } = &store;
+        let (begin, refused) = (Barrier::new(2), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for own in ["1", "2"] {
+                let (begin, refused) = (&begin, &refused);
+                scope.spawn(move || {
+                    let options =
+                        TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
+                    let mut tries = 0;
+                    db.transact_with(options, |txn| {
+                        tries += 1;
+                        let mut sum = 0;
+                        if by_scan {
+                            let mut cursor = txn.scan(tree, ..)?;
+                            while let Some((_, value)) = cursor.next()? {
+                                sum += text(value).parse::<u64>().unwrap();
+                            }
+                        } else {
+                            for key in ["1", "2"] {
+                                sum += get(txn, tree, key).unwrap().parse::<u64>().unwrap();
+                            }
+                        }
+                        if tries == 1 {
+                            begin.wait();
+                        }
+                        // As long as both have more than twenty-five together, one of them may give all it has.
+                        if sum > 25 { txn.put(tree, own.as_bytes(), b"0") } else { Ok(()) }
+                    })
+                    .unwrap();
+                    refused.fetch_add(tries - 1, Ordering::Relaxed);
+                });
+            }
+        });
+        let left: u64 = store.rows().iter().map(|(_, value)| value.parse::<u64>().unwrap()).sum();
+        assert!(left > 0, "one of the two must have seen the other");
+        assert!(refused.load(Ordering::Relaxed) > 0, "they met, and one began again");
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn locks_of_a_scan_go_no_further_than_it_was_read() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    for key in 3..9u8 {
+        tree.put(&[b'0' + key], b"").unwrap();
+    }
+    let one = store.begin(Isolation::Serializable);
+    let mut cursor = one.scan(tree, ..).unwrap();
+    assert_eq!(text(cursor.next().unwrap().unwrap().0), "1");
+    assert_eq!(text(cursor.next().unwrap().unwrap().0), "2");
+    let quick = TxnOptions { lock_timeout: Some(Duration::from_millis(5)), ..Default::default() };
+    let two = db.begin(quick).unwrap();
+    assert!(two.put(tree, b"2", b"").is_err() && two.put(tree, b"0", b"").is_err());
+    two.put(tree, b"3", b"").unwrap();
+    two.put(tree, b"25", b"").unwrap();
+    two.commit().unwrap();
+    assert_eq!(text(cursor.next().unwrap().unwrap().0), "25");
+    drop(cursor);
+    drop(one);
+    store.is_at_rest();
+}
+
+/// Scans of a table that others insert into all the time, at every level: what is scanned twice is the same, and the
+/// counter that says how many rows there are is right.
+#[test]
+fn what_is_counted_under_locks_is_what_is_there() {
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    tree.put(b"count", b"2").unwrap();
+    thread::scope(|scope| {
+        for writer in 0..3u32 {
+            scope.spawn(move || {
+                for n in 0..60u32 {
+                    let options =
+                        TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
+                    db.transact_with(options, |txn| {
+                        let before = txn.get_for_update(tree, b"count")?.unwrap();
+                        let rows = {
+                            let mut cursor = txn.scan(tree, ..&b"count"[..])?;
+                            let mut rows = 0u64;
+                            while cursor.next()?.is_some() {
+                                rows += 1;
+                            }
+                            rows
+                        };
+                        assert_eq!(text(&before), rows.to_string());
+                        txn.insert(
+                            tree,
+                            format!("a{:03}", n * 7 % 60 * 3 + writer).as_bytes(),
+                            b"",
+                        )?;
+                        txn.put(tree, b"count", (rows + 1).to_string().as_bytes())
+                    })
+                    .unwrap();
+                }
+            });
+        }
+        scope.spawn(move || {
+            for _ in 0..40 {
+                let options =
+                    TxnOptions { isolation: Isolation::RepeatableRead, ..Default::default() };
+                let rows = db.transact_with(options, |txn| {
+                    let count = |txn: &Txn| -> frond::Result<usize> {
+                        let range = ..&b"count"[..];
+                        let mut cursor =
+                            txn.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait)?;
+                        let mut rows = 0;
+                        while cursor.next()?.is_some() {
+                            rows += 1;
+                        }
+                        Ok(rows)
+                    };
+                    let first = count(txn)?;
+                    assert_eq!(count(txn)?, first, "what was scanned stays");
+                    Ok(first)
+                });
+                assert!((2..=182).contains(&rows.unwrap()));
+            }
+        });
+    });
+    assert_eq!(text(&tree.get(b"count").unwrap().unwrap()), "182");
+    store.is_at_rest();
+}
