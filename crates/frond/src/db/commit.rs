@@ -114,9 +114,8 @@ impl Shared {
         // Who has the turn waits for no row, as whoever has rows may wait for the turn.
         drop(turn);
         let rows = self.lock_batch(writes, &trees)?;
-        let _turn = engine.make_room(bytes)?;
         let insertion = self.take_writes(batch, trees);
-        let done = self.commit_locked(rows, &insertion, &batch.blobs, level);
+        let done = self.commit_locked(rows, &insertion, &batch.blobs, (level, bytes));
         give_back_writes(batch, insertion);
         done
     }

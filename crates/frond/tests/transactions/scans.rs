@@ -258,3 +258,94 @@ fn what_is_counted_under_locks_is_what_is_there() {
     assert_eq!(text(&tree.get(b"count").unwrap().unwrap()), "182");
     store.is_at_rest();
 }
+
+/// An existing row is under its own lock: who has it goes on although a scan that waits for it has locked the gap.
+#[test]
+fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
+    for isolation in GAPPED {
+        let store = store(true);
+        let Store { tree, .. } = &store;
+        let one = store.begin(isolation);
+        assert!(one.get_for_update(tree, b"2").unwrap().is_some());
+        one.put(tree, b"15", b"").unwrap();
+        thread::scope(|scope| {
+            let scan = scope.spawn(|| {
+                let two = store.begin(isolation);
+                let mut cursor =
+                    two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+                keys(&mut cursor)
+            });
+            store.until_waiting(1);
+            one.put(tree, b"2", b"21").unwrap();
+            one.put(tree, b"15", b"again").unwrap();
+            // Behind the pending key that is waited for, the gap is free.
+            one.insert(tree, b"16", b"").unwrap();
+            one.commit().unwrap();
+            assert_eq!(scan.join().unwrap(), ["1", "15", "16", "2"]);
+        });
+        assert_eq!(store.db.lock_stats().deadlocks, 0);
+        store.is_at_rest();
+    }
+}
+
+/// Two who take jobs that nobody has, and delete them: neither waits for the other.
+#[test]
+fn a_queue_with_rows_that_are_skipped_has_no_circles() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let store = store(true);
+        let Store { db, tree, .. } = &store;
+        for job in 0..200u32 {
+            tree.put(format!("a{job:03}").as_bytes(), b"").unwrap();
+        }
+        let done = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    loop {
+                        let txn = store.begin(isolation);
+                        let range = &b"a"[..]..;
+                        let mut cursor = txn
+                            .scan_locked(tree, range, RowLock::Exclusive, IfLocked::Skip)
+                            .unwrap();
+                        let Some(key) = cursor.next().unwrap().map(|(key, _)| key.to_vec()) else {
+                            break;
+                        };
+                        drop(cursor);
+                        txn.delete(tree, &key).unwrap();
+                        txn.commit().unwrap();
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 200, "each once");
+        assert_eq!((store.rows().len(), db.lock_stats().deadlocks), (2, 0));
+        store.is_at_rest();
+    }
+}
+
+/// A row of its own comes before a committed one that is busy.
+#[test]
+fn an_own_row_is_met_before_one_that_another_has_locked() {
+    for isolation in [Isolation::Snapshot, Isolation::RepeatableRead] {
+        let store = store(false);
+        let Store { tree, .. } = &store;
+        let one = store.begin(isolation);
+        assert!(one.get_for_update(tree, b"2").unwrap().is_some());
+        let two = store.begin(isolation);
+        two.put(tree, b"15", b"").unwrap();
+        let mut cursor = two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Fail).unwrap();
+        assert_eq!(text(cursor.next().unwrap().unwrap().0), "1");
+        assert_eq!(text(cursor.next().unwrap().unwrap().0), "15");
+        assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
+        one.rollback();
+        assert_eq!(text(cursor.next().unwrap().unwrap().0), "2");
+        assert!(cursor.next().unwrap().is_none());
+        let mut back = Vec::new();
+        cursor.seek(b"9");
+        while let Some((key, _)) = cursor.prev().unwrap() {
+            back.push(text(key));
+        }
+        assert_eq!(back, ["2", "15", "1"]);
+    }
+}

@@ -1,13 +1,13 @@
 //! Batches beside transactions: their rows are locked, and others find their keys.
 //!
 //! As long as no transaction holds a lock, a batch takes none ([`LockGate`](crate::txn::LockGate)). Else it is as a
-//! transaction of one call: rows locked in the order of their keys, so that two batches never wait for each other in
-//! a circle; then its keys are where others look for them; then the gaps that they go into must be free (Rule: I33).
+//! transaction of one call: rows locked in the order of their keys, so that two batches do not wait for each other in
+//! a circle (but where one of them had to give a row up while it waited for a gap: it is told); then its keys are where others look for them; then the gaps that they go into must be free (Rule: I33).
 //! A range delete wants its tree alone, and so does a batch with many rows of a tree.
 //!
 //! Invariants
-//! 1. Rows come before the turn of large batches, and both before the key locks, as of transactions: who has one of
-//!    the later ones waits for none of the earlier.
+//! 1. Rows and gaps come before the turn of large batches, and that before the key locks, as of transactions: who has
+//!    one of the later ones waits for none of the earlier.
 //! 2. Against batches without locks there are the key locks, which both take; against transactions there are none
 //!    such batches.
 //!
@@ -85,9 +85,10 @@ impl Shared {
         mut rows: BatchLocks<'_>,
         insertion: &Arc<Insertion>,
         blobs: &[Arc<BlobHold>],
-        level: Durability,
+        (level, bytes): (Durability, u64),
     ) -> Result<Seqno> {
         rows.publish(insertion)?;
+        let _turn = self.engine.make_room(bytes)?;
         let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
         self.must_be_absent(&insertion.writes, &insertion.trees)?;
         // They could be said to be fresh (Rule: I7), were the set not where others look already.
@@ -120,6 +121,11 @@ impl BatchLocks<'_> {
             for entry in insertion.writes.entries(tree) {
                 let left = until.saturating_sub(shared.engine.env.clock.now());
                 let (table, patience) = (&shared.lock_table, Patience::For(left));
+                if !table.is_gap_locked(locks, tree, entry.key)
+                    || shared.exists_at_latest(tree, entry.key)?
+                {
+                    continue;
+                }
                 let gap = table.before_insert(locks, tree, entry.key, *start, patience);
                 gap.map_err(|no| shared.lock_error(no))?;
             }

@@ -21,7 +21,7 @@ use crate::{
 use super::{
     super::{Cursor, Tree, tree::bounds},
     IfLocked, Isolation, RowLock, State, Txn,
-    locked_walk::LockedWalk,
+    locked_walk::{LockedWalk, Step},
 };
 
 /// A walk over the rows of one tree in a range, as a transaction sees them.
@@ -198,16 +198,13 @@ impl Base<'_> {
         }
     }
 
-    fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+    fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
         match self {
+            Base::Locked(walk) => walk.step(forward, limit),
             Base::Seen(cursor) => {
-                if forward {
-                    cursor.next()
-                } else {
-                    cursor.prev()
-                }
+                let row = if forward { cursor.next()? } else { cursor.prev()? };
+                Ok(row.map_or(Step::End, |(key, value)| Step::Row(key, value)))
             }
-            Base::Locked(walk) => walk.step(forward),
         }
     }
 }
@@ -316,16 +313,23 @@ impl TxnCursor<'_> {
         Ok(())
     }
 
-    /// Moves the walk over what is committed one row on.
+    /// Moves the walk over what is committed one row on; a walk that locks no further than to the own entry stood on,
+    /// and then it is still behind.
     fn peek(&mut self) -> Result<()> {
-        match self.base.step(self.forward)? {
-            None => self.peeked = None,
-            Some((key, value)) => {
+        let own = self.own.entry();
+        match self.base.step(self.forward, own.as_ref().map(|own| own.key))? {
+            Step::End => {
+                self.peeked = None;
+                self.is_behind = false;
+            }
+            Step::Beyond => self.peeked = None,
+            Step::Row(key, value) => {
                 let row = self.peeked.get_or_insert_default();
                 row.key.clear();
                 row.key.extend_from_slice(key);
                 row.value.clear();
                 row.value.extend_from_slice(value);
+                self.is_behind = false;
             }
         }
         Ok(())
@@ -336,7 +340,6 @@ impl TxnCursor<'_> {
         loop {
             if self.is_behind {
                 self.peek()?;
-                self.is_behind = false;
             }
             let order = match (&self.peeked, self.own.entry()) {
                 (None, None) => return Ok(false),
@@ -359,7 +362,7 @@ impl TxnCursor<'_> {
                 exists = self.take_own(exists)?;
                 if self.forward { self.own.advance()? } else { self.own.retreat()? }
             }
-            self.is_behind = order != Ordering::Greater;
+            self.is_behind |= order != Ordering::Greater;
             if exists && !self.is_gone() {
                 return Ok(true);
             }

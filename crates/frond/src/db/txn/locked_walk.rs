@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. A row handed out is the newest there is, and stays so until the transaction ends.
-//! 2. With gaps: between two rows handed out one after the other there is no third, and none comes.
+//! 2. With gaps: between two rows handed out one after the other there is no third, and none comes, but those that were
+//!    passed by for being locked.
 //! 3. Publish, then look (Rule: I33): the interval is there before pending keys are asked for, and they are before
 //!    it is looked whether anything was committed.
 //!
@@ -52,7 +53,19 @@ pub(super) struct LockedWalk<'t> {
     ahead: Option<(bool, Cursor)>,
     /// The interval that grows with the walk, in this direction.
     interval: Option<(bool, RangeLock)>,
+    /// The last pending key that was waited for, on the way up.
+    waited: Option<Vec<u8>>,
     row: (Vec<u8>, Vec<u8>),
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub(super) enum Step<'a> {
+    /// A row, locked.
+    Row(&'a [u8], &'a [u8]),
+    /// The next row, if there is one, is beyond the limit: it is not locked.
+    Beyond,
+    End,
 }
 
 impl<'t> LockedWalk<'t> {
@@ -73,12 +86,20 @@ impl<'t> LockedWalk<'t> {
             gap: Gap::Low,
             ahead: None,
             interval: None,
+            waited: None,
             row: Default::default(),
         }
     }
 
+    /// Outside of the range it stands at its end.
     pub fn seek(&mut self, key: &[u8]) {
-        self.stand(Gap::Below(key.to_vec()));
+        let is_below = self.from.as_deref().is_some_and(|from| key <= from);
+        let is_above = self.to.as_deref().is_some_and(|to| key >= to);
+        self.stand(match (is_below, is_above) {
+            (true, _) => Gap::Low,
+            (_, true) => Gap::High,
+            _ => Gap::Below(key.to_vec()),
+        });
     }
 
     pub fn seek_first(&mut self) {
@@ -91,43 +112,73 @@ impl<'t> LockedWalk<'t> {
 
     fn stand(&mut self, gap: Gap) {
         self.gap = gap;
-        (self.ahead, self.interval) = (None, None);
+        (self.ahead, self.interval, self.waited) = (None, None, None);
     }
 
-    /// The next row in a direction, locked.
-    pub fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+    /// The next row in a direction, locked; no further than `limit`, a key where the caller has a row of its own.
+    pub fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
+        if self.gap == if forward { Gap::High } else { Gap::Low } {
+            return Ok(Step::End);
+        }
         if self.interval.is_some_and(|(direction, _)| direction != forward) {
-            self.interval = None;
+            (self.interval, self.waited) = (None, None);
         }
         loop {
             let seen = self.look(forward)?;
+            let is_beyond = limit.is_some_and(|limit| !seen || self.is_beyond(forward, limit));
+            let limit = limit.filter(|_| is_beyond);
             if self.with_gaps {
-                self.lock_gap(forward, seen).inspect_err(|_| self.ahead = None)?;
+                let end = self.lock_gap(forward, seen, limit);
+                if end.inspect_err(|_| self.ahead = None)? == Reached::Pending {
+                    self.ahead = None;
+                    continue;
+                }
             }
-            if seen && !self.lock_row(forward)? {
-                continue;
-            }
+            let takes = seen && !is_beyond;
+            let is_busy = takes && !self.lock_row()?;
             // Whatever was committed since may be here.
             let is_newest = self.ahead.as_ref().is_some_and(|(_, cursor)| {
                 cursor.seqno() == self.txn.shared.engine.sequencer.visible()
             });
             if !is_newest {
-                let before = seen.then(|| self.row.0.clone());
+                let before = takes.then(|| self.row.0.clone());
                 self.ahead = None;
                 let again = self.look(forward)?;
-                if again != before.is_some() || before.is_some_and(|key| key != self.row.0) {
+                let is_same = match (&before, limit) {
+                    (Some(key), _) => again && *key == self.row.0,
+                    (None, Some(limit)) => !again || self.is_beyond(forward, limit),
+                    (None, None) => !again,
+                };
+                if !is_same {
                     // Another row comes first, or it has gone; its lock stays.
                     self.ahead = None;
                     continue;
                 }
             }
+            if is_busy {
+                self.pass(forward);
+                continue;
+            }
+            if is_beyond {
+                self.ahead = None;
+                return Ok(Step::Beyond);
+            }
             if !seen {
                 self.gap = if forward { Gap::High } else { Gap::Low };
-                return Ok(None);
+                return Ok(Step::End);
             }
+            let mut state = self.txn.go_on()?;
+            let conflict = self.txn.must_not_conflict(&mut state, &self.tree, &self.row.0);
+            drop(state);
+            conflict.inspect_err(|_| self.ahead = None)?;
             self.pass(forward);
-            return Ok(Some((&self.row.0, &self.row.1)));
+            return Ok(Step::Row(&self.row.0, &self.row.1));
         }
+    }
+
+    /// Whether the row that was seen is beyond a key.
+    fn is_beyond(&self, forward: bool, limit: &[u8]) -> bool {
+        if forward { self.row.0.as_slice() > limit } else { self.row.0.as_slice() < limit }
     }
 
     /// Goes behind the row that was seen.
@@ -169,21 +220,17 @@ impl<'t> LockedWalk<'t> {
         Ok(false)
     }
 
-    /// Locks the row that was seen; false if it is passed by, being locked by another.
-    fn lock_row(&mut self, forward: bool) -> Result<bool> {
+    /// Locks the row that was seen; false if it is to be passed by, being locked by another.
+    fn lock_row(&mut self) -> Result<bool> {
         let id = self.tree.entry.id;
-        let if_locked = self.if_locked;
         let mut state = self.txn.go_on()?;
-        let locked = self.txn.lock_row(&mut state, (id, &self.row.0), self.mode, if_locked);
-        let locked =
-            locked.and_then(|_| self.txn.must_not_conflict(&mut state, &self.tree, &self.row.0));
+        let locked = self.txn.intend(&mut state, id, self.mode, IfLocked::Wait).and_then(|()| {
+            self.txn.lock_row(&mut state, (id, &self.row.0), self.mode, self.if_locked)
+        });
         drop(state);
         match locked {
-            Ok(()) => Ok(true),
-            Err(Error::LockBusy { .. }) if if_locked == IfLocked::Skip => {
-                self.pass(forward);
-                Ok(false)
-            }
+            Ok(_) => Ok(true),
+            Err(Error::LockBusy { .. }) if self.if_locked == IfLocked::Skip => Ok(false),
             // The row is to be seen again.
             Err(error) => {
                 self.ahead = None;
@@ -192,45 +239,60 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Grows the interval to the row that was seen, or to the range's end, and waits for keys in it that others have
-    /// written and not committed. A writer that waits for this interval does not hold its row: then that is had at
-    /// once, and the key comes behind this transaction.
-    fn lock_gap(&mut self, forward: bool, seen: bool) -> Result<()> {
+    /// Grows the interval to the row that was seen, to the limit, or to the range's end, and waits for keys in it that
+    /// others have written and not committed. On the way up it goes no further than the first of them: who has
+    /// inserted one key and inserts the next is not to wait for this walk, which waits for him. A writer that waits for
+    /// this interval does not hold its row: then that is had at once, and the key comes behind this transaction.
+    fn lock_gap(&mut self, forward: bool, seen: bool, limit: Option<&[u8]>) -> Result<Reached> {
         let table = &self.txn.shared.lock_table;
         let id = self.tree.entry.id;
-        let row = seen.then_some(self.row.0.as_slice());
         let (gap, from, to) = (&self.gap, self.from.as_deref(), self.to.as_deref());
-        let (low, high) = match forward {
+        let row = limit.or(seen.then_some(self.row.0.as_slice()));
+        let (low, mut high) = match forward {
             true => (begin(gap, from), row.map_or(end(&Gap::High, to), Bound::Included)),
             false => (row.map_or(begin(&Gap::Low, from), Bound::Included), end(gap, to)),
         };
-        let mut state = self.txn.go_on()?;
-        // The first lock shuts the gate and says so of the tree.
-        self.txn.intend(&mut state, id, self.mode, self.if_locked)?;
-        let Some(locks) = &mut state.locks else { return Ok(()) };
-        let interval = self.interval.map(|(_, range)| {
-            if forward {
-                table.grow_up(locks, range, high)
-            } else {
-                table.grow_down(locks, range, low)
-            }
-            range
-        });
-        let interval = interval.unwrap_or_else(|| table.lock_range(locks, id, (low, high)));
-        let first = match low {
+        let mut first = match low {
             Bound::Included(key) => key.to_vec(),
             Bound::Excluded(key) => after(key),
             Bound::Unbounded => Vec::new(),
         };
-        let end = match high {
-            Bound::Included(key) => Some(after(key)),
-            Bound::Excluded(key) => Some(key.to_vec()),
-            Bound::Unbounded => None,
-        };
-        self.interval = Some((forward, interval));
+        if let Some(waited) = self.waited.as_deref().filter(|_| forward) {
+            first = first.max(after(waited));
+        }
         let mut writers = Vec::new();
-        self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
         let mut pending = Vec::new();
+        let mut nearest: Option<Vec<u8>> = None;
+        if forward {
+            // Only to know how far to go: it is looked again behind the lock.
+            self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
+            for writer in writers.drain(..) {
+                if writer.pending_key(id, &first, behind(high).as_deref(), &mut pending)
+                    && nearest.as_ref().is_none_or(|nearest| pending < *nearest)
+                {
+                    nearest = Some(pending.clone());
+                }
+            }
+        }
+        if let Some(nearest) = &nearest {
+            high = Bound::Included(nearest);
+        }
+        let mut state = self.txn.go_on()?;
+        // The first lock shuts the gate and says so of the tree.
+        self.txn.intend(&mut state, id, self.mode, IfLocked::Wait)?;
+        let Some(locks) = &mut state.locks else { return Ok(Reached::End) };
+        let interval = self.interval.map(|(_, range)| {
+            if forward {
+                table.grow_up(locks, range, high);
+            } else {
+                table.grow_down(locks, range, low);
+            }
+            range
+        });
+        let interval = interval.unwrap_or_else(|| table.lock_range(locks, id, (low, high)));
+        let end = behind(high);
+        self.interval = Some((forward, interval));
+        self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
         for writer in writers {
             let mut at = first.clone();
             while writer.pending_key(id, &at, end.as_deref(), &mut pending) {
@@ -242,7 +304,27 @@ impl<'t> LockedWalk<'t> {
                 at = after(&pending);
             }
         }
-        Ok(())
+        let reached = if nearest.is_some() { Reached::Pending } else { Reached::End };
+        self.waited = nearest.or(self.waited.take());
+        Ok(reached)
+    }
+}
+
+/// How far an interval has grown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// As far as it was to.
+    End,
+    /// To a pending key, which was waited for.
+    Pending,
+}
+
+/// The first key behind an end.
+fn behind(high: Bound<&[u8]>) -> Option<Vec<u8>> {
+    match high {
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Unbounded => None,
     }
 }
 

@@ -175,7 +175,8 @@ impl Txn {
         let locks = match &mut state.locks {
             Some(locks) => locks,
             none => {
-                self.shut_gate(tree, patience)?;
+                // Batches that are on their way are nobody's locks.
+                self.shut_gate(tree, self.options.patience(IfLocked::Wait))?;
                 none.insert(table.begin(self.live.number()))
             }
         };

@@ -1,7 +1,7 @@
 //! Reads of one row: the transaction's own writes over what is committed.
 
 use crate::{
-    Error, Result, Seqno,
+    Error, Result, Seqno, TreeId,
     block::typed::Projection,
     txn::{HashedKey, lock_table::RowMode},
 };
@@ -155,6 +155,13 @@ impl Txn {
 }
 
 impl Shared {
+    /// Whether a row exists, at the newest inserted version. Under its lock (Rule: I3).
+    pub(in crate::db) fn exists_at_latest(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
+        let engine = &self.engine;
+        let version = engine.versions.hold();
+        ReadView { engine, version: &version, at: Seqno(u64::MAX) }.exists(tree, key)
+    }
+
     /// Whether a row was committed since a snapshot. Under the row's lock (Rules: I3, I27).
     pub(super) fn has_changed(&self, snapshot: &Snapshot, tree: &Tree, key: &[u8]) -> Result<bool> {
         let id = tree.entry.id;

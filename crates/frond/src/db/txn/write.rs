@@ -1,7 +1,7 @@
 //! Writes of one row: locked, looked at, appended, and held against the gaps of others.
 
 use crate::{
-    Error, OPERAND_BYTES_MAX, Result, Seqno, VALUE_BYTES_MAX,
+    Error, OPERAND_BYTES_MAX, Result, VALUE_BYTES_MAX,
     run::OPERATOR_USER_MIN,
     sync::MutexGuard,
     txn::{
@@ -10,10 +10,7 @@ use crate::{
     },
 };
 
-use super::{
-    super::{Tree, read::ReadView},
-    IfLocked, State, Txn,
-};
+use super::{super::Tree, IfLocked, State, Txn};
 
 impl Txn {
     /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
@@ -122,7 +119,11 @@ impl Txn {
             tree.entry.writers.enter(&self.live);
             state.entered.push(tree.entry.clone());
         }
-        let waited = self.pass_gaps(state, tree, key, held);
+        let waited = match own {
+            OwnState::Untouched => self.pass_gaps(state, tree, key, held),
+            // It was pending already.
+            _ => Ok(false),
+        };
         let looked = waited.and_then(|waited| match waited {
             true => self.look(state, tree, key, own, must_be_absent),
             false => Ok(()),
@@ -156,12 +157,7 @@ impl Txn {
             && match own {
                 OwnState::Deleted { .. } => false,
                 OwnState::Put { .. } | OwnState::Merged => true,
-                OwnState::Untouched => {
-                    let engine = &self.shared.engine;
-                    let version = engine.versions.hold();
-                    let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
-                    view.exists(tree.entry.id, key)?
-                }
+                OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key)?,
             };
         if exists { Err(Error::RowExists { tree: tree.name() }) } else { Ok(()) }
     }
@@ -175,6 +171,12 @@ impl Txn {
         held: Option<LockMark>,
     ) -> Result<bool> {
         let Some(locks) = &mut state.locks else { return Ok(false) };
+        // A row that is there is under its own lock, and in no gap.
+        if !self.shared.lock_table.is_gap_locked(locks, tree.entry.id, key)
+            || self.shared.exists_at_latest(tree.entry.id, key)?
+        {
+            return Ok(false);
+        }
         // Without a mark, it held nothing before this call.
         let mark = held.unwrap_or_default();
         let patience = self.options.patience(IfLocked::Wait);

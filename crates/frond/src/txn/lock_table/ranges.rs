@@ -205,6 +205,13 @@ impl LockTable {
         }
     }
 
+    /// Whether another has locked the gap that the key goes into. Behind what the caller has published: a row that
+    /// exists, and is locked, needs no gap.
+    pub fn is_gap_locked(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
+        fence(Ordering::SeqCst);
+        self.are_gaps_against(&locks.owner, tree, key)
+    }
+
     /// True if another's interval holds the key.
     fn are_gaps_against(&self, owner: &Owner, tree: TreeId, key: &[u8]) -> bool {
         let shard = self.range_shard(tree).1;
