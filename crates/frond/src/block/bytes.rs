@@ -42,6 +42,16 @@ pub fn short_word(bytes: &[u8]) -> u64 {
     }
 }
 
+/// How many of the first eight bytes of a text are decimal digits, up to the first other one.
+#[inline]
+pub fn leading_digits(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    // What is behind the text is no digit either.
+    let digits = short_word(text) ^ (ONES * u64::from(b'0'));
+    let is_none = ((digits & (ONES * 0x7f)) + ONES * (0x7f - 9)) | digits;
+    (is_none & (ONES << 7)).trailing_zeros() as usize / 8
+}
+
 /// How many bytes a length takes as LEB128.
 #[inline]
 pub fn varint_bytes(value: u64) -> usize {

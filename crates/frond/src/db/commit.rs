@@ -327,11 +327,8 @@ impl Shared {
         for &tree in trees {
             for entry in writes.entries(tree).filter(|entry| entry.insert) {
                 if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
-                    let name = self.catalog.by_id(tree).map(|tree| tree.name());
-                    return Err(Error::KeyExists {
-                        tree: name.unwrap_or_default(),
-                        index: entry.position,
-                    });
+                    let (tree, index) = (self.tree_name(tree), entry.position);
+                    return Err(Error::KeyExists { tree, index });
                 }
             }
         }

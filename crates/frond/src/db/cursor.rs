@@ -46,7 +46,7 @@ const BACK_STEPS: usize = 256;
 
 /// Where a cursor stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Gap {
+pub(super) enum Gap {
     /// Below the first row of the range.
     Low,
     /// Above the last row.
@@ -127,7 +127,7 @@ impl Cursor {
     pub fn only(mut self, parts: &Parts) -> Result<Self> {
         parts.check(self.entry.as_ref().and_then(|entry| entry.typing()))?;
         let gap = self.edge();
-        self.forget(gap);
+        self.stand(gap);
         self.parts = Some(parts.clone());
         Ok(self)
     }
@@ -139,20 +139,21 @@ impl Cursor {
 
     /// Moves the gap just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: &[u8]) {
-        self.forget(Gap::Below(key.to_vec()));
+        self.stand(Gap::Below(key.to_vec()));
     }
 
     /// Moves the gap below the first row.
     pub fn seek_first(&mut self) {
-        self.forget(Gap::Low);
+        self.stand(Gap::Low);
     }
 
     /// Moves the gap above the last row.
     pub fn seek_last(&mut self) {
-        self.forget(Gap::High);
+        self.stand(Gap::High);
     }
 
-    fn forget(&mut self, gap: Gap) {
+    /// Moves to a gap, and forgets what was fetched for another.
+    pub(super) fn stand(&mut self, gap: Gap) {
         self.gap = gap;
         self.rows.clear();
         self.index = 0;
@@ -247,7 +248,7 @@ impl Cursor {
         }
         let gap = self.edge();
         self.forward = forward;
-        self.forget(gap);
+        self.stand(gap);
     }
 
     /// The gap, after the rows handed out so far.

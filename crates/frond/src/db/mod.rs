@@ -39,7 +39,7 @@ pub use tree::{Tree, TreeInfo, TreeOptions};
 pub use txn::{IfLocked, Isolation, RowLock, Savepoint, Txn, TxnCursor, TxnOptions};
 
 use crate::{
-    Durability, Error, Result, Seqno,
+    Durability, Error, Result, Seqno, TreeId,
     catalog::Catalog,
     io::Watch,
     pipeline::{Background, Engine},
@@ -201,6 +201,11 @@ impl Shared {
     /// The number of a new transaction.
     pub(super) fn next_txn(&self) -> u64 {
         self.txns.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What a tree is called in messages; nothing if it is gone.
+    pub(super) fn tree_name(&self, tree: TreeId) -> String {
+        self.catalog.by_id(tree).map(|tree| tree.name()).unwrap_or_default()
     }
 
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {

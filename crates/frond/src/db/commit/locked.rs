@@ -97,8 +97,7 @@ impl Shared {
 
     /// What a caller is told who did not get a lock.
     pub(in crate::db) fn lock_error(&self, denied: Denied) -> crate::Error {
-        let name = self.catalog.by_id(denied.tree).map(|tree| tree.name());
-        denied.into_error(&name.unwrap_or_default())
+        denied.into_error(&self.tree_name(denied.tree))
     }
 }
 

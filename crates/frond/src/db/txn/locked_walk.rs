@@ -24,19 +24,10 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Tree},
+    super::{Cursor, Tree, cursor::Gap},
     IfLocked, Txn,
 };
 use crate::Error;
-
-/// Where a walk stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Gap {
-    Low,
-    High,
-    Above(Vec<u8>),
-    Below(Vec<u8>),
-}
 
 /// A walk over committed rows that locks them.
 #[derive(Debug)]
@@ -194,12 +185,7 @@ impl<'t> LockedWalk<'t> {
             let snapshot = self.txn.shared.snapshot();
             let bounds = (self.from.clone(), self.to.clone());
             let mut cursor = Cursor::new(snapshot, entry.id, Some(entry), bounds)?;
-            match &self.gap {
-                Gap::Low => cursor.seek_first(),
-                Gap::High => cursor.seek_last(),
-                Gap::Below(key) => cursor.seek(key),
-                Gap::Above(key) => cursor.seek(&after(key)),
-            }
+            cursor.stand(self.gap.clone());
             self.ahead = Some((forward, cursor));
         }
         let Some((_, cursor)) = &mut self.ahead else { return Ok(false) };

@@ -41,8 +41,7 @@ use crate::{
     txn::{
         LiveWrites, Mark,
         lock_table::{
-            Deadlock, Denied, LockSet, LockStats, LockWait, Patience, Reason, RowMode, TableMode,
-            Taken,
+            Deadlock, Denied, LockSet, LockStats, LockWait, Reason, RowMode, TableMode, Taken,
         },
     },
 };
@@ -176,7 +175,7 @@ impl Txn {
             Some(locks) => locks,
             none => {
                 // Batches that are on their way are nobody's locks.
-                self.shut_gate(tree, self.options.patience(IfLocked::Wait))?;
+                self.shut_gate(tree)?;
                 none.insert(table.begin(self.live.number()))
             }
         };
@@ -189,22 +188,16 @@ impl Txn {
     }
 
     /// Before its first lock: batches that need none must be done.
-    fn shut_gate(&self, tree: TreeId, patience: Patience) -> Result<()> {
+    fn shut_gate(&self, tree: TreeId) -> Result<()> {
         let clock = &self.shared.engine.env.clock;
-        let begin = clock.now();
-        let is_shut = self.shared.gate.close(|| match patience {
-            Patience::NoWait => false,
-            Patience::For(time) => clock.now() < begin + time,
-            Patience::Forever => true,
-        });
-        if is_shut {
+        let until = self.options.lock_timeout.map(|time| clock.now().saturating_add(time));
+        if self.shared.gate.close(|| until.is_none_or(|until| clock.now() < until)) {
             return Ok(());
         }
-        let tree = self.shared.catalog.by_id(tree).map(|tree| tree.name()).unwrap_or_default();
-        let (what, holder) = ("a row".into(), "a batch that is being committed".into());
-        Err(match patience {
-            Patience::NoWait => Error::LockBusy { tree, what, holder },
-            _ => Error::LockTimeout { tree, what, holder },
+        Err(Error::LockTimeout {
+            tree: self.shared.tree_name(tree),
+            what: "a row".into(),
+            holder: "a batch that is being committed".into(),
         })
     }
 

@@ -16,7 +16,10 @@ use super::{
     templates::{Field, Templates},
     tokens::{GUID_BYTES, Skeleton, Slot, SlotKind, Tokens},
 };
-use crate::{block::bytes::short_word, coding::put_varint};
+use crate::{
+    block::bytes::{leading_digits, short_word},
+    coding::put_varint,
+};
 
 /// Packs strings into one set of templates, which every call passes again.
 #[derive(Debug, Default)]
@@ -324,14 +327,13 @@ fn digits_of(text: &[u8]) -> Option<u64> {
 /// A number of one to eight digits, all at once: each byte of a word is one, and neighbours are joined three times.
 #[inline]
 fn eight_digits(text: &[u8]) -> Option<u64> {
-    const ONES: u64 = u64::MAX / 255;
-    let before = 8 * (8 - text.len() as u32);
-    // Zeros before the first.
-    let digits = (short_word(text) ^ (ONES * u64::from(b'0')) >> before) << before;
-    let is_more = digits.wrapping_add(ONES * (0x7f - 9)) | digits;
-    if is_more & (ONES << 7) != 0 {
+    const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+    if leading_digits(text) < text.len() {
         return None;
     }
+    let before = 8 * (8 - text.len() as u32);
+    // Zeros before the first.
+    let digits = (short_word(text) ^ ZEROS >> before) << before;
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)

@@ -16,7 +16,7 @@ use super::{
         GUID_BYTES, HEX_MAX, Slot, SlotKind, TEXT_BYTES_MAX, Tokens, name_end, run_end, word_end,
     },
 };
-use crate::block::bytes::short_word;
+use crate::block::bytes::{leading_digits, short_word};
 
 /// Of nodes with more ways on no way is known: each is compared.
 const EDGES_MAX: usize = 64;
@@ -159,13 +159,8 @@ fn slot_end(kind: SlotKind, text: &[u8], start: usize) -> Option<usize> {
 /// Where the digits from `start` on end.
 #[inline]
 fn digits_end(text: &[u8], mut start: usize) -> usize {
-    const ONES: u64 = u64::MAX / 255;
     loop {
-        let rest = text.get(start..).unwrap_or_default();
-        // What is behind the text is no digit either.
-        let digits = short_word(rest) ^ (ONES * u64::from(b'0'));
-        let is_none = ((digits & (ONES * 0x7f)) + ONES * (0x7f - 9)) | digits;
-        let count = (is_none & (ONES << 7)).trailing_zeros() as usize / 8;
+        let count = leading_digits(text.get(start..).unwrap_or_default());
         start += count;
         if count < 8 {
             return start;
