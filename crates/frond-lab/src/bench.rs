@@ -10,6 +10,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
+
 use crate::child::{self, Order};
 use crate::machine;
 use crate::parent;
@@ -18,7 +20,7 @@ use crate::report;
 use crate::results::{Conditions, Final, Row, subtract_generator};
 use crate::size::Bytes;
 use crate::targets::{Durability, Failure, Result, Share, TargetName, available};
-use crate::workloads::{Name, Profile, Rest, Shape, Spec};
+use crate::workloads::{Name, Phase, Profile, Rest, Shape, Spec};
 
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
@@ -54,8 +56,8 @@ pub struct Args {
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes as long as
-    /// they work)
+    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes and txn as
+    /// long as they work)
     #[arg(long)]
     pub no_quiesce: bool,
     /// Stop a target after so many seconds and report how far it came
@@ -70,9 +72,16 @@ pub struct Args {
     /// Reader threads
     #[arg(long, default_value_t = 1)]
     pub threads: u64,
-    /// Longest time of a step that reads or overwrites, in seconds
-    #[arg(long, default_value_t = 60)]
-    pub seconds: u64,
+    /// Longest time of a step that reads or overwrites, in seconds: 60; and time of each step of txn: 5
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// Numbers of clients that run transactions, one step for each
+    #[arg(long, value_delimiter = ',', default_value = "1,2,16,64", value_name = "N,M")]
+    pub clients: Vec<u64>,
+    /// What transactions do
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "A,B",
+          default_values_t = Phase::value_variants().to_vec())]
+    pub phases: Vec<Phase>,
     /// Queries per second beside the load of iibench-query; 0 for as many as possible
     #[arg(long, default_value_t = 10.0)]
     pub query_rate: f64,
@@ -102,6 +111,7 @@ const MARKER: &str = ".frond-bench";
 impl Args {
     fn order(&self, job: &Job) -> Order {
         let sizes = self.workload == What::Sizes;
+        let txn = self.workload == What::One(Name::Txn);
         Order {
             target: job.target,
             workload: job.workload,
@@ -110,16 +120,18 @@ impl Args {
                 seed: self.seed,
                 shape: self.shape,
                 threads: self.threads,
-                seconds: self.seconds,
+                seconds: self.seconds.unwrap_or(if txn { 5 } else { 60 }),
                 query_rate: self.query_rate,
                 profile: self.profile,
                 durability: self.durability,
                 one_writer: sizes,
                 packages: packages_file(self),
+                clients: self.clients.clone(),
+                phases: self.phases.clone(),
             },
             memory: self.memory,
             dir: job.dir.clone(),
-            rest: match (self.no_quiesce, sizes) {
+            rest: match (self.no_quiesce, sizes || txn) {
                 (true, _) => Rest::None,
                 (false, true) => Rest::UntilStill,
                 (false, false) => Rest::Granted,
@@ -198,6 +210,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null));
     match args.workload {
+        What::One(Name::Txn) => print!("{}", report::transactions(&conditions, &outcomes, &rows)),
         What::One(_) => print!("{}", report::table(&conditions, &outcomes, &rows)),
         What::Sizes => print!("{}", report::sizes(&conditions, &outcomes, &rows)),
     }

@@ -68,6 +68,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         durability: order.spec.durability,
         table: workload.table(),
         unique: workload.unique(),
+        transactions: workload.has_transactions(),
     };
     let target = targets::open(order.target, &setup)?;
     result.version = target.version();
@@ -98,7 +99,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     let disk = measure::allocated_bytes(&counted);
     let sums = workload.expected();
     let rows = sums.first().map_or(0, |sum| sum.rows);
-    let crc = sums.first().map(Checksum::hex);
+    let crc = sums.first().filter(|_| workload.is_fixed()).map(Checksum::hex);
     let raw = sums.iter().map(|sum| sum.bytes).sum();
     let volume = workload.volume();
     for row in &mut result.rows {

@@ -9,7 +9,9 @@ mod scatter;
 mod sizes;
 mod svg;
 mod table;
+mod transactions;
 
 pub use page::page;
 pub use sizes::sizes;
 pub use table::table;
+pub use transactions::transactions;

@@ -62,6 +62,12 @@ pub struct Row {
     pub rd_io_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsync_op: Option<f64>,
+    /// Clients beside each other, where the step has a number of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u64>,
+    /// Transactions that were done again because others were in their way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u64>,
     /// `wr_b_op` with everything written until the quiesce ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wr_b_op_quiesced: Option<f64>,

@@ -3,11 +3,16 @@
 //!
 //! Threads: handles are shared; a batch belongs to its session.
 
+mod txn;
+
 use std::ops::Bound;
 
 use frond::{Batch, ColumnOf, ColumnUse, Db, Options, Tree, TreeColumns, TreeOptions};
 
-use super::{Counter, Direction, Durability, Failure, Result, Session, Setup, Target, Visit};
+use super::{
+    Clients, Counter, Direction, Durability, Failure, HeldSnapshot, Result, Session, Setup, Target,
+    Transactions, Visit,
+};
 use crate::layout;
 use crate::results::PartSize;
 use crate::schema::{Keyspace, Table};
@@ -33,6 +38,14 @@ impl From<frond::Error> for Failure {
 /// Leaves of a tree that are read to say what its columns take: 16 MiB.
 const LEAVES_READ: u64 = 32;
 
+fn class(durability: Durability) -> frond::Durability {
+    match durability {
+        Durability::Sync => frond::Durability::Sync,
+        Durability::Os => frond::Durability::Os,
+        Durability::Lazy => frond::Durability::Lazy,
+    }
+}
+
 /// Frond under test.
 pub struct Frond {
     db: Db,
@@ -44,11 +57,7 @@ pub struct Frond {
 impl Frond {
     /// Opens a fresh store.
     pub fn open(setup: &Setup) -> Result<Self> {
-        let durability = match setup.durability {
-            Durability::Sync => frond::Durability::Sync,
-            Durability::Os => frond::Durability::Os,
-            Durability::Lazy => frond::Durability::Lazy,
-        };
+        let durability = class(setup.durability);
         let options = Options::new().cache_size(setup.memory.0).durability(durability);
         let db = Db::open(&setup.dir, options)?;
         let names = setup.table.keyspaces();
@@ -82,6 +91,15 @@ impl Target for Frond {
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         Ok(Box::new(FrondSession { target: self, batch: Batch::new() }))
+    }
+
+    fn transactions(&self, clients: Clients) -> Result<Box<dyn Transactions + '_>> {
+        let durability = class(clients.durability);
+        Ok(Box::new(txn::FrondTransactions::new(&self.db, &self.trees[0], durability)))
+    }
+
+    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
+        Ok(Box::new(txn::Held { snapshot: self.db.snapshot(), tree: &self.trees[0] }))
     }
 
     fn settle(&self) -> Result<()> {

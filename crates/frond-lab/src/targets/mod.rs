@@ -16,6 +16,7 @@ mod registry;
 mod settings;
 #[allow(dead_code)] // unused where no rival is built in
 mod ticker;
+mod txn;
 
 #[cfg(has_lmdb)]
 mod lmdb;
@@ -25,6 +26,7 @@ mod rocksdb;
 mod sqlite;
 
 pub use registry::{Share, TargetName, available, environment, open};
+pub use txn::{Attempt, Begin, Clients, HeldSnapshot, Stop, Transactions};
 
 use std::path::{Path, PathBuf};
 
@@ -85,6 +87,8 @@ pub struct Setup {
     pub table: Table,
     /// Whether absent keys are asked for in random order: Frond's unique trees.
     pub unique: bool,
+    /// Whether transactions of many calls will be asked for.
+    pub transactions: bool,
 }
 
 /// Which way a scan goes.
@@ -110,6 +114,14 @@ pub trait Target: Send + Sync {
     fn settings(&self) -> Vec<(String, String)>;
     /// A session of its own for one thread.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
+    /// Transactions for one thread of so many.
+    fn transactions(&self, _clients: Clients) -> Result<Box<dyn Transactions + '_>> {
+        Err(Failure(format!("{} has no transactions of many calls", self.version())))
+    }
+    /// Holds the store's present moment.
+    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
+        Err(Failure(format!("{} has no snapshots to be held", self.version())))
+    }
     /// Asks the store to write out what waits in memory; called when the quiesce begins.
     fn settle(&self) -> Result<()> {
         Ok(())

@@ -3,7 +3,9 @@
 
 use std::hint::black_box;
 
-use super::{Direction, Result, Session, Target, Visit};
+use super::{
+    Attempt, Begin, Clients, Direction, HeldSnapshot, Result, Session, Target, Transactions, Visit,
+};
 use crate::schema::Keyspace;
 
 /// Keeps nothing.
@@ -24,7 +26,57 @@ impl Target for Null {
         Ok(Box::new(NullSession))
     }
 
+    fn transactions(&self, _: Clients) -> Result<Box<dyn Transactions + '_>> {
+        Ok(Box::new(NullSession))
+    }
+
+    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
+        Ok(Box::new(NullSession))
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl HeldSnapshot for NullSession {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        Session::get(self, 0, key, value)
+    }
+}
+
+impl Transactions for NullSession {
+    fn begin(&mut self, what: Begin) -> Attempt<()> {
+        black_box(what);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+        Ok(Session::get(self, 0, key, value)?)
+    }
+
+    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+        Ok(Session::get(self, 0, key, value)?)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Attempt<()> {
+        Ok(Session::put(self, 0, key, value)?)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Attempt<()> {
+        Ok(Session::delete(self, 0, key)?)
+    }
+
+    fn list(&mut self, from: &[u8], to: &[u8], _visit: Visit<'_>) -> Attempt<()> {
+        black_box((from, to));
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Attempt<()> {
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<()> {
         Ok(())
     }
 }

@@ -18,9 +18,11 @@ mod sbtest;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod txn;
 mod weblog;
 
 pub use bench::{Bench, Rest};
+pub use txn::Phase;
 pub use weblog::Profile;
 
 use std::path::PathBuf;
@@ -51,6 +53,10 @@ pub struct Spec {
     pub one_writer: bool,
     /// The list of packages: control paragraphs.
     pub packages: PathBuf,
+    /// Numbers of clients that transactions are run by, one after the other.
+    pub clients: Vec<u64>,
+    /// Phases of the transactions.
+    pub phases: Vec<Phase>,
 }
 
 /// Key and value sizes of the db_bench workloads.
@@ -91,6 +97,15 @@ pub trait Workload {
     fn table(&self) -> Table;
     /// Whether absent keys are asked for in random order, so that filters pay.
     fn unique(&self) -> bool;
+    /// Whether it runs transactions of many calls.
+    fn has_transactions(&self) -> bool {
+        false
+    }
+    /// Whether every target that comes through holds the same rows in the end; else each has been given as many
+    /// changes as it could take.
+    fn is_fixed(&self) -> bool {
+        true
+    }
     /// Runs its steps.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()>;
     /// What the keyspaces must hold now.
@@ -135,6 +150,8 @@ pub enum Name {
     Readwhilewriting,
     /// Put at the right, delete at the left, read the first.
     Queue,
+    /// Transactions of one row, and LinkBench's mix, by one client to many (--clients, --phases).
+    Txn,
 }
 
 /// Makes a workload.
@@ -153,6 +170,7 @@ pub fn make(name: Name, spec: &Spec) -> Result<Box<dyn Workload>> {
             Box::new(load::Load::new(&Spec { rows, ..spec.clone() }, packages))
         }
         Name::Queue => Box::new(queue::Queue::new(spec)),
+        Name::Txn => Box::new(txn::Txn::new(spec)),
         Name::Fillseq => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillSeq)),
         Name::Fillrandom => Box::new(dbbench::DbBench::new(spec, dbbench::Test::FillRandom)),
         Name::Overwrite => Box::new(dbbench::DbBench::new(spec, dbbench::Test::Overwrite)),

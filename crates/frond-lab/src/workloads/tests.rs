@@ -7,7 +7,9 @@ use clap::ValueEnum;
 use super::*;
 use crate::layout;
 use crate::schema::Keyspace;
-use crate::targets::{Direction, Session, Target, Visit};
+use crate::targets::{
+    Attempt, Begin, Clients, Direction, HeldSnapshot, Session, Target, Transactions, Visit,
+};
 use frond::Layout;
 
 /// A target that keeps nothing, and splits whatever it is given by the layouts of its table.
@@ -39,7 +41,56 @@ impl Target for Splitter {
         Ok(Box::new(SplitterSession(self)))
     }
 
+    fn transactions(&self, _: Clients) -> Result<Box<dyn Transactions + '_>> {
+        Ok(Box::new(SplitterSession(self)))
+    }
+
+    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
+        Ok(Box::new(SplitterSession(self)))
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl HeldSnapshot for SplitterSession<'_> {
+    fn get(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+impl Transactions for SplitterSession<'_> {
+    fn begin(&mut self, _: Begin) -> Attempt<()> {
+        Ok(())
+    }
+
+    fn get(&mut self, _: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+        value.clear();
+        Ok(false)
+    }
+
+    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+        Transactions::get(self, key, value)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Attempt<()> {
+        Ok(Session::put(self, 0, key, value)?)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Attempt<()> {
+        Ok(Session::delete(self, 0, key)?)
+    }
+
+    fn list(&mut self, _: &[u8], _: &[u8], _: Visit<'_>) -> Attempt<()> {
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Attempt<()> {
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<()> {
         Ok(())
     }
 }
@@ -83,6 +134,8 @@ fn spec(packages: &std::path::Path) -> Spec {
         durability: Durability::Lazy,
         one_writer: true,
         packages: packages.to_owned(),
+        clients: vec![1, 3],
+        phases: Phase::value_variants().to_vec(),
     }
 }
 
@@ -93,7 +146,9 @@ fn every_row_of_every_workload_fits_the_layouts_of_its_table() {
     fs::write(&packages, packages::EXAMPLE).expect("a list of packages");
     for &name in Name::value_variants() {
         for shape in [Shape::Script, Shape::Classic] {
-            let spec = Spec { shape, ..spec(&packages) };
+            // Steps of transactions go on for their time, and so end at once.
+            let seconds = u64::from(name != Name::Txn);
+            let spec = Spec { shape, seconds, ..spec(&packages) };
             let mut workload = make(name, &spec).expect("a workload");
             let splitter = Splitter::new(&workload.table());
             for (key, value) in &splitter.layouts {

@@ -248,7 +248,15 @@ mod tests {
         };
         let (dir, durability) = (dir.to_owned(), Durability::Lazy);
         let memory = Bytes::mebi(16);
-        Setup { dir, memory, write_buffer: None, durability, table, unique: false }
+        Setup {
+            dir,
+            memory,
+            write_buffer: None,
+            durability,
+            table,
+            unique: false,
+            transactions: false,
+        }
     }
 
     /// Where MariaDB is installed: rows and index entries as they were given, bytes on disk that are the table's,

@@ -39,6 +39,16 @@ opaque! {
     Iter,
     /// `rocksdb_pinnableslice_t`
     Pinned,
+    /// `rocksdb_transactiondb_t`
+    TransactionDb,
+    /// `rocksdb_transactiondb_options_t`
+    TransactionDbOptions,
+    /// `rocksdb_transaction_t`
+    Transaction,
+    /// `rocksdb_transaction_options_t`
+    TransactionOptions,
+    /// `rocksdb_snapshot_t`
+    Snapshot,
 }
 
 #[link(name = "rocksdb")]
@@ -194,4 +204,122 @@ unsafe extern "C" {
     pub fn rocksdb_iter_key(iter: *const Iter, len: *mut size_t) -> *const c_char;
     pub fn rocksdb_iter_value(iter: *const Iter, len: *mut size_t) -> *const c_char;
     pub fn rocksdb_iter_get_error(iter: *const Iter, error: *mut *mut c_char);
+
+    pub fn rocksdb_readoptions_set_snapshot(options: *mut ReadOptions, snapshot: *const Snapshot);
+    pub fn rocksdb_readoptions_set_iterate_upper_bound(
+        options: *mut ReadOptions,
+        key: *const c_char,
+        key_len: size_t,
+    );
+
+    pub fn rocksdb_transactiondb_options_create() -> *mut TransactionDbOptions;
+    pub fn rocksdb_transactiondb_options_destroy(options: *mut TransactionDbOptions);
+    pub fn rocksdb_transactiondb_options_set_transaction_lock_timeout(
+        options: *mut TransactionDbOptions,
+        ms: i64,
+    );
+    pub fn rocksdb_transactiondb_options_set_default_lock_timeout(
+        options: *mut TransactionDbOptions,
+        ms: i64,
+    );
+    pub fn rocksdb_transactiondb_open_column_families(
+        options: *const Options,
+        with: *const TransactionDbOptions,
+        path: *const c_char,
+        families: c_int,
+        names: *const *const c_char,
+        family_options: *const *const Options,
+        handles: *mut *mut Family,
+        error: *mut *mut c_char,
+    ) -> *mut TransactionDb;
+    pub fn rocksdb_transactiondb_close(db: *mut TransactionDb);
+    pub fn rocksdb_transactiondb_flush_wal(
+        db: *mut TransactionDb,
+        sync: c_uchar,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_transactiondb_flush_cf(
+        db: *mut TransactionDb,
+        options: *const FlushOptions,
+        family: *mut Family,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_transactiondb_property_value(
+        db: *mut TransactionDb,
+        name: *const c_char,
+    ) -> *mut c_char;
+    pub fn rocksdb_transactiondb_write(
+        db: *mut TransactionDb,
+        options: *const WriteOptions,
+        batch: *mut WriteBatch,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_transactiondb_get_pinned_cf(
+        db: *mut TransactionDb,
+        options: *const ReadOptions,
+        family: *mut Family,
+        key: *const c_char,
+        key_len: size_t,
+        error: *mut *mut c_char,
+    ) -> *mut Pinned;
+    pub fn rocksdb_transactiondb_create_iterator_cf(
+        db: *mut TransactionDb,
+        options: *const ReadOptions,
+        family: *mut Family,
+    ) -> *mut Iter;
+    pub fn rocksdb_transactiondb_create_snapshot(db: *mut TransactionDb) -> *const Snapshot;
+    pub fn rocksdb_transactiondb_release_snapshot(
+        db: *mut TransactionDb,
+        snapshot: *const Snapshot,
+    );
+
+    pub fn rocksdb_transaction_options_create() -> *mut TransactionOptions;
+    pub fn rocksdb_transaction_options_destroy(options: *mut TransactionOptions);
+    pub fn rocksdb_transaction_begin(
+        db: *mut TransactionDb,
+        write: *const WriteOptions,
+        options: *const TransactionOptions,
+        used: *mut Transaction,
+    ) -> *mut Transaction;
+    pub fn rocksdb_transaction_commit(txn: *mut Transaction, error: *mut *mut c_char);
+    pub fn rocksdb_transaction_rollback(txn: *mut Transaction, error: *mut *mut c_char);
+    pub fn rocksdb_transaction_destroy(txn: *mut Transaction);
+    pub fn rocksdb_transaction_get_pinned_cf(
+        txn: *mut Transaction,
+        options: *const ReadOptions,
+        family: *mut Family,
+        key: *const c_char,
+        key_len: size_t,
+        error: *mut *mut c_char,
+    ) -> *mut Pinned;
+    pub fn rocksdb_transaction_get_pinned_for_update_cf(
+        txn: *mut Transaction,
+        options: *const ReadOptions,
+        family: *mut Family,
+        key: *const c_char,
+        key_len: size_t,
+        exclusive: c_uchar,
+        error: *mut *mut c_char,
+    ) -> *mut Pinned;
+    pub fn rocksdb_transaction_put_cf(
+        txn: *mut Transaction,
+        family: *mut Family,
+        key: *const c_char,
+        key_len: size_t,
+        value: *const c_char,
+        value_len: size_t,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_transaction_delete_cf(
+        txn: *mut Transaction,
+        family: *mut Family,
+        key: *const c_char,
+        key_len: size_t,
+        error: *mut *mut c_char,
+    );
+    pub fn rocksdb_transaction_create_iterator_cf(
+        txn: *mut Transaction,
+        options: *const ReadOptions,
+        family: *mut Family,
+    ) -> *mut Iter;
 }

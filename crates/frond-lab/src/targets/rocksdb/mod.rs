@@ -1,4 +1,5 @@
-//! RocksDB as a target: keyspaces are column families, one write batch is a commit.
+//! RocksDB as a target: keyspaces are column families, one write batch is a commit; with transactions of many calls
+//! it is opened as `TransactionDB`.
 //!
 //! Invariants
 //! 1. Block cache + write buffers = M; index and filter blocks lie in the cache; I/O is direct.
@@ -8,8 +9,10 @@
 //! Threads: the database handle is thread-safe by RocksDB's contract; batches and iterators belong to
 //! one session.
 
+mod database;
 mod ffi;
 mod session;
+mod txn;
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -19,9 +22,13 @@ use std::sync::Arc;
 use libc::{c_char, c_int};
 use serde::Deserialize;
 
+use self::database::{Handle, Opened, Opening};
 use self::session::RocksSession;
 use super::ticker::Ticker;
-use super::{Counter, Durability, Failure, Result, Session, Setup, Target, settings};
+use super::{
+    Clients, Counter, Durability, Failure, HeldSnapshot, Result, Session, Setup, Target,
+    Transactions, settings,
+};
 use crate::size::Bytes;
 
 const SETTINGS: &str = include_str!("rocksdb.settings.toml");
@@ -48,30 +55,7 @@ struct Settings {
     compaction_readahead_kib: usize,
     bytes_per_sync_kib: u64,
     max_open_files: c_int,
-}
-
-/// The open database; closes when the last user drops it.
-struct Handle {
-    db: *mut ffi::Db,
-    families: Vec<*mut ffi::Family>,
-    cache: *mut ffi::Cache,
-}
-
-// SAFETY: rocksdb/c.h guarantees that a DB and its column family handles may be used from any thread.
-unsafe impl Send for Handle {}
-// SAFETY: as above: "Multiple threads can invoke const and non-const methods without synchronization".
-unsafe impl Sync for Handle {}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: the handles come from rocksdb_open_column_families, nobody else holds them (the
-        // sessions borrow the target, the ticker has ended), and they are destroyed before the db.
-        unsafe {
-            self.families.iter().for_each(|&f| ffi::rocksdb_column_family_handle_destroy(f));
-            ffi::rocksdb_close(self.db);
-            ffi::rocksdb_cache_destroy(self.cache);
-        }
-    }
+    lock_timeout_ms: i64,
 }
 
 /// Turns RocksDB's error message into ours and frees it.
@@ -84,39 +68,6 @@ fn check(error: *mut c_char) -> Result<()> {
     // SAFETY: as above; freed once.
     unsafe { ffi::rocksdb_free(error.cast()) };
     Err(Failure(format!("rocksdb: {text}")))
-}
-
-impl Handle {
-    fn flush_wal(&self) -> Result<()> {
-        let mut error = ptr::null_mut();
-        // SAFETY: db is open as long as self lives.
-        unsafe { ffi::rocksdb_flush_wal(self.db, 1, &mut error) };
-        check(error)
-    }
-
-    /// Sum of an integer property over the column families.
-    fn property(&self, name: &CStr) -> f64 {
-        let of = |family: &*mut ffi::Family| {
-            let mut value = 0;
-            // SAFETY: db and family are open, `name` is zero-terminated, `value` outlives the call.
-            unsafe { ffi::rocksdb_property_int_cf(self.db, *family, name.as_ptr(), &mut value) };
-            value as f64
-        };
-        self.families.iter().map(of).sum()
-    }
-
-    fn stats_text(&self) -> String {
-        // SAFETY: db is open; the result is null or a malloc'ed string, copied and freed here.
-        unsafe {
-            let text = ffi::rocksdb_property_value(self.db, c"rocksdb.dbstats".as_ptr());
-            if text.is_null() {
-                return String::new();
-            }
-            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
-            ffi::rocksdb_free(text.cast());
-            copy
-        }
-    }
 }
 
 /// RocksDB under test.
@@ -176,7 +127,7 @@ fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Resu
     // SAFETY: every pointer passed comes from the matching create call or from a CString or Vec that
     // outlives the call; the table factory and the options keep their own references to the cache
     // and the filter (c.h: set_filter_policy takes ownership).
-    let (db, lru) = unsafe {
+    let (opened, lru) = unsafe {
         let lru = ffi::rocksdb_cache_create_lru(cache.0 as usize);
         let table = ffi::rocksdb_block_based_options_create();
         ffi::rocksdb_block_based_options_set_block_cache(table, lru);
@@ -225,22 +176,19 @@ fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Resu
         let manual = setup.durability == Durability::Lazy;
         ffi::rocksdb_options_set_manual_wal_flush(options, manual.into());
         ffi::rocksdb_options_set_block_based_table_factory(options, table);
-        let family_options = vec![options.cast_const(); names.len()];
-        let db = ffi::rocksdb_open_column_families(
+        let opening = Opening {
             options,
-            path.as_ptr(),
-            names.len() as c_int,
-            pointers.as_ptr(),
-            family_options.as_ptr(),
-            families.as_mut_ptr(),
-            &mut error,
-        );
+            path: &path,
+            names: &pointers,
+            lock_timeout_ms: setup.transactions.then_some(settings.lock_timeout_ms),
+        };
+        let opened = database::open(&opening, &mut families, &mut error);
         ffi::rocksdb_options_destroy(options);
         ffi::rocksdb_block_based_options_destroy(table);
-        (db, lru)
+        (opened, lru)
     };
     check(error)?;
-    Ok(Handle { db, families, cache: lru })
+    Ok(Handle { opened, families, cache: lru })
 }
 
 fn path_error(error: std::ffi::NulError) -> Failure {
@@ -249,7 +197,10 @@ fn path_error(error: std::ffi::NulError) -> Failure {
 
 impl Target for RocksDb {
     fn version(&self) -> String {
-        "RocksDB 7.8".to_owned()
+        match self.handle.opened {
+            Opened::Plain(_) => "RocksDB 7.8".to_owned(),
+            Opened::Transactions(_) => "RocksDB 7.8 TransactionDB".to_owned(),
+        }
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -263,41 +214,33 @@ impl Target for RocksDb {
         Ok(Box::new(RocksSession::new(&self.handle, self.durability)))
     }
 
+    fn transactions(&self, clients: Clients) -> Result<Box<dyn Transactions + '_>> {
+        Ok(Box::new(txn::RocksTransactions::new(&self.handle, clients)?))
+    }
+
+    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
+        Ok(Box::new(txn::Held::new(&self.handle)?))
+    }
+
     fn settle(&self) -> Result<()> {
         self.ticker.as_ref().map_or(Ok(()), |ticker| ticker.check())?;
-        for &family in &self.handle.families {
-            let mut error = ptr::null_mut();
-            // SAFETY: options are created and destroyed here; db and family are open.
-            unsafe {
-                let options = ffi::rocksdb_flushoptions_create();
-                ffi::rocksdb_flushoptions_set_wait(options, 1);
-                ffi::rocksdb_flush_cf(self.handle.db, options, family, &mut error);
-                ffi::rocksdb_flushoptions_destroy(options);
-            }
-            check(error)?;
-        }
-        Ok(())
+        self.handle.families.iter().try_for_each(|&family| self.handle.flush(family))
     }
 
     fn compact(&self) -> Result<bool> {
-        for &family in &self.handle.families {
-            let (null, none) = (ptr::null(), 0);
-            // SAFETY: null bounds mean the whole key range (c.h); db and family are open.
-            unsafe {
-                ffi::rocksdb_compact_range_cf(self.handle.db, family, null, none, null, none)
-            };
-        }
-        Ok(true)
+        Ok(self.handle.families.iter().all(|&family| self.handle.compact(family)))
     }
 
     fn counters(&self) -> Vec<Counter> {
         let handle = &self.handle;
-        let mut counters = vec![
-            ("memtables_b".to_owned(), handle.property(c"rocksdb.cur-size-all-mem-tables")),
-            ("debt_b".to_owned(), handle.property(c"rocksdb.estimate-pending-compaction-bytes")),
-            ("tables_b".to_owned(), handle.property(c"rocksdb.total-sst-files-size")),
-            ("level0_files".to_owned(), handle.property(c"rocksdb.num-files-at-level0")),
+        let properties = [
+            ("memtables_b", c"rocksdb.cur-size-all-mem-tables"),
+            ("debt_b", c"rocksdb.estimate-pending-compaction-bytes"),
+            ("tables_b", c"rocksdb.total-sst-files-size"),
+            ("level0_files", c"rocksdb.num-files-at-level0"),
         ];
+        let told = |(name, of): &(&str, &CStr)| Some((str::to_owned(name), handle.property(of)?));
+        let mut counters: Vec<Counter> = properties.iter().filter_map(told).collect();
         // SAFETY: the cache lives as long as the handle.
         let usage = unsafe { ffi::rocksdb_cache_get_usage(handle.cache) };
         counters.push(("cache_b".to_owned(), usage as f64));

@@ -12,7 +12,8 @@ use std::ptr;
 use libc::c_char;
 
 use super::super::{Direction, Durability, Result, Session, Visit};
-use super::{Handle, check, ffi};
+use super::database::Handle;
+use super::{check, ffi};
 use crate::schema::Keyspace;
 
 /// An entry of the commit being made; its bytes lie in `RocksSession::bytes`.
@@ -103,7 +104,7 @@ impl<'a> RocksSession<'a> {
 ///
 /// # Safety
 /// `data` must point at `len` bytes that stay unchanged for `'a`, or be null.
-unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
@@ -127,7 +128,7 @@ impl Session for RocksSession<'_> {
         let mut error = ptr::null_mut();
         // SAFETY: batch and options are ours, the db is open.
         unsafe {
-            ffi::rocksdb_write(self.handle.db, self.write, self.batch, &mut error);
+            self.handle.write(self.write, self.batch, &mut error);
             ffi::rocksdb_writebatch_clear(self.batch);
         }
         check(error)
@@ -138,14 +139,7 @@ impl Session for RocksSession<'_> {
         let (family, mut error, mut len) = (self.family(keyspace), ptr::null_mut(), 0);
         // SAFETY: the slice returned (null if the key is absent) is read before it is destroyed.
         let found = unsafe {
-            let pinned = ffi::rocksdb_get_pinned_cf(
-                self.handle.db,
-                self.read,
-                family,
-                key.as_ptr().cast(),
-                key.len(),
-                &mut error,
-            );
+            let pinned = self.handle.get_pinned(self.read, family, key, &mut error);
             if !pinned.is_null() {
                 let data = ffi::rocksdb_pinnableslice_value(pinned, &mut len);
                 value.extend_from_slice(bytes(data, len));
@@ -167,7 +161,7 @@ impl Session for RocksSession<'_> {
         let (family, mut error) = (self.family(keyspace), ptr::null_mut());
         // SAFETY: the iterator is created and destroyed here; key and value are used before it moves.
         unsafe {
-            let iter = ffi::rocksdb_create_iterator_cf(self.handle.db, self.read, family);
+            let iter = self.handle.iterator(self.read, family);
             match (from, direction) {
                 (Some(key), Direction::Forward) => {
                     ffi::rocksdb_iter_seek(iter, key.as_ptr().cast(), key.len());

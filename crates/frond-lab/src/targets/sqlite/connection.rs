@@ -55,6 +55,12 @@ impl Connection {
         Err(Failure(format!("sqlite: {} (code {code})", text.to_string_lossy())))
     }
 
+    /// The code of the last call that failed.
+    pub fn code(&self) -> c_int {
+        // SAFETY: db is a handle.
+        unsafe { ffi::sqlite3_errcode(self.db) }
+    }
+
     fn prepare(&mut self, sql: &str) -> Result<*mut ffi::Statement> {
         if let Some(&statement) = self.statements.get(sql) {
             return Ok(statement);

@@ -15,6 +15,10 @@ pub struct Statement {
 }
 
 pub const OK: c_int = 0;
+/// Another connection has the lock.
+pub const BUSY: c_int = 5;
+/// The same, within one.
+pub const LOCKED: c_int = 6;
 pub const ROW: c_int = 100;
 pub const DONE: c_int = 101;
 /// Read and write, create, and no mutex: a connection belongs to one thread at a time.
@@ -34,6 +38,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn sqlite3_close_v2(db: *mut Database) -> c_int;
     pub fn sqlite3_errmsg(db: *mut Database) -> *const c_char;
+    pub fn sqlite3_errcode(db: *mut Database) -> c_int;
     pub fn sqlite3_prepare_v2(
         db: *mut Database,
         sql: *const c_char,

@@ -8,12 +8,16 @@
 
 mod connection;
 mod ffi;
+mod txn;
 
 use std::sync::Mutex;
 
 use serde::Deserialize;
 
-use super::{Direction, Durability, Result, Session, Setup, Target, Visit, settings};
+use super::{
+    Clients, Direction, Durability, HeldSnapshot, Result, Session, Setup, Target, Transactions,
+    Visit, settings,
+};
 use crate::schema::{EncodedRow, Keyspace, Table, Type, Value};
 use connection::{Connection, Parameter, Row};
 
@@ -40,6 +44,9 @@ pub struct Sqlite {
     table: Table,
     /// Run on every connection.
     pragmas: Vec<String>,
+    /// The store's durability class, and what `synchronous` is for each.
+    durability: Durability,
+    synchronous: [String; 3],
     cache_kib: u64,
     idle: Mutex<Vec<Connection>>,
 }
@@ -48,16 +55,12 @@ impl Sqlite {
     /// Opens a fresh database.
     pub fn open(setup: &Setup) -> Result<Self> {
         let settings: Settings = settings::parse("sqlite.settings.toml", SETTINGS)?;
-        let synchronous = match setup.durability {
-            Durability::Sync => &settings.sync_sync,
-            Durability::Os => &settings.sync_os,
-            Durability::Lazy => &settings.sync_lazy,
-        };
+        let synchronous = [settings.sync_sync, settings.sync_os, settings.sync_lazy];
         let pragmas = vec![
             format!("PRAGMA page_size={}", settings.page_bytes),
             format!("PRAGMA busy_timeout={}", settings.busy_timeout_ms),
             format!("PRAGMA journal_mode={}", settings.journal_mode),
-            format!("PRAGMA synchronous={synchronous}"),
+            format!("PRAGMA synchronous={}", synchronous[setup.durability as usize]),
             format!("PRAGMA wal_autocheckpoint={}", settings.wal_autocheckpoint_pages),
             format!("PRAGMA mmap_size={}", settings.mmap_bytes),
             format!("PRAGMA temp_store={}", settings.temp_store),
@@ -66,6 +69,8 @@ impl Sqlite {
             path: connection::path(&setup.dir.join("store.sqlite"))?,
             table: setup.table.clone(),
             pragmas,
+            durability: setup.durability,
+            synchronous,
             cache_kib: (setup.memory.0 as f64 * settings.cache_share / 1024.0) as u64,
             idle: Mutex::new(Vec::new()),
         };
@@ -86,6 +91,15 @@ impl Sqlite {
 
     fn give_back(&self, connection: Connection) {
         self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(connection);
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop()
+    }
+
+    fn set_durability(&self, connection: &mut Connection, durability: Durability) -> Result<()> {
+        let synchronous = &self.synchronous[durability as usize];
+        connection.execute(&format!("PRAGMA synchronous={synchronous}"))
     }
 }
 
@@ -130,15 +144,22 @@ impl Target for Sqlite {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let idle = self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop();
         // The first connection has the cache; those beside it get an eighth of it.
-        let connection = idle.map_or_else(|| self.connect(self.cache_kib / 8), Ok)?;
+        let connection = self.take_idle().map_or_else(|| self.connect(self.cache_kib / 8), Ok)?;
         Ok(Box::new(SqliteSession {
             target: self,
             connection: Some(connection),
             writing: false,
             sql: Statements::new(&self.table),
         }))
+    }
+
+    fn transactions(&self, clients: Clients) -> Result<Box<dyn Transactions + '_>> {
+        Ok(Box::new(txn::SqliteTransactions::new(self, clients)?))
+    }
+
+    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
+        Ok(Box::new(txn::Held::new(self)?))
     }
 
     fn settle(&self) -> Result<()> {

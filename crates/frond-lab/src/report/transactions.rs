@@ -1,0 +1,155 @@
+//! The table of `txn`: what transactions cost in each store, by number of clients.
+//!
+//! Invariants
+//! 1. A step is one block of lines, Frond's first where it ran.
+//! 2. A goal stands beside the figure that it is for, whether it is met or not.
+
+use std::fmt::Write;
+
+use super::table::{aligned, figure, head, notes};
+use crate::results::{Conditions, Final, Row};
+use crate::size::Bytes;
+use crate::targets::TargetName;
+
+const HEADS: [&str; 14] = [
+    "step", "target", "txn/s", "frond x", "goal", "CPU us", "frond x", "fg us", "p50 us", "p99 us",
+    "p99.9 us", "again", "syncs", "peak",
+];
+
+const LEGEND: &str = "\
+put, get, rmw (get for update, put) of one row, LinkBench's mix, put with a sync; behind them the number of clients.
+frond x: so many times this store's rate Frond's is, and of its CPU this store's (all threads, the clients' own work
+subtracted; fg: of it the clients' threads). again: transactions done again because others were in their way. syncs: of
+files, a transaction. peak: resident memory beyond that of the same step without a store.
+alone, held: the same writes for four times as long; from the begin of held on a snapshot is held.
+";
+
+/// The least that Frond's rate is to be in times of RocksDB's, by the begin of a step's name.
+const GOALS: [(&str, f64); 3] = [("put-", 2.0), ("rmw-", 2.0), ("get-", 1.0)];
+
+/// The table of all steps, the budgets, and how each target ended.
+pub fn transactions(
+    conditions: &Conditions,
+    outcomes: &[(TargetName, Final)],
+    rows: &[Row],
+) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for row in rows {
+        if !steps.contains(&row.step.as_str()) {
+            steps.push(&row.step);
+        }
+    }
+    let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
+    for step in steps {
+        let mut rows: Vec<&Row> = rows.iter().filter(|row| row.step == step).collect();
+        rows.sort_by_key(|row| row.target != "frond");
+        let frond = rows.first().copied().filter(|row| row.target == "frond");
+        lines.extend(rows.iter().map(|row| line(row, frond)));
+    }
+    let mut out = head(conditions);
+    let _ = writeln!(out, "{}{LEGEND}", aligned(&lines));
+    out + &held(rows) + &notes(outcomes, rows)
+}
+
+fn line(row: &Row, frond: Option<&Row>) -> Vec<String> {
+    let optional = |value: Option<f64>| value.map_or("-".to_owned(), figure);
+    let rival = frond.filter(|_| row.target != "frond");
+    let rate = rival.map(|frond| frond.ops_s / row.ops_s.max(1e-9));
+    let cpu = rival.and_then(|frond| Some(row.cpu_us_op? / frond.cpu_us_op?.max(1e-9)));
+    let is_rocksdb = row.target.starts_with("rocksdb");
+    let goal = GOALS.iter().find(|(begin, _)| is_rocksdb && row.step.starts_with(begin));
+    let goal = goal.map(|(_, times)| match rate {
+        Some(rate) if rate < *times => format!("{times:.0} not met"),
+        _ => format!("{times:.0}"),
+    });
+    let peak = row.rss_over_null_b.map(|bytes| Bytes(bytes.max(0) as u64).to_string());
+    vec![
+        row.step.clone(),
+        row.target.clone(),
+        figure(row.ops_s),
+        optional(rate),
+        goal.unwrap_or_default(),
+        optional(row.cpu_us_op),
+        optional(cpu),
+        optional(row.cpu_fg_us_op),
+        optional(row.latency("p50_us")),
+        optional(row.latency("p99_us")),
+        optional(row.latency("p999_us")),
+        row.retries.map_or("-".to_owned(), |retries| retries.to_string()),
+        optional(row.fsync_op),
+        peak.unwrap_or("-".to_owned()),
+    ]
+}
+
+/// What a held snapshot costs each store.
+fn held(rows: &[Row]) -> String {
+    let mut out = String::new();
+    for alone in rows.iter().filter(|row| row.step.starts_with("alone-")) {
+        let step = alone.step.replacen("alone", "held", 1);
+        let held = rows.iter().find(|row| row.step == step && row.target == alone.target);
+        let peaks = held.and_then(|held| Some((held, held.rss_peak_b?, alone.rss_peak_b?)));
+        if let Some((held, with, without)) = peaks {
+            let _ = writeln!(
+                out,
+                "snapshot held, {}: rate {:.2} of that without, p99 {} against {} us, peak memory {} against {}, disk {} against {}",
+                alone.target,
+                held.ops_s / alone.ops_s.max(1e-9),
+                held.latency("p99_us").map_or("-".to_owned(), figure),
+                alone.latency("p99_us").map_or("-".to_owned(), figure),
+                Bytes(with),
+                Bytes(without),
+                Bytes(held.disk_peak_b.unwrap_or(0)),
+                Bytes(alone.disk_peak_b.unwrap_or(0)),
+            );
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(target: &str, step: &str, ops_s: f64) -> Row {
+        Row {
+            target: target.to_owned(),
+            step: step.to_owned(),
+            ops_s,
+            cpu_us_op: Some(1e6 / ops_s),
+            rss_peak_b: Some(ops_s as u64),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_goal_that_is_not_met_says_so() {
+        let rows = [
+            row("rocksdb", "put-2", 100.0),
+            row("frond", "put-2", 150.0),
+            row("rocksdb", "get-2", 100.0),
+            row("frond", "get-2", 150.0),
+            row("sqlite", "put-2", 10.0),
+        ];
+        let text = transactions(&Conditions::default(), &[], &rows);
+        let line = |step: &str, target: &str| {
+            let of = |line: &&str| line.starts_with(step) && line.contains(target);
+            text.lines().find(of).unwrap_or_default().to_owned()
+        };
+        assert!(line("put-2", "rocksdb").contains("1.50  2 not met"), "{text}");
+        assert!(line("get-2", "rocksdb").contains("1.50") && !text.contains("1 not met"), "{text}");
+        assert!(line("put-2", "sqlite").contains("15.0"), "{text}");
+        let first = text.lines().position(|line| line.contains("frond ") && line.contains("put-2"));
+        let second = text.lines().position(|line| line.contains("rocksdb "));
+        assert!(first < second, "{text}");
+    }
+
+    #[test]
+    fn what_a_held_snapshot_costs_is_said_of_each_store() {
+        let rows = [row("frond", "alone-2", 200.0), row("frond", "held-2", 150.0)];
+        let text = held(&rows);
+        assert!(
+            text.contains("frond: rate 0.75") && text.contains("150 B against 200 B"),
+            "{text}"
+        );
+    }
+}

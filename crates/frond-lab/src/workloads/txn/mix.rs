@@ -1,0 +1,169 @@
+//! Requests in the shares of LinkBench (WORKLOADS §3), on rows of the one table.
+//!
+//! Eight rows are one id's: its node, the number of its links, and six links. Of a link the lowest bit of its number
+//! says whether it is visible. Ids are drawn by Zipf 0.8, uncorrelated, as its source does for reads and writes.
+//!
+//! Invariants
+//! 1. Who needs a link and its count locks the link first: no two wait for each other.
+//! 2. A node that was deleted does not come back.
+//!
+//! Threads: each client has its own.
+
+use crate::random::{GrayZipf, Random};
+use crate::targets::{Attempt, Begin};
+
+use super::client::Client;
+use super::rows::{ADDED, State};
+
+/// Rows of an id.
+pub const ROWS_PER_ID: u64 = 8;
+const COUNT: u64 = 1;
+const LINKS: std::ops::Range<u64> = 2..ROWS_PER_ID;
+/// Odd and prime: it takes ranks all over the ids.
+const SCATTER: u64 = 2_654_435_761;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Request {
+    AddLink,
+    DeleteLink,
+    UpdateLink,
+    CountLink,
+    MultigetLink,
+    GetLinksList,
+    AddNode,
+    UpdateNode,
+    DeleteNode,
+    GetNode,
+}
+
+/// Shares, in units of 10⁻⁷ percent.
+const SHARES: [(Request, u32); 10] = [
+    (Request::AddLink, 89_886_601),
+    (Request::DeleteLink, 29_907_664),
+    (Request::UpdateLink, 80_122_125),
+    (Request::CountLink, 48_863_567),
+    (Request::MultigetLink, 5_261_142),
+    (Request::GetLinksList, 507_119_145),
+    (Request::AddNode, 25_732_789),
+    (Request::UpdateNode, 73_664_370),
+    (Request::DeleteNode, 10_115_914),
+    (Request::GetNode, 129_326_683),
+];
+
+/// A client's stream of requests.
+#[derive(Clone)]
+pub struct Mix {
+    zipf: GrayZipf,
+    ids: u64,
+}
+
+/// A request with what was drawn for it: a transaction that is done again asks for the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn {
+    request: Request,
+    /// The first row of its id.
+    id: u64,
+    /// One of its links.
+    link: u64,
+    /// How many.
+    links: u64,
+}
+
+impl Mix {
+    /// Requests on so many rows.
+    pub fn new(rows: u64) -> Self {
+        let ids = (rows / ROWS_PER_ID).max(1);
+        Self { zipf: GrayZipf::new(ids.max(2), 0.8), ids }
+    }
+
+    /// The next request.
+    pub fn draw(&self, random: &mut Random) -> Drawn {
+        let (request, _) = SHARES[random.weighted(&SHARES.map(|(_, share)| share))];
+        let id = match request {
+            Request::DeleteNode => random.below(self.ids),
+            _ => self.zipf.draw(random).wrapping_mul(SCATTER) % self.ids,
+        };
+        let link = random.between(LINKS.start, LINKS.end - 1);
+        // 3.6 on average, of the six there are.
+        let links = random.between(2, 5);
+        Drawn { request, id: id * ROWS_PER_ID, link, links }
+    }
+}
+
+/// Does what was drawn, in one transaction.
+pub fn serve(client: &mut Client<'_>, drawn: Drawn) -> Attempt<()> {
+    let Drawn { request, id, link, links } = drawn;
+    match request {
+        Request::AddLink | Request::UpdateLink => set_link(client, (id, link), true),
+        Request::DeleteLink => set_link(client, (id, link), false),
+        Request::CountLink => client.read_once(id + COUNT),
+        Request::GetNode => client.read_once(id),
+        Request::MultigetLink => {
+            client.txns.begin(Begin::Read)?;
+            for link in LINKS.skip((link % 2) as usize).take(links as usize) {
+                client.read(id + link)?;
+            }
+            client.commit()
+        }
+        Request::GetLinksList => {
+            client.txns.begin(Begin::ReadOnce)?;
+            client.list(id + LINKS.start, id + LINKS.end)?;
+            client.commit()
+        }
+        Request::AddNode => client.add(ADDED),
+        Request::UpdateNode => {
+            client.txns.begin(Begin::Write)?;
+            if let Some(state) = client.read_for_update(id)? {
+                client.put(id, bumped(state, state.number))?;
+            }
+            client.commit()
+        }
+        Request::DeleteNode => {
+            client.txns.begin(Begin::Write)?;
+            client.delete(id)?;
+            client.commit()
+        }
+    }
+}
+
+fn bumped(state: State, number: u32) -> State {
+    State { version: state.version.wrapping_add(1), number }
+}
+
+/// Makes a link visible with new data, or takes it away; the count follows.
+fn set_link(client: &mut Client<'_>, (id, link): (u64, u64), visible: bool) -> Attempt<()> {
+    client.txns.begin(Begin::Write)?;
+    if let Some(state) = client.read_for_update(id + link)? {
+        let was_visible = state.number & 1 == 1;
+        if visible || was_visible {
+            client.put(id + link, bumped(state, state.number & !1 | u32::from(visible)))?;
+        }
+        if visible != was_visible
+            && let Some(count) = client.read_for_update(id + COUNT)?
+        {
+            let by = if visible { 1 } else { u32::MAX };
+            client.put(id + COUNT, bumped(count, count.number.wrapping_add(by)))?;
+        }
+    }
+    client.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_those_of_linkbench() {
+        assert_eq!(SHARES.iter().map(|(_, share)| share).sum::<u32>(), 1_000_000_000);
+        let (mix, mut random) = (Mix::new(80_000), Random::new(5));
+        let mut lists = 0;
+        for _ in 0..100_000 {
+            let drawn = mix.draw(&mut random);
+            assert!(drawn.id % ROWS_PER_ID == 0 && drawn.id < 80_000);
+            assert!(LINKS.contains(&drawn.link) && (2..6).contains(&drawn.links));
+            lists += u32::from(drawn.request == Request::GetLinksList);
+        }
+        assert!((50_000..51_400).contains(&lists), "{lists}");
+    }
+}
