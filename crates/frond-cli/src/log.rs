@@ -74,6 +74,12 @@ pub fn run(args: Args) -> Result {
 fn write_record(lsn: u64, record: Record<'_>, entries: bool, out: &mut impl Write) -> Result {
     match record {
         Record::Checkpoint { sequence } => writeln!(out, "{lsn}\tcheckpoint\t{sequence}")?,
+        Record::Keeps { items } => {
+            let mut lines = Vec::new();
+            read_items(items, entries.then_some(&mut lines))?;
+            writeln!(out, "{lsn}\tkept for what is prepared")?;
+            out.write_all(&lines)?;
+        }
         Record::Commit { seqno, items } => {
             let mut lines = Vec::new();
             let summary = read_items(items, entries.then_some(&mut lines))?;
@@ -105,6 +111,10 @@ fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> En
             }
             Item::Page { kind, extent } => {
                 let line = || format!("\tpage\t{kind:?}\t{}\t{}", extent.offset, extent.bytes);
+                (None, lines.is_some().then(line))
+            }
+            Item::Prepared { xid, at } => {
+                let line = || format!("\tcommits what was prepared\t{}\tat {at}", escape(xid));
                 (None, lines.is_some().then(line))
             }
             Item::Root { tree, .. } => {
@@ -155,6 +165,14 @@ fn catalog_line(record: &CatalogRecord) -> String {
             format!("snapshot \"{}\" at commit {}", snapshot.name, snapshot.seqno)
         }
         CatalogRecord::Dropped(dropped) => format!("tree {} is dropped", dropped.tree),
+        CatalogRecord::Prepared(piece) => {
+            format!(
+                "piece {} of {} of what is prepared as {}",
+                piece.number + 1,
+                piece.count,
+                piece.xid
+            )
+        }
         CatalogRecord::Counters(counters) => format!("next tree is {}", counters.next_tree),
     }
 }

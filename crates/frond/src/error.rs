@@ -5,6 +5,8 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
+use crate::types::Xid;
+
 /// `Result` with Frond's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -117,6 +119,17 @@ pub enum Error {
     /// The transaction was ended by a deadlock or a conflict (FRD-1109): everything is rolled back.
     #[error("FRD-1109 the transaction is over, and rolled back; begin another one")]
     TxnEnded,
+    /// Nothing is prepared under this name (FRD-1110).
+    #[error("FRD-1110 no prepared transaction {0}; it was ended, or never prepared")]
+    NoSuchXid(Xid),
+    /// A transaction is prepared under this name (FRD-1111).
+    #[error("FRD-1111 a transaction is prepared as {0} already; commit it or roll it back first")]
+    XidExists(Xid),
+    /// What is prepared under this name is in another's hands (FRD-1112).
+    #[error(
+        "FRD-1112 the prepared transaction {0} is in the hands of another session; end it there, or let it be detached"
+    )]
+    XidBusy(Xid),
     /// `insert` met a key that exists (FRD-1103). Nothing of the batch was done.
     #[error(
         "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
@@ -363,9 +376,11 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         use Error::*;
         match self {
-            LockTimeout { .. } | Deadlock { .. } | LockBusy { .. } | Conflict { .. } => {
-                ErrorKind::Retry
-            }
+            LockTimeout { .. }
+            | Deadlock { .. }
+            | LockBusy { .. }
+            | Conflict { .. }
+            | XidBusy(_) => ErrorKind::Retry,
             InvalidArgument(_)
             | KeyTooLong { .. }
             | ValueTooLong { .. }
@@ -385,6 +400,8 @@ impl Error {
             | Interrupted
             | RowExists { .. }
             | TxnEnded
+            | NoSuchXid(_)
+            | XidExists(_)
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }

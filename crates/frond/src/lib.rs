@@ -49,8 +49,9 @@ pub use check::{
 pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
-    DamagedRange, Db, IfLocked, Isolation, Options, Parts, RowBuf, RowLock, Savepoint, Snapshot,
-    SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor, TxnOptions,
+    DamagedRange, Db, IfLocked, Isolation, Options, Parts, PreparedInfo, PreparedTxn, RowBuf,
+    RowLock, Savepoint, Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions, TreeStats, Txn,
+    TxnCursor, TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};
@@ -73,7 +74,7 @@ pub use txn::lock_table;
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{
     Durability, KEY_BYTES_MAX, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno, SizeClass, StoreId,
-    TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX,
+    TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, XID_BYTES_MAX, Xid,
 };
 
 /// The example of the README must compile.

@@ -140,6 +140,8 @@ pub const BUGS: &[Bug] = &[
     bug("blob: the memtable does not hold what it hands out", "commit, keep_blobs", "model"),
     bug("blob: runs that list a blob are not counted", "checkpoint, count_blobs", "model"),
     bug("blob: the last run does not let go of its blobs", "checkpoint, count_blobs", "model"),
+    bug("pipeline: nobody names what is undecided", "Engine::name_undecided", "scenarios"),
+    bug("db: prepared rows are not locked again", "Shared::lock_again", "scenarios"),
     bug("backup: damage is copied", "Walk::run", "scenarios"),
     bug("backup: long values are left out", "Walk::run", "scenarios"),
     bug("backup: an increment begins one version late", "Walk::passes_by", "scenarios"),

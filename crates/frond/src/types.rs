@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::error::{Error, Result};
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident, $inner:ty) => {
         $(#[$doc])*
@@ -75,6 +77,48 @@ impl fmt::Display for StoreId {
     }
 }
 
+/// The name under which a transaction is prepared, given by whoever coordinates it: bytes that mean nothing here.
+/// XA's has up to 136 of them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xid(Box<[u8]>);
+
+impl Xid {
+    /// A name of these bytes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless there are 1 to [`XID_BYTES_MAX`] of them.
+    pub fn new(bytes: &[u8]) -> Result<Self> {
+        match bytes.len() {
+            1..=XID_BYTES_MAX => Ok(Self(bytes.into())),
+            other => Err(Error::InvalidArgument(format!(
+                "an xid of {other} bytes; it may have 1 to {XID_BYTES_MAX}"
+            ))),
+        }
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Xid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// As text if it is, else in hexadecimal.
+impl fmt::Display for Xid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.iter().all(u8::is_ascii_graphic) {
+            return self.0.iter().try_for_each(|&byte| write!(f, "{}", char::from(byte)));
+        }
+        write!(f, "0x")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// When a commit is acknowledged, and so what a crash may take (RELIABILITY: P1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
@@ -114,6 +158,8 @@ impl SizeClass {
     }
 }
 
+/// Longest [`Xid`], bytes.
+pub const XID_BYTES_MAX: usize = 255;
 /// Longest key, bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// Longest value, bytes.

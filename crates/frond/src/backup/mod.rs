@@ -30,7 +30,7 @@ mod walk;
 
 pub use restore::{restore, verify_backup};
 
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, time::Duration};
 
 use crate::{
     Db, Error, Publish, Result, Seqno, StoreId,
@@ -167,9 +167,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if there is something of that name, `Locked` if another backup is being made
-    /// there, `Full` if the checkpoint finds no room; damage of a page, which ends the backup and
-    /// nothing else; I/O errors.
+    /// `Locked` if another backup is being made there; `InvalidArgument` if there is something of that name,
+    /// or if for ten seconds there are prepared transactions with values over 64 KiB; `Full` if the
+    /// checkpoint finds no room; damage of a page, which ends the backup and nothing else; I/O errors.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
         let shared = &self.shared;
         let (superblock, held) = shared.hold_for_backup()?;
@@ -206,21 +206,40 @@ impl Db {
     }
 }
 
+/// How long a backup waits for prepared transactions with long values: a server decides its own in milliseconds.
+const UNDECIDED_WAIT: Duration = Duration::from_secs(10);
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(20);
+
 impl Shared {
-    /// Everything committed so far in one durable version, which is held; its slot as a copy has it.
+    /// Everything committed so far in one durable version, which is held; its slot as a copy has it. No transaction is prepared
+    /// in it with a long value: no tree lists those yet.
     fn hold_for_backup(&self) -> Result<(Superblock, Held)> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
         let engine = &*self.engine;
-        engine.health.check()?;
-        let through = engine.freeze();
-        engine.health.watch(engine.apply_through(through))?;
-        // A version of its own, so that each backup differs from the one before.
-        engine.publish_unchanged();
-        engine.run_checkpoint()?;
-        let (superblock, held) = engine.store.hold_newest();
-        Ok((superblock.alone(), held))
+        let until = engine.env.clock.now() + UNDECIDED_WAIT;
+        loop {
+            engine.health.check()?;
+            let kept = engine.undecided.kept();
+            let is_decided = engine.undecided.is_empty();
+            let through = engine.freeze();
+            engine.health.watch(engine.apply_through(through))?;
+            // A version of its own, so that each backup differs from the one before.
+            engine.publish_unchanged();
+            engine.run_checkpoint()?;
+            let (superblock, held) = engine.store.hold_newest();
+            if is_decided && engine.undecided.kept() == kept {
+                return Ok((superblock.alone(), held));
+            }
+            drop(held);
+            if engine.env.clock.now() >= until {
+                let why = "transactions are prepared that write values over 64 KiB, which lie where a \
+                           backup does not reach; decide them, and begin the backup again";
+                return Err(Error::InvalidArgument(why.into()));
+            }
+            engine.env.clock.sleep(UNDECIDED_PAUSE);
+        }
     }
 
     fn copy(

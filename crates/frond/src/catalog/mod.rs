@@ -1,12 +1,14 @@
-//! The catalog: trees with the merge operators they use, and named snapshots, kept as entries of tree 0.
+//! The catalog: trees with the merge operators they use, named snapshots, and what is prepared, kept as entries of tree 0.
 //!
 //! Bytes: docs/format.md, "Catalog records".
 
+mod prepared;
 mod record;
 mod trees;
 
+pub(crate) use prepared::{Pieces, pieces};
 pub use record::{
-    ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, Parent, RECORD_BYTES_MAX,
-    Record, SnapshotRecord, TreeRecord, validate_name,
+    ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, Parent, PreparedPiece,
+    RECORD_BYTES_MAX, Record, SnapshotRecord, TreeRecord, validate_name,
 };
 pub(crate) use trees::{CATALOG_TREE, Catalog, TreeEntry};

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId,
+    Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid,
     coding::{put_bytes, put_varint},
     layout::leb128,
     run::{OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN},
@@ -45,6 +45,8 @@ pub enum Record {
     Snapshot(SnapshotRecord),
     /// A dropped tree whose pages are not all free yet (Rule: I22).
     Dropped(DroppedRecord),
+    /// A piece of what a transaction will do that is prepared (Rule: I12).
+    Prepared(PreparedPiece),
 }
 
 /// Numbers that are given out once (Rule: I35).
@@ -127,6 +129,22 @@ pub struct DroppedRecord {
     pub carried: Carried,
 }
 
+/// A transaction that is prepared lies here in pieces, so that the log need not keep it. Together they are its
+/// content: docs/format.md, "Prepared transactions".
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PreparedPiece {
+    /// Its name.
+    pub xid: Xid,
+    /// Which piece this is, from 0.
+    pub number: u32,
+    /// How many there are.
+    pub count: u32,
+    /// The next bytes of the content.
+    pub content: Vec<u8>,
+    /// Fields of a later version.
+    pub carried: Carried,
+}
+
 /// Fields of a later version that an older one may carry along unread, as stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Carried(Vec<u8>);
@@ -159,11 +177,13 @@ const COUNTERS: u8 = 0;
 const TREE: u8 = 1;
 const SNAPSHOT: u8 = 2;
 const DROPPED: u8 = 4;
+const PREPARED: u8 = 5;
 
 impl Record {
     /// The key under which this record is kept.
     pub fn key(&self) -> Vec<u8> {
         let (kind, number) = match self {
+            Record::Prepared(piece) => return Self::prepared_key(&piece.xid, piece.number),
             Record::Counters(_) => (COUNTERS, 0),
             Record::Tree(tree) => (TREE, tree.id.0),
             Record::Snapshot(snapshot) => (SNAPSHOT, snapshot.id),
@@ -196,6 +216,19 @@ impl Record {
         Record::Snapshot(SnapshotRecord { id, ..SnapshotRecord::default() }).key()
     }
 
+    /// Key of a piece of what is prepared under a name.
+    pub fn prepared_key(xid: &Xid, number: u32) -> Vec<u8> {
+        let xid = xid.as_bytes();
+        [&[PREPARED, xid.len() as u8][..], xid, &number.to_be_bytes()].concat()
+    }
+
+    /// The name of what is prepared whose piece is kept under `key`, and the piece's number, if it is such a key.
+    pub fn prepared_of_key(key: &[u8]) -> Option<(Xid, u32)> {
+        let (&length, rest) = key.strip_prefix(&[PREPARED])?.split_first()?;
+        let (xid, number) = rest.split_at_checked(length.into())?;
+        Some((Xid::new(xid).ok()?, u32::from_be_bytes(number.try_into().ok()?)))
+    }
+
     /// The value: version and fields.
     ///
     /// # Errors
@@ -223,6 +256,13 @@ impl Record {
                 out.number(2, dropped.lineage.0.into());
                 out.number(3, dropped.at.0);
                 out.carry(&dropped.carried);
+            }
+            Record::Prepared(piece) => {
+                out.bytes(1, piece.xid.as_bytes());
+                out.number(2, piece.number.into());
+                out.number(3, piece.count.into());
+                out.bytes(4, &piece.content);
+                out.carry(&piece.carried);
             }
         }
         Ok(out.out)
@@ -263,6 +303,21 @@ impl Record {
                     at: Seqno(fields.number(3)?),
                     carried: fields.carried()?,
                 })
+            }
+            PREPARED => {
+                let mut fields = fields;
+                let xid = Xid::new(fields.bytes(1)?);
+                let piece = PreparedPiece {
+                    xid: xid.map_err(|_| malformed("its xid is empty or too long"))?,
+                    number: fields.number32(2)?,
+                    count: fields.number32(3)?,
+                    content: fields.bytes(4)?.to_vec(),
+                    carried: fields.carried()?,
+                };
+                if piece.number >= piece.count {
+                    return Err(malformed("its number is not below the number of pieces"));
+                }
+                Record::Prepared(piece)
             }
             other => {
                 return Err(Flaw::TooNew { what: format!("catalog records of kind {other}") });

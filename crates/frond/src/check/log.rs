@@ -134,6 +134,13 @@ impl Reader<'_> {
         }
         match wal::decode(lsn, payload) {
             Ok(Record::Checkpoint { sequence }) => self.sequence = self.sequence.max(sequence),
+            Ok(Record::Keeps { items }) => {
+                if self.full
+                    && let Err(error) = self.items(lsn, Seqno(0), items)
+                {
+                    self.bad.push((lsn, error.to_string()));
+                }
+            }
             Ok(Record::Commit { seqno, items }) => {
                 self.commit(lsn, seqno);
                 if self.full

@@ -10,10 +10,13 @@ use crate::{
     },
     run::Operators,
     sync::Arc,
+    txn::lock_table::{LockSet, Patience, TableMode},
     version::Change,
 };
 
-use super::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions, operators::must_know};
+use super::{
+    Batch, Db, Shared, Tree, TreeInfo, TreeOptions, commit::LOCK_WAIT, operators::must_know,
+};
 
 impl Db {
     /// Creates a tree. Synced when it returns, whatever the durability of the store.
@@ -76,14 +79,18 @@ impl Db {
     }
 
     /// Drops a tree with everything in it. Its space comes back in the background. Synced when it
-    /// returns. Handles to it fail with `NoSuchTree` from then on; snapshots taken earlier keep it.
+    /// returns. Handles to it fail with `NoSuchTree` from then on; snapshots taken earlier keep it. Waits for
+    /// transactions that have locked rows of it, those that are prepared, too.
     ///
     /// # Errors
-    /// `NoSuchTree`.
+    /// `NoSuchTree`; `LockTimeout` if such a transaction lasts ten seconds.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         let shared = &self.shared;
-        let _change = shared.catalog.change();
         let entry = self.entry(name)?;
+        // Before other changes of the catalog are kept waiting.
+        let _alone = shared.lock_alone(entry.id)?;
+        let _change = shared.catalog.change();
+        entry.check()?;
         let change = Change::DropTree(entry.id);
         shared.change(&[], &[Record::tree_key(entry.id)], &[change])?;
         shared.catalog.hide_tree(entry.id);
@@ -169,7 +176,29 @@ impl Db {
     }
 }
 
+/// A tree that no transaction has rows of.
+struct Alone<'a> {
+    shared: &'a Shared,
+    locks: LockSet,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.shared.lock_table.release_all(&mut self.locks);
+    }
+}
+
 impl Shared {
+    /// Waits until no transaction has rows of a tree, and keeps them away (Rule: I52).
+    fn lock_alone(&self, tree: TreeId) -> Result<Alone<'_>> {
+        let locks = self.lock_table.begin(self.next_txn());
+        let mut alone = Alone { shared: self, locks };
+        let (patience, mode) = (Patience::For(LOCK_WAIT), TableMode::Exclusive);
+        let locked = self.lock_table.lock_table(&mut alone.locks, tree, mode, patience);
+        locked.map_err(|denied| self.lock_error(denied))?;
+        Ok(alone)
+    }
+
     /// Commits records to the catalog tree, synced.
     pub(super) fn change(
         &self,
@@ -262,7 +291,7 @@ impl Shared {
                 change = Some(Change::Snapshot { id: record.id, name: record.name.clone() });
                 catalog.show_snapshot(record);
             }
-            Record::Dropped(_) => {}
+            Record::Dropped(_) | Record::Prepared(_) => {}
         }
         Ok(change)
     }

@@ -8,10 +8,12 @@
 //!    the log does not reach is an error, never a gap.
 //! 2. Nothing is handed out that a crash could take back (Rule: I30).
 //! 3. The position moves past a commit when that commit is handed out, never by an error.
-//! 4. Memory: the commits of one log group, or one large commit; one long value.
+//! 4. Memory: the commits of one log group, or one large commit; one long value; 4 MiB of what is prepared.
 //! 5. The long values of a commit are held from when it is handed out until it is let go.
 //!
 //! Threads: a feed has one owner; waiting in it holds no lock.
+
+mod prepared;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +23,7 @@ use std::{
 };
 
 use crate::{
-    Error, ErrorKind, Kind, Lsn, Message, Place, Result, Seqno, TreeId,
+    Error, ErrorKind, Kind, Lsn, Message, Place, Result, Seqno, TreeId, Xid,
     blob::{Blob, BlobHold, BlobRef},
     catalog::{CATALOG_TREE, Catalog, Record as CatalogRecord},
     pipeline::Engine,
@@ -31,6 +33,7 @@ use crate::{
 };
 
 use super::{Db, Shared, TreeInfo};
+use prepared::Prepares;
 
 /// Memory for records that is kept from group to group.
 const KEPT_BYTES: usize = 4 << 20;
@@ -43,6 +46,9 @@ pub struct ChangeFeed {
     read: VecDeque<(Seqno, Lsn, Range<usize>)>,
     bytes: Vec<u8>,
     names: Names,
+    prepares: Prepares,
+    /// What the commit handed out last did, if it was prepared.
+    body: Vec<u8>,
 }
 
 impl std::fmt::Debug for ChangeFeed {
@@ -211,7 +217,16 @@ impl Db {
         let applied = engine.store.newest().applied;
         let log = log.feed(from, applied)?;
         let shared = self.shared.clone();
-        Ok(ChangeFeed { shared, log, read: VecDeque::new(), bytes: Vec::new(), names })
+        let (prepares, body) = Default::default();
+        Ok(ChangeFeed {
+            shared,
+            log,
+            read: VecDeque::new(),
+            bytes: Vec::new(),
+            names,
+            prepares,
+            body,
+        })
     }
 }
 
@@ -264,15 +279,30 @@ impl ChangeFeed {
     }
 
     fn hand_out(&mut self) -> Result<Commit<'_>> {
-        let Self { shared, read, bytes, names, .. } = self;
+        let Self { shared, read, bytes, names, prepares, body, .. } = self;
         let (seqno, lsn, range) = read.front().cloned().unwrap_or_default();
         let payload = bytes.get(range).unwrap_or_default();
-        let content = match names.learn(items(lsn, payload)?, shared.engine.store.file().path())? {
-            Some(changes) => Content::Catalog(changes.into_iter()),
-            None => Content::Trees(items(lsn, payload)?.without_extents()),
-        };
         let engine = shared.engine.clone();
-        let holds = hold_blobs(&engine, seqno, items(lsn, payload)?)?;
+        body.clear();
+        if let Some(prepared) = prepared_in(items(lsn, payload)?)? {
+            *body = prepares.body(&engine, (&prepared.0, prepared.1), seqno)?;
+        }
+        let (content, holds) =
+            match names.learn(items(lsn, payload)?, engine.store.file().path())? {
+                Some(changes) => {
+                    prepares.learn(seqno, items(lsn, payload)?)?;
+                    (Content::Catalog(changes.into_iter()), Vec::new())
+                }
+                None if !body.is_empty() => {
+                    let holds = hold_blobs(&engine, seqno, wal::items(lsn, body), true)?;
+                    prepares.learn(seqno, items(lsn, payload)?)?;
+                    (Content::Trees(wal::items(lsn, body)), holds)
+                }
+                None => {
+                    let holds = hold_blobs(&engine, seqno, items(lsn, payload)?, false)?;
+                    (Content::Trees(items(lsn, payload)?.without_extents()), holds)
+                }
+            };
         read.pop_front();
         Ok(Commit { seqno, content, names, engine, _holds: holds, value: Vec::new() })
     }
@@ -284,8 +314,9 @@ fn hold_blobs(
     engine: &Engine,
     seqno: Seqno,
     mut items: RecordItems<'_>,
+    mut brings: bool,
 ) -> Result<Vec<Arc<BlobHold>>> {
-    let (store, mut holds, mut brings) = (&engine.store, Vec::new(), false);
+    let (store, mut holds) = (&engine.store, Vec::new());
     while let Some(item) = items.next()? {
         match item {
             Item::Extent(_) => brings = true,
@@ -313,10 +344,22 @@ fn hold_blobs(
     Ok(holds)
 }
 
+/// The name under which was prepared what the commit does, and the commit that did so.
+fn prepared_in(mut items: RecordItems<'_>) -> Result<Option<(Xid, Seqno)>> {
+    while let Some(item) = items.next()? {
+        match item {
+            Item::Prepared { xid, at } => return Ok(Some((Xid::new(xid)?, at))),
+            Item::Extent(_) => {}
+            _ => break,
+        }
+    }
+    Ok(None)
+}
+
 fn items(lsn: Lsn, payload: &[u8]) -> Result<RecordItems<'_>> {
     match wal::decode(lsn, payload)? {
         Record::Commit { items, .. } => Ok(items),
-        Record::Checkpoint { .. } => Err(malformed(lsn, "it is no commit")),
+        Record::Checkpoint { .. } | Record::Keeps { .. } => Err(malformed(lsn, "it is no commit")),
     }
 }
 
@@ -351,7 +394,7 @@ impl Names {
                 Item::Entry { tree: CATALOG_TREE, key, .. } => records.push(Err(key.to_vec())),
                 Item::Root { tree, .. } => loaded.push(tree),
                 Item::Extent(_) | Item::Page { .. } => {}
-                Item::Entry { .. } | Item::DeleteRange { .. } => break,
+                Item::Entry { .. } | Item::DeleteRange { .. } | Item::Prepared { .. } => break,
             }
         }
         if records.is_empty() {
@@ -376,7 +419,9 @@ impl Names {
                 self.snapshots.insert(record.id, record.name.clone());
                 Some(Change::SnapshotCreated { name: record.name })
             }
-            CatalogRecord::Counters(_) | CatalogRecord::Dropped(_) => None,
+            CatalogRecord::Counters(_) | CatalogRecord::Dropped(_) | CatalogRecord::Prepared(_) => {
+                None
+            }
         }
     }
 
@@ -420,7 +465,10 @@ impl Commit<'_> {
             Some(Item::DeleteRange { tree, from, to }) => {
                 Ok(Some(Change::DeleteRange { tree: names.tree(tree), from, to }))
             }
-            Some(Item::Extent(_) | Item::Page { .. } | Item::Root { .. }) | None => Ok(None),
+            Some(
+                Item::Extent(_) | Item::Page { .. } | Item::Root { .. } | Item::Prepared { .. },
+            )
+            | None => Ok(None),
         }
     }
 }

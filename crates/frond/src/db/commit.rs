@@ -38,14 +38,15 @@ const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     /// The record under construction; its memory is kept from commit to commit.
-    static RECORD: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
+    pub(super) static RECORD: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
 }
 
 /// A commit that has its number, its place in the log, and its memtable.
-struct Sequenced {
-    seqno: Seqno,
+#[derive(Debug)]
+pub(super) struct Sequenced {
+    pub seqno: Seqno,
     slot: Arc<MemSlot>,
-    reservation: Reservation,
+    pub reservation: Reservation,
 }
 
 impl Shared {
@@ -197,7 +198,7 @@ impl Shared {
     }
 
     /// Step 4, and waiting to be visible.
-    fn land(&self, insertion: &Insertion, Sequenced { seqno, slot, .. }: &Sequenced) {
+    pub(super) fn land(&self, insertion: &Insertion, Sequenced { seqno, slot, .. }: &Sequenced) {
         let engine = &*self.engine;
         engine.insert(insertion, *seqno, slot);
         engine.sequencer.finish(*seqno);
@@ -205,7 +206,7 @@ impl Shared {
     }
 
     /// Step 3, and the record in its place.
-    fn sequence(
+    pub(super) fn sequence(
         &self,
         insertion: &Arc<Insertion>,
         blobs: &[Arc<BlobHold>],
@@ -353,7 +354,7 @@ fn give_back_writes(batch: &mut Batch, mut shared: Arc<Insertion>) {
     }
 }
 
-fn build_record(
+pub(super) fn build_record(
     record: &mut RecordBuilder,
     (writes, blobs): (&WriteSet, &[Arc<BlobHold>]),
     trees: &[TreeId],

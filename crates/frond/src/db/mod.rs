@@ -17,7 +17,9 @@ mod operators;
 mod options;
 mod parts;
 mod piece;
+mod prepared;
 mod read;
+mod replay;
 mod rows;
 mod snapshot;
 mod sources;
@@ -32,6 +34,7 @@ pub use cursor::Cursor;
 pub use named::SnapshotInfo;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use parts::Parts;
+pub use prepared::{PreparedInfo, PreparedTxn};
 pub use rows::RowBuf;
 pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
@@ -46,6 +49,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     txn::{KeyLockTable, LockGate, lock_table::LockTable},
 };
+use prepared::PreparedTable;
 use std::path::Path;
 
 /// An open store.
@@ -90,6 +94,7 @@ pub(crate) struct Shared {
     /// Operations on the store's files that take long.
     watch: Arc<Watch>,
     closing: Mutex<()>,
+    prepared: PreparedTable,
 }
 
 impl Db {
@@ -238,5 +243,6 @@ impl Drop for Shared {
         }
         // Errors were asked for by nobody: the next open recovers.
         let _ = self.close();
+        self.leave_prepared();
     }
 }

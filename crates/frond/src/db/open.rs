@@ -9,39 +9,36 @@
 //!
 //! Invariants
 //! 1. Until step 4 nothing is written but what the store room writes to own the store.
-//! 2. Replay meets seqnos in ascending order; a record at or below F is passed over (Rule: I9).
+//! 2. What is prepared takes its locks again before anybody else takes any (Rule: I12).
 
 use std::path::Path;
 
 use crate::{
-    Error, Lsn, Place, Publish, Result, Seqno, TreeId,
-    blob::BlobHold,
-    block::Codec,
+    Error, Lsn, Publish, Result, Seqno,
     cache::{BlockCache, FramePool},
-    catalog::{self, CATALOG_TREE, Catalog},
+    catalog::{self, CATALOG_TREE, Catalog, Pieces},
     io::{Watch, WatchedVfs, Workers},
     load::Loads,
     memtable::Memtable,
-    page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
-    },
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, SpillState,
         TaskPool,
     },
     run::WorkByTree,
-    store::{
-        self, Class, Extent, Found, HeldPages, Opened, PageKind, Store, StoreOptions,
-        TreeRoot as DurableRoot,
-    },
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
+    store::{self, Class, Found, Opened, PageKind, StoreOptions},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
     txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
-    version::{Branches, Change, Loaded, MemSlot, NamedVersion, Roots, Versions},
-    wal::{self, Expect, Item, Log, LogExtent, LogOptions, Record},
+    version::{Branches, MemSlot, NamedVersion, Roots, Versions},
+    wal::{self, Expect, Item, Log, LogOptions, Record},
 };
 
-use super::{Cursor, Db, Options, Shared, Snapshot, operators::must_know};
+use super::{
+    Db, Options, Shared,
+    operators::must_know,
+    prepared::{PreparedTable, recover as recover_prepared},
+    replay::{Replay, extent_of, load_catalog},
+};
 
 pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     let watched = WatchedVfs::new(options.env.vfs.clone(), options.env.clock.clone());
@@ -169,6 +166,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         log_reached: AtomicU64::new(0),
         blob_bytes_since_checkpoint: AtomicU64::new(0),
         blob_sync: Default::default(),
+        undecided: Default::default(),
         roots: Mutex::default(),
         effects: Mutex::default(),
         progress: Arc::new(AtomicU64::new(0)),
@@ -177,7 +175,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         signal: Default::default(),
         env: env.clone(),
     });
-    load_catalog(&engine, &catalog, superblock.applied)?;
+    let mut prepared = Pieces::default();
+    load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     let (id, level) = (store.id(), options.durability);
     let mut recovered_end = Lsn(0);
     let log = if options.read_only {
@@ -199,13 +198,18 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         engine.checkpoint.begin_log_at(log.position());
         engine.log = Some(log);
     }
+    prepared.hold_all(&engine)?;
     if !is_new {
         // Replay may freeze and checkpoint, and so write log behind what it reads.
         let expect = if options.read_only { expect } else { Expect::Known(recovered_end) };
+        let applied = superblock.applied;
+        let mut replay = Replay { engine: &engine, catalog: &catalog, applied, prepared };
         wal::recover(&env, dir, id, superblock.log_from, expect, &mut |lsn, payload| {
-            replay(&engine, &catalog, superblock.applied, lsn, payload)
+            replay.record(lsn, payload)
         })?;
+        prepared = replay.prepared;
     }
+    let prepared = recover_prepared(&engine, &prepared)?;
     // What commits brought that are in trees already, or whose values were gone before that.
     engine.store.space().abandon_unheld();
     if !options.read_only && !is_new {
@@ -219,7 +223,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     }
     let background =
         if options.read_only { Background::default() } else { Background::start(&engine)? };
-    Ok(Db {
+    let db = Db {
         shared: Arc::new(Shared {
             engine,
             catalog,
@@ -234,8 +238,11 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             warnings,
             watch,
             closing: Mutex::new(()),
+            prepared: PreparedTable::default(),
         }),
-    })
+    };
+    db.shared.adopt_prepared(prepared)?;
+    Ok(db)
 }
 
 fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
@@ -248,7 +255,11 @@ fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
 /// Looks through one log record, before anything is written or allocated: marks the extents that it
 /// names as used (Rule: I11), and demands the merge operators that it needs (Rule: I17).
 fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<()> {
-    let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
+    let (seqno, mut items) = match wal::decode(lsn, payload)? {
+        Record::Commit { seqno, items } => (seqno, items),
+        Record::Keeps { items } => (Seqno(0), items),
+        Record::Checkpoint { .. } => return Ok(()),
+    };
     let store = &engine.store;
     while let Some(item) = items.next()? {
         match item {
@@ -269,149 +280,6 @@ fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<(
             }
             _ => {}
         }
-    }
-    Ok(())
-}
-
-fn extent_of(store: &Store, LogExtent { offset, bytes }: LogExtent) -> Result<Extent> {
-    let bytes_max = u32::try_from(bytes);
-    let bytes = bytes_max.map_err(|_| {
-        let why = "the log names an extent longer than any";
-        store.file().malformed(offset, bytes, "the log", why)
-    })?;
-    Ok(Extent { offset, bytes })
-}
-
-/// Does again what one log record did.
-fn replay(
-    engine: &Engine,
-    catalog: &Catalog,
-    applied: Seqno,
-    lsn: Lsn,
-    payload: &[u8],
-) -> Result<()> {
-    let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
-    if seqno <= applied && !plant!("db: replay what a tree already holds") {
-        return Ok(());
-    }
-    let mut section = engine.enter();
-    if engine.log.is_some() && engine.memtable_is_full(&section.active) {
-        // Not this record's position: replay begins at a group, and only the slot names one. What is
-        // applied by then is skipped by its seqno.
-        let log_from = section.active.log_from();
-        engine.freeze_at(&mut section, log_from);
-        drop(section);
-        while engine.step()? {}
-        section = engine.enter();
-    }
-    let slot = section.assign_replayed(seqno);
-    slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
-    drop(section);
-    let mut changes = Vec::new();
-    let mut pages = Vec::new();
-    let mut blobs = Vec::new();
-    while let Some(item) = items.next()? {
-        match item {
-            Item::Entry { tree, key, tag, payload } => {
-                slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
-                if tree == CATALOG_TREE {
-                    let value = tag.is_put().then_some(payload);
-                    let malformed = |why| malformed_catalog(engine, why);
-                    let known = (catalog, &*engine.cx.operators);
-                    let replayed = Some((seqno, &changes[..]));
-                    let shown = Shared::show_record(known, key, value, replayed, &malformed)?;
-                    changes.extend(shown);
-                }
-            }
-            Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
-            Item::Extent(extent) => {
-                let extent = extent_of(&engine.store, extent)?;
-                if engine.log.is_none() {
-                    // Nothing was claimed, and nothing will be allocated either; a load adopts it.
-                    engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
-                }
-                blobs.push(BlobHold::new(&engine.store, extent));
-                slot.keep_blobs(&blobs[blobs.len() - 1..]);
-            }
-            Item::Page { kind, extent } => {
-                let extent = extent_of(&engine.store, extent)?;
-                if engine.log.is_none() {
-                    // Nothing was claimed, and nothing will be allocated either.
-                    engine.store.claim(extent, Class::of_page(kind), kind, lsn)?;
-                }
-                pages.push((kind, extent));
-            }
-            Item::Root { tree, root } => {
-                let (pages, blobs) = (std::mem::take(&mut pages), std::mem::take(&mut blobs));
-                changes.push(load_again(engine, tree, root, pages, blobs)?);
-            }
-        }
-    }
-    changes.iter().filter_map(Change::loaded_tree).for_each(|loaded| expect(engine, loaded.tree));
-    engine.sequencer.jump_visible(seqno);
-    slot.writers.fetch_sub(1, Ordering::Release);
-    slot.note(&changes);
-    if changes.iter().any(Change::ends_memtable) {
-        let mut section = engine.enter();
-        let log_from = section.active.log_from();
-        engine.freeze_at(&mut section, log_from);
-        drop(section);
-        // Before the next record: by then the catalog may know less of the trees.
-        engine.apply_through(seqno)?;
-        while engine.log.is_some() && engine.write_begun()? {}
-    }
-    Ok(())
-}
-
-/// What a bulk load brought: its pages are in their places.
-fn load_again(
-    engine: &Engine,
-    tree: TreeId,
-    root: &[u8],
-    pages: Vec<(PageKind, Extent)>,
-    blobs: Vec<Arc<BlobHold>>,
-) -> Result<Change> {
-    let file = engine.store.file();
-    let bad = |why: String| file.malformed(0, root.len() as u64, "the root of a loaded tree", why);
-    let root = DurableRoot::from_bytes(root).map_err(bad)?;
-    let link = root.link.filter(|link| {
-        let extent = Extent { offset: link.offset, bytes: link.bytes };
-        pages.iter().any(|(_, page)| *page == extent)
-    });
-    let link = link.ok_or_else(|| bad("it is none of the pages that its record brings".into()))?;
-    let mut held = HeldPages::new(&engine.store, link.birth, tree.lineage());
-    pages.into_iter().for_each(|(kind, extent)| held.hold(kind, extent));
-    Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), blobs })))
-}
-
-/// Says what the leaves of a loaded tree may need of readers: they were written before the store was opened, and are
-/// not looked at.
-fn expect(engine: &Engine, tree: TreeId) {
-    let traits = engine.trees.traits(tree);
-    let typed = traits.as_ref().map(|of| of.typing.is_some());
-    if typed != Some(false) {
-        engine.store.file().require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
-    }
-    if typed != Some(true) {
-        let may_have_one = traits.is_none_or(|of| of.class.codec() == Codec::UNDER_DICTIONARY);
-        let dictionaries = if may_have_one { FEATURE_DICTIONARIES } else { 0 };
-        engine.store.file().require(FEATURE_TRANSPOSED_BLOCKS | dictionaries);
-    }
-}
-
-fn malformed_catalog(engine: &Engine, why: String) -> Error {
-    let place = Place { file: engine.store.file().path().to_owned(), offset: 0, bytes: 0 };
-    Error::Malformed { place, what: "catalog entry", why }
-}
-
-/// Shows what tree 0 held at the boundary; replayed changes follow.
-fn load_catalog(engine: &Arc<Engine>, catalog: &Catalog, at: Seqno) -> Result<()> {
-    let snapshot = Snapshot::new(engine.clone(), None, || at);
-    let mut cursor = Cursor::new(snapshot, CATALOG_TREE, None, (None, None))?;
-    while let Some((key, value)) = cursor.next()? {
-        let malformed = |why| malformed_catalog(engine, why);
-        let known = (catalog, &*engine.cx.operators);
-        Shared::show_record(known, key, Some(value), None, &malformed)?;
     }
     Ok(())
 }

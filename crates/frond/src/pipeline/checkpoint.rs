@@ -4,7 +4,7 @@
 //! 2. Take the page effects of all publishes through V: pages loaded in bulk, deaths, and run references
 //!    as of V.
 //! 3. Write what V links and has no address: runs and children before the nodes that link them.
-//! 4. Sync the log through F (Rule: I10).
+//! 4. Name what prepared transactions need (`undecided.rs`), and sync the log through F (Rule: I10).
 //! 5. Publish: root directory, space map, sync, slot, sync (the store room).
 //! 6. Trim the log that neither slot needs.
 //!
@@ -191,7 +191,10 @@ impl Engine {
     /// version for a checkpoint that begins there. What the active memtable holds is applied first.
     fn comes_to_rest(&self) -> bool {
         let idle = self.idle.load(Ordering::Relaxed);
-        if !idle || !self.log().has_passed(self.store.log_needed_from()) {
+        if !idle
+            || !self.undecided.is_empty()
+            || !self.log().has_passed(self.store.log_needed_from())
+        {
             return false;
         }
         if !self.pass_log() {
@@ -297,6 +300,9 @@ impl Engine {
         }
         for snapshot in version.branches.named.values() {
             directory.snapshots.push(snapshot.listed(version.publish, &directory.trees));
+        }
+        if clean.is_none() {
+            self.name_undecided()?;
         }
         let log_synced = match clean {
             Some(end) => end,

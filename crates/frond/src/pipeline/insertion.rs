@@ -33,6 +33,8 @@ pub(crate) struct Insertion {
     pub trees: Vec<TreeId>,
     /// The entries of some of them, as mini-runs.
     pub runs: Vec<(TreeId, Arc<SortedRun>)>,
+    /// What goes from the catalog as a transaction that was prepared is decided: sorted, point entries alone.
+    pub decided: WriteSet,
 }
 
 impl HoldsWrites for Insertion {
@@ -45,7 +47,7 @@ impl Engine {
     /// Makes mini-runs of trees of which there are many entries: before the commit has its seqno, beside
     /// other commits.
     pub(crate) fn make_runs(&self, insertion: &mut Insertion) {
-        let Insertion { writes, trees, runs } = insertion;
+        let Insertion { writes, trees, runs, .. } = insertion;
         for &tree in trees.iter() {
             if writes.count(tree) >= self.limits.mini_run_entries {
                 let entries = writes.entries(tree);
@@ -58,7 +60,7 @@ impl Engine {
 
     /// Inserts what a commit brings.
     pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemSlot) {
-        let Insertion { writes, trees, runs } = insertion;
+        let Insertion { writes, trees, runs, decided } = insertion;
         if self.vacancies.load(Ordering::SeqCst) > 0 {
             trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
         }
@@ -73,6 +75,13 @@ impl Engine {
                     let messages = entries.map(|entry| (entry.key, entry.tag, entry.payload));
                     slot.table.insert(tree, seqno, messages);
                 }
+            }
+        }
+        if decided.len() > 0 {
+            for tree in decided.trees() {
+                let messages = decided.entries(tree);
+                let messages = messages.map(|entry| (entry.key, entry.tag, entry.payload));
+                slot.table.insert(tree, seqno, messages);
             }
         }
     }

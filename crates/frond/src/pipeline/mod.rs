@@ -30,6 +30,7 @@ mod pace;
 mod pool;
 mod readers;
 mod spill;
+mod undecided;
 mod workers;
 
 pub(crate) use blobs::BlobSync;
@@ -40,6 +41,7 @@ pub(crate) use insertion::Insertion;
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
+pub(crate) use undecided::Undecided;
 pub(crate) use workers::Background;
 
 use crate::{
@@ -156,6 +158,8 @@ pub(crate) struct Engine {
     /// One sync of the store file for all commits that wait for their blobs.
     pub(crate) blob_sync: BlobSync,
     /// Held by the one root-changing job set (invariant 3).
+    /// What prepared transactions need that only the log names.
+    pub(crate) undecided: Undecided,
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
     pub(crate) effects: Mutex<VecDeque<Published>>,
@@ -296,6 +300,11 @@ impl Engine {
         self.publish_unchanged();
         self.run_checkpoint()?;
         let end = self.health.watch(self.log().close())?;
+        if !self.undecided.is_empty() {
+            // The log names what they need: the next opening reads it.
+            self.store.drop_reserve();
+            return Ok(());
+        }
         self.publish_unchanged();
         self.checkpoint_with(Some(end))?;
         // The older slot begins at the end, too: then nobody needs what the log held before.

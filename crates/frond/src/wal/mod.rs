@@ -50,7 +50,7 @@ pub use feed::{LogFeed, TakeCommit, in_group};
 pub use log::{Log, LogOptions, LogStats};
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
-    checkpoint_record, decode, trailer,
+    checkpoint_record, decode, items, keeps_trailer, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};
 pub use reserve::{FRAGMENT_ROOM, Fragments, RECORD_BYTES_MAX, Reservation};

@@ -13,21 +13,26 @@
 //!
 //! Threads: builders have one owner; decoding is pure. Bytes: docs/format.md, "Log records".
 
+mod builder;
+
 use std::path::PathBuf;
 
 use crate::{
-    coding::{Reader, put_bytes, put_varint},
+    coding::Reader,
     error::{Error, Place, Result},
     message::{Kind, Tag},
     page::PageKind,
-    types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId},
+    types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId, XID_BYTES_MAX},
 };
+
+pub use builder::RecordBuilder;
 
 /// Bytes that [`trailer`] adds to a commit's body.
 pub const TRAILER_BYTES: usize = 9;
 
 const COMMIT: u8 = 1;
 const CHECKPOINT: u8 = 2;
+const KEEPS: u8 = 3;
 
 // Control bytes. Low four bits up to 4 are a tag's kind, bit 4 its fresh bit; further bits say which
 // parts follow.
@@ -40,9 +45,7 @@ const DELETE_RANGE: u8 = 0x0e;
 const EXTENT: u8 = 0x0d;
 const PAGE: u8 = 0x0c;
 const ROOT: u8 = 0x0b;
-
-/// Shortest stretch shared with the base key that is worth its length byte.
-const BASE_SHARED_MIN: usize = 3;
+const PREPARED: u8 = 0x0a;
 
 /// An extent of the store that only the log names so far (Rule: I11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,143 +56,6 @@ pub struct LogExtent {
     pub bytes: u64,
 }
 
-/// Builds the bodies of commit records; reused from commit to commit.
-#[derive(Debug, Default)]
-pub struct RecordBuilder {
-    bytes: Vec<u8>,
-    /// The record's first key.
-    base: Vec<u8>,
-    has_base: bool,
-    /// The last key of the current tree.
-    last: Vec<u8>,
-}
-
-impl RecordBuilder {
-    /// An empty builder.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Forgets everything but its memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.has_base = false;
-        self.base.clear();
-        self.last.clear();
-    }
-
-    /// What follows belongs to this tree.
-    pub fn tree(&mut self, tree: TreeId) {
-        self.bytes.push(TREE);
-        put_varint(&mut self.bytes, tree.0.into());
-        self.last.clear();
-    }
-
-    /// Adds an entry: ascending by key within its tree.
-    pub fn entry(&mut self, key: &[u8], tag: Tag, payload: &[u8]) {
-        let prefix = common(&self.last, key);
-        let rest = &key[prefix..];
-        let mut control = tag.to_disk();
-        let mut shared = 0;
-        if rest.len() >= self.base.len() && !self.base.is_empty() {
-            shared = common(&rest[rest.len() - self.base.len()..], &self.base);
-        }
-        let shared = if shared >= BASE_SHARED_MIN { shared } else { 0 };
-        let shares = [(prefix, SHARES_PREFIX), (shared, SHARES_BASE)];
-        let empty = payload.is_empty();
-        control |= if empty { EMPTY_PAYLOAD } else { 0 };
-        // Numbers are gathered on the stack: one look at the vector's room, not one a byte.
-        let mut head = Head::default();
-        for (bytes, flag) in shares {
-            if bytes > 0 {
-                control |= flag;
-                head.number(bytes);
-            }
-        }
-        head.number(rest.len() - shared);
-        head.bytes[0] = control;
-        let out = &mut self.bytes;
-        out.reserve(head.bytes.len() + rest.len() + payload.len() + 10);
-        out.extend_from_slice(&head.bytes[..=head.last]);
-        if shared > 0 {
-            let tail = self.base.len() - shared;
-            let middle = rest.len() - self.base.len();
-            out.extend_from_slice(&rest[..middle]);
-            out.extend_from_slice(&rest[rest.len() - tail..]);
-        } else {
-            out.extend_from_slice(rest);
-        }
-        if !empty {
-            put_bytes(out, payload);
-        }
-        if !self.has_base {
-            self.has_base = true;
-            self.base.extend_from_slice(key);
-        }
-        self.last.truncate(prefix);
-        self.last.extend_from_slice(rest);
-    }
-
-    /// Adds a range delete of [from, to).
-    pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
-        self.bytes.push(DELETE_RANGE);
-        for key in [from, to] {
-            put_bytes(&mut self.bytes, key);
-        }
-    }
-
-    /// Names an extent that this commit brings into the store (Rule: I11).
-    pub fn extent(&mut self, extent: LogExtent) {
-        self.bytes.push(EXTENT);
-        put_varint(&mut self.bytes, extent.offset);
-        put_varint(&mut self.bytes, extent.bytes);
-    }
-
-    /// Names a page that this commit brings into the store: a run or a node (Rule: I11).
-    pub fn page(&mut self, kind: PageKind, extent: LogExtent) {
-        self.bytes.extend_from_slice(&[PAGE, kind as u8]);
-        put_varint(&mut self.bytes, extent.offset);
-        put_varint(&mut self.bytes, extent.bytes);
-    }
-
-    /// Says that a tree begins with this root, whose pages this commit brings.
-    pub fn root(&mut self, tree: TreeId, root: &[u8]) {
-        self.bytes.push(ROOT);
-        put_varint(&mut self.bytes, tree.0.into());
-        put_bytes(&mut self.bytes, root);
-    }
-
-    /// Length so far, bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The body. [`trailer`] must follow it in the log.
-    pub fn finish(&mut self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// A control byte and up to three numbers.
-#[derive(Default)]
-struct Head {
-    bytes: [u8; 31],
-    last: usize,
-}
-
-impl Head {
-    #[inline]
-    fn number(&mut self, mut number: usize) {
-        while number >= 0x80 {
-            self.last += 1;
-            self.bytes[self.last] = number as u8 | 0x80;
-            number >>= 7;
-        }
-        self.last += 1;
-        self.bytes[self.last] = number as u8;
-    }
-}
-
 /// What follows a commit's body: its seqno, and that it is a commit.
 pub fn trailer(seqno: Seqno) -> [u8; TRAILER_BYTES] {
     with_kind(seqno.0, COMMIT)
@@ -198,6 +64,11 @@ pub fn trailer(seqno: Seqno) -> [u8; TRAILER_BYTES] {
 /// The record that says: the slot with this sequence number is durable.
 pub fn checkpoint_record(sequence: u64) -> [u8; TRAILER_BYTES] {
     with_kind(sequence, CHECKPOINT)
+}
+
+/// What follows the body of a record that names extents, and does nothing: they are needed still.
+pub fn keeps_trailer() -> [u8; TRAILER_BYTES] {
+    with_kind(0, KEEPS)
 }
 
 fn with_kind(number: u64, kind: u8) -> [u8; TRAILER_BYTES] {
@@ -220,6 +91,11 @@ pub enum Record<'a> {
     Checkpoint {
         /// Sequence number of the slot.
         sequence: u64,
+    },
+    /// Extents that transactions need which are prepared, and whose own records may be gone (Rule: I12).
+    Keeps {
+        /// They, and nothing else.
+        items: RecordItems<'a>,
     },
 }
 
@@ -262,6 +138,13 @@ pub enum Item<'a> {
         /// Its root, in the form of the root directory.
         root: &'a [u8],
     },
+    /// What was prepared under a name is what the commit does, beside its own entries.
+    Prepared {
+        /// The name.
+        xid: &'a [u8],
+        /// The commit that prepared it.
+        at: Seqno,
+    },
 }
 
 /// Reads a record's payload, which was found at `lsn`.
@@ -273,20 +156,24 @@ pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
         .ok_or_else(|| fault("it is empty"))?;
     let (body, number) = rest.split_last_chunk::<8>().ok_or_else(|| fault("it is cut short"))?;
     let number = u64::from_le_bytes(*number);
+    let items = || items(lsn, body);
     match kind {
-        COMMIT => {
-            let items = RecordItems {
-                lsn,
-                bytes: payload.len(),
-                rest: Reader::new(body),
-                tree: None,
-                keys: KeyMemory::default(),
-                skips_extents: false,
-            };
-            Ok(Record::Commit { seqno: Seqno(number), items })
-        }
+        COMMIT => Ok(Record::Commit { seqno: Seqno(number), items: items() }),
+        KEEPS if number == 0 => Ok(Record::Keeps { items: items() }),
         CHECKPOINT if body.is_empty() => Ok(Record::Checkpoint { sequence: number }),
         _ => Err(fault("it is of no known kind")),
+    }
+}
+
+/// Reads a body, which is a record's that lies at `lsn`.
+pub fn items(lsn: Lsn, body: &[u8]) -> RecordItems<'_> {
+    RecordItems {
+        lsn,
+        bytes: body.len(),
+        rest: Reader::new(body),
+        tree: None,
+        keys: KeyMemory::default(),
+        skips_extents: false,
     }
 }
 
@@ -373,6 +260,14 @@ impl RecordItems<'_> {
                         return Ok(Some(Item::Root { tree, root }));
                     }
                 }
+                PREPARED => {
+                    let xid = self.string(XID_BYTES_MAX)?;
+                    if xid.is_empty() {
+                        return Err("what was prepared has no name");
+                    }
+                    let at = Seqno(self.number()?);
+                    return Ok(Some(Item::Prepared { xid, at }));
+                }
                 _ => {
                     let tree = self.tree.ok_or(in_no_tree)?;
                     let tag =
@@ -453,25 +348,6 @@ fn malformed(lsn: Lsn, bytes: usize, why: &str) -> Error {
     }
 }
 
-/// Length of the common beginning.
-#[inline]
-fn common(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8));
-    let mut at = 0;
-    for (x, y) in words {
-        let differ = word(x) ^ word(y);
-        if differ != 0 {
-            return at + differ.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -498,6 +374,7 @@ mod tests {
                     extent.bytes.to_le_bytes().to_vec(),
                 ),
                 Item::Root { tree, root } => (tree.0, root.to_vec(), 252, Vec::new()),
+                Item::Prepared { xid, at } => (0, xid.to_vec(), 251, at.0.to_le_bytes().to_vec()),
             });
         }
         out
@@ -539,6 +416,8 @@ mod tests {
             builder.page(PageKind::Run, LogExtent { offset: 8192, bytes: 12288 });
             let [offset, bytes] = [8192u64, 12288].map(|number| number.to_le_bytes().to_vec());
             expected.push((PageKind::Run as u32, offset, 253, bytes));
+            builder.prepared(b"xid", Seqno(77));
+            expected.push((0, b"xid".to_vec(), 251, 77u64.to_le_bytes().to_vec()));
             builder.root(TreeId(300), b"root");
             expected.push((300, b"root".to_vec(), 252, Vec::new()));
             let payload = [builder.finish(), &trailer(Seqno(9))].concat();
@@ -546,7 +425,10 @@ mod tests {
             let Record::Commit { items, .. } = decode(Lsn(0), &payload).unwrap() else { panic!() };
             let mut entries = items.without_extents();
             while let Some(item) = entries.next().unwrap() {
-                assert!(matches!(item, Item::Entry { .. } | Item::DeleteRange { .. }));
+                assert!(matches!(
+                    item,
+                    Item::Entry { .. } | Item::DeleteRange { .. } | Item::Prepared { .. }
+                ));
             }
         }
     }

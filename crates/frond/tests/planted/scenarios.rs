@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, Limits, Options, Snapshot, Tree,
-    operator::MergeOperator,
+    Batch, CheckMode, Db, Durability, Error, IfLocked, Limits, Options, RowLock, Snapshot, Tree,
+    Xid, operator::MergeOperator,
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -21,6 +21,7 @@ pub fn all(seed: u64) {
     clones_and_names_keep_what_they_show_and_no_more(seed);
     a_spilled_snapshot_shows_its_moment(seed);
     a_snapshot_transaction_overwrites_nothing_unseen(seed);
+    a_prepared_transaction_outlives_restarts(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
     // Last, as it takes longest.
@@ -42,6 +43,35 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
         let refused = txn.put(&tree, b"row", b"3");
         assert!(matches!(refused, Err(Error::Conflict { .. })), "I27: {refused:?}");
     }
+}
+
+/// Rules: I11, I12. A long value that is prepared, through checkpoints that trim the log, and others' long values.
+fn a_prepared_transaction_outlives_restarts(seed: u64) {
+    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+    let xid = Xid::new(b"x").unwrap();
+    let (db, long) = (Db::open("/store", options(&vfs, seed)).unwrap(), random(dice, 3000));
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    txn.put(&tree, b"row", &long).unwrap();
+    txn.prepare(&xid).unwrap().detach();
+    for _ in 0..4 {
+        fill(&db, &tree, dice, 60, 100);
+        db.checkpoint().unwrap();
+    }
+    drop((tree, db));
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    tree.put(b"other", &random(dice, 3000)).unwrap();
+    db.checkpoint().unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    let locked = txn.get_locked(&tree, b"row", RowLock::Shared, IfLocked::Fail);
+    assert!(matches!(locked, Err(Error::LockBusy { .. })), "I54: {locked:?}");
+    drop(txn);
+    db.commit_prepared(&xid).unwrap();
+    db.checkpoint().unwrap();
+    assert!(tree.get(b"row").unwrap().as_deref() == Some(&long[..]), "I12: the long value");
+    assert_clean(&db);
+    db.close().unwrap();
 }
 
 fn options(vfs: &SimVfs, seed: u64) -> Options {

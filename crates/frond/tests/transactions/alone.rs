@@ -294,9 +294,16 @@ fn calls_that_make_no_sense_are_refused() {
     assert!(matches!(early.get(&later, b"1"), Err(Error::DefinitionChanged(_))));
     assert!(matches!(early.scan(&later, ..), Err(Error::DefinitionChanged(_))));
     early.put(&born_later, b"1", b"").unwrap();
-    store.db.drop_tree("later").unwrap();
-    let gone = early.commit().unwrap_err();
+    // Rule: I52. Who drops a tree waits for those who have rows of it.
+    thread::scope(|scope| {
+        let dropped = scope.spawn(|| store.db.drop_tree("later"));
+        store.until_waiting(1);
+        early.commit().unwrap();
+        dropped.join().unwrap().unwrap();
+    });
+    let gone = txn.put(&born_later, b"1", b"").unwrap_err();
     assert!(matches!(gone, Error::NoSuchTree(_)), "{gone}");
+    drop(txn);
     store.is_at_rest();
     let closed = Arc::new(store.db.clone());
     closed.close().unwrap();

@@ -56,8 +56,16 @@ fn any_record() -> impl Strategy<Value = Record> {
                 })
             },
         );
+    let piece = (prop::collection::vec(any::<u8>(), 1..256), any::<u32>(), any::<Vec<u8>>());
+    let prepared = piece.prop_map(|(xid, number, content)| {
+        let number = number.min(u32::MAX - 1);
+        let xid = Xid::new(&xid).unwrap();
+        let carried = Carried::default();
+        Record::Prepared(PreparedPiece { xid, number, count: number + 1, content, carried })
+    });
     prop_oneof![
         tree,
+        prepared,
         (any::<u32>(), any::<u32>()).prop_map(|(tree, snapshot)| {
             Record::Counters(CounterRecord {
                 next_tree: TreeId(tree),

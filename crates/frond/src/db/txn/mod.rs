@@ -12,6 +12,7 @@
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `end.rs` | commit, rollback, savepoints |
+//! | `prepare.rs` | the first of two phases |
 //! | `transact.rs` | a closure, again if others were in its way |
 //!
 //! Invariants
@@ -21,7 +22,7 @@
 //!    lock (Rule: I3).
 //! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
 //!
-//! Not here yet: range deletes, two-phase commit, write sets beyond memory. A
+//! Not here yet: range deletes, write sets beyond memory. A
 //! transaction is as large as a batch at most.
 //!
 //! Threads: one transaction is one thread's at a time; calls from others wait for each other.
@@ -30,6 +31,7 @@ mod cursor;
 mod end;
 mod locked_walk;
 mod options;
+mod prepare;
 mod read;
 mod transact;
 mod write;

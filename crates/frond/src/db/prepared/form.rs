@@ -1,0 +1,168 @@
+//! The content of what is prepared: what it will do, and what it keeps locked.
+//!
+//! Most keep nothing locked but the rows they write, which the entries tell; only who must stay serializable has a
+//! list of locks (Rule: I54).
+//!
+//! Invariants
+//! 1. Reading gives back what was written.
+//! 2. Any bytes are read as a form or refused; no more memory is taken than they have bytes, some times over
+//!    (Promise: P20).
+//!
+//! Threads: plain values. Bytes: docs/format.md, "Prepared transactions".
+
+use std::ops::Bound;
+
+use crate::{
+    Flaw, KEY_BYTES_MAX, TreeId,
+    coding::{Reader, put_bytes, put_varint},
+    txn::lock_table::{LockList, RangeEntry, RowEntry, RowMode, TableMode},
+};
+
+const VERSION: u8 = 1;
+
+const ROW_MODES: [RowMode; 3] = [RowMode::Shared, RowMode::Exclusive, RowMode::Write];
+const TABLE_MODES: [TableMode; 4] =
+    [TableMode::IntentShared, TableMode::IntentExclusive, TableMode::Shared, TableMode::Exclusive];
+
+/// Writes the content: a commit's body, and locks if they must be listed.
+pub(super) fn write(locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len() + 16);
+    out.extend_from_slice(&[VERSION, locks.is_some().into()]);
+    if let Some(list) = locks {
+        write_locks(list, &mut out);
+    }
+    out.extend_from_slice(body);
+    out
+}
+
+/// The list of locks, if there is one, and the body.
+pub(super) fn read(content: &[u8]) -> Result<(Option<LockList>, &[u8]), Flaw> {
+    let bad = |why: &str| Flaw::Malformed { what: "prepared transaction", why: why.to_owned() };
+    let (head, rest) = content.split_first_chunk::<2>().ok_or_else(|| bad("it is cut short"))?;
+    match head {
+        [VERSION, 0] => Ok((None, rest)),
+        [VERSION, 1] => {
+            let mut reader = Reader::new(rest);
+            let list = read_locks(&mut reader).ok_or_else(|| bad("its locks cannot be read"))?;
+            Ok((Some(list), reader.rest()))
+        }
+        [VERSION, _] => Err(bad("it has a flag that there is not")),
+        [version, _] => {
+            Err(Flaw::TooNew { what: format!("prepared transactions of version {version}") })
+        }
+    }
+}
+
+fn write_locks(LockList { rows, ranges, tables }: &LockList, out: &mut Vec<u8>) {
+    for count in [tables.len(), rows.len(), ranges.len()] {
+        put_varint(out, count as u64);
+    }
+    for (tree, mode) in tables {
+        put_varint(out, tree.0.into());
+        out.extend(place(&TABLE_MODES, mode));
+    }
+    for RowEntry { tree, key_hash, mode } in rows {
+        put_varint(out, tree.0.into());
+        out.extend_from_slice(&key_hash.to_le_bytes());
+        out.extend(place(&ROW_MODES, mode));
+    }
+    for RangeEntry { tree, from, to } in ranges {
+        put_varint(out, tree.0.into());
+        for end in [from, to] {
+            let (kind, key): (u8, &[u8]) = match end {
+                Bound::Unbounded => (0, &[]),
+                Bound::Included(key) => (1, key),
+                Bound::Excluded(key) => (2, key),
+            };
+            out.push(kind);
+            put_bytes(out, key);
+        }
+    }
+}
+
+/// The number of a mode on disk.
+fn place<T: PartialEq>(modes: &[T], mode: &T) -> Option<u8> {
+    modes.iter().position(|other| other == mode).map(|place| place as u8)
+}
+
+fn read_locks(reader: &mut Reader<'_>) -> Option<LockList> {
+    let mut list = LockList::default();
+    let [tables, rows, ranges] = [reader.varint()?, reader.varint()?, reader.varint()?];
+    for _ in 0..tables {
+        let tree = tree(reader)?;
+        list.tables.push((tree, *TABLE_MODES.get(usize::from(reader.u8()?))?));
+    }
+    for _ in 0..rows {
+        let tree = tree(reader)?;
+        let key_hash = u128::from_le_bytes(reader.take(16)?.try_into().ok()?);
+        list.rows.push(RowEntry {
+            tree,
+            key_hash,
+            mode: *ROW_MODES.get(usize::from(reader.u8()?))?,
+        });
+    }
+    for _ in 0..ranges {
+        let tree = tree(reader)?;
+        let [from, to] = [bound(reader)?, bound(reader)?];
+        list.ranges.push(RangeEntry { tree, from, to });
+    }
+    Some(list)
+}
+
+fn tree(reader: &mut Reader<'_>) -> Option<TreeId> {
+    u32::try_from(reader.varint()?).ok().map(TreeId)
+}
+
+fn bound(reader: &mut Reader<'_>) -> Option<Bound<Vec<u8>>> {
+    let kind = reader.u8()?;
+    let key = reader.bytes().filter(|key| key.len() <= KEY_BYTES_MAX + 1)?;
+    match kind {
+        0 if key.is_empty() => Some(Bound::Unbounded),
+        1 => Some(Bound::Included(key.to_vec())),
+        2 => Some(Bound::Excluded(key.to_vec())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> LockList {
+        let key = |byte| vec![byte; 3];
+        LockList {
+            rows: ROW_MODES
+                .map(|mode| RowEntry { tree: TreeId(300), key_hash: u128::MAX / 3, mode })
+                .to_vec(),
+            ranges: vec![
+                RangeEntry { tree: TreeId(1), from: Bound::Unbounded, to: Bound::Included(key(7)) },
+                RangeEntry { tree: TreeId(2), from: Bound::Excluded(key(0)), to: Bound::Unbounded },
+            ],
+            tables: TABLE_MODES.map(|mode| (TreeId(u32::MAX), mode)).to_vec(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for locks in [None, Some(LockList::default()), Some(list())] {
+            let content = write(locks.as_ref(), b"body");
+            assert_eq!(read(&content), Ok((locks, &b"body"[..])));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_answer() {
+        let content = write(Some(&list()), b"");
+        for cut in 0..content.len() {
+            assert!(read(&content[..cut]).is_err(), "cut at {cut}");
+        }
+        for bit in 0..content.len() * 8 {
+            let mut bad = content.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let _ = read(&bad);
+        }
+        let huge = [&[VERSION, 1][..], &[0xff; 9], &[1, 0, 0]].concat();
+        assert!(read(&huge).is_err());
+        assert!(matches!(read(&[2, 0]), Err(Flaw::TooNew { .. })));
+    }
+}

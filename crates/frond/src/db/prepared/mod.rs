@@ -1,0 +1,274 @@
+//! Transactions that are prepared: they can neither fail any more nor be lost, and wait to be decided.
+//!
+//! What one will do lies in the catalog, in pieces (`catalog/prepared.rs`), put there by its prepare as by any commit.
+//! Its commit is a short record: the name, and that the pieces go. So the log keeps nothing for it, checkpoints and
+//! backups have it like every row, and recovery finds it there (Rule: I12).
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `form.rs` | the content of the pieces |
+//! | `recover.rs` | from pieces to transactions, when a store is opened |
+//! | `table.rs` | who is prepared, and in whose hands |
+//!
+//! Invariants
+//! 1. A name is in the table from before the pieces are in the log until they are gone and that is visible. So
+//!    their keys are absent when they are put (Rule: I7).
+//! 2. From its prepare to its decision a transaction keeps the rows it writes, and its place among the writers of
+//!    their trees (Rules: I33, I54).
+//! 3. A commit that was ordered is inserted, by whomever; if its owner lets it go, when he does (Rule: I41).
+//!
+//! Threads: all; each transaction has one owner, or lies in the table.
+
+mod form;
+mod recover;
+mod table;
+
+use crate::{
+    Durability, Error, Result, Seqno, Xid,
+    blob::BlobHold,
+    catalog::{CATALOG_TREE, TreeEntry},
+    pipeline::Insertion,
+    sync::Arc,
+    txn::{
+        LiveWrites,
+        lock_table::{LockList, LockSet, LockTable},
+    },
+    wal::LogExtent,
+};
+
+use super::{
+    Db, Shared,
+    commit::{RECORD, Sequenced},
+};
+pub(super) use recover::{content_of, recover};
+pub use table::PreparedInfo;
+pub(super) use table::PreparedTable;
+
+/// A transaction that is prepared; see [`Txn::prepare`](super::Txn::prepare).
+///
+/// It is decided by [`commit`](Self::commit) or [`rollback`](Self::rollback), here or, once it is detached, by its
+/// name. Dropped, it is detached. It survives the end of the process, and of the machine.
+#[derive(Debug)]
+pub struct PreparedTxn {
+    shared: Arc<Shared>,
+    /// `None` once it is decided.
+    prepared: Option<Box<Prepared>>,
+    ordered: Option<Sequenced>,
+}
+
+/// What is kept of it in memory.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub xid: Xid,
+    /// The commit that prepared it, if it has written something and that is known still.
+    pub at: Option<Seqno>,
+    /// Its writes, and the pieces that go with its commit.
+    pub insertion: Arc<Insertion>,
+    pub blobs: Vec<Arc<BlobHold>>,
+    /// Disk space that is promised to it.
+    pub admitted: u64,
+    pub locks: Option<LockSet>,
+    pub live: Arc<LiveWrites>,
+    /// Trees that list it as a writer.
+    pub entered: Vec<Arc<TreeEntry>>,
+}
+
+/// The content of the pieces of a transaction that writes this.
+pub(super) fn content(locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
+    form::write(locks, body)
+}
+
+impl Db {
+    /// All transactions that are prepared and not decided, by name: those in the hands of a session, too.
+    pub fn prepared(&self) -> Vec<PreparedInfo> {
+        self.shared.prepared.list()
+    }
+
+    /// Those of them that were there when the store was opened and that this call has not named before: each is
+    /// listed once, so that a coordinator that asks again meets an end.
+    pub fn recover_prepared(&self) -> Vec<PreparedInfo> {
+        self.shared.prepared.unlisted()
+    }
+
+    /// Takes a prepared transaction that nobody has in hand, to decide it.
+    ///
+    /// # Errors
+    /// `NoSuchXid`; `XidBusy` if it is in another's hands.
+    pub fn attach_prepared(&self, xid: &Xid) -> Result<PreparedTxn> {
+        let prepared = self.shared.prepared.take(xid)?;
+        Ok(PreparedTxn { shared: self.shared.clone(), prepared: Some(prepared), ordered: None })
+    }
+
+    /// Commits a prepared transaction that nobody has in hand.
+    ///
+    /// # Errors
+    /// As [`attach_prepared`](Self::attach_prepared) and [`PreparedTxn::commit`].
+    pub fn commit_prepared(&self, xid: &Xid) -> Result<Seqno> {
+        self.attach_prepared(xid)?.commit()
+    }
+
+    /// Rolls a prepared transaction back that nobody has in hand.
+    ///
+    /// # Errors
+    /// As [`attach_prepared`](Self::attach_prepared) and [`PreparedTxn::rollback`].
+    pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
+        self.attach_prepared(xid)?.rollback()
+    }
+}
+
+impl PreparedTxn {
+    pub(super) fn new(shared: Arc<Shared>, prepared: Prepared) -> Self {
+        Self { shared, prepared: Some(Box::new(prepared)), ordered: None }
+    }
+
+    /// Its name.
+    pub fn xid(&self) -> &Xid {
+        &self.own().xid
+    }
+
+    /// Gives the commit its place in the order of all: from here on it is decided, and later commits come later,
+    /// in the log, too. Waits for no lock, no sync and no other commit. Others see it once it is visible, at the
+    /// latest when [`commit`](Self::commit) returns. Returns its number.
+    ///
+    /// # Errors
+    /// `Failed`, `Closed`: it is prepared still.
+    pub fn commit_ordered(&mut self) -> Result<Seqno> {
+        if let Some(Sequenced { seqno, .. }) = &self.ordered {
+            return Ok(*seqno);
+        }
+        if self.own().insertion.decided.len() == 0 {
+            return Ok(self.shared.engine.sequencer.visible());
+        }
+        let ordered = self.shared.order_prepared(self.own())?;
+        Ok(self.ordered.insert(ordered).seqno)
+    }
+
+    /// Commits at the store's durability; in order before, if that was not done yet. Returns the commit's number.
+    ///
+    /// # Errors
+    /// As [`commit_ordered`](Self::commit_ordered), and then it is detached, and prepared still. `OutcomeUnknown`:
+    /// the store has stopped; it may be committed, or prepared.
+    pub fn commit(self) -> Result<Seqno> {
+        let level = self.shared.durability;
+        self.commit_with(level)
+    }
+
+    /// The same at a durability of its own.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_with(mut self, level: Durability) -> Result<Seqno> {
+        let seqno = self.commit_ordered()?;
+        let reservation = self.finish();
+        if let Some(reservation) = reservation
+            && level != Durability::Lazy
+        {
+            let engine = &self.shared.engine;
+            engine.health.watch(engine.log().wait(&reservation, level))?;
+        }
+        Ok(seqno)
+    }
+
+    /// Takes everything back, at the store's durability.
+    ///
+    /// # Errors
+    /// `Failed`, `Closed`: it is detached, and prepared still.
+    pub fn rollback(mut self) -> Result<()> {
+        if self.ordered.is_some() {
+            let why = "the prepared transaction is committed: its place in the order is taken";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        self.shared.take_pieces_away(self.own())?;
+        if let Some(prepared) = self.prepared.take() {
+            self.shared.engine.store.settle_admitted(prepared.admitted);
+            self.shared.let_go(*prepared);
+        }
+        Ok(())
+    }
+
+    /// Lets go of it: it waits for a decision by its name.
+    pub fn detach(self) {}
+
+    /// Inserts what was ordered, and ends it. Returns its place in the log.
+    fn finish(&mut self) -> Option<crate::wal::Reservation> {
+        let prepared = self.prepared.take()?;
+        let ordered = self.ordered.take();
+        if let Some(sequenced) = &ordered {
+            self.shared.land(&prepared.insertion, sequenced);
+        }
+        self.shared.let_go(*prepared);
+        ordered.map(|sequenced| sequenced.reservation)
+    }
+
+    fn own(&self) -> &Prepared {
+        self.prepared.as_ref().expect("it is there until it is decided, which takes it away")
+    }
+}
+
+impl Drop for PreparedTxn {
+    fn drop(&mut self) {
+        if self.ordered.is_some() {
+            self.finish();
+        } else if let Some(prepared) = self.prepared.take() {
+            self.shared.prepared.put_back(prepared);
+        }
+    }
+}
+
+impl Shared {
+    /// Sequences the commit of what is prepared.
+    fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
+        self.check_writable()?;
+        let Prepared { xid, at, insertion, blobs, admitted, .. } = prepared;
+        let mut record = RECORD.take();
+        record.clear();
+        for extent in blobs.iter().map(|blob| blob.extent()) {
+            record.extent(LogExtent { offset: extent.offset, bytes: extent.bytes.into() });
+        }
+        record.prepared(xid.as_bytes(), at.unwrap_or_default());
+        record.tree(CATALOG_TREE);
+        for piece in insertion.decided.entries(CATALOG_TREE) {
+            record.entry(piece.key, piece.tag, piece.payload);
+        }
+        let sequenced = self.sequence(insertion, blobs, record.finish(), *admitted, &[]);
+        RECORD.set(record);
+        sequenced
+    }
+
+    /// The rollback: a commit of its own, in which the pieces go.
+    fn take_pieces_away(&self, prepared: &Prepared) -> Result<()> {
+        self.check_writable()?;
+        let pieces = &prepared.insertion.decided;
+        if pieces.len() == 0 {
+            return Ok(());
+        }
+        let (writes, trees) = (pieces.clone(), vec![CATALOG_TREE]);
+        let insertion = Arc::new(Insertion { writes, trees, ..Insertion::default() });
+        self.commit_insertion(&insertion, &[], self.durability, &[], ()).map(drop)
+    }
+
+    /// It is decided, and that is visible: gives back what it kept.
+    fn let_go(&self, mut prepared: Prepared) {
+        self.give_locks_back(&mut prepared);
+        self.engine.undecided.release(&prepared.xid);
+        self.prepared.forget(&prepared.xid);
+    }
+
+    /// Others may have its rows.
+    fn give_locks_back(&self, prepared: &mut Prepared) {
+        let Prepared { entered, live, locks, .. } = prepared;
+        entered.drain(..).for_each(|tree| tree.writers.leave(live));
+        if let Some(mut locks) = locks.take() {
+            LockTable::release_all(&self.lock_table, &mut locks);
+            self.gate.open();
+        }
+        live.clear();
+    }
+
+    /// The store goes: what is prepared stays so, on the disk.
+    pub(super) fn leave_prepared(&self) {
+        for mut prepared in self.prepared.drain() {
+            self.give_locks_back(&mut prepared);
+        }
+    }
+}

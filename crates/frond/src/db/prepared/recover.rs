@@ -1,0 +1,219 @@
+//! What is prepared, when a store is opened: from the catalog's pieces to transactions that hold their locks.
+//!
+//! Pieces are learnt from the catalog at the boundary, then from the log as it is replayed; long values are held from
+//! there on. What is left at the end is made ready ([`recover`]), and takes its rows again once there is a lock table
+//! ([`Shared::adopt_prepared`]), before anybody else is there.
+//!
+//! Threads: the one that opens the store.
+
+use super::{Prepared, form};
+use crate::{
+    Error, Lsn, Place, Result, Seqno, Xid,
+    blob::{BlobHold, BlobRef},
+    catalog::{CATALOG_TREE, Pieces, Record},
+    message::{Kind, Tag},
+    pipeline::{Engine, Insertion},
+    store::{Class, PageKind},
+    sync::Arc,
+    txn::{
+        LiveWrites,
+        lock_table::{LockList, RowMode, TableMode},
+    },
+    wal::{self, Item},
+};
+
+use super::super::Shared;
+
+/// One that was found.
+pub(in crate::db) struct Found {
+    prepared: Prepared,
+    /// All its locks, if they are more than those of the rows it writes.
+    locks: Option<LockList>,
+}
+
+/// Reads all that is prepared, and holds the long values.
+pub(in crate::db) fn recover(engine: &Engine, pieces: &Pieces) -> Result<Vec<Found>> {
+    pieces.xids().map(|xid| read(engine, pieces, xid)).collect()
+}
+
+/// The content of what is prepared under a name.
+pub(in crate::db) fn content_of(
+    engine: &Engine,
+    pieces: &Pieces,
+    xid: &Xid,
+) -> Result<(Option<LockList>, Vec<u8>)> {
+    let content = pieces.content(xid);
+    let content =
+        content.ok_or_else(|| malformed(engine, format!("a piece of {xid} is missing")))?;
+    let (locks, body) = form::read(&content)
+        .map_err(|flaw| malformed(engine, format!("{xid}: {}", flaw.at(file(engine)))))?;
+    Ok((locks, body.to_vec()))
+}
+
+/// Holds the long values of what is prepared under a name, which the log must have named.
+fn hold_blobs(engine: &Engine, xid: &Xid, body: &[u8]) -> Result<Vec<Arc<BlobHold>>> {
+    let store = &engine.store;
+    let mut holds = Vec::new();
+    let mut items = wal::items(Lsn(0), body);
+    while let Some(item) = items.next()? {
+        if let Item::Entry { tag, payload, .. } = item
+            && tag.kind() == Kind::PutBlob
+        {
+            let extent = BlobRef::read(store.file(), payload)?.extent();
+            if engine.log.is_none() {
+                // Nothing was claimed, and nothing will be allocated either.
+                store.claim(extent, Class::Blob, PageKind::Blob, Lsn(0))?;
+            }
+            let hold = BlobHold::if_written(store, extent);
+            let gone = || malformed(engine, format!("a long value of {xid} is not there"));
+            holds.push(hold.ok_or_else(gone)?);
+        }
+    }
+    Ok(holds)
+}
+
+fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
+    let (locks, body) = content_of(engine, pieces, xid)?;
+    let mut insertion = Insertion::default();
+    let mut items = wal::items(Lsn(0), &body);
+    let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
+    while let Some(item) = items.next().map_err(in_piece)? {
+        match item {
+            Item::Entry { tree, key, tag, payload } if tree != CATALOG_TREE => {
+                insertion.writes.push(tree, key, tag, &[payload], false);
+            }
+            Item::DeleteRange { tree, from, to } if tree != CATALOG_TREE => {
+                insertion.writes.push_range(tree, from, to);
+            }
+            _ => return Err(malformed(engine, format!("{xid} does what none can"))),
+        }
+    }
+    // It was sealed when it was written: in order, one message a key.
+    insertion.writes.seal(&engine.cx.folder())?;
+    insertion.trees = insertion.writes.trees();
+    engine.make_runs(&mut insertion);
+    for number in 0..pieces.count(xid) {
+        let key = Record::prepared_key(xid, number);
+        insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
+    }
+    let blobs = hold_blobs(engine, xid, &body)?;
+    let prepared = Prepared {
+        xid: xid.clone(),
+        at: pieces.at(xid),
+        insertion: Arc::new(insertion),
+        blobs,
+        admitted: 0,
+        locks: None,
+        live: Arc::default(),
+        entered: Vec::new(),
+    };
+    Ok(Found { prepared, locks })
+}
+
+impl Shared {
+    /// They take their locks again, and wait for their decisions.
+    pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<()> {
+        for Found { mut prepared, locks } in found {
+            self.lock_again(&mut prepared, locks)?;
+            self.prepared.add_recovered(Box::new(prepared));
+        }
+        Ok(())
+    }
+
+    fn lock_again(&self, prepared: &mut Prepared, list: Option<LockList>) -> Result<()> {
+        let number = self.next_txn();
+        let insertion = prepared.insertion.clone();
+        self.gate.close(|| true);
+        let list = list.unwrap_or_default();
+        let refused = |_| {
+            let why = format!("{} has locks that another has, too", prepared.xid);
+            malformed(&self.engine, why)
+        };
+        let restored = self.lock_table.restore(number, &list).map_err(refused);
+        let mut locks = restored.inspect_err(|_| self.gate.open())?;
+        locks.owner().set_writes(insertion.writes.len() as u64);
+        let now = crate::txn::lock_table::Patience::NoWait;
+        let (table, mut taken) = (&self.lock_table, Ok(()));
+        'trees: for &tree in &insertion.trees {
+            let is_alone = insertion.writes.ranges(tree).next().is_some();
+            let mode = if is_alone { TableMode::Exclusive } else { TableMode::IntentExclusive };
+            taken = table.lock_table(&mut locks, tree, mode, now).map(drop);
+            for entry in insertion.writes.entries(tree) {
+                if plant!("db: prepared rows are not locked again") {
+                    continue;
+                }
+                if taken.is_err() {
+                    break 'trees;
+                }
+                taken = table.lock_row(&mut locks, tree, entry.key, RowMode::Write, now).map(drop);
+            }
+        }
+        let live = Arc::new(LiveWrites::new(number));
+        {
+            let mut own = live.lock();
+            own.seal(&self.engine.cx.folder())?;
+            own.gone_to(insertion.clone());
+        }
+        for entry in insertion.trees.iter().filter_map(|&tree| self.catalog.by_id(tree)) {
+            entry.writers.enter(&live);
+            prepared.entered.push(entry);
+        }
+        (prepared.locks, prepared.live) = (Some(locks), live);
+        if taken.is_err() {
+            self.give_locks_back(prepared);
+            let why = format!("{} writes a row that another does, too", prepared.xid);
+            return Err(malformed(&self.engine, why));
+        }
+        Ok(())
+    }
+}
+
+fn file(engine: &Engine) -> &std::path::Path {
+    engine.store.file().path()
+}
+
+fn malformed(engine: &Engine, why: String) -> Error {
+    let place = Place { file: file(engine).to_owned(), offset: 0, bytes: 0 };
+    Error::Malformed { place, what: "prepared transaction", why }
+}
+
+impl Pieces {
+    /// Adds what the catalog says at the boundary, or the log behind it, of what is prepared; true if `key` is such a
+    /// record's.
+    pub(in crate::db) fn learn(
+        &mut self,
+        engine: &Engine,
+        (key, value): (&[u8], Option<&[u8]>),
+        at: Option<Seqno>,
+    ) -> Result<bool> {
+        let Some((xid, _)) = Record::prepared_of_key(key) else { return Ok(false) };
+        match value.map(|value| Record::decode(key, value)) {
+            None => {
+                if self.delete(key) {
+                    engine.undecided.release(&xid);
+                }
+            }
+            Some(Ok(Record::Prepared(piece))) => {
+                self.put(piece, at);
+                // At the boundary, nothing was claimed yet that the log names.
+                if at.is_some() && self.is_whole(&xid) {
+                    self.hold_blobs(engine, &xid)?;
+                }
+            }
+            Some(Ok(_)) => return Err(malformed(engine, format!("{xid} is another record"))),
+            Some(Err(flaw)) => return Err(flaw.at(file(engine))),
+        }
+        Ok(true)
+    }
+
+    /// Holds the long values of all that is prepared at the boundary, once the log was looked through.
+    pub(in crate::db) fn hold_all(&self, engine: &Engine) -> Result<()> {
+        self.xids().try_for_each(|xid| self.hold_blobs(engine, xid))
+    }
+
+    fn hold_blobs(&self, engine: &Engine, xid: &Xid) -> Result<()> {
+        let (_, body) = content_of(engine, self, xid)?;
+        engine.undecided.keep(xid, hold_blobs(engine, xid, &body)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Who is prepared, by name, and in whose hands.
+//!
+//! Threads: all. One lock, held for a look-up; prepares and decisions take it twice each.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use super::Prepared;
+use crate::{
+    Error, Result, Seqno, Xid,
+    sync::{Mutex, MutexGuard},
+};
+
+/// A transaction that is prepared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PreparedInfo {
+    /// Its name.
+    pub xid: Xid,
+    /// The commit that prepared it; `None` if it has written nothing, while it is being prepared, and where the log
+    /// was trimmed before the store was opened.
+    pub at: Option<Seqno>,
+    /// Rows that it writes.
+    pub entries: usize,
+    /// True if it was there when the store was opened.
+    pub is_recovered: bool,
+    /// True if no session has it in hand: it can be decided by its name.
+    pub is_detached: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    at: Option<Seqno>,
+    entries: usize,
+    is_recovered: bool,
+    was_listed: bool,
+    /// Here while nobody has it in hand.
+    waits: Option<Box<Prepared>>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(in crate::db) struct PreparedTable {
+    known: Mutex<BTreeMap<Xid, Known>>,
+}
+
+impl PreparedTable {
+    /// Takes a name for a transaction that is about to be prepared.
+    pub fn reserve(&self, xid: &Xid) -> Result<()> {
+        match self.lock().entry(xid.clone()) {
+            Entry::Occupied(_) => Err(Error::XidExists(xid.clone())),
+            Entry::Vacant(place) => {
+                place.insert(Known {
+                    at: None,
+                    entries: 0,
+                    is_recovered: false,
+                    was_listed: true,
+                    waits: None,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// It is prepared, and in its session's hands.
+    pub fn note(&self, xid: &Xid, at: Option<Seqno>, entries: usize) {
+        if let Some(known) = self.lock().get_mut(xid) {
+            (known.at, known.entries) = (at, entries);
+        }
+    }
+
+    /// Adds one that was there when the store was opened.
+    pub fn add_recovered(&self, prepared: Box<Prepared>) {
+        let known = Known {
+            at: prepared.at,
+            entries: prepared.insertion.writes.len(),
+            is_recovered: true,
+            was_listed: false,
+            waits: None,
+        };
+        let xid = prepared.xid.clone();
+        self.lock().insert(xid, Known { waits: Some(prepared), ..known });
+    }
+
+    /// It is decided, or was not prepared after all.
+    pub fn forget(&self, xid: &Xid) {
+        self.lock().remove(xid);
+    }
+
+    /// Nobody has it in hand any more.
+    pub fn put_back(&self, prepared: Box<Prepared>) {
+        let mut table = self.lock();
+        if let Some(known) = table.get_mut(&prepared.xid) {
+            known.waits = Some(prepared);
+        }
+    }
+
+    /// Takes one in hand.
+    pub fn take(&self, xid: &Xid) -> Result<Box<Prepared>> {
+        match self.lock().get_mut(xid) {
+            None => Err(Error::NoSuchXid(xid.clone())),
+            Some(known) => known.waits.take().ok_or_else(|| Error::XidBusy(xid.clone())),
+        }
+    }
+
+    pub fn list(&self) -> Vec<PreparedInfo> {
+        self.lock().iter().map(|(xid, known)| known.info(xid)).collect()
+    }
+
+    /// Those of an earlier opening that were not listed here yet.
+    pub fn unlisted(&self) -> Vec<PreparedInfo> {
+        let mut table = self.lock();
+        let new = table.iter_mut().filter(|(_, known)| !known.was_listed);
+        new.map(|(xid, known)| {
+            known.was_listed = true;
+            known.info(xid)
+        })
+        .collect()
+    }
+
+    /// Takes all away that are in nobody's hands.
+    pub fn drain(&self) -> Vec<Prepared> {
+        let table = std::mem::take(&mut *self.lock());
+        table.into_values().filter_map(|known| known.waits).map(|prepared| *prepared).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Xid, Known>> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Known {
+    fn info(&self, xid: &Xid) -> PreparedInfo {
+        PreparedInfo {
+            xid: xid.clone(),
+            at: self.at,
+            entries: self.entries,
+            is_recovered: self.is_recovered,
+            is_detached: self.waits.is_some(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Replay: what the log says behind the boundary is done again, record by record and in its order.
+//!
+//! Invariants
+//! 1. Seqnos ascend; a record at or below the boundary is passed over (Rule: I9).
+//! 2. What is prepared is known at each record as it was then: so a commit of it is what it was.
+//!
+//! Threads: the one that opens the store.
+
+use super::{Cursor, Shared, Snapshot, prepared::content_of};
+use crate::{
+    Error, Lsn, Place, Result, Seqno, TreeId,
+    blob::BlobHold,
+    block::Codec,
+    catalog::{CATALOG_TREE, Catalog, Pieces},
+    page::{
+        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+    },
+    pipeline::Engine,
+    store::{Class, Extent, HeldPages, PageKind, Store, TreeRoot as DurableRoot},
+    sync::{Arc, Ordering},
+    types::Xid,
+    version::{Change, Loaded, MemSlot},
+    wal::{self, Item, LogExtent, Record},
+};
+
+/// A replay under way.
+pub(super) struct Replay<'a> {
+    pub engine: &'a Engine,
+    pub catalog: &'a Catalog,
+    /// The boundary.
+    pub applied: Seqno,
+    /// What is prepared at this point of the log.
+    pub prepared: Pieces,
+}
+
+pub(super) fn extent_of(store: &Store, LogExtent { offset, bytes }: LogExtent) -> Result<Extent> {
+    let bytes_max = u32::try_from(bytes);
+    let bytes = bytes_max.map_err(|_| {
+        let why = "the log names an extent longer than any";
+        store.file().malformed(offset, bytes, "the log", why)
+    })?;
+    Ok(Extent { offset, bytes })
+}
+
+impl Replay<'_> {
+    /// Does again what one log record did.
+    pub fn record(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
+        let Self { engine, catalog, applied, prepared } = self;
+        let (engine, catalog, applied) = (*engine, *catalog, *applied);
+        if seqno <= applied && !plant!("db: replay what a tree already holds") {
+            return Ok(());
+        }
+        let mut section = engine.enter();
+        if engine.log.is_some() && engine.memtable_is_full(&section.active) {
+            // Not this record's position: replay begins at a group, and only the slot names one. What is
+            // applied by then is skipped by its seqno.
+            let log_from = section.active.log_from();
+            engine.freeze_at(&mut section, log_from);
+            drop(section);
+            while engine.step()? {}
+            section = engine.enter();
+        }
+        let slot = section.assign_replayed(seqno);
+        slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+        drop(section);
+        let mut changes = Vec::new();
+        let mut pages = Vec::new();
+        let mut blobs = Vec::new();
+        while let Some(item) = items.next()? {
+            match item {
+                Item::Entry { tree, key, tag, payload } => {
+                    slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
+                    if tree == CATALOG_TREE {
+                        let value = tag.is_put().then_some(payload);
+                        if prepared.learn(engine, (key, value), Some(seqno))? {
+                            continue;
+                        }
+                        let malformed = |why| malformed_catalog(engine, why);
+                        let known = (catalog, &*engine.cx.operators);
+                        let replayed = Some((seqno, &changes[..]));
+                        let shown = Shared::show_record(known, key, value, replayed, &malformed)?;
+                        changes.extend(shown);
+                    }
+                }
+                Item::DeleteRange { tree, from, to } => {
+                    slot.table.delete_range(tree, seqno, from, to)
+                }
+                Item::Extent(extent) => {
+                    let extent = extent_of(&engine.store, extent)?;
+                    if engine.log.is_none() {
+                        // Nothing was claimed, and nothing will be allocated either; a load adopts it.
+                        engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
+                    }
+                    blobs.push(BlobHold::new(&engine.store, extent));
+                    slot.keep_blobs(&blobs[blobs.len() - 1..]);
+                }
+                Item::Page { kind, extent } => {
+                    let extent = extent_of(&engine.store, extent)?;
+                    if engine.log.is_none() {
+                        // Nothing was claimed, and nothing will be allocated either.
+                        engine.store.claim(extent, Class::of_page(kind), kind, lsn)?;
+                    }
+                    pages.push((kind, extent));
+                }
+                Item::Prepared { xid, .. } => {
+                    let xid = Xid::new(xid)?;
+                    insert_prepared(engine, prepared, &xid, (seqno, &slot))?;
+                }
+                Item::Root { tree, root } => {
+                    let (pages, blobs) = (std::mem::take(&mut pages), std::mem::take(&mut blobs));
+                    changes.push(load_again(engine, tree, root, pages, blobs)?);
+                }
+            }
+        }
+        changes
+            .iter()
+            .filter_map(Change::loaded_tree)
+            .for_each(|loaded| expect(engine, loaded.tree));
+        engine.sequencer.jump_visible(seqno);
+        slot.writers.fetch_sub(1, Ordering::Release);
+        slot.note(&changes);
+        if changes.iter().any(Change::ends_memtable) {
+            let mut section = engine.enter();
+            let log_from = section.active.log_from();
+            engine.freeze_at(&mut section, log_from);
+            drop(section);
+            // Before the next record: by then the catalog may know less of the trees.
+            engine.apply_through(seqno)?;
+            while engine.log.is_some() && engine.write_begun()? {}
+        }
+        Ok(())
+    }
+}
+
+/// Inserts what was prepared under a name, and is committed now.
+fn insert_prepared(
+    engine: &Engine,
+    prepared: &Pieces,
+    xid: &Xid,
+    (seqno, slot): (Seqno, &MemSlot),
+) -> Result<()> {
+    let (_, body) = content_of(engine, prepared, xid)?;
+    let mut items = wal::items(Lsn(0), &body);
+    while let Some(item) = items.next()? {
+        match item {
+            Item::Entry { tree, key, tag, payload } => {
+                slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
+            }
+            Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a bulk load brought: its pages are in their places.
+fn load_again(
+    engine: &Engine,
+    tree: TreeId,
+    root: &[u8],
+    pages: Vec<(PageKind, Extent)>,
+    blobs: Vec<Arc<BlobHold>>,
+) -> Result<Change> {
+    let file = engine.store.file();
+    let bad = |why: String| file.malformed(0, root.len() as u64, "the root of a loaded tree", why);
+    let root = DurableRoot::from_bytes(root).map_err(bad)?;
+    let link = root.link.filter(|link| {
+        let extent = Extent { offset: link.offset, bytes: link.bytes };
+        pages.iter().any(|(_, page)| *page == extent)
+    });
+    let link = link.ok_or_else(|| bad("it is none of the pages that its record brings".into()))?;
+    let mut held = HeldPages::new(&engine.store, link.birth, tree.lineage());
+    pages.into_iter().for_each(|(kind, extent)| held.hold(kind, extent));
+    Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), blobs })))
+}
+
+/// Says what the leaves of a loaded tree may need of readers: they were written before the store was opened, and are
+/// not looked at.
+fn expect(engine: &Engine, tree: TreeId) {
+    let traits = engine.trees.traits(tree);
+    let typed = traits.as_ref().map(|of| of.typing.is_some());
+    if typed != Some(false) {
+        engine.store.file().require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
+    }
+    if typed != Some(true) {
+        let may_have_one = traits.is_none_or(|of| of.class.codec() == Codec::UNDER_DICTIONARY);
+        let dictionaries = if may_have_one { FEATURE_DICTIONARIES } else { 0 };
+        engine.store.file().require(FEATURE_TRANSPOSED_BLOCKS | dictionaries);
+    }
+}
+
+fn malformed_catalog(engine: &Engine, why: String) -> Error {
+    let place = Place { file: engine.store.file().path().to_owned(), offset: 0, bytes: 0 };
+    Error::Malformed { place, what: "catalog entry", why }
+}
+
+/// Shows what tree 0 held at the boundary; replayed changes follow.
+pub(super) fn load_catalog(
+    engine: &Arc<Engine>,
+    catalog: &Catalog,
+    prepared: &mut Pieces,
+    at: Seqno,
+) -> Result<()> {
+    let snapshot = Snapshot::new(engine.clone(), None, || at);
+    let mut cursor = Cursor::new(snapshot, CATALOG_TREE, None, (None, None))?;
+    while let Some((key, value)) = cursor.next()? {
+        if prepared.learn(engine, (key, Some(value)), None)? {
+            continue;
+        }
+        let malformed = |why| malformed_catalog(engine, why);
+        let known = (catalog, &*engine.cx.operators);
+        Shared::show_record(known, key, Some(value), None, &malformed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Preparing a transaction: the first of the two phases of a commit that several stores, or a server's log, have in
+//! common.
+//!
+//! Whatever can fail does so here (Rule: I41): the writes are sealed, their disk space is promised, long values are
+//! synced, and what the commit will do is put into the catalog by a commit of its own (Rule: I12).
+//!
+//! Invariant: what was prepared can be committed without asking anybody for anything but a place in the log.
+
+use crate::{
+    Durability, Error, Result, Seqno, Tag, Xid,
+    catalog::{CATALOG_TREE, pieces},
+    pipeline::Insertion,
+    sync::Arc,
+    txn::lock_table::{LockList, LockTable},
+    wal::{RECORD_BYTES_MAX, RecordBuilder},
+};
+
+use super::{
+    super::{
+        commit::build_record,
+        prepared::{Prepared, PreparedTxn, content},
+    },
+    Isolation, State, Txn,
+};
+
+/// What a record of the log needs beside the content of what is prepared: keys and heads of its pieces.
+const RECORD_ROOM: usize = RECORD_BYTES_MAX / 32;
+
+impl Txn {
+    /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes
+    /// locked, until it is committed or rolled back, here or by that name. Synced when it returns.
+    ///
+    /// Locks of rows that it has only read, and of gaps, go; but at `Serializable` they stay.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::Xid;
+    ///
+    /// let tree = db.create_tree("accounts", Default::default())?;
+    /// let txn = db.begin(Default::default())?;
+    /// txn.put(&tree, b"ada", b"70")?;
+    /// txn.prepare(&Xid::new(b"transfer 1")?)?.detach();
+    /// assert_eq!(tree.get(b"ada")?, None);
+    ///
+    /// db.commit_prepared(&Xid::new(b"transfer 1")?)?;
+    /// assert_eq!(tree.get(b"ada")?.as_deref(), Some(&b"70"[..]));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// All is rolled back with `XidExists`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
+    /// `Closed`. `TxnEnded`. `Failed`, `OutcomeUnknown`: the store has stopped; it may be prepared.
+    pub fn prepare(self, xid: &Xid) -> Result<PreparedTxn> {
+        self.prepare_with(xid, Durability::Sync)
+    }
+
+    /// The same at a durability of its own: for a coordinator that syncs by itself, or loses nothing by a
+    /// transaction that is gone.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_with(self, xid: &Xid, level: Durability) -> Result<PreparedTxn> {
+        let mut state = self.state.lock().unwrap();
+        if state.is_over {
+            return Err(Error::TxnEnded);
+        }
+        let table = &self.shared.prepared;
+        let prepared = table.reserve(xid).and_then(|()| {
+            let prepared = self.prepare_writes(&mut state, xid, level);
+            prepared.inspect_err(|error| {
+                // Of one whose outcome nobody knows, the name stays taken.
+                if !matches!(error, Error::OutcomeUnknown(_)) {
+                    self.shared.engine.undecided.release(xid);
+                    table.forget(xid);
+                }
+            })
+        });
+        if prepared.is_err() {
+            self.end(&mut state);
+        }
+        let prepared = prepared?;
+        table.note(xid, prepared.at, prepared.insertion.writes.len());
+        state.is_over = true;
+        state.snapshot = None;
+        Ok(PreparedTxn::new(self.shared.clone(), prepared))
+    }
+
+    fn prepare_writes(&self, state: &mut State, xid: &Xid, level: Durability) -> Result<Prepared> {
+        let shared = &*self.shared;
+        let mut prepared = Prepared {
+            xid: xid.clone(),
+            at: None,
+            insertion: Arc::default(),
+            blobs: Vec::new(),
+            admitted: 0,
+            locks: None,
+            live: self.live.clone(),
+            entered: Vec::new(),
+        };
+        if !self.is_empty() {
+            prepared.at = Some(self.put_pieces(state, &mut prepared, level)?);
+        }
+        let keeps_all = self.options.isolation == Isolation::Serializable;
+        if let Some(locks) = &mut state.locks {
+            LockTable::release_at_prepare(&shared.lock_table, locks, keeps_all);
+        }
+        prepared.locks = state.locks.take();
+        prepared.entered.append(&mut state.entered);
+        Ok(prepared)
+    }
+
+    /// What the transaction writes goes to where its commit takes it from, and into the catalog.
+    fn put_pieces(
+        &self,
+        state: &State,
+        prepared: &mut Prepared,
+        level: Durability,
+    ) -> Result<Seqno> {
+        let shared = &*self.shared;
+        let engine = &*shared.engine;
+        shared.check_writable()?;
+        state.entered.iter().try_for_each(|tree| tree.check())?;
+        let (bytes, only_deletes) = {
+            let own = self.live.lock();
+            (own.commit_bytes() as u64, own.only_deletes())
+        };
+        engine.pace(only_deletes)?;
+        let _turn = engine.make_room(bytes)?;
+        let keeps_all = self.options.isolation == Isolation::Serializable;
+        let list = state.locks.as_ref().filter(|_| keeps_all);
+        let list: Option<LockList> = list.map(|locks| shared.lock_table.list(locks));
+        let mut rows = Insertion::default();
+        {
+            let mut own = self.live.lock();
+            own.seal(&engine.cx.folder())?;
+            prepared.blobs.extend(own.blobs().cloned());
+            shared.separate(own.sealed(), &mut prepared.blobs)?;
+            let mut decided = Insertion::default();
+            std::mem::swap(&mut decided.writes, own.sealed());
+            decided.trees = decided.writes.trees();
+            let cut = cut(&decided, &prepared.xid, list.as_ref(), &mut rows);
+            if let Err(error) = cut {
+                // Its rows stay pending until it has ended.
+                std::mem::swap(&mut decided.writes, own.sealed());
+                return Err(error);
+            }
+            for piece in rows.writes.entries(CATALOG_TREE) {
+                decided.decided.push(CATALOG_TREE, piece.key, Tag::DELETE, &[], false);
+            }
+            engine.make_runs(&mut decided);
+            prepared.insertion = Arc::new(decided);
+            own.gone_to(prepared.insertion.clone());
+        }
+        if !only_deletes {
+            let bytes = prepared.insertion.writes.bytes() as u64;
+            engine.admit(bytes)?;
+            prepared.admitted = bytes;
+        }
+        engine.undecided.keep(&prepared.xid, prepared.blobs.clone());
+        let put = shared.commit_insertion(&Arc::new(rows), &prepared.blobs, level, &[], ());
+        put.inspect_err(|_| engine.store.settle_admitted(prepared.admitted))
+    }
+}
+
+/// Makes the rows of the catalog in which a transaction is prepared that does this.
+fn cut(
+    insertion: &Insertion,
+    xid: &Xid,
+    locks: Option<&LockList>,
+    rows: &mut Insertion,
+) -> Result<()> {
+    let mut record = RecordBuilder::new();
+    build_record(&mut record, (&insertion.writes, &[]), &insertion.trees, &[]);
+    let content = content(locks, record.finish());
+    let (bytes, max) = (content.len() as u64, (RECORD_BYTES_MAX - RECORD_ROOM) as u64);
+    if bytes > max {
+        return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
+    }
+    for row in pieces(xid, &content) {
+        let (key, value) = row?;
+        rows.writes.push(CATALOG_TREE, &key, Tag::PUT_FRESH, &[&value], false);
+    }
+    rows.trees.push(CATALOG_TREE);
+    Ok(())
+}

@@ -1,0 +1,377 @@
+//! Transactions that are prepared: what they keep, how they are decided, and that neither restarts nor crashes lose
+//! or decide one.
+
+mod crashes;
+
+use std::{path::Path, thread, time::Duration};
+
+use frond::{
+    Batch, Change, CheckMode, Db, Durability, Error, IfLocked, Isolation, Options, RowLock, Tree,
+    Txn, TxnOptions, Xid,
+};
+
+fn open(dir: &Path) -> Db {
+    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    Db::open(dir.join("store"), options).unwrap()
+}
+
+fn xid(name: &str) -> Xid {
+    Xid::new(name.as_bytes()).unwrap()
+}
+
+fn begin(db: &Db, isolation: Isolation) -> Txn {
+    let lock_timeout = Some(Duration::from_millis(20));
+    db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+}
+
+/// A store where `name` is prepared and detached, which puts a = 1 and deletes b.
+fn with_prepared(dir: &Path, name: &str) -> (Db, Tree) {
+    let db = open(dir);
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    tree.put(b"b", b"0").unwrap();
+    tree.put(b"read", b"0").unwrap();
+    let txn = begin(&db, Isolation::RepeatableRead);
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.delete(&tree, b"b").unwrap();
+    txn.get_for_update(&tree, b"read").unwrap();
+    txn.prepare(&xid(name)).unwrap().detach();
+    (db, tree)
+}
+
+fn get(tree: &Tree, key: &[u8]) -> Option<String> {
+    tree.get(key).unwrap().map(|value| String::from_utf8(value).unwrap())
+}
+
+fn is_locked(db: &Db, tree: &Tree, key: &[u8]) -> bool {
+    let txn = begin(db, Isolation::ReadCommitted);
+    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::Fail) {
+        Err(Error::LockBusy { .. }) => true,
+        free => free.map(|_| false).unwrap(),
+    }
+}
+
+fn is_clean(db: &Db) {
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+fn is_at_rest(db: &Db) {
+    assert_eq!(db.lock_stats().locks, 0);
+    assert!(db.prepared().is_empty());
+    is_clean(db);
+}
+
+#[test]
+fn a_prepared_transaction_is_not_seen_and_keeps_what_it_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, tree) = with_prepared(dir.path(), "x");
+    assert_eq!((get(&tree, b"a"), get(&tree, b"b").as_deref()), (None, Some("0")));
+    assert!(is_locked(&db, &tree, b"a") && is_locked(&db, &tree, b"b"));
+    assert!(!is_locked(&db, &tree, b"read"), "Rule I54: what it has only read is free");
+    let mut batch = Batch::new();
+    batch.put(&tree, b"other", b"1").unwrap();
+    db.commit(&mut batch).unwrap();
+    assert!(
+        db.commit_prepared(&xid("x")).unwrap() > db.snapshot().seqno() || db.prepared().is_empty()
+    );
+    assert_eq!((get(&tree, b"a").as_deref(), get(&tree, b"b")), (Some("1"), None));
+    assert!(matches!(db.commit_prepared(&xid("x")), Err(Error::NoSuchXid(_))));
+    is_at_rest(&db);
+    db.close().unwrap();
+}
+
+/// Promise: P4.
+#[test]
+fn it_is_there_after_a_restart_and_is_listed_once() {
+    for is_closed in [true, false] {
+        for is_committed in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let (db, tree) = with_prepared(dir.path(), "x");
+            drop(tree);
+            if is_closed {
+                db.close().unwrap();
+            }
+            // The files as they are while the store is open: what a killed process leaves.
+            let copy = tempfile::tempdir().unwrap();
+            copy_store(dir.path(), copy.path());
+            drop(db);
+            for restart in 0..3 {
+                let db = open(copy.path());
+                let tree = db.open_tree("t").unwrap();
+                let found = db.recover_prepared();
+                assert_eq!(found.len(), 1, "restart {restart}");
+                assert_eq!((&found[0].xid, found[0].entries), (&xid("x"), 2));
+                assert!(found[0].is_recovered && found[0].is_detached);
+                assert!(db.recover_prepared().is_empty(), "listed once");
+                assert_eq!(db.prepared(), found);
+                assert_eq!((get(&tree, b"a"), get(&tree, b"b").as_deref()), (None, Some("0")));
+                assert!(is_locked(&db, &tree, b"a") && is_locked(&db, &tree, b"b"));
+                assert!(!is_locked(&db, &tree, b"read"));
+                is_clean(&db);
+                if restart == 1 {
+                    db.checkpoint().unwrap();
+                }
+                db.close().unwrap();
+            }
+            let db = open(copy.path());
+            match is_committed {
+                true => drop(db.commit_prepared(&xid("x")).unwrap()),
+                false => db.rollback_prepared(&xid("x")).unwrap(),
+            }
+            is_at_rest(&db);
+            db.close().unwrap();
+            let db = open(copy.path());
+            let tree = db.open_tree("t").unwrap();
+            assert!(db.recover_prepared().is_empty());
+            let (a, b) = (get(&tree, b"a"), get(&tree, b"b"));
+            match is_committed {
+                true => assert_eq!((a.as_deref(), b), (Some("1"), None)),
+                false => assert_eq!((a, b.as_deref()), (None, Some("0"))),
+            }
+            is_at_rest(&db);
+        }
+    }
+}
+
+fn copy_store(from: &Path, to: &Path) {
+    std::fs::create_dir(to.join("store")).unwrap();
+    for file in std::fs::read_dir(from.join("store")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join("store").join(file.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn names_are_taken_and_free_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, tree) = with_prepared(dir.path(), "x");
+    let txn = begin(&db, Isolation::Snapshot);
+    txn.put(&tree, b"c", b"1").unwrap();
+    assert!(matches!(txn.prepare(&xid("x")), Err(Error::XidExists(_))));
+    assert!(!is_locked(&db, &tree, b"c"), "it was rolled back");
+    let held = db.attach_prepared(&xid("x")).unwrap();
+    assert!(matches!(db.commit_prepared(&xid("x")), Err(Error::XidBusy(_))));
+    assert!(!db.prepared()[0].is_detached);
+    held.rollback().unwrap();
+    for round in 0..3 {
+        let txn = begin(&db, Isolation::Snapshot);
+        txn.put(&tree, b"c", &[b'0' + round]).unwrap();
+        let prepared = txn.prepare(&xid("x")).unwrap();
+        if round == 1 {
+            db.checkpoint().unwrap();
+        }
+        prepared.commit().unwrap();
+        assert_eq!(tree.get(b"c").unwrap(), Some(vec![b'0' + round]));
+    }
+    assert!(Xid::new(b"").is_err() && Xid::new(&[0; 256]).is_err());
+    // One that wrote nothing has a name, and nothing to keep.
+    begin(&db, Isolation::Snapshot).prepare(&xid("empty")).unwrap().detach();
+    assert_eq!(db.prepared()[0].entries, 0);
+    db.commit_prepared(&xid("empty")).unwrap();
+    is_at_rest(&db);
+}
+
+/// Rule: I41.
+#[test]
+fn commits_come_in_the_order_in_which_they_were_ordered() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let prepare = |name: &str| {
+        let txn = begin(&db, Isolation::ReadCommitted);
+        txn.put(&tree, name.as_bytes(), b"").unwrap();
+        txn.prepare_with(&xid(name), Durability::Lazy).unwrap()
+    };
+    let mut all: Vec<_> = (0..20).map(|number| prepare(&format!("x{number}"))).collect();
+    all.reverse();
+    let mut last = db.snapshot().seqno();
+    for prepared in &mut all {
+        let seqno = prepared.commit_ordered().unwrap();
+        assert_eq!(seqno, last.next(), "nothing comes between");
+        assert_eq!(prepared.commit_ordered().unwrap(), seqno, "once");
+        last = seqno;
+    }
+    // Finished from both ends, by threads, and some by nobody: they are committed all the same.
+    thread::scope(|scope| {
+        for (number, prepared) in all.into_iter().enumerate() {
+            scope.spawn(move || match number % 4 {
+                0 => drop(prepared),
+                1 => assert!(prepared.rollback().is_err(), "it is decided"),
+                _ => drop(prepared.commit().unwrap()),
+            });
+        }
+    });
+    assert_eq!(db.snapshot().seqno(), last);
+    let mut cursor = tree.scan(..).unwrap();
+    let mut rows = 0;
+    while cursor.next().unwrap().is_some() {
+        rows += 1;
+    }
+    assert_eq!(rows, 20);
+    drop(cursor);
+    is_at_rest(&db);
+}
+
+/// Rule: I54.
+#[test]
+fn who_must_stay_serializable_keeps_what_it_has_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    for key in [b"b", b"d"] {
+        tree.put(key, b"0").unwrap();
+    }
+    let txn = begin(&db, Isolation::Serializable);
+    let mut cursor = txn.scan(&tree, ..).unwrap();
+    while cursor.next().unwrap().is_some() {}
+    drop(cursor);
+    txn.put(&tree, b"z", b"1").unwrap();
+    txn.prepare(&xid("s")).unwrap().detach();
+    drop(tree);
+    db.close().unwrap();
+    let db = open(dir.path());
+    let tree = db.open_tree("t").unwrap();
+    assert!(is_locked(&db, &tree, b"b") && is_locked(&db, &tree, b"z"));
+    let other = begin(&db, Isolation::ReadCommitted);
+    let into_gap = other.put(&tree, b"c", b"1");
+    assert!(matches!(into_gap, Err(Error::LockTimeout { .. })), "{into_gap:?}");
+    drop(other);
+    db.commit_prepared(&xid("s")).unwrap();
+    assert!(!is_locked(&db, &tree, b"b"));
+    tree.put(b"c", b"1").unwrap();
+    is_at_rest(&db);
+}
+
+/// An insert that is prepared is found by who scans its gap, also after a restart. Rule: I33.
+#[test]
+fn who_locks_a_range_waits_for_what_is_prepared_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for is_restarted in [false, true] {
+        let dir = dir.path().join(if is_restarted { "b" } else { "a" });
+        std::fs::create_dir(&dir).unwrap();
+        let (mut db, mut tree) = with_prepared(&dir, "x");
+        if is_restarted {
+            drop(tree);
+            db.close().unwrap();
+            db = open(&dir);
+            tree = db.open_tree("t").unwrap();
+        }
+        let txn = begin(&db, Isolation::RepeatableRead);
+        let mut cursor = txn.scan_locked(&tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
+        let met = loop {
+            match cursor.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("nobody was in the way"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(met, Error::LockTimeout { .. }), "{met:?}");
+        drop(cursor);
+        drop(txn);
+        db.rollback_prepared(&xid("x")).unwrap();
+        is_at_rest(&db);
+    }
+}
+
+/// Rules: I11, I12. Long values are named by the log alone until they are committed.
+#[test]
+fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let long = |seed: u8| (0..300_000u32).map(|i| (i / 7) as u8 ^ seed).collect::<Vec<u8>>();
+    for name in ["keep", "drop"] {
+        let txn = begin(&db, Isolation::Snapshot);
+        txn.put(&tree, format!("{name} long").as_bytes(), &long(name.len() as u8)).unwrap();
+        for row in 0..20_000u32 {
+            let key = [name.as_bytes(), &row.to_be_bytes()].concat();
+            txn.put(&tree, &key, &row.to_le_bytes()).unwrap();
+        }
+        txn.prepare(&xid(name)).unwrap().detach();
+    }
+    drop(tree);
+    let mut db = db;
+    for round in 0..4 {
+        let tree = db.open_tree("t").unwrap();
+        for row in 0..3000u32 {
+            tree.put(&row.to_be_bytes(), &[round; 1000]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        // Takes what is free: were the prepared values given up, it would be theirs.
+        tree.put(b"other long", &long(100 + round)).unwrap();
+        db.checkpoint().unwrap();
+        is_clean(&db);
+        drop(tree);
+        if round % 2 == 0 {
+            db.close().unwrap();
+            db = open(dir.path());
+        }
+    }
+    assert_eq!(db.prepared().len(), 2);
+    db.rollback_prepared(&xid("drop")).unwrap();
+    db.commit_prepared(&xid("keep")).unwrap();
+    let before_rest = db.stats();
+    drop(before_rest);
+    db.close().unwrap();
+    let db = open(dir.path());
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(tree.get(b"keep long").unwrap(), Some(long(4)));
+    assert_eq!(tree.get(b"drop long").unwrap(), None);
+    for row in (0..20_000u32).step_by(77) {
+        let key = [&b"keep"[..], &row.to_be_bytes()].concat();
+        assert_eq!(tree.get(&key).unwrap(), Some(row.to_le_bytes().to_vec()));
+        let key = [&b"drop"[..], &row.to_be_bytes()].concat();
+        assert_eq!(tree.get(&key).unwrap(), None);
+    }
+    is_at_rest(&db);
+}
+
+#[test]
+fn the_change_feed_tells_it_when_it_is_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, tree) = with_prepared(dir.path(), "x");
+    let mut before = db.changes(db.snapshot().seqno().next()).unwrap();
+    let mut from_first = db.changes(frond::Seqno(1)).unwrap();
+    let txn = begin(&db, Isolation::Snapshot);
+    txn.put(&tree, b"gone", b"1").unwrap();
+    txn.prepare(&xid("y")).unwrap().rollback().unwrap();
+    let seqno = db.commit_prepared(&xid("x")).unwrap();
+    for feed in [&mut before, &mut from_first] {
+        let mut found = Vec::new();
+        while let Some(mut commit) = feed.next(Duration::from_secs(5)).unwrap() {
+            let is_it = commit.seqno() == seqno;
+            while let Some(change) = commit.next().unwrap() {
+                match change {
+                    Change::Put { key, value, .. } if is_it => {
+                        found.push((key.to_vec(), value.to_vec()))
+                    }
+                    Change::Delete { key, .. } if is_it => {
+                        found.push((key.to_vec(), b"-".to_vec()))
+                    }
+                    Change::Put { key, .. } => assert!(key != b"gone" && key != b"a"),
+                    _ => assert!(!is_it),
+                }
+            }
+            if is_it {
+                break;
+            }
+        }
+        assert_eq!(found, [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"-".to_vec())]);
+    }
+}
+
+#[test]
+fn a_backup_has_what_is_prepared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, _tree) = with_prepared(dir.path(), "x");
+    let (file, restored) = (dir.path().join("backup"), dir.path().join("restored"));
+    db.backup(&file).unwrap();
+    std::fs::create_dir(&restored).unwrap();
+    let env = frond::io::Env::real();
+    frond::restore(&file, &[] as &[&Path], restored.join("store"), env).unwrap();
+    let copy = open(&restored);
+    assert_eq!(copy.recover_prepared().len(), 1);
+    copy.commit_prepared(&xid("x")).unwrap();
+    assert_eq!(get(&copy.open_tree("t").unwrap(), b"a").as_deref(), Some("1"));
+    is_at_rest(&copy);
+}
