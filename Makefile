@@ -4,11 +4,11 @@ SHELL := /bin/bash
 CARGO := cargo
 SIZE ?= full
 
-.PHONY: help demo test torture soak schedules check bench install clean
+.PHONY: help demo test torture soak schedules check bench install install-c clean
 
 help: ## This list
 	@echo "make TARGET:"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
 	@scripts/demo.sh $(SIZE)
@@ -46,6 +46,9 @@ bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" 
 
 install: ## What building, testing and the demo need, by apt-get
 	@scripts/install.sh build rivals
+
+install-c: ## The C API under PREFIX (default /usr/local): header, libraries, pkg-config file
+	@scripts/install-c.sh $(or $(PREFIX),/usr/local)
 
 clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean

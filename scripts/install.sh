@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what a target of the Makefile needs and this machine lacks.
 #
-#   scripts/install.sh build        a C compiler (for zstd) and Rust
+#   scripts/install.sh build        C and C++ compilers (for zstd and the C API) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
 #   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
-#   scripts/install.sh checks       shellcheck
+#   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests)
 #
 # Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
 set -euo pipefail
@@ -40,6 +40,7 @@ for what in "$@"; do
     case $what in
     build)
         need build-essential cc
+        need g++ c++
         want_rust=1
         ;;
     rivals)
@@ -52,6 +53,7 @@ for what in "$@"; do
         ;;
     checks)
         need shellcheck shellcheck
+        need valgrind valgrind
         ;;
     *)
         echo "install.sh: unknown word \"$what\"" >&2

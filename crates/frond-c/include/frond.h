@@ -1,0 +1,489 @@
+/*
+ * Frond: a storage engine for data beyond memory and writes beyond a B-tree. docs/c-api.md has the story.
+ *
+ * Every call returns FROND_OK, FROND_NOT_FOUND, or the number of an error's code (docs/errors.md); an error is
+ * described in the caller's struct, if he gives one. Strings are pointers with lengths and may hold any bytes,
+ * names are text that ends with a zero byte. A null pointer where none may be is FRD-1001.
+ *
+ * Handles are given out by address and given back once, in any order; those of stores and trees may be used by all
+ * threads at once, those of transactions and cursors by one at a time. Made from the sources of crates/frond-c:
+ * change those, and run the test `header` with FROND_WRITE_HEADER=1.
+ */
+
+
+#ifndef FROND_H
+#define FROND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The call has done what it says.
+#define FROND_OK 0
+
+// There is no such row, or no further one. No error.
+#define FROND_NOT_FOUND 1
+
+// The library has failed in itself: close the store, and report it. Nothing else is safe to be called.
+#define FROND_PANIC 9001
+
+// An error of kind: try the operation again.
+#define FROND_RETRY 1
+
+// An error of kind: change the call.
+#define FROND_FIX_CALL 2
+
+// An error of kind: mend the machine (disk full, I/O error, in use by another process).
+#define FROND_FIX_MACHINE 3
+
+// An error of kind: restore from a backup or a replica.
+#define FROND_RESTORE 4
+
+// An error of kind: the store has stopped; close it and open it again.
+#define FROND_REOPEN 5
+
+// Bytes of an error's message, with its end.
+#define FROND_MESSAGE_BYTES 504
+
+
+
+// A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
+#define FROND_SYNC 1
+
+// Once the kernel has it: a killed process loses nothing, a power failure at most the last second.
+#define FROND_OS 2
+
+// Once it is in the log's buffer: a killed process loses at most a second, a power failure two.
+#define FROND_LAZY 3
+
+// As the store's own level says; for transactions alone.
+#define FROND_AS_STORE 0
+
+// LZ4 leaves: speed before size.
+#define FROND_FAST 1
+
+// zstd leaves; what a tree has that is told nothing.
+#define FROND_DEFAULT 2
+
+// zstd leaves of a higher level, and dictionaries: size before speed.
+#define FROND_SMALL 3
+
+// Each call sees what was committed when it began.
+#define FROND_READ_COMMITTED 1
+
+// Plain reads see what was committed when the first of them began; writes and locking reads the newest commit.
+#define FROND_REPEATABLE_READ 2
+
+// The same, and of two transactions that write one row the second fails with FRD-1107. What is usual.
+#define FROND_SNAPSHOT 3
+
+// As FROND_REPEATABLE_READ, and each plain read locks what it reads.
+#define FROND_SERIALIZABLE 4
+
+// A read locks nothing.
+#define FROND_NO_LOCK 0
+
+// A read locks the row against writers.
+#define FROND_SHARED 1
+
+// A read locks the row against all but plain reads.
+#define FROND_EXCLUSIVE 2
+
+// Where another has the row: wait, as long as the transaction's options say.
+#define FROND_WAIT 0
+
+// Where another has the row: fail with FRD-1105 at once.
+#define FROND_FAIL 1
+
+// Where another has the row: a scan goes on behind it; a read of one row fails.
+#define FROND_SKIP 2
+
+// A walk over the rows of a tree in a range, in both directions.
+typedef struct frond_cursor frond_cursor;
+
+// An open store.
+typedef struct frond_db frond_db;
+
+// A transaction that is prepared, in this session's hands.
+typedef struct frond_prepared frond_prepared;
+
+// A tree of an open store.
+typedef struct frond_tree frond_tree;
+
+// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
+typedef struct frond_txn frond_txn;
+
+// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
+// which use its memory again, and is given back by frond_buffer_free. Written to by the library alone.
+typedef struct {
+  // The bytes; null if there were never any.
+  uint8_t *data;
+  // How many.
+  size_t length;
+  // For how many there is memory.
+  size_t capacity;
+} frond_buffer;
+
+// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
+typedef struct {
+  // The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
+  int32_t code;
+  // What to do about it: FROND_RETRY, FROND_FIX_CALL, …
+  int32_t kind;
+  // In words, UTF-8, ends with a zero byte; cut off if it is too long.
+  char message[FROND_MESSAGE_BYTES];
+} frond_error;
+
+// A row of a batch.
+typedef struct {
+  // Its key.
+  const uint8_t *key;
+  // Bytes of it.
+  size_t key_length;
+  // Its value.
+  const uint8_t *value;
+  // Bytes of it.
+  size_t value_length;
+} frond_row;
+
+// A batch of rows, which the cursor keeps until it is called again.
+typedef struct {
+  // The first of them.
+  const frond_row *rows;
+  // How many.
+  size_t count;
+} frond_rows;
+
+// Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
+typedef void (*frond_prepared_line)(void *context,
+                                    const uint8_t *xid,
+                                    size_t xid_length,
+                                    size_t rows,
+                                    bool is_detached);
+
+// How a store is opened. Filled by frond_options_init, then changed.
+typedef struct {
+  // The memory budget for everything, bytes.
+  uint64_t cache_size;
+  // When commits are acknowledged: FROND_SYNC, FROND_OS, FROND_LAZY.
+  int32_t durability;
+  // Make the store if there is none.
+  bool create;
+  // Open it without writing a byte.
+  bool read_only;
+  // Bytes of log kept for followers of the change feed.
+  uint64_t keep_log;
+} frond_options;
+
+// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
+typedef struct {
+  // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+  int32_t size_class;
+  // Keys are mostly inserted with a check that they are absent.
+  bool unique;
+  // Bytes that are kept with the tree, up to 1 MiB; may be null.
+  const uint8_t *attributes;
+  // How many.
+  size_t attributes_length;
+} frond_tree_options;
+
+// Is told a line of text of `length` bytes, which ends with a zero byte besides.
+typedef void (*frond_line)(void *context, const char *text, size_t length);
+
+// What a transaction is to be like. Filled by frond_txn_options_init, then changed.
+typedef struct {
+  // FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
+  int32_t isolation;
+  // Writing is an error; nothing is ever locked.
+  bool read_only;
+  // How long a call waits for a lock, milliseconds; below 0: until it gets it.
+  int64_t lock_timeout_ms;
+  // When its commit is acknowledged: FROND_AS_STORE, FROND_SYNC, FROND_OS, FROND_LAZY.
+  int32_t durability;
+} frond_txn_options;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Gives the memory of a buffer back, and empties it. Null is allowed.
+void frond_buffer_free(frond_buffer *buffer);
+
+// A cursor over the keys from `from` on and below `to` (null for no end), before its first row; it sees what is
+// committed now.
+int32_t frond_scan(const frond_tree *tree,
+                   const uint8_t *from,
+                   size_t from_length,
+                   const uint8_t *to,
+                   size_t to_length,
+                   frond_cursor **cursor,
+                   frond_error *error);
+
+// The same as a transaction sees it, with its own writes up to now. With `row_lock`, each row is locked as the cursor
+// hands it out, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps it goes over, too. A cursor is given back
+// before its transaction ends.
+int32_t frond_txn_scan(const frond_txn *txn,
+                       const frond_tree *tree,
+                       const uint8_t *from,
+                       size_t from_length,
+                       const uint8_t *to,
+                       size_t to_length,
+                       int32_t row_lock,
+                       int32_t when_locked,
+                       frond_cursor **cursor,
+                       frond_error *error);
+
+// The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
+// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood.
+int32_t frond_cursor_next(frond_cursor *cursor,
+                          size_t rows_max,
+                          frond_rows *rows,
+                          frond_error *error);
+
+// The rows before, from the nearest on: as frond_cursor_next, in descending order.
+int32_t frond_cursor_prev(frond_cursor *cursor,
+                          size_t rows_max,
+                          frond_rows *rows,
+                          frond_error *error);
+
+// Goes to a key: the next row is the first at or above it, the one before the last below it.
+int32_t frond_cursor_seek(frond_cursor *cursor,
+                          const uint8_t *key,
+                          size_t key_length,
+                          frond_error *error);
+
+// Goes before the first row.
+int32_t frond_cursor_seek_first(frond_cursor *cursor, frond_error *error);
+
+// Goes behind the last row.
+int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
+
+// Gives a cursor back. Null is allowed.
+void frond_cursor_free(frond_cursor *cursor);
+
+// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
+// transaction's handle is given back, but while it has cursors (FRD-1001); on another error all is rolled back.
+// `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
+int32_t frond_txn_prepare(frond_txn *txn,
+                          const uint8_t *xid_data,
+                          size_t xid_length,
+                          int32_t level,
+                          frond_prepared **prepared,
+                          frond_error *error);
+
+// Takes a prepared transaction in hand that nobody has: FRD-1110 if there is none, FRD-1112 if another has it.
+int32_t frond_prepared_attach(const frond_db *db,
+                              const uint8_t *xid_data,
+                              size_t xid_length,
+                              frond_prepared **prepared,
+                              frond_error *error);
+
+// Gives the commit its place in the order of all: from here on it is decided. `seqno`, which may be null, gets its
+// number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
+int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
+                                      uint64_t *seqno,
+                                      frond_error *error);
+
+// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still.
+int32_t frond_prepared_commit(frond_prepared *prepared,
+                              int32_t level,
+                              frond_error *error);
+
+// Takes everything back. The handle is given back; on an error it is prepared still.
+int32_t frond_prepared_rollback(frond_prepared *prepared, frond_error *error);
+
+// Lets go of it: it waits for a decision by its name, from any session. Gives the handle back; null is allowed.
+void frond_prepared_detach(frond_prepared *prepared);
+
+// Tells all transactions that are prepared and not decided, by name; with `only_new` those that were there when the
+// store was opened, each in one call alone.
+int32_t frond_prepared_list(const frond_db *db,
+                            bool only_new,
+                            frond_prepared_line tell,
+                            void *context,
+                            frond_error *error);
+
+// The version of the library, as text.
+const char *frond_version(void);
+
+// Fills options with what is usual: 256 MiB, FROND_SYNC, made if there is none.
+void frond_options_init(frond_options *options);
+
+// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes.
+void frond_tree_options_init(frond_tree_options *options);
+
+// Opens the store in directory `path`. `options` may be null. After a crash this replays the log.
+int32_t frond_open(const char *path,
+                   const frond_options *options,
+                   frond_db **db,
+                   frond_error *error);
+
+// Closes the store: all commits become durable, and the next opening needs no recovery. The handle is given back in
+// any case; others that are left fail with FRD-3204 when they write, and must be given back all the same.
+int32_t frond_close(frond_db *db,
+                    frond_error *error);
+
+// Makes everything committed so far durable in trees, and gives back the disk space that is free.
+int32_t frond_checkpoint(const frond_db *db, frond_error *error);
+
+// Copies the store to the directory `path`, which must not be there, beside whoever writes.
+int32_t frond_backup(const frond_db *db, const char *path, frond_error *error);
+
+// Creates a tree, synced when it returns. `options` may be null.
+int32_t frond_tree_create(const frond_db *db,
+                          const char *name,
+                          const frond_tree_options *options,
+                          frond_tree **tree,
+                          frond_error *error);
+
+// Opens a tree.
+int32_t frond_tree_open(const frond_db *db,
+                        const char *name,
+                        frond_tree **tree,
+                        frond_error *error);
+
+// Gives a tree's handle back. Null is allowed.
+void frond_tree_free(frond_tree *tree);
+
+// Drops a tree with everything in it. Waits for transactions that have locked rows of it.
+int32_t frond_tree_drop(const frond_db *db, const char *name, frond_error *error);
+
+// Gives a tree another name; handles stay good.
+int32_t frond_tree_rename(const frond_db *db, const char *from, const char *to, frond_error *error);
+
+// Makes a tree that holds what another holds now, and goes its own way from there; copies nothing.
+int32_t frond_tree_clone(const frond_db *db,
+                         const char *from,
+                         const char *to,
+                         frond_tree **tree,
+                         frond_error *error);
+
+// A tree's number, which no other tree of the store ever has; 0 if `tree` is null.
+uint32_t frond_tree_id(const frond_tree *tree);
+
+// The commit that created the tree (a snapshot from before it knows nothing of it), and the bytes kept with it, which
+// go into `attributes`. Both may be null.
+int32_t frond_tree_info(const frond_tree *tree,
+                        uint64_t *birth,
+                        frond_buffer *attributes,
+                        frond_error *error);
+
+// Tells the names of all trees, in order.
+int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
+
+// Tells who waits for a lock now, a line each: who, for what, and behind whom.
+int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
+
+// The last deadlock in words. FROND_NOT_FOUND if there was none.
+int32_t frond_last_deadlock(const frond_db *db, frond_buffer *words, frond_error *error);
+
+// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
+int32_t frond_stat(const frond_db *db,
+                   const char *name,
+                   uint64_t *value,
+                   frond_error *error);
+
+// The value of a key, into `value`. FROND_NOT_FOUND if there is none.
+int32_t frond_get(const frond_tree *tree,
+                  const uint8_t *key,
+                  size_t key_length,
+                  frond_buffer *value,
+                  frond_error *error);
+
+// Sets a value at the store's durability.
+int32_t frond_put(const frond_tree *tree,
+                  const uint8_t *key,
+                  size_t key_length,
+                  const uint8_t *value,
+                  size_t value_length,
+                  frond_error *error);
+
+// Deletes a key, if it exists, at the store's durability.
+int32_t frond_delete(const frond_tree *tree,
+                     const uint8_t *key,
+                     size_t key_length,
+                     frond_error *error);
+
+// Fills options with what is usual: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
+void frond_txn_options_init(frond_txn_options *options);
+
+// Begins a transaction. `options` may be null.
+int32_t frond_txn_begin(const frond_db *db,
+                        const frond_txn_options *wanted,
+                        frond_txn **txn,
+                        frond_error *error);
+
+// Makes everything written visible to others at once. The handle is given back, but while it has cursors (FRD-1001).
+// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back.
+int32_t frond_txn_commit(frond_txn *txn,
+                         uint64_t *seqno,
+                         frond_error *error);
+
+// Takes everything back. The handle is given back, but while it has cursors (FRD-1001).
+int32_t frond_txn_rollback(frond_txn *txn, frond_error *error);
+
+// The transaction's number, by which waits and deadlocks name it; 0 if `txn` is null.
+uint64_t frond_txn_id(const frond_txn *txn);
+
+// The value of a key, into `value`, as the transaction sees it. FROND_NOT_FOUND if there is none; the key is locked then
+// all the same, if `row_lock` says so. With a lock the newest commit is read.
+int32_t frond_txn_get(const frond_txn *txn,
+                      const frond_tree *tree,
+                      const uint8_t *key,
+                      size_t key_length,
+                      int32_t row_lock,
+                      int32_t when_locked,
+                      frond_buffer *value,
+                      frond_error *error);
+
+// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
+int32_t frond_txn_put(const frond_txn *txn,
+                      const frond_tree *tree,
+                      const uint8_t *key,
+                      size_t key_length,
+                      const uint8_t *value,
+                      size_t value_length,
+                      frond_error *error);
+
+// Sets the value of a key that must not exist: else FRD-1108, and the transaction goes on.
+int32_t frond_txn_insert(const frond_txn *txn,
+                         const frond_tree *tree,
+                         const uint8_t *key,
+                         size_t key_length,
+                         const uint8_t *value,
+                         size_t value_length,
+                         frond_error *error);
+
+// Deletes a key, if it exists.
+int32_t frond_txn_delete(const frond_txn *txn,
+                         const frond_tree *tree,
+                         const uint8_t *key,
+                         size_t key_length,
+                         frond_error *error);
+
+// Folds an operand into a value without reading it: FROND_ADD, …
+int32_t frond_txn_merge(const frond_txn *txn,
+                        const frond_tree *tree,
+                        const uint8_t *key,
+                        size_t key_length,
+                        uint8_t operation,
+                        const uint8_t *operand,
+                        size_t operand_length,
+                        frond_error *error);
+
+// Marks this moment, a statement's begin or a savepoint: `number` gets its number. Marks nest.
+int32_t frond_txn_savepoint(frond_txn *txn, uint64_t *number, frond_error *error);
+
+// Takes back what was written since a savepoint, which stays; costs what it takes back. Rows stay locked.
+int32_t frond_txn_rollback_to(frond_txn *txn,
+                              uint64_t number,
+                              frond_error *error);
+
+// Forgets a savepoint, and those made behind it; what was written stays.
+int32_t frond_txn_release(frond_txn *txn, uint64_t number, frond_error *error);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FROND_H */

@@ -1,0 +1,155 @@
+//! Strings that go in and come out.
+//!
+//! What every call's caller promises, and the `SAFETY` of this crate rests on: a pointer is null, or points to what its type
+//! says, for as long as the call lasts, and as long as a handle lives it is one that this library gave out; of
+//! `(data, length)` that many bytes are there; what is written to is nobody else's meanwhile.
+
+use std::ffi::{CStr, c_char};
+
+use crate::error::{Fail, misuse};
+
+/// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
+/// which use its memory again, and is given back by frond_buffer_free. Written to by the library alone.
+#[repr(C)]
+pub struct frond_buffer {
+    /// The bytes; null if there were never any.
+    pub data: *mut u8,
+    /// How many.
+    pub length: usize,
+    /// For how many there is memory.
+    pub capacity: usize,
+}
+
+/// Gives the memory of a buffer back, and empties it. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
+    // SAFETY: promised above.
+    if let Some(buffer) = unsafe { buffer.as_mut() } {
+        drop(buffer.take());
+    }
+}
+
+impl frond_buffer {
+    /// Its memory as a vector; the buffer is empty then.
+    fn take(&mut self) -> Vec<u8> {
+        let Self { data, length, capacity } = *self;
+        *self = Self { data: std::ptr::null_mut(), length: 0, capacity: 0 };
+        if data.is_null() || capacity == 0 || length > capacity {
+            return Vec::new();
+        }
+        // SAFETY: written by `put` alone, from a vector, and taken once.
+        unsafe { Vec::from_raw_parts(data, length, capacity) }
+    }
+
+    fn put(&mut self, bytes: Vec<u8>) {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
+        (self.data, self.length, self.capacity) =
+            (bytes.as_mut_ptr(), bytes.len(), bytes.capacity());
+        if self.capacity == 0 {
+            self.data = std::ptr::null_mut();
+        }
+    }
+
+    /// Puts a copy of these bytes into it.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) {
+        let mut memory = self.take();
+        memory.clear();
+        memory.extend_from_slice(bytes);
+        self.put(memory);
+    }
+
+    /// Lends its memory to whoever fills it.
+    pub(crate) fn fill<T>(
+        &mut self,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
+        let mut bytes = self.take();
+        bytes.clear();
+        let filled = fill(&mut bytes);
+        self.put(bytes);
+        filled
+    }
+}
+
+/// What a handle or a struct points to.
+pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Fail> {
+    // SAFETY: promised above.
+    unsafe { pointer.as_ref() }.ok_or_else(|| misuse(format!("{what} is null")))
+}
+
+/// The same of one that is written to.
+pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Fail> {
+    // SAFETY: promised above.
+    unsafe { pointer.as_mut() }.ok_or_else(|| misuse(format!("{what} is null")))
+}
+
+/// Takes a handle back that was given out by [`give`].
+pub(crate) unsafe fn take_back<T>(pointer: *mut T, what: &str) -> Result<Box<T>, Fail> {
+    match pointer.is_null() {
+        true => Err(misuse(format!("{what} is null"))),
+        // SAFETY: promised above; made by `give`, and given back once.
+        false => Ok(unsafe { Box::from_raw(pointer) }),
+    }
+}
+
+/// Gives a new handle out.
+pub(crate) unsafe fn give<T>(
+    out: *mut *mut T,
+    make: impl FnOnce() -> Result<T, Fail>,
+) -> Result<(), Fail> {
+    // SAFETY: promised above. Asked first, so that nothing is made that nobody can take.
+    let out = unsafe { given_mut(out, "the place for the handle") }?;
+    *out = std::ptr::null_mut();
+    *out = Box::into_raw(Box::new(make()?));
+    Ok(())
+}
+
+/// Bytes; a null pointer is allowed with length 0.
+pub(crate) unsafe fn bytes<'a>(
+    data: *const u8,
+    length: usize,
+    what: &str,
+) -> Result<&'a [u8], Fail> {
+    match (data.is_null(), length) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(misuse(format!("{what} is null"))),
+        (_, length) if length > isize::MAX as usize => {
+            Err(misuse(format!("{what} of {length} bytes: that is more than there is memory")))
+        }
+        // SAFETY: promised above.
+        _ => Ok(unsafe { std::slice::from_raw_parts(data, length) }),
+    }
+}
+
+/// Text that ends with a zero byte.
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fail> {
+    if text.is_null() {
+        return Err(misuse(format!("{what} is null")));
+    }
+    // SAFETY: promised above.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| misuse(format!("{what} is not UTF-8")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_keeps_its_memory() {
+        let mut buffer = frond_buffer { data: std::ptr::null_mut(), length: 0, capacity: 0 };
+        for text in [&b"some words"[..], b"", b"more"] {
+            buffer.copy(text);
+            // SAFETY: filled just now.
+            let found = unsafe { bytes(buffer.data, buffer.length, "") }.ok().unwrap();
+            assert_eq!(found, text);
+            assert!(buffer.capacity >= 10);
+        }
+        // SAFETY: a buffer, then null.
+        unsafe {
+            frond_buffer_free(&mut buffer);
+            frond_buffer_free(std::ptr::null_mut());
+        }
+        assert!(buffer.data.is_null() && buffer.capacity == 0);
+    }
+}

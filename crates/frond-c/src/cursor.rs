@@ -1,0 +1,344 @@
+//! Rows in order, some at a time.
+//!
+//! A call hands out a batch of rows that lie in the cursor's own memory until its next call. A first batch is small, for
+//! whoever wants one row, and each next one four times as large, for whoever wants all.
+
+use std::{ops::Bound, sync::Arc};
+
+use frond::{Cursor, Txn, TxnCursor};
+
+use crate::{
+    bytes::{bytes, give, given, given_mut, take_back},
+    error::{Fail, call, frond_error},
+    store::frond_tree,
+    txn::{frond_txn, if_locked, lock},
+};
+
+/// Rows of the first batch where the caller does not say.
+const FIRST_ROWS: usize = 4;
+/// Rows of a batch where the caller does not say, at most.
+const ROWS_MAX: usize = 1024;
+/// A batch ends behind the row that reaches this many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// A walk over the rows of a tree in a range, in both directions.
+pub struct frond_cursor {
+    walk: Walk,
+    /// Keys and values of the batch, back to back.
+    memory: Vec<u8>,
+    /// Where each row's key begins, and the lengths of key and value.
+    places: Vec<(usize, usize, usize)>,
+    rows: Vec<frond_row>,
+    /// Rows of the next batch where the caller does not say.
+    next_rows: usize,
+    /// It locks what it comes to: then no further than it is asked.
+    locks: bool,
+}
+
+/// A row of a batch.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct frond_row {
+    /// Its key.
+    pub key: *const u8,
+    /// Bytes of it.
+    pub key_length: usize,
+    /// Its value.
+    pub value: *const u8,
+    /// Bytes of it.
+    pub value_length: usize,
+}
+
+/// A batch of rows, which the cursor keeps until it is called again.
+#[repr(C)]
+pub struct frond_rows {
+    /// The first of them.
+    pub rows: *const frond_row,
+    /// How many.
+    pub count: usize,
+}
+
+enum Walk {
+    Plain(Box<Cursor>),
+    OfTxn(OwnedCursor),
+}
+
+self_cell::self_cell!(
+    struct OwnedCursor {
+        owner: Arc<Txn>,
+        #[not_covariant]
+        dependent: TxnCursor,
+    }
+);
+
+impl Walk {
+    /// The next row, forward or backward, given to `take`; false at the end.
+    fn step(
+        &mut self,
+        forward: bool,
+        take: impl FnOnce(&[u8], &[u8]),
+    ) -> Result<bool, frond::Error> {
+        match self {
+            Self::Plain(cursor) => {
+                let row = if forward { cursor.next()? } else { cursor.prev()? };
+                Ok(row.map(|(key, value)| take(key, value)).is_some())
+            }
+            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| {
+                let row = if forward { cursor.next()? } else { cursor.prev()? };
+                Ok(row.map(|(key, value)| take(key, value)).is_some())
+            }),
+        }
+    }
+
+    fn seek(&mut self, to: Seek<'_>) {
+        match self {
+            Self::Plain(cursor) => match to {
+                Seek::Key(key) => cursor.seek(key),
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+            },
+            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| match to {
+                Seek::Key(key) => cursor.seek(key),
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+            }),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Seek<'a> {
+    Key(&'a [u8]),
+    First,
+    Last,
+}
+
+impl frond_cursor {
+    fn new(walk: Walk, locks: bool) -> Self {
+        Self {
+            walk,
+            memory: Vec::new(),
+            places: Vec::new(),
+            rows: Vec::new(),
+            next_rows: FIRST_ROWS,
+            locks,
+        }
+    }
+
+    /// Fetches a batch; an error behind some rows comes with the next call, which meets it again.
+    fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
+        let Self { walk, memory, places, rows, next_rows, locks } = self;
+        let count = match (wanted, *locks) {
+            (0, true) => 1,
+            (0, false) => *next_rows,
+            (wanted, _) => wanted,
+        };
+        *next_rows = (count * 4).min(ROWS_MAX);
+        memory.clear();
+        places.clear();
+        rows.clear();
+        while places.len() < count && memory.len() < BATCH_BYTES {
+            let took = walk.step(forward, |key, value| {
+                places.push((memory.len(), key.len(), value.len()));
+                memory.extend_from_slice(key);
+                memory.extend_from_slice(value);
+            });
+            match took {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if places.is_empty() => return Err(error.into()),
+                Err(_) => break,
+            }
+        }
+        rows.extend(places.iter().map(|&(at, key_length, value_length)| {
+            let (key, rest) = memory[at..].split_at(key_length);
+            let value = &rest[..value_length];
+            frond_row { key: key.as_ptr(), key_length, value: value.as_ptr(), value_length }
+        }));
+        if rows.is_empty() { Err(Fail::NotFound) } else { Ok(()) }
+    }
+}
+
+/// Ends of a range: from the first key that belongs to it, to the first that does not; null for none.
+unsafe fn range<'a>(
+    (from, from_length): (*const u8, usize),
+    (to, to_length): (*const u8, usize),
+) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>), Fail> {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        let low = match from.is_null() && from_length == 0 {
+            true => Bound::Unbounded,
+            false => Bound::Included(bytes(from, from_length, "the range's begin")?),
+        };
+        let high = match to.is_null() && to_length == 0 {
+            true => Bound::Unbounded,
+            false => Bound::Excluded(bytes(to, to_length, "the range's end")?),
+        };
+        Ok((low, high))
+    }
+}
+
+/// A cursor over the keys from `from` on and below `to` (null for no end), before its first row; it sees what is
+/// committed now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_scan(
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    cursor: *mut *mut frond_cursor,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(cursor, || {
+                let range = range((from, from_length), (to, to_length))?;
+                let walk = given(tree, "the tree")?.tree.scan(range)?;
+                Ok(frond_cursor::new(Walk::Plain(Box::new(walk)), false))
+            })
+        })
+    }
+}
+
+/// The same as a transaction sees it, with its own writes up to now. With `row_lock`, each row is locked as the cursor
+/// hands it out, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps it goes over, too. A cursor is given back
+/// before its transaction ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_scan(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    row_lock: i32,
+    when_locked: i32,
+    cursor: *mut *mut frond_cursor,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(cursor, || {
+                let range = range((from, from_length), (to, to_length))?;
+                let (lock, meet) = (lock(row_lock)?, if_locked(when_locked)?);
+                let tree = &given(tree, "the tree")?.tree;
+                let txn = given(txn, "the transaction")?.txn.clone();
+                let owned = OwnedCursor::try_new(txn, |txn| match lock {
+                    None => txn.scan(tree, range),
+                    Some(lock) => txn.scan_locked(tree, range, lock, meet),
+                })?;
+                Ok(frond_cursor::new(Walk::OfTxn(owned), lock.is_some()))
+            })
+        })
+    }
+}
+
+/// The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
+/// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_next(
+    cursor: *mut frond_cursor,
+    rows_max: usize,
+    rows: *mut frond_rows,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { step(cursor, true, rows_max, rows, error) }
+}
+
+/// The rows before, from the nearest on: as frond_cursor_next, in descending order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_prev(
+    cursor: *mut frond_cursor,
+    rows_max: usize,
+    rows: *mut frond_rows,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { step(cursor, false, rows_max, rows, error) }
+}
+
+unsafe fn step(
+    cursor: *mut frond_cursor,
+    forward: bool,
+    rows_max: usize,
+    out: *mut frond_rows,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let out = given_mut(out, "the place for rows")?;
+            *out = frond_rows { rows: std::ptr::null(), count: 0 };
+            let cursor = given_mut(cursor, "the cursor")?;
+            cursor.fetch(forward, rows_max)?;
+            *out = frond_rows { rows: cursor.rows.as_ptr(), count: cursor.rows.len() };
+            Ok(())
+        })
+    }
+}
+
+/// Goes to a key: the next row is the first at or above it, the one before the last below it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_seek(
+    cursor: *mut frond_cursor,
+    key: *const u8,
+    key_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let key = bytes(key, key_length, "the key")?;
+            given_mut(cursor, "the cursor")?.go(Seek::Key(key));
+            Ok(())
+        })
+    }
+}
+
+/// Goes before the first row.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_seek_first(
+    cursor: *mut frond_cursor,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            given_mut(cursor, "the cursor")?.go(Seek::First);
+            Ok(())
+        })
+    }
+}
+
+/// Goes behind the last row.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_seek_last(
+    cursor: *mut frond_cursor,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            given_mut(cursor, "the cursor")?.go(Seek::Last);
+            Ok(())
+        })
+    }
+}
+
+impl frond_cursor {
+    fn go(&mut self, to: Seek<'_>) {
+        self.walk.seek(to);
+        self.next_rows = FIRST_ROWS;
+    }
+}
+
+/// Gives a cursor back. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_free(cursor: *mut frond_cursor) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(std::ptr::null_mut(), || take_back(cursor, "the cursor").map(drop)) };
+}

@@ -1,0 +1,142 @@
+//! Outcomes: every call returns a code, and describes an error in a struct of the caller's.
+
+use std::{
+    any::Any,
+    ffi::c_char,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use frond::ErrorKind;
+
+/// The call has done what it says.
+pub const FROND_OK: i32 = 0;
+/// There is no such row, or no further one. No error.
+pub const FROND_NOT_FOUND: i32 = 1;
+/// The library has failed in itself: close the store, and report it. Nothing else is safe to be called.
+pub const FROND_PANIC: i32 = 9001;
+
+/// An error of kind: try the operation again.
+pub const FROND_RETRY: i32 = 1;
+/// An error of kind: change the call.
+pub const FROND_FIX_CALL: i32 = 2;
+/// An error of kind: mend the machine (disk full, I/O error, in use by another process).
+pub const FROND_FIX_MACHINE: i32 = 3;
+/// An error of kind: restore from a backup or a replica.
+pub const FROND_RESTORE: i32 = 4;
+/// An error of kind: the store has stopped; close it and open it again.
+pub const FROND_REOPEN: i32 = 5;
+
+/// Bytes of an error's message, with its end.
+pub const FROND_MESSAGE_BYTES: usize = 504;
+
+/// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
+#[repr(C)]
+pub struct frond_error {
+    /// The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
+    pub code: i32,
+    /// What to do about it: FROND_RETRY, FROND_FIX_CALL, …
+    pub kind: i32,
+    /// In words, UTF-8, ends with a zero byte; cut off if it is too long.
+    pub message: [c_char; FROND_MESSAGE_BYTES],
+}
+
+/// How a call inside the library ends that is no success.
+pub(crate) enum Fail {
+    Engine(frond::Error),
+    NotFound,
+}
+
+impl From<frond::Error> for Fail {
+    fn from(error: frond::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// The caller has given something that cannot be.
+pub(crate) fn misuse(why: impl Into<String>) -> Fail {
+    Fail::Engine(frond::Error::InvalidArgument(why.into()))
+}
+
+/// Makes a call, and an outcome of its end.
+///
+/// # Safety
+/// `error` is null, or a place for one.
+pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result<(), Fail>) -> i32 {
+    // Whatever a panic leaves behind in the engine poisons its locks: later calls panic too, and end here.
+    let outcome = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => return FROND_OK,
+        Ok(Err(Fail::NotFound)) => return FROND_NOT_FOUND,
+        Ok(Err(Fail::Engine(failed))) => {
+            let message = failed.to_string();
+            // Each message begins with its code (docs/errors.md).
+            let code = message.get(4..8).and_then(|code| code.parse().ok());
+            (code.unwrap_or(FROND_PANIC), kind(&failed), message)
+        }
+        Err(panic) => (FROND_PANIC, FROND_REOPEN, words(&*panic)),
+    };
+    let (code, kind, message) = outcome;
+    // SAFETY: as the caller promises.
+    if let Some(error) = unsafe { error.as_mut() } {
+        (error.code, error.kind) = (code, kind);
+        write(&mut error.message, &message);
+    }
+    code
+}
+
+fn kind(error: &frond::Error) -> i32 {
+    match error.kind() {
+        ErrorKind::Retry => FROND_RETRY,
+        ErrorKind::FixCall => FROND_FIX_CALL,
+        ErrorKind::FixMachine => FROND_FIX_MACHINE,
+        ErrorKind::Restore => FROND_RESTORE,
+        ErrorKind::Reopen => FROND_REOPEN,
+    }
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("FRD-9001 the library has failed: {}", text.unwrap_or("it does not say why"))
+}
+
+/// Writes text with its end, cut off between characters.
+fn write(out: &mut [c_char], text: &str) {
+    let room = text.len().min(out.len() - 1);
+    let bytes = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
+    for (place, &byte) in out.iter_mut().zip(&text.as_bytes()[..bytes]) {
+        *place = if byte == 0 { b' ' } else { byte } as c_char;
+    }
+    out[bytes] = 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    fn outcome(work: impl FnOnce() -> Result<(), Fail>) -> (i32, i32, String) {
+        let mut error = frond_error { code: 7, kind: 7, message: [1; FROND_MESSAGE_BYTES] };
+        // SAFETY: it is a place for one.
+        let code = unsafe { call(&mut error, work) };
+        assert!(error.code == code || code <= FROND_NOT_FOUND);
+        // SAFETY: written by `write`, which ends it; untouched, it is not read.
+        let text = (code > FROND_NOT_FOUND)
+            .then(|| unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_str().unwrap());
+        (code, error.kind, text.unwrap_or_default().into())
+    }
+
+    #[test]
+    fn outcomes_are_told() {
+        assert_eq!(outcome(|| Ok(())), (FROND_OK, 7, String::new()));
+        assert_eq!(outcome(|| Err(Fail::NotFound)).0, FROND_NOT_FOUND);
+        let (code, kind, text) = outcome(|| Err(misuse("no such thing")));
+        assert_eq!((code, kind, &*text), (1001, FROND_FIX_CALL, "FRD-1001 no such thing"));
+        let (code, kind, text) = outcome(|| panic!("oh {}", 1));
+        assert_eq!((code, kind), (FROND_PANIC, FROND_REOPEN));
+        assert!(text.ends_with("oh 1"), "{text}");
+        let (_, _, text) = outcome(|| Err(misuse("ä".repeat(1000))));
+        assert!(text.ends_with('ä') && text.len() < FROND_MESSAGE_BYTES);
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { call(std::ptr::null_mut(), || Err(misuse(""))) }, 1001);
+    }
+}

@@ -1,0 +1,44 @@
+//! The C API: `frond.h`, generated from this crate, `libfrond.so` and `libfrond.a`.
+//!
+//! One call per file's subject; each is a thin shell around the Rust call of the same name.
+//!
+//! | file | what is called |
+//! |---|---|
+//! | `error.rs` | outcomes: a code, and a message in the caller's struct |
+//! | `bytes.rs` | strings that go in and come out |
+//! | `store.rs` | open, close, trees, checkpoints, what there is to be seen |
+//! | `tree.rs` | rows of a tree outside of transactions |
+//! | `txn.rs` | transactions, savepoints |
+//! | `prepared.rs` | two-phase commit |
+//! | `cursor.rs` | rows in order, some at a time |
+//!
+//! Invariants
+//! 1. No panic crosses: it becomes `FROND_PANIC`, and the store is to be closed.
+//! 2. A null pointer where none may be is `FRD-1001`, as is a number that names nothing; nothing is done then.
+//! 3. A handle that is given back is not touched again, also where the call fails; the header says which calls do so.
+//! 4. Handles hold the store open by themselves: they may be given back in any order.
+//!
+//! Threads: handles of stores and trees may be used by all at once; transactions, prepared ones and cursors by one
+//! thread at a time.
+//!
+//! Names and numbers in the header are stable: none is given another meaning.
+
+#![allow(non_camel_case_types)]
+// What callers promise is said once, at the head of the header and in `bytes.rs`; each function's words are those of the header.
+#![allow(clippy::missing_safety_doc)]
+
+mod bytes;
+mod cursor;
+mod error;
+mod prepared;
+mod store;
+mod tree;
+mod txn;
+
+pub use bytes::*;
+pub use cursor::*;
+pub use error::*;
+pub use prepared::*;
+pub use store::*;
+pub use tree::*;
+pub use txn::*;

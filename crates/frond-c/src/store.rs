@@ -1,0 +1,395 @@
+//! Opening and closing a store, its trees, and what there is to be seen of it.
+
+use std::ffi::{c_char, c_void};
+
+use frond::{Db, Durability, Options, SizeClass, Tree, TreeOptions};
+
+use crate::{
+    bytes::{bytes, frond_buffer, give, given, given_mut, take_back, text},
+    error::{Fail, call, frond_error, misuse},
+};
+
+/// A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
+pub const FROND_SYNC: i32 = 1;
+/// Once the kernel has it: a killed process loses nothing, a power failure at most the last second.
+pub const FROND_OS: i32 = 2;
+/// Once it is in the log's buffer: a killed process loses at most a second, a power failure two.
+pub const FROND_LAZY: i32 = 3;
+/// As the store's own level says; for transactions alone.
+pub const FROND_AS_STORE: i32 = 0;
+
+/// LZ4 leaves: speed before size.
+pub const FROND_FAST: i32 = 1;
+/// zstd leaves; what a tree has that is told nothing.
+pub const FROND_DEFAULT: i32 = 2;
+/// zstd leaves of a higher level, and dictionaries: size before speed.
+pub const FROND_SMALL: i32 = 3;
+
+/// An open store.
+pub struct frond_db {
+    pub(crate) db: Db,
+}
+
+/// A tree of an open store.
+pub struct frond_tree {
+    pub(crate) tree: Tree,
+}
+
+/// How a store is opened. Filled by frond_options_init, then changed.
+#[repr(C)]
+pub struct frond_options {
+    /// The memory budget for everything, bytes.
+    pub cache_size: u64,
+    /// When commits are acknowledged: FROND_SYNC, FROND_OS, FROND_LAZY.
+    pub durability: i32,
+    /// Make the store if there is none.
+    pub create: bool,
+    /// Open it without writing a byte.
+    pub read_only: bool,
+    /// Bytes of log kept for followers of the change feed.
+    pub keep_log: u64,
+}
+
+/// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
+#[repr(C)]
+pub struct frond_tree_options {
+    /// FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+    pub size_class: i32,
+    /// Keys are mostly inserted with a check that they are absent.
+    pub unique: bool,
+    /// Bytes that are kept with the tree, up to 1 MiB; may be null.
+    pub attributes: *const u8,
+    /// How many.
+    pub attributes_length: usize,
+}
+
+/// The version of the library, as text.
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Fills options with what is usual: 256 MiB, FROND_SYNC, made if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_options_init(options: *mut frond_options) {
+    // SAFETY: see `bytes.rs`.
+    if let Some(options) = unsafe { options.as_mut() } {
+        *options = frond_options {
+            cache_size: 256 << 20,
+            durability: FROND_SYNC,
+            create: true,
+            read_only: false,
+            keep_log: 0,
+        };
+    }
+}
+
+/// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_options_init(options: *mut frond_tree_options) {
+    // SAFETY: see `bytes.rs`.
+    if let Some(options) = unsafe { options.as_mut() } {
+        *options = frond_tree_options {
+            size_class: FROND_DEFAULT,
+            unique: false,
+            attributes: std::ptr::null(),
+            attributes_length: 0,
+        };
+    }
+}
+
+/// A level by its number; `None` for the store's own.
+pub(crate) fn durability(number: i32) -> Result<Option<Durability>, Fail> {
+    match number {
+        FROND_AS_STORE => Ok(None),
+        FROND_SYNC => Ok(Some(Durability::Sync)),
+        FROND_OS => Ok(Some(Durability::Os)),
+        FROND_LAZY => Ok(Some(Durability::Lazy)),
+        other => Err(misuse(format!("there is no durability {other}"))),
+    }
+}
+
+/// Opens the store in directory `path`. `options` may be null. After a crash this replays the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_open(
+    path: *const c_char,
+    options: *const frond_options,
+    db: *mut *mut frond_db,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        call(error, || {
+            give(db, || {
+                let path = text(path, "the path")?;
+                let mut opened = Options::new();
+                if let Some(options) = options.as_ref() {
+                    let level = durability(options.durability)?;
+                    opened = opened
+                        .cache_size(options.cache_size)
+                        .durability(level.unwrap_or_default())
+                        .create(options.create)
+                        .read_only(options.read_only)
+                        .keep_log(options.keep_log);
+                }
+                Ok(frond_db { db: Db::open(path, opened)? })
+            })
+        })
+    }
+}
+
+/// Closes the store: all commits become durable, and the next opening needs no recovery. The handle is given back in
+/// any case; others that are left fail with FRD-3204 when they write, and must be given back all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_close(db: *mut frond_db, error: *mut frond_error) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || Ok(take_back(db, "the store")?.db.close()?)) }
+}
+
+/// Makes everything committed so far durable in trees, and gives back the disk space that is free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_checkpoint(db: *const frond_db, error: *mut frond_error) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || Ok(given(db, "the store")?.db.checkpoint()?)) }
+}
+
+/// Copies the store to the directory `path`, which must not be there, beside whoever writes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_backup(
+    db: *const frond_db,
+    path: *const c_char,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            given(db, "the store")?.db.backup(text(path, "the path")?)?;
+            Ok(())
+        })
+    }
+}
+
+/// Creates a tree, synced when it returns. `options` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_create(
+    db: *const frond_db,
+    name: *const c_char,
+    options: *const frond_tree_options,
+    tree: *mut *mut frond_tree,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(tree, || {
+                let db = &given(db, "the store")?.db;
+                let mut wanted = TreeOptions::default();
+                if let Some(options) = options.as_ref() {
+                    let class = u8::try_from(options.size_class).ok();
+                    wanted.size_class = class
+                        .and_then(SizeClass::from_disk)
+                        .ok_or_else(|| misuse("there is no such size class"))?;
+                    wanted.unique = options.unique;
+                    let (data, length) = (options.attributes, options.attributes_length);
+                    wanted.attributes = bytes(data, length, "attributes")?.to_vec();
+                }
+                Ok(frond_tree { tree: db.create_tree(text(name, "the name")?, wanted)? })
+            })
+        })
+    }
+}
+
+/// Opens a tree.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_open(
+    db: *const frond_db,
+    name: *const c_char,
+    tree: *mut *mut frond_tree,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(tree, || {
+                let db = &given(db, "the store")?.db;
+                Ok(frond_tree { tree: db.open_tree(text(name, "the name")?)? })
+            })
+        })
+    }
+}
+
+/// Gives a tree's handle back. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_free(tree: *mut frond_tree) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(std::ptr::null_mut(), || take_back(tree, "the tree").map(drop)) };
+}
+
+/// Drops a tree with everything in it. Waits for transactions that have locked rows of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_drop(
+    db: *const frond_db,
+    name: *const c_char,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || Ok(given(db, "the store")?.db.drop_tree(text(name, "the name")?)?)) }
+}
+
+/// Gives a tree another name; handles stay good.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_rename(
+    db: *const frond_db,
+    from: *const c_char,
+    to: *const c_char,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (from, to) = (text(from, "the old name")?, text(to, "the new name")?);
+            Ok(given(db, "the store")?.db.rename_tree(from, to)?)
+        })
+    }
+}
+
+/// Makes a tree that holds what another holds now, and goes its own way from there; copies nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_clone(
+    db: *const frond_db,
+    from: *const c_char,
+    to: *const c_char,
+    tree: *mut *mut frond_tree,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(tree, || {
+                let (from, to) = (text(from, "the old name")?, text(to, "the new name")?);
+                Ok(frond_tree { tree: given(db, "the store")?.db.clone_tree(from, to)? })
+            })
+        })
+    }
+}
+
+/// A tree's number, which no other tree of the store ever has; 0 if `tree` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_id(tree: *const frond_tree) -> u32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { tree.as_ref() }.map_or(0, |tree| tree.tree.id().0)
+}
+
+/// The commit that created the tree (a snapshot from before it knows nothing of it), and the bytes kept with it, which
+/// go into `attributes`. Both may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_info(
+    tree: *const frond_tree,
+    birth: *mut u64,
+    attributes: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let info = given(tree, "the tree")?.tree.info();
+            if let Some(birth) = birth.as_mut() {
+                *birth = info.birth.0;
+            }
+            if let Some(attributes) = attributes.as_mut() {
+                attributes.copy(&info.options.attributes);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Is told a line of text of `length` bytes, which ends with a zero byte besides.
+// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+pub type frond_line =
+    Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char, length: usize)>;
+
+/// Tells the names of all trees, in order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_trees(
+    db: *const frond_db,
+    tell: frond_line,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let trees = given(db, "the store")?.db.trees();
+            tell_lines(tell, context, trees.into_iter().map(|tree| tree.name))
+        })
+    }
+}
+
+/// Tells who waits for a lock now, a line each: who, for what, and behind whom.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_lock_waits(
+    db: *const frond_db,
+    tell: frond_line,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let waits = given(db, "the store")?.db.lock_waits();
+            tell_lines(tell, context, waits.into_iter().map(|wait| wait.to_string()))
+        })
+    }
+}
+
+unsafe fn tell_lines(
+    tell: frond_line,
+    context: *mut c_void,
+    lines: impl Iterator<Item = String>,
+) -> Result<(), Fail> {
+    let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+    for line in lines {
+        let length = line.len();
+        let line = format!("{line}\0");
+        // SAFETY: the caller's function, which takes text that lasts as long as the call.
+        unsafe { tell(context, line.as_ptr().cast(), length) };
+    }
+    Ok(())
+}
+
+/// The last deadlock in words. FROND_NOT_FOUND if there was none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_last_deadlock(
+    db: *const frond_db,
+    words: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let last = given(db, "the store")?.db.last_deadlock().ok_or(Fail::NotFound)?;
+            given_mut(words, "the buffer")?.copy(last.to_string().as_bytes());
+            Ok(())
+        })
+    }
+}
+
+/// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_stat(
+    db: *const frond_db,
+    name: *const c_char,
+    value: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (db, name) = (&given(db, "the store")?.db, text(name, "the name")?);
+            let value = given_mut(value, "the place for the number")?;
+            *value = db.stats().get(name).ok_or(Fail::NotFound)?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! Transactions: many calls that are one change.
+
+use std::{sync::Arc, time::Duration};
+
+use frond::{IfLocked, Isolation, RowLock, Savepoint, Txn, TxnOptions};
+
+use crate::{
+    bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
+    error::{Fail, call, frond_error, misuse},
+    store::{FROND_AS_STORE, durability, frond_db, frond_tree},
+};
+
+/// Each call sees what was committed when it began.
+pub const FROND_READ_COMMITTED: i32 = 1;
+/// Plain reads see what was committed when the first of them began; writes and locking reads the newest commit.
+pub const FROND_REPEATABLE_READ: i32 = 2;
+/// The same, and of two transactions that write one row the second fails with FRD-1107. What is usual.
+pub const FROND_SNAPSHOT: i32 = 3;
+/// As FROND_REPEATABLE_READ, and each plain read locks what it reads.
+pub const FROND_SERIALIZABLE: i32 = 4;
+
+/// A read locks nothing.
+pub const FROND_NO_LOCK: i32 = 0;
+/// A read locks the row against writers.
+pub const FROND_SHARED: i32 = 1;
+/// A read locks the row against all but plain reads.
+pub const FROND_EXCLUSIVE: i32 = 2;
+
+/// Where another has the row: wait, as long as the transaction's options say.
+pub const FROND_WAIT: i32 = 0;
+/// Where another has the row: fail with FRD-1105 at once.
+pub const FROND_FAIL: i32 = 1;
+/// Where another has the row: a scan goes on behind it; a read of one row fails.
+pub const FROND_SKIP: i32 = 2;
+
+/// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
+pub struct frond_txn {
+    pub(crate) txn: Arc<Txn>,
+    /// Savepoints that are there, by their numbers from 1.
+    savepoints: Vec<(u64, Savepoint)>,
+    savepoints_made: u64,
+}
+
+/// What a transaction is to be like. Filled by frond_txn_options_init, then changed.
+#[repr(C)]
+pub struct frond_txn_options {
+    /// FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
+    pub isolation: i32,
+    /// Writing is an error; nothing is ever locked.
+    pub read_only: bool,
+    /// How long a call waits for a lock, milliseconds; below 0: until it gets it.
+    pub lock_timeout_ms: i64,
+    /// When its commit is acknowledged: FROND_AS_STORE, FROND_SYNC, FROND_OS, FROND_LAZY.
+    pub durability: i32,
+}
+
+/// Fills options with what is usual: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_options_init(options: *mut frond_txn_options) {
+    let usual = TxnOptions::default();
+    let timeout = usual.lock_timeout.map_or(-1, |time| time.as_millis() as i64);
+    // SAFETY: see `bytes.rs`, here and below.
+    if let Some(options) = unsafe { options.as_mut() } {
+        *options = frond_txn_options {
+            isolation: FROND_SNAPSHOT,
+            read_only: false,
+            lock_timeout_ms: timeout,
+            durability: FROND_AS_STORE,
+        };
+    }
+}
+
+fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
+    let isolation = match from.isolation {
+        FROND_READ_COMMITTED => Isolation::ReadCommitted,
+        FROND_REPEATABLE_READ => Isolation::RepeatableRead,
+        FROND_SNAPSHOT => Isolation::Snapshot,
+        FROND_SERIALIZABLE => Isolation::Serializable,
+        other => return Err(misuse(format!("there is no isolation {other}"))),
+    };
+    let timeout = u64::try_from(from.lock_timeout_ms).ok();
+    Ok(TxnOptions {
+        isolation,
+        read_only: from.read_only,
+        lock_timeout: timeout.map(Duration::from_millis),
+        durability: durability(from.durability)?,
+    })
+}
+
+/// A lock by its number; `None` for none.
+pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
+    match number {
+        FROND_NO_LOCK => Ok(None),
+        FROND_SHARED => Ok(Some(RowLock::Shared)),
+        FROND_EXCLUSIVE => Ok(Some(RowLock::Exclusive)),
+        other => Err(misuse(format!("there is no lock {other}"))),
+    }
+}
+
+pub(crate) fn if_locked(number: i32) -> Result<IfLocked, Fail> {
+    match number {
+        FROND_WAIT => Ok(IfLocked::Wait),
+        FROND_FAIL => Ok(IfLocked::Fail),
+        FROND_SKIP => Ok(IfLocked::Skip),
+        other => Err(misuse(format!("there is no way {other} to meet a lock"))),
+    }
+}
+
+/// Begins a transaction. `options` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_begin(
+    db: *const frond_db,
+    wanted: *const frond_txn_options,
+    txn: *mut *mut frond_txn,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(txn, || {
+                let wanted = wanted.as_ref().map_or(Ok(TxnOptions::default()), options)?;
+                let txn = given(db, "the store")?.db.begin(wanted)?;
+                Ok(frond_txn { txn: Arc::new(txn), savepoints: Vec::new(), savepoints_made: 0 })
+            })
+        })
+    }
+}
+
+/// Takes a transaction back that is to end; an error, and nothing done, while a cursor of it is there.
+pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
+    // SAFETY: see `bytes.rs`.
+    let is_in_use =
+        unsafe { given(txn, "the transaction") }.map(|txn| Arc::strong_count(&txn.txn) > 1)?;
+    if is_in_use {
+        return Err(misuse("the transaction has cursors: give them back before it ends"));
+    }
+    // SAFETY: see `bytes.rs`.
+    let txn = unsafe { take_back(txn, "the transaction") }?.txn;
+    Arc::into_inner(txn).ok_or_else(|| misuse("the transaction has cursors"))
+}
+
+/// Makes everything written visible to others at once. The handle is given back, but while it has cursors (FRD-1001).
+/// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_commit(
+    txn: *mut frond_txn,
+    seqno: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let committed = end(txn)?.commit()?;
+            if let Some(seqno) = seqno.as_mut() {
+                *seqno = committed.0;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Takes everything back. The handle is given back, but while it has cursors (FRD-1001).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_rollback(txn: *mut frond_txn, error: *mut frond_error) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || end(txn).map(Txn::rollback)) }
+}
+
+/// The transaction's number, by which waits and deadlocks name it; 0 if `txn` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_id(txn: *const frond_txn) -> u64 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { txn.as_ref() }.map_or(0, |txn| txn.txn.id())
+}
+
+/// The value of a key, into `value`, as the transaction sees it. FROND_NOT_FOUND if there is none; the key is locked then
+/// all the same, if `row_lock` says so. With a lock the newest commit is read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_get(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    row_lock: i32,
+    when_locked: i32,
+    value: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
+            let key = bytes(key, key_length, "the key")?;
+            let wanted = (lock(row_lock)?, if_locked(when_locked)?);
+            given_mut(value, "the buffer")?.fill(|out| {
+                let found = match wanted {
+                    (None, _) => txn.get_into(&tree.tree, key, out)?,
+                    (Some(lock), meet) => match txn.get_locked(&tree.tree, key, lock, meet)? {
+                        Some(value) => {
+                            *out = value;
+                            true
+                        }
+                        None => false,
+                    },
+                };
+                if found { Ok(()) } else { Err(Fail::NotFound) }
+            })
+        })
+    }
+}
+
+/// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_put(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    value: *const u8,
+    value_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let (key, value) =
+                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
+            Ok(txn.txn.put(&tree.tree, key, value)?)
+        })
+    }
+}
+
+/// Sets the value of a key that must not exist: else FRD-1108, and the transaction goes on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_insert(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    value: *const u8,
+    value_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let (key, value) =
+                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
+            Ok(txn.txn.insert(&tree.tree, key, value)?)
+        })
+    }
+}
+
+/// Deletes a key, if it exists.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_delete(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            Ok(txn.txn.delete(&tree.tree, bytes(key, key_length, "the key")?)?)
+        })
+    }
+}
+
+/// Adds to a value of 8 bytes, little-endian, without reading it.
+pub const FROND_ADD: u8 = frond::operator::ADD;
+/// The greater of two values.
+pub const FROND_MAX: u8 = frond::operator::MAX;
+/// The lesser of two values.
+pub const FROND_MIN: u8 = frond::operator::MIN;
+/// Appends to a value.
+pub const FROND_APPEND: u8 = frond::operator::APPEND;
+
+/// Folds an operand into a value without reading it: FROND_ADD, …
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_merge(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    operation: u8,
+    operand: *const u8,
+    operand_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let key = bytes(key, key_length, "the key")?;
+            let operand = bytes(operand, operand_length, "the operand")?;
+            Ok(txn.txn.merge(&tree.tree, key, operation, operand)?)
+        })
+    }
+}
+
+/// Marks this moment, a statement's begin or a savepoint: `number` gets its number. Marks nest.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_savepoint(
+    txn: *mut frond_txn,
+    number: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let number = given_mut(number, "the place for the number")?;
+            let txn = given_mut(txn, "the transaction")?;
+            let savepoint = txn.txn.savepoint()?;
+            txn.savepoints_made += 1;
+            *number = txn.savepoints_made;
+            txn.savepoints.push((*number, savepoint));
+            Ok(())
+        })
+    }
+}
+
+/// Takes back what was written since a savepoint, which stays; costs what it takes back. Rows stay locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_rollback_to(
+    txn: *mut frond_txn,
+    number: u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let txn = given_mut(txn, "the transaction")?;
+            let at = txn.find(number)?;
+            txn.txn.rollback_to(&txn.savepoints[at].1)?;
+            txn.savepoints.truncate(at + 1);
+            Ok(())
+        })
+    }
+}
+
+/// Forgets a savepoint, and those made behind it; what was written stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_release(
+    txn: *mut frond_txn,
+    number: u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let txn = given_mut(txn, "the transaction")?;
+            let at = txn.find(number)?;
+            txn.txn.release(&txn.savepoints[at].1)?;
+            txn.savepoints.truncate(at);
+            Ok(())
+        })
+    }
+}
+
+impl frond_txn {
+    fn find(&self, number: u64) -> Result<usize, Fail> {
+        let found = self.savepoints.binary_search_by_key(&number, |(number, _)| *number);
+        found.map_err(|_| misuse("the transaction has no such savepoint, or not any more"))
+    }
+}

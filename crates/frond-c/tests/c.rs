@@ -1,0 +1,107 @@
+//! The API from C: a program that walks the flows of a server, built with every warning an error, as it is, under
+//! AddressSanitizer with its leak check, and as C++.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+// The program links the library that stands beside the one of this crate.
+use frond_c as _;
+
+/// Where cargo puts libfrond_c.so, beside this program.
+fn libraries() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().unwrap().to_owned()
+}
+
+fn build(program: &str, flags: &[&str], dir: &Path) -> PathBuf {
+    build_by("cc", program, flags, dir)
+}
+
+fn build_by(compiler: &str, source: &str, flags: &[&str], dir: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (program, libraries) = (dir.join(source), libraries());
+    let built = Command::new(compiler)
+        .args(["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-g", "-O1"])
+        .args(flags)
+        .arg("-I")
+        .arg(root.join("include"))
+        .arg(root.join("tests/c").join(source).with_extension("c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(&libraries)
+        .arg("-lfrond_c")
+        .output()
+        .expect("a C compiler");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    // Installed, it has the name that programs look for.
+    let library = libraries.join("libfrond_c.so");
+    std::os::unix::fs::symlink(library, dir.join("libfrond.so.0")).unwrap();
+    program
+}
+
+fn run(command: &mut Command, dir: &Path, rows: u32) {
+    let ran = command
+        .arg(dir.join("store"))
+        .arg(rows.to_string())
+        .env("LD_LIBRARY_PATH", dir)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.is_empty(), "{}: {said}", ran.status);
+}
+
+#[test]
+fn a_server_walks_through_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build("walk", &["-std=c11"], dir.path());
+    run(&mut Command::new(program), dir.path(), 500_000);
+}
+
+#[test]
+fn address_sanitizer_has_nothing_to_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
+    let program = build("walk", &flags, dir.path());
+    run(&mut Command::new(program), dir.path(), 20_000);
+}
+
+/// What docs/c-api.md shows, and the header in C++.
+#[test]
+fn the_example_runs() {
+    for (compiler, flags) in [
+        ("cc", &["-std=c11"][..]),
+        ("c++", &["-xc++", "-std=c++17", "-Wno-missing-field-initializers"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build_by(compiler, "hello", flags, dir.path());
+        let ran = Command::new(program)
+            .arg(dir.path().join("store"))
+            .env("LD_LIBRARY_PATH", dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "bob has 100\n", "{compiler}: {ran:?}");
+        assert!(ran.status.success());
+    }
+}
+
+#[test]
+fn valgrind_has_nothing_to_say() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("valgrind is not installed: skipped");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = build("walk", &["-std=c11"], dir.path());
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args([
+        "-q",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+        "--error-exitcode=9",
+    ]);
+    run(valgrind.arg(program), dir.path(), 500);
+}

@@ -1,0 +1,434 @@
+/*
+ * The flows of a server over the C API: a table of accounts with a unique index, each row's entries in one
+ * transaction, and what a server does with them. Prints nothing and returns 0 if all is as it must be.
+ */
+#include "frond.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static frond_error error;
+
+#define DIE(what)                                                                        \
+    do {                                                                                 \
+        fprintf(stderr, "%s:%d: %s: %d %s\n", __FILE__, __LINE__, what, error.code, error.message); \
+        exit(1);                                                                         \
+    } while (0)
+#define MUST(call)                                                                       \
+    do {                                                                                 \
+        if ((call) != FROND_OK)                                                          \
+            DIE(#call);                                                                  \
+    } while (0)
+#define GIVES(code, call)                                                                \
+    do {                                                                                 \
+        int got = (call);                                                                \
+        if (got != (code)) {                                                             \
+            fprintf(stderr, "gives %d\n", got);                                          \
+            DIE(#call);                                                                  \
+        }                                                                                \
+    } while (0)
+#define CHECK(fact)                                                                      \
+    do {                                                                                 \
+        if (!(fact))                                                                     \
+            DIE(#fact);                                                                  \
+    } while (0)
+
+enum { DEADLOCK = 1102, LOCK_BUSY = 1105, ROW_EXISTS = 1108, NO_SUCH_XID = 1110, XID_BUSY = 1112 };
+
+static frond_db *db;
+static frond_tree *rows, *by_name;
+
+typedef struct {
+    uint8_t bytes[8];
+} id_key;
+
+static id_key key_of(uint64_t id)
+{
+    id_key key;
+    for (int i = 0; i < 8; i++)
+        key.bytes[i] = (uint8_t)(id >> (56 - 8 * i));
+    return key;
+}
+
+static const uint8_t *bytes(const char *text)
+{
+    return (const uint8_t *)text;
+}
+
+static frond_txn *begin(int isolation)
+{
+    frond_txn_options options;
+    frond_txn *txn;
+    frond_txn_options_init(&options);
+    options.isolation = isolation;
+    options.lock_timeout_ms = 50;
+    MUST(frond_txn_begin(db, &options, &txn, &error));
+    return txn;
+}
+
+static void commit(frond_txn *txn)
+{
+    uint64_t seqno = 0;
+    MUST(frond_txn_commit(txn, &seqno, &error));
+    CHECK(seqno > 0);
+}
+
+/* A row is (id, name, balance): in `rows` id -> balance, name; in `by_name` name -> id. */
+static int insert_row(frond_txn *txn, uint64_t id, const char *name, int64_t balance)
+{
+    id_key key = key_of(id);
+    uint8_t value[8 + 64];
+    size_t length = strlen(name);
+    int code = frond_txn_insert(txn, by_name, bytes(name), length, key.bytes, 8, &error);
+    if (code != FROND_OK)
+        return code;
+    memcpy(value, &balance, 8);
+    memcpy(value + 8, name, length);
+    return frond_txn_insert(txn, rows, key.bytes, 8, value, 8 + length, &error);
+}
+
+static int64_t balance_of(uint64_t id)
+{
+    id_key key = key_of(id);
+    frond_buffer value = {0};
+    int64_t balance = -1;
+    int code = frond_get(rows, key.bytes, 8, &value, &error);
+    CHECK(code == FROND_OK || code == FROND_NOT_FOUND);
+    if (code == FROND_OK)
+        memcpy(&balance, value.data, 8);
+    frond_buffer_free(&value);
+    return balance;
+}
+
+static size_t count(frond_tree *tree)
+{
+    frond_cursor *cursor;
+    frond_rows batch;
+    size_t found = 0, batches = 0;
+    int code;
+    MUST(frond_scan(tree, NULL, 0, NULL, 0, &cursor, &error));
+    while ((code = frond_cursor_next(cursor, 0, &batch, &error)) == FROND_OK) {
+        CHECK(batch.count > 0);
+        CHECK(batches > 0 || batch.count <= 4);
+        found += batch.count;
+        batches++;
+    }
+    CHECK(code == FROND_NOT_FOUND && batch.count == 0);
+    frond_cursor_free(cursor);
+    return found;
+}
+
+/* INSERT ... ON DUPLICATE KEY UPDATE balance = balance + 1: the conflict leaves its row locked, and the
+ * transaction goes on from there. */
+static void insert_or_update(uint64_t id, const char *name)
+{
+    frond_txn *txn = begin(FROND_REPEATABLE_READ);
+    uint64_t statement;
+    MUST(frond_txn_savepoint(txn, &statement, &error));
+    int code = insert_row(txn, id, name, 1);
+    if (code == ROW_EXISTS) {
+        frond_buffer found = {0}, value = {0};
+        int64_t balance;
+        MUST(frond_txn_rollback_to(txn, statement, &error));
+        MUST(frond_txn_get(txn, by_name, bytes(name), strlen(name), FROND_EXCLUSIVE, FROND_WAIT, &found, &error));
+        CHECK(found.length == 8);
+        MUST(frond_txn_get(txn, rows, found.data, 8, FROND_EXCLUSIVE, FROND_WAIT, &value, &error));
+        memcpy(&balance, value.data, 8);
+        balance++;
+        memcpy(value.data, &balance, 8);
+        MUST(frond_txn_put(txn, rows, found.data, 8, value.data, value.length, &error));
+        frond_buffer_free(&found);
+        frond_buffer_free(&value);
+    } else {
+        CHECK(code == FROND_OK);
+    }
+    MUST(frond_txn_release(txn, statement, &error));
+    commit(txn);
+}
+
+/* REPLACE: the old row goes with all its entries. */
+static void replace(uint64_t id, const char *name, int64_t balance)
+{
+    frond_txn *txn = begin(FROND_REPEATABLE_READ);
+    frond_buffer old = {0};
+    int code = frond_txn_get(txn, by_name, bytes(name), strlen(name), FROND_EXCLUSIVE, FROND_WAIT, &old, &error);
+    if (code == FROND_OK) {
+        MUST(frond_txn_delete(txn, rows, old.data, 8, &error));
+        MUST(frond_txn_delete(txn, by_name, bytes(name), strlen(name), &error));
+    } else {
+        CHECK(code == FROND_NOT_FOUND);
+    }
+    MUST(insert_row(txn, id, name, balance));
+    frond_buffer_free(&old);
+    commit(txn);
+}
+
+/* UPDATE t SET k = k + 1 over a unique index: from the end, so that no key meets its neighbour. */
+static void shift_all(frond_tree *tree)
+{
+    frond_txn *txn = begin(FROND_REPEATABLE_READ);
+    frond_cursor *cursor;
+    frond_rows batch;
+    int code;
+    MUST(frond_txn_scan(txn, tree, NULL, 0, NULL, 0, FROND_EXCLUSIVE, FROND_WAIT, &cursor, &error));
+    MUST(frond_cursor_seek_last(cursor, &error));
+    while ((code = frond_cursor_prev(cursor, 0, &batch, &error)) == FROND_OK) {
+        CHECK(batch.count == 1 && batch.rows[0].key_length == 8);
+        uint64_t k = 0;
+        for (int i = 0; i < 8; i++)
+            k = k << 8 | batch.rows[0].key[i];
+        id_key old = key_of(k), next = key_of(k + 1);
+        MUST(frond_txn_delete(txn, tree, old.bytes, 8, &error));
+        MUST(frond_txn_insert(txn, tree, next.bytes, 8, batch.rows[0].value, batch.rows[0].value_length, &error));
+    }
+    CHECK(code == FROND_NOT_FOUND);
+    /* A transaction does not end under its cursors. */
+    GIVES(1001, frond_txn_commit(txn, NULL, &error));
+    frond_cursor_free(cursor);
+    commit(txn);
+}
+
+/* A statement of many rows fails at its last one, and leaves nothing; what was before it stays. */
+static void statement_rolls_back(uint64_t many)
+{
+    frond_tree *tree;
+    uint64_t statement;
+    frond_buffer value = {0};
+    id_key key = key_of(0);
+    MUST(frond_tree_create(db, "many", NULL, &tree, &error));
+    frond_txn *txn = begin(FROND_READ_COMMITTED);
+    MUST(frond_txn_put(txn, tree, bytes("before"), 6, NULL, 0, &error));
+    MUST(frond_txn_savepoint(txn, &statement, &error));
+    for (uint64_t id = 0; id < many; id++) {
+        key = key_of(id);
+        MUST(frond_txn_insert(txn, tree, key.bytes, 8, bytes("row"), 3, &error));
+    }
+    key = key_of(many / 2);
+    GIVES(ROW_EXISTS, frond_txn_insert(txn, tree, key.bytes, 8, NULL, 0, &error));
+    CHECK(error.kind == FROND_FIX_CALL && strstr(error.message, "many") != NULL);
+    MUST(frond_txn_rollback_to(txn, statement, &error));
+    GIVES(FROND_NOT_FOUND, frond_txn_get(txn, tree, key.bytes, 8, FROND_NO_LOCK, FROND_WAIT, &value, &error));
+    commit(txn);
+    CHECK(count(tree) == 1);
+    frond_buffer_free(&value);
+    frond_tree_free(tree);
+    MUST(frond_tree_drop(db, "many", &error));
+}
+
+/* A child is inserted: its parent is locked against being deleted, and must be there. */
+static void foreign_key(void)
+{
+    frond_txn *child = begin(FROND_READ_COMMITTED), *other = begin(FROND_READ_COMMITTED);
+    id_key parent = key_of(1), nobody = key_of(999);
+    frond_buffer value = {0};
+    MUST(frond_txn_get(child, rows, parent.bytes, 8, FROND_SHARED, FROND_WAIT, &value, &error));
+    GIVES(1101, frond_txn_delete(other, rows, parent.bytes, 8, &error));
+    CHECK(error.kind == FROND_RETRY);
+    GIVES(LOCK_BUSY, frond_txn_get(other, rows, parent.bytes, 8, FROND_EXCLUSIVE, FROND_FAIL, &value, &error));
+    GIVES(FROND_NOT_FOUND, frond_txn_get(child, rows, nobody.bytes, 8, FROND_SHARED, FROND_WAIT, &value, &error));
+    GIVES(1101, frond_txn_put(other, rows, nobody.bytes, 8, NULL, 0, &error));
+    MUST(frond_txn_rollback(child, &error));
+    MUST(frond_txn_rollback(other, &error));
+    frond_buffer_free(&value);
+}
+
+typedef struct {
+    int told, detached;
+    size_t rows;
+} tally;
+
+static void tell_prepared(void *context, const uint8_t *xid, size_t length, size_t written, bool is_detached)
+{
+    tally *all = context;
+    CHECK(length == 3 && memcmp(xid, "xa", 2) == 0);
+    all->told++;
+    all->detached += is_detached;
+    all->rows += written;
+}
+
+static tally prepared(bool only_new)
+{
+    tally all = {0, 0, 0};
+    MUST(frond_prepared_list(db, only_new, tell_prepared, &all, &error));
+    return all;
+}
+
+static void open_store(const char *path)
+{
+    frond_options options;
+    frond_options_init(&options);
+    options.cache_size = 256 << 20;
+    options.durability = FROND_LAZY;
+    MUST(frond_open(path, &options, &db, &error));
+}
+
+static void open_trees(void)
+{
+    MUST(frond_tree_open(db, "rows", &rows, &error));
+    MUST(frond_tree_open(db, "by_name", &by_name, &error));
+}
+
+static void close_store(void)
+{
+    frond_tree_free(rows);
+    frond_tree_free(by_name);
+    MUST(frond_close(db, &error));
+}
+
+/* XA: prepared, restarted over, listed once, decided by name from elsewhere. */
+static void two_phases(const char *path)
+{
+    frond_prepared *first, *second;
+    uint64_t one, two;
+    frond_txn *txn = begin(FROND_REPEATABLE_READ);
+    MUST(insert_row(txn, 71, "xa one", 1));
+    MUST(frond_txn_prepare(txn, bytes("xa1"), 3, FROND_SYNC, &first, &error));
+    txn = begin(FROND_REPEATABLE_READ);
+    MUST(insert_row(txn, 72, "xa two", 2));
+    MUST(frond_txn_prepare(txn, bytes("xa2"), 3, FROND_LAZY, &second, &error));
+    MUST(frond_prepared_commit_ordered(second, &two, &error));
+    MUST(frond_prepared_commit_ordered(first, &one, &error));
+    CHECK(one == two + 1);
+    MUST(frond_prepared_commit(first, FROND_AS_STORE, &error));
+    frond_prepared_detach(second);
+    CHECK(balance_of(71) == 1 && balance_of(72) == 2);
+    for (char name = '3'; name <= '4'; name++) {
+        char xid[4] = {'x', 'a', name, 0}, row[] = "xa row ?";
+        row[7] = name;
+        txn = begin(FROND_REPEATABLE_READ);
+        MUST(insert_row(txn, 70 + (uint64_t)(name - '0'), row, 9));
+        MUST(frond_txn_prepare(txn, bytes(xid), 3, FROND_SYNC, &first, &error));
+        GIVES(XID_BUSY, frond_prepared_attach(db, bytes(xid), 3, &second, &error));
+        CHECK(second == NULL);
+        frond_prepared_detach(first);
+    }
+    CHECK(prepared(false).told == 2 && prepared(true).told == 0);
+    close_store();
+    open_store(path);
+    open_trees();
+    tally found = prepared(true);
+    CHECK(found.told == 2 && found.detached == 2 && found.rows == 4);
+    CHECK(prepared(true).told == 0 && prepared(false).told == 2);
+    txn = begin(FROND_READ_COMMITTED);
+    GIVES(1101, insert_row(txn, 80, "xa row 3", 1));
+    MUST(frond_txn_rollback(txn, &error));
+    MUST(frond_prepared_attach(db, bytes("xa3"), 3, &first, &error));
+    MUST(frond_prepared_commit(first, FROND_SYNC, &error));
+    MUST(frond_prepared_attach(db, bytes("xa4"), 3, &first, &error));
+    MUST(frond_prepared_rollback(first, &error));
+    GIVES(NO_SUCH_XID, frond_prepared_attach(db, bytes("xa4"), 3, &first, &error));
+    CHECK(balance_of(73) == 9 && balance_of(74) == -1);
+}
+
+static void tell_nothing(void *context, const char *text, size_t length)
+{
+    CHECK(strlen(text) == length);
+    ++*(int *)context;
+}
+
+/* What cannot be is refused, and does nothing. */
+static void misuse(const char *path)
+{
+    frond_options options;
+    frond_db *another = (frond_db *)1;
+    frond_tree *tree;
+    frond_txn *txn;
+    frond_buffer value = {0};
+    uint64_t number;
+    int told = 0;
+    frond_options_init(NULL);
+    frond_txn_options_init(NULL);
+    frond_tree_options_init(NULL);
+    GIVES(1001, frond_open(NULL, NULL, &another, &error));
+    CHECK(another == NULL);
+    GIVES(1001, frond_open(path, NULL, NULL, &error));
+    GIVES(3101, frond_open(path, NULL, &another, &error));
+    CHECK(error.kind == FROND_FIX_MACHINE);
+    frond_options_init(&options);
+    options.durability = 77;
+    GIVES(1001, frond_open(path, &options, &another, NULL));
+    GIVES(1001, frond_close(NULL, &error));
+    GIVES(1001, frond_checkpoint(NULL, &error));
+    GIVES(1004, frond_tree_open(db, "no such", &tree, &error));
+    GIVES(1001, frond_tree_open(db, "\xff\xfe", &tree, &error));
+    GIVES(1001, frond_tree_create(db, "", NULL, &tree, &error));
+    GIVES(1005, frond_tree_create(db, "rows", NULL, &tree, &error));
+    GIVES(1001, frond_put(rows, NULL, 5, bytes("v"), 1, &error));
+    GIVES(1001, frond_put(NULL, bytes("k"), 1, bytes("v"), 1, &error));
+    GIVES(1001, frond_get(rows, bytes("k"), 1, NULL, &error));
+    GIVES(FROND_NOT_FOUND, frond_get(rows, NULL, 0, &value, &error));
+    GIVES(1001, frond_txn_begin(NULL, NULL, &txn, &error));
+    GIVES(1001, frond_txn_commit(NULL, NULL, &error));
+    GIVES(1001, frond_txn_rollback(NULL, &error));
+    GIVES(1001, frond_txn_put(NULL, rows, NULL, 0, NULL, 0, &error));
+    GIVES(1001, frond_cursor_next(NULL, 0, NULL, &error));
+    GIVES(1001, frond_prepared_commit(NULL, FROND_AS_STORE, &error));
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    CHECK(frond_txn_id(txn) > 0 && frond_txn_id(NULL) == 0);
+    GIVES(1001, frond_txn_get(txn, rows, NULL, 0, 9, FROND_WAIT, &value, &error));
+    GIVES(1001, frond_txn_rollback_to(txn, 1, &error));
+    MUST(frond_txn_savepoint(txn, &number, &error));
+    MUST(frond_txn_release(txn, number, &error));
+    GIVES(1001, frond_txn_release(txn, number, &error));
+    GIVES(1001, frond_txn_prepare(txn, NULL, 0, FROND_SYNC, NULL, &error));
+    MUST(frond_txn_rollback(txn, &error));
+    frond_tree_free(NULL);
+    frond_cursor_free(NULL);
+    frond_prepared_detach(NULL);
+    GIVES(FROND_NOT_FOUND, frond_stat(db, "no such", &number, &error));
+    MUST(frond_stat(db, "seqno_visible", &number, &error));
+    GIVES(FROND_NOT_FOUND, frond_last_deadlock(db, &value, &error));
+    GIVES(1001, frond_trees(db, NULL, NULL, &error));
+    MUST(frond_trees(db, tell_nothing, &told, &error));
+    CHECK(told == 2);
+    MUST(frond_lock_waits(db, tell_nothing, &told, &error));
+    CHECK(told == 2);
+    frond_buffer_free(&value);
+    frond_buffer_free(NULL);
+}
+
+int main(int argc, char **argv)
+{
+    frond_tree_options options;
+    frond_tree *copy;
+    uint64_t birth;
+    frond_buffer attributes = {0};
+    if (argc < 2 || strlen(frond_version()) == 0)
+        return 2;
+    uint64_t many = argc > 2 ? strtoull(argv[2], NULL, 10) : 500000;
+    open_store(argv[1]);
+    frond_tree_options_init(&options);
+    options.unique = true;
+    options.attributes = bytes("about it");
+    options.attributes_length = 8;
+    MUST(frond_tree_create(db, "rows", &options, &rows, &error));
+    MUST(frond_tree_create(db, "by_name", &options, &by_name, &error));
+    CHECK(frond_tree_id(rows) != frond_tree_id(by_name));
+    MUST(frond_tree_info(rows, &birth, &attributes, &error));
+    CHECK(birth > 0 && attributes.length == 8 && memcmp(attributes.data, "about it", 8) == 0);
+    frond_buffer_free(&attributes);
+
+    misuse(argv[1]);
+    insert_or_update(1, "ada");
+    insert_or_update(2, "bob");
+    insert_or_update(3, "ada");
+    insert_or_update(4, "ada");
+    CHECK(balance_of(1) == 3 && balance_of(2) == 1 && balance_of(3) == -1);
+    replace(5, "bob", 50);
+    CHECK(balance_of(2) == -1 && balance_of(5) == 50);
+    CHECK(count(rows) == 2 && count(by_name) == 2);
+    foreign_key();
+    MUST(frond_tree_clone(db, "rows", "copy", &copy, &error));
+    shift_all(copy);
+    CHECK(count(copy) == 2);
+    frond_tree_free(copy);
+    MUST(frond_tree_rename(db, "copy", "renamed", &error));
+    MUST(frond_tree_drop(db, "renamed", &error));
+    statement_rolls_back(many);
+    two_phases(argv[1]);
+    MUST(frond_checkpoint(db, &error));
+    CHECK(balance_of(1) == 3 && count(rows) == 5);
+    close_store();
+    return 0;
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Installs the C API under PREFIX (default /usr/local): header, shared and static library, pkg-config file.
+#
+#   scripts/install-c.sh [PREFIX]
+#
+# DESTDIR, if set, stands before PREFIX where files are put, and not in what they say.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+prefix=${1:-/usr/local}
+root=${DESTDIR:-}$prefix
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
+built=${CARGO_TARGET_DIR:-target}/release
+
+cargo build --release --locked -p frond-c
+install -d "$root/include" "$root/lib/pkgconfig"
+install -m 644 crates/frond-c/include/frond.h "$root/include/frond.h"
+install -m 755 "$built/libfrond_c.so" "$root/lib/libfrond.so.0"
+ln -sf libfrond.so.0 "$root/lib/libfrond.so"
+install -m 644 "$built/libfrond_c.a" "$root/lib/libfrond.a"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" crates/frond-c/frond.pc.in \
+    >"$root/lib/pkgconfig/frond.pc"
+echo "installed Frond $version for C under $root"
