@@ -5,6 +5,11 @@
  * described in the caller's struct, if he gives one. Strings are pointers with lengths and may hold any bytes,
  * names are text that ends with a zero byte. A null pointer where none may be is FRD-1001.
  *
+ * FRD-1001 says that the call itself is wrong: nothing was done, and no handle was given back.
+ *
+ * Functions of the caller's that are called back (lists of names, of waits) must return: they neither throw nor
+ * jump. They may call the library.
+ *
  * Handles are given out by address and given back once, in any order; those of stores and trees may be used by all
  * threads at once, those of transactions and cursors by one at a time. Made from the sources of crates/frond-c:
  * change those, and run the test `header` with FROND_WRITE_HEADER=1.
@@ -114,7 +119,7 @@ typedef struct frond_tree frond_tree;
 typedef struct frond_txn frond_txn;
 
 // Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
-// which use its memory again, and is given back by frond_buffer_free. Written to by the library alone.
+// which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
 typedef struct {
   // The bytes; null if there were never any.
   uint8_t *data;
@@ -160,6 +165,44 @@ typedef void (*frond_prepared_line)(void *context,
                                     size_t xid_length,
                                     size_t rows,
                                     bool is_detached);
+
+// One entry of a row: its own, or one in an index.
+typedef struct {
+  // Where: the table's tree, or an index's.
+  const frond_tree *tree;
+  // Its key.
+  const uint8_t *key;
+  // Bytes of it.
+  size_t key_length;
+  // Its value; may be null if it has no bytes.
+  const uint8_t *value;
+  // Bytes of it.
+  size_t value_length;
+  // Nobody else may have the key.
+  bool unique;
+} frond_entry;
+
+// What is in the way of a row: one of its unique entries is there already.
+typedef struct {
+  // Which entry it is, from 0; -1 if nothing is in the way.
+  int64_t index;
+  // The value that is there: of an index, it says whose it is.
+  frond_buffer value;
+} frond_conflict;
+
+// How one entry of a row changes.
+typedef struct {
+  // The entry from now on. Not looked at but for its tree if the entry goes.
+  frond_entry entry;
+  // It had a key before; else the entry is new.
+  bool has_old;
+  // It has one from now on; else the entry goes.
+  bool has_new;
+  // The key that it had.
+  const uint8_t *old;
+  // Bytes of it.
+  size_t old_length;
+} frond_change;
 
 // How a store is opened. Filled by frond_options_init, then changed.
 typedef struct {
@@ -262,7 +305,8 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 void frond_cursor_free(frond_cursor *cursor);
 
 // Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
-// transaction's handle is given back, but while it has cursors (FRD-1001); on another error all is rolled back.
+// transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
+// rolled back.
 // `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
 int32_t frond_txn_prepare(frond_txn *txn,
                           const uint8_t *xid_data,
@@ -284,13 +328,16 @@ int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
                                       uint64_t *seqno,
                                       frond_error *error);
 
-// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still.
+// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still,
+// but if it was ordered: then it is committed, and only not as durable as was asked.
 int32_t frond_prepared_commit(frond_prepared *prepared,
                               int32_t level,
                               frond_error *error);
 
-// Takes everything back. The handle is given back; on an error it is prepared still.
-int32_t frond_prepared_rollback(frond_prepared *prepared, frond_error *error);
+// Takes everything back. The handle is given back; on an error it is prepared still. Once it is ordered it is committed:
+// FRD-1001, and the handle stays.
+int32_t frond_prepared_rollback(frond_prepared *prepared,
+                                frond_error *error);
 
 // Lets go of it: it waits for a decision by its name, from any session. Gives the handle back; null is allowed.
 void frond_prepared_detach(frond_prepared *prepared);
@@ -302,6 +349,34 @@ int32_t frond_prepared_list(const frond_db *db,
                             frond_prepared_line tell,
                             void *context,
                             frond_error *error);
+
+// Inserts a row: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
+// is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
+// (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
+int32_t frond_txn_insert_row(const frond_txn *txn,
+                             const frond_entry *entries,
+                             size_t count,
+                             int32_t row_lock,
+                             frond_conflict *conflict,
+                             frond_error *error);
+
+// Changes a row: give the entries that change. As frond_txn_insert_row, where a unique one comes to another key.
+int32_t frond_txn_update_row(const frond_txn *txn,
+                             const frond_change *changes,
+                             size_t count,
+                             int32_t row_lock,
+                             frond_conflict *conflict,
+                             frond_error *error);
+
+// Deletes all entries of a row, by tree and key; their values are not looked at.
+int32_t frond_txn_delete_row(const frond_txn *txn,
+                             const frond_entry *entries,
+                             size_t count,
+                             frond_error *error);
+
+// Gives the lock back that the last locking read of one row took, if it was new: for a row that is not wanted.
+int32_t frond_txn_unlock_last(const frond_txn *txn,
+                              frond_error *error);
 
 // The version of the library, as text.
 const char *frond_version(void);

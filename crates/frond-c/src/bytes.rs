@@ -4,12 +4,15 @@
 //! says, for as long as the call lasts, and as long as a handle lives it is one that this library gave out; of
 //! `(data, length)` that many bytes are there; what is written to is nobody else's meanwhile.
 
-use std::ffi::{CStr, c_char};
+use std::{
+    borrow::Cow,
+    ffi::{CStr, c_char},
+};
 
 use crate::error::{Fail, misuse};
 
 /// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
-/// which use its memory again, and is given back by frond_buffer_free. Written to by the library alone.
+/// which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
 #[repr(C)]
 pub struct frond_buffer {
     /// The bytes; null if there were never any.
@@ -48,6 +51,13 @@ impl frond_buffer {
         if self.capacity == 0 {
             self.data = std::ptr::null_mut();
         }
+    }
+
+    /// The bytes, as a copy if they lie in this buffer's own memory, which is about to be written to.
+    pub(crate) fn apart<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let (own, theirs) = (self.data.addr(), bytes.as_ptr().addr());
+        let overlaps = theirs < own + self.capacity && own < theirs + bytes.len();
+        if overlaps { Cow::Owned(bytes.to_vec()) } else { Cow::Borrowed(bytes) }
     }
 
     /// Puts a copy of these bytes into it.

@@ -5,7 +5,7 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use frond::{Cursor, Txn, TxnCursor};
+use frond::{Cursor, Isolation, Txn, TxnCursor};
 
 use crate::{
     bytes::{bytes, give, given, given_mut, take_back},
@@ -33,6 +33,8 @@ pub struct frond_cursor {
     next_rows: usize,
     /// It locks what it comes to: then no further than it is asked.
     locks: bool,
+    /// What was met behind the last row of the batch: for the next call.
+    met: Option<frond::Error>,
 }
 
 /// A row of a batch.
@@ -122,18 +124,22 @@ impl frond_cursor {
             rows: Vec::new(),
             next_rows: FIRST_ROWS,
             locks,
+            met: None,
         }
     }
 
-    /// Fetches a batch; an error behind some rows comes with the next call, which meets it again.
+    /// Fetches a batch; an error behind some rows comes with the next call.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
-        let Self { walk, memory, places, rows, next_rows, locks } = self;
+        let Self { walk, memory, places, rows, next_rows, locks, met } = self;
+        if let Some(met) = met.take() {
+            return Err(met.into());
+        }
         let count = match (wanted, *locks) {
             (0, true) => 1,
             (0, false) => *next_rows,
             (wanted, _) => wanted,
         };
-        *next_rows = (count * 4).min(ROWS_MAX);
+        *next_rows = count.saturating_mul(4).min(ROWS_MAX);
         memory.clear();
         places.clear();
         rows.clear();
@@ -147,7 +153,10 @@ impl frond_cursor {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if places.is_empty() => return Err(error.into()),
-                Err(_) => break,
+                Err(error) => {
+                    *met = Some(error);
+                    break;
+                }
             }
         }
         rows.extend(places.iter().map(|&(at, key_length, value_length)| {
@@ -226,11 +235,12 @@ pub unsafe extern "C" fn frond_txn_scan(
                 let (lock, meet) = (lock(row_lock)?, if_locked(when_locked)?);
                 let tree = &given(tree, "the tree")?.tree;
                 let txn = given(txn, "the transaction")?.txn.clone();
+                let locks = lock.is_some() || txn.isolation() == Isolation::Serializable;
                 let owned = OwnedCursor::try_new(txn, |txn| match lock {
                     None => txn.scan(tree, range),
                     Some(lock) => txn.scan_locked(tree, range, lock, meet),
                 })?;
-                Ok(frond_cursor::new(Walk::OfTxn(owned), lock.is_some()))
+                Ok(frond_cursor::new(Walk::OfTxn(owned), locks))
             })
         })
     }
@@ -331,6 +341,7 @@ pub unsafe extern "C" fn frond_cursor_seek_last(
 
 impl frond_cursor {
     fn go(&mut self, to: Seek<'_>) {
+        self.met = None;
         self.walk.seek(to);
         self.next_rows = FIRST_ROWS;
     }

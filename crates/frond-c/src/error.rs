@@ -62,16 +62,20 @@ pub(crate) fn misuse(why: impl Into<String>) -> Fail {
 /// # Safety
 /// `error` is null, or a place for one.
 pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result<(), Fail>) -> i32 {
-    // Whatever a panic leaves behind in the engine poisons its locks: later calls panic too, and end here.
-    let outcome = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => return FROND_OK,
-        Ok(Err(Fail::NotFound)) => return FROND_NOT_FOUND,
-        Ok(Err(Fail::Engine(failed))) => {
+    let told = || match work() {
+        Ok(()) => (FROND_OK, 0, String::new()),
+        Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new()),
+        Err(Fail::Engine(failed)) => {
             let message = failed.to_string();
             // Each message begins with its code (docs/errors.md).
             let code = message.get(4..8).and_then(|code| code.parse().ok());
             (code.unwrap_or(FROND_PANIC), kind(&failed), message)
         }
+    };
+    // Whatever a panic leaves behind in the engine poisons its locks: later calls panic too, and end here.
+    let outcome = match catch_unwind(AssertUnwindSafe(told)) {
+        Ok((code @ (FROND_OK | FROND_NOT_FOUND), ..)) => return code,
+        Ok(outcome) => outcome,
         Err(panic) => (FROND_PANIC, FROND_REOPEN, words(&*panic)),
     };
     let (code, kind, message) = outcome;

@@ -9,6 +9,7 @@
 //! | `store.rs` | open, close, trees, checkpoints, what there is to be seen |
 //! | `tree.rs` | rows of a tree outside of transactions |
 //! | `txn.rs` | transactions, savepoints |
+//! | `row.rs` | rows with all their index entries |
 //! | `prepared.rs` | two-phase commit |
 //! | `cursor.rs` | rows in order, some at a time |
 //!
@@ -31,6 +32,7 @@ mod bytes;
 mod cursor;
 mod error;
 mod prepared;
+mod row;
 mod store;
 mod tree;
 mod txn;
@@ -39,6 +41,7 @@ pub use bytes::*;
 pub use cursor::*;
 pub use error::*;
 pub use prepared::*;
+pub use row::*;
 pub use store::*;
 pub use tree::*;
 pub use txn::*;

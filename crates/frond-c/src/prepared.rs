@@ -25,7 +25,8 @@ unsafe fn xid(data: *const u8, length: usize) -> Result<Xid, Fail> {
 }
 
 /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
-/// transaction's handle is given back, but while it has cursors (FRD-1001); on another error all is rolled back.
+/// transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
+/// rolled back.
 /// `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_prepare(
@@ -89,7 +90,8 @@ pub unsafe extern "C" fn frond_prepared_commit_ordered(
     }
 }
 
-/// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still.
+/// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still,
+/// but if it was ordered: then it is committed, and only not as durable as was asked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_commit(
     prepared: *mut frond_prepared,
@@ -99,8 +101,9 @@ pub unsafe extern "C" fn frond_prepared_commit(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
+            let level = durability(level)?;
             let prepared = take_back(prepared, "what is prepared")?.prepared;
-            match durability(level)? {
+            match level {
                 Some(level) => prepared.commit_with(level)?,
                 None => prepared.commit()?,
             };
@@ -109,14 +112,22 @@ pub unsafe extern "C" fn frond_prepared_commit(
     }
 }
 
-/// Takes everything back. The handle is given back; on an error it is prepared still.
+/// Takes everything back. The handle is given back; on an error it is prepared still. Once it is ordered it is committed:
+/// FRD-1001, and the handle stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_rollback(
     prepared: *mut frond_prepared,
     error: *mut frond_error,
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
-    unsafe { call(error, || Ok(take_back(prepared, "what is prepared")?.prepared.rollback()?)) }
+    unsafe {
+        call(error, || {
+            if given(prepared, "what is prepared")?.prepared.is_ordered() {
+                return Err(misuse("what is prepared has its place in the order: it is committed"));
+            }
+            Ok(take_back(prepared, "what is prepared")?.prepared.rollback()?)
+        })
+    }
 }
 
 /// Lets go of it: it waits for a decision by its name, from any session. Gives the handle back; null is allowed.

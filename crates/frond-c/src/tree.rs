@@ -19,7 +19,9 @@ pub unsafe extern "C" fn frond_get(
     unsafe {
         call(error, || {
             let (tree, key) = (&given(tree, "the tree")?.tree, bytes(key, key_length, "the key")?);
-            given_mut(value, "the buffer")?.fill(|out| match tree.get_into(key, out)? {
+            let value = given_mut(value, "the buffer")?;
+            let key = value.apart(key);
+            value.fill(|out| match tree.get_into(&key, out)? {
                 true => Ok(()),
                 false => Err(Fail::NotFound),
             })

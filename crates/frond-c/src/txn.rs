@@ -192,10 +192,12 @@ pub unsafe extern "C" fn frond_txn_get(
             let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
             let key = bytes(key, key_length, "the key")?;
             let wanted = (lock(row_lock)?, if_locked(when_locked)?);
-            given_mut(value, "the buffer")?.fill(|out| {
+            let value = given_mut(value, "the buffer")?;
+            let key = value.apart(key);
+            value.fill(|out| {
                 let found = match wanted {
-                    (None, _) => txn.get_into(&tree.tree, key, out)?,
-                    (Some(lock), meet) => match txn.get_locked(&tree.tree, key, lock, meet)? {
+                    (None, _) => txn.get_into(&tree.tree, &key, out)?,
+                    (Some(lock), meet) => match txn.get_locked(&tree.tree, &key, lock, meet)? {
                         Some(value) => {
                             *out = value;
                             true

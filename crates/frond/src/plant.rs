@@ -55,6 +55,7 @@ pub const BUGS: &[Bug] = &[
     bug("wal: a failed write does not poison", "the leader, pwrite error", "wal"),
     bug("wal: trim one segment early", "Log::trim", "wal"),
     bug("wal: spares given back leave a gap", "Log::remove_spares", "wal"),
+    bug("wal: promised room is given away", "Log::leaves_promised, Log::kept_buffers", "wal"),
     bug("wal: a record exists without its last fragment", "recover, fragments", "wal"),
     bug("store: superblock before the pages are synced", "publish, first sync", "crash"),
     bug("store: slot not synced", "publish, second sync", "crash"),

@@ -75,17 +75,47 @@ static void commit(frond_txn *txn)
 }
 
 /* A row is (id, name, balance): in `rows` id -> balance, name; in `by_name` name -> id. */
+typedef struct {
+    id_key key;
+    uint8_t value[8 + 64];
+    frond_entry entries[2];
+} row;
+
+static void make_row(row *made, uint64_t id, const char *name, int64_t balance)
+{
+    size_t length = strlen(name);
+    made->key = key_of(id);
+    memcpy(made->value, &balance, 8);
+    memcpy(made->value + 8, name, length);
+    frond_entry own = {rows, made->key.bytes, 8, made->value, 8 + length, true};
+    frond_entry indexed = {by_name, bytes(name), length, made->key.bytes, 8, true};
+    made->entries[0] = own;
+    made->entries[1] = indexed;
+}
+
+/* The entry that is in the way, or -1. */
+static int64_t insert(frond_txn *txn, uint64_t id, const char *name, int64_t balance, frond_buffer *whose)
+{
+    row made;
+    frond_conflict conflict = {0, {NULL, 0, 0}};
+    make_row(&made, id, name, balance);
+    MUST(frond_txn_insert_row(txn, made.entries, 2, FROND_EXCLUSIVE, &conflict, &error));
+    if (whose != NULL && conflict.index >= 0)
+        *whose = conflict.value;
+    else
+        frond_buffer_free(&conflict.value);
+    return conflict.index;
+}
+
 static int insert_row(frond_txn *txn, uint64_t id, const char *name, int64_t balance)
 {
-    id_key key = key_of(id);
-    uint8_t value[8 + 64];
-    size_t length = strlen(name);
-    int code = frond_txn_insert(txn, by_name, bytes(name), length, key.bytes, 8, &error);
-    if (code != FROND_OK)
-        return code;
-    memcpy(value, &balance, 8);
-    memcpy(value + 8, name, length);
-    return frond_txn_insert(txn, rows, key.bytes, 8, value, 8 + length, &error);
+    row made;
+    frond_conflict conflict = {0, {NULL, 0, 0}};
+    make_row(&made, id, name, balance);
+    int code = frond_txn_insert_row(txn, made.entries, 2, FROND_EXCLUSIVE, &conflict, &error);
+    CHECK(code != FROND_OK || conflict.index == -1);
+    frond_buffer_free(&conflict.value);
+    return code;
 }
 
 static int64_t balance_of(uint64_t id)
@@ -119,48 +149,40 @@ static size_t count(frond_tree *tree)
     return found;
 }
 
-/* INSERT ... ON DUPLICATE KEY UPDATE balance = balance + 1: the conflict leaves its row locked, and the
- * transaction goes on from there. */
+/* INSERT ... ON DUPLICATE KEY UPDATE balance = balance + 1: the conflict says whose the name is, leaves it
+ * locked, and the transaction goes on from there. */
 static void insert_or_update(uint64_t id, const char *name)
 {
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
-    uint64_t statement;
-    MUST(frond_txn_savepoint(txn, &statement, &error));
-    int code = insert_row(txn, id, name, 1);
-    if (code == ROW_EXISTS) {
-        frond_buffer found = {0}, value = {0};
-        int64_t balance;
-        MUST(frond_txn_rollback_to(txn, statement, &error));
-        MUST(frond_txn_get(txn, by_name, bytes(name), strlen(name), FROND_EXCLUSIVE, FROND_WAIT, &found, &error));
-        CHECK(found.length == 8);
-        MUST(frond_txn_get(txn, rows, found.data, 8, FROND_EXCLUSIVE, FROND_WAIT, &value, &error));
+    frond_buffer whose = {0}, value = {0};
+    int64_t balance, index = insert(txn, id, name, 1, &whose);
+    if (index >= 0) {
+        CHECK(index == 1 && whose.length == 8);
+        MUST(frond_txn_get(txn, rows, whose.data, 8, FROND_EXCLUSIVE, FROND_WAIT, &value, &error));
         memcpy(&balance, value.data, 8);
         balance++;
         memcpy(value.data, &balance, 8);
-        MUST(frond_txn_put(txn, rows, found.data, 8, value.data, value.length, &error));
-        frond_buffer_free(&found);
-        frond_buffer_free(&value);
-    } else {
-        CHECK(code == FROND_OK);
+        frond_change change = {{rows, whose.data, 8, value.data, value.length, true}, true, true, whose.data, 8};
+        frond_conflict conflict = {0, {NULL, 0, 0}};
+        MUST(frond_txn_update_row(txn, &change, 1, FROND_EXCLUSIVE, &conflict, &error));
+        CHECK(conflict.index == -1);
     }
-    MUST(frond_txn_release(txn, statement, &error));
+    frond_buffer_free(&whose);
+    frond_buffer_free(&value);
     commit(txn);
 }
 
-/* REPLACE: the old row goes with all its entries. */
+/* REPLACE: the row that is in the way goes with all its entries. */
 static void replace(uint64_t id, const char *name, int64_t balance)
 {
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
-    frond_buffer old = {0};
-    int code = frond_txn_get(txn, by_name, bytes(name), strlen(name), FROND_EXCLUSIVE, FROND_WAIT, &old, &error);
-    if (code == FROND_OK) {
-        MUST(frond_txn_delete(txn, rows, old.data, 8, &error));
-        MUST(frond_txn_delete(txn, by_name, bytes(name), strlen(name), &error));
-    } else {
-        CHECK(code == FROND_NOT_FOUND);
+    frond_buffer whose = {0};
+    while (insert(txn, id, name, balance, &whose) == 1) {
+        frond_entry old[2] = {{rows, whose.data, 8, NULL, 0, true},
+                              {by_name, bytes(name), strlen(name), NULL, 0, true}};
+        MUST(frond_txn_delete_row(txn, old, 2, &error));
+        frond_buffer_free(&whose);
     }
-    MUST(insert_row(txn, id, name, balance));
-    frond_buffer_free(&old);
     commit(txn);
 }
 
@@ -363,11 +385,20 @@ static void misuse(const char *path)
     GIVES(1001, frond_txn_rollback(NULL, &error));
     GIVES(1001, frond_txn_put(NULL, rows, NULL, 0, NULL, 0, &error));
     GIVES(1001, frond_cursor_next(NULL, 0, NULL, &error));
+    GIVES(1001, frond_txn_insert_row(NULL, NULL, 0, FROND_SHARED, NULL, &error));
+    GIVES(1001, frond_txn_unlock_last(NULL, &error));
     GIVES(1001, frond_prepared_commit(NULL, FROND_AS_STORE, &error));
     MUST(frond_txn_begin(db, NULL, &txn, &error));
     CHECK(frond_txn_id(txn) > 0 && frond_txn_id(NULL) == 0);
     GIVES(1001, frond_txn_get(txn, rows, NULL, 0, 9, FROND_WAIT, &value, &error));
     GIVES(1001, frond_txn_rollback_to(txn, 1, &error));
+    GIVES(1001, frond_txn_delete_row(txn, NULL, 3, &error));
+    /* The key may lie in the buffer that the value comes to. */
+    MUST(frond_txn_put(txn, rows, bytes("one"), 3, bytes("two"), 3, &error));
+    MUST(frond_txn_put(txn, rows, bytes("two"), 3, bytes("three"), 5, &error));
+    MUST(frond_txn_get(txn, rows, bytes("one"), 3, FROND_NO_LOCK, FROND_WAIT, &value, &error));
+    MUST(frond_txn_get(txn, rows, value.data, value.length, FROND_NO_LOCK, FROND_WAIT, &value, &error));
+    CHECK(value.length == 5 && memcmp(value.data, "three", 5) == 0);
     MUST(frond_txn_savepoint(txn, &number, &error));
     MUST(frond_txn_release(txn, number, &error));
     GIVES(1001, frond_txn_release(txn, number, &error));

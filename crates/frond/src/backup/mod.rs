@@ -208,7 +208,7 @@ impl Db {
 
 /// How long a backup waits for prepared transactions with long values: a server decides its own in milliseconds.
 const UNDECIDED_WAIT: Duration = Duration::from_secs(10);
-const UNDECIDED_PAUSE: Duration = Duration::from_millis(20);
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Shared {
     /// Everything committed so far in one durable version, which is held; its slot as a copy has it. No transaction is prepared
@@ -218,21 +218,28 @@ impl Shared {
             return Err(Error::ReadOnly);
         }
         let engine = &*self.engine;
+        let through = self.freeze_decided()?;
+        engine.health.watch(engine.apply_through(through))?;
+        // A version of its own, so that each backup differs from the one before.
+        engine.publish_unchanged();
+        engine.run_checkpoint()?;
+        let (superblock, held) = engine.store.hold_newest();
+        Ok((superblock.alone(), held))
+    }
+
+    /// Freezes the memtable when no transaction is prepared with a long value: such a one is known before its record
+    /// has a place, and forgotten once its decision has one, so that none is in what is frozen here.
+    fn freeze_decided(&self) -> Result<Seqno> {
+        let engine = &*self.engine;
         let until = engine.env.clock.now() + UNDECIDED_WAIT;
         loop {
             engine.health.check()?;
-            let kept = engine.undecided.kept();
-            let is_decided = engine.undecided.is_empty();
-            let through = engine.freeze();
-            engine.health.watch(engine.apply_through(through))?;
-            // A version of its own, so that each backup differs from the one before.
-            engine.publish_unchanged();
-            engine.run_checkpoint()?;
-            let (superblock, held) = engine.store.hold_newest();
-            if is_decided && engine.undecided.kept() == kept {
-                return Ok((superblock.alone(), held));
+            {
+                let mut section = engine.enter();
+                if engine.undecided.is_empty() {
+                    return Ok(engine.freeze_in(&mut section));
+                }
             }
-            drop(held);
             if engine.env.clock.now() >= until {
                 let why = "transactions are prepared that write values over 64 KiB, which lie where a \
                            backup does not reach; decide them, and begin the backup again";

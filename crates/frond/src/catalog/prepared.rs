@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::record::{PreparedPiece, Record};
-use crate::{Result, Seqno, Xid};
+use crate::{Result, Xid};
 
 /// Bytes of one piece: no row of the catalog is a value in an extent of its own.
 pub const PIECE_BYTES: usize = 32 << 10;
@@ -41,15 +41,12 @@ pub struct Pieces {
 #[derive(Debug, Default)]
 struct Known {
     pieces: BTreeMap<u32, PreparedPiece>,
-    /// The commit that put them.
-    at: Option<Seqno>,
 }
 
 impl Pieces {
-    /// Adds a piece; `at` is the commit that put it, if that is known.
-    pub fn put(&mut self, piece: PreparedPiece, at: Option<Seqno>) {
+    /// Adds a piece.
+    pub fn put(&mut self, piece: PreparedPiece) {
         let known = self.by_xid.entry(piece.xid.clone()).or_default();
-        known.at = at;
         known.pieces.insert(piece.number, piece);
     }
 
@@ -64,11 +61,6 @@ impl Pieces {
     /// All names of which there is a piece.
     pub fn xids(&self) -> impl Iterator<Item = &Xid> {
         self.by_xid.keys()
-    }
-
-    /// The commit that put the pieces of a name, if that is known.
-    pub fn at(&self, xid: &Xid) -> Option<Seqno> {
-        self.by_xid.get(xid)?.at
     }
 
     /// How many pieces there are of a name.
@@ -114,13 +106,13 @@ mod tests {
                 for (i, (key, value)) in rows.iter().enumerate().rev() {
                     let Ok(Record::Prepared(piece)) = Record::decode(key, value) else { panic!() };
                     if i != missing {
-                        found.put(piece, None);
+                        found.put(piece);
                     }
                 }
                 assert_eq!(found.content(&xid), None);
                 let (key, value) = &rows[missing];
                 let Ok(Record::Prepared(piece)) = Record::decode(key, value) else { panic!() };
-                found.put(piece, None);
+                found.put(piece);
                 assert_eq!(found.content(&xid).as_ref(), Some(&content));
                 let last = rows.iter().map(|(key, _)| found.delete(key)).filter(|gone| *gone);
                 assert_eq!((last.count(), found.xids().count()), (1, 0));

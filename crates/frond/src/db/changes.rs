@@ -290,12 +290,12 @@ impl ChangeFeed {
         let (content, holds) =
             match names.learn(items(lsn, payload)?, engine.store.file().path())? {
                 Some(changes) => {
-                    prepares.learn(seqno, items(lsn, payload)?)?;
+                    prepares.learn(items(lsn, payload)?)?;
                     (Content::Catalog(changes.into_iter()), Vec::new())
                 }
                 None if !body.is_empty() => {
                     let holds = hold_blobs(&engine, seqno, wal::items(lsn, body), true)?;
-                    prepares.learn(seqno, items(lsn, payload)?)?;
+                    prepares.learn(items(lsn, payload)?)?;
                     (Content::Trees(wal::items(lsn, body)), holds)
                 }
                 None => {

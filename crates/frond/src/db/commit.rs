@@ -148,9 +148,9 @@ impl Shared {
         locks: L,
     ) -> Result<Seqno> {
         let engine = &*self.engine;
-        let Insertion { writes, trees, .. } = &**insertion;
+        let Insertion { writes, trees, relieves, .. } = &**insertion;
         // Deletes may always go on: they are how space comes back (Rule: I24).
-        let admitted = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
+        let admitted = if *relieves || writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         match admitted {
             // A disk too full for the reserve keeps no delete from being done.
             0 => engine.store.end_rest()?,
@@ -166,7 +166,7 @@ impl Shared {
             let (bytes, max) = (body.len() as u64, RECORD_BYTES_MAX as u64);
             return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
         }
-        let sequenced = self.sequence(insertion, blobs, body, admitted, changes);
+        let sequenced = self.sequence((insertion, blobs), body, None, admitted, changes);
         RECORD.set(record);
         if let Ok(sequenced) = &sequenced {
             self.land(insertion, sequenced);
@@ -205,12 +205,12 @@ impl Shared {
         engine.wait_visible(*seqno);
     }
 
-    /// Step 3, and the record in its place.
+    /// Step 3, and the record in its place, which may have been promised for a record of some length.
     pub(super) fn sequence(
         &self,
-        insertion: &Arc<Insertion>,
-        blobs: &[Arc<BlobHold>],
+        (insertion, blobs): (&Arc<Insertion>, &[Arc<BlobHold>]),
         body: &[u8],
+        promised: Option<usize>,
         admitted: u64,
         changes: &[Change],
     ) -> Result<Sequenced> {
@@ -228,9 +228,14 @@ impl Shared {
         loop {
             let mut section = engine.enter();
             engine.health.check()?;
-            let reserved = match &fragments {
-                None => engine.log().try_reserve(bytes),
-                Some(fragments) => engine.log().try_reserve_last(fragments, bytes),
+            // The last freeze of a close is made in this section: what comes behind it would be in no checkpoint.
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            let reserved = match (&fragments, promised) {
+                (None, None) => engine.log().try_reserve(bytes),
+                (None, Some(promised)) => engine.log().try_reserve_promised(bytes, promised),
+                (Some(fragments), _) => engine.log().try_reserve_last(fragments, bytes),
             };
             let Some(reservation) = reserved else {
                 drop(section);

@@ -39,7 +39,10 @@ pub use rows::RowBuf;
 pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
-pub use txn::{IfLocked, Isolation, RowLock, Savepoint, Txn, TxnCursor, TxnOptions};
+pub use txn::{
+    IfLocked, Isolation, RowChange, RowConflict, RowEntry, RowLock, Savepoint, Txn, TxnCursor,
+    TxnOptions,
+};
 
 use crate::{
     Durability, Error, Result, Seqno, TreeId,

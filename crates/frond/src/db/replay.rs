@@ -6,7 +6,10 @@
 //!
 //! Threads: the one that opens the store.
 
-use super::{Cursor, Shared, Snapshot, prepared::content_of};
+use super::{
+    Cursor, Shared, Snapshot,
+    prepared::{TreeChange, content_of, each_change},
+};
 use crate::{
     Error, Lsn, Place, Result, Seqno, TreeId,
     blob::BlobHold,
@@ -20,7 +23,7 @@ use crate::{
     sync::{Arc, Ordering},
     types::Xid,
     version::{Change, Loaded, MemSlot},
-    wal::{self, Item, LogExtent, Record},
+    wal::{self, Item, LogExtent, Record, RecordItems},
 };
 
 /// A replay under way.
@@ -45,7 +48,11 @@ pub(super) fn extent_of(store: &Store, LogExtent { offset, bytes }: LogExtent) -
 impl Replay<'_> {
     /// Does again what one log record did.
     pub fn record(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
-        let Record::Commit { seqno, mut items } = wal::decode(lsn, payload)? else { return Ok(()) };
+        let (seqno, mut items) = match wal::decode(lsn, payload)? {
+            Record::Commit { seqno, items } => (seqno, items),
+            Record::Keeps { items } => return self.claim(lsn, items),
+            Record::Checkpoint { .. } => return Ok(()),
+        };
         let Self { engine, catalog, applied, prepared } = self;
         let (engine, catalog, applied) = (*engine, *catalog, *applied);
         if seqno <= applied && !plant!("db: replay what a tree already holds") {
@@ -73,7 +80,7 @@ impl Replay<'_> {
                     slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
                     if tree == CATALOG_TREE {
                         let value = tag.is_put().then_some(payload);
-                        if prepared.learn(engine, (key, value), Some(seqno))? {
+                        if prepared.learn(engine, (key, value), true)? {
                             continue;
                         }
                         let malformed = |why| malformed_catalog(engine, why);
@@ -133,6 +140,21 @@ impl Replay<'_> {
     }
 }
 
+impl Replay<'_> {
+    /// Of a store that is read alone, nobody has claimed yet what the log names.
+    fn claim(&self, lsn: Lsn, mut items: RecordItems<'_>) -> Result<()> {
+        while self.engine.log.is_none()
+            && let Some(item) = items.next()?
+        {
+            if let Item::Extent(extent) = item {
+                let extent = extent_of(&self.engine.store, extent)?;
+                self.engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Inserts what was prepared under a name, and is committed now.
 fn insert_prepared(
     engine: &Engine,
@@ -140,18 +162,13 @@ fn insert_prepared(
     xid: &Xid,
     (seqno, slot): (Seqno, &MemSlot),
 ) -> Result<()> {
-    let (_, body) = content_of(engine, prepared, xid)?;
-    let mut items = wal::items(Lsn(0), &body);
-    while let Some(item) = items.next()? {
-        match item {
-            Item::Entry { tree, key, tag, payload } => {
-                slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
-            }
-            Item::DeleteRange { tree, from, to } => slot.table.delete_range(tree, seqno, from, to),
-            _ => {}
+    let content = content_of(engine, prepared, xid)?;
+    each_change(engine, xid, &content.body, |change| match change {
+        TreeChange::Entry(tree, key, tag, payload) => {
+            slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
         }
-    }
-    Ok(())
+        TreeChange::DeleteRange(tree, from, to) => slot.table.delete_range(tree, seqno, from, to),
+    })
 }
 
 /// What a bulk load brought: its pages are in their places.
@@ -205,7 +222,7 @@ pub(super) fn load_catalog(
     let snapshot = Snapshot::new(engine.clone(), None, || at);
     let mut cursor = Cursor::new(snapshot, CATALOG_TREE, None, (None, None))?;
     while let Some((key, value)) = cursor.next()? {
-        if prepared.learn(engine, (key, Some(value)), None)? {
+        if prepared.learn(engine, (key, Some(value)), false)? {
             continue;
         }
         let malformed = |why| malformed_catalog(engine, why);

@@ -302,7 +302,7 @@ impl Engine {
             directory.snapshots.push(snapshot.listed(version.publish, &directory.trees));
         }
         if clean.is_none() {
-            self.name_undecided()?;
+            self.name_undecided(log_from)?;
         }
         let log_synced = match clean {
             Some(end) => end,

@@ -42,8 +42,9 @@ impl Health {
     /// Passes a result on; an error that means the medium cannot be trusted stops the store.
     pub fn watch<T>(&self, result: Result<T>) -> Result<T> {
         match &result {
-            // Nothing was done, and nothing is wrong with the medium: space may come back (P13).
-            Ok(_) | Err(Error::Full(_)) => {}
+            // Nothing was done, and nothing is wrong with the medium: space may come back (P13); a log that is being
+            // closed takes nothing more.
+            Ok(_) | Err(Error::Full(_) | Error::Closed) => {}
             Err(error) => self.fail(error.to_string()),
         }
         result

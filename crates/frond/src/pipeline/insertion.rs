@@ -35,6 +35,8 @@ pub(crate) struct Insertion {
     pub runs: Vec<(TreeId, Arc<SortedRun>)>,
     /// What goes from the catalog as a transaction that was prepared is decided: sorted, point entries alone.
     pub decided: WriteSet,
+    /// It makes room in the end, and is admitted to a full disk as deletes are.
+    pub relieves: bool,
 }
 
 impl HoldsWrites for Insertion {
@@ -60,7 +62,7 @@ impl Engine {
 
     /// Inserts what a commit brings.
     pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemSlot) {
-        let Insertion { writes, trees, runs, decided } = insertion;
+        let Insertion { writes, trees, runs, decided, .. } = insertion;
         if self.vacancies.load(Ordering::SeqCst) > 0 {
             trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
         }

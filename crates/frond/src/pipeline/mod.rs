@@ -157,9 +157,9 @@ pub(crate) struct Engine {
     pub blob_bytes_since_checkpoint: AtomicU64,
     /// One sync of the store file for all commits that wait for their blobs.
     pub(crate) blob_sync: BlobSync,
-    /// Held by the one root-changing job set (invariant 3).
     /// What prepared transactions need that only the log names.
     pub(crate) undecided: Undecided,
+    /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
     pub(crate) effects: Mutex<VecDeque<Published>>,

@@ -9,17 +9,17 @@
 //!    or their rollback is visible. Naming one in vain is harmless: recovery gives up what nobody takes up.
 //! 2. A checkpoint names them behind its boundary, and syncs that before its slot is written.
 //! 3. They are held as long as they are here, whatever becomes of the memtable that prepared them.
-//! 4. A store that has some does not rest, and is not marked clean when it is closed: the log is needed.
+//! 4. A store that has some is not marked clean when it is closed, and does not rest by itself: the log is needed.
 //!
 //! Threads: who prepares and decides; the checkpointer.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    Result, Xid,
+    Lsn, Result, Xid,
     blob::BlobHold,
     store::Extent,
-    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
+    sync::{Arc, Mutex, MutexGuard},
     wal::{LogExtent, RecordBuilder, TRAILER_BYTES, keeps_trailer},
 };
 
@@ -32,8 +32,6 @@ const NAME_BYTES: usize = 1 + 2 * 10;
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
     blobs: Mutex<BTreeMap<Xid, Vec<Arc<BlobHold>>>>,
-    /// How many transactions have had some.
-    kept: AtomicU64,
 }
 
 impl Undecided {
@@ -41,7 +39,6 @@ impl Undecided {
     pub fn keep(&self, xid: &Xid, blobs: Vec<Arc<BlobHold>>) {
         if !blobs.is_empty() {
             self.lock().insert(xid.clone(), blobs);
-            self.kept.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -50,11 +47,6 @@ impl Undecided {
         let released = self.lock().remove(xid);
         // What it held goes under locks of the store.
         drop(released);
-    }
-
-    /// A number that stays as long as none was added.
-    pub fn kept(&self) -> u64 {
-        self.kept.load(Ordering::SeqCst)
     }
 
     /// True if there are none.
@@ -68,10 +60,14 @@ impl Undecided {
 }
 
 impl Engine {
-    /// Names them in the log, behind the boundary of the checkpoint that is being written.
-    pub(super) fn name_undecided(&self) -> Result<()> {
+    /// Names those in the log, behind the boundary of the checkpoint that is being written, which no record from
+    /// `log_from` on has named.
+    pub(super) fn name_undecided(&self, log_from: Lsn) -> Result<()> {
         // Held on, so that what is decided meanwhile is there to be named.
-        let blobs: Vec<Arc<BlobHold>> = self.undecided.lock().values().flatten().cloned().collect();
+        let mut blobs: Vec<Arc<BlobHold>> =
+            self.undecided.lock().values().flatten().cloned().collect();
+        let named = |blob: &Arc<BlobHold>| self.store.space().named_in_log(blob.extent().offset);
+        blobs.retain(|blob| named(blob).is_none_or(|at| at < log_from));
         let mut record = RecordBuilder::new();
         let at_once = (self.log().record_bytes_max() - TRAILER_BYTES) / NAME_BYTES;
         let blobs =

@@ -17,7 +17,7 @@
 use super::space::{Extent, Inner, Record, Refused, Space};
 use crate::{
     page::PageKind,
-    types::{Lineage, Publish},
+    types::{Lineage, Lsn, Publish},
 };
 
 impl Space {
@@ -44,6 +44,11 @@ impl Space {
     pub fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
         let blob = self.lock().blob(extent).ok();
         blob.filter(|blob| !blob.temporary).map(|blob| blob.birth)
+    }
+
+    /// The last record of the log that names the extent, if one does that is not trimmed.
+    pub fn named_in_log(&self, offset: u64) -> Option<Lsn> {
+        self.lock().named_in_log(offset)
     }
 
     /// Ends one [`hold`](Self::hold). A temporary extent that nobody holds is abandoned.

@@ -422,6 +422,10 @@ impl Inner {
         Ok(())
     }
 
+    pub fn named_in_log(&self, offset: u64) -> Option<Lsn> {
+        self.extents.get(&offset)?.log
+    }
+
     pub fn temporary(&self, offset: u64) -> Result<(), Refused> {
         match self.extents.get(&offset) {
             Some(record) if record.temporary && !record.is_dead() => Ok(()),

@@ -385,6 +385,8 @@ impl Log {
     ) -> Result<StateGuard<'a>> {
         let activated = match in_next {
             true => self.activate_in_next(&mut state),
+            // A mark is worth no promised room.
+            false if !Self::leaves_promised(&state, 1) => false,
             false => self.activate(&mut state, 0),
         };
         if !activated {

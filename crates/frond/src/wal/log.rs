@@ -17,6 +17,7 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
     group::{GROUP_BYTES_MAX, GroupBuf, GroupKind, padded},
+    promise::PromisedRoom,
     recovery::RecoveredTail,
     reserve::Reservation,
     segment::{
@@ -171,6 +172,8 @@ pub(super) struct State {
     pub segment_bytes: u64,
     /// Lengths of the segment files that are ready and not yet promised to a group.
     pub spares: VecDeque<u64>,
+    /// What other reservations leave alone.
+    pub promised: PromisedRoom,
     /// A reservation found no segment ready.
     pub spare_wanted: bool,
     /// The disk was full when one was to be made: the clock does not ask again before this.
@@ -302,6 +305,7 @@ impl Log {
             segment_first: tail.end,
             segment_bytes: options.first_segment_bytes,
             spares: VecDeque::new(),
+            promised: PromisedRoom::default(),
             spare_wanted: false,
             spare_again: Duration::ZERO,
             writing: false,

@@ -19,6 +19,7 @@
 //! insert into the memtable; make visible; release locks
 //! log.wait(&reservation, durability)?;                          // OutcomeUnknown if the log fails
 //! ```
+//! - [`Log::promise`] keeps room for a record to come, [`Log::try_reserve_promised`] takes it.
 //! - Freezing: [`Log::position`] inside the sequencer is where replay of the next memtable starts.
 //! - Checkpoint: [`Log::sync_through_now`] before the slot is written, [`Log::trim`] after.
 //! - The log thread: `loop { log.wait_for_work(50 ms); log.tick(clock.now())?; }`. Without it, whoever
@@ -37,6 +38,7 @@ mod feed;
 mod group;
 mod leader;
 mod log;
+mod promise;
 mod reader;
 mod record;
 mod recovery;

@@ -16,6 +16,7 @@
 use super::{
     group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes},
     log::{Active, Log, Sealed, State, count, room_of},
+    promise::PromisedRoom,
 };
 use crate::{
     error::Result,
@@ -81,6 +82,23 @@ impl Log {
     }
 
     fn reserve(&self, payload: usize, piece: Piece) -> Option<Reservation> {
+        self.reserve_by(payload, piece, None)
+    }
+
+    pub(super) fn reserve_promised(
+        &self,
+        payload: usize,
+        promise: PromisedRoom,
+    ) -> Option<Reservation> {
+        self.reserve_by(payload, Piece::Whole, Some(promise))
+    }
+
+    fn reserve_by(
+        &self,
+        payload: usize,
+        piece: Piece,
+        promise: Option<PromisedRoom>,
+    ) -> Option<Reservation> {
         assert!(payload <= self.record_bytes_max(), "a reservation fits a group");
         let bytes = framed_bytes(payload);
         let mut state = self.state.lock().unwrap();
@@ -91,8 +109,20 @@ impl Log {
             self.seal(&mut state, GroupKind::Records);
             self.work.notify_one();
         }
-        if state.active.is_none() && !self.activate(&mut state, bytes) {
-            return None;
+        if state.active.is_none() {
+            let is_kept = promise.is_none() && state.free.len() <= Self::kept_buffers(&state);
+            if is_kept || !self.activate(&mut state, bytes) {
+                return None;
+            }
+        }
+        match promise {
+            Some(promise) => Self::settle(&mut state, promise),
+            None if Self::leaves_promised(&state, bytes) => {}
+            None => {
+                // A buffer, or a segment.
+                state.spare_wanted |= state.spares.is_empty();
+                return None;
+            }
         }
         let active = state.active.as_mut()?;
         let (buffer, offset, first) = (active.buffer, active.used, active.first);
@@ -182,16 +212,23 @@ impl Log {
                 drop(state);
                 return self.make_spare();
             }
-            if !state.free.is_empty() {
+            if Self::has_buffer(&state) {
                 return Ok(());
             }
-            if state.writing {
-                state = self.sleep(state);
-            } else {
-                let end = Self::reserved_end(&state);
-                state = self.write_groups(state, end)?;
-            }
+            state = self.wait_for_buffer(state)?;
         }
+    }
+
+    /// Waits for the write that gives a buffer back, or does it.
+    pub(super) fn wait_for_buffer<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>> {
+        if state.writing {
+            return Ok(self.sleep(state));
+        }
+        let end = Self::reserved_end(&state);
+        self.write_groups(state, end)
     }
 
     /// Puts all but the last part of a large record into the log: outside the sequencer, waits for

@@ -11,7 +11,7 @@ use frond::{
 };
 
 fn open(dir: &Path) -> Db {
-    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    let options = Options::new().cache_size(64 << 20).durability(Durability::Lazy);
     Db::open(dir.join("store"), options).unwrap()
 }
 
@@ -330,6 +330,12 @@ fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
 fn the_change_feed_tells_it_when_it_is_committed() {
     let dir = tempfile::tempdir().unwrap();
     let (db, tree) = with_prepared(dir.path(), "x");
+    // More than a feed remembers.
+    let txn = begin(&db, Isolation::Snapshot);
+    for row in 0..6000u32 {
+        txn.put(&tree, &row.to_be_bytes(), &[1; 1000]).unwrap();
+    }
+    txn.prepare(&xid("large")).unwrap().detach();
     let mut before = db.changes(db.snapshot().seqno().next()).unwrap();
     let mut from_first = db.changes(frond::Seqno(1)).unwrap();
     let txn = begin(&db, Isolation::Snapshot);
@@ -358,6 +364,37 @@ fn the_change_feed_tells_it_when_it_is_committed() {
         }
         assert_eq!(found, [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"-".to_vec())]);
     }
+    db.commit_prepared(&xid("large")).unwrap();
+    for feed in [&mut before, &mut from_first] {
+        let mut commit = feed.next(Duration::from_secs(5)).unwrap().unwrap();
+        let mut puts = 0;
+        while let Some(change) = commit.next().unwrap() {
+            assert!(matches!(change, Change::Put { value: [1, ..], .. }));
+            puts += 1;
+        }
+        assert_eq!(puts, 6000);
+    }
+}
+
+/// The log reaches back to its prepare, over a restart: the follower has lost nothing.
+#[test]
+fn the_change_feed_finds_what_was_prepared_before_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options::new().cache_size(16 << 20).keep_log(8 << 20);
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let txn = begin(&db, Isolation::Snapshot);
+    txn.put(&tree, b"a", b"1").unwrap();
+    txn.prepare(&xid("x")).unwrap().detach();
+    drop(tree);
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
+    db.commit_prepared(&xid("x")).unwrap();
+    let mut commit = feed.next(Duration::from_secs(5)).unwrap().unwrap();
+    let change = commit.next().unwrap();
+    assert!(matches!(change, Some(Change::Put { key: b"a", value: b"1", .. })), "{change:?}");
 }
 
 #[test]

@@ -5,91 +5,130 @@
 //!
 //! Threads: as the feed.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::KEPT_BYTES;
 use crate::{
-    Error, Result, Seqno, Xid,
+    Error, Lsn, Result, Seqno, Xid,
     catalog::{CATALOG_TREE, Pieces, Record as CatalogRecord},
     db::prepared::content_of,
     pipeline::Engine,
     wal::{Item, RecordItems},
 };
 
+/// Places of pieces that are gone, which are not worth a look at all of them.
+const ORDER_SLACK: usize = 1024;
+
 /// What was prepared lately, and not decided.
 #[derive(Debug, Default)]
 pub(super) struct Prepares {
     pieces: Pieces,
-    /// Keys of pieces and their bytes, in the order in which they came.
-    order: VecDeque<(Vec<u8>, usize)>,
+    /// Bytes of the pieces that are there, by their keys, each with its number in the order in which they came.
+    there: HashMap<Vec<u8>, (u64, usize)>,
+    /// Numbers and keys in that order; also of pieces that are gone.
+    order: VecDeque<(u64, Vec<u8>)>,
+    came: u64,
     bytes: usize,
 }
 
 impl Prepares {
     /// Follows a commit that is handed out.
-    pub fn learn(&mut self, seqno: Seqno, mut items: RecordItems<'_>) -> Result<()> {
+    pub fn learn(&mut self, mut items: RecordItems<'_>) -> Result<()> {
         while let Some(item) = items.next()? {
             match item {
                 Item::Entry { tree: CATALOG_TREE, key, tag, payload } if tag.is_put() => {
                     if let Ok(CatalogRecord::Prepared(piece)) = CatalogRecord::decode(key, payload)
                     {
+                        self.forget(key);
+                        self.came += 1;
                         self.bytes += payload.len();
-                        self.order.push_back((key.to_vec(), payload.len()));
-                        self.pieces.put(piece, Some(seqno));
+                        self.there.insert(key.to_vec(), (self.came, payload.len()));
+                        self.order.push_back((self.came, key.to_vec()));
+                        self.pieces.put(piece);
                     }
                 }
-                Item::Entry { tree: CATALOG_TREE, key, .. } => {
-                    self.pieces.delete(key);
-                }
+                Item::Entry { tree: CATALOG_TREE, key, .. } => self.forget(key),
                 Item::Entry { .. } | Item::DeleteRange { .. } => break,
                 _ => {}
             }
         }
         while self.bytes > KEPT_BYTES
-            && let Some((key, bytes)) = self.order.pop_front()
+            && let Some((number, key)) = self.order.pop_front()
         {
-            self.bytes -= bytes;
-            self.pieces.delete(&key);
+            if self.there.get(&key).is_some_and(|(own, _)| *own == number) {
+                self.forget(&key);
+            }
+        }
+        if self.order.len() > 2 * self.there.len() + ORDER_SLACK {
+            let there = &self.there;
+            self.order.retain(|(number, key)| there.get(key).is_some_and(|(own, _)| own == number));
         }
         Ok(())
     }
 
-    /// The body of what was prepared by commit `at`, for commit `seqno`.
-    pub fn body(
-        &mut self,
-        engine: &Engine,
-        (xid, at): (&Xid, Seqno),
-        seqno: Seqno,
-    ) -> Result<Vec<u8>> {
-        if !self.pieces.is_whole(xid) || self.pieces.at(xid) != Some(at) {
-            self.read_again(engine, at, seqno)?;
+    fn forget(&mut self, key: &[u8]) {
+        if let Some((_, bytes)) = self.there.remove(key) {
+            self.bytes -= bytes;
+            self.pieces.delete(key);
         }
-        content_of(engine, &self.pieces, xid).map(|(_, body)| body)
     }
 
-    fn read_again(&mut self, engine: &Engine, at: Seqno, seqno: Seqno) -> Result<()> {
-        let lost = || Error::PositionLost { wanted: seqno.0, oldest: seqno.next().0 };
-        if at == Seqno(0) || at >= seqno {
-            return Err(lost());
-        }
-        let log = engine.log();
-        let or_lost = |error: Error| match error {
-            Error::PositionLost { .. } => lost(),
-            other => other,
-        };
-        let mut feed = log.feed(at, engine.store.newest().applied).map_err(or_lost)?;
-        let mut found = None;
-        while found.is_none() && feed.next_seqno() <= at {
-            let group = feed.read(log, &mut |seqno, lsn, payload| {
-                if seqno == at {
-                    found = Some((lsn, payload.to_vec()));
-                }
-            });
-            if group.map_err(or_lost)?.is_none() {
-                break;
+    /// The body of what was prepared behind commit `since`, for commit `seqno`.
+    pub fn body(
+        &self,
+        engine: &Engine,
+        (xid, since): (&Xid, Seqno),
+        seqno: Seqno,
+    ) -> Result<Vec<u8>> {
+        if self.pieces.is_whole(xid) {
+            let content = content_of(engine, &self.pieces, xid)?;
+            if content.since == since {
+                return Ok(content.body);
             }
         }
-        let (lsn, payload) = found.ok_or_else(lost)?;
-        self.learn(at, super::items(lsn, &payload)?)
+        let found = read_again(engine, (xid, since), seqno)?;
+        content_of(engine, &found, xid).map(|content| content.body)
     }
+}
+
+/// Looks in the log for the commit that prepared it: the first of its name behind `since`.
+fn read_again(engine: &Engine, (xid, since): (&Xid, Seqno), seqno: Seqno) -> Result<Pieces> {
+    let lost = || Error::PositionLost { wanted: seqno.0, oldest: seqno.next().0 };
+    let or_lost = |error: Error| match error {
+        Error::PositionLost { .. } => lost(),
+        other => other,
+    };
+    let log = engine.log();
+    let mut feed = log.feed(since.next(), engine.store.newest().applied).map_err(or_lost)?;
+    let mut pieces = Pieces::default();
+    while !pieces.is_whole(xid) && feed.next_seqno() < seqno {
+        let mut taken = Ok(());
+        let group = feed.read(log, &mut |_, lsn, payload| {
+            if taken.is_ok() && !pieces.is_whole(xid) {
+                taken = take_pieces(&mut pieces, xid, (lsn, payload));
+            }
+        });
+        taken?;
+        if group.map_err(or_lost)?.is_none() {
+            break;
+        }
+    }
+    if pieces.is_whole(xid) { Ok(pieces) } else { Err(lost()) }
+}
+
+fn take_pieces(pieces: &mut Pieces, xid: &Xid, (lsn, payload): (Lsn, &[u8])) -> Result<()> {
+    let mut items = super::items(lsn, payload)?;
+    while let Some(item) = items.next()? {
+        match item {
+            Item::Entry { tree: CATALOG_TREE, key, tag, payload } if tag.is_put() => {
+                match CatalogRecord::decode(key, payload) {
+                    Ok(CatalogRecord::Prepared(piece)) if piece.xid == *xid => pieces.put(piece),
+                    _ => {}
+                }
+            }
+            Item::Entry { .. } | Item::DeleteRange { .. } => break,
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -26,7 +26,8 @@ fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
     let mut record = RecordBuilder::new();
     build_record(&mut record, (&batch.writes, &batch.blobs), &trees, &[]);
     let insertion = shared.take_writes(batch, trees);
-    let sequenced = shared.sequence(&insertion, &batch.blobs, record.finish(), 0, &[]).unwrap();
+    let brings = (&insertion, &*batch.blobs);
+    let sequenced = shared.sequence(brings, record.finish(), None, 0, &[]).unwrap();
     (insertion, sequenced)
 }
 
@@ -105,4 +106,28 @@ fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
     db.shared.land(&insertion, &sequenced);
     assert_eq!(rows(&tree).len(), 2);
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
+}
+
+/// Who comes after the last freeze of a close would be in no checkpoint: he is told (P1).
+#[test]
+fn a_commit_that_meets_a_close_is_refused_or_there() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = Db::open("/store", options(&vfs)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(&tree, b"early", b"").unwrap();
+    let (insertion, early) = leave_lying(&db, &mut batch);
+    // As a close begins: everything a commit looks at before has been looked at.
+    db.shared.closed.store(true, Ordering::SeqCst);
+    let mut record = RecordBuilder::new();
+    record.tree(tree.id());
+    let late = Arc::new(Insertion::default());
+    let late = db.shared.sequence((&late, &[]), record.finish(), None, 0, &[]);
+    assert!(matches!(late, Err(Error::Closed)), "{late:?}");
+    db.shared.closed.store(false, Ordering::SeqCst);
+    db.close().unwrap();
+    db.shared.land(&insertion, &early);
+    drop((tree, batch, insertion, early, db));
+    let db = Db::open("/store", options(&vfs)).unwrap();
+    assert_eq!(rows(&db.open_tree("t").unwrap()), [(b"early".to_vec(), 0)]);
 }

@@ -13,7 +13,7 @@
 use std::ops::Bound;
 
 use crate::{
-    Flaw, KEY_BYTES_MAX, TreeId,
+    Flaw, KEY_BYTES_MAX, Seqno, TreeId,
     coding::{Reader, put_bytes, put_varint},
     txn::lock_table::{LockList, RangeEntry, RowEntry, RowMode, TableMode},
 };
@@ -24,10 +24,22 @@ const ROW_MODES: [RowMode; 3] = [RowMode::Shared, RowMode::Exclusive, RowMode::W
 const TABLE_MODES: [TableMode; 4] =
     [TableMode::IntentShared, TableMode::IntentExclusive, TableMode::Shared, TableMode::Exclusive];
 
+/// What the pieces say.
+#[derive(PartialEq, Eq, Debug)]
+pub(in crate::db) struct Content {
+    /// The last commit that was visible before the prepare: it and the pieces' own lie behind that.
+    pub since: Seqno,
+    /// All its locks, if they are more than those of the rows it writes.
+    pub locks: Option<LockList>,
+    /// A commit's body: what it will do.
+    pub body: Vec<u8>,
+}
+
 /// Writes the content: a commit's body, and locks if they must be listed.
-pub(super) fn write(locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
+pub(super) fn write(since: Seqno, locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 16);
     out.extend_from_slice(&[VERSION, locks.is_some().into()]);
+    put_varint(&mut out, since.0);
     if let Some(list) = locks {
         write_locks(list, &mut out);
     }
@@ -35,16 +47,19 @@ pub(super) fn write(locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The list of locks, if there is one, and the body.
-pub(super) fn read(content: &[u8]) -> Result<(Option<LockList>, &[u8]), Flaw> {
+/// Reads the content.
+pub(super) fn read(content: &[u8]) -> Result<Content, Flaw> {
     let bad = |why: &str| Flaw::Malformed { what: "prepared transaction", why: why.to_owned() };
     let (head, rest) = content.split_first_chunk::<2>().ok_or_else(|| bad("it is cut short"))?;
     match head {
-        [VERSION, 0] => Ok((None, rest)),
-        [VERSION, 1] => {
+        [VERSION, flag @ 0..=1] => {
             let mut reader = Reader::new(rest);
-            let list = read_locks(&mut reader).ok_or_else(|| bad("its locks cannot be read"))?;
-            Ok((Some(list), reader.rest()))
+            let since = reader.varint().ok_or_else(|| bad("it is cut short"))?;
+            let locks = match flag {
+                0 => None,
+                _ => Some(read_locks(&mut reader).ok_or_else(|| bad("its locks cannot be read"))?),
+            };
+            Ok(Content { since: Seqno(since), locks, body: reader.rest().to_vec() })
         }
         [VERSION, _] => Err(bad("it has a flag that there is not")),
         [version, _] => {
@@ -145,14 +160,17 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for locks in [None, Some(LockList::default()), Some(list())] {
-            let content = write(locks.as_ref(), b"body");
-            assert_eq!(read(&content), Ok((locks, &b"body"[..])));
+            let content = write(Seqno(300), locks.as_ref(), b"body");
+            assert_eq!(
+                read(&content),
+                Ok(Content { since: Seqno(300), locks, body: b"body".to_vec() })
+            );
         }
     }
 
     #[test]
     fn any_bytes_are_an_answer() {
-        let content = write(Some(&list()), b"");
+        let content = write(Seqno(7), Some(&list()), b"");
         for cut in 0..content.len() {
             assert!(read(&content[..cut]).is_err(), "cut at {cut}");
         }
@@ -161,7 +179,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             let _ = read(&bad);
         }
-        let huge = [&[VERSION, 1][..], &[0xff; 9], &[1, 0, 0]].concat();
+        let huge = [&[VERSION, 1, 0][..], &[0xff; 9], &[1, 0, 0]].concat();
         assert!(read(&huge).is_err());
         assert!(matches!(read(&[2, 0]), Err(Flaw::TooNew { .. })));
     }

@@ -22,6 +22,8 @@
 mod form;
 mod recover;
 mod table;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use crate::{
     Durability, Error, Result, Seqno, Xid,
@@ -33,21 +35,22 @@ use crate::{
         LiveWrites,
         lock_table::{LockList, LockSet, LockTable},
     },
-    wal::LogExtent,
+    wal::{LogExtent, RecordBuilder, Reservation, TRAILER_BYTES},
 };
 
 use super::{
     Db, Shared,
-    commit::{RECORD, Sequenced},
+    commit::{RECORD, Sequenced, build_record},
 };
-pub(super) use recover::{content_of, recover};
+pub(super) use recover::{TreeChange, content_of, each_change, recover};
 pub use table::PreparedInfo;
 pub(super) use table::PreparedTable;
 
 /// A transaction that is prepared; see [`Txn::prepare`](super::Txn::prepare).
 ///
 /// It is decided by [`commit`](Self::commit) or [`rollback`](Self::rollback), here or, once it is detached, by its
-/// name. Dropped, it is detached. It survives the end of the process, and of the machine.
+/// name. Dropped, it is detached. It survives the end of the process, and of the machine; one that has written
+/// nothing has nothing to survive, and is gone with the process.
 #[derive(Debug)]
 pub struct PreparedTxn {
     shared: Arc<Shared>,
@@ -60,13 +63,15 @@ pub struct PreparedTxn {
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub xid: Xid,
-    /// The commit that prepared it, if it has written something and that is known still.
-    pub at: Option<Seqno>,
+    /// The last commit that was visible before it was prepared.
+    pub since: Seqno,
     /// Its writes, and the pieces that go with its commit.
     pub insertion: Arc<Insertion>,
     pub blobs: Vec<Arc<BlobHold>>,
     /// Disk space that is promised to it.
     pub admitted: u64,
+    /// Length of the record for which the log has promised room, if it has.
+    pub promised: Option<usize>,
     pub locks: Option<LockSet>,
     pub live: Arc<LiveWrites>,
     /// Trees that list it as a writer.
@@ -74,8 +79,23 @@ pub(super) struct Prepared {
 }
 
 /// The content of the pieces of a transaction that writes this.
-pub(super) fn content(locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
-    form::write(locks, body)
+pub(super) fn content(since: Seqno, locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
+    form::write(since, locks, body)
+}
+
+impl Prepared {
+    /// The body of its commit's record.
+    fn build_commit(&self, record: &mut RecordBuilder) {
+        record.clear();
+        for extent in self.blobs.iter().map(|blob| blob.extent()) {
+            record.extent(LogExtent { offset: extent.offset, bytes: extent.bytes.into() });
+        }
+        record.prepared(self.xid.as_bytes(), self.since);
+        record.tree(CATALOG_TREE);
+        for piece in self.insertion.decided.entries(CATALOG_TREE) {
+            record.entry(piece.key, piece.tag, piece.payload);
+        }
+    }
 }
 
 impl Db {
@@ -127,11 +147,13 @@ impl PreparedTxn {
     }
 
     /// Gives the commit its place in the order of all: from here on it is decided, and later commits come later,
-    /// in the log, too. Waits for no lock, no sync and no other commit. Others see it once it is visible, at the
-    /// latest when [`commit`](Self::commit) returns. Returns its number.
+    /// in the log, too. Takes the room that the log has kept for it, and waits for no row and for no disk; but the last
+    /// of a thousand that are prepared at once, and one with hundreds of long values, may find none kept, and ask
+    /// for room as every commit does. Others see it once it is visible, at the latest when [`commit`](Self::commit)
+    /// returns. Returns its number.
     ///
     /// # Errors
-    /// `Failed`, `Closed`: it is prepared still.
+    /// `Failed`, `Closed`; `Full` where no room was kept: it is prepared still.
     pub fn commit_ordered(&mut self) -> Result<Seqno> {
         if let Some(Sequenced { seqno, .. }) = &self.ordered {
             return Ok(*seqno);
@@ -169,19 +191,35 @@ impl PreparedTxn {
         Ok(seqno)
     }
 
-    /// Takes everything back, at the store's durability.
+    /// True once its commit has its place: it is decided.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered.is_some()
+    }
+
+    /// Takes everything back, at the store's durability. Takes the room that the log has kept for its commit.
     ///
     /// # Errors
-    /// `Failed`, `Closed`: it is detached, and prepared still.
+    /// `InvalidArgument` if it is ordered: then it is committed. `Failed`, `Closed`: it is detached, and prepared
+    /// still. `OutcomeUnknown`: the store has stopped; it may be prepared.
     pub fn rollback(mut self) -> Result<()> {
         if self.ordered.is_some() {
             let why = "the prepared transaction is committed: its place in the order is taken";
             return Err(Error::InvalidArgument(why.into()));
         }
-        self.shared.take_pieces_away(self.own())?;
-        if let Some(prepared) = self.prepared.take() {
-            self.shared.engine.store.settle_admitted(prepared.admitted);
+        let place = self.shared.take_pieces_away(self.own())?;
+        if let Some(mut prepared) = self.prepared.take() {
+            if place.is_some() {
+                prepared.promised = None;
+            }
+            self.shared.end_promises(&prepared);
             self.shared.let_go(*prepared);
+        }
+        let level = self.shared.durability;
+        if let Some(reservation) = place
+            && level != Durability::Lazy
+        {
+            let engine = &self.shared.engine;
+            engine.health.watch(engine.log().wait(&reservation, level))?;
         }
         Ok(())
     }
@@ -190,7 +228,7 @@ impl PreparedTxn {
     pub fn detach(self) {}
 
     /// Inserts what was ordered, and ends it. Returns its place in the log.
-    fn finish(&mut self) -> Option<crate::wal::Reservation> {
+    fn finish(&mut self) -> Option<Reservation> {
         let prepared = self.prepared.take()?;
         let ordered = self.ordered.take();
         if let Some(sequenced) = &ordered {
@@ -219,32 +257,53 @@ impl Shared {
     /// Sequences the commit of what is prepared.
     fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
         self.check_writable()?;
-        let Prepared { xid, at, insertion, blobs, admitted, .. } = prepared;
+        let Prepared { insertion, blobs, admitted, promised, .. } = prepared;
         let mut record = RECORD.take();
-        record.clear();
-        for extent in blobs.iter().map(|blob| blob.extent()) {
-            record.extent(LogExtent { offset: extent.offset, bytes: extent.bytes.into() });
-        }
-        record.prepared(xid.as_bytes(), at.unwrap_or_default());
-        record.tree(CATALOG_TREE);
-        for piece in insertion.decided.entries(CATALOG_TREE) {
-            record.entry(piece.key, piece.tag, piece.payload);
-        }
-        let sequenced = self.sequence(insertion, blobs, record.finish(), *admitted, &[]);
+        prepared.build_commit(&mut record);
+        let body = record.finish();
+        let sequenced = self.sequence((insertion, blobs), body, *promised, *admitted, &[]);
         RECORD.set(record);
         sequenced
     }
 
+    /// Has the log keep room for the commit; where it cannot, for there are too many, the commit waits for
+    /// room as others do.
+    pub(super) fn promise_room(&self, prepared: &mut Prepared) -> Result<()> {
+        let mut record = RECORD.take();
+        prepared.build_commit(&mut record);
+        let bytes = record.bytes() + TRAILER_BYTES;
+        RECORD.set(record);
+        let promised = self.engine.health.watch(self.engine.log().promise(bytes))?;
+        prepared.promised = promised.then_some(bytes);
+        Ok(())
+    }
+
+    /// It was not prepared after all, or is rolled back: what was promised to it is others'.
+    pub(super) fn end_promises(&self, prepared: &Prepared) {
+        self.engine.store.settle_admitted(prepared.admitted);
+        if let Some(promised) = prepared.promised {
+            self.engine.log().end_promise(promised);
+        }
+    }
+
     /// The rollback: a commit of its own, in which the pieces go.
-    fn take_pieces_away(&self, prepared: &Prepared) -> Result<()> {
+    fn take_pieces_away(&self, prepared: &Prepared) -> Result<Option<Reservation>> {
         self.check_writable()?;
         let pieces = &prepared.insertion.decided;
         if pieces.len() == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let (writes, trees) = (pieces.clone(), vec![CATALOG_TREE]);
         let insertion = Arc::new(Insertion { writes, trees, ..Insertion::default() });
-        self.commit_insertion(&insertion, &[], self.durability, &[], ()).map(drop)
+        self.engine.store.end_rest()?;
+        let mut record = RECORD.take();
+        build_record(&mut record, (&insertion.writes, &[]), &insertion.trees, &[]);
+        let body = record.finish();
+        let sequenced = self.sequence((&insertion, &[]), body, prepared.promised, 0, &[]);
+        RECORD.set(record);
+        let sequenced = sequenced?;
+        self.land(&insertion, &sequenced);
+        Ok(Some(sequenced.reservation))
     }
 
     /// It is decided, and that is visible: gives back what it kept.

@@ -6,14 +6,16 @@
 //!
 //! Threads: the one that opens the store.
 
-use super::{Prepared, form};
+use super::{
+    Prepared,
+    form::{self, Content},
+};
 use crate::{
-    Error, Lsn, Place, Result, Seqno, Xid,
+    Error, Lsn, Place, Result, TreeId, Xid,
     blob::{BlobHold, BlobRef},
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
     pipeline::{Engine, Insertion},
-    store::{Class, PageKind},
     sync::Arc,
     txn::{
         LiveWrites,
@@ -37,57 +39,70 @@ pub(in crate::db) fn recover(engine: &Engine, pieces: &Pieces) -> Result<Vec<Fou
 }
 
 /// The content of what is prepared under a name.
-pub(in crate::db) fn content_of(
-    engine: &Engine,
-    pieces: &Pieces,
-    xid: &Xid,
-) -> Result<(Option<LockList>, Vec<u8>)> {
+pub(in crate::db) fn content_of(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Content> {
     let content = pieces.content(xid);
     let content =
         content.ok_or_else(|| malformed(engine, format!("a piece of {xid} is missing")))?;
-    let (locks, body) = form::read(&content)
-        .map_err(|flaw| malformed(engine, format!("{xid}: {}", flaw.at(file(engine)))))?;
-    Ok((locks, body.to_vec()))
+    form::read(&content)
+        .map_err(|flaw| malformed(engine, format!("{xid}: {}", flaw.at(file(engine)))))
 }
 
-/// Holds the long values of what is prepared under a name, which the log must have named.
-fn hold_blobs(engine: &Engine, xid: &Xid, body: &[u8]) -> Result<Vec<Arc<BlobHold>>> {
-    let store = &engine.store;
-    let mut holds = Vec::new();
+/// One thing that what is prepared does.
+pub(in crate::db) enum TreeChange<'a> {
+    Entry(TreeId, &'a [u8], Tag, &'a [u8]),
+    DeleteRange(TreeId, &'a [u8], &'a [u8]),
+}
+
+/// Goes through what a body does; no prepared transaction changes the catalog, or brings pages.
+pub(in crate::db) fn each_change(
+    engine: &Engine,
+    xid: &Xid,
+    body: &[u8],
+    mut each: impl FnMut(TreeChange<'_>),
+) -> Result<()> {
+    let mut items = wal::items(Lsn(0), body);
+    let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
+    while let Some(item) = items.next().map_err(in_piece)? {
+        match item {
+            Item::Entry { tree, key, tag, payload } if tree != CATALOG_TREE => {
+                each(TreeChange::Entry(tree, key, tag, payload));
+            }
+            Item::DeleteRange { tree, from, to } if tree != CATALOG_TREE => {
+                each(TreeChange::DeleteRange(tree, from, to));
+            }
+            _ => return Err(malformed(engine, format!("{xid} does what none can"))),
+        }
+    }
+    Ok(())
+}
+
+/// Holds the long values of what is prepared under a name. Those that are gone are left out: of a transaction that was
+/// decided behind the boundary, nobody needs them. Says, too, how many there should be.
+fn hold_blobs(engine: &Engine, body: &[u8]) -> Result<(Vec<Arc<BlobHold>>, usize)> {
+    let (store, mut holds, mut named) = (&engine.store, Vec::new(), 0);
     let mut items = wal::items(Lsn(0), body);
     while let Some(item) = items.next()? {
         if let Item::Entry { tag, payload, .. } = item
             && tag.kind() == Kind::PutBlob
         {
             let extent = BlobRef::read(store.file(), payload)?.extent();
-            if engine.log.is_none() {
-                // Nothing was claimed, and nothing will be allocated either.
-                store.claim(extent, Class::Blob, PageKind::Blob, Lsn(0))?;
-            }
-            let hold = BlobHold::if_written(store, extent);
-            let gone = || malformed(engine, format!("a long value of {xid} is not there"));
-            holds.push(hold.ok_or_else(gone)?);
+            holds.extend(BlobHold::if_written(store, extent));
+            named += 1;
         }
     }
-    Ok(holds)
+    Ok((holds, named))
 }
 
 fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
-    let (locks, body) = content_of(engine, pieces, xid)?;
+    let Content { since, locks, body } = content_of(engine, pieces, xid)?;
     let mut insertion = Insertion::default();
-    let mut items = wal::items(Lsn(0), &body);
-    let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
-    while let Some(item) = items.next().map_err(in_piece)? {
-        match item {
-            Item::Entry { tree, key, tag, payload } if tree != CATALOG_TREE => {
-                insertion.writes.push(tree, key, tag, &[payload], false);
-            }
-            Item::DeleteRange { tree, from, to } if tree != CATALOG_TREE => {
-                insertion.writes.push_range(tree, from, to);
-            }
-            _ => return Err(malformed(engine, format!("{xid} does what none can"))),
+    let writes = &mut insertion.writes;
+    each_change(engine, xid, &body, |change| match change {
+        TreeChange::Entry(tree, key, tag, payload) => {
+            writes.push(tree, key, tag, &[payload], false);
         }
-    }
+        TreeChange::DeleteRange(tree, from, to) => writes.push_range(tree, from, to),
+    })?;
     // It was sealed when it was written: in order, one message a key.
     insertion.writes.seal(&engine.cx.folder())?;
     insertion.trees = insertion.writes.trees();
@@ -96,13 +111,17 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         let key = Record::prepared_key(xid, number);
         insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
     }
-    let blobs = hold_blobs(engine, xid, &body)?;
+    let (blobs, named) = hold_blobs(engine, &body)?;
+    if blobs.len() < named {
+        return Err(malformed(engine, format!("a long value of {xid} is not there")));
+    }
     let prepared = Prepared {
         xid: xid.clone(),
-        at: pieces.at(xid),
+        since,
         insertion: Arc::new(insertion),
         blobs,
         admitted: 0,
+        promised: None,
         locks: None,
         live: Arc::default(),
         entered: Vec::new(),
@@ -115,9 +134,29 @@ impl Shared {
     pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<()> {
         for Found { mut prepared, locks } in found {
             self.lock_again(&mut prepared, locks)?;
+            if !self.read_only
+                && let Err(error) = self.promise_again(&mut prepared)
+            {
+                self.give_locks_back(&mut prepared);
+                return Err(error);
+            }
             self.prepared.add_recovered(Box::new(prepared));
         }
         Ok(())
+    }
+
+    /// Room for its commit, on the disk and in the log; where there is none, the commit makes do with the reserve,
+    /// and asks for a place in the log as others do.
+    fn promise_again(&self, prepared: &mut Prepared) -> Result<()> {
+        let (engine, writes) = (&*self.engine, &prepared.insertion.writes);
+        let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
+        match engine.admit(bytes).and_then(|()| {
+            prepared.admitted = bytes;
+            self.promise_room(prepared)
+        }) {
+            Err(Error::Full(_)) => Ok(()),
+            promised => promised,
+        }
     }
 
     fn lock_again(&self, prepared: &mut Prepared, list: Option<LockList>) -> Result<()> {
@@ -184,19 +223,19 @@ impl Pieces {
         &mut self,
         engine: &Engine,
         (key, value): (&[u8], Option<&[u8]>),
-        at: Option<Seqno>,
+        is_replayed: bool,
     ) -> Result<bool> {
-        let Some((xid, _)) = Record::prepared_of_key(key) else { return Ok(false) };
+        let Some((xid, number)) = Record::prepared_of_key(key) else { return Ok(false) };
         match value.map(|value| Record::decode(key, value)) {
             None => {
                 if self.delete(key) {
                     engine.undecided.release(&xid);
                 }
             }
-            Some(Ok(Record::Prepared(piece))) => {
-                self.put(piece, at);
+            Some(Ok(Record::Prepared(piece))) if (&piece.xid, piece.number) == (&xid, number) => {
+                self.put(piece);
                 // At the boundary, nothing was claimed yet that the log names.
-                if at.is_some() && self.is_whole(&xid) {
+                if is_replayed && self.is_whole(&xid) {
                     self.hold_blobs(engine, &xid)?;
                 }
             }
@@ -206,14 +245,18 @@ impl Pieces {
         Ok(true)
     }
 
-    /// Holds the long values of all that is prepared at the boundary, once the log was looked through.
+    /// Holds the long values of all that is prepared at the boundary, once the log was looked through. A store that
+    /// is read alone gives nothing up that would have to be held.
     pub(in crate::db) fn hold_all(&self, engine: &Engine) -> Result<()> {
+        if engine.log.is_none() {
+            return Ok(());
+        }
         self.xids().try_for_each(|xid| self.hold_blobs(engine, xid))
     }
 
     fn hold_blobs(&self, engine: &Engine, xid: &Xid) -> Result<()> {
-        let (_, body) = content_of(engine, self, xid)?;
-        engine.undecided.keep(xid, hold_blobs(engine, xid, &body)?);
+        let Content { body, .. } = content_of(engine, self, xid)?;
+        engine.undecided.keep(xid, hold_blobs(engine, &body)?.0);
         Ok(())
     }
 }

@@ -16,9 +16,8 @@ use crate::{
 pub struct PreparedInfo {
     /// Its name.
     pub xid: Xid,
-    /// The commit that prepared it; `None` if it has written nothing, while it is being prepared, and where the log
-    /// was trimmed before the store was opened.
-    pub at: Option<Seqno>,
+    /// The last commit that was visible before it was prepared; 0 while it is being prepared.
+    pub since: Seqno,
     /// Rows that it writes.
     pub entries: usize,
     /// True if it was there when the store was opened.
@@ -29,8 +28,10 @@ pub struct PreparedInfo {
 
 #[derive(Debug)]
 struct Known {
-    at: Option<Seqno>,
+    since: Seqno,
     entries: usize,
+    /// What its writes take.
+    bytes: u64,
     is_recovered: bool,
     was_listed: bool,
     /// Here while nobody has it in hand.
@@ -44,14 +45,22 @@ pub(in crate::db) struct PreparedTable {
 }
 
 impl PreparedTable {
-    /// Takes a name for a transaction that is about to be prepared.
-    pub fn reserve(&self, xid: &Xid) -> Result<()> {
-        match self.lock().entry(xid.clone()) {
+    /// Takes a name for a transaction that is about to be prepared, and whose writes take so many bytes: all that is
+    /// prepared may take `bytes_max`.
+    pub fn reserve(&self, xid: &Xid, bytes: u64, bytes_max: u64) -> Result<()> {
+        let mut table = self.lock();
+        let all = table.values().map(|known| known.bytes).sum::<u64>().saturating_add(bytes);
+        if all > bytes_max {
+            let limit = "all that is prepared in a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes: all, max: bytes_max, limit });
+        }
+        match table.entry(xid.clone()) {
             Entry::Occupied(_) => Err(Error::XidExists(xid.clone())),
             Entry::Vacant(place) => {
                 place.insert(Known {
-                    at: None,
+                    since: Seqno(0),
                     entries: 0,
+                    bytes,
                     is_recovered: false,
                     was_listed: true,
                     waits: None,
@@ -62,17 +71,18 @@ impl PreparedTable {
     }
 
     /// It is prepared, and in its session's hands.
-    pub fn note(&self, xid: &Xid, at: Option<Seqno>, entries: usize) {
+    pub fn note(&self, xid: &Xid, since: Seqno, entries: usize) {
         if let Some(known) = self.lock().get_mut(xid) {
-            (known.at, known.entries) = (at, entries);
+            (known.since, known.entries) = (since, entries);
         }
     }
 
     /// Adds one that was there when the store was opened.
     pub fn add_recovered(&self, prepared: Box<Prepared>) {
         let known = Known {
-            at: prepared.at,
+            since: prepared.since,
             entries: prepared.insertion.writes.len(),
+            bytes: prepared.insertion.writes.bytes() as u64,
             is_recovered: true,
             was_listed: false,
             waits: None,
@@ -132,7 +142,7 @@ impl Known {
     fn info(&self, xid: &Xid) -> PreparedInfo {
         PreparedInfo {
             xid: xid.clone(),
-            at: self.at,
+            since: self.since,
             entries: self.entries,
             is_recovered: self.is_recovered,
             is_detached: self.waits.is_some(),

@@ -9,6 +9,7 @@
 //! | `options.rs` | levels and waits |
 //! | `read.rs` | plain and locking reads of one row |
 //! | `write.rs` | put, insert, delete, merge |
+//! | `row.rs` | a row with all its entries |
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `end.rs` | commit, rollback, savepoints |
@@ -33,6 +34,7 @@ mod locked_walk;
 mod options;
 mod prepare;
 mod read;
+mod row;
 mod transact;
 mod write;
 
@@ -52,6 +54,7 @@ use super::{Db, Shared, Snapshot, Tree, batch::check_key};
 pub use cursor::TxnCursor;
 pub use end::Savepoint;
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
+pub use row::{RowChange, RowConflict, RowEntry};
 
 /// A transaction.
 ///

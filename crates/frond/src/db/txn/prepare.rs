@@ -7,7 +7,7 @@
 //! Invariant: what was prepared can be committed without asking anybody for anything but a place in the log.
 
 use crate::{
-    Durability, Error, Result, Seqno, Tag, Xid,
+    Durability, Error, Result, Tag, Xid,
     catalog::{CATALOG_TREE, pieces},
     pipeline::Insertion,
     sync::Arc,
@@ -68,7 +68,9 @@ impl Txn {
             return Err(Error::TxnEnded);
         }
         let table = &self.shared.prepared;
-        let prepared = table.reserve(xid).and_then(|()| {
+        let bytes = self.live.lock().commit_bytes() as u64;
+        let bytes_max = self.shared.engine.memtables_bytes_max();
+        let prepared = table.reserve(xid, bytes, bytes_max).and_then(|()| {
             let prepared = self.prepare_writes(&mut state, xid, level);
             prepared.inspect_err(|error| {
                 // Of one whose outcome nobody knows, the name stays taken.
@@ -82,7 +84,7 @@ impl Txn {
             self.end(&mut state);
         }
         let prepared = prepared?;
-        table.note(xid, prepared.at, prepared.insertion.writes.len());
+        table.note(xid, prepared.since, prepared.insertion.writes.len());
         state.is_over = true;
         state.snapshot = None;
         Ok(PreparedTxn::new(self.shared.clone(), prepared))
@@ -92,16 +94,17 @@ impl Txn {
         let shared = &*self.shared;
         let mut prepared = Prepared {
             xid: xid.clone(),
-            at: None,
+            since: shared.engine.sequencer.visible(),
             insertion: Arc::default(),
             blobs: Vec::new(),
             admitted: 0,
+            promised: None,
             locks: None,
             live: self.live.clone(),
             entered: Vec::new(),
         };
         if !self.is_empty() {
-            prepared.at = Some(self.put_pieces(state, &mut prepared, level)?);
+            self.put_pieces(state, &mut prepared, level)?;
         }
         let keeps_all = self.options.isolation == Isolation::Serializable;
         if let Some(locks) = &mut state.locks {
@@ -113,12 +116,7 @@ impl Txn {
     }
 
     /// What the transaction writes goes to where its commit takes it from, and into the catalog.
-    fn put_pieces(
-        &self,
-        state: &State,
-        prepared: &mut Prepared,
-        level: Durability,
-    ) -> Result<Seqno> {
+    fn put_pieces(&self, state: &State, prepared: &mut Prepared, level: Durability) -> Result<()> {
         let shared = &*self.shared;
         let engine = &*shared.engine;
         shared.check_writable()?;
@@ -132,7 +130,7 @@ impl Txn {
         let keeps_all = self.options.isolation == Isolation::Serializable;
         let list = state.locks.as_ref().filter(|_| keeps_all);
         let list: Option<LockList> = list.map(|locks| shared.lock_table.list(locks));
-        let mut rows = Insertion::default();
+        let mut rows = Insertion { relieves: only_deletes, ..Insertion::default() };
         {
             let mut own = self.live.lock();
             own.seal(&engine.cx.folder())?;
@@ -141,7 +139,7 @@ impl Txn {
             let mut decided = Insertion::default();
             std::mem::swap(&mut decided.writes, own.sealed());
             decided.trees = decided.writes.trees();
-            let cut = cut(&decided, &prepared.xid, list.as_ref(), &mut rows);
+            let cut = cut(&decided, prepared, list.as_ref(), &mut rows);
             if let Err(error) = cut {
                 // Its rows stay pending until it has ended.
                 std::mem::swap(&mut decided.writes, own.sealed());
@@ -154,27 +152,31 @@ impl Txn {
             prepared.insertion = Arc::new(decided);
             own.gone_to(prepared.insertion.clone());
         }
-        if !only_deletes {
-            let bytes = prepared.insertion.writes.bytes() as u64;
-            engine.admit(bytes)?;
-            prepared.admitted = bytes;
+        // Its commit is to meet no disk that is at rest.
+        let bytes = if only_deletes { 0 } else { prepared.insertion.writes.bytes() as u64 };
+        match bytes {
+            0 => engine.store.end_rest()?,
+            _ => engine.admit(bytes)?,
         }
-        engine.undecided.keep(&prepared.xid, prepared.blobs.clone());
-        let put = shared.commit_insertion(&Arc::new(rows), &prepared.blobs, level, &[], ());
-        put.inspect_err(|_| engine.store.settle_admitted(prepared.admitted))
+        prepared.admitted = bytes;
+        let put = shared.promise_room(prepared).and_then(|()| {
+            engine.undecided.keep(&prepared.xid, prepared.blobs.clone());
+            shared.commit_insertion(&Arc::new(rows), &prepared.blobs, level, &[], ())
+        });
+        put.map(drop).inspect_err(|_| shared.end_promises(prepared))
     }
 }
 
 /// Makes the rows of the catalog in which a transaction is prepared that does this.
 fn cut(
     insertion: &Insertion,
-    xid: &Xid,
+    Prepared { xid, since, .. }: &Prepared,
     locks: Option<&LockList>,
     rows: &mut Insertion,
 ) -> Result<()> {
     let mut record = RecordBuilder::new();
     build_record(&mut record, (&insertion.writes, &[]), &insertion.trees, &[]);
-    let content = content(locks, record.finish());
+    let content = content(*since, locks, record.finish());
     let (bytes, max) = (content.len() as u64, (RECORD_BYTES_MAX - RECORD_ROOM) as u64);
     if bytes > max {
         return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });

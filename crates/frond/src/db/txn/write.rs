@@ -12,6 +12,26 @@ use crate::{
 
 use super::{super::Tree, IfLocked, State, Txn};
 
+/// What is to be known of a key that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Absent {
+    /// Nothing.
+    Whatever,
+    /// That it is not there.
+    Must,
+    /// The same, which was looked at under the row's lock, and is looked at again only after a wait.
+    Proven,
+}
+
+/// What a write has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    /// It is among the transaction's.
+    Done,
+    /// The key is there, and nothing was written.
+    Exists,
+}
+
 impl Txn {
     /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
     ///
@@ -20,7 +40,7 @@ impl Txn {
     /// written at once those of a commit: nothing was done. `Deadlock`, and of a snapshot transaction `Conflict`: it
     /// is rolled back.
     pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_checked(tree, key, value, false)
+        self.put_checked(tree, key, value, Absent::Whatever).map(drop)
     }
 
     /// Sets the value of a key that must not exist. A tree that is `unique` finds out about most absent keys
@@ -29,15 +49,25 @@ impl Txn {
     /// # Errors
     /// `RowExists`: nothing was done but that the row is locked. As [`put`](Self::put).
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_checked(tree, key, value, true)
+        match self.put_checked(tree, key, value, Absent::Must)? {
+            Written::Done => Ok(()),
+            Written::Exists => Err(Error::RowExists { tree: tree.name() }),
+        }
     }
 
-    fn put_checked(&self, tree: &Tree, key: &[u8], value: &[u8], is_insert: bool) -> Result<()> {
+    pub(super) fn put_checked(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &[u8],
+        absent: Absent,
+    ) -> Result<Written> {
+        let is_insert = absent != Absent::Whatever;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
         }
         if value.len() <= self.shared.engine.cx.shape.blob_bytes {
-            return self.write(tree, key, is_insert, |writes, hashed| match is_insert {
+            return self.write(tree, key, absent, |writes, hashed| match is_insert {
                 true => writes.insert(hashed, value, 0),
                 false => writes.put(hashed, value, 0),
             });
@@ -47,7 +77,7 @@ impl Txn {
         self.shared.check_writable()?;
         let class = tree.entry.class;
         let (reference, hold) = self.shared.engine.cx.write_blob(value, class, false)?;
-        self.write(tree, key, is_insert, |writes, hashed| {
+        self.write(tree, key, absent, |writes, hashed| {
             writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_insert, 0)
         })
     }
@@ -57,7 +87,8 @@ impl Txn {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
-        self.write(tree, key, false, |writes, hashed| writes.delete(hashed, 0))
+        let delete = |writes: &mut TxnWrites, hashed: HashedKey<'_>| writes.delete(hashed, 0);
+        self.write(tree, key, Absent::Whatever, delete).map(drop)
     }
 
     /// Folds an operand into a value without reading it: [`operator`](crate::operator) has the built-in ones.
@@ -77,7 +108,10 @@ impl Txn {
             // Before a row is locked: it may be a synced commit of its own, behind other changes of the catalog.
             self.shared.record_operators(&[(tree.entry.id, operator)])?;
         }
-        self.write(tree, key, false, |writes, hashed| writes.merge(hashed, operator, operand, 0))
+        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>| {
+            writes.merge(hashed, operator, operand, 0)
+        };
+        self.write(tree, key, Absent::Whatever, merge).map(drop)
     }
 
     /// The state, for a call that writes.
@@ -93,9 +127,9 @@ impl Txn {
         &self,
         tree: &Tree,
         key: &[u8],
-        must_be_absent: bool,
+        absent: Absent,
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Written> {
         let mut state = self.enter_writing(tree, key)?;
         let state = &mut *state;
         let id = tree.entry.id;
@@ -103,7 +137,9 @@ impl Txn {
         self.lock_row(state, (id, key), RowMode::Write, IfLocked::Wait)?;
         let hashed = HashedKey::new(id, key);
         let own = self.live.lock().state_of(hashed);
-        self.look(state, tree, key, own, must_be_absent)?;
+        if self.look(state, tree, key, own, absent == Absent::Must)? == Written::Exists {
+            return Ok(Written::Exists);
+        }
         let mut writes = self.live.lock();
         let mark = writes.mark();
         append(&mut writes, hashed)?;
@@ -125,19 +161,19 @@ impl Txn {
             _ => Ok(false),
         };
         let looked = waited.and_then(|waited| match waited {
-            true => self.look(state, tree, key, own, must_be_absent),
-            false => Ok(()),
+            true => self.look(state, tree, key, own, absent != Absent::Whatever),
+            false => Ok(Written::Done),
         });
-        if let Err(error) = looked {
+        if !matches!(looked, Ok(Written::Done)) {
             if !state.is_over {
                 self.live.lock().rollback_to(mark);
             }
-            return Err(error);
+            return looked;
         }
         if let Some(locks) = &state.locks {
             locks.owner().set_writes(entries);
         }
-        Ok(())
+        Ok(Written::Done)
     }
 
     /// What has to be true under the row's lock.
@@ -148,7 +184,7 @@ impl Txn {
         key: &[u8],
         own: OwnState,
         must_be_absent: bool,
-    ) -> Result<()> {
+    ) -> Result<Written> {
         // What the transaction has written it has looked at then.
         if own == OwnState::Untouched {
             self.must_not_conflict(state, tree, key)?;
@@ -159,7 +195,7 @@ impl Txn {
                 OwnState::Put { .. } | OwnState::Merged => true,
                 OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key)?,
             };
-        if exists { Err(Error::RowExists { tree: tree.name() }) } else { Ok(()) }
+        Ok(if exists { Written::Exists } else { Written::Done })
     }
 
     /// Waits until no other has locked the gap that the key goes into; true if it waited.

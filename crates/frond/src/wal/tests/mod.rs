@@ -8,6 +8,7 @@ mod feed;
 mod interleavings;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod promise;
 mod rest;
 #[cfg(not(shuttle))]
 mod threads;

@@ -4,7 +4,7 @@
 //! covered position after the sync" needs a writer beside the syncer, which only the model checker
 //! schedules (`interleavings.rs`).
 
-use super::{crash, damage, rest};
+use super::{crash, damage, promise, rest};
 use crate::plant;
 
 #[test]
@@ -22,6 +22,7 @@ fn planted_bugs_are_caught() {
         "wal: a failed write does not poison" => crash::after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost,
         "wal: trim one segment early" => super::trimming_recycles_and_recovery_starts_behind_it,
         "wal: spares given back leave a gap" => rest::an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all,
+        "wal: promised room is given away" => promise::others_leave_a_buffer,
         "wal: a record exists without its last fragment" => super::large_records_exist_with_their_last_part,
     };
     plant::assert_claims_hold("wal", claims);

@@ -1,0 +1,232 @@
+//! A row with all its entries in one call: its own, and one in each index.
+//!
+//! All that must be absent is looked for first, in the caller's order, and only then is anything written (Rule: I48).
+//!
+//! Invariants
+//! 1. Of a call that is refused, or fails, nothing is written; the row that refused it is locked as was asked.
+//! 2. What must be absent is locked before it is looked for, at latest, over the transaction's own writes (Rules: I3, I32).
+//!
+//! Threads: as the transaction.
+
+use crate::{Error, Result};
+
+use super::{
+    super::Tree,
+    IfLocked, RowLock, Txn,
+    write::{Absent, Written},
+};
+
+/// One entry of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowEntry<'a> {
+    /// Where: the table's tree, or an index's.
+    pub tree: &'a Tree,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// Nobody else may have the key.
+    pub unique: bool,
+}
+
+/// How one entry of a row changes.
+#[derive(Clone, Copy, Debug)]
+pub struct RowChange<'a> {
+    /// Where.
+    pub tree: &'a Tree,
+    /// The key that it had, if it had one.
+    pub old: Option<&'a [u8]>,
+    /// The key and value that it has from now on, if it has any.
+    pub new: Option<(&'a [u8], &'a [u8])>,
+    /// Nobody else may have the new key.
+    pub unique: bool,
+}
+
+impl<'a> RowChange<'a> {
+    /// The key that it had not before.
+    fn comes_to(&self) -> Option<&'a [u8]> {
+        self.new.map(|(key, _)| key).filter(|key| self.old != Some(*key))
+    }
+}
+
+/// An entry that another row has already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowConflict {
+    /// Which of the entries, from 0.
+    pub index: usize,
+    /// The value that is there: of an index, it says whose it is.
+    pub value: Vec<u8>,
+}
+
+impl Txn {
+    /// Inserts a row. If one of its unique entries is there already, says which is the first and what it holds,
+    /// leaves that entry locked by `lock`, and writes nothing.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::{RowEntry, RowLock, TreeOptions};
+    ///
+    /// let unique = TreeOptions { unique: true, ..Default::default() };
+    /// let (rows, mails) = (db.create_tree("rows", unique.clone())?, db.create_tree("mails", unique)?);
+    /// let row = |id: &'static [u8]| {
+    ///     [(&rows, id, &b"ada@example.org"[..]), (&mails, b"ada@example.org", id)]
+    /// };
+    /// let entries = |id| {
+    ///     row(id).map(|(tree, key, value)| RowEntry { tree, key, value, unique: true })
+    /// };
+    /// let txn = db.begin(Default::default())?;
+    /// assert_eq!(txn.insert_row(&entries(b"1"), RowLock::Exclusive)?, None);
+    /// let conflict = txn.insert_row(&entries(b"2"), RowLock::Exclusive)?.expect("the mail is taken");
+    /// assert_eq!((conflict.index, &conflict.value[..]), (1, &b"1"[..]));
+    /// txn.commit()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn insert_row(
+        &self,
+        entries: &[RowEntry<'_>],
+        lock: RowLock,
+    ) -> Result<Option<RowConflict>> {
+        self.or_nothing(|| {
+            let unique = entries.iter().enumerate().filter(|(_, entry)| entry.unique);
+            for (index, entry) in unique {
+                if let Some(value) = self.look_for(entry.tree, entry.key, lock)? {
+                    return Ok(Some(RowConflict { index, value }));
+                }
+            }
+            for (index, entry) in entries.iter().enumerate() {
+                let RowEntry { tree, key, value, unique } = *entry;
+                if let Some(conflict) = self.put_entry((index, tree), (key, value), unique, lock)? {
+                    return Ok(Some(conflict));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Changes a row: entries whose key stays get their new value, others go from one key to another, come or go. If
+    /// a unique one comes to a key that is there already, nothing is written, as with [`insert_row`](Self::insert_row).
+    /// Give only what changes. What goes is not looked for: it must be what is there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn update_row(
+        &self,
+        changes: &[RowChange<'_>],
+        lock: RowLock,
+    ) -> Result<Option<RowConflict>> {
+        self.or_nothing(|| {
+            for (index, change) in changes.iter().enumerate().filter(|(_, change)| change.unique) {
+                if let Some(key) = change.comes_to()
+                    && let Some(value) = self.look_for(change.tree, key, lock)?
+                {
+                    return Ok(Some(RowConflict { index, value }));
+                }
+            }
+            for (index, change) in changes.iter().enumerate() {
+                let RowChange { tree, old, new, unique } = *change;
+                let is_new = change.comes_to().is_some();
+                if let Some(old) = old.filter(|_| is_new || new.is_none()) {
+                    self.delete(tree, old)?;
+                }
+                match new {
+                    Some(row) if is_new => {
+                        if let Some(conflict) = self.put_entry((index, tree), row, unique, lock)? {
+                            return Ok(Some(conflict));
+                        }
+                    }
+                    Some((key, value)) => self.put(tree, key, value)?,
+                    None => {}
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Deletes all entries of a row, by tree and key.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); nothing was done.
+    pub fn delete_row(&self, entries: &[(&Tree, &[u8])]) -> Result<()> {
+        self.or_nothing(|| {
+            entries.iter().try_for_each(|(tree, key)| self.delete(tree, key))?;
+            Ok(None)
+        })
+        .map(drop)
+    }
+
+    /// Gives the lock back that the last locking read of one row took, if it was new, or what it was more than before.
+    /// For a row that a statement has looked at and does not want; not for one that it has decided by.
+    ///
+    /// # Errors
+    /// `TxnEnded`.
+    pub fn unlock_last(&self) -> Result<()> {
+        let mut state = self.go_on()?;
+        if let Some(locks) = &mut state.locks {
+            self.shared.lock_table.unlock_last(locks);
+        }
+        Ok(())
+    }
+
+    /// The value of a key that should not be there, locked as asked; locked for itself if it is not.
+    fn look_for(&self, tree: &Tree, key: &[u8], lock: RowLock) -> Result<Option<Vec<u8>>> {
+        loop {
+            // As it would be written: who took it shared first would meet others who do so, too.
+            let found = self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)?;
+            if found.is_none() || lock == RowLock::Exclusive {
+                return Ok(found);
+            }
+            self.unlock_last()?;
+            let found = self.get_locked(tree, key, lock, IfLocked::Wait)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn put_entry(
+        &self,
+        (index, tree): (usize, &Tree),
+        (key, value): (&[u8], &[u8]),
+        unique: bool,
+        lock: RowLock,
+    ) -> Result<Option<RowConflict>> {
+        if !unique {
+            return self.put(tree, key, value).map(|()| None);
+        }
+        match self.put_checked(tree, key, value, Absent::Proven)? {
+            Written::Done => Ok(None),
+            // Somebody came while this one waited for a gap.
+            Written::Exists => {
+                let found = self.look_for(tree, key, lock)?;
+                let gone = || Error::RowExists { tree: tree.name() };
+                Ok(Some(RowConflict { index, value: found.ok_or_else(gone)? }))
+            }
+        }
+    }
+
+    /// Takes back what a call has written unless it comes to its end.
+    fn or_nothing(
+        &self,
+        work: impl FnOnce() -> Result<Option<RowConflict>>,
+    ) -> Result<Option<RowConflict>> {
+        let mark = self.live.lock().mark();
+        let outcome = work();
+        if !matches!(outcome, Ok(None)) && !self.is_over() {
+            let mut writes = self.live.lock();
+            writes.rollback_to(mark);
+            let left = writes.len() as u64;
+            drop(writes);
+            let state = self.go_on()?;
+            if let Some(locks) = &state.locks {
+                locks.owner().set_writes(left);
+            }
+        }
+        outcome
+    }
+}

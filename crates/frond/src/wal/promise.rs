@@ -1,0 +1,140 @@
+//! Room that is promised to records to come, so that their reservations cannot fail: those that commit what is
+//! prepared (Rules: I12, I41).
+//!
+//! Room in the log is of two kinds, buffers and segments. While anything is promised, other records leave the last free buffer
+//! alone, and leave as much of the current segment as the promised ones take, each in a group of its own, unless
+//! the next segment is ready. So a disk that is full, or one that takes its time, holds up others first.
+//!
+//! Invariants
+//! 1. What is promised fits one group, and half of the shortest segment: more is not promised, and whoever asks is told.
+//! 2. A promised reservation fails only if the log has stopped, or if somebody else had the last buffer written just then
+//!    (a checkpoint does, once): then it waits for that write as every other does.
+//!
+//! Threads: all. A promise is an addition under the log's lock; making one may make a segment.
+
+use super::{
+    group::{GROUP_HEADER_BYTES, framed_bytes, padded},
+    log::{Log, State, room_of},
+    reserve::Reservation,
+};
+use crate::error::Result;
+
+/// What is promised.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct PromisedRoom {
+    /// Bytes of records in a buffer.
+    records: usize,
+    /// Bytes of a segment, each record padded as a group.
+    groups: u64,
+}
+
+impl PromisedRoom {
+    fn of(payload: usize) -> Self {
+        let records = framed_bytes(payload);
+        Self { records, groups: padded(GROUP_HEADER_BYTES + records) as u64 }
+    }
+
+    fn with(self, other: Self) -> Self {
+        let (records, groups) = (self.records + other.records, self.groups + other.groups);
+        Self { records, groups }
+    }
+
+    fn without(self, other: Self) -> Self {
+        let records = self.records.saturating_sub(other.records);
+        Self { records, groups: self.groups.saturating_sub(other.groups) }
+    }
+
+    pub fn is_some(self) -> bool {
+        self.records > 0
+    }
+}
+
+impl Log {
+    /// Promises room for a record of `payload` bytes at most; false if there is too much promised already. Waits for
+    /// a buffer, and makes a segment if need be: `Full` if there is no room for one.
+    pub fn promise(&self, payload: usize) -> Result<bool> {
+        let own = PromisedRoom::of(payload);
+        let group = self.options.begun_bytes_max() - GROUP_HEADER_BYTES;
+        let segment = room_of(self.options.first_segment_bytes) / 2;
+        loop {
+            let mut state = self.state.lock().unwrap();
+            self.check(&state)?;
+            let all = state.promised.with(own);
+            if all.records > group || all.groups > segment {
+                return Ok(false);
+            }
+            if state.free.is_empty() {
+                drop(self.wait_for_buffer(state)?);
+            } else if Self::leaves(&state, all, 0) {
+                state.promised = all;
+                return Ok(true);
+            } else {
+                state.spare_wanted = true;
+                drop(state);
+                self.make_spare()?;
+            }
+        }
+    }
+
+    /// Nothing comes of a promise.
+    pub fn end_promise(&self, payload: usize) {
+        let mut state = self.state.lock().unwrap();
+        state.promised = state.promised.without(PromisedRoom::of(payload));
+    }
+
+    /// Takes what was promised: as [`Log::try_reserve`], of `bytes`, by a promise of `payload`.
+    #[must_use = "a reservation that is not filled stops the log"]
+    pub fn try_reserve_promised(&self, bytes: usize, payload: usize) -> Option<Reservation> {
+        debug_assert!(bytes <= payload, "no more than was promised");
+        self.reserve_promised(bytes, PromisedRoom::of(payload))
+    }
+
+    /// What stays promised once a record has taken its part.
+    pub(super) fn settle(state: &mut State, taken: PromisedRoom) {
+        state.promised = state.promised.without(taken);
+    }
+
+    /// True if so many bytes more, in the active group or in one of their own, leave room for what is promised.
+    pub(super) fn leaves_promised(state: &State, bytes: usize) -> bool {
+        if !state.promised.is_some() || plant!("wal: promised room is given away") {
+            return true;
+        }
+        // The buffer that was kept may have become the active one.
+        let has_buffer = !state.free.is_empty()
+            || state.active.as_ref().is_some_and(|active| {
+                active.capacity.saturating_sub(active.used + bytes) >= state.promised.records
+            });
+        has_buffer && Self::leaves(state, state.promised, bytes)
+    }
+
+    fn leaves(state: &State, promised: PromisedRoom, bytes: usize) -> bool {
+        if !state.spares.is_empty() {
+            return true;
+        }
+        let (segment_bytes, used) = match &state.active {
+            Some(active) => {
+                let group = padded(active.used + bytes) as u64;
+                match active.begins_segment {
+                    Some(segment_bytes) => (segment_bytes, group),
+                    None => (state.segment_bytes, active.first.0 - state.segment_first.0 + group),
+                }
+            }
+            None => {
+                let group = if bytes > 0 { padded(GROUP_HEADER_BYTES + bytes) } else { 0 };
+                (state.segment_bytes, state.end.0 - state.segment_first.0 + group as u64)
+            }
+        };
+        room_of(segment_bytes).saturating_sub(used) >= promised.groups
+    }
+
+    /// True if a reservation that found no room has reason to come again.
+    pub(super) fn has_buffer(state: &State) -> bool {
+        let is_short = state.free.is_empty() && state.promised.is_some();
+        state.free.len() > Self::kept_buffers(state) || state.active.is_some() && !is_short
+    }
+
+    /// Free buffers that are not others'.
+    pub(super) fn kept_buffers(state: &State) -> usize {
+        usize::from(state.promised.is_some() && !plant!("wal: promised room is given away"))
+    }
+}

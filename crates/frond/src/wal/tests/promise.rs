@@ -1,0 +1,102 @@
+//! Room that is promised: others leave it alone, whatever the disk does.
+
+use super::*;
+
+fn fill_up(log: &Log, payload: &[u8]) -> usize {
+    let mut filled = 0;
+    while let Some(reservation) = log.try_reserve(payload.len()) {
+        log.fill(&reservation, &[payload]);
+        filled += 1;
+    }
+    filled
+}
+
+fn take(log: &Log, payload: &[u8], promised: usize) {
+    let reservation = log.try_reserve_promised(payload.len(), promised);
+    log.fill(&reservation.expect("it was promised"), &[payload]);
+}
+
+/// Nothing is written, so all buffers are full of others: there is room for what was promised. Rule: I41.
+pub(super) fn others_leave_a_buffer() {
+    for count in [1, 5] {
+        let env = env();
+        let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+        for _ in 0..count {
+            assert!(log.promise(300).unwrap());
+        }
+        let filled = fill_up(&log, &[1; 1000]);
+        assert!(filled >= 5, "one of two buffers is theirs");
+        for number in 0..count {
+            take(&log, &[2; 290], 300);
+            assert!(number + 1 == count || log.try_reserve(8000).is_none());
+        }
+        log.sync_through_now().unwrap();
+        let records = read(&env, Lsn(0), CRASHED).unwrap().0;
+        assert_eq!(records.len(), filled + count);
+    }
+}
+
+/// A promised record begins the last buffer: the rest of it is for those that are promised, too.
+fn others_leave_the_rest_of_a_buffer() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    assert!(log.promise(300).unwrap() && log.promise(3000).unwrap());
+    let filled = fill_up(&log, &[1; 1000]);
+    take(&log, &[2; 300], 300);
+    let more = fill_up(&log, &[1; 1000]);
+    assert!((1..5).contains(&more), "{more}: beside 3000 bytes in one of 8 KiB");
+    take(&log, &[3; 3000], 3000);
+    log.sync_through_now().unwrap();
+    assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0.len(), filled + more + 2);
+}
+
+/// No further segment can be made: the current one has room for what was promised, each record by itself.
+pub(super) fn others_leave_room_in_the_segment() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
+    let mut promised = 0;
+    while log.promise(300).unwrap() {
+        promised += 1;
+    }
+    assert!((2..10).contains(&promised), "{promised}: half of a segment of 24 KiB");
+    loop {
+        let Some(reservation) = log.try_reserve(1000) else { break };
+        log.fill(&reservation, &[&[1; 1000]]);
+        log.wait(&reservation, Durability::Sync).unwrap();
+    }
+    for _ in 0..promised {
+        let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+        log.fill(&reservation, &[&[2; 300]]);
+        log.wait(&reservation, Durability::Sync).unwrap();
+    }
+    assert_eq!(log.stats().segments, 0, "all of it in the first one");
+    append(&log, b"in the next one").unwrap();
+    log.close().unwrap();
+}
+
+#[test]
+fn what_is_promised_is_left_alone() {
+    others_leave_a_buffer();
+    others_leave_the_rest_of_a_buffer();
+    others_leave_room_in_the_segment();
+}
+
+#[test]
+fn promises_end_and_are_bounded() {
+    let env = env();
+    let log = Log::create(env, DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    assert!(!log.promise(SMALL.group_bytes).unwrap(), "longer than a group");
+    let mut promised = 0;
+    while log.promise(100).unwrap() {
+        promised += 1;
+    }
+    for _ in 0..promised {
+        log.end_promise(100);
+    }
+    assert!(log.promise(3000).unwrap());
+    log.end_promise(3000);
+    let filled = fill_up(&log, &[1; 1000]);
+    assert!(filled >= 12, "{filled}: both buffers");
+    log.close().unwrap();
+    assert!(log.promise(100).is_err());
+}

@@ -1,0 +1,252 @@
+//! Rows with all their entries in one call: what conflicts, what it leaves locked, and that nothing is half done.
+
+use std::collections::BTreeMap;
+
+use frond::{RowChange, RowConflict, RowEntry};
+use frond_testkit::{Dice, effort};
+
+use super::*;
+
+/// A table: rows by id, a unique index by name, an index by group that is not.
+struct Table {
+    db: Db,
+    rows: Tree,
+    names: Tree,
+    groups: Tree,
+    _dir: tempfile::TempDir,
+}
+
+fn table() -> Table {
+    let store = store(false);
+    let tree = |name: &str, unique| {
+        store.db.create_tree(name, TreeOptions { unique, ..Default::default() }).unwrap()
+    };
+    let (rows, names, groups) = (tree("rows", true), tree("names", true), tree("groups", false));
+    Table { rows, names, groups, db: store.db.clone(), _dir: store._dir }
+}
+
+type Row = (u8, u8);
+
+/// Entries of a row: (id) -> name, group; (name) -> id; (group, id) -> nothing.
+fn keys(id: u8, (name, group): Row) -> [(Vec<u8>, Vec<u8>); 3] {
+    [(vec![id], vec![name, group]), (vec![name], vec![id]), (vec![group, id], vec![])]
+}
+
+impl Table {
+    fn begin(&self) -> Txn {
+        let options = TxnOptions {
+            isolation: Isolation::RepeatableRead,
+            lock_timeout: Some(Duration::from_millis(20)),
+            ..Default::default()
+        };
+        self.db.begin(options).unwrap()
+    }
+
+    fn trees(&self) -> [(&Tree, bool); 3] {
+        [(&self.rows, true), (&self.names, true), (&self.groups, false)]
+    }
+
+    fn insert(
+        &self,
+        txn: &Txn,
+        id: u8,
+        row: Row,
+        lock: RowLock,
+    ) -> frond::Result<Option<RowConflict>> {
+        let keys = keys(id, row);
+        let entries: Vec<_> = self
+            .trees()
+            .into_iter()
+            .zip(&keys)
+            .map(|((tree, unique), (key, value))| RowEntry { tree, key, value, unique })
+            .collect();
+        txn.insert_row(&entries, lock)
+    }
+
+    fn update(&self, txn: &Txn, id: u8, from: Row, to: Row) -> frond::Result<Option<RowConflict>> {
+        let (old, new) = (keys(id, from), keys(id, to));
+        let changes: Vec<_> = self
+            .trees()
+            .into_iter()
+            .zip(old.iter().zip(&new))
+            .map(|((tree, unique), (old, new))| RowChange {
+                tree,
+                old: Some(&old.0),
+                new: Some((&new.0, &new.1)),
+                unique,
+            })
+            .collect();
+        txn.update_row(&changes, RowLock::Exclusive)
+    }
+
+    fn delete(&self, txn: &Txn, id: u8, row: Row) {
+        let keys = keys(id, row);
+        let entries: Vec<(&Tree, &[u8])> = self
+            .trees()
+            .into_iter()
+            .zip(&keys)
+            .map(|((tree, _), (key, _))| (tree, &key[..]))
+            .collect();
+        txn.delete_row(&entries).unwrap();
+    }
+
+    /// All rows, by every index.
+    fn found(&self) -> BTreeMap<u8, Row> {
+        let all = |tree: &Tree| {
+            let mut found = Vec::new();
+            let mut cursor = tree.scan(..).unwrap();
+            while let Some((key, value)) = cursor.next().unwrap() {
+                found.push((key.to_vec(), value.to_vec()));
+            }
+            found
+        };
+        let rows: BTreeMap<u8, Row> = all(&self.rows)
+            .into_iter()
+            .map(|(key, value)| (key[0], (value[0], value[1])))
+            .collect();
+        let mut expected = [Vec::new(), Vec::new()];
+        for (&id, &row) in &rows {
+            let [_, name, group] = keys(id, row);
+            expected[0].push(name);
+            expected[1].push(group);
+        }
+        expected.iter_mut().for_each(|entries| entries.sort());
+        assert_eq!([all(&self.names), all(&self.groups)], expected, "indexes are in step");
+        rows
+    }
+}
+
+/// Rule: I48.
+#[test]
+fn the_first_conflict_is_named_and_locked_as_asked() {
+    let table = table();
+    let txn = table.begin();
+    assert_eq!(table.insert(&txn, 1, (10, 5), RowLock::Exclusive).unwrap(), None);
+    assert_eq!(table.insert(&txn, 2, (20, 5), RowLock::Exclusive).unwrap(), None);
+    // Its own rows conflict, too.
+    let own = table.insert(&txn, 1, (20, 5), RowLock::Exclusive).unwrap();
+    assert_eq!(own, Some(RowConflict { index: 0, value: vec![10, 5] }));
+    txn.commit().unwrap();
+    for lock in [RowLock::Shared, RowLock::Exclusive] {
+        let (txn, other) = (table.begin(), table.begin());
+        let conflict = table.insert(&txn, 3, (20, 6), lock).unwrap();
+        assert_eq!(conflict, Some(RowConflict { index: 1, value: vec![2] }));
+        assert!(txn.is_empty(), "nothing was written");
+        let shared = other.get_locked(&table.names, &[20], RowLock::Shared, IfLocked::Fail);
+        assert_eq!(shared.is_ok(), lock == RowLock::Shared, "{lock:?}: {shared:?}");
+        let written = other.put(&table.names, &[20], b"");
+        assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");
+        // Id 3 was looked for before, and is this one's.
+        assert!(matches!(other.put(&table.rows, &[3], b""), Err(Error::LockTimeout { .. })));
+        // Goes on: ON DUPLICATE KEY UPDATE.
+        drop(other);
+        assert_eq!(table.update(&txn, 2, (20, 5), (20, 7)).unwrap(), None);
+        assert_eq!(table.update(&txn, 2, (20, 7), (20, 5)).unwrap(), None);
+        txn.commit().unwrap();
+    }
+    assert_eq!(table.found(), BTreeMap::from([(1, (10, 5)), (2, (20, 5))]));
+}
+
+/// k = k + 1 from the top, and a swap by way of a free key.
+#[test]
+fn unique_keys_move_within_a_transaction() {
+    let table = table();
+    let txn = table.begin();
+    for id in 0..20 {
+        assert_eq!(table.insert(&txn, id, (100 + id, 1), RowLock::Exclusive).unwrap(), None);
+    }
+    txn.commit().unwrap();
+    let txn = table.begin();
+    let conflict = table.update(&txn, 0, (100, 1), (101, 1)).unwrap();
+    assert_eq!(conflict, Some(RowConflict { index: 1, value: vec![1] }));
+    for id in (0..20).rev() {
+        assert_eq!(table.update(&txn, id, (100 + id, 1), (101 + id, 1)).unwrap(), None, "{id}");
+    }
+    assert_eq!(table.update(&txn, 0, (101, 1), (9, 1)).unwrap(), None);
+    assert_eq!(table.update(&txn, 1, (102, 1), (101, 1)).unwrap(), None);
+    assert_eq!(table.update(&txn, 0, (9, 1), (102, 1)).unwrap(), None);
+    txn.commit().unwrap();
+    let mut expected: BTreeMap<u8, Row> = (0..20).map(|id| (id, (101 + id, 1))).collect();
+    expected.insert(0, (102, 1));
+    expected.insert(1, (101, 1));
+    assert_eq!(table.found(), expected);
+}
+
+/// A call that fails at its last entry has done nothing, and one that is refused neither.
+#[test]
+fn a_call_is_whole_or_nothing() {
+    let table = table();
+    let holder = table.begin();
+    holder.put(&table.groups, &[5, 1], b"").unwrap();
+    let txn = table.begin();
+    txn.put(&table.rows, &[200], b"xx").unwrap();
+    let failed = table.insert(&txn, 1, (10, 5), RowLock::Exclusive);
+    assert!(matches!(failed, Err(Error::LockTimeout { .. })), "{failed:?}");
+    assert_eq!(txn.len(), 1);
+    assert_eq!(txn.get(&table.rows, &[1]).unwrap(), None);
+    drop(holder);
+    assert_eq!(table.insert(&txn, 1, (10, 5), RowLock::Exclusive).unwrap(), None);
+    assert_eq!(table.insert(&txn, 2, (10, 6), RowLock::Exclusive).unwrap().unwrap().index, 1);
+    assert_eq!(txn.len(), 4);
+    txn.delete(&table.rows, &[200]).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(table.found(), BTreeMap::from([(1, (10, 5))]));
+}
+
+/// Random calls and savepoints beside a map.
+#[test]
+fn rows_are_the_models() {
+    for seed in effort::seeds(20) {
+        let dice = &mut Dice::new(seed);
+        let table = table();
+        let mut committed: BTreeMap<u8, Row> = BTreeMap::new();
+        for _ in 0..30 {
+            let (txn, mut own) = (table.begin(), committed.clone());
+            let mut kept = None;
+            for _ in 0..dice.between(1, 12) {
+                let (id, row) = (dice.below(12) as u8, (dice.below(14) as u8, dice.below(3) as u8));
+                let taken = own.iter().find(|(other, (name, _))| **other != id && *name == row.0);
+                let taken = taken.map(|(other, _)| RowConflict { index: 1, value: vec![*other] });
+                match (dice.below(8), own.get(&id).copied()) {
+                    (0..=2, there) => {
+                        let done = table.insert(&txn, id, row, RowLock::Exclusive).unwrap();
+                        let there = there.map(|(name, group)| vec![name, group]);
+                        let expected = there.map(|value| RowConflict { index: 0, value }).or(taken);
+                        assert_eq!(done, expected, "seed {seed}");
+                        if done.is_none() {
+                            own.insert(id, row);
+                        }
+                    }
+                    (3..=5, Some(from)) => {
+                        let done = table.update(&txn, id, from, row).unwrap();
+                        assert_eq!(done, taken, "seed {seed}");
+                        if done.is_none() {
+                            own.insert(id, row);
+                        }
+                    }
+                    (6, Some(from)) => {
+                        table.delete(&txn, id, from);
+                        own.remove(&id);
+                    }
+                    (7, _) if kept.is_none() => {
+                        kept = Some((txn.savepoint().unwrap(), own.clone()))
+                    }
+                    (7, _) => {
+                        let (savepoint, then) = kept.take().unwrap();
+                        txn.rollback_to(&savepoint).unwrap();
+                        own = then;
+                    }
+                    _ => {}
+                }
+            }
+            if dice.chance(3, 4) {
+                txn.commit().unwrap();
+                committed = own;
+            }
+            assert_eq!(table.found(), committed, "seed {seed}");
+            if dice.chance(1, 10) {
+                table.db.checkpoint().unwrap();
+            }
+        }
+    }
+}
