@@ -5,7 +5,12 @@
 //! many points at once) and panics if two of them disagree: that is never legal, whatever the disk
 //! does.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod txns;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use frond::{
     Batch, CheckMode, Db, Durability, End, Error, Hint, Layout, Limits, Options, Part, Result,
@@ -18,6 +23,7 @@ use crate::{
     model::{Answer, Dump, Everything, Row, show},
     ops::{Op, Swarm, Write},
 };
+use txns::{Patience, Txns};
 
 /// Opens Frond stores.
 #[derive(Clone, Debug)]
@@ -120,14 +126,22 @@ impl Engine for DbEngine {
     type Store = OpenDb;
 
     fn open(&self, env: &Env) -> Result<OpenDb> {
+        let patience = Arc::new(Patience::new(env.clock.clone()));
         let options = Options::new()
             .cache_size(self.cache_bytes)
             .durability(self.level)
             .keep_log(self.keep_log_bytes)
-            .env(env.clone())
+            .env(Env { clock: patience.clone(), ..env.clone() })
             .tuning(self.tuning.clone());
         let db = Db::open(DIR, options)?;
-        Ok(OpenDb { db, held: BTreeMap::new(), size_class: self.size_class, batch: Batch::new() })
+        Ok(OpenDb {
+            txns: Txns::default(),
+            db,
+            held: BTreeMap::new(),
+            size_class: self.size_class,
+            batch: Batch::new(),
+            patience,
+        })
     }
 
     fn level(&self) -> Durability {
@@ -137,10 +151,13 @@ impl Engine for DbEngine {
 
 /// An open Frond store.
 pub struct OpenDb {
+    // Before the store: dropped first.
+    txns: Txns,
     db: Db,
     held: BTreeMap<u8, Snapshot>,
     size_class: SizeClass,
     batch: Batch,
+    patience: Arc<Patience>,
 }
 
 impl OpenDb {
@@ -224,6 +241,8 @@ impl OpenDb {
                 self.held.remove(slot);
             }
             Op::Checkpoint => db.checkpoint()?,
+            Op::Begin(slot, isolation, level) => self.txns.begin(db, *slot, *isolation, *level)?,
+            Op::InTxn(slot, call) => return self.txns.call(db, *slot, call),
             _ => panic!("the driver does this by itself: {op}"),
         }
         Ok(Answer::Done)
@@ -260,6 +279,8 @@ impl OpenDb {
                 }
             }
         }
+        // The model has said that it waits for nobody.
+        let _limit = self.patience.limit();
         match level {
             None => self.db.commit(batch)?,
             Some(level) => self.db.commit_with(batch, level)?,
@@ -386,6 +407,7 @@ impl Store for OpenDb {
     }
 
     fn close(self) -> Result<()> {
+        drop(self.txns);
         self.db.close()
     }
 }

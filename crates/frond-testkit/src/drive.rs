@@ -6,14 +6,21 @@
 //!    (`ErrorKind::Reopen`) the operation may be there or not, and nothing is acknowledged any more.
 //! 3. The note given to the disk before each call says how many steps were issued and how many must
 //!    survive, by the durability table of P1.
+//! 4. A transaction of which a call has failed otherwise than by a refusal is rolled back, by engine and
+//!    model. A batch that would wait for a transaction is not made: all are one thread's.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use frond::{Durability, Error, ErrorKind, io::Env};
 
+mod verdict;
+
+pub use verdict::find_step;
+use verdict::{mismatch, shorten};
+
 use crate::{
     disk::{CrashOptions, DiskState, Note, SimVfs, crash_states},
-    model::{Answer, Everything, Model, Refusal, difference, dump_difference, show},
+    model::{Answer, Everything, Model, Refusal, Sessions, difference},
     ops::Op,
 };
 
@@ -37,7 +44,8 @@ pub trait Engine: Sync {
 /// An open store.
 pub trait Store: Sized {
     /// Carries out an operation (all but restarts, steps and time). What the engine refuses comes
-    /// back as an answer: see [`answer_or_error`].
+    /// back as an answer: see [`answer_or_error`]. After another error of a transaction's call the
+    /// transaction is gone.
     fn apply(&mut self, op: &Op) -> frond::Result<Answer>;
 
     /// Reads all rows of all trees and named snapshots.
@@ -103,6 +111,11 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
         Error::InvalidArgument(_) => Refusal::BadCall,
         Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
         Error::SnapshotExists(_) => Refusal::SnapshotExists,
+        Error::RowExists { .. } => Refusal::KeyExists,
+        Error::LockBusy { .. } | Error::LockTimeout { .. } => Refusal::Busy,
+        Error::Conflict { .. } => Refusal::Conflict,
+        Error::TxnEnded => Refusal::Ended,
+        Error::DefinitionChanged(_) => Refusal::BornLater,
         _ => return Err(error),
     };
     Ok(Answer::Refused(refusal))
@@ -157,14 +170,40 @@ pub struct Run<'e, E: Engine> {
     floors: Note,
     recent: Vec<Recent>,
     held: BTreeMap<u8, u64>,
+    sessions: Sessions,
     errors: Errors,
     stopped: bool,
     restarts: u64,
     seed: u64,
+    /// What transactions came to.
+    pub met: Met,
     /// Commits that crashes of the script took, and errors met.
     pub lost: u64,
     /// Errors met.
     pub errors_met: u64,
+}
+
+/// What the transactions of a run have come to: proof that they meet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    /// Commits that made a step.
+    pub commits: u64,
+    /// Calls that found a row or a gap busy.
+    pub busy: u64,
+    /// Transactions ended by a conflict.
+    pub conflicts: u64,
+    /// Batches not made, for they would have waited.
+    pub waits: u64,
+}
+
+impl Met {
+    /// Adds what another run has met.
+    pub fn add(&mut self, other: Met) {
+        self.commits += other.commits;
+        self.busy += other.busy;
+        self.conflicts += other.conflicts;
+        self.waits += other.waits;
+    }
 }
 
 struct Recent {
@@ -217,10 +256,12 @@ impl<'e, E: Engine> Run<'e, E> {
             floors,
             recent: Vec::new(),
             held: BTreeMap::new(),
+            sessions: Sessions::default(),
             errors,
             stopped: false,
             restarts: 0,
             seed,
+            met: Met::default(),
             lost: 0,
             errors_met: 0,
         }
@@ -282,15 +323,21 @@ impl<'e, E: Engine> Run<'e, E> {
     }
 
     fn call(&mut self, op: &Op) -> Result<(), Failure> {
+        if self.sessions.would_wait(&self.model, op) {
+            self.met.waits += 1;
+            return Ok(());
+        }
         let issued = self.model.step() + u64::from(op.is_change());
         self.vfs.set_note(Note { issued, ..self.floors });
+        let level = self.sessions.commits_at(op);
         let answer = match self.store()?.apply(op) {
             Ok(answer) => answer,
             Err(error) => return self.failed(op, &error),
         };
         if self.stopped {
             // The model may be one step ahead of it; only an acknowledgement would be a lie (P12).
-            let lies = op.is_change() && answer == Answer::Done;
+            let changes = level.is_some() || op.is_change() && !matches!(op, Op::InTxn(..));
+            let lies = changes && answer == Answer::Done;
             return if lies { fail("acknowledged by a store that had stopped") } else { Ok(()) };
         }
         let expected = match op {
@@ -301,13 +348,23 @@ impl<'e, E: Engine> Run<'e, E> {
             Op::ReadHeld(slot) => {
                 Answer::All(self.model.read_all_at(self.held.get(slot).copied().unwrap_or(0)))
             }
+            Op::Begin(..) | Op::InTxn(..) => self.sessions.apply(&mut self.model, op, &answer),
             _ => self.model.apply(op),
         };
         if answer != expected {
             return fail(mismatch(&expected, &answer));
         }
-        if answer == Answer::Done {
-            self.acknowledged(op);
+        match (op, &answer) {
+            (Op::InTxn(..), Answer::Refused(Refusal::Busy)) => self.met.busy += 1,
+            (Op::InTxn(..), Answer::Refused(Refusal::Conflict)) => self.met.conflicts += 1,
+            (Op::InTxn(..), Answer::Done) => {
+                if let Some(level) = level {
+                    self.met.commits += 1;
+                    self.acknowledged(&Op::Commit(level, Vec::new()));
+                }
+            }
+            (_, Answer::Done) => self.acknowledged(op),
+            _ => {}
         }
         self.vfs.set_note(self.note());
         Ok(())
@@ -335,6 +392,7 @@ impl<'e, E: Engine> Run<'e, E> {
     fn failed(&mut self, op: &Op, error: &Error) -> Result<(), Failure> {
         self.errors_met += 1;
         let full = matches!(error, Error::Full(_));
+        let slot = if let Op::InTxn(slot, _) = op { Some(*slot) } else { None };
         match self.errors {
             Errors::Fail => return fail(format!("unexpected error: {error}")),
             Errors::OnlyFull if !full => return fail(format!("only Full is legal here: {error}")),
@@ -343,9 +401,15 @@ impl<'e, E: Engine> Run<'e, E> {
         if error.kind() == ErrorKind::Reopen {
             if !self.stopped && op.is_change() {
                 // It may be there after reopening. A refusal in the model makes no step.
-                self.model.apply(op);
+                match slot {
+                    None => drop(self.model.apply(op)),
+                    Some(_) => drop(self.sessions.apply(&mut self.model, op, &Answer::Done)),
+                }
             }
             self.stopped = true;
+        }
+        if let Some(slot) = slot {
+            self.sessions.forget(slot);
         }
         self.vfs.set_note(self.note());
         Ok(())
@@ -434,7 +498,7 @@ impl<'e, E: Engine> Run<'e, E> {
 
     /// Closes.
     pub fn close(&mut self) -> Result<(), Failure> {
-        self.held.clear();
+        self.forget_handles();
         let Some(store) = self.store.0.take() else { return Ok(()) };
         match store.close() {
             Ok(()) => {
@@ -475,7 +539,7 @@ impl<'e, E: Engine> Run<'e, E> {
             return Ok(());
         }
         self.vfs.halt();
-        self.held.clear();
+        self.forget_handles();
         self.store = Opened::none();
         let now = self.vfs.now();
         self.vfs = SimVfs::start(disk);
@@ -514,52 +578,15 @@ impl<'e, E: Engine> Run<'e, E> {
         self.close()
     }
 
+    /// Held snapshots and transactions are gone.
+    fn forget_handles(&mut self) {
+        self.held.clear();
+        self.sessions.clear();
+    }
+
     /// Drops the store without closing it, as a program does that lost interest.
     pub fn abandon(&mut self) {
-        self.held.clear();
+        self.forget_handles();
         self.store = Opened::none();
     }
-}
-
-/// Which step the found rows are the state of; an error if none that is legal.
-pub fn find_step(
-    model: &Model,
-    found: &Everything,
-    floor: u64,
-    issued: u64,
-) -> Result<u64, Failure> {
-    let digest = crate::model::digest(found);
-    if let Some(step) = model.step_of(digest, floor, issued) {
-        let expected = model.fork_at(step).everything();
-        return match found == &expected {
-            true => Ok(step),
-            false => fail(format!("step {step}, but {}", difference(&expected, found))),
-        };
-    }
-    let newest = model.fork_at(floor).everything();
-    let why = match model.step_of(digest, 0, model.step()) {
-        Some(step) if step < floor => format!("lost commits: this is the state after step {step}"),
-        Some(step) => format!("this is the state after step {step}, which was not issued yet"),
-        None => "this is the state after no step".to_owned(),
-    };
-    fail(format!(
-        "{why}; legal are steps {floor} to {issued}. Against step {floor}:\n{}",
-        difference(&newest, found)
-    ))
-}
-
-fn mismatch(expected: &Answer, found: &Answer) -> String {
-    match (expected, found) {
-        (Answer::All(expected), Answer::All(found)) => {
-            dump_difference("", expected, found).join("\n")
-        }
-        (Answer::Value(Some(expected)), Answer::Value(Some(found))) => {
-            format!("expected {}, found {}", show(expected), show(found))
-        }
-        _ => format!("expected {expected:?}, found {found:?}"),
-    }
-}
-
-fn shorten(text: &str) -> String {
-    if text.len() > 160 { format!("{}…", &text[..160]) } else { text.to_owned() }
 }

@@ -4,8 +4,9 @@
 use frond::Durability;
 use frond_testkit::{
     DbEngine,
-    campaign::{CrashPlan, CrashReport, crash_everywhere, hold},
+    campaign::{CrashPlan, CrashReport, crash_everywhere, hold, model_run_met},
     disk::CrashOptions,
+    drive::Met,
     effort,
     ops::{Op, Swarm, generate},
 };
@@ -76,6 +77,33 @@ fn closing_and_opening_survive_crashes_everywhere() {
         total.add(&crash("closing", &engine, &script, seed, &plan));
     }
     demand("closing", &total);
+}
+
+/// Batches, and several transactions at once, some of what they wrote taken back: what was acknowledged is there
+/// whole, what was committed and not acknowledged whole or not at all, and nothing else. Promise: P1–P3.
+#[test]
+fn transactions_survive_crashes_everywhere() {
+    let states = CrashOptions {
+        tears_per_write: 2,
+        random_subsets: 2,
+        class_states_max: 8,
+        ..CrashOptions::default()
+    };
+    let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
+    let (mut total, mut met) = (CrashReport::default(), Met::default());
+    for seed in effort::seeds(6) {
+        let engine = DbEngine::thrown(seed);
+        let swarm = DbEngine::able(Swarm::thrown(seed, 60)).with_transactions(seed);
+        let swarm = swarm.without_restarts();
+        let mut script = generate(seed, &swarm);
+        script.push(Op::Reopen);
+        script.extend(generate(seed + 1000, &Swarm { length: 20, ..swarm }));
+        met.add(model_run_met(&engine, &script, seed).unwrap_or_default().1);
+        total.add(&crash("transactions", &engine, &script, seed, &plan));
+    }
+    demand("transactions", &total);
+    println!("{met:?}");
+    assert!(met.commits > 20 && met.busy > 20, "{met:?}");
 }
 
 /// A crash in recovery, a crash in the recovery from that, and once more. Promise: P5, P6.

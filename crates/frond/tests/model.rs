@@ -4,7 +4,8 @@
 use frond::Durability;
 use frond_testkit::{
     DbEngine,
-    campaign::{hold, model_run, same_answers},
+    campaign::{hold, model_run, model_run_met, same_answers},
+    drive::Met,
     effort,
     ops::{Swarm, generate, parse_script},
 };
@@ -48,6 +49,26 @@ fn large_scripts_make_deep_trees() {
         let engine = DbEngine::tiny(Durability::Lazy);
         hold("deep", seed, &script, |script| model_run(&engine, script, seed));
     }
+}
+
+/// Several transactions at once, of all levels, beside batches: what each call reads, who is in whose way, who is
+/// in conflict, and what is there in the end, also after crashes. Promise: P1, P2, P23, P25.
+#[test]
+fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
+    let (mut operations, mut lost, mut met) = (0, 0, Met::default());
+    for seed in effort::seeds(200) {
+        let engine = DbEngine::thrown(seed);
+        let swarm = DbEngine::able(Swarm::thrown(seed, 300)).with_transactions(seed);
+        let script = generate(seed, &swarm);
+        let run =
+            hold("transactions", seed, &script, |script| model_run_met(&engine, script, seed));
+        (lost, operations) = (lost + run.0, operations + script.len());
+        met.add(run.1);
+    }
+    println!("{operations} operations, {lost} commits taken by crashes, {met:?}");
+    assert!(lost > 0, "no crash of any script ever took anything");
+    let Met { commits, busy, conflicts, waits } = met;
+    assert!([commits, busy, conflicts, waits].iter().all(|count| *count > 0), "{met:?}");
 }
 
 /// A seed replays a run bit for bit: the same calls with the same bytes.

@@ -24,7 +24,7 @@ pub use crash::{CrashPlan, CrashReport, crash_everywhere};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use full::{FullReport, fill_the_disk};
 pub use log::bound_the_log;
-pub use model::{model_run, same_answers};
+pub use model::{model_run, model_run_met, same_answers};
 pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pages};
 pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};
 

@@ -3,7 +3,7 @@
 use super::guarded;
 use crate::{
     disk::SimVfs,
-    drive::{Engine, Errors, Failure, Run, fail},
+    drive::{Engine, Errors, Failure, Met, Run, fail},
     model::Model,
     ops::Op,
 };
@@ -11,13 +11,22 @@ use crate::{
 /// Runs a script, comparing every answer; ends with check and restarts. Returns how many commits the
 /// crashes of the script took, so that a test can assert that they took some now and then.
 pub fn model_run<E: Engine>(engine: &E, script: &[Op], seed: u64) -> Result<u64, Failure> {
+    model_run_met(engine, script, seed).map(|(lost, _)| lost)
+}
+
+/// The same, and what the transactions of the script have come to.
+pub fn model_run_met<E: Engine>(
+    engine: &E,
+    script: &[Op],
+    seed: u64,
+) -> Result<(u64, Met), Failure> {
     guarded(|| {
         let vfs = SimVfs::new();
         let mut run = Run::start(engine, vfs, seed, Model::new(), Errors::Fail)?;
         run.script(script)?;
         run.finish()?;
         match run.vfs().violations().first() {
-            None => Ok(run.lost),
+            None => Ok((run.lost, run.met)),
             Some(violation) => fail(violation.clone()),
         }
     })

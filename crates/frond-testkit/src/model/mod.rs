@@ -12,12 +12,16 @@
 //! between the last that had to survive and the last that was issued.
 
 pub mod operators;
+mod sessions;
+mod walk;
+
+pub use sessions::Sessions;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::ops::{Key, Op, Write};
+use crate::ops::{Op, Write};
 
 /// A key and its value.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -48,6 +52,14 @@ pub enum Refusal {
     NoSuchSnapshot,
     /// The snapshot exists already.
     SnapshotExists,
+    /// Another transaction has the row, or the gap.
+    Busy,
+    /// Another has committed the row since the snapshot: the transaction is over.
+    Conflict,
+    /// The transaction is over.
+    Ended,
+    /// The tree is younger than the snapshot.
+    BornLater,
 }
 
 /// What an operation answers.
@@ -100,6 +112,8 @@ type Versions = Vec<(u64, Option<Arc<[u8]>>)>;
 #[derive(Clone, Debug, Default)]
 struct History {
     rows: BTreeMap<Vec<u8>, Versions>,
+    /// Range deletes and their steps: whether a row was touched, though it was not there.
+    ranges: Vec<(u64, Vec<u8>, Vec<u8>)>,
     digest: u64,
     unique: bool,
 }
@@ -174,6 +188,7 @@ impl History {
     }
 
     fn forget_after(&mut self, step: u64) {
+        self.ranges.retain(|(at, ..)| *at <= step);
         self.rows.retain(|_, versions| {
             versions.retain(|(at, _)| *at <= step);
             !versions.is_empty()
@@ -401,33 +416,29 @@ impl Model {
         let step = self.step() + 1;
         let number = self.tree(write.tree())?;
         let tree = self.history(number);
-        let mut merge = |key: &Key, operator: u8, operand: Vec<u8>| {
+        if let Some(key) = write.key() {
             let key = key.bytes();
             let base = tree.at(&key, u64::MAX).cloned();
-            let value = operators::merge(operator, base.as_deref(), &operand);
-            tree.put(key, step, Some(value.into()));
-        };
-        match write {
-            Write::Add(_, key, number) => {
-                merge(key, operators::ADD, number.to_be_bytes().to_vec());
-            }
-            Write::Max(_, key, value) => merge(key, operators::MAX, value.bytes()),
-            Write::Min(_, key, value) => merge(key, operators::MIN, value.bytes()),
-            Write::Append(_, key, value) => merge(key, operators::APPEND, value.bytes()),
-            Write::Put(_, key, value) | Write::Insert(_, key, value) => {
-                tree.put(key.bytes(), step, Some(value.bytes().into()));
-            }
-            Write::Delete(_, key) => tree.put(key.bytes(), step, None),
-            Write::Range(_, from, to) => {
-                let (from, to) = (from.bytes(), to.bytes());
-                if from < to {
-                    let keys: Vec<_> =
-                        tree.rows.range(from..to).map(|(key, _)| key.clone()).collect();
-                    keys.into_iter().for_each(|key| tree.put(key, step, None));
-                }
+            tree.put(key, step, effect(write, base.as_deref()).map(Into::into));
+        } else if let Write::Range(_, from, to) = write {
+            let (from, to) = (from.bytes(), to.bytes());
+            if from < to {
+                let keys: Vec<_> =
+                    tree.rows.range(from.clone()..to.clone()).map(|(key, _)| key.clone()).collect();
+                keys.into_iter().for_each(|key| tree.put(key, step, None));
+                tree.ranges.push((step, from, to));
             }
         }
         Ok(())
+    }
+
+    /// One step that sets rows of trees by their numbers.
+    fn commit_rows(&mut self, rows: impl Iterator<Item = (TreeNumber, Vec<u8>, Option<Vec<u8>>)>) {
+        let step = self.step() + 1;
+        for (tree, key, value) in rows {
+            self.history(tree).put(key, step, value.map(Into::into));
+        }
+        self.finish_step();
     }
 
     fn tree(&self, name: &str) -> Result<TreeNumber, Refusal> {
@@ -463,6 +474,19 @@ impl Model {
         let snapshots = self.snapshots().keys().map(|name| snapshot_digest(name));
         let digest = trees.chain(snapshots).fold(0, u64::wrapping_add);
         self.digests.push(digest);
+    }
+}
+
+/// What a write of one row makes of its value.
+fn effect(write: &Write, base: Option<&[u8]>) -> Option<Vec<u8>> {
+    let merge = |operator, operand: Vec<u8>| Some(operators::merge(operator, base, &operand));
+    match write {
+        Write::Put(_, _, value) | Write::Insert(_, _, value) => Some(value.bytes()),
+        Write::Delete(..) | Write::Range(..) => None,
+        Write::Add(_, _, number) => merge(operators::ADD, number.to_be_bytes().to_vec()),
+        Write::Max(_, _, value) => merge(operators::MAX, value.bytes()),
+        Write::Min(_, _, value) => merge(operators::MIN, value.bytes()),
+        Write::Append(_, _, value) => merge(operators::APPEND, value.bytes()),
     }
 }
 

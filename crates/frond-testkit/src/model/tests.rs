@@ -1,7 +1,7 @@
 //! The model itself: what it answers, and which states it calls legal.
 
 use super::*;
-use crate::ops::{Swarm, generate, parse_script};
+use crate::ops::{Key, Swarm, generate, parse_script};
 
 fn run(script: &str) -> Model {
     let mut model = Model::new();

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frond::Durability;
+use frond::{Durability, IfLocked, Isolation, RowLock};
 
-use super::{Key, Op, Value, Write};
+use super::{Key, Locking, Op, TxnOp, Value, Write};
 use crate::Dice;
 
 /// Which operations, and how often: weights, 0 = never.
@@ -54,6 +54,8 @@ pub struct Swarm {
     pub crash: u32,
     /// A level for some commits.
     pub levels: bool,
+    /// Calls of transactions.
+    pub txn: u32,
 }
 
 impl Swarm {
@@ -81,6 +83,7 @@ impl Swarm {
             reopen: 1,
             crash: 1,
             levels: true,
+            txn: 0,
         }
     }
 
@@ -90,6 +93,15 @@ impl Swarm {
         swarm.writes = [10, 0, 4, 0, 0];
         (swarm.bulk, swarm.clone, swarm.named, swarm.held) = (0, 0, 0, 0);
         swarm
+    }
+
+    /// With transactions, mostly, that meet each other and batches often.
+    pub fn with_transactions(mut self, seed: u64) -> Self {
+        let dice = &mut Dice::new(seed ^ 0x7a75);
+        (self.txn, self.commit) = (160, 20);
+        self.keys = self.keys.min(*dice.pick(&[3, 8, 20, 60]));
+        self.trees = self.trees.min(*dice.pick(&[1, 2, 3]));
+        self
     }
 
     /// Without restarts of any kind: for campaigns that crash from outside.
@@ -149,6 +161,7 @@ pub fn generate(seed: u64, swarm: &Swarm) -> Vec<Op> {
         trees: BTreeMap::new(),
         snapshots: BTreeSet::new(),
         held: BTreeSet::new(),
+        open: BTreeSet::new(),
         value_seed: 0,
     };
     let mut script = vec![generator.create_some()];
@@ -165,6 +178,8 @@ struct Generator<'a> {
     trees: BTreeMap<String, bool>,
     snapshots: BTreeSet<String>,
     held: BTreeSet<u8>,
+    /// Slots of transactions that have begun.
+    open: BTreeSet<u8>,
     value_seed: u32,
 }
 
@@ -184,6 +199,7 @@ impl Generator<'_> {
             swarm.advance,
             swarm.reopen,
             swarm.crash,
+            swarm.txn,
         ];
         match self.weighted(&weights) {
             0 => self.commit(),
@@ -205,10 +221,13 @@ impl Generator<'_> {
             9 => Op::Advance(*self.dice.pick(&[20, 150, 600, 1100, 2500])),
             10 => {
                 self.held.clear();
+                self.open.clear();
                 Op::Reopen
             }
+            12 => self.txn(),
             _ => {
                 self.held.clear();
+                self.open.clear();
                 if self.dice.chance(1, 4) { Op::Kill } else { Op::Crash(self.dice.below(1 << 32)) }
             }
         }
@@ -288,12 +307,16 @@ impl Generator<'_> {
         Value { seed: self.value_seed, bytes: self.dice.between(0, u64::from(bytes_max)) as u32 }
     }
 
-    fn commit(&mut self) -> Op {
-        let level = if self.swarm.levels && self.dice.chance(1, 4) {
+    fn level(&mut self) -> Option<Durability> {
+        if self.swarm.levels && self.dice.chance(1, 4) {
             Some(*self.dice.pick(&[Durability::Sync, Durability::Os, Durability::Lazy]))
         } else {
             None
-        };
+        }
+    }
+
+    fn commit(&mut self) -> Op {
+        let level = self.level();
         let count = self.dice.between(1, u64::from(self.swarm.batch_entries_max.max(1)));
         let mut writes: Vec<Write> = Vec::new();
         // Keys that an insert of this batch names are named by it alone.
@@ -303,22 +326,13 @@ impl Generator<'_> {
         for _ in 0..count {
             let write = self.write();
             let tree = write.tree().to_owned();
-            let key = match &write {
-                Write::Range(..) => {
-                    if inserted.iter().any(|(name, _)| *name == tree) {
-                        continue;
-                    }
-                    ranged.insert(tree);
-                    writes.push(write);
+            let Some(key) = write.key() else {
+                if inserted.iter().any(|(name, _)| *name == tree) {
                     continue;
                 }
-                Write::Put(_, key, _)
-                | Write::Insert(_, key, _)
-                | Write::Delete(_, key)
-                | Write::Add(_, key, _)
-                | Write::Max(_, key, _)
-                | Write::Min(_, key, _)
-                | Write::Append(_, key, _) => *key,
+                ranged.insert(tree);
+                writes.push(write);
+                continue;
             };
             let place = (tree.clone(), key);
             if inserted.contains(&place) {
@@ -368,6 +382,58 @@ impl Generator<'_> {
                 Write::Range(tree, from, to)
             }
         }
+    }
+
+    /// A call of one of four transactions; of one that has not begun, its begin.
+    fn txn(&mut self) -> Op {
+        let slot = self.dice.below(4) as u8;
+        if self.open.insert(slot) {
+            let isolation = *self.dice.pick(&[
+                Isolation::ReadCommitted,
+                Isolation::RepeatableRead,
+                Isolation::Snapshot,
+                Isolation::Snapshot,
+                Isolation::Serializable,
+            ]);
+            return Op::Begin(slot, isolation, self.level());
+        }
+        let call = match self.weighted(&[16, 5, 5, 3, 4, 3, 2, 1, 5, 1]) {
+            0 => match self.write() {
+                Write::Range(tree, key, _) => TxnOp::Write(Write::Delete(tree, key)),
+                write => TxnOp::Write(write),
+            },
+            1 => TxnOp::Get(self.tree(), self.any_key()),
+            2 => {
+                let (tree, key) = (self.tree(), self.any_key());
+                TxnOp::Lock(tree, key, self.locking())
+            }
+            3 => self.txn_scan(false),
+            4 => self.txn_scan(true),
+            5 => TxnOp::Savepoint(self.dice.below(3) as u8),
+            6 => TxnOp::BackTo(self.dice.below(3) as u8),
+            7 => TxnOp::Release(self.dice.below(3) as u8),
+            8 => TxnOp::Commit,
+            _ => TxnOp::Rollback,
+        };
+        if matches!(call, TxnOp::Commit | TxnOp::Rollback) {
+            self.open.remove(&slot);
+        }
+        Op::InTxn(slot, call)
+    }
+
+    fn locking(&mut self) -> Locking {
+        let lock = *self.dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
+        let if_locked = *self.dice.pick(&[IfLocked::Wait, IfLocked::Fail, IfLocked::Skip]);
+        Locking { lock, if_locked }
+    }
+
+    fn txn_scan(&mut self, locks: bool) -> TxnOp {
+        let (tree, a, b) = (self.tree(), self.any_key(), self.any_key());
+        let (from, to) = if a.bytes() <= b.bytes() { (a, b) } else { (b, a) };
+        let limit = *self.dice.pick(&[1, 2, 5, 1000]);
+        let reverse = self.dice.chance(1, 2);
+        let locking = locks.then(|| self.locking());
+        TxnOp::Scan { tree, from, to, limit, reverse, locking }
     }
 
     fn bulk(&mut self) -> Op {

@@ -12,18 +12,21 @@
 //! | `bulk t0 v7*20 k1 k2 k3` / `bulk t0 unique v7*20 k1 k2 k3` | bulk load of a new tree: these keys, with values v7, v8, v9 |
 //! | `get t0 k1`, `scan t0 k1 k9 10`, `rscan t0 k1 k9 10` | reads; the number is a limit |
 //! | `snapshot s0`, `unsnapshot s0`, `resnapshot s0` | named snapshots: create, drop, read all |
+//! | `begin 0 snapshot default` / `txn 0 put t0 k1 v7*20` … / `txn 0 commit` | transactions, several open at once: see [`TxnOp`] |
 //! | `hold 0`, `held 0`, `release 0` | a snapshot held in memory: take, read all, let go |
 //! | `checkpoint`, `step 5`, `advance 700`, `reopen`, `crash 99`, `kill` | background, milliseconds, restarts |
 
 mod generate;
 mod shrink;
 mod text;
+mod txn;
 
 pub use generate::{Swarm, generate};
 pub use shrink::shrink;
 pub use text::{parse_script, script_text};
+pub use txn::{Locking, TxnOp};
 
-use frond::Durability;
+use frond::{Durability, Isolation};
 
 use crate::Dice;
 
@@ -119,6 +122,20 @@ impl Write {
             | Write::Range(tree, ..) => tree,
         }
     }
+
+    /// The one key it is for; a range has none.
+    pub fn key(&self) -> Option<Key> {
+        match self {
+            Write::Put(_, key, _)
+            | Write::Insert(_, key, _)
+            | Write::Delete(_, key)
+            | Write::Add(_, key, _)
+            | Write::Max(_, key, _)
+            | Write::Min(_, key, _)
+            | Write::Append(_, key, _) => Some(*key),
+            Write::Range(..) => None,
+        }
+    }
 }
 
 /// One operation.
@@ -150,6 +167,11 @@ pub enum Op {
         /// The keys, in the order in which they are put.
         keys: Vec<Key>,
     },
+    /// Begin a transaction in a slot; one that is open there is rolled back. Its commit has this level;
+    /// `None`: the store's own.
+    Begin(u8, Isolation, Option<Durability>),
+    /// A call of the transaction in a slot; nothing if there is none.
+    InTxn(u8, TxnOp),
     /// Read one key.
     Get(String, Key),
     /// Read up to `limit` rows of `[from, to)`.
@@ -205,6 +227,7 @@ impl Op {
                 | Op::Bulk { .. }
                 | Op::Snapshot(_)
                 | Op::Unsnapshot(_)
+                | Op::InTxn(_, TxnOp::Commit)
         )
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use frond::Durability;
 
-use super::{Key, Op, Value, Write};
+use super::{Key, Op, Value, Write, txn};
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,6 +57,10 @@ impl fmt::Display for Op {
                 write!(f, "bulk {tree} {unique}{value}")?;
                 keys.iter().try_for_each(|key| write!(f, " {key}"))
             }
+            Op::Begin(slot, isolation, level) => {
+                f.write_str(&txn::begin_text(*slot, *isolation, *level))
+            }
+            Op::InTxn(slot, call) => write!(f, "txn {slot} {call}"),
             Op::Get(tree, key) => write!(f, "get {tree} {key}"),
             Op::Scan { tree, from, to, limit, reverse } => {
                 let verb = if *reverse { "rscan" } else { "scan" };
@@ -78,13 +82,24 @@ impl fmt::Display for Op {
     }
 }
 
-fn level_name(level: Option<Durability>) -> &'static str {
+pub(super) fn level_name(level: Option<Durability>) -> &'static str {
     match level {
         None => "default",
         Some(Durability::Sync) => "sync",
         Some(Durability::Os) => "os",
         Some(Durability::Lazy) => "lazy",
     }
+}
+
+/// A level by its name; the outer `None`: there is no such.
+pub(super) fn parse_level(name: &str) -> Option<Option<Durability>> {
+    Some(match name {
+        "default" => None,
+        "sync" => Some(Durability::Sync),
+        "os" => Some(Durability::Os),
+        "lazy" => Some(Durability::Lazy),
+        _ => return None,
+    })
 }
 
 /// A script as text.
@@ -113,15 +128,12 @@ pub fn parse_script(text: &str) -> Result<Vec<Op>, String> {
 fn parse_op(line: &str) -> Option<Op> {
     if let Some(rest) = line.strip_prefix("commit ") {
         let (level, entries) = rest.split_once(':')?;
-        let level = match level.trim() {
-            "default" => None,
-            "sync" => Some(Durability::Sync),
-            "os" => Some(Durability::Os),
-            "lazy" => Some(Durability::Lazy),
-            _ => return None,
-        };
+        let level = parse_level(level.trim())?;
         let entries = entries.split(';').map(str::trim).filter(|entry| !entry.is_empty());
         return Some(Op::Commit(level, entries.map(parse_write).collect::<Option<_>>()?));
+    }
+    if let Some(rest) = line.strip_prefix("txn ") {
+        return txn::parse_call(rest);
     }
     let words: Vec<&str> = line.split_whitespace().collect();
     let name = |index: usize| words.get(index).map(|word| (*word).to_owned());
@@ -138,6 +150,7 @@ fn parse_op(line: &str) -> Option<Op> {
             let keys = keys.iter().map(|word| parse_key(word)).collect::<Option<_>>()?;
             Op::Bulk { tree: name(1)?, unique, value: parse_value(value)?, keys }
         }
+        "begin" => txn::parse_begin(&words)?,
         "get" => Op::Get(name(1)?, parse_key(words.get(2)?)?),
         verb @ ("scan" | "rscan") => Op::Scan {
             tree: name(1)?,
@@ -162,7 +175,7 @@ fn parse_op(line: &str) -> Option<Op> {
     })
 }
 
-fn parse_write(entry: &str) -> Option<Write> {
+pub(super) fn parse_write(entry: &str) -> Option<Write> {
     let words: Vec<&str> = entry.split_whitespace().collect();
     let tree = (*words.get(1)?).to_owned();
     let key = parse_key(words.get(2)?)?;
@@ -180,7 +193,7 @@ fn parse_write(entry: &str) -> Option<Write> {
     })
 }
 
-fn parse_key(word: &str) -> Option<Key> {
+pub(super) fn parse_key(word: &str) -> Option<Key> {
     let class = *word.as_bytes().first().filter(|class| class.is_ascii_alphabetic())?;
     let rest = &word[1..];
     let (number, tail) = rest.split_once('+').unwrap_or((rest, "0"));
@@ -199,7 +212,8 @@ mod tests {
     #[test]
     fn a_script_survives_being_written_and_read() {
         for seed in 0..50 {
-            let script = generate(seed, &Swarm::everything(200));
+            let swarm = Swarm::everything(200).with_transactions(seed);
+            let script = generate(seed, &swarm);
             assert_eq!(parse_script(&script_text(&script)), Ok(script));
         }
     }

@@ -2,7 +2,8 @@
 //! (Rules: I12, I54).
 //!
 //! How the list is written is specified with the record that holds it. Rows stand in it by tree and hash, so
-//! the hash is a part of that format: XXH3 of the key, 128 bits, seeded with the tree's number.
+//! the hash is a part of that format: XXH3 of the key, 128 bits, and the tree's number mixed in behind it
+//! (`LockHash::of_row`).
 //!
 //! Threads: all.
 
@@ -22,7 +23,7 @@ use crate::TreeId;
 pub struct RowEntry {
     /// The tree.
     pub tree: TreeId,
-    /// XXH3 of the key, 128 bits, seeded with the tree's number.
+    /// `LockHash::of_row`.
     pub key_hash: u128,
     /// The mode.
     pub mode: RowMode,

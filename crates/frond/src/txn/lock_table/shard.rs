@@ -23,9 +23,15 @@ use crate::{TreeId, sync::Arc};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) struct LockHash(pub u128);
 
+/// Spreads numbers of trees over 128 bits: odd, and otherwise any.
+const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+
 impl LockHash {
+    /// The tree is mixed in behind the hash, not as its seed: to keys of up to eight bytes the seed is added before they
+    /// are mixed, and `p8` of one tree would be `n6` of another.
     pub fn of_row(tree: TreeId, key: &[u8]) -> Self {
-        Self(xxhash_rust::xxh3::xxh3_128_with_seed(key, u64::from(tree.0)))
+        let spread = SPREAD.wrapping_mul(u128::from(tree.0) + 1);
+        Self(xxhash_rust::xxh3::xxh3_128(key) ^ spread)
     }
 
     /// A tree's own; no key gives it but by chance, as with any two keys.

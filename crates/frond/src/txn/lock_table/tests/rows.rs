@@ -29,6 +29,25 @@ fn shared_locks_go_together_and_exclusive_ones_with_none() {
     assert_empty(&table);
 }
 
+/// Rule: I32. Short keys of trees with numbers side by side: a hash that has the tree as its seed takes them for one
+/// another.
+#[test]
+fn short_keys_of_many_trees_are_locks_of_their_own() {
+    let table = table();
+    let mut one = table.begin(1);
+    for tree in 0..12 {
+        for letter in 'a'..='z' {
+            for number in 0..20 {
+                let key = format!("{letter}{number:04}");
+                let taken = table.lock_row(&mut one, TreeId(tree), key.as_bytes(), Write, NoWait);
+                assert_eq!(taken, Ok(Taken::New), "tree {tree}, key {key}");
+            }
+        }
+    }
+    table.release_all(&mut one);
+    assert_empty(&table);
+}
+
 #[test]
 fn locks_are_of_a_tree_and_a_key() {
     let table = table();

@@ -1,0 +1,47 @@
+//! What was found against what had to be: which step of the model, and the difference in words.
+
+use super::{Failure, fail};
+use crate::model::{Answer, Everything, Model, difference, dump_difference, show};
+
+/// Which step the found rows are the state of; an error if none that is legal.
+pub fn find_step(
+    model: &Model,
+    found: &Everything,
+    floor: u64,
+    issued: u64,
+) -> Result<u64, Failure> {
+    let digest = crate::model::digest(found);
+    if let Some(step) = model.step_of(digest, floor, issued) {
+        let expected = model.fork_at(step).everything();
+        return match found == &expected {
+            true => Ok(step),
+            false => fail(format!("step {step}, but {}", difference(&expected, found))),
+        };
+    }
+    let newest = model.fork_at(floor).everything();
+    let why = match model.step_of(digest, 0, model.step()) {
+        Some(step) if step < floor => format!("lost commits: this is the state after step {step}"),
+        Some(step) => format!("this is the state after step {step}, which was not issued yet"),
+        None => "this is the state after no step".to_owned(),
+    };
+    fail(format!(
+        "{why}; legal are steps {floor} to {issued}. Against step {floor}:\n{}",
+        difference(&newest, found)
+    ))
+}
+
+pub(super) fn mismatch(expected: &Answer, found: &Answer) -> String {
+    match (expected, found) {
+        (Answer::All(expected), Answer::All(found)) => {
+            dump_difference("", expected, found).join("\n")
+        }
+        (Answer::Value(Some(expected)), Answer::Value(Some(found))) => {
+            format!("expected {}, found {}", show(expected), show(found))
+        }
+        _ => format!("expected {expected:?}, found {found:?}"),
+    }
+}
+
+pub(super) fn shorten(text: &str) -> String {
+    if text.len() > 160 { format!("{}…", &text[..160]) } else { text.to_owned() }
+}

@@ -1,0 +1,192 @@
+//! Locking scans as the model understands them: row by row, and at levels that lock gaps, the gap before each row.
+//!
+//! A scan locks no further than it is asked. It meets its own rows as it comes to them, without a lock of the
+//! committed row behind; and where another has written a key and not committed it, on the way up the gap is locked
+//! that far before the key is found busy.
+
+use std::ops::Bound;
+
+use frond::{IfLocked, Isolation, RowLock};
+
+use super::{
+    Model, Refusal, Row, Sessions, TreeNumber,
+    sessions::{Place, Span},
+};
+use crate::ops::Locking;
+
+/// How plain scans of serializable transactions lock.
+pub(super) const SERIAL: Locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::Wait };
+
+/// Where a walk stands.
+struct Walk<'a> {
+    slot: u8,
+    tree: TreeNumber,
+    from: &'a [u8],
+    to: &'a [u8],
+    reverse: bool,
+    locking: Locking,
+    may_conflict: bool,
+    /// The last row gone over.
+    at: Option<Vec<u8>>,
+    /// The last pending key met on the way up.
+    waited: Option<Vec<u8>>,
+    is_done: bool,
+}
+
+/// What a step came to.
+enum Step {
+    Row(Vec<u8>),
+    /// The next committed row is beyond the own one.
+    Beyond,
+    End,
+}
+
+impl Sessions {
+    /// The rows of a locking scan, in its order.
+    #[expect(clippy::too_many_arguments, reason = "a scan has as many")]
+    pub(super) fn walk(
+        &mut self,
+        model: &Model,
+        slot: u8,
+        tree: TreeNumber,
+        (from, to): (&[u8], &[u8]),
+        (limit, reverse): (usize, bool),
+        locking: Locking,
+        may_conflict: bool,
+    ) -> Result<Vec<Row>, Refusal> {
+        let (at, waited, is_done) = (None, None, false);
+        let mut walk =
+            Walk { slot, tree, from, to, reverse, locking, may_conflict, at, waited, is_done };
+        let mut own: Vec<Vec<u8>> = self.at(slot).own_keys(tree, (from, to)).into_iter().collect();
+        if !reverse {
+            own.reverse(); // the next one last
+        }
+        let mut rows = Vec::new();
+        // The committed row that waits to be handed out; the outer `None`: it is to be looked for.
+        let mut ahead: Option<Option<Vec<u8>>> = None;
+        while rows.len() < limit {
+            if ahead.is_none() {
+                ahead = match self.step(model, &mut walk, own.last())? {
+                    Step::Row(key) => Some(Some(key)),
+                    Step::End => Some(None),
+                    Step::Beyond => None,
+                };
+            }
+            let committed = ahead.clone().flatten();
+            let key = match (committed, own.last()) {
+                (None, None) => break,
+                (Some(key), None) => key,
+                (None, Some(own)) => own.clone(),
+                (Some(key), Some(own)) if reverse => key.max(own.clone()),
+                (Some(key), Some(own)) => key.min(own.clone()),
+            };
+            if own.last() == Some(&key) {
+                own.pop();
+            }
+            let place = (tree, key);
+            if ahead.as_ref().is_some_and(|ahead| ahead.as_ref() == Some(&place.1)) {
+                ahead = None;
+            }
+            if let Some(value) = self.at(slot).value(model, &place, u64::MAX) {
+                rows.push((place.1, value));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The next committed row, locked; no further than the own row at `limit`.
+    fn step(
+        &mut self,
+        model: &Model,
+        walk: &mut Walk<'_>,
+        limit: Option<&Vec<u8>>,
+    ) -> Result<Step, Refusal> {
+        if walk.is_done {
+            return Ok(Step::End);
+        }
+        loop {
+            let seen = walk.next(model);
+            let is_beyond = limit.is_some_and(|limit| {
+                seen.as_ref().is_none_or(|key| if walk.reverse { key < limit } else { key > limit })
+            });
+            let end = if is_beyond { limit } else { seen.as_ref() };
+            let isolation = self.at(walk.slot).isolation;
+            if matches!(isolation, Isolation::RepeatableRead | Isolation::Serializable)
+                && self.lock_gap(walk, end)?
+            {
+                continue;
+            }
+            if is_beyond {
+                return Ok(Step::Beyond);
+            }
+            let Some(key) = seen else {
+                walk.is_done = true;
+                return Ok(Step::End);
+            };
+            let place: Place = (walk.tree, key.clone());
+            let locked = self.lock(walk.slot, &place, walk.locking.lock);
+            if locked.is_err() && walk.locking.if_locked == IfLocked::Skip {
+                walk.at = Some(key);
+                continue;
+            }
+            locked?;
+            self.must_not_conflict(model, walk.slot, &place, walk.may_conflict)?;
+            walk.at = Some(key.clone());
+            return Ok(Step::Row(key));
+        }
+    }
+
+    /// Locks the gap up to the row `end`, or to the end of the range; true if it went to a pending key only.
+    fn lock_gap(&mut self, walk: &mut Walk<'_>, end: Option<&Vec<u8>>) -> Result<bool, Refusal> {
+        let (mut low, mut high) = walk.rest();
+        match (end, walk.reverse) {
+            (Some(end), false) => high = Bound::Included(end.clone()),
+            (Some(end), true) => low = Bound::Included(end.clone()),
+            (None, _) => {}
+        }
+        let behind_waited = match &walk.waited {
+            Some(waited)
+                if !walk.reverse
+                    && super::sessions::is_in(waited, &(low.clone(), high.clone())) =>
+            {
+                Bound::Excluded(waited.clone())
+            }
+            _ => low.clone(),
+        };
+        let mut pending = self.pending(walk.slot, walk.tree, &(behind_waited, high.clone()));
+        let nearest = if walk.reverse { None } else { pending.first().cloned() };
+        if let Some(nearest) = &nearest {
+            high = Bound::Included(nearest.clone());
+            pending.retain(|key| key <= nearest);
+        }
+        self.at_mut(walk.slot).lock_gap(walk.tree, (low, high));
+        for key in pending {
+            let locked = self.lock(walk.slot, &(walk.tree, key), walk.locking.lock);
+            if walk.locking.if_locked != IfLocked::Skip {
+                locked?;
+            }
+        }
+        let is_pending = nearest.is_some();
+        walk.waited = nearest.or(walk.waited.take());
+        Ok(is_pending)
+    }
+}
+
+impl Walk<'_> {
+    /// What is still ahead.
+    fn rest(&self) -> Span {
+        let (from, to) = (self.from.to_vec(), self.to.to_vec());
+        match (&self.at, self.reverse) {
+            (None, _) => (Bound::Included(from), Bound::Excluded(to)),
+            (Some(at), false) => (Bound::Excluded(at.clone()), Bound::Excluded(to)),
+            (Some(at), true) => (Bound::Included(from), Bound::Excluded(at.clone())),
+        }
+    }
+
+    fn next(&self, model: &Model) -> Option<Vec<u8>> {
+        let rest = self.rest();
+        let rows = model.trees[&self.tree].rows_at(u64::MAX).map(|(key, _)| key);
+        let mut rows = rows.filter(|key| super::sessions::is_in(key, &rest));
+        if self.reverse { rows.next_back().cloned() } else { rows.next().cloned() }
+    }
+}
