@@ -7,6 +7,7 @@
 //! | [`model`] | what the rows must be: a map per tree with its whole history, and which states are legal after a crash |
 //! | [`ops`] | operations as data: text form, seeded generator, shrinker |
 //! | [`drive`] | the `Engine` under test, and the driver that runs a script on it and on the model |
+//! | [`history`] | what transactions of many threads saw of each other, and the anomalies in it |
 //! | [`campaign`] | crash at every call, fail the n-th call, fill the disk, sweep damage over a closed store |
 //!
 //! One seed decides everything. A failure prints the seed, the script, the call and the state of the
@@ -24,6 +25,7 @@ mod dice;
 pub mod disk;
 pub mod drive;
 pub mod effort;
+pub mod history;
 pub mod model;
 pub mod ops;
 

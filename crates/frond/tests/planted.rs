@@ -47,15 +47,16 @@ mod scenarios;
 #[cfg(feature = "planted-bugs")]
 mod armed {
     use super::scenarios;
-    use frond::{Durability, plant};
+    use frond::{Db, Durability, Isolation, Options, io::Env, plant};
     use frond_testkit::{
         DbEngine,
         campaign::{
             CrashPlan, Decay, bound_the_log, break_pages, crash_everywhere, fill_the_disk,
             model_run,
         },
-        disk::CrashOptions,
+        disk::{CrashOptions, SimVfs},
         drive::Failure,
+        history::{Recorder, Workload},
         ops::{Op, Swarm, generate},
     };
 
@@ -112,6 +113,59 @@ mod armed {
     fn full(seed: u64) -> Result<(), Failure> {
         let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 60)).without_restarts());
         fill_the_disk(&DbEngine::thrown(seed), &script, seed, 64 << 10).map(drop)
+    }
+
+    /// Threads, each with the bug in it, on a store whose own work is done by them.
+    fn history(seed: u64, arm: fn()) -> Vec<String> {
+        let vfs = SimVfs::new();
+        let tiny = DbEngine::tiny(Durability::Lazy);
+        let options = Options::new().cache_size(tiny.cache_bytes).tuning(tiny.tuning);
+        let options = options
+            .durability(Durability::Lazy)
+            .env(Env { clock: Env::real().clock, ..vfs.env(seed) });
+        let db = Db::open("/store", options).unwrap();
+        let recorder = Recorder::new();
+        let levels = [
+            Isolation::ReadCommitted,
+            Isolation::RepeatableRead,
+            Isolation::Snapshot,
+            Isolation::Serializable,
+        ];
+        let workload = Workload { prepare: arm, ..Workload::of(&levels, 400, seed) };
+        recorder.run(&db, &workload).unwrap();
+        let findings = recorder.finish(&db).unwrap().check();
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    /// Beside who claims them: what only shows between threads, the checker of histories sees, too.
+    #[test]
+    fn planted_bugs_that_histories_show() {
+        assert_eq!(history(0, || plant::arm(None)), Vec::<String>::new());
+        let bugs: [(&str, fn()); 4] = [
+            ("txn: the second committer wins", || {
+                plant::arm(Some("txn: the second committer wins"));
+            }),
+            ("txn: batches pass a closed gate", || {
+                plant::arm(Some("txn: batches pass a closed gate"));
+            }),
+            ("locks: an insert passes by gaps", || {
+                plant::arm(Some("locks: an insert passes by gaps"));
+            }),
+            ("txn: a rollback keeps the index", || {
+                plant::arm(Some("txn: a rollback keeps the index"));
+            }),
+        ];
+        let mut missed = Vec::new();
+        for (bug, arm) in bugs {
+            let found = (0..SEEDS).find_map(|seed| {
+                history(seed, arm).into_iter().next().map(|finding| (seed, finding))
+            });
+            match found {
+                Some((seed, finding)) => println!("{bug:<60} history, seed {seed}: {finding:.160}"),
+                None => missed.push(bug),
+            }
+        }
+        assert!(missed.is_empty(), "histories do not show:\n{}", missed.join("\n"));
     }
 
     fn assert_caught(campaign: &str, run: fn(u64) -> Result<(), Failure>) {

@@ -1,0 +1,262 @@
+//! A bad history of every kind, and which levels forbid it: the table of `mod.rs`.
+
+use super::{Anomaly::*, Call::*, *};
+
+const LEVELS: [Isolation; 4] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+/// A history of committed transactions that all run at once; calls of each have numbers of their own.
+fn at_once(txns: &[&[Call]]) -> History {
+    let txn = |(at, calls): (usize, &&[Call])| Txn {
+        session: at as u32,
+        isolation: Isolation::Serializable,
+        begun: at as u64,
+        ended: 100 + at as u64,
+        outcome: Outcome::Committed,
+        calls: (0..).zip(calls.iter().cloned()).collect(),
+        undone: Vec::new(),
+    };
+    History { txns: txns.iter().enumerate().map(txn).collect(), restarts: Vec::new() }
+}
+
+/// The same, one after the other.
+fn one_by_one(txns: &[&[Call]]) -> History {
+    let mut history = at_once(txns);
+    for (at, txn) in history.txns.iter_mut().enumerate() {
+        (txn.begun, txn.ended) = (10 * at as u64, 10 * at as u64 + 5);
+    }
+    history
+}
+
+fn list(key: Key, seen: &[Number]) -> Call {
+    List(key, seen.to_vec(), false)
+}
+
+fn register(key: Key, seen: impl Into<Option<Number>>) -> Call {
+    Register(key, seen.into(), false)
+}
+
+/// Demands that the levels named, and no others, find the anomaly.
+fn found_at(anomaly: Anomaly, history: &History, levels: &[Isolation]) {
+    for level in LEVELS {
+        let findings = history.as_level(level).check();
+        let names: Vec<_> = findings.iter().map(|finding| finding.anomaly).collect();
+        match levels.contains(&level) {
+            true => assert!(names.contains(&anomaly), "{anomaly:?} at {level:?}: {findings:?}"),
+            false => assert!(names.is_empty(), "{anomaly:?} at {level:?}: {findings:?}"),
+        }
+        assert!(findings.iter().all(|finding| !finding.story.is_empty()));
+    }
+}
+
+const ALL: &[Isolation] = &LEVELS;
+const FROM_REPEATABLE: &[Isolation] =
+    &[Isolation::RepeatableRead, Isolation::Snapshot, Isolation::Serializable];
+const FROM_SNAPSHOT: &[Isolation] = &[Isolation::Snapshot, Isolation::Serializable];
+const SERIALIZABLE: &[Isolation] = &[Isolation::Serializable];
+
+#[test]
+fn good_histories_have_nothing() {
+    let serial = one_by_one(&[
+        &[Append(1, 1), Set(2, 2)],
+        &[list(1, &[1]), Append(1, 3), list(1, &[1, 3]), register(2, 2), Set(2, 4), register(2, 4)],
+        &[list(1, &[1, 3]), register(2, 4)],
+    ]);
+    found_at(Internal, &serial, &[]);
+    // At these levels it may know what its snapshot does not: it has put it there itself.
+    let rewritten = at_once(&[
+        &[list(1, &[]), List(1, vec![1], true), Rewrite(1, vec![1, 2]), list(1, &[1, 2])],
+        &[Append(1, 1)],
+        &[list(1, &[1, 2])],
+    ]);
+    found_at(P4, &rewritten, FROM_SNAPSHOT);
+    let beside = at_once(&[
+        &[Append(1, 1), Append(2, 2)],
+        &[list(1, &[]), list(2, &[])],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(GSingle, &beside, &[]);
+}
+
+#[test]
+fn dirty_writes() {
+    let history = at_once(&[
+        &[Append(1, 1), Append(2, 2)],
+        &[Append(1, 3), Append(2, 4)],
+        &[list(1, &[1, 3]), list(2, &[4, 2])],
+    ]);
+    found_at(G0, &history, ALL);
+}
+
+#[test]
+fn aborted_intermediate_and_invented_reads() {
+    let mut aborted = at_once(&[&[Append(1, 1)], &[list(1, &[1])]]);
+    aborted.txns[0].outcome = Outcome::Aborted;
+    found_at(G1a, &aborted, ALL);
+    let mut aborted = at_once(&[&[Set(1, 1)], &[register(1, 1)]]);
+    aborted.txns[0].outcome = Outcome::Aborted;
+    found_at(G1a, &aborted, ALL);
+    let mut undone = at_once(&[&[Append(1, 1)], &[list(1, &[2, 1])]]);
+    undone.txns[0].undone.push(2);
+    found_at(G1a, &undone, ALL);
+    let intermediate =
+        at_once(&[&[Append(1, 1), Append(1, 2)], &[list(1, &[1])], &[list(1, &[1, 2])]]);
+    found_at(G1b, &intermediate, ALL);
+    let intermediate = at_once(&[&[Set(1, 1), Set(1, 2)], &[register(1, 1)]]);
+    found_at(G1b, &intermediate, ALL);
+    found_at(Unwritten, &at_once(&[&[list(1, &[7])]]), ALL);
+}
+
+#[test]
+fn circular_information_flow() {
+    let lists = at_once(&[&[Append(1, 1), list(2, &[2])], &[Append(2, 2), list(1, &[1])]]);
+    found_at(G1c, &lists, ALL);
+    let registers = at_once(&[&[Set(1, 1), register(2, 2)], &[Set(2, 2), register(1, 1)]]);
+    found_at(G1c, &registers, ALL);
+    let with_locks = at_once(&[
+        &[Append(1, 1), List(2, vec![2], true)],
+        &[Append(2, 2), List(1, vec![1], true)],
+    ]);
+    found_at(G1c, &with_locks, ALL);
+}
+
+#[test]
+fn read_skew() {
+    // The later call sees more: each call has a moment of its own.
+    let forward = at_once(&[
+        &[list(1, &[]), list(2, &[2])],
+        &[Append(1, 1), Append(2, 2)],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(GSingle, &forward, FROM_REPEATABLE);
+    // The later call sees less: no moments explain it.
+    let backward = at_once(&[
+        &[list(2, &[2]), list(1, &[])],
+        &[Append(1, 1), Append(2, 2)],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(GSingle, &backward, ALL);
+    let registers = at_once(&[
+        &[Set(1, 1), Set(2, 2)],
+        &[register(1, 1), register(2, 2), Set(1, 3), Set(2, 4)],
+        &[register(1, 1), register(2, 4)],
+    ]);
+    found_at(GSingle, &registers, FROM_REPEATABLE);
+    // What is read with a lock does not change, whatever the level.
+    let with_locks = at_once(&[
+        &[List(1, vec![], true), List(2, vec![2], true)],
+        &[Append(1, 1), Append(2, 2)],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(GSingle, &with_locks, ALL);
+}
+
+#[test]
+fn lost_updates() {
+    let registers =
+        at_once(&[&[Set(1, 1)], &[register(1, 1), Set(1, 2)], &[register(1, 1), Set(1, 3)]]);
+    found_at(P4, &registers, FROM_SNAPSHOT);
+    let lists = at_once(&[
+        &[list(1, &[]), Append(1, 1)],
+        &[list(1, &[]), Append(1, 2)],
+        &[list(1, &[1, 2])],
+    ]);
+    found_at(P4, &lists, FROM_SNAPSHOT);
+    let with_locks = at_once(&[
+        &[List(1, vec![], true), Append(1, 1)],
+        &[List(1, vec![], true), Append(1, 2)],
+        &[list(1, &[1, 2])],
+    ]);
+    found_at(P4, &with_locks, ALL);
+}
+
+#[test]
+fn long_forks() {
+    let forward = at_once(&[
+        &[Append(1, 1)],
+        &[Append(2, 2)],
+        &[list(2, &[]), list(1, &[1])],
+        &[list(1, &[]), list(2, &[2])],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(GNonadjacent, &forward, FROM_REPEATABLE);
+    let backward = at_once(&[
+        &[Append(1, 1)],
+        &[Append(2, 2)],
+        &[list(1, &[1]), list(2, &[])],
+        &[list(2, &[2]), list(1, &[])],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(GNonadjacent, &backward, ALL);
+}
+
+#[test]
+fn write_skew() {
+    let lists = at_once(&[
+        &[list(1, &[]), Append(2, 2)],
+        &[list(2, &[]), Append(1, 1)],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(G2, &lists, SERIALIZABLE);
+    let with_locks = at_once(&[
+        &[List(1, vec![], true), Append(2, 2)],
+        &[List(2, vec![], true), Append(1, 1)],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    found_at(G2, &with_locks, ALL);
+}
+
+#[test]
+fn own_writes() {
+    found_at(Internal, &at_once(&[&[Append(1, 1), list(1, &[])]]), ALL);
+    found_at(Internal, &at_once(&[&[Set(1, 1), register(1, None)]]), ALL);
+    let more = at_once(&[&[list(1, &[1]), Append(1, 1)]]);
+    assert!(!more.check().is_empty(), "its own before it wrote it");
+}
+
+#[test]
+fn lists_in_two_orders_and_lost_writes() {
+    let orders =
+        at_once(&[&[Append(1, 1)], &[Append(1, 2)], &[list(1, &[1, 2])], &[list(1, &[2])]]);
+    found_at(Order, &orders, ALL);
+    found_at(Lost, &one_by_one(&[&[Append(1, 1)], &[list(1, &[])]]), ALL);
+    // Whoever began later sees it, in real time.
+    let stale = one_by_one(&[&[Set(1, 1)], &[register(1, 1), Set(1, 2)], &[register(1, 1)]]);
+    found_at(GSingle, &stale, ALL);
+}
+
+#[test]
+fn what_a_power_cut_leaves() {
+    let cut = |history: &mut History| {
+        history.restarts.push(50);
+        history.txns[0].outcome = Outcome::Unknown;
+        let last = history.txns.last_mut().unwrap();
+        (last.begun, last.ended) = (60, 70);
+        for txn in &mut history.txns[1..] {
+            txn.ended = txn.ended.min(40);
+        }
+    };
+    let unknown: &[Call] = &[Append(1, 1), Append(2, 2)];
+    // There whole, or not at all, though a reader had seen it: both are well.
+    for seen in [[&[1][..], &[2]], [&[], &[]]] {
+        let mut history =
+            at_once(&[unknown, &[list(1, &[1])], &[list(1, seen[0]), list(2, seen[1])]]);
+        cut(&mut history);
+        history.txns[2].ended = 70;
+        found_at(Lost, &history, &[]);
+    }
+    let mut in_part = at_once(&[unknown, &[list(1, &[1]), list(2, &[])]]);
+    cut(&mut in_part);
+    (in_part.txns[0].ended, in_part.txns[1].ended) = (45, 70);
+    found_at(Lost, &in_part, ALL);
+    // Who wrote behind what is gone is gone with it.
+    let mut holes =
+        at_once(&[unknown, &[list(1, &[1]), Append(3, 3)], &[list(1, &[]), list(3, &[3])]]);
+    cut(&mut holes);
+    holes.txns[2].ended = 70;
+    assert!(!holes.check().is_empty());
+}
