@@ -392,7 +392,10 @@ impl<'e, E: Engine> Run<'e, E> {
     fn failed(&mut self, op: &Op, error: &Error) -> Result<(), Failure> {
         self.errors_met += 1;
         let full = matches!(error, Error::Full(_));
-        let slot = if let Op::InTxn(slot, _) = op { Some(*slot) } else { None };
+        let slot = match op {
+            Op::Begin(slot, ..) | Op::InTxn(slot, _) => Some(*slot),
+            _ => None,
+        };
         match self.errors {
             Errors::Fail => return fail(format!("unexpected error: {error}")),
             Errors::OnlyFull if !full => return fail(format!("only Full is legal here: {error}")),

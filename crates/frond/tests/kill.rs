@@ -152,7 +152,7 @@ fn write(db: &Db, trees: &Trees, writer: u64, mut ledger: File) -> frond::Result
     let levels = [Isolation::Snapshot, Isolation::ReadCommitted, Isolation::RepeatableRead];
     while begun.elapsed() < ENDS_AFTER {
         commit += 1;
-        if writer % 2 == 0 {
+        if writer.is_multiple_of(2) {
             // A deadlock or a row that is busy for long: nothing was done.
             while let Err(error) = by_batch(db, trees, writer, commit, dice) {
                 if error.kind() != ErrorKind::Retry {
