@@ -188,7 +188,10 @@ impl OpenDb {
                 let options = self.options_of(tree, *unique);
                 db.create_tree(tree, options)?;
             }
-            Op::Drop(tree) => db.drop_tree(tree)?,
+            Op::Drop(tree) => {
+                let _limit = self.patience.limit();
+                db.drop_tree(tree)?;
+            }
             Op::Rename(from, to) => db.rename_tree(from, to)?,
             Op::Clone(from, to) => drop(db.clone_tree(from, to)?),
             Op::Snapshot(name) => drop(db.create_snapshot(name)?),

@@ -7,7 +7,7 @@
 //! 3. The note given to the disk before each call says how many steps were issued and how many must
 //!    survive, by the durability table of P1.
 //! 4. A transaction of which a call has failed otherwise than by a refusal is rolled back, by engine and
-//!    model. A batch that would wait for a transaction is not made: all are one thread's.
+//!    model. What would wait for a transaction is not done: all are one thread's.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -192,7 +192,7 @@ pub struct Met {
     pub busy: u64,
     /// Transactions ended by a conflict.
     pub conflicts: u64,
-    /// Batches not made, for they would have waited.
+    /// Batches and drops of trees not made, for they would have waited.
     pub waits: u64,
 }
 

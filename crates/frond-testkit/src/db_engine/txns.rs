@@ -1,7 +1,7 @@
 //! Transactions of the engine under test, several open at once in one thread.
 //!
 //! No call may wait: whoever it would wait for is the same thread. Calls of transactions have no time to wait;
-//! a batch is made only where the model says that nobody is in its way, and should the store see that otherwise,
+//! a batch is made, and a tree dropped, only where the model says that nobody is in the way, and should the store see that otherwise,
 //! [`Patience`] ends the wait, for the simulated clock stands still.
 
 use std::{
@@ -139,7 +139,7 @@ fn rows(mut cursor: TxnCursor<'_>, limit: usize, reverse: bool) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// The simulated clock; but where a batch has waited for this long in real time, it waits for a lock that its own
+/// The simulated clock; but where a call has waited for this long in real time, it waits for a lock that its own
 /// thread holds, and the clock jumps.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 const JUMP: Duration = Duration::from_secs(3600);

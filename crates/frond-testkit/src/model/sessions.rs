@@ -2,7 +2,7 @@
 //! who holds which row. Written from docs/transactions.md and not from the engine's code.
 //!
 //! One thread plays all transactions, so no call waits: a row or a gap that another has is an answer
-//! (`Refusal::Busy`), and a batch that would have to wait is not made ([`Sessions::would_wait`]).
+//! (`Refusal::Busy`), and a batch, or the drop of a tree, that would have to wait is not made ([`Sessions::would_wait`]).
 //!
 //! Invariants
 //! 1. A row is locked by one alone, or shared by many; locks go when their transaction ends, never before, but for
@@ -66,9 +66,15 @@ impl Sessions {
         self.open.remove(&slot);
     }
 
-    /// True if the call is a batch that would wait for a transaction: of one thread, for ever.
+    /// True if the call is a batch, or drops a tree, and would wait for a transaction: of one thread, for ever.
     pub fn would_wait(&self, model: &Model, op: &Op) -> bool {
-        let Op::Commit(_, writes) = op else { return false };
+        let is_used =
+            |tree: TreeNumber| self.open.values().any(|session| session.intents.contains(&tree));
+        let writes = match op {
+            Op::Drop(tree) => return model.tree(tree).is_ok_and(is_used),
+            Op::Commit(_, writes) => writes,
+            _ => return false,
+        };
         let places = writes.iter().map(|write| model.tree(write.tree()).map(|tree| (tree, write)));
         let Ok(places) = places.collect::<Result<Vec<_>, _>>() else { return false };
         places.into_iter().any(|(tree, write)| match write.key() {
@@ -76,7 +82,7 @@ impl Sessions {
                 let place = (tree, key.bytes());
                 self.is_held(None, &place, true) || self.is_in_a_gap(None, model, &place)
             }
-            None => self.open.values().any(|session| session.intents.contains(&tree)),
+            None => is_used(tree),
         })
     }
 

@@ -23,7 +23,7 @@ use crate::{TreeId, sync::Arc};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) struct LockHash(pub u128);
 
-/// Spreads numbers of trees over 128 bits: odd, and otherwise any.
+/// Spreads numbers of trees over 128 bits: odd, and otherwise any. Bytes: docs/format.md § Prepared transactions.
 const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl LockHash {
