@@ -15,9 +15,9 @@ use frond::{
 use frond_testkit::{
     DbEngine, Dice,
     campaign::{FaultPlan, FullReport, fail_each_call, fill_the_disk, hold},
-    disk::SimVfs,
+    disk::{FaultKind, SimVfs},
     effort,
-    ops::{Op, Swarm, generate},
+    ops::{Op, Swarm, generate, parse_script},
 };
 
 fn script(seed: u64, length: usize) -> Vec<Op> {
@@ -37,6 +37,35 @@ fn every_failing_call_is_an_error() {
         assert_eq!(report.percent_tried(), 100, "a call never failed");
         assert!(report.struck > 100 && report.reported > 50);
     }
+}
+
+/// The same of transactions that are open while calls fail: each is there whole or not at all, and one that was told of
+/// an error is over. Promise: P2, P11, P12.
+#[test]
+fn every_failing_call_beside_transactions_is_an_error() {
+    let script = "create t0 unique\n\
+        commit default: put t0 k1 v1*9; put t0 k5 v2*400\n\
+        begin 0 snapshot sync\n\
+        begin 1 serializable default\n\
+        txn 0 put t0 k3 v3*900\n\
+        txn 1 get t0 k1\n\
+        txn 0 savepoint 0\n\
+        txn 0 delete t0 k5\n\
+        checkpoint\n\
+        txn 1 insert t0 k2 v4*700\n\
+        txn 0 back 0\n\
+        txn 0 scan t0 k0 k9 9\n\
+        txn 0 commit\n\
+        step 9\n\
+        txn 1 append t0 p4 v5*9\n\
+        txn 1 commit";
+    let script = parse_script(script).unwrap();
+    let engine = DbEngine::tiny(Durability::Os);
+    let plan = FaultPlan { kinds: vec![FaultKind::Eio], stride: 2, crashes: 1 };
+    let report =
+        hold("transactions", 1, &script, |script| fail_each_call(&engine, script, 1, &plan));
+    println!("{report}");
+    assert!(report.struck > 50 && report.reported > 20, "{report}");
 }
 
 /// Lost, misdirected and torn writes, stale reads and flipped bits: no wrong row. Promise: P8, P9.

@@ -83,7 +83,9 @@ impl Batch {
         }
         tree.shared.check_writable()?;
         let class = tree.entry.record().size_class;
-        let (reference, hold) = tree.shared.engine.cx.write_blob(value, class, false)?;
+        let written = tree.shared.engine.cx.write_blob(value, class, false);
+        let (reference, hold) =
+            written.inspect_err(|error| tree.shared.stop_if_unwritable(error))?;
         self.writes.push(id, key, Tag::PUT_BLOB, &[&reference.to_disk()], insert);
         self.blobs.push(hold);
         Ok(())

@@ -176,8 +176,8 @@ impl BulkLoad {
 }
 
 impl Shared {
-    /// An error of a load is its own affair, unless the store can write no more (P12).
-    fn stop_if_unwritable(&self, error: &Error) {
+    /// An error of a load, or of a long value, is its own affair, unless the store can write no more (P12).
+    pub(super) fn stop_if_unwritable(&self, error: &Error) {
         if self.engine.store.check_writable().is_err() {
             self.engine.health.fail(error.to_string());
         }

@@ -130,8 +130,8 @@ impl Shared {
         let engine = &*self.engine;
         writes.separate(engine.cx.shape.blob_bytes, |tree, value| {
             let class = self.catalog.by_id(tree).map(|tree| tree.record().size_class);
-            let (reference, hold) =
-                engine.cx.write_blob(value, class.unwrap_or_default(), false)?;
+            let written = engine.cx.write_blob(value, class.unwrap_or_default(), false);
+            let (reference, hold) = written.inspect_err(|error| self.stop_if_unwritable(error))?;
             blobs.push(hold);
             Ok(reference.to_disk())
         })

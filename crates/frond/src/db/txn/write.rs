@@ -76,7 +76,9 @@ impl Txn {
         drop(self.enter_writing(tree, key)?);
         self.shared.check_writable()?;
         let class = tree.entry.class;
-        let (reference, hold) = self.shared.engine.cx.write_blob(value, class, false)?;
+        let written = self.shared.engine.cx.write_blob(value, class, false);
+        let (reference, hold) =
+            written.inspect_err(|error| self.shared.stop_if_unwritable(error))?;
         self.write(tree, key, absent, |writes, hashed| {
             writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_insert, 0)
         })
