@@ -59,8 +59,7 @@ pub(super) fn others_leave_room_in_the_segment() {
         promised += 1;
     }
     assert!((2..10).contains(&promised), "{promised}: half of a segment of 24 KiB");
-    loop {
-        let Some(reservation) = log.try_reserve(1000) else { break };
+    while let Some(reservation) = log.try_reserve(1000) {
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }
