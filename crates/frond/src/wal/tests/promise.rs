@@ -59,7 +59,8 @@ pub(super) fn others_leave_room_in_the_segment() {
         promised += 1;
     }
     assert!((2..10).contains(&promised), "{promised}: half of a segment of 24 KiB");
-    while let Some(reservation) = log.try_reserve(1000) {
+    loop {
+        let Some(reservation) = log.try_reserve(1000) else { break };
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }
