@@ -41,22 +41,31 @@ struct Known {
 /// All of them.
 #[derive(Debug, Default)]
 pub(in crate::db) struct PreparedTable {
-    known: Mutex<BTreeMap<Xid, Known>>,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    known: BTreeMap<Xid, Known>,
+    /// What their writes take together.
+    bytes: u64,
 }
 
 impl PreparedTable {
     /// Takes a name for a transaction that is about to be prepared, and whose writes take so many bytes: all that is
     /// prepared may take `bytes_max`.
     pub fn reserve(&self, xid: &Xid, bytes: u64, bytes_max: u64) -> Result<()> {
-        let mut table = self.lock();
-        let all = table.values().map(|known| known.bytes).sum::<u64>().saturating_add(bytes);
+        let mut locked = self.lock();
+        let table = &mut *locked;
+        let all = table.bytes.saturating_add(bytes);
         if all > bytes_max {
             let limit = "all that is prepared in a store with this memory (a quarter of it)";
             return Err(Error::BatchTooLarge { bytes: all, max: bytes_max, limit });
         }
-        match table.entry(xid.clone()) {
+        match table.known.entry(xid.clone()) {
             Entry::Occupied(_) => Err(Error::XidExists(xid.clone())),
             Entry::Vacant(place) => {
+                table.bytes = all;
                 place.insert(Known {
                     since: Seqno(0),
                     entries: 0,
@@ -72,7 +81,7 @@ impl PreparedTable {
 
     /// It is prepared, and in its session's hands.
     pub fn note(&self, xid: &Xid, since: Seqno, entries: usize) {
-        if let Some(known) = self.lock().get_mut(xid) {
+        if let Some(known) = self.lock().known.get_mut(xid) {
             (known.since, known.entries) = (since, entries);
         }
     }
@@ -88,38 +97,43 @@ impl PreparedTable {
             waits: None,
         };
         let xid = prepared.xid.clone();
-        self.lock().insert(xid, Known { waits: Some(prepared), ..known });
+        let mut table = self.lock();
+        table.bytes += known.bytes;
+        table.known.insert(xid, Known { waits: Some(prepared), ..known });
     }
 
     /// It is decided, or was not prepared after all.
     pub fn forget(&self, xid: &Xid) {
-        self.lock().remove(xid);
+        let mut table = self.lock();
+        if let Some(known) = table.known.remove(xid) {
+            table.bytes -= known.bytes;
+        }
     }
 
     /// Nobody has it in hand any more.
     pub fn put_back(&self, prepared: Box<Prepared>) {
         let mut table = self.lock();
-        if let Some(known) = table.get_mut(&prepared.xid) {
+        if let Some(known) = table.known.get_mut(&prepared.xid) {
             known.waits = Some(prepared);
         }
     }
 
     /// Takes one in hand.
     pub fn take(&self, xid: &Xid) -> Result<Box<Prepared>> {
-        match self.lock().get_mut(xid) {
+        match self.lock().known.get_mut(xid) {
             None => Err(Error::NoSuchXid(xid.clone())),
             Some(known) => known.waits.take().ok_or_else(|| Error::XidBusy(xid.clone())),
         }
     }
 
     pub fn list(&self) -> Vec<PreparedInfo> {
-        self.lock().iter().map(|(xid, known)| known.info(xid)).collect()
+        self.lock().known.iter().map(|(xid, known)| known.info(xid)).collect()
     }
 
     /// Those of an earlier opening that were not listed here yet.
     pub fn unlisted(&self) -> Vec<PreparedInfo> {
         let mut table = self.lock();
-        let new = table.iter_mut().filter(|(_, known)| !known.was_listed);
+        let new = table.known.iter_mut().filter(|(_, known)| !known.was_listed);
         new.map(|(xid, known)| {
             known.was_listed = true;
             known.info(xid)
@@ -130,11 +144,16 @@ impl PreparedTable {
     /// Takes all away that are in nobody's hands.
     pub fn drain(&self) -> Vec<Prepared> {
         let table = std::mem::take(&mut *self.lock());
-        table.into_values().filter_map(|known| known.waits).map(|prepared| *prepared).collect()
+        table
+            .known
+            .into_values()
+            .filter_map(|known| known.waits)
+            .map(|prepared| *prepared)
+            .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Xid, Known>> {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
