@@ -127,6 +127,11 @@ impl Log {
         room_of(segment_bytes).saturating_sub(used) >= promised.groups
     }
 
+    /// True if the active group may be closed for want of room: it may be in the last buffer, which is kept.
+    pub(super) fn may_seal(state: &State) -> bool {
+        state.free.len() >= Self::kept_buffers(state)
+    }
+
     /// True if a reservation that found no room has reason to come again.
     pub(super) fn has_buffer(state: &State) -> bool {
         let is_short = state.free.is_empty() && state.promised.is_some();

@@ -106,6 +106,9 @@ impl Log {
             return None;
         }
         if state.active.as_ref().is_some_and(|active| active.used + bytes > active.capacity) {
+            if promise.is_none() && !Self::may_seal(&state) {
+                return None;
+            }
             self.seal(&mut state, GroupKind::Records);
             self.work.notify_one();
         }
