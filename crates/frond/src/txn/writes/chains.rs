@@ -9,21 +9,18 @@
 //! index ─► first ──────────────► newest ─► … ─► second ─► first
 //! ```
 //!
+//! The index of a large transaction is in no cache, so a look at it is one line of memory as a rule: places of eight
+//! bytes, searched from where the hash says to the first that is free. Only what came last is taken back, so places
+//! that were used need no mark.
+//!
 //! Invariants
 //! 1. Entries are numbered as they come. Only the last one is taken back, and then everything is as it
 //!    was before it (Rule: I44).
 //! 2. A key has one place in the index, from its first entry on.
+//! 3. From where its hash says up to a key's place, all places are of keys that came before it: so the key that came
+//!    last is in nobody's way, and its place may become free.
 //!
-//! Threads: one. Cost: 12 bytes an entry, and about 10 a key.
-
-use hashbrown::{HashTable, hash_table};
-
-/// A key's place in the index.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    hash: u32,
-    first: u32,
-}
+//! Threads: one. Cost: 12 bytes an entry, and 11 to 21 a key.
 
 /// One entry.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +33,78 @@ struct Link {
     is_first: bool,
 }
 
+/// Places of the smallest index: two lines of memory.
+const PLACES_MIN: usize = 16;
+
+/// First entries by hash.
+#[derive(Debug, Default)]
+struct Index {
+    /// A power of two of them, or none: 0 is free, else the hash, and one more than the entry's number.
+    places: Vec<u64>,
+    keys: usize,
+}
+
+impl Index {
+    /// The place of a key, or the free one where the search for it ends, by its short hash. There are free ones.
+    #[inline]
+    fn find(&self, hash: u32, is_same: impl Fn(u32) -> bool) -> Result<usize, usize> {
+        let last = self.places.len() - 1;
+        // The upper bits of the product depend on all of the hash.
+        let spread = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mut at = ((spread * self.places.len() as u64) >> 32) as usize;
+        loop {
+            let place = self.places[at];
+            if place == 0 {
+                return Err(at);
+            }
+            if (place >> 32) as u32 == hash && is_same(first_of(place)) {
+                return Ok(at);
+            }
+            at = (at + 1) & last;
+        }
+    }
+
+    /// Makes room for a key more. Those there are enter the larger index in the order in which they came (Invariant 3).
+    #[inline]
+    fn reserve(&mut self, links: &[Link]) {
+        if self.keys * 4 >= self.places.len() * 3 {
+            self.grow(links);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, links: &[Link]) {
+        self.places = vec![0; (2 * self.places.len()).max(PLACES_MIN)];
+        for (first, link) in (0..).zip(links) {
+            if link.is_first
+                && let Err(free) = self.find(link.hash, |_| false)
+            {
+                self.places[free] = place(link.hash, first);
+            }
+        }
+    }
+
+    /// Forgets the key that came last, whose first entry this is.
+    fn remove(&mut self, hash: u32, first: u32) {
+        if let Ok(at) = self.find(hash, |other| other == first) {
+            self.places[at] = 0;
+            self.keys -= 1;
+        }
+    }
+}
+
+fn place(hash: u32, first: u32) -> u64 {
+    u64::from(hash) << 32 | (u64::from(first) + 1)
+}
+
+fn first_of(place: u64) -> u32 {
+    (place as u32).wrapping_sub(1)
+}
+
 /// Entries by key.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    index: HashTable<Place>,
+    index: Index,
     links: Vec<Link>,
 }
 
@@ -56,15 +121,16 @@ impl Chains {
     #[inline]
     pub fn push(&mut self, hash: u64, rows: i8, is_same: impl Fn(u32) -> bool) -> bool {
         let (hash, slot) = (short(hash), self.links.len() as u32);
-        let is_place = |place: &Place| place.hash == hash && is_same(place.first);
-        let found = self.index.entry(spread(hash), is_place, |place| spread(place.hash));
-        let (to, is_first) = match found {
-            hash_table::Entry::Occupied(place) => {
-                let newest = &mut self.links[place.get().first as usize].to;
+        self.index.reserve(&self.links);
+        let (to, is_first) = match self.index.find(hash, is_same) {
+            Ok(at) => {
+                let first = first_of(self.index.places[at]);
+                let newest = &mut self.links[first as usize].to;
                 (std::mem::replace(newest, slot), false)
             }
-            hash_table::Entry::Vacant(place) => {
-                place.insert(Place { hash, first: slot });
+            Err(free) => {
+                self.index.places[free] = place(hash, slot);
+                self.index.keys += 1;
                 (slot, true)
             }
         };
@@ -75,9 +141,10 @@ impl Chains {
     /// The first entry of a key.
     #[inline]
     pub fn first(&self, hash: u64, is_same: impl Fn(u32) -> bool) -> Option<u32> {
-        let hash = short(hash);
-        let is_place = |place: &Place| place.hash == hash && is_same(place.first);
-        self.index.find(spread(hash), is_place).map(|place| place.first)
+        if self.links.is_empty() {
+            return None;
+        }
+        self.index.find(short(hash), is_same).ok().map(|at| first_of(self.index.places[at]))
     }
 
     /// The newest entry of the key with this first one.
@@ -105,14 +172,10 @@ impl Chains {
         if plant!("txn: a rollback keeps the index") {
             return Some(undone);
         }
-        let is_place = |place: &Place| {
-            place.hash == hash && if is_first { place.first == slot } else { is_same(place.first) }
-        };
-        if let Ok(place) = self.index.find_entry(spread(hash), is_place) {
-            match is_first {
-                true => drop(place.remove()),
-                false => self.links[place.get().first as usize].to = to,
-            }
+        if is_first {
+            self.index.remove(hash, slot);
+        } else if let Ok(at) = self.index.find(hash, is_same) {
+            self.links[first_of(self.index.places[at]) as usize].to = to;
         }
         Some(undone)
     }
@@ -120,14 +183,14 @@ impl Chains {
     /// Forgets all entries and keeps at most `bytes_max` of memory. What a table of many places costs
     /// to empty, a set of few entries does not pay.
     pub fn clear(&mut self, bytes_max: usize) {
-        if self.index.capacity() / 16 <= self.links.len() {
-            self.index.clear();
+        if self.index.places.len() / 16 <= self.links.len() {
+            self.index.places.fill(0);
+            self.index.keys = 0;
         } else {
             for slot in (0..self.links.len() as u32).rev() {
                 let Link { hash, is_first, .. } = self.links[slot as usize];
-                let is_place = |place: &Place| place.first == slot;
-                if is_first && let Ok(place) = self.index.find_entry(spread(hash), is_place) {
-                    place.remove();
+                if is_first {
+                    self.index.remove(hash, slot);
                 }
             }
         }
@@ -139,7 +202,7 @@ impl Chains {
 
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
-        self.index.allocation_size() + self.links.capacity() * size_of::<Link>()
+        self.index.places.capacity() * size_of::<u64>() + self.links.capacity() * size_of::<Link>()
     }
 }
 
@@ -147,10 +210,4 @@ impl Chains {
 #[inline]
 fn short(hash: u64) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
-}
-
-/// The table looks at both ends of 64 bits: an odd factor brings all of 32 into both.
-#[inline]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
