@@ -33,6 +33,16 @@ pub use shuttle::{
 // No schedule depends on them, and the model checker has none.
 pub use std::thread::{available_parallelism, panicking};
 
+/// A number that the calling thread has for itself, to spread threads over places that they share. Another thread may
+/// have the same.
+#[inline]
+pub fn thread_number() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    // Places of threads lie pages apart; what is below them is the same for all.
+    let place = MARK.with(|mark| std::ptr::from_ref(mark).addr()) as u64;
+    (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
 /// `OnceLock` for the model checker, which has none. Its threads are one to the one of `std`, so a value
 /// is made outside of that: two may make one, as two may race to it anyway, and the first stays.
 #[cfg(shuttle)]

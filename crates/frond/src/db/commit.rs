@@ -24,7 +24,7 @@ use crate::{
     catalog::CATALOG_TREE,
     pipeline::Insertion,
     store::Extent,
-    sync::{Arc, MutexGuard, Ordering},
+    sync::{Arc, MutexGuard, Ordering, thread_number},
     txn::{KeyLocks, WriteSet},
     version::{Change, MemSlot},
     wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
@@ -99,7 +99,7 @@ impl Shared {
         let trees = writes.trees();
         // Nobody locks rows of the catalog.
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
-        let passed = if is_user { self.gate.pass(batch_number()) } else { None };
+        let passed = if is_user { self.gate.pass(thread_number()) } else { None };
         if !is_user || passed.is_some() {
             let keys = self.lock_checked(writes, &trees)?;
             self.must_be_absent(writes, &trees)?;
@@ -340,14 +340,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Spreads batches over the counts of the gate: a number that threads have each for themselves.
-fn batch_number() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    // Places of threads lie pages apart; what is below them is the same for all.
-    let place = MARK.with(|mark| std::ptr::from_ref(mark).addr()) as u64;
-    (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
 /// Takes the memory of a batch's writes back, unless a helper still reads them.

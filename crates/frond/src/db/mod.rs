@@ -86,8 +86,10 @@ pub(crate) struct Shared {
     /// Locks of transactions, and of batches while there are any.
     pub lock_table: LockTable,
     pub gate: LockGate,
-    /// Transactions begun so far.
+    /// Numbers given to transactions so far.
     pub txns: AtomicU64,
+    /// What they are made of.
+    kits: txn::Kits,
     pub durability: Durability,
     pub read_only: bool,
     pub closed: AtomicBool,
@@ -208,7 +210,13 @@ impl Db {
 impl Shared {
     /// The number of a new transaction.
     pub(super) fn next_txn(&self) -> u64 {
-        self.txns.fetch_add(1, Ordering::Relaxed) + 1
+        self.next_txns(1).start
+    }
+
+    /// So many of them.
+    pub(super) fn next_txns(&self, count: u64) -> std::ops::Range<u64> {
+        let first = self.txns.fetch_add(count, Ordering::Relaxed) + 1;
+        first..first + count
     }
 
     /// What a tree is called in messages; nothing if it is gone.

@@ -231,6 +231,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             lock_table: LockTable::new(env.clock.clone()),
             gate: LockGate::default(),
             txns: AtomicU64::new(0),
+            kits: Default::default(),
             durability: level,
             read_only: options.read_only,
             closed: AtomicBool::new(false),

@@ -56,6 +56,13 @@ impl Snapshot {
         Self { engine, shared, state, then: None }
     }
 
+    /// A snapshot that somebody holds already, once more.
+    pub(super) fn again(shared: Arc<Shared>, state: Arc<SnapshotState>) -> Self {
+        let engine = shared.engine.clone();
+        engine.snapshots.share(&state);
+        Self { engine, shared: Some(shared), state, then: None }
+    }
+
     /// A named snapshot, from the version that it keeps.
     pub(super) fn named(shared: Arc<Shared>, version: Version) -> Result<Self> {
         let state = SnapshotState::named(version);

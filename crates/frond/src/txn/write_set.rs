@@ -278,7 +278,14 @@ impl WriteSet {
 
     /// Trees touched, ascending.
     pub fn trees(&self) -> Vec<TreeId> {
-        let mut trees: Vec<TreeId> = Vec::new();
+        let mut trees = Vec::new();
+        self.list_trees(&mut trees);
+        trees
+    }
+
+    /// The same into a list that is used again.
+    pub fn list_trees(&self, trees: &mut Vec<TreeId>) {
+        trees.clear();
         for slot in &self.slots {
             if trees.last() != Some(&slot.tree) {
                 trees.push(slot.tree);
@@ -287,7 +294,6 @@ impl WriteSet {
         trees.extend(self.ranges.iter().map(|range| range.tree));
         trees.sort_unstable();
         trees.dedup();
-        trees
     }
 
     /// Entries of a tree, ascending. After `seal`.

@@ -7,6 +7,9 @@
 //! concern. One that lasts until that version is durable is given the memtable's commits as runs on
 //! disk in the memtable's stead (`pipeline/spill.rs`): no long reader holds memory (Rule: I28).
 //!
+//! Threads register in lists that few of them share, as a transaction of one read is a snapshot too; who publishes
+//! takes all.
+//!
 //! Invariants
 //! 1. Registration and publishing exclude each other: a snapshot is either in the registry when a
 //!    publish looks, or was taken after it and lies at or above its boundary (Rule: I4).
@@ -14,16 +17,19 @@
 //! 3. A pinned version is written by a checkpoint as it is while a snapshot keeps it, so that what
 //!    died after it does not stay in memory unwritten; only then is its memtable spilled.
 //!
-//! Threads: all.
+//! Threads: all. Ranks: lists in their order.
 
-use std::collections::BTreeMap;
+use arc_swap::Guard;
 
 use crate::{
     Publish, Seqno,
-    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering},
+    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, thread_number},
 };
 
 use super::{MemSlot, Version, Versions};
+
+/// Lists of snapshots: publishes take each some ten nanoseconds, registrations meet where two threads run at once.
+const LISTS: usize = if cfg!(shuttle) { 2 } else { 16 };
 
 /// What a snapshot reads from.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub(crate) struct SnapshotState {
     /// False for a named snapshot: it has a version of its own from the beginning, which no publish
     /// passes by.
     is_registered: bool,
+    /// Of a registered one.
+    list: usize,
 }
 
 /// The version of a snapshot that the current one has gone beyond. Nearly every snapshot ends before
@@ -43,27 +51,55 @@ struct Pinned {
     version: Mutex<Option<Arc<Version>>>,
 }
 
-/// All snapshots that are held, by seqno and how many hold it.
+/// Snapshots of some threads, by seqno, ascending, and how many hold each.
+type Held = Vec<(Arc<SnapshotState>, usize)>;
+
+/// One list on a cache line of its own.
 #[derive(Debug, Default)]
+#[repr(align(64))]
+struct List(Mutex<Held>);
+
+/// All snapshots that are held.
+#[derive(Debug)]
 pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<Seqno, (Arc<SnapshotState>, usize)>>,
+    lists: Box<[List]>,
 }
 
 /// The registry, locked for a publish.
 pub(crate) struct Publishing<'a> {
-    held: MutexGuard<'a, BTreeMap<Seqno, (Arc<SnapshotState>, usize)>>,
+    lists: Vec<MutexGuard<'a, Held>>,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self { lists: (0..LISTS).map(|_| List::default()).collect() }
+    }
+}
+
+/// Where a seqno is in a list, or would be.
+fn find(held: &Held, at: Seqno) -> Result<usize, usize> {
+    held.binary_search_by_key(&at, |(state, _)| state.at)
 }
 
 impl Snapshots {
-    /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state.
+    /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state, if their threads
+    /// share a list.
     pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
-        let mut held = self.held.lock().unwrap();
+        let list = thread_number() % LISTS;
+        let mut held = self.lists[list].0.lock().unwrap();
         let at = visible();
-        let state = || SnapshotState { at, pinned: Pinned::default(), is_registered: true };
-        let fresh = || (Arc::new(state()), 0);
-        let (state, count) = held.entry(at).or_insert_with(fresh);
+        let index = find(&held, at).unwrap_or_else(|index| {
+            let state = SnapshotState { at, pinned: Pinned::default(), is_registered: true, list };
+            held.insert(index, (Arc::new(state), 0));
+            index
+        });
+        let (state, count) = &mut held[index];
         *count += 1;
         state.clone()
+    }
+
+    fn list(&self, state: &SnapshotState) -> MutexGuard<'_, Held> {
+        self.lists[state.list].0.lock().unwrap()
     }
 
     /// One more holder of a registered snapshot.
@@ -71,8 +107,9 @@ impl Snapshots {
         if !state.is_registered {
             return;
         }
-        if let Some((_, count)) = self.held.lock().unwrap().get_mut(&state.at) {
-            *count += 1;
+        let mut held = self.list(state);
+        if let Ok(index) = find(&held, state.at) {
+            held[index].1 += 1;
         }
     }
 
@@ -81,30 +118,31 @@ impl Snapshots {
         if !state.is_registered {
             return;
         }
-        let mut held = self.held.lock().unwrap();
-        if let Some((_, count)) = held.get_mut(&state.at) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&state.at);
+        let mut held = self.list(state);
+        if let Ok(index) = find(&held, state.at) {
+            held[index].1 -= 1;
+            if held[index].1 == 0 {
+                held.remove(index);
             }
         }
     }
 
     /// Keeps registrations away while a publish is decided and done.
     pub fn publishing(&self) -> Publishing<'_> {
-        Publishing { held: self.held.lock().unwrap() }
+        Publishing { lists: self.lists.iter().map(|list| list.0.lock().unwrap()).collect() }
     }
 
     /// Pinned versions that still hold a memtable with anything in it, oldest first, and the seqnos
     /// of the snapshots that read them, ascending.
     pub fn unspilled(&self) -> Vec<(Arc<Version>, Vec<Seqno>)> {
+        let mut pinned = self.publishing().pinned();
+        pinned.retain(|(_, version)| version.active.table.entries() > 0);
+        pinned.sort_by_key(|(at, _)| *at);
         let mut found: Vec<(Arc<Version>, Vec<Seqno>)> = Vec::new();
-        for (&at, (state, _)) in &*self.held.lock().unwrap() {
-            let Some(version) = state.pinned.get() else { continue };
-            if version.active.table.entries() == 0 {
-                continue;
-            }
+        for (at, version) in pinned {
             match found.last_mut() {
+                // Of two lists.
+                Some((last, readers)) if Arc::ptr_eq(last, &version) && readers.contains(&at) => {}
                 Some((last, readers)) if Arc::ptr_eq(last, &version) => readers.push(at),
                 _ => found.push((version, vec![at])),
             }
@@ -112,28 +150,27 @@ impl Snapshots {
         found
     }
 
-    /// The snapshot at `at`, if it is still held and reads `old`, reads `new` from now on.
+    /// Snapshots at `at`, if they are still held and read `old`, read `new` from now on.
     pub fn move_over(&self, at: Seqno, old: &Arc<Version>, new: Arc<Version>) {
-        let held = self.held.lock().unwrap();
-        if let Some((state, _)) = held.get(&at)
-            && state.pinned.get().is_some_and(|pinned| Arc::ptr_eq(&pinned, old))
-        {
-            state.pinned.set(new);
+        for held in &self.publishing().lists {
+            if let Ok(index) = find(held, at)
+                && let (state, _) = &held[index]
+                && state.pinned.get().is_some_and(|pinned| Arc::ptr_eq(&pinned, old))
+            {
+                state.pinned.set(new.clone());
+            }
         }
     }
 
     /// Bytes of memtables that only snapshots hold.
     pub fn pinned_memtable_bytes(&self) -> u64 {
-        let held = self.held.lock().unwrap();
         let mut seen: Vec<*const MemSlot> = Vec::new();
         let mut bytes = 0;
-        for (state, _) in held.values() {
-            if let Some(version) = state.pinned.get() {
-                let slot = Arc::as_ptr(&version.active);
-                if !seen.contains(&slot) {
-                    seen.push(slot);
-                    bytes += version.active.table.bytes() as u64;
-                }
+        for (_, version) in self.publishing().pinned() {
+            let slot = Arc::as_ptr(&version.active);
+            if !seen.contains(&slot) {
+                seen.push(slot);
+                bytes += version.active.table.bytes() as u64;
             }
         }
         bytes
@@ -141,9 +178,15 @@ impl Snapshots {
 }
 
 impl Publishing<'_> {
+    /// Pinned versions, with the snapshots that read them.
+    fn pinned(&self) -> Vec<(Seqno, Arc<Version>)> {
+        let all = self.lists.iter().flat_map(|held| held.iter());
+        all.filter_map(|(state, _)| Some((state.at, state.pinned.get()?))).collect()
+    }
+
     /// The oldest pinned version younger than `written`.
     pub fn oldest_pinned_after(&self, written: Publish) -> Option<Arc<Version>> {
-        let pinned = self.held.values().filter_map(|(state, _)| state.pinned.get());
+        let pinned = self.pinned().into_iter().map(|(_, version)| version);
         pinned.filter(|version| version.publish > written).min_by_key(|version| version.publish)
     }
 
@@ -151,9 +194,10 @@ impl Publishing<'_> {
     pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemSlot>, versions: &Versions) {
         let Some(last) = slot.last() else { return };
         let mut kept: Option<Arc<Version>> = None;
-        for (&at, (state, _)) in self.held.range(..last) {
+        let below = |held: &'_ Held| find(held, last).unwrap_or_else(|index| index);
+        for (state, _) in self.lists.iter().flat_map(|held| &held[..below(held)]) {
             if state.pinned.get().is_none() {
-                debug_assert!(at >= old.applied, "snapshots.rs invariant 1");
+                debug_assert!(state.at >= old.applied, "snapshots.rs invariant 1");
                 let kept = kept.get_or_insert_with(|| versions.with_memtable(old, slot));
                 state.pinned.set(kept.clone());
             }
@@ -179,18 +223,23 @@ impl SnapshotState {
     pub fn named(version: Version) -> Arc<Self> {
         let (at, pinned) = (version.applied, Pinned::default());
         pinned.set(Arc::new(version));
-        Arc::new(Self { at, pinned, is_registered: false })
+        Arc::new(Self { at, pinned, is_registered: false, list: 0 })
     }
 
     /// The version to read, filtered by `at`.
     pub fn version(&self, versions: &Versions) -> Arc<Version> {
+        Guard::into_inner(self.version_for_a_call(versions))
+    }
+
+    /// The same for one call, without a count that all readers share.
+    pub fn version_for_a_call(&self, versions: &Versions) -> Guard<Arc<Version>> {
         loop {
             if let Some(pinned) = self.pinned.get()
                 && !plant!("version: a snapshot reads past its version")
             {
-                return pinned;
+                return Guard::from_inner(pinned);
             }
-            let current = versions.hold();
+            let current = versions.current();
             if current.applied <= self.at || plant!("version: a snapshot reads past its version") {
                 return current;
             }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Tree, tree::bounds},
+    super::{Cursor, Snapshot, Tree, tree::bounds},
     IfLocked, Isolation, RowLock, State, Txn,
     locked_walk::{LockedWalk, Step},
 };
@@ -114,7 +114,7 @@ impl Txn {
         }
         let snapshot = match isolation {
             Isolation::ReadCommitted => self.shared.snapshot(),
-            _ => self.snapshot(&mut state).clone(),
+            _ => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
         };
         if tree.entry.birth > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));

@@ -3,11 +3,11 @@
 use crate::{
     Error, Result, Seqno,
     pipeline::Insertion,
-    sync::{Arc, MutexGuard},
+    sync::{Arc, MutexGuard, panicking},
     txn::{LiveWrites, Mark, lock_table::LockTable},
 };
 
-use super::{super::Shared, State, Txn};
+use super::{super::Shared, State, Txn, kit::Kit};
 
 /// A moment of a transaction to go back to: see [`Txn::savepoint`].
 ///
@@ -31,9 +31,10 @@ impl Txn {
         if state.is_over {
             return Err(Error::TxnEnded);
         }
-        let committed = match self.len() {
-            0 => Ok(self.shared.engine.sequencer.visible()),
-            _ => self.commit_writes(&mut state),
+        let is_empty = !state.has_written || self.is_empty();
+        let committed = match is_empty {
+            true => Ok(self.shared.engine.sequencer.visible()),
+            false => self.commit_writes(&mut state),
         };
         self.end(&mut state);
         committed
@@ -49,7 +50,7 @@ impl Txn {
         };
         shared.engine.pace(only_deletes)?;
         let _turn = shared.engine.make_room(bytes)?;
-        let mut insertion = Arc::new(Insertion::default());
+        let mut insertion = state.spare.insertion();
         let mut blobs = Vec::new();
         {
             let mut own = self.live.lock();
@@ -58,14 +59,27 @@ impl Txn {
             shared.separate(own.sealed(), &mut blobs)?;
             let fresh = Arc::get_mut(&mut insertion).expect("nobody else has it yet");
             std::mem::swap(&mut fresh.writes, own.sealed());
-            fresh.trees = fresh.writes.trees();
+            fresh.writes.list_trees(&mut fresh.trees);
             shared.engine.make_runs(fresh);
             own.gone_to(insertion.clone());
         }
         let level = self.options.durability.unwrap_or(shared.durability);
         // Rule I41: the locks go when it is visible, and its durability is waited for without them.
-        let locks = Ending { shared, live: &self.live, state };
-        shared.commit_insertion(&insertion, &blobs, level, &[], locks)
+        let locks = Ending { shared, live: &self.live, state: &mut *state };
+        let committed = shared.commit_insertion(&insertion, &blobs, level, &[], locks);
+        self.take_back(state, insertion);
+        committed
+    }
+
+    /// Takes the memory of what was committed, unless a helper still reads it.
+    fn take_back(&self, state: &mut State, mut insertion: Arc<Insertion>) {
+        let mut own = self.live.lock();
+        own.forget_holder();
+        if let Some(done) = Arc::get_mut(&mut insertion) {
+            own.take_back(std::mem::take(&mut done.writes));
+            done.runs.clear();
+            state.spare.insertion = Some(insertion);
+        }
     }
 
     /// Takes everything back.
@@ -161,17 +175,27 @@ impl Txn {
     pub(super) fn end(&self, state: &mut State) {
         state.is_over = true;
         drop(Ending { shared: &self.shared, live: &self.live, state });
-        state.snapshot = None;
-        self.live.clear();
+        self.shared.release_snapshot(state.snapshot.take());
+        if state.has_written {
+            self.live.clear();
+        }
     }
 }
 
 impl Drop for Txn {
     fn drop(&mut self) {
         // Also if a merge operator of the program's own has panicked: others wait for the locks.
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (mut state, is_whole) = match self.state.lock() {
+            Ok(state) => (state, !panicking()),
+            Err(poisoned) => (poisoned.into_inner(), false),
+        };
         if !state.is_over {
             self.end(&mut state);
+        }
+        // What a panic has left is nobody's to use, nor what is prepared.
+        if is_whole && Arc::strong_count(&self.live) == 1 {
+            let (live, state) = (self.live.clone(), std::mem::take(&mut *state));
+            self.shared.kits.keep(Kit { live, state });
         }
     }
 }
@@ -185,11 +209,12 @@ struct Ending<'a> {
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        let State { locks, entered, .. } = &mut *self.state;
+        let State { locks, entered, spare, .. } = &mut *self.state;
         entered.drain(..).for_each(|tree| tree.writers.leave(self.live));
         if let Some(mut locks) = locks.take() {
             LockTable::release_all(&self.shared.lock_table, &mut locks);
             self.shared.gate.open();
+            spare.locks = Some(locks);
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `end.rs` | commit, rollback, savepoints |
+//! | `kit.rs` | memory, from one transaction to the next |
 //! | `prepare.rs` | the first of two phases |
 //! | `transact.rs` | a closure, again if others were in its way |
 //!
@@ -30,6 +31,7 @@
 
 mod cursor;
 mod end;
+mod kit;
 mod locked_walk;
 mod options;
 mod prepare;
@@ -48,11 +50,14 @@ use crate::{
             Deadlock, Denied, LockSet, LockStats, LockWait, Reason, RowMode, TableMode, Taken,
         },
     },
+    version::SnapshotState,
 };
 
-use super::{Db, Shared, Snapshot, Tree, batch::check_key};
+use super::{Db, Shared, Tree, batch::check_key};
 pub use cursor::TxnCursor;
 pub use end::Savepoint;
+pub(super) use kit::Kits;
+use kit::{Kit, Spare};
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
 pub use row::{RowChange, RowConflict, RowEntry};
 
@@ -95,7 +100,7 @@ struct State {
     /// From the first lock on; the gate is shut while it is there.
     locks: Option<LockSet>,
     /// From the first plain read on, at the levels that keep one.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Arc<SnapshotState>>,
     /// Trees that list the transaction as a writer.
     entered: Vec<Arc<TreeEntry>>,
     /// In the order of their numbers.
@@ -105,6 +110,10 @@ struct State {
     rollbacks: Vec<(u64, Mark)>,
     rollbacks_made: u64,
     is_over: bool,
+    /// Something was written, if only to be taken back: else the writes need not be looked at.
+    has_written: bool,
+    /// Of transactions before.
+    spare: Spare,
 }
 
 impl Db {
@@ -117,8 +126,9 @@ impl Db {
         if !options.read_only {
             self.shared.check_writable()?;
         }
-        let live = Arc::new(LiveWrites::new(self.shared.next_txn()));
-        Ok(Txn { shared: self.shared.clone(), options, live, state: Mutex::default() })
+        let shared = self.shared.clone();
+        let Kit { live, state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
+        Ok(Txn { shared, options, live, state: Mutex::new(state) })
     }
 
     /// Calls that wait for a lock now, longest first: who, for whom, and for what.
@@ -176,14 +186,17 @@ impl Txn {
             return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
         }
         let (table, patience) = (&self.shared.lock_table, self.options.patience(wait));
-        let locks = match &mut state.locks {
-            Some(locks) => locks,
-            none => {
-                // Batches that are on their way are nobody's locks.
-                self.shut_gate(tree)?;
-                none.insert(table.begin(self.live.number()))
-            }
-        };
+        if state.locks.is_none() {
+            // Batches that are on their way are nobody's locks.
+            self.shut_gate(tree)?;
+            let number = self.live.number();
+            let spare = state.spare.locks.take().map(|mut locks| {
+                locks.renew(number);
+                locks
+            });
+            state.locks = Some(spare.unwrap_or_else(|| table.begin(number)));
+        }
+        let locks = state.locks.as_mut().expect("made above");
         let intent = match mode {
             RowMode::Shared => TableMode::IntentShared,
             RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
@@ -242,7 +255,7 @@ impl Txn {
 
     /// The last commit that its plain reads see, once there was one, at the levels that keep a snapshot.
     pub fn snapshot_seqno(&self) -> Option<Seqno> {
-        self.state.lock().unwrap().snapshot.as_ref().map(Snapshot::seqno)
+        self.state.lock().unwrap().snapshot.as_ref().map(|snapshot| snapshot.at)
     }
 
     /// Entries that it would commit.

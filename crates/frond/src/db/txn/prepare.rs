@@ -86,7 +86,7 @@ impl Txn {
         let prepared = prepared?;
         table.note(xid, prepared.since, prepared.insertion.writes.len());
         state.is_over = true;
-        state.snapshot = None;
+        self.shared.release_snapshot(state.snapshot.take());
         Ok(PreparedTxn::new(self.shared.clone(), prepared))
     }
 

@@ -3,12 +3,14 @@
 use crate::{
     Error, Result, Seqno, TreeId,
     block::typed::Projection,
+    sync::Arc,
     txn::{HashedKey, lock_table::RowMode},
+    version::SnapshotState,
 };
 
 use super::{
     super::{
-        Shared, Snapshot, Tree,
+        Shared, Tree,
         read::{Messages, ReadView},
     },
     IfLocked, Isolation, RowLock, State, Txn,
@@ -110,13 +112,12 @@ impl Txn {
         value.clear();
         let id = tree.entry.id;
         let (mut messages, mut done) = (Messages::default(), false);
-        let own = self.live.lock();
-        if own.len() > 0 {
+        if state.has_written {
+            let own = self.live.lock();
             for message in own.messages(HashedKey::new(id, key)) {
                 done |= messages.take(message, true, value);
             }
         }
-        drop(own);
         let engine = &self.shared.engine;
         let add = |messages: &mut Messages, value: &mut Vec<u8>, view: &ReadView<'_>| match done {
             true => Ok(()),
@@ -124,7 +125,7 @@ impl Txn {
         };
         match (at, self.options.isolation) {
             (At::Latest, _) => {
-                let version = engine.versions.hold();
+                let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
@@ -137,11 +138,11 @@ impl Txn {
             }
             (At::Level, _) => {
                 let snapshot = self.snapshot(state);
-                if !done && tree.entry.birth > snapshot.seqno() {
+                if !done && tree.entry.birth > snapshot.at {
                     return Err(Error::DefinitionChanged(tree.name()));
                 }
-                let version = snapshot.version();
-                let view = snapshot.view(&version);
+                let version = snapshot.version_for_a_call(&engine.versions);
+                let view = ReadView { engine, version: &version, at: snapshot.at };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
@@ -149,36 +150,51 @@ impl Txn {
     }
 
     /// The snapshot that plain reads see; made by the first of them.
-    pub(super) fn snapshot<'s>(&self, state: &'s mut State) -> &'s Snapshot {
-        state.snapshot.get_or_insert_with(|| self.shared.snapshot())
+    pub(super) fn snapshot<'s>(&self, state: &'s mut State) -> &'s Arc<SnapshotState> {
+        let engine = &self.shared.engine;
+        let visible = || engine.sequencer.visible();
+        state.snapshot.get_or_insert_with(|| engine.snapshots.register(visible))
     }
 }
 
 impl Shared {
+    /// Lets a transaction's snapshot go.
+    pub(super) fn release_snapshot(&self, snapshot: Option<Arc<SnapshotState>>) {
+        if let Some(snapshot) = snapshot {
+            self.engine.snapshots.release(&snapshot);
+        }
+    }
+
     /// Whether a row exists, at the newest inserted version. Under its lock (Rule: I3).
     pub(in crate::db) fn exists_at_latest(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;
-        let version = engine.versions.hold();
+        let version = engine.versions.current();
         ReadView { engine, version: &version, at: Seqno(u64::MAX) }.exists(tree, key)
     }
 
     /// Whether a row was committed since a snapshot. Under the row's lock (Rules: I3, I27).
-    pub(super) fn has_changed(&self, snapshot: &Snapshot, tree: &Tree, key: &[u8]) -> Result<bool> {
+    pub(super) fn has_changed(
+        &self,
+        snapshot: &SnapshotState,
+        tree: &Tree,
+        key: &[u8],
+    ) -> Result<bool> {
         let id = tree.entry.id;
         let engine = &self.engine;
         let version = engine.versions.hold();
         let latest = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
         if let Some(seqno) = latest.newest_in_memtables(id, key) {
-            return Ok(seqno > snapshot.seqno());
+            return Ok(seqno > snapshot.at);
         }
         // Trees know no seqnos: what is in them is at least as old as what was applied last.
-        if version.applied <= snapshot.seqno() {
+        if version.applied <= snapshot.at {
             return Ok(false);
         }
         let (mut now, mut then) = (Vec::new(), Vec::new());
         let is_now = latest.get(id, key, &mut now)?;
-        let of_snapshot = snapshot.version();
-        let was_then = snapshot.view(&of_snapshot).get(id, key, &mut then)?;
+        let of_snapshot = snapshot.version(&engine.versions);
+        let before = ReadView { engine, version: &of_snapshot, at: snapshot.at };
+        let was_then = before.get(id, key, &mut then)?;
         Ok(is_now != was_then || now != then)
     }
 }

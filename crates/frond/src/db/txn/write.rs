@@ -138,10 +138,14 @@ impl Txn {
         let held = state.locks.as_ref().map(|locks| locks.mark());
         self.lock_row(state, (id, key), RowMode::Write, IfLocked::Wait)?;
         let hashed = HashedKey::new(id, key);
-        let own = self.live.lock().state_of(hashed);
+        let own = match state.has_written {
+            true => self.live.lock().state_of(hashed),
+            false => OwnState::Untouched,
+        };
         if self.look(state, tree, key, own, absent == Absent::Must)? == Written::Exists {
             return Ok(Written::Exists);
         }
+        state.has_written = true;
         let mut writes = self.live.lock();
         let mark = writes.mark();
         append(&mut writes, hashed)?;

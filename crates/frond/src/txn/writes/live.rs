@@ -47,10 +47,20 @@ impl LiveWrites {
         Self { number, writes: Mutex::default() }
     }
 
+    /// Makes it the next transaction's, which nobody else knows yet.
+    pub(crate) fn renew(&mut self, number: u64) {
+        self.number = number;
+    }
+
     /// The writes. Held for a call or two: others wait for it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, TxnWrites> {
         self.writes.lock().unwrap()
+    }
+
+    /// True if it takes at most so much memory, and no panic has left anything in it.
+    pub(crate) fn is_within(&self, bytes_max: usize) -> bool {
+        self.writes.lock().is_ok_and(|writes| writes.bytes() <= bytes_max)
     }
 
     /// Forgets everything, whatever a panic has left of it.

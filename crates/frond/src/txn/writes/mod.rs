@@ -265,10 +265,14 @@ impl TxnWrites {
     }
 
     /// Takes the set's memory back, once the commit is visible and nobody else reads it, and forgets all.
-    #[cfg_attr(any(not(test), shuttle), expect(dead_code, reason = "for who commits transactions"))]
     pub(crate) fn take_back(&mut self, set: WriteSet) {
         self.set = set;
         self.clear();
+    }
+
+    /// The sealed set is nowhere any more: its commit is visible, or there will be none.
+    pub(crate) fn forget_holder(&mut self) {
+        self.gone_to = None;
     }
 
     /// Forgets everything, as a rollback of all of it does.
