@@ -239,7 +239,11 @@ impl Shared {
             };
             let Some(reservation) = reserved else {
                 drop(section);
-                engine.health.watch(engine.log().wait_for_room())?;
+                let room = match promised {
+                    None => engine.log().wait_for_room(),
+                    Some(_) => engine.log().wait_for_promised(),
+                };
+                engine.health.watch(room)?;
                 continue;
             };
             // Before anybody can insert it: then it may be visible, and the memtable frozen.

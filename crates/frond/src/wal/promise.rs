@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! 1. What is promised fits one group, and half of the shortest segment: more is not promised, and whoever asks is told.
-//! 2. A promised reservation fails only if the log has stopped, or if somebody else had the last buffer written just then
-//!    (a checkpoint does, once): then it waits for that write as every other does.
+//! 2. A promised reservation never meets a full disk. It waits only if somebody has had the last buffer written just
+//!    then (a checkpoint, a sync of what is in it): for that write.
 //!
 //! Threads: all. A promise is an addition under the log's lock; making one may make a segment.
 
@@ -87,6 +87,18 @@ impl Log {
     pub fn try_reserve_promised(&self, bytes: usize, payload: usize) -> Option<Reservation> {
         debug_assert!(bytes <= payload, "no more than was promised");
         self.reserve_promised(bytes, PromisedRoom::of(payload))
+    }
+
+    /// For who found none of the room that was promised: waits for a write that gives a buffer back.
+    pub fn wait_for_promised(&self) -> Result<()> {
+        let mut state = self.state.lock().unwrap();
+        loop {
+            self.check(&state)?;
+            if state.active.is_some() || !state.free.is_empty() {
+                return Ok(());
+            }
+            state = self.wait_for_buffer(state)?;
+        }
     }
 
     /// What stays promised once a record has taken its part.

@@ -211,14 +211,14 @@ impl Log {
         let mut state = self.state.lock().unwrap();
         loop {
             self.check(&state)?;
-            if state.spare_wanted && state.spares.is_empty() {
+            if !Self::has_buffer(&state) {
+                state = self.wait_for_buffer(state)?;
+            } else if state.spare_wanted && state.spares.is_empty() {
                 drop(state);
                 return self.make_spare();
-            }
-            if Self::has_buffer(&state) {
+            } else {
                 return Ok(());
             }
-            state = self.wait_for_buffer(state)?;
         }
     }
 
@@ -230,7 +230,8 @@ impl Log {
         if state.writing {
             return Ok(self.sleep(state));
         }
-        let end = Self::reserved_end(&state);
+        // What is in the active group, which may be in the buffer that is kept, need not go now.
+        let end = if state.sealed.is_empty() { Self::reserved_end(&state) } else { state.end };
         self.write_groups(state, end)
     }
 

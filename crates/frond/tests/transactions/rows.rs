@@ -250,3 +250,54 @@ fn rows_are_the_models() {
         }
     }
 }
+
+/// Entries of one tree: the same key twice, a chain of keys, and what a read has locked beside what was written.
+#[test]
+fn entries_of_one_tree_are_one_row() {
+    let table = table();
+    let (txn, other) = (table.begin(), table.begin());
+    let entry = |value| RowEntry { tree: &table.names, key: &[1], value, unique: true };
+    let twice = txn.insert_row(&[entry(b"1"), entry(b"2")], RowLock::Exclusive).unwrap();
+    assert_eq!(twice, Some(RowConflict { index: 1, value: b"1".to_vec() }));
+    assert!(txn.is_empty());
+    for key in [1, 2] {
+        txn.put(&table.names, &[key], &[key]).unwrap();
+    }
+    let change = |old: &'static [u8], new: &'static [u8]| RowChange {
+        tree: &table.names,
+        old: Some(old),
+        new: Some((new, b"x")),
+        unique: true,
+    };
+    let chain = [change(&[1], &[2]), change(&[2], &[3])];
+    assert_eq!(txn.update_row(&chain, RowLock::Exclusive).unwrap(), None);
+    let found = [1, 2, 3].map(|key| txn.get(&table.names, &[key]).unwrap().is_some());
+    assert_eq!(found, [false, true, true]);
+    // A write is no read: its lock stays.
+    txn.get_for_update(&table.rows, &[9]).unwrap();
+    txn.insert(&table.rows, &[8], b"").unwrap();
+    txn.unlock_last().unwrap();
+    let busy = |key: u8| {
+        let met = other.get_locked(&table.rows, &[key], RowLock::Exclusive, IfLocked::Fail);
+        matches!(met, Err(Error::LockBusy { .. }))
+    };
+    assert!(busy(8) && busy(9));
+    txn.get_for_update(&table.rows, &[7]).unwrap();
+    assert!(busy(7));
+    txn.unlock_last().unwrap();
+    assert!(!busy(7));
+}
+
+/// Who meets a row that is there shares it: nobody waits. Rule: I48.
+#[test]
+fn refused_inserts_share_what_is_in_their_way() {
+    let table = table();
+    let txn = table.begin();
+    assert_eq!(table.insert(&txn, 1, (1, 1), RowLock::Shared).unwrap(), None);
+    txn.commit().unwrap();
+    let all: Vec<Txn> = (0..3).map(|_| table.begin()).collect();
+    for txn in &all {
+        let met = table.insert(txn, 1, (2, 2), RowLock::Shared).unwrap();
+        assert_eq!(met.map(|met| met.index), Some(0));
+    }
+}

@@ -47,6 +47,11 @@ impl<'a> RowChange<'a> {
     fn comes_to(&self) -> Option<&'a [u8]> {
         self.new.map(|(key, _)| key).filter(|key| self.old != Some(*key))
     }
+
+    /// The key that it has no more.
+    fn leaves(&self) -> Option<&'a [u8]> {
+        self.old.filter(|old| self.new.is_none_or(|(key, _)| key != *old))
+    }
 }
 
 /// An entry that another row has already.
@@ -121,21 +126,28 @@ impl Txn {
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
         self.or_nothing(|| {
+            let leaves = |tree: &Tree, key: &[u8]| {
+                let gone = |change: &RowChange<'_>| {
+                    change.tree.id() == tree.id() && change.leaves() == Some(key)
+                };
+                changes.iter().any(gone)
+            };
             for (index, change) in changes.iter().enumerate().filter(|(_, change)| change.unique) {
                 if let Some(key) = change.comes_to()
+                    && !leaves(change.tree, key)
                     && let Some(value) = self.look_for(change.tree, key, lock)?
                 {
                     return Ok(Some(RowConflict { index, value }));
                 }
             }
+            // What goes first: one entry may come to where another was.
+            for change in changes {
+                change.leaves().map_or(Ok(()), |old| self.delete(change.tree, old))?;
+            }
             for (index, change) in changes.iter().enumerate() {
-                let RowChange { tree, old, new, unique } = *change;
-                let is_new = change.comes_to().is_some();
-                if let Some(old) = old.filter(|_| is_new || new.is_none()) {
-                    self.delete(tree, old)?;
-                }
+                let RowChange { tree, new, unique, .. } = *change;
                 match new {
-                    Some(row) if is_new => {
+                    Some(row) if change.comes_to().is_some() => {
                         if let Some(conflict) = self.put_entry((index, tree), row, unique, lock)? {
                             return Ok(Some(conflict));
                         }
@@ -175,17 +187,25 @@ impl Txn {
 
     /// The value of a key that should not be there, locked as asked; locked for itself if it is not.
     fn look_for(&self, tree: &Tree, key: &[u8], lock: RowLock) -> Result<Option<Vec<u8>>> {
+        if lock == RowLock::Exclusive {
+            return self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait);
+        }
+        let mut meet = IfLocked::Fail;
         loop {
             // As it would be written: who took it shared first would meet others who do so, too.
-            let found = self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)?;
-            if found.is_none() || lock == RowLock::Exclusive {
-                return Ok(found);
+            match self.get_locked(tree, key, RowLock::Exclusive, meet) {
+                Ok(None) => return Ok(None),
+                Ok(Some(_)) => self.unlock_last()?,
+                Err(Error::LockBusy { .. }) => {}
+                Err(error) => return Err(error),
             }
-            self.unlock_last()?;
-            let found = self.get_locked(tree, key, lock, IfLocked::Wait)?;
+            // Others may share it, too: those need not be waited for.
+            let found = self.get_locked(tree, key, RowLock::Shared, IfLocked::Wait)?;
             if found.is_some() {
                 return Ok(found);
             }
+            self.unlock_last()?;
+            meet = IfLocked::Wait;
         }
     }
 

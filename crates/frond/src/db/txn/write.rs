@@ -137,12 +137,19 @@ impl Txn {
         let id = tree.entry.id;
         let held = state.locks.as_ref().map(|locks| locks.mark());
         self.lock_row(state, (id, key), RowMode::Write, IfLocked::Wait)?;
+        // No reading call took it: it is not given back before the end.
+        if let Some(locks) = &mut state.locks {
+            locks.keep_last();
+        }
         let hashed = HashedKey::new(id, key);
         let own = match state.has_written {
             true => self.live.lock().state_of(hashed),
             false => OwnState::Untouched,
         };
-        if self.look(state, tree, key, own, absent == Absent::Must)? == Written::Exists {
+        // What was proven before may have been written since, in the same call.
+        let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
+        let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
+        if self.look(state, tree, key, own, looks)? == Written::Exists {
             return Ok(Written::Exists);
         }
         state.has_written = true;

@@ -62,6 +62,11 @@ impl LockSet {
         LockMark(self.held.len())
     }
 
+    /// What was taken last is to stay: [`unlock_last`](super::LockTable::unlock_last) finds nothing.
+    pub fn keep_last(&mut self) {
+        self.last = None;
+    }
+
     /// True if it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

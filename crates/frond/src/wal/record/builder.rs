@@ -134,7 +134,7 @@ impl RecordBuilder {
         self.bytes.len()
     }
 
-    /// The body. [`trailer`] must follow it in the log.
+    /// The body. [`trailer`](super::trailer) must follow it in the log.
     pub fn finish(&mut self) -> &[u8] {
         &self.bytes
     }
