@@ -462,6 +462,7 @@ fn backups_beside_writers_are_moments() {
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 10,
         mini_run_entries: 100,
+        own_writes_bytes: 64 << 10,
     };
     let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
     let options = || Options::new().cache_size(16 << 20).durability(Durability::Lazy);

@@ -49,6 +49,7 @@ fn small() -> Tuning {
         checkpoint_log_bytes: 400 << 10,
         checkpoint_millis: 10_000,
         mini_run_entries: 10_000,
+        own_writes_bytes: 64 << 10,
     };
     Tuning { limits: Some(limits), ..Tuning::default() }
 }

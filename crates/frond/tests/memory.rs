@@ -65,6 +65,7 @@ fn options() -> Options {
         checkpoint_log_bytes: 64 << 10,
         checkpoint_millis: 20,
         mini_run_entries: 50,
+        own_writes_bytes: 64 << 10,
     };
     let tuning = Tuning {
         limits: Some(limits),

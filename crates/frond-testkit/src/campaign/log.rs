@@ -60,6 +60,7 @@ fn options(vfs: &SimVfs, seed: u64) -> Options {
         checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
         checkpoint_millis: u64::MAX,
         mini_run_entries: usize::MAX,
+        own_writes_bytes: u64::MAX,
     });
     let DbEngine { cache_bytes, level, tuning, .. } = engine;
     Options::new().cache_size(cache_bytes).durability(level).tuning(tuning).env(vfs.env(seed))

@@ -14,7 +14,7 @@ use crate::{
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
-    tree::TreeTraits,
+    tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
 };
 
@@ -244,6 +244,12 @@ impl TreeDirectory for Catalog {
         if let Some(entry) = self.by_id(tree) {
             let puts = writes.entries(tree).filter(|entry| entry.tag.kind() != Kind::Delete);
             entry.vacancy.put(puts.map(|entry| entry.key));
+        }
+    }
+
+    fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns) {
+        if let Some(entry) = self.by_id(tree) {
+            entry.vacancy.put_within(piece.ranges());
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     io::Env,
     page::PageKind,
-    store::{Extent, Store, Superblock, TreeRoot},
+    store::{Extent, Link, Store, Superblock, TreeRoot},
     sync::Arc,
     wal::{self, Expect, Item, LogExtent, Record, RecordItems},
 };
@@ -162,6 +162,11 @@ impl Reader<'_> {
                 Item::Extent(extent) => self.name(lsn, PageKind::Blob, extent),
                 Item::Page { kind, extent } => self.name(lsn, kind, extent),
                 Item::Root { root, .. } => self.root(lsn, root, first),
+                Item::Runs { links, .. } => {
+                    for Link { offset, bytes, .. } in links.iter().map(Link::from_disk) {
+                        self.name(lsn, PageKind::Run, LogExtent { offset, bytes: bytes.into() });
+                    }
+                }
                 Item::Entry { tag, payload, .. }
                     if tag.kind() == Kind::PutBlob && seqno > self.base =>
                 {

@@ -64,6 +64,7 @@ fn fresh_context(store: &Arc<Store>) -> TreeContext {
         descriptors: Descriptors::default(),
         damage: Default::default(),
         unwritten: Arc::new(AtomicU64::new(0)),
+        unwritten_max: AtomicU64::new(u64::MAX),
         resident: Arc::new(AtomicU64::new(0)),
     }
 }

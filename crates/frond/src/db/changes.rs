@@ -14,6 +14,7 @@
 //! Threads: a feed has one owner; waiting in it holds no lock.
 
 mod prepared;
+mod spilled;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,6 +35,7 @@ use crate::{
 
 use super::{Db, Shared, TreeInfo};
 use prepared::Prepares;
+use spilled::SpilledWalk;
 
 /// Memory for records that is kept from group to group.
 const KEPT_BYTES: usize = 4 << 20;
@@ -73,6 +75,8 @@ pub struct Commit<'a> {
 enum Content<'a> {
     Catalog(std::vec::IntoIter<Change<'static>>),
     Trees(RecordItems<'a>),
+    /// Of a commit that was written beyond memory.
+    Spilled(Box<SpilledWalk<'a>>),
 }
 
 impl std::fmt::Debug for Commit<'_> {
@@ -298,6 +302,10 @@ impl ChangeFeed {
                     prepares.learn(items(lsn, payload)?)?;
                     (Content::Trees(wal::items(lsn, body)), holds)
                 }
+                None if names_runs(items(lsn, payload)?)? => {
+                    let (walk, holds) = SpilledWalk::new(&engine, seqno, (lsn, payload))?;
+                    (Content::Spilled(Box::new(walk)), holds)
+                }
                 None => {
                     let holds = hold_blobs(&engine, seqno, items(lsn, payload)?, false)?;
                     (Content::Trees(items(lsn, payload)?.without_extents()), holds)
@@ -336,6 +344,7 @@ fn hold_blobs(
                 }
                 holds.extend(hold);
             }
+            Item::Runs { .. } => {}
             // A commit says first what it brings.
             _ if !brings => break,
             _ => {}
@@ -354,6 +363,11 @@ fn prepared_in(mut items: RecordItems<'_>) -> Result<Option<(Xid, Seqno)>> {
         }
     }
     Ok(None)
+}
+
+/// Whether the commit was written beyond memory: its record says so first.
+fn names_runs(mut items: RecordItems<'_>) -> Result<bool> {
+    Ok(matches!(items.next()?, Some(Item::Runs { .. })))
 }
 
 fn items(lsn: Lsn, payload: &[u8]) -> Result<RecordItems<'_>> {
@@ -393,7 +407,7 @@ impl Names {
                 }
                 Item::Entry { tree: CATALOG_TREE, key, .. } => records.push(Err(key.to_vec())),
                 Item::Root { tree, .. } => loaded.push(tree),
-                Item::Extent(_) | Item::Page { .. } => {}
+                Item::Extent(_) | Item::Page { .. } | Item::Runs { .. } => {}
                 Item::Entry { .. } | Item::DeleteRange { .. } | Item::Prepared { .. } => break,
             }
         }
@@ -453,6 +467,15 @@ impl Commit<'_> {
         let items = match &mut self.content {
             Content::Catalog(changes) => return Ok(changes.next()),
             Content::Trees(items) => items,
+            Content::Spilled(walk) => {
+                let Some((tree, key, message)) = walk.next()? else { return Ok(None) };
+                if message.tag.kind() == Kind::PutBlob {
+                    self.engine.cx.open_blob(message.payload)?.read(&mut self.value)?;
+                    let value = &self.value;
+                    return Ok(Some(Change::Put { tree: names.tree(tree), key, value }));
+                }
+                return change(names.tree(tree), key, message).map(Some);
+            }
         };
         match items.next()? {
             Some(Item::Entry { tree, key, tag, payload }) if tag.kind() == Kind::PutBlob => {
@@ -466,7 +489,11 @@ impl Commit<'_> {
                 Ok(Some(Change::DeleteRange { tree: names.tree(tree), from, to }))
             }
             Some(
-                Item::Extent(_) | Item::Page { .. } | Item::Root { .. } | Item::Prepared { .. },
+                Item::Extent(_)
+                | Item::Page { .. }
+                | Item::Root { .. }
+                | Item::Prepared { .. }
+                | Item::Runs { .. },
             )
             | None => Ok(None),
         }

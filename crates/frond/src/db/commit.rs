@@ -147,10 +147,35 @@ impl Shared {
         changes: &[Change],
         locks: L,
     ) -> Result<Seqno> {
-        let engine = &*self.engine;
-        let Insertion { writes, trees, relieves, .. } = &**insertion;
+        let Insertion { writes, relieves, .. } = &**insertion;
         // Deletes may always go on: they are how space comes back (Rule: I24).
         let admitted = if *relieves || writes.only_deletes() { 0 } else { writes.bytes() as u64 };
+        self.commit_admitted(insertion, blobs, (level, admitted), changes, locks)
+    }
+
+    /// The same of one that brings what was written beyond memory, of so many bytes.
+    pub(super) fn commit_spilled<L>(
+        &self,
+        insertion: &Arc<Insertion>,
+        blobs: &[Arc<BlobHold>],
+        level: Durability,
+        (spilled, bytes): (Change, u64),
+        locks: L,
+    ) -> Result<Seqno> {
+        let admitted = insertion.writes.bytes() as u64 + bytes;
+        self.commit_admitted(insertion, blobs, (level, admitted), &[spilled], locks)
+    }
+
+    fn commit_admitted<L>(
+        &self,
+        insertion: &Arc<Insertion>,
+        blobs: &[Arc<BlobHold>],
+        (level, admitted): (Durability, u64),
+        changes: &[Change],
+        locks: L,
+    ) -> Result<Seqno> {
+        let engine = &*self.engine;
+        let Insertion { writes, trees, .. } = &**insertion;
         match admitted {
             // A disk too full for the reserve keeps no delete from being done.
             0 => engine.store.end_rest()?,
@@ -225,12 +250,16 @@ impl Shared {
             (None, body)
         };
         let bytes = rest.len() + trailer(Seqno(0)).len();
+        let begins_memtable = changes.iter().any(Change::begins_memtable);
         loop {
             let mut section = engine.enter();
             engine.health.check()?;
             // The last freeze of a close is made in this section: what comes behind it would be in no checkpoint.
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
+            }
+            if begins_memtable {
+                engine.freeze_in(&mut section);
             }
             let reserved = match (&fragments, promised) {
                 (None, None) => engine.log().try_reserve(bytes),
@@ -256,7 +285,8 @@ impl Shared {
             engine.log_reached.store(reached, Ordering::Relaxed);
             section.active.note(changes);
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
-            let inside = bytes <= COPIED_INSIDE_BYTES_MAX;
+            // What a record names is held by the log before anybody can read the record.
+            let inside = bytes <= COPIED_INSIDE_BYTES_MAX && !begins_memtable;
             if inside {
                 engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
             }
@@ -277,6 +307,11 @@ impl Shared {
                     let offset = blob.extent().offset;
                     named = named.and(engine.store.name_in_log(offset, reservation.lsn()));
                 }
+                named.expect("I11: an extent that is held is there");
+            }
+            for (_, piece) in changes.iter().filter_map(Change::spilled).flat_map(|all| all.iter())
+            {
+                let named = piece.pages().name_in_log(reservation.lsn());
                 named.expect("I11: an extent that is held is there");
             }
             if !inside {
@@ -363,6 +398,10 @@ pub(super) fn build_record(
 ) {
     record.clear();
     let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
+    // First of all: a replay must know before it takes the commit up.
+    for (tree, piece) in changes.iter().filter_map(Change::spilled).flat_map(|all| all.iter()) {
+        record.runs(tree, piece.links());
+    }
     for loaded in changes.iter().filter_map(Change::loaded_tree) {
         // Each load's before its root: it is how a replay tells whose they are.
         loaded.blobs.iter().for_each(|blob| record.extent(place(blob.extent())));

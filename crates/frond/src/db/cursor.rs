@@ -16,9 +16,9 @@
 use crate::{
     Error, Result, TreeId,
     catalog::TreeEntry,
-    run::{BULK_BYTES, Direction, RunCursor},
+    run::{BULK_BYTES, Direction, EntrySource, RunCursor},
     sync::{Arc, Weak},
-    tree::{LeafStretch, Position, clip},
+    tree::{LeafStretch, Position, SortedRunsCursor, clip},
     txn::{Stretch, TOMBSTONES_MIN},
     version::Version,
 };
@@ -501,6 +501,18 @@ impl Cursor {
             }
             if let Some(key) = cursor.key() {
                 start = start.max(Some(key.to_vec()));
+            }
+            for piece in slot.spilled_at(self.tree, self.snapshot.seqno()) {
+                let mut cursor =
+                    SortedRunsCursor::new(&self.snapshot.engine.cx, piece, (None, None));
+                match below {
+                    Some(key) => cursor.seek_before(key)?,
+                    None => cursor.seek_last()?,
+                }
+                for _ in 0..BACK_STEPS {
+                    cursor.retreat()?;
+                }
+                start = start.max(cursor.entry().map(|entry| entry.key.to_vec()));
             }
         }
         Ok(start)

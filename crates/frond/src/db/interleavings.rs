@@ -61,6 +61,7 @@ fn options(env: &Env) -> Options {
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 1 << 40,
         mini_run_entries: 3,
+        own_writes_bytes: 1 << 10,
     };
     let tuning = Tuning {
         shape: Some(shape),

@@ -25,7 +25,7 @@ use crate::{
         TaskPool,
     },
     run::WorkByTree,
-    store::{self, Class, Found, Opened, PageKind, StoreOptions},
+    store::{self, Class, Extent, Found, Link, Opened, PageKind, StoreOptions},
     sync::{Arc, AtomicBool, AtomicU64, Mutex},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
     txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
@@ -87,6 +87,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         descriptors: Descriptors::default(),
         damage: Default::default(),
         unwritten: Arc::new(AtomicU64::new(0)),
+        unwritten_max: AtomicU64::new(limits.unwritten_bytes),
         resident: Arc::new(AtomicU64::new(0)),
     });
     cx.limit_tails(limits.tails_bytes);
@@ -271,6 +272,12 @@ fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<(
                 if !plant!("load: recovery does not claim what the log names") =>
             {
                 store.claim(extent_of(store, extent)?, Class::of_page(kind), kind, lsn)?;
+            }
+            Item::Runs { links, .. } if !plant!("txn: recovery does not claim spilled runs") => {
+                for link in links.iter().map(Link::from_disk) {
+                    let Link { offset, bytes, .. } = link;
+                    store.claim(Extent { offset, bytes }, Class::Run, PageKind::Run, lsn)?;
+                }
             }
             Item::Entry { tree: CATALOG_TREE, key, tag, payload } if seqno > applied => {
                 let record = tag.is_put().then(|| catalog::Record::decode(key, payload));

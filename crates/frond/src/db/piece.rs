@@ -9,8 +9,8 @@
 
 use crate::{
     Error, Kind, Result, TreeId,
-    run::{Direction, Entry, MergeCursor, RangeDeletes, RunCursor},
-    tree::{LeafStretch, clip},
+    run::{Direction, Entry, EntrySource, MergeCursor, RangeDeletes, RunCursor},
+    tree::{LeafStretch, SortedRunsCursor, clip},
 };
 
 use super::{
@@ -103,6 +103,13 @@ impl<'a> Piece<'a> {
             let source = MemSource::new(&slot.table, self.tree, self.view.at, cx.folder(), lo, hi)?;
             if !source.is_empty() {
                 sources.push(ReadSource::Memtable(Box::new(source)));
+            }
+            for piece in slot.spilled_at(self.tree, self.view.at) {
+                let mut cursor = SortedRunsCursor::new(cx, piece, (lo, hi));
+                cursor.seek_first()?;
+                if cursor.entry().is_some() {
+                    sources.push(ReadSource::Spilled(Box::new(cursor)));
+                }
             }
         }
         for part in &self.stretch.runs {

@@ -144,6 +144,13 @@ impl ReadView<'_> {
             if done {
                 return Ok(());
             }
+            for piece in slot.spilled_at(tree, self.at) {
+                if let Some(found) = piece.get(&self.engine.cx, key, projection)?
+                    && messages.take(found.message(), found.is_whole(), value)
+                {
+                    return Ok(());
+                }
+            }
         }
         if let Some(root) = self.version.roots.get(&tree) {
             root.get_parts(&self.engine.cx, key, projection, &mut |lookup| {
@@ -155,15 +162,25 @@ impl ReadView<'_> {
     }
 
     /// The last commit that said something of `key`, if that is in a memtable.
-    pub fn newest_in_memtables(&self, tree: TreeId, key: &[u8]) -> Option<Seqno> {
-        self.version.memtables().find_map(|slot| {
+    pub fn newest_in_memtables(&self, tree: TreeId, key: &[u8]) -> Result<Option<Seqno>> {
+        let none = Projection::Columns(Vec::new());
+        for slot in self.version.memtables() {
             let mut newest = None;
             slot.table.get(tree, key, self.at, &mut |seqno, _| {
                 newest = Some(seqno);
                 false
             });
-            newest
-        })
+            for piece in slot.spilled_at(tree, self.at) {
+                if newest.is_none() && piece.get(&self.engine.cx, key, &none)?.is_some() {
+                    // Its only commit.
+                    newest = Some(slot.base.next());
+                }
+            }
+            if newest.is_some() {
+                return Ok(newest);
+            }
+        }
+        Ok(None)
     }
 
     /// True if `key` exists, at the newest inserted version (Rule: I3).

@@ -19,10 +19,11 @@ use crate::{
         FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
     },
     pipeline::Engine,
-    store::{Class, Extent, HeldPages, PageKind, Store, TreeRoot as DurableRoot},
+    store::{Class, Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
     sync::{Arc, Ordering},
+    tree::SortedRuns,
     types::Xid,
-    version::{Change, Loaded, MemSlot},
+    version::{Change, Loaded, MemSlot, SpilledWrites},
     wal::{self, Item, LogExtent, Record, RecordItems},
 };
 
@@ -58,8 +59,16 @@ impl Replay<'_> {
         if seqno <= applied && !plant!("db: replay what a tree already holds") {
             return Ok(());
         }
+        let pieces = spilled_again(engine, lsn, payload)?;
         let mut section = engine.enter();
-        if engine.log.is_some() && engine.memtable_is_full(&section.active) {
+        if pieces.is_some() && section.last() > section.active.base {
+            let log_from = section.active.log_from();
+            let last = engine.freeze_at(&mut section, log_from);
+            drop(section);
+            engine.apply_through(last)?;
+            while engine.log.is_some() && engine.write_begun()? {}
+            section = engine.enter();
+        } else if engine.log.is_some() && engine.memtable_is_full(&section.active) {
             // Not this record's position: replay begins at a group, and only the slot names one. What is
             // applied by then is skipped by its seqno.
             let log_from = section.active.log_from();
@@ -71,7 +80,10 @@ impl Replay<'_> {
         let slot = section.assign_replayed(seqno);
         slot.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
         drop(section);
-        let mut changes = Vec::new();
+        // Noted before anything is inserted, as by the commit itself.
+        let mut changes: Vec<Change> = pieces.into_iter().collect();
+        slot.note(&changes);
+        let spilled = changes.len();
         let mut pages = Vec::new();
         let mut blobs = Vec::new();
         while let Some(item) = items.next()? {
@@ -114,6 +126,7 @@ impl Replay<'_> {
                     let xid = Xid::new(xid)?;
                     insert_prepared(engine, prepared, &xid, (seqno, &slot))?;
                 }
+                Item::Runs { .. } => {}
                 Item::Root { tree, root } => {
                     let (pages, blobs) = (std::mem::take(&mut pages), std::mem::take(&mut blobs));
                     changes.push(load_again(engine, tree, root, pages, blobs)?);
@@ -126,7 +139,7 @@ impl Replay<'_> {
             .for_each(|loaded| expect(engine, loaded.tree));
         engine.sequencer.jump_visible(seqno);
         slot.writers.fetch_sub(1, Ordering::Release);
-        slot.note(&changes);
+        slot.note(&changes[spilled..]);
         if changes.iter().any(Change::ends_memtable) {
             let mut section = engine.enter();
             let log_from = section.active.log_from();
@@ -169,6 +182,28 @@ fn insert_prepared(
         }
         TreeChange::DeleteRange(tree, from, to) => slot.table.delete_range(tree, seqno, from, to),
     })
+}
+
+/// What a commit had written beyond memory, if it had: its runs are in their places, and its record names them first.
+fn spilled_again(engine: &Engine, lsn: Lsn, payload: &[u8]) -> Result<Option<Change>> {
+    let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(None) };
+    let mut spilled = SpilledWrites::default();
+    while let Some(Item::Runs { tree, links }) = items.next()? {
+        let links: Vec<Link> = links.iter().map(Link::from_disk).collect();
+        let Some(first) = links.first() else { continue };
+        let mut pages = HeldPages::new(&engine.store, first.birth, first.lineage);
+        for &Link { offset, bytes, .. } in &links {
+            let extent = Extent { offset, bytes };
+            if engine.log.is_none() {
+                // Nothing was claimed, and nothing will be allocated either.
+                engine.store.claim(extent, Class::Run, PageKind::Run, lsn)?;
+            }
+            pages.hold(PageKind::Run, extent);
+        }
+        let piece = SortedRuns::on_disk(&engine.cx, &links, pages)?;
+        spilled.push_older(tree, Arc::new(piece));
+    }
+    Ok((spilled.entries() > 0).then(|| Change::Spill(Arc::new(spilled))))
 }
 
 /// What a bulk load brought: its pages are in their places.

@@ -7,12 +7,15 @@ use crate::{
     memtable::{MemCursor, Memtable},
     run::{Entry, EntrySource, Folder, RangeDeletes, RunCursor},
     sync::Arc,
+    tree::SortedRunsCursor,
 };
 
 /// What a scan merges.
 pub(super) enum ReadSource<'a> {
     Memtable(Box<MemSource<'a>>),
     Run(Box<RunCursor>, Option<RangeDeletes>),
+    /// What a commit has written beyond memory.
+    Spilled(Box<SortedRunsCursor>),
 }
 
 impl EntrySource for ReadSource<'_> {
@@ -21,6 +24,7 @@ impl EntrySource for ReadSource<'_> {
         match self {
             ReadSource::Memtable(source) => source.entry(),
             ReadSource::Run(cursor, _) => cursor.entry(),
+            ReadSource::Spilled(cursor) => cursor.entry(),
         }
     }
 
@@ -29,6 +33,7 @@ impl EntrySource for ReadSource<'_> {
         match self {
             ReadSource::Memtable(source) => source.advance(),
             ReadSource::Run(cursor, _) => cursor.advance(),
+            ReadSource::Spilled(cursor) => cursor.advance(),
         }
     }
 
@@ -36,6 +41,7 @@ impl EntrySource for ReadSource<'_> {
         match self {
             ReadSource::Memtable(source) => source.seek(key),
             ReadSource::Run(cursor, _) => cursor.seek(key),
+            ReadSource::Spilled(cursor) => cursor.seek(key),
         }
     }
 
@@ -43,6 +49,7 @@ impl EntrySource for ReadSource<'_> {
         match self {
             ReadSource::Memtable(source) => source.bounds(),
             ReadSource::Run(cursor, _) => cursor.bounds(),
+            ReadSource::Spilled(cursor) => cursor.bounds(),
         }
     }
 
@@ -50,20 +57,21 @@ impl EntrySource for ReadSource<'_> {
         match self {
             ReadSource::Memtable(source) => Some(&source.ranges),
             ReadSource::Run(_, ranges) => ranges.as_ref(),
+            ReadSource::Spilled(_) => None,
         }
     }
 
     #[inline]
     fn is_whole(&self) -> bool {
         match self {
-            ReadSource::Memtable(_) => true,
+            ReadSource::Memtable(_) | ReadSource::Spilled(_) => true,
             ReadSource::Run(cursor, _) => cursor.is_whole(),
         }
     }
 
     fn make_whole(&mut self) -> Result<()> {
         match self {
-            ReadSource::Memtable(_) => Ok(()),
+            ReadSource::Memtable(_) | ReadSource::Spilled(_) => Ok(()),
             ReadSource::Run(cursor, _) => cursor.make_whole(),
         }
     }

@@ -35,7 +35,7 @@ impl Engine {
                 crate::sync::thread::yield_now();
             }
         }
-        let entries = slot.table.entries() as u64;
+        let entries = slot.entries();
         self.progress.store(0, Ordering::Relaxed);
         let per_entry = jobs.work_per_entry.max(256);
         self.progress_expected.store((entries * per_entry / 256).max(1), Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Engine {
         let mut effects = Vec::new();
         let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
         let progress = self.progress.clone();
-        for tree in slot.table.trees().into_iter().filter(|&tree| !dropped(tree)) {
+        for tree in slot.trees().into_iter().filter(|&tree| !dropped(tree)) {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let old = roots.get(&tree).cloned().unwrap_or_default();
             let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
@@ -113,6 +113,9 @@ impl Engine {
                 self.store.adopt_blob(blob, publish, *lineage)?;
             }
             effects.blobs.clear();
+            // What came and went inside a job gives its place back.
+            effects.early.retain(|(run, _)| run.refs() > 0);
+            effects.early.iter().for_each(|(run, _)| self.cx.remember(run));
         }
         self.effects.lock().unwrap().push_back(Published { publish, effects, ended });
         Ok(())
@@ -155,6 +158,8 @@ impl Engine {
                     Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
                     branches.loaded.insert(loaded.tree, publish);
                 }
+                // It is applied as a memtable's rows are.
+                Change::Spill(_) => {}
                 Change::Snapshot { id, name } => {
                     let name = (*id, name.clone());
                     let snapshot = NamedVersion::fresh(name, last, publish, roots, &branches);
@@ -203,7 +208,7 @@ impl Engine {
 }
 
 fn apply_tree(
-    cx: &TreeContext,
+    cx: &Arc<TreeContext>,
     slot: &MemSlot,
     tree: TreeId,
     traits: TreeTraits,
@@ -215,7 +220,7 @@ fn apply_tree(
     let fill = if traits.typing.is_some() { LEAF_FILL_TYPED } else { LEAF_FILL_OPAQUE };
     let mut job = Job::new(cx, traits, publish, fill, progress);
     let all = (slot.base, slot.last().unwrap_or(LATEST));
-    let root = apply_commits(&mut job, slot, tree, old, all)?;
+    let root = apply_commits(&mut job, cx, (slot, tree), old, all)?;
     job.flush_ticks();
     Ok((tree, root, lineage, std::mem::take(&mut job.effects)))
 }
@@ -225,20 +230,19 @@ fn apply_tree(
 /// then in two runs, and only who needs that key meets the damage (P10).
 fn apply_commits(
     job: &mut Job<'_>,
-    slot: &MemSlot,
-    tree: TreeId,
+    cx: &Arc<TreeContext>,
+    (slot, tree): (&MemSlot, TreeId),
     old: &TreeRoot,
     (above, through): (Seqno, Seqno),
 ) -> Result<TreeRoot> {
-    let cx = job.cx;
-    let batch = || super::batch::batch_of(&slot.table, tree, (above, through), cx, old);
+    let batch = || super::batch::batch_of_slot(slot, tree, (above, through), cx, old);
     let before = job.effects.mark();
     match job.apply(old, &batch) {
         Err(error) if error.is_of_a_page() && through.0 > above.0 + 1 => {
             job.effects.rewind(before);
             let middle = Seqno(above.0 + (through.0 - above.0) / 2);
-            let older = apply_commits(job, slot, tree, old, (above, middle))?;
-            apply_commits(job, slot, tree, &older, (middle, through))
+            let older = apply_commits(job, cx, (slot, tree), old, (above, middle))?;
+            apply_commits(job, cx, (slot, tree), &older, (middle, through))
         }
         done => done,
     }

@@ -13,9 +13,10 @@
 use crate::{
     Message, Result, Seqno, Tag, TreeId,
     memtable::{DrainCursor, Memtable},
-    run::{Entry, EntrySource, Folded, RangeDeletes},
+    run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes},
     sync::Arc,
-    tree::{Batch, TreeContext, TreeRoot},
+    tree::{Batch, SortedRuns, SortedRunsCursor, TreeContext, TreeRoot},
+    version::MemSlot,
 };
 
 /// Operands of one key that a batch carries, in lengths of the longest inline value: 256 KiB, where a
@@ -76,31 +77,140 @@ pub(super) fn batch_of<'a>(
     Ok(Some(Batch { source: Box::new(source), min_key, max_key, bytes }))
 }
 
-impl MemtableBatch<'_> {
-    /// Makes a Put of the Merge it stands on (invariant 3).
-    fn put_onto_below(&mut self) -> Result<()> {
-        // Newest first, the batch's own in front.
-        let mut versions = vec![(Tag::MERGE, std::mem::take(&mut self.payload))];
-        // What a range delete of the batch covers is gone from below (Rule: I26).
-        if !self.ranges.covers(&self.key) {
-            self.below.get(self.cx, &self.key, &mut |lookup| {
-                let message = lookup.message();
-                versions.push((message.tag, message.payload.to_vec()));
-                Ok(())
-            })?;
-        }
-        let folder = self.cx.folder();
-        let versions = versions.iter().map(|(tag, payload)| Message::new(*tag, payload));
+/// What a memtable's commits do to a tree, as [`batch_of`] gives it; with the pieces of the commit that is alone in it
+/// and was written beyond memory.
+pub(super) fn batch_of_slot<'a>(
+    slot: &MemSlot,
+    tree: TreeId,
+    commits: (Seqno, Seqno),
+    cx: &'a Arc<TreeContext>,
+    below: &'a TreeRoot,
+) -> Result<Option<Batch<'a>>> {
+    let batch = batch_of(&slot.table, tree, commits, cx, below)?;
+    let pieces = slot.spilled().map_or(&[][..], |spilled| spilled.of(tree));
+    if pieces.is_empty() {
+        return Ok(batch);
+    }
+    merged_batch(batch, pieces, cx, below).map(Some)
+}
+
+/// A batch, if there is one, over pieces, newest first.
+fn merged_batch<'a>(
+    newest: Option<Batch<'a>>,
+    pieces: &[Arc<SortedRuns>],
+    cx: &'a Arc<TreeContext>,
+    below: &'a TreeRoot,
+) -> Result<Batch<'a>> {
+    let (mut bytes, mut ends) = (0, Vec::new());
+    let mut sources: Vec<Box<dyn EntrySource + 'a>> = Vec::with_capacity(pieces.len() + 1);
+    if let Some(Batch { source, min_key, max_key, bytes: newest }) = newest {
+        bytes += newest;
+        ends.extend([min_key, max_key]);
+        sources.push(source);
+    }
+    for piece in pieces {
+        let mut cursor = SortedRunsCursor::bulk(cx, piece);
+        cursor.seek_first()?;
+        bytes += piece.bytes();
+        ends.extend(
+            piece.ends().into_iter().flat_map(|(first, last)| [first.to_vec(), last.to_vec()]),
+        );
+        sources.push(Box::new(cursor));
+    }
+    let (min_key, max_key) = (ends.iter().min().cloned(), ends.iter().max().cloned());
+    let (key, payload, spare) = Default::default();
+    let mut merged =
+        Merged { merge: MergeCursor::new(sources), cx, below, key, payload, spare, tag: None };
+    merged.advance()?;
+    let (min_key, max_key) = (min_key.unwrap_or_default(), max_key.unwrap_or_default());
+    Ok(Batch { source: Box::new(merged), min_key, max_key, bytes })
+}
+
+/// Several sources as one, folded. They have no range deletes.
+struct Merged<'a> {
+    merge: MergeCursor<Box<dyn EntrySource + 'a>>,
+    cx: &'a TreeContext,
+    below: &'a TreeRoot,
+    key: Vec<u8>,
+    payload: Vec<u8>,
+    spare: Vec<u8>,
+    tag: Option<Tag>,
+}
+
+impl EntrySource for Merged<'_> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.tag.map(|tag| Entry { key: &self.key, tag, payload: &self.payload })
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.tag = None;
+        let Some(entry) = self.merge.next_folded(&self.cx.folder())? else { return Ok(()) };
+        self.tag = Some(entry.tag);
+        self.key.clear();
+        self.key.extend_from_slice(entry.key);
+        self.payload.clear();
+        self.payload.extend_from_slice(entry.payload);
         let (payload, spare) = (&mut self.payload, &mut self.spare);
-        let folded = folder.fold_versions(versions, true, payload, spare)?;
-        let folded = folded.unwrap_or(Tag::MERGE);
-        if let Folded::Made(_) = folder.settle(Message::new(folded, payload), spare)? {
-            std::mem::swap(payload, spare);
+        bound_operands(self.cx, Some(self.below), &self.key, (&mut self.tag, payload, spare))
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        while self.entry().is_some_and(|entry| entry.key < key) {
+            self.advance()?;
         }
-        // Whatever is below stays there, hidden: never fresh.
-        self.tag = Some(Tag::PUT);
         Ok(())
     }
+}
+
+/// Invariant 3.
+fn bound_operands(
+    cx: &TreeContext,
+    below: Option<&TreeRoot>,
+    key: &[u8],
+    (tag, payload, spare): (&mut Option<Tag>, &mut Vec<u8>, &mut Vec<u8>),
+) -> Result<()> {
+    let bytes_max = OPERANDS_PER_INLINE_VALUE * cx.shape.blob_bytes;
+    if *tag != Some(Tag::MERGE) || payload.len() <= bytes_max {
+        return Ok(());
+    }
+    let own = payload.clone();
+    match put_onto(cx, below, key, (tag, payload, spare)) {
+        // It waits above the damage like everything else.
+        Err(error) if error.is_of_a_page() => {
+            *payload = own;
+            Ok(())
+        }
+        put => put,
+    }
+}
+
+/// Makes a Put of a Merge over what is below, if anything can be.
+fn put_onto(
+    cx: &TreeContext,
+    below: Option<&TreeRoot>,
+    key: &[u8],
+    (tag, payload, spare): (&mut Option<Tag>, &mut Vec<u8>, &mut Vec<u8>),
+) -> Result<()> {
+    // Newest first, the batch's own in front.
+    let mut versions = vec![(Tag::MERGE, std::mem::take(payload))];
+    if let Some(below) = below {
+        below.get(cx, key, &mut |lookup| {
+            let message = lookup.message();
+            versions.push((message.tag, message.payload.to_vec()));
+            Ok(())
+        })?;
+    }
+    let folder = cx.folder();
+    let versions = versions.iter().map(|(tag, payload)| Message::new(*tag, payload));
+    let folded = folder.fold_versions(versions, true, payload, spare)?;
+    let folded = folded.unwrap_or(Tag::MERGE);
+    if let Folded::Made(_) = folder.settle(Message::new(folded, payload), spare)? {
+        std::mem::swap(payload, spare);
+    }
+    // Whatever is below stays there, hidden: never fresh.
+    *tag = Some(Tag::PUT);
+    Ok(())
 }
 
 impl EntrySource for MemtableBatch<'_> {
@@ -123,16 +233,10 @@ impl EntrySource for MemtableBatch<'_> {
                 self.tag = tag;
                 self.key.clear();
                 self.key.extend_from_slice(drained.key);
-                let bytes_max = OPERANDS_PER_INLINE_VALUE * self.cx.shape.blob_bytes;
-                if tag == Some(Tag::MERGE) && self.payload.len() > bytes_max {
-                    let own = self.payload.clone();
-                    match self.put_onto_below() {
-                        // It waits above the damage like everything else.
-                        Err(error) if error.is_of_a_page() => self.payload = own,
-                        put => put?,
-                    }
-                }
-                return Ok(());
+                // What a range delete of the batch covers is gone from below (Rule: I26).
+                let below = (!self.ranges.covers(&self.key)).then_some(self.below);
+                let (payload, spare) = (&mut self.payload, &mut self.spare);
+                return bound_operands(self.cx, below, &self.key, (&mut self.tag, payload, spare));
             }
         }
     }

@@ -404,6 +404,9 @@ impl Engine {
                     pages.adopt()?;
                     blobs.gained.extend(listed.into_iter().map(|blob| (lineage, blob)));
                 }
+                for (run, extent) in &effects.early {
+                    self.store.adopt(extent.extent().offset, run.birth, lineage)?;
+                }
                 for node in effects.dead_nodes {
                     if let Some(link) = node.link().filter(|link| link.lineage == lineage)
                         && !plant!("pipeline: replaced nodes never die")

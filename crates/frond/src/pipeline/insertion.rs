@@ -65,6 +65,8 @@ impl Engine {
         let Insertion { writes, trees, runs, decided, .. } = insertion;
         if self.vacancies.load(Ordering::SeqCst) > 0 {
             trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
+            let spilled = slot.spilled().into_iter().flat_map(|spilled| spilled.iter());
+            spilled.for_each(|(tree, piece)| self.trees.cut_vacancy_within(tree, piece));
         }
         for &tree in trees {
             for (from, to) in writes.ranges(tree) {

@@ -51,7 +51,7 @@ use crate::{
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
-    tree::{Effects, TreeContext, TreeTraits},
+    tree::{Effects, SortedRuns, TreeContext, TreeTraits},
     txn::{Section, Sequencer, WriteSet},
     version::{MemSlot, Snapshots, Versions},
     wal::Log,
@@ -75,6 +75,8 @@ pub struct Limits {
     pub checkpoint_millis: u64,
     /// Entries of one tree in one commit that come as a mini-run.
     pub mini_run_entries: usize,
+    /// Bytes of a transaction's writes from which on they leave memory.
+    pub own_writes_bytes: u64,
 }
 
 impl Limits {
@@ -93,6 +95,9 @@ impl Limits {
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
             mini_run_entries: insertion::MINI_RUN_ENTRIES_MIN,
+            // A quarter of the memtables' quarter: with their index, some ten large transactions at once
+            // take what one may be that stays in memory.
+            own_writes_bytes: (cache_bytes / 16).max(256 << 10),
         }
     }
 
@@ -116,6 +121,8 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 
     /// A commit puts rows into a tree: what was vacant there is vacant no more (`txn/vacancy.rs`, 3).
     fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet);
+    /// The same of what was written beyond memory.
+    fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns);
 
     /// The commit that dropped a tree is applied: no batch of it counts any more.
     fn forget(&self, tree: TreeId);

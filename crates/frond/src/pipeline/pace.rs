@@ -95,6 +95,25 @@ impl Engine {
         }
     }
 
+    /// Waits until fewer than so many commits that were written beyond memory are to be applied.
+    ///
+    /// # Errors
+    /// As [`make_room`](Self::make_room).
+    pub(crate) fn wait_for_spilled(&self, waiting_max: usize) -> Result<()> {
+        loop {
+            self.health.check()?;
+            self.check_room()?;
+            let seen = self.signal.epoch();
+            let version = self.versions.current();
+            let waiting = version.frozen.iter().filter(|slot| slot.spilled().is_some()).count();
+            drop(version);
+            if waiting < waiting_max {
+                return Ok(());
+            }
+            self.help_or_wait(seen)?;
+        }
+    }
+
     /// The memtables' part of the budget.
     pub(crate) fn memtables_bytes_max(&self) -> u64 {
         (self.cache_bytes / 4).max(2 * self.limits.memtable_bytes)

@@ -107,6 +107,7 @@ impl Engine {
                 let traits = TreeTraits { lineage, class, leaf_filters: false, typing: None };
                 let progress = AtomicU64::new(0);
                 let mut job = Job::new(&self.cx, traits, version.publish, 0, &progress);
+                job.writes_early = false;
                 let runs = job.put_in_front(front, batch)?;
                 job.flush_ticks();
                 let root = front.root();

@@ -31,7 +31,7 @@ use crate::{
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
-    message::Tag,
+    message::{Message, Tag},
     page::{Link, PageKind, StoreFile},
     sync::{Arc, AtomicU64, Ordering},
 };
@@ -120,6 +120,12 @@ impl Found {
             Payload::InBlock(range) => self.block.get(range.clone()).unwrap_or_default(),
             Payload::Made(payload) | Payload::Parts(payload) => payload,
         }
+    }
+
+    /// What was found, as a message.
+    #[inline]
+    pub fn message(&self) -> Message<'_> {
+        Message::new(self.tag, self.payload())
     }
 
     /// Whether that is all of it, and not the parts that were wanted.

@@ -40,6 +40,21 @@ impl Space {
         is_written
     }
 
+    /// The same of a run that no version links: it stays as long as it is held, if the log names it now.
+    pub fn hold_named_run(&self, extent: Extent) -> bool {
+        let mut inner = self.lock();
+        let is_named = inner.extents.get(&extent.offset).is_some_and(|record| {
+            record.bytes == extent.bytes
+                && record.kind == PageKind::Run
+                && record.temporary
+                && record.log.is_some()
+        });
+        if is_named {
+            inner.change(extent.offset, |record| record.holds += 1);
+        }
+        is_named
+    }
+
     /// The version that was the first to list the blob; `None` if there is none, or none lists it.
     pub fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
         let blob = self.lock().blob(extent).ok();

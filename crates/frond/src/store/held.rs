@@ -83,6 +83,16 @@ impl HeldPages {
         self.pages.push((kind, extent));
     }
 
+    /// Takes charge of a run that an old log record names, if it is there still; whether it is the one that is meant,
+    /// its identity says.
+    pub fn hold_if_named(&mut self, extent: Extent) -> bool {
+        let is_held = self.store.space().hold_named_run(extent);
+        if is_held {
+            self.pages.push((PageKind::Run, extent));
+        }
+        is_held
+    }
+
     /// A place for one page more.
     pub fn allocate(&mut self, kind: PageKind, bytes: u64) -> Result<Extent> {
         let class = Class::of_page(kind);

@@ -82,6 +82,8 @@ pub(crate) struct Job<'a> {
     pub leaf_fill_sixteenths: u64,
     /// The keys of the node at hand, for saying what is damaged.
     pub(super) bounds: (Bound, Bound),
+    /// It may write runs before they are published. Not if its effects are not to be recorded.
+    pub writes_early: bool,
     counted: u64,
 }
 
@@ -101,6 +103,7 @@ impl<'a> Job<'a> {
             progress,
             leaf_fill_sixteenths,
             bounds: (None, None),
+            writes_early: true,
             counted: 0,
         }
     }
@@ -516,8 +519,15 @@ impl<'a> Job<'a> {
         self.cx.leaf_builder(&self.traits, base)
     }
 
-    pub(super) fn handle(&self, run: Arc<Run>) -> Arc<RunHandle> {
-        RunHandle::new(run, self.traits.lineage, self.publish, self.cx)
+    pub(super) fn handle(&mut self, run: Arc<Run>) -> Arc<RunHandle> {
+        let handle = RunHandle::new(run, self.traits.lineage, self.publish, self.cx);
+        let max = self.cx.unwritten_max.load(Ordering::Relaxed);
+        if self.writes_early && self.cx.unwritten.load(Ordering::Relaxed) > max {
+            // What cannot be written now the checkpoint writes, or fails with.
+            let held = handle.write_early(self.cx).ok();
+            self.effects.early.extend(held.map(|held| (handle.clone(), held)));
+        }
+        handle
     }
 
     /// Counts encoded entries; the pacer sees them in steps.

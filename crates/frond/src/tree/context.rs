@@ -8,7 +8,7 @@ use crate::{
     error::Result,
     page::Link,
     run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing, Work, WorkByTree},
-    store::{Extent, HeldPages, Store},
+    store::{Extent, HeldExtent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
 };
 use std::collections::{HashMap, hash_map::Entry};
@@ -95,6 +95,8 @@ pub(crate) struct TreeContext {
     pub damage: Damage,
     /// Bytes of runs that have no address yet.
     pub unwritten: Arc<AtomicU64>,
+    /// While there are more of them, a job writes its runs as it makes them.
+    pub unwritten_max: AtomicU64,
     /// Bytes of indexes and filters of open runs.
     pub resident: Arc<AtomicU64>,
 }
@@ -110,6 +112,8 @@ pub(crate) struct Effects {
     pub blobs: Vec<Arc<BlobHold>>,
     /// Trees that begin with pages written beforehand.
     pub begun: Vec<Begun>,
+    /// Runs that the job wrote itself, each in an extent that the checkpoint adopts if the run is linked.
+    pub early: Vec<(Arc<RunHandle>, HeldExtent)>,
 }
 
 /// A tree that begins with pages which lie in their places already.
@@ -127,6 +131,7 @@ pub(crate) struct EffectsMark {
     dead_nodes: usize,
     run_refs: usize,
     blobs: usize,
+    early: usize,
 }
 
 /// What a tree is, as far as its jobs care.
@@ -156,6 +161,7 @@ impl Effects {
             dead_nodes: self.dead_nodes.len(),
             run_refs: self.run_refs.len(),
             blobs: self.blobs.len(),
+            early: self.early.len(),
         }
     }
 
@@ -167,6 +173,7 @@ impl Effects {
         self.dead_nodes.truncate(mark.dead_nodes);
         self.run_refs.truncate(mark.run_refs);
         self.blobs.truncate(mark.blobs);
+        self.early.truncate(mark.early);
     }
 
     /// Sums the changes of each run, so that it comes once.

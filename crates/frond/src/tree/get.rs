@@ -32,7 +32,7 @@ impl Lookup {
     /// The message; a range delete is a Delete.
     pub fn message(&self) -> Message<'_> {
         match self {
-            Lookup::Message(found) => Message::new(found.tag, found.payload()),
+            Lookup::Message(found) => found.message(),
             Lookup::RangeDeleted => Message::new(Tag::DELETE, &[]),
         }
     }

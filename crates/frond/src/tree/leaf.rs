@@ -51,7 +51,7 @@ impl LeafOutput {
 
     /// Ends the leaf being written, if there is anything in it, and begins the next, which may carry blocks
     /// of `base`.
-    fn cut(&mut self, job: &Job<'_>, base: Option<&Run>) -> Result<()> {
+    fn cut(&mut self, job: &mut Job<'_>, base: Option<&Run>) -> Result<()> {
         let full = std::mem::replace(&mut self.builder, job.leaf_builder(base));
         self.leaves.extend(full.finish()?.map(|run| job.handle(run)));
         Ok(())
@@ -321,7 +321,8 @@ impl Job<'_> {
                 let end: Box<[u8]> = entry.key.into();
                 let start = lo.replace(end.clone());
                 if let Some(run) = full.finish()? {
-                    tier.parts.extend(self.part_of(node, self.handle(run), start, Some(end))?);
+                    let run = self.handle(run);
+                    tier.parts.extend(self.part_of(node, run, start, Some(end))?);
                 }
             }
             if !(plant!("tree: tombstone dropped above older data")
@@ -333,7 +334,8 @@ impl Job<'_> {
             entries += 1;
         }
         if let Some(run) = builder.finish()? {
-            tier.parts.extend(self.part_of(node, self.handle(run), lo, hi)?);
+            let run = self.handle(run);
+            tier.parts.extend(self.part_of(node, run, lo, hi)?);
         }
         self.cx.counters.run_merge_entries.fetch_add(entries, Ordering::Relaxed);
         Ok(tier)

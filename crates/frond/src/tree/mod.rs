@@ -21,6 +21,7 @@ mod page;
 mod root;
 mod scan;
 mod settle;
+mod sorted_runs;
 mod tails;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod tests;
@@ -36,4 +37,5 @@ pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 pub(crate) use node::{RunMeta, Tier};
 pub(crate) use page::{encode_node, parse_node};
 pub(crate) use scan::{LeafStretch, Position};
+pub(crate) use sorted_runs::{SortedRuns, SortedRunsCursor, SortedRunsWriter};
 pub(crate) use tails::Descriptors;

@@ -23,8 +23,9 @@ use arc_swap::{ArcSwapOption, Guard};
 use crate::{
     Lineage, Publish,
     error::Result,
-    page::Link,
+    page::{Link, PageKind},
     run::Run,
+    store::{Class, HeldExtent, Request},
     sync::{Arc, AtomicBool, AtomicU32, AtomicU64, OnceLock, Ordering},
 };
 
@@ -357,6 +358,21 @@ impl RunHandle {
         if let (Some(unwritten), Some(run)) = (&self.unwritten, &*self.run.load()) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
+    }
+
+    /// Writes a run that is in memory alone, before a version links it: into an extent that is its own only as long
+    /// as what is returned is held. Its tail stays open until it is linked: the job that made it looks at it.
+    pub fn write_early(self: &Arc<Self>, cx: &TreeContext) -> Result<HeldExtent> {
+        let run = self.resident().expect("a run without an address is in memory");
+        let bytes = u64::from(run.extent_bytes());
+        let (birth, lineage) = (self.birth, self.lineage);
+        let request = Request { class: Class::Run, kind: PageKind::Run, bytes, birth, lineage };
+        let held = HeldExtent::allocate(&cx.store, &request)?;
+        let file = cx.store.file();
+        let link = run.write(file, held.extent().offset, birth, lineage)?;
+        run.set_written(file.clone(), link);
+        self.set_link(link);
+        Ok(held)
     }
 
     /// Adds to the references of the newest version; returns what is left. Only the tree's one

@@ -135,11 +135,26 @@ impl Vacancy {
 
     /// A commit puts `keys`, ascending. After its seqno is assigned, before it is visible.
     pub fn put<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        self.cut(|stretch| keys.clone().find(|key| stretch.holds(key)).map(<[u8]>::to_vec));
+    }
+
+    /// The same of a commit that puts some keys of each of these ranges, ends included, nobody looks which.
+    pub fn put_within<'k>(&self, ranges: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone) {
+        self.cut(|stretch| {
+            ranges.clone().find_map(|(first, last)| {
+                let first = stretch.from.as_deref().map_or(first, |from| from.max(first));
+                (first <= last && stretch.holds(first)).then(|| first.to_vec())
+            })
+        });
+    }
+
+    /// `first` gives the first key in a stretch that is put.
+    fn cut(&self, first: impl Fn(&Stretch) -> Option<Vec<u8>>) {
         loop {
             let old = self.state.load_full();
             let Some(state) = old.as_deref() else { return };
-            let cut = |stretch: &Stretch| match keys.clone().find(|key| stretch.holds(key)) {
-                Some(key) => (stretch.below(key), true),
+            let cut = |stretch: &Stretch| match first(stretch) {
+                Some(key) => (stretch.below(&key), true),
                 None => (Some(stretch.clone()), false),
             };
             let mut new = state.clone();

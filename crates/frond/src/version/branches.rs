@@ -24,7 +24,7 @@ use crate::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use super::Roots;
+use super::{Roots, SpilledWrites};
 
 /// Pages of a lineage as they were in a version.
 pub(crate) type Inherited = (Lineage, Publish);
@@ -36,6 +36,8 @@ pub(crate) enum Change {
     Clone { tree: TreeId, of: TreeId },
     /// A tree begins as what a bulk load has written.
     Load(Arc<Loaded>),
+    /// Rows that were written beyond memory.
+    Spill(Arc<SpilledWrites>),
     /// A named snapshot of everything.
     Snapshot { id: u32, name: String },
     /// A tree is gone, with all its pages.
@@ -59,7 +61,20 @@ pub(crate) struct Loaded {
 impl Change {
     /// True if its commit must be the last one of a memtable: what begins there is the state after it.
     pub fn ends_memtable(&self) -> bool {
-        self.begins_branch() || matches!(self, Change::Load(_))
+        self.begins_branch() || matches!(self, Change::Load(_) | Change::Spill(_))
+    }
+
+    /// True if its commit must be the first one of a memtable, too.
+    pub fn begins_memtable(&self) -> bool {
+        matches!(self, Change::Spill(_))
+    }
+
+    /// What was written beyond memory.
+    pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
+        match self {
+            Change::Spill(spilled) => Some(spilled),
+            _ => None,
+        }
     }
 
     /// True if a branch begins in the version that takes it up (invariant 3).

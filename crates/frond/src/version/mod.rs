@@ -19,9 +19,11 @@ mod branches;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod snapshots;
+mod spilled;
 
 pub(crate) use branches::{Branches, Change, Loaded, NamedRoots, NamedVersion};
 pub(crate) use snapshots::{SnapshotState, Snapshots};
+pub(crate) use spilled::SpilledWrites;
 
 use std::collections::BTreeMap;
 
@@ -33,8 +35,8 @@ use crate::{
     cache::FramePool,
     memtable::Memtable,
     store::Store,
-    sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering},
-    tree::TreeRoot,
+    sync::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering},
+    tree::{SortedRuns, TreeRoot},
 };
 
 /// A memtable with the interval of commits it stands for.
@@ -59,6 +61,8 @@ pub(crate) struct MemSlot {
     log_from: AtomicU64,
     /// Changes of the catalog among its commits, in their order.
     changes: Mutex<Vec<Change>>,
+    /// What its only commit has written beyond memory.
+    spilled: OnceLock<Arc<SpilledWrites>>,
 }
 
 impl MemSlot {
@@ -74,6 +78,7 @@ impl MemSlot {
             blobs: Mutex::default(),
             log_from: AtomicU64::new(log_from.0),
             changes: Mutex::default(),
+            spilled: OnceLock::new(),
         })
     }
 
@@ -91,6 +96,10 @@ impl MemSlot {
     /// Notes changes of the catalog that one of its commits makes. Before that commit is inserted, so
     /// before the slot can be applied.
     pub fn note(&self, changes: &[Change]) {
+        if let Some(spilled) = changes.iter().find_map(Change::spilled) {
+            let first = self.spilled.set(spilled.clone());
+            assert!(first.is_ok(), "I6: what was written beyond memory is alone in its memtable");
+        }
         if !changes.is_empty() {
             self.changes.lock().unwrap().extend_from_slice(changes);
         }
@@ -99,6 +108,35 @@ impl MemSlot {
     /// What its commits change in the catalog, in their order.
     pub fn changes(&self) -> Vec<Change> {
         self.changes.lock().unwrap().clone()
+    }
+
+    /// What its only commit has written beyond memory, if it is such a one.
+    pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
+        self.spilled.get()
+    }
+
+    /// The same of one tree, below what is in memory: pieces, newest first; none for who reads at a commit before.
+    pub fn spilled_at(&self, tree: TreeId, at: Seqno) -> &[Arc<SortedRuns>] {
+        match self.spilled.get() {
+            Some(spilled) if at > self.base => spilled.of(tree),
+            _ => &[],
+        }
+    }
+
+    /// Trees that its commits touch, ascending.
+    pub fn trees(&self) -> Vec<TreeId> {
+        let mut trees = self.table.trees();
+        if let Some(spilled) = self.spilled.get() {
+            trees.extend(spilled.trees());
+            trees.sort_unstable();
+            trees.dedup();
+        }
+        trees
+    }
+
+    /// Messages in it.
+    pub fn entries(&self) -> u64 {
+        self.table.entries() as u64 + self.spilled.get().map_or(0, |spilled| spilled.entries())
     }
 
     /// The blobs it keeps.

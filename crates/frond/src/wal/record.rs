@@ -21,7 +21,7 @@ use crate::{
     coding::Reader,
     error::{Error, Place, Result},
     message::{Kind, Tag},
-    page::PageKind,
+    page::{LINK_BYTES, PageKind},
     types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId, XID_BYTES_MAX},
 };
 
@@ -46,6 +46,7 @@ const EXTENT: u8 = 0x0d;
 const PAGE: u8 = 0x0c;
 const ROOT: u8 = 0x0b;
 const PREPARED: u8 = 0x0a;
+const RUNS: u8 = 0x09;
 
 /// An extent of the store that only the log names so far (Rule: I11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +145,14 @@ pub enum Item<'a> {
         xid: &'a [u8],
         /// The commit that prepared it.
         at: Seqno,
+    },
+    /// Sorted runs, written beforehand, whose entries the commit puts into a tree: below its own entries, and below
+    /// those of runs of the same tree that come before.
+    Runs {
+        /// The tree.
+        tree: TreeId,
+        /// The runs' links, in key order.
+        links: &'a [[u8; LINK_BYTES]],
     },
 }
 
@@ -258,6 +267,17 @@ impl RecordItems<'_> {
                     let root = self.string(usize::MAX)?;
                     if !self.skips_extents {
                         return Ok(Some(Item::Root { tree, root }));
+                    }
+                }
+                RUNS => {
+                    let tree = self.tree_id()?;
+                    let bytes = self.string(usize::MAX)?;
+                    let (links, rest) = bytes.as_chunks::<LINK_BYTES>();
+                    if links.is_empty() || !rest.is_empty() {
+                        return Err("the links of runs are cut short");
+                    }
+                    if !self.skips_extents {
+                        return Ok(Some(Item::Runs { tree, links }));
                     }
                 }
                 PREPARED => {
@@ -375,6 +395,7 @@ mod tests {
                 ),
                 Item::Root { tree, root } => (tree.0, root.to_vec(), 252, Vec::new()),
                 Item::Prepared { xid, at } => (0, xid.to_vec(), 251, at.0.to_le_bytes().to_vec()),
+                Item::Runs { tree, links } => (tree.0, links.concat(), 250, Vec::new()),
             });
         }
         out

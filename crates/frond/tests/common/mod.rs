@@ -24,6 +24,7 @@ pub fn tiny() -> Tuning {
             checkpoint_log_bytes: 1 << 20,
             checkpoint_millis: 50,
             mini_run_entries: 100,
+            own_writes_bytes: 16 << 10,
         }),
         segment_bytes: Some(64 << 10),
         group_bytes: Some(16 << 10),

@@ -14,14 +14,14 @@ use std::{cmp::Ordering, ops::RangeBounds};
 
 use crate::{
     Kind, Result, TreeId,
-    run::EntrySource,
-    txn::{HashedKey, Mark, OwnCursor, lock_table::RowMode},
+    txn::{Mark, OwnCursor, lock_table::RowMode},
 };
 
 use super::{
     super::{Cursor, Snapshot, Tree, tree::bounds},
     IfLocked, Isolation, RowLock, State, Txn,
     locked_walk::{LockedWalk, Step},
+    own_walk::OwnWalk,
 };
 
 /// A walk over the rows of one tree in a range, as a transaction sees them.
@@ -30,10 +30,17 @@ pub struct TxnCursor<'t> {
     txn: &'t Txn,
     tree: TreeId,
     base: Base<'t>,
-    own: OwnCursor<'t>,
+    own: OwnWalk<'t>,
+    /// Where own writes are looked for.
+    entry: Tree,
+    range: (Option<Vec<u8>>, Option<Vec<u8>>),
     /// What of own writes is seen, and how often the transaction had gone back when the scan began.
     mark: Mark,
     rollbacks: u64,
+    /// How often own writes had left memory when it was looked last where they are.
+    spills: u64,
+    /// The same when the scan began.
+    began: u64,
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
     /// It is to be fetched before it is looked at: a walk that locks goes no further than it is asked.
@@ -110,7 +117,7 @@ impl Txn {
         if isolation == Isolation::Serializable && !self.options.read_only {
             let locks = (RowMode::Shared, IfLocked::Wait);
             let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), locks);
-            return Ok(self.cursor(&state, tree, Base::Locked(Box::new(walk)), (from, to)));
+            return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
         }
         let snapshot = match isolation {
             Isolation::ReadCommitted => self.shared.snapshot(),
@@ -121,7 +128,7 @@ impl Txn {
         }
         let (id, entry) = (tree.entry.id, Some(tree.entry.clone()));
         let base = Cursor::new(snapshot, id, entry, (from.clone(), to.clone()))?;
-        Ok(self.cursor(&state, tree, Base::Seen(Box::new(base)), (from, to)))
+        Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }
 
     /// A cursor that locks each row as it comes to it, and hands out the newest there is. At the levels
@@ -137,34 +144,36 @@ impl Txn {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<TxnCursor<'_>> {
-        let state = self.enter_tree(tree)?;
+        let mut state = self.enter_tree(tree)?;
         let (from, to) = bounds(&range)?;
         let mode = match lock {
             RowLock::Shared => RowMode::Shared,
             RowLock::Exclusive => RowMode::Exclusive,
         };
         let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), (mode, if_locked));
-        Ok(self.cursor(&state, tree, Base::Locked(Box::new(walk)), (from, to)))
+        Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)))
     }
 
     fn cursor<'t>(
         &'t self,
-        state: &State,
+        state: &mut State,
         tree: &Tree,
         base: Base<'t>,
-        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+        range: (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> TxnCursor<'t> {
-        let id = tree.entry.id;
         let mark = self.live.lock().mark();
-        let folder = self.shared.engine.cx.folder();
-        let own = OwnCursor::new(&self.live, id, mark, folder, (from.as_deref(), to.as_deref()));
+        state.cursor_marks.push(mark);
         TxnCursor {
             txn: self,
-            tree: id,
+            tree: tree.entry.id,
             base,
-            own,
+            own: self.own_walk(tree, mark, &range),
+            entry: tree.clone(),
+            range,
             mark,
             rollbacks: state.rollbacks_made,
+            spills: state.spills,
+            began: state.spills,
             peeked: None,
             is_behind: true,
             row: Row::default(),
@@ -172,6 +181,29 @@ impl Txn {
             position: Position::Low,
             forward: true,
             is_placed: false,
+        }
+    }
+}
+
+impl Txn {
+    fn own_walk(
+        &self,
+        tree: &Tree,
+        mark: Mark,
+        (from, to): &(Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> OwnWalk<'_> {
+        let cx = &self.shared.engine.cx;
+        let range = (from.as_deref(), to.as_deref());
+        let memory = OwnCursor::new(&self.live, tree.entry.id, mark, cx.folder(), range);
+        OwnWalk::new(memory, self.pieces_before(tree, mark, range), cx.folder())
+    }
+}
+
+impl Drop for TxnCursor<'_> {
+    fn drop(&mut self) {
+        let mut state = self.txn.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(at) = state.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
+            state.cursor_marks.swap_remove(at);
         }
     }
 }
@@ -250,7 +282,12 @@ impl TxnCursor<'_> {
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        self.txn.must_have(self.mark, self.rollbacks)?;
+        let spills = self.txn.must_have(self.mark, self.rollbacks)?;
+        if self.spills != spills {
+            // What it sees of own writes lies elsewhere now.
+            self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
+            (self.spills, self.is_placed) = (spills, false);
+        }
         if self.forward != forward || !self.is_placed {
             self.forward = forward;
             // What fails halfway is placed anew.
@@ -301,12 +338,12 @@ impl TxnCursor<'_> {
             (true, Position::High) => {
                 base.seek_last();
                 own.seek_last()?;
-                own.advance()?;
+                own.end(true)?;
             }
             (false, Position::Low) => {
                 base.seek_first();
                 own.seek_first()?;
-                own.retreat()?;
+                own.end(false)?;
             }
         }
         self.is_behind = true;
@@ -360,10 +397,10 @@ impl TxnCursor<'_> {
             }
             if order != Ordering::Less {
                 exists = self.take_own(exists)?;
-                if self.forward { self.own.advance()? } else { self.own.retreat()? }
+                self.own.step()?;
             }
             self.is_behind |= order != Ordering::Greater;
-            if exists && !self.is_gone() {
+            if exists && !self.is_gone()? {
                 return Ok(true);
             }
         }
@@ -394,9 +431,10 @@ impl TxnCursor<'_> {
     }
 
     /// True if the row was deleted since the scan began.
-    fn is_gone(&self) -> bool {
-        let writes = self.txn.live.lock();
-        writes.changes(self.tree) != self.own.changes()
-            && writes.is_deleted_since(HashedKey::new(self.tree, &self.row.key), self.mark)
+    fn is_gone(&self) -> Result<bool> {
+        let changes = self.txn.live.lock().changes(self.tree);
+        // What has left memory since then the walk over own writes does not show.
+        Ok((changes != self.own.changes() || self.spills != self.began)
+            && self.txn.is_deleted_since(self.tree, &self.row.key, self.mark)?)
     }
 }

@@ -49,12 +49,14 @@ impl Txn {
             (own.commit_bytes() as u64, own.only_deletes())
         };
         shared.engine.pace(only_deletes)?;
+        let spilled = self.spilled_change()?;
         let _turn = shared.engine.make_room(bytes)?;
         let mut insertion = state.spare.insertion();
         let mut blobs = Vec::new();
         {
             let mut own = self.live.lock();
             own.seal(&shared.engine.cx.folder())?;
+            blobs.extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut blobs)?;
             let fresh = Arc::get_mut(&mut insertion).expect("nobody else has it yet");
@@ -66,7 +68,10 @@ impl Txn {
         let level = self.options.durability.unwrap_or(shared.durability);
         // Rule I41: the locks go when it is visible, and its durability is waited for without them.
         let locks = Ending { shared, live: &self.live, state: &mut *state };
-        let committed = shared.commit_insertion(&insertion, &blobs, level, &[], locks);
+        let committed = match spilled {
+            None => shared.commit_insertion(&insertion, &blobs, level, &[], locks),
+            Some(change) => shared.commit_spilled(&insertion, &blobs, level, change, locks),
+        };
         self.take_back(state, insertion);
         committed
     }
@@ -148,7 +153,8 @@ impl Txn {
     }
 
     /// An error if the transaction is over, or has gone back beyond `mark` since so many rollbacks.
-    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64) -> Result<()> {
+    /// How often writes have left memory.
+    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64) -> Result<u64> {
         let state = self.go_on()?;
         let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
         match state.rollbacks.get(since) {
@@ -156,7 +162,7 @@ impl Txn {
                 "the transaction has gone back beyond what this cursor sees; begin another scan"
                     .into(),
             )),
-            _ => Ok(()),
+            _ => Ok(state.spills),
         }
     }
 

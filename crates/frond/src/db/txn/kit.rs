@@ -124,10 +124,12 @@ impl State {
     fn rest(&mut self) -> bool {
         let lists =
             self.savepoints.capacity() + self.rollbacks.capacity() + self.entered.capacity();
-        let Self { locks, snapshot, entered, savepoints, rollbacks, .. } = self;
+        let Self { locks, snapshot, entered, savepoints, rollbacks, cursor_marks, .. } = self;
         savepoints.clear();
         rollbacks.clear();
+        cursor_marks.clear();
         (self.savepoints_made, self.rollbacks_made, self.is_over) = (0, 0, false);
+        (self.is_large, self.spills, self.row_calls) = (false, 0, 0);
         locks.is_none() && snapshot.is_none() && entered.is_empty() && lists <= 256
     }
 }

@@ -230,7 +230,8 @@ impl<'t> LockedWalk<'t> {
     /// inserted one key and inserts the next is not to wait for this walk, which waits for him. A writer that waits for
     /// this interval does not hold its row: then that is had at once, and the key comes behind this transaction.
     fn lock_gap(&mut self, forward: bool, seen: bool, limit: Option<&[u8]>) -> Result<Reached> {
-        let table = &self.txn.shared.lock_table;
+        let shared = &self.txn.shared;
+        let table = &shared.lock_table;
         let id = self.tree.entry.id;
         let (gap, from, to) = (&self.gap, self.from.as_deref(), self.to.as_deref());
         let row = limit.or(seen.then_some(self.row.0.as_slice()));
@@ -253,7 +254,8 @@ impl<'t> LockedWalk<'t> {
             // Only to know how far to go: it is looked again behind the lock.
             self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
             for writer in writers.drain(..) {
-                if writer.pending_key(id, &first, behind(high).as_deref(), &mut pending)
+                let end = behind(high);
+                if shared.pending_key(&writer, id, (&first, end.as_deref()), &mut pending)?
                     && nearest.as_ref().is_none_or(|nearest| pending < *nearest)
                 {
                     nearest = Some(pending.clone());
@@ -281,7 +283,7 @@ impl<'t> LockedWalk<'t> {
         self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
         for writer in writers {
             let mut at = first.clone();
-            while writer.pending_key(id, &at, end.as_deref(), &mut pending) {
+            while shared.pending_key(&writer, id, (&at, end.as_deref()), &mut pending)? {
                 match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.if_locked) {
                     // It is not there for anybody yet.
                     Err(Error::LockBusy { .. }) if self.if_locked == IfLocked::Skip => {}

@@ -12,6 +12,8 @@
 //! | `row.rs` | a row with all its entries |
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
+//! | `own_walk.rs` | own writes in order, in memory and beyond |
+//! | `spill.rs` | what is too much for memory leaves it |
 //! | `end.rs` | commit, rollback, savepoints |
 //! | `kit.rs` | memory, from one transaction to the next |
 //! | `prepare.rs` | the first of two phases |
@@ -24,8 +26,7 @@
 //!    lock (Rule: I3).
 //! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
 //!
-//! Not here yet: range deletes, write sets beyond memory. A
-//! transaction is as large as a batch at most.
+//! Not here yet: range deletes; a prepare of what has left memory.
 //!
 //! Threads: one transaction is one thread's at a time; calls from others wait for each other.
 
@@ -34,9 +35,11 @@ mod end;
 mod kit;
 mod locked_walk;
 mod options;
+mod own_walk;
 mod prepare;
 mod read;
 mod row;
+mod spill;
 mod transact;
 mod write;
 
@@ -112,6 +115,14 @@ struct State {
     is_over: bool,
     /// Something was written, if only to be taken back: else the writes need not be looked at.
     has_written: bool,
+    /// The writes take more memory than they should.
+    is_large: bool,
+    /// How often they have left memory.
+    spills: u64,
+    /// Calls of rows that are on their way.
+    row_calls: u32,
+    /// Where the scans began that are not over.
+    cursor_marks: Vec<Mark>,
     /// Of transactions before.
     spare: Spare,
 }

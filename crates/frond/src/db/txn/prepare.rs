@@ -68,8 +68,16 @@ impl Txn {
             return Err(Error::TxnEnded);
         }
         let table = &self.shared.prepared;
-        let bytes = self.live.lock().commit_bytes() as u64;
         let bytes_max = self.shared.engine.memtables_bytes_max();
+        let (bytes, is_spilled) = {
+            let own = self.live.lock();
+            (own.commit_bytes() as u64, own.is_spilled())
+        };
+        if is_spilled {
+            self.end(&mut state);
+            let limit = "a transaction that is to be prepared (it must fit into memory)";
+            return Err(Error::BatchTooLarge { bytes: bytes_max + 1, max: bytes_max, limit });
+        }
         let prepared = table.reserve(xid, bytes, bytes_max).and_then(|()| {
             let prepared = self.prepare_writes(&mut state, xid, level);
             prepared.inspect_err(|error| {

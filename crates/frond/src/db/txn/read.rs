@@ -112,13 +112,22 @@ impl Txn {
         value.clear();
         let id = tree.entry.id;
         let (mut messages, mut done) = (Messages::default(), false);
+        let engine = &self.shared.engine;
         if state.has_written {
             let own = self.live.lock();
             for message in own.messages(HashedKey::new(id, key)) {
                 done |= messages.take(message, true, value);
             }
+            let pieces = (!done && own.is_spilled()).then(|| own.pieces().clone());
+            drop(own);
+            for runs in
+                pieces.iter().flat_map(|all| all.iter().rev()).flat_map(|one| one.writes.of(id))
+            {
+                if !done && let Some(found) = runs.get(&engine.cx, key, &Projection::All)? {
+                    done = messages.take(found.message(), true, value);
+                }
+            }
         }
-        let engine = &self.shared.engine;
         let add = |messages: &mut Messages, value: &mut Vec<u8>, view: &ReadView<'_>| match done {
             true => Ok(()),
             false => view.add_messages(id, key, &Projection::All, messages, value),
@@ -183,7 +192,7 @@ impl Shared {
         let engine = &self.engine;
         let version = engine.versions.hold();
         let latest = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
-        if let Some(seqno) = latest.newest_in_memtables(id, key) {
+        if let Some(seqno) = latest.newest_in_memtables(id, key)? {
             return Ok(seqno > snapshot.at);
         }
         // Trees know no seqnos: what is in them is at least as old as what was applied last.

@@ -235,8 +235,14 @@ impl Txn {
         &self,
         work: impl FnOnce() -> Result<Option<RowConflict>>,
     ) -> Result<Option<RowConflict>> {
+        {
+            let mut state = self.go_on()?;
+            self.spill_if_large(&mut state)?;
+            state.row_calls += 1;
+        }
         let mark = self.live.lock().mark();
         let outcome = work();
+        self.state.lock().unwrap().row_calls -= 1;
         if !matches!(outcome, Ok(None)) && !self.is_over() {
             let mut writes = self.live.lock();
             writes.rollback_to(mark);

@@ -67,9 +67,11 @@ impl Txn {
             return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
         }
         if value.len() <= self.shared.engine.cx.shape.blob_bytes {
-            return self.write(tree, key, absent, |writes, hashed| match is_insert {
-                true => writes.insert(hashed, value, 0),
-                false => writes.put(hashed, value, 0),
+            return self.write(tree, key, absent, |writes, hashed, is_unsaid| {
+                match is_insert && is_unsaid {
+                    true => writes.insert(hashed, value, 0),
+                    false => writes.put(hashed, value, 0),
+                }
             });
         }
         // Before so much is written.
@@ -79,8 +81,9 @@ impl Txn {
         let written = self.shared.engine.cx.write_blob(value, class, false);
         let (reference, hold) =
             written.inspect_err(|error| self.shared.stop_if_unwritable(error))?;
-        self.write(tree, key, absent, |writes, hashed| {
-            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_insert, 0)
+        self.write(tree, key, absent, |writes, hashed, is_unsaid| {
+            let is_absent = is_insert && is_unsaid;
+            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_absent, 0)
         })
     }
 
@@ -89,7 +92,7 @@ impl Txn {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
-        let delete = |writes: &mut TxnWrites, hashed: HashedKey<'_>| writes.delete(hashed, 0);
+        let delete = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _| writes.delete(hashed, 0);
         self.write(tree, key, Absent::Whatever, delete).map(drop)
     }
 
@@ -110,7 +113,7 @@ impl Txn {
             // Before a row is locked: it may be a synced commit of its own, behind other changes of the catalog.
             self.shared.record_operators(&[(tree.entry.id, operator)])?;
         }
-        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>| {
+        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _| {
             writes.merge(hashed, operator, operand, 0)
         };
         self.write(tree, key, Absent::Whatever, merge).map(drop)
@@ -130,22 +133,26 @@ impl Txn {
         tree: &Tree,
         key: &[u8],
         absent: Absent,
-        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>) -> Result<()>,
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool) -> Result<()>,
     ) -> Result<Written> {
         let mut state = self.enter_writing(tree, key)?;
         let state = &mut *state;
+        self.spill_if_large(state)?;
         let id = tree.entry.id;
         let held = state.locks.as_ref().map(|locks| locks.mark());
-        self.lock_row(state, (id, key), RowMode::Write, IfLocked::Wait)?;
-        // No reading call took it: it is not given back before the end.
-        if let Some(locks) = &mut state.locks {
-            locks.keep_last();
-        }
         let hashed = HashedKey::new(id, key);
-        let own = match state.has_written {
-            true => self.live.lock().state_of(hashed),
-            false => OwnState::Untouched,
-        };
+        let own = self.own_state(state, hashed)?;
+        // What it has written it has locked.
+        if own == OwnState::Untouched {
+            self.intend(state, id, RowMode::Write, IfLocked::Wait)?;
+            let locks = state.locks.as_mut().expect("there since the intent");
+            let patience = self.options.patience(IfLocked::Wait);
+            let table = &self.shared.lock_table;
+            let taken = table.lock_unwritten(locks, (id, key), RowMode::Write, patience);
+            // No reading call took it: it is not given back before the end.
+            locks.keep_last();
+            taken.map_err(|denied| self.denied(state, denied))?;
+        }
         // What was proven before may have been written since, in the same call.
         let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
         let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
@@ -155,8 +162,11 @@ impl Txn {
         state.has_written = true;
         let mut writes = self.live.lock();
         let mark = writes.mark();
-        append(&mut writes, hashed)?;
+        // What has left memory the set does not know, when it says whether a key is fresh (Rule: I7).
+        let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
+        append(&mut writes, hashed, is_unsaid)?;
         let (entries, bytes) = (writes.len() as u64, writes.commit_bytes() as u64);
+        state.is_large = self.is_large(bytes);
         let max = self.shared.engine.memtables_bytes_max();
         if bytes > max {
             writes.rollback_to(mark);

@@ -9,6 +9,7 @@ use super::{
     owner::Owner,
     ranges::RangeLock,
     shard::{LockHash, Taken},
+    spilled::HoldsRows,
 };
 use crate::{
     TreeId,
@@ -29,6 +30,8 @@ pub struct LockSet {
     pub(super) intents: usize,
     /// Trees that it has, or has asked for, for itself: once for each time.
     pub(super) strong: Vec<TreeId>,
+    /// Who answers for the rows whose writes have left memory.
+    pub(super) spilled: Option<Arc<dyn HoldsRows>>,
 }
 
 /// A moment in the life of a lock set: what was taken behind it is known. By default, its begin.
@@ -44,6 +47,7 @@ impl LockSet {
             ranges: Vec::new(),
             intents: 0,
             strong: Vec::new(),
+            spilled: None,
         }
     }
 

@@ -20,10 +20,8 @@
 //!   other. If both do, the insert steps back: while it waits for the gap it does not hold its row.
 //! - After any wait everything that was read before is to be read again.
 //!
-//! Not built yet: a transaction whose write set was spilled shall answer for its rows by a probe of the
-//! spilled runs, so that its rows leave the table (Rule: I47). Who asks for a row would ask such owners
-//! of the tree, which a flag of the tree names, before the table; a wait for one is a wait for its owner,
-//! as for a gap.
+//! A transaction whose writes have left memory answers for its rows by a probe of its sorted runs, and its rows leave
+//! the table (Rule: I47, `spilled.rs`).
 //!
 //! Invariants
 //! 1. A lock set gives back all it took: at its end the table knows nothing of it.
@@ -52,6 +50,7 @@ mod queue;
 mod ranges;
 mod rows;
 mod shard;
+mod spilled;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -73,11 +72,13 @@ pub use owner::Owner;
 pub use prepare::{LockList, RangeEntry, RowEntry};
 pub use ranges::{RangeLock, Span};
 pub use shard::Taken;
+pub use spilled::HoldsRows;
 pub use watch::{LockStats, LockWait, WAIT_BUCKETS};
 
 use owner::Owners;
 use ranges::RangeShard;
 use shard::Shard;
+use spilled::Spilled;
 use waits::Waits;
 use watch::Counters;
 
@@ -118,6 +119,7 @@ pub struct LockTable {
     ranges: Box<[Aligned<RangeShard>]>,
     /// See `tables.rs`.
     strong: Box<[AtomicU32]>,
+    spilled: Spilled,
     owners: Arc<Owners>,
     waits: Mutex<Waits>,
     counters: Counters,
@@ -147,6 +149,7 @@ impl LockTable {
             shards: (0..SHARDS).map(|_| Aligned::default()).collect(),
             ranges: (0..RANGE_SHARDS).map(|_| Aligned::default()).collect(),
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
+            spilled: Spilled::default(),
             owners: Owners::new(),
             waits: Mutex::default(),
             counters: Counters::default(),

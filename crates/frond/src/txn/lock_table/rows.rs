@@ -15,7 +15,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-const NOTED: &str = "lock table, invariant 1: what is noted is held";
+pub(super) const NOTED: &str = "lock table, invariant 1: what is noted is held";
 
 /// A place, with its shard in the upper eight bits.
 const PLACE_BITS: u32 = 24;
@@ -29,7 +29,7 @@ pub(super) fn located(shard: usize, at: u32) -> u32 {
     (shard as u32) << PLACE_BITS | at
 }
 
-fn parts(place: u32) -> (usize, u32) {
+pub(super) fn parts(place: u32) -> (usize, u32) {
     ((place >> PLACE_BITS) as usize, place & ((1 << PLACE_BITS) - 1))
 }
 
@@ -52,6 +52,21 @@ impl LockTable {
         mode: RowMode,
         patience: Patience,
     ) -> Result<Taken, Denied> {
+        if self.is_spilled_own(locks, tree, key) {
+            locks.last = None;
+            return Ok(Taken::AlreadyHeld);
+        }
+        self.lock_unwritten(locks, (tree, key), mode, patience)
+    }
+
+    /// The same for a row of which the transaction has no writes that have left memory.
+    pub fn lock_unwritten(
+        &self,
+        locks: &mut LockSet,
+        (tree, key): (TreeId, &[u8]),
+        mode: RowMode,
+        patience: Patience,
+    ) -> Result<Taken, Denied> {
         let request = Request {
             on: LockOn::Row,
             tree,
@@ -62,7 +77,18 @@ impl LockTable {
         locks.last = None;
         let (place, taken) = self.take(locks, &request, patience)?;
         locks.last = Some((request.hash, place, taken));
+        if self.spilled.any()
+            && let Err(denied) = self.pass_spilled(locks, (tree, key), patience)
+        {
+            self.unlock_last(locks);
+            return Err(denied);
+        }
         Ok(taken)
+    }
+
+    /// What stands for a row in the table.
+    pub fn row_hash(tree: TreeId, key: &[u8]) -> u128 {
+        LockHash::of_row(tree, key).0
     }
 
     /// Gives back what the last [`lock_row`](Self::lock_row) of this set newly took: the lock, or what it
@@ -71,15 +97,7 @@ impl LockTable {
         let Some((_, place, taken)) = locks.last.take() else { return };
         let (shard, at) = parts(place);
         match taken {
-            Taken::New => {
-                let index = locks.held.iter().rposition(|&held| held == place).expect(NOTED);
-                locks.held.remove(index);
-                self.shards[shard].0.lock().unwrap().release(
-                    at,
-                    locks.owner.number(),
-                    granting(shard),
-                );
-            }
+            Taken::New => self.give_back(locks, place),
             // Of a row, what is less than exclusive.
             Taken::Upgraded => self.shards[shard].0.lock().unwrap().downgrade(
                 at,
@@ -108,6 +126,7 @@ impl LockTable {
     /// Gives everything back. Afterwards the set is as new. To be called only when the transaction's
     /// commit is visible, or its rollback done (Rule: I3).
     pub fn release_all(&self, locks: &mut LockSet) {
+        self.forget_spilled(locks);
         let number = locks.owner.number();
         for place in locks.held.drain(..) {
             let (shard, at) = parts(place);

@@ -39,6 +39,11 @@ impl LockHash {
         Self(xxhash_rust::xxh3::xxh3_128_with_seed(&tree.0.to_le_bytes(), u64::MAX))
     }
 
+    /// An owner's own, as such.
+    pub fn of_owner(number: u32) -> Self {
+        Self(xxhash_rust::xxh3::xxh3_128_with_seed(&number.to_le_bytes(), u64::MAX - 1))
+    }
+
     fn bucket(self, buckets: usize) -> usize {
         self.0 as usize & (buckets - 1)
     }

@@ -59,6 +59,23 @@ impl WriteSet {
         }
     }
 
+    /// Moves the entries from `count` on into a set of their own. There are no range deletes.
+    pub(in crate::txn) fn split_off(&mut self, count: usize) -> WriteSet {
+        let has_inserts = self.has_inserts;
+        if count == 0 {
+            let order = std::mem::take(&mut self.order);
+            let whole = std::mem::take(self);
+            self.order = order;
+            return whole;
+        }
+        let start = self.slots.get(count).map_or(self.arena.len(), |slot| slot.start as usize);
+        let arena = self.arena.split_off(start);
+        let mut slots = self.slots.split_off(count);
+        slots.iter_mut().for_each(|slot| slot.start -= start as u32);
+        self.positions = count as u32;
+        WriteSet { arena, slots, has_inserts, ..WriteSet::default() }
+    }
+
     /// Forgets all, and keeps at most about this much memory of each kind.
     pub(in crate::txn) fn clear_keeping(&mut self, bytes_max: usize) {
         self.clear();

@@ -164,6 +164,11 @@ impl Chains {
         self.links[slot as usize].is_first
     }
 
+    /// By how much an entry changes the number of rows.
+    pub fn rows(&self, slot: u32) -> i8 {
+        self.links[slot as usize].rows
+    }
+
     /// Takes the last entry back.
     pub fn pop(&mut self, is_same: impl Fn(u32) -> bool) -> Option<Undone> {
         let Link { to, hash, rows, is_first } = self.links.pop()?;

@@ -25,7 +25,7 @@ use crate::{
     txn::WriteSet,
 };
 
-use super::{TxnWrites, trees::TreeWrites, view::View};
+use super::{Pieces, TxnWrites, trees::TreeWrites, view::View};
 
 /// Who has a sealed write set while its commit is on its way.
 pub(crate) trait HoldsWrites: Send + Sync + std::fmt::Debug {
@@ -72,8 +72,15 @@ impl LiveWrites {
         self.number
     }
 
-    /// The first unpublished key in `[from, to)`, put into `found`; false if there is none. Who needs all
-    /// asks again behind it.
+    /// What has left memory, if anything has. For who has looked at what is in memory before: what left it meanwhile
+    /// is here.
+    pub(crate) fn pieces(&self) -> Option<Pieces> {
+        let writes = self.lock();
+        writes.is_spilled().then(|| writes.pieces().clone())
+    }
+
+    /// The first unpublished key in `[from, to)` that is in memory, put into `found`; false if there is none. Who needs
+    /// all asks again behind it, and looks into the [`pieces`](Self::pieces).
     pub fn pending_key(
         &self,
         tree: TreeId,
@@ -94,6 +101,10 @@ impl LiveWrites {
 impl TxnWrites {
     /// The first key of a tree that has an entry and is not below `from`.
     fn first_key(&mut self, tree: TreeId, from: &[u8]) -> Option<&[u8]> {
+        if !self.leaving.is_empty() {
+            // Nothing is appended meanwhile.
+            return self.first_leaving(tree, from);
+        }
         if !self.is_sealed {
             let (set, view) = self.view(tree)?;
             return view.first(view.seek(set, from)).map(|first| set.key_at(first));

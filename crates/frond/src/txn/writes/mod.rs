@@ -10,6 +10,7 @@
 //! changes(tree), is_deleted_since(key, mark)      whether rows read before must be looked at again
 //! row_deltas(), maximum(tree)                     what the whole of it does to a tree
 //! LiveWrites::pending_key                         another thread asks: anything unpublished in this range?
+//! begin_spill(cuts), end_spill(pieces), pieces()  what is in memory leaves it, as sorted runs
 //! seal(), sealed(), take_back()                   the write set as a commit or a prepare takes it
 //! ```
 //!
@@ -24,8 +25,8 @@
 //! 4. Every entry that can become visible can be found by [`LiveWrites::pending_key`] from its append on
 //!    until the write set is taken back (Rule: I33).
 //!
-//! All of it lies in memory: writing out what is beyond a budget, as runs cut at live marks (Rule: I44), is
-//! not there yet, so a transaction is as large as a batch at most. [`TxnWrites::bytes`] says what it takes.
+//! What is beyond a budget leaves memory (`spilled.rs`); all here but marks, taking back and row counts is of what is
+//! in memory, and who reads looks into the pieces behind it. [`TxnWrites::bytes`] says what memory it takes.
 //!
 //! Threads: one, behind the lock of [`LiveWrites`], where others look at keys.
 //! Cost of an entry: `cargo bench -p frond --bench writes`.
@@ -35,6 +36,7 @@ mod cursor;
 mod live;
 mod read;
 mod rollback;
+mod spilled;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod trees;
@@ -55,6 +57,7 @@ pub(crate) use live::HoldsWrites;
 pub use live::LiveWrites;
 pub use read::OwnState;
 pub use rollback::Mark;
+pub(crate) use spilled::{Leaving, Piece, Pieces};
 use trees::Trees;
 
 /// Memory that is kept from one transaction to the next, each of index, entries and trees. What the largest
@@ -99,6 +102,12 @@ pub struct TxnWrites {
     /// An operand's, under construction; kept for its memory.
     head: Vec<u8>,
     is_sealed: bool,
+    /// How often memory has begun anew.
+    generation: u32,
+    /// What has left memory.
+    pieces: Pieces,
+    /// What is on its way there.
+    leaving: Vec<Arc<WriteSet>>,
     /// Where the sealed set is, while its commit is on its way.
     gone_to: Option<Arc<dyn HoldsWrites>>,
 }
@@ -201,15 +210,16 @@ impl TxnWrites {
 
     /// Number of entries and range deletes.
     pub fn len(&self) -> usize {
-        self.set.len()
+        let spilled: u64 = self.pieces.iter().map(|piece| piece.writes.entries()).sum();
+        self.set.len() + spilled as usize
     }
 
-    /// True if nothing in it adds data.
+    /// True if nothing in it adds data; of what has left memory nobody looks.
     pub fn only_deletes(&self) -> bool {
-        self.set.only_deletes()
+        self.pieces.is_empty() && self.set.only_deletes()
     }
 
-    /// What it comes to as a batch.
+    /// What is in memory of it comes to as a batch.
     pub fn commit_bytes(&self) -> usize {
         self.set.bytes()
     }
@@ -226,8 +236,8 @@ impl TxnWrites {
         self.trees.iter().map(|(tree, state)| (tree, state.rows))
     }
 
-    /// The greatest key of a tree that the transaction gave a value, whether it has one still or not. Before
-    /// it is sealed.
+    /// The greatest key of a tree that the transaction gave a value, whether it has one still or not, of what is in
+    /// memory. Before it is sealed.
     pub fn maximum(&self, tree: TreeId) -> Option<&[u8]> {
         self.trees.get(tree)?.maxima.last().map(|&slot| self.set.key_at(slot))
     }
@@ -285,6 +295,11 @@ impl TxnWrites {
         self.blobs.clear();
         self.changes += 1;
         self.is_sealed = false;
+        self.generation = 0;
+        if self.is_spilled() {
+            self.pieces = Pieces::default();
+        }
+        self.leaving.clear();
         self.gone_to = None;
     }
 }

@@ -115,6 +115,7 @@ impl TxnWrites {
         first: Option<u32>,
         mark: Mark,
     ) -> Option<OwnMessages<'_>> {
+        let mark = self.in_memory(mark);
         let mut next = first.map(|first| self.chains.newest(first));
         while let Some(slot) = next.filter(|slot| *slot >= mark.entries) {
             if plant!("txn: a scan sees past its mark") {

@@ -7,6 +7,8 @@ use super::TxnWrites;
 /// How much a transaction had written at some moment: the begin of a statement, or a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Mark {
+    /// How often memory had begun anew; the rest is of what was in memory then.
+    pub(super) generation: u32,
     /// Entries, and range deletes.
     pub(super) entries: u32,
     pub(super) ranges: u32,
@@ -16,14 +18,26 @@ impl TxnWrites {
     /// Where the transaction stands.
     pub fn mark(&self) -> Mark {
         let entries = self.set.entry_count() as u32;
-        Mark { entries, ranges: self.range_rows.len() as u32 }
+        let ranges = self.range_rows.len() as u32;
+        Mark { generation: self.generation, entries, ranges }
     }
 
-    /// Takes back what came after a mark, which is one of what is there still. Costs what it takes back.
+    /// The mark as far as it says something of what is in memory: of one from before, that all came later.
+    pub(super) fn in_memory(&self, mark: Mark) -> Mark {
+        match mark.generation == self.generation {
+            true => mark,
+            false => Mark { generation: self.generation, entries: 0, ranges: 0 },
+        }
+    }
+
+    /// Takes back what came after a mark, which is one of what is there still. Costs what it takes back in memory, and
+    /// next to nothing for what has left it.
     pub fn rollback_to(&mut self, mark: Mark) {
         assert!(!self.is_sealed, "Rule I5: what is sealed does not change");
-        assert!(mark.entries <= self.mark().entries && mark.ranges <= self.mark().ranges);
         self.changes += 1;
+        self.drop_pieces(mark);
+        let mark = self.in_memory(mark);
+        assert!(mark.entries <= self.mark().entries && mark.ranges <= self.mark().ranges);
         while self.range_rows.len() > mark.ranges as usize {
             self.undo_range();
         }

@@ -114,6 +114,16 @@ impl Trees {
         self.ids.iter().copied().zip(&self.states).filter(|(_, state)| state.changed > 0)
     }
 
+    /// All entries leave memory, what they come to stays; `changes` is the number of this change.
+    pub fn leave_memory(&mut self, changes: u64) {
+        for state in self.states.iter_mut().filter(|state| state.changed > 0) {
+            state.keys = 0;
+            state.maxima = Vec::new();
+            state.view = None;
+            state.changed = changes;
+        }
+    }
+
     /// Forgets all trees and keeps at most `bytes_max` of memory.
     pub fn clear(&mut self, bytes_max: usize) {
         self.states.iter_mut().for_each(TreeWrites::clear);

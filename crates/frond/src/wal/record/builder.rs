@@ -3,13 +3,13 @@
 //! Threads: one. Bytes: docs/format.md, "Log records".
 
 use super::{
-    DELETE_RANGE, EMPTY_PAYLOAD, EXTENT, LogExtent, PAGE, PREPARED, ROOT, SHARES_BASE,
+    DELETE_RANGE, EMPTY_PAYLOAD, EXTENT, LogExtent, PAGE, PREPARED, ROOT, RUNS, SHARES_BASE,
     SHARES_PREFIX, TREE,
 };
 use crate::{
     coding::{put_bytes, put_varint},
     message::Tag,
-    page::PageKind,
+    page::{LINK_BYTES, Link, PageKind},
     types::{Seqno, TreeId},
 };
 
@@ -120,6 +120,15 @@ impl RecordBuilder {
         self.bytes.push(ROOT);
         put_varint(&mut self.bytes, tree.0.into());
         put_bytes(&mut self.bytes, root);
+    }
+
+    /// Names runs whose entries this commit puts into a tree (Rule: I11). Before everything else; of one tree the
+    /// newest first.
+    pub fn runs(&mut self, tree: TreeId, links: impl ExactSizeIterator<Item = Link>) {
+        self.bytes.push(RUNS);
+        put_varint(&mut self.bytes, tree.0.into());
+        put_varint(&mut self.bytes, (links.len() * LINK_BYTES) as u64);
+        links.for_each(|link| self.bytes.extend_from_slice(&link.to_disk()));
     }
 
     /// Says that the commit does what was prepared under this name, by the commit `at`.

@@ -1,0 +1,142 @@
+//! A walk over a transaction's own writes of one tree: what is in memory, over what has left it.
+//!
+//! Invariant: of one key the newest message stands over those of older pieces, folded.
+//!
+//! Threads: one. Cost: while nothing has left memory, that of the walk over memory; else a comparison with each piece,
+//! and a copy, a row.
+
+use std::cmp::Ordering;
+
+use crate::{
+    Message, Result, Tag,
+    run::{Entry, EntrySource, Folder, RangeDeletes},
+    tree::SortedRunsCursor,
+    txn::OwnCursor,
+};
+
+/// A position in own writes, in a range of keys.
+#[derive(Debug)]
+pub(super) struct OwnWalk<'t> {
+    memory: OwnCursor<'t>,
+    /// Newest first.
+    pieces: Vec<SortedRunsCursor>,
+    folder: Folder<'t>,
+    forward: bool,
+    /// The entry stood on, if there are pieces.
+    key: Vec<u8>,
+    tag: Option<Tag>,
+    payload: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+impl<'t> OwnWalk<'t> {
+    pub fn new(memory: OwnCursor<'t>, pieces: Vec<SortedRunsCursor>, folder: Folder<'t>) -> Self {
+        let (key, payload, spare) = Default::default();
+        Self { memory, pieces, folder, forward: true, key, tag: None, payload, spare }
+    }
+
+    /// See [`OwnCursor::changes`].
+    pub fn changes(&self) -> u64 {
+        self.memory.changes()
+    }
+
+    /// The entry stood on.
+    pub fn entry(&self) -> Option<Entry<'_>> {
+        if self.pieces.is_empty() {
+            return self.memory.entry();
+        }
+        self.tag.map(|tag| Entry { key: &self.key, tag, payload: &self.payload })
+    }
+
+    pub fn range_deletes(&self) -> Option<&RangeDeletes> {
+        self.memory.range_deletes()
+    }
+
+    pub fn seek_first(&mut self) -> Result<()> {
+        self.memory.seek_first()?;
+        self.pieces.iter_mut().try_for_each(SortedRunsCursor::seek_first)?;
+        self.settle(true)
+    }
+
+    pub fn seek_last(&mut self) -> Result<()> {
+        self.memory.seek_last()?;
+        self.pieces.iter_mut().try_for_each(SortedRunsCursor::seek_last)?;
+        self.settle(false)
+    }
+
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.memory.seek(key)?;
+        self.pieces.iter_mut().try_for_each(|piece| piece.seek(key))?;
+        self.settle(true)
+    }
+
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.memory.seek_before(key)?;
+        self.pieces.iter_mut().try_for_each(|piece| piece.seek_before(key))?;
+        self.settle(false)
+    }
+
+    /// To the next entry in the direction of the last step.
+    pub fn step(&mut self) -> Result<()> {
+        match (self.pieces.is_empty(), self.forward) {
+            (true, true) => self.memory.advance(),
+            (true, false) => self.memory.retreat(),
+            (false, forward) => {
+                self.leave()?;
+                self.settle(forward)
+            }
+        }
+    }
+
+    /// Behind the last entry that it stands on, or before the first one.
+    pub fn end(&mut self, forward: bool) -> Result<()> {
+        (self.forward, self.tag) = (forward, None);
+        if forward { self.memory.advance() } else { self.memory.retreat() }
+    }
+
+    /// Moves on all that stand on the key.
+    fn leave(&mut self) -> Result<()> {
+        let Self { memory, pieces, key, forward, .. } = self;
+        if memory.entry().is_some_and(|entry| entry.key == &key[..]) {
+            if *forward { memory.advance()? } else { memory.retreat()? }
+        }
+        for piece in pieces {
+            if piece.entry().is_some_and(|entry| entry.key == &key[..]) {
+                if *forward { piece.advance()? } else { piece.retreat()? }
+            }
+        }
+        Ok(())
+    }
+
+    /// Folds what there is of the next key; of the one after that, if it comes to nothing.
+    fn settle(&mut self, forward: bool) -> Result<()> {
+        self.forward = forward;
+        self.tag = None;
+        if self.pieces.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let Self { memory, pieces, folder, key, payload, spare, .. } = self;
+            let first: &dyn EntrySource = memory;
+            let sources = || {
+                let pieces = pieces.iter().map(|piece| piece as &dyn EntrySource);
+                std::iter::once(first).chain(pieces).filter_map(|source| source.entry())
+            };
+            let next = sources().map(|entry| entry.key).reduce(|a, b| match a.cmp(b) {
+                Ordering::Less if forward => a,
+                Ordering::Greater if !forward => a,
+                _ => b,
+            });
+            let Some(next) = next else { return Ok(()) };
+            key.clear();
+            key.extend_from_slice(next);
+            let messages = sources().filter(|entry| entry.key == &key[..]);
+            let messages = messages.map(|entry| Message::new(entry.tag, entry.payload));
+            self.tag = folder.fold_versions(messages, true, payload, spare)?;
+            if self.tag.is_some() {
+                return Ok(());
+            }
+            self.leave()?;
+        }
+    }
+}

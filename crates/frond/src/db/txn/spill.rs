@@ -1,0 +1,238 @@
+//! Transactions beyond memory: what one has written leaves it, as sorted runs in the store's file.
+//!
+//! Once a transaction's writes take more than its share, its next call that writes puts all of them to disk: sealed,
+//! cut at live marks, a sorted run a tree (Rule: I44, `txn/writes/spilled.rs`), and the locks of their rows leave the
+//! table (Rule: I47, `txn/lock_table/spilled.rs`). Nothing links the runs until the commit names them in the log;
+//! rolled back, dropped or cut off by a crash, they are free space.
+//!
+//! Invariants
+//! 1. Nobody sees anything of what has left memory but the transaction, and those who look for pending keys.
+//! 2. A call of a row is not cut: what leaves memory leaves it before such a call or behind it.
+//! 3. The runs are on disk before a record that names them can be (Rule: I11).
+//!
+//! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here; once more as it is applied.
+
+use std::collections::HashSet;
+
+use crate::{
+    Error, Kind, Result, Tag, TreeId,
+    block::typed::Projection,
+    pipeline::Engine,
+    run::{Entry, EntrySource},
+    sync::Arc,
+    tree::{SortedRunsCursor, SortedRunsWriter},
+    txn::{
+        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece,
+        lock_table::{HoldsRows, LockTable},
+    },
+    version::{Change, SpilledWrites},
+};
+
+use super::{
+    super::{Shared, Tree},
+    State, Txn,
+};
+
+/// Commits from beyond memory that may wait to be applied: each is more for readers to look into.
+const WAITING_MAX: usize = 2;
+
+/// Answers for a transaction's rows.
+#[derive(Debug)]
+struct SpilledRows {
+    engine: Arc<Engine>,
+    live: Arc<LiveWrites>,
+}
+
+impl HoldsRows for SpilledRows {
+    fn holds(&self, tree: TreeId, key: &[u8]) -> bool {
+        let Some(pieces) = self.live.pieces() else { return false };
+        pieces.iter().any(|piece| {
+            // What cannot be read may be held.
+            piece_tag(&self.engine, piece, tree, key).map_or(true, |tag| tag.is_some())
+        })
+    }
+}
+
+/// What a piece makes of a key.
+fn piece_tag(engine: &Engine, piece: &Piece, tree: TreeId, key: &[u8]) -> Result<Option<Tag>> {
+    let none = Projection::Columns(Vec::new());
+    for runs in piece.writes.of(tree) {
+        if let Some(found) = runs.get(&engine.cx, key, &none)? {
+            return Ok(Some(found.tag));
+        }
+    }
+    Ok(None)
+}
+
+impl Shared {
+    /// The first unpublished key of a writer in `[from, to)`, put into `found`; false if there is none.
+    pub(super) fn pending_key(
+        &self,
+        writer: &LiveWrites,
+        tree: TreeId,
+        (from, to): (&[u8], Option<&[u8]>),
+        found: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut any = writer.pending_key(tree, from, to, found);
+        let Some(pieces) = writer.pieces() else { return Ok(any) };
+        for runs in pieces.iter().flat_map(|piece| piece.writes.of(tree)) {
+            let mut cursor = SortedRunsCursor::new(&self.engine.cx, runs, (Some(from), to));
+            cursor.seek_first()?;
+            if let Some(entry) = cursor.entry().filter(|entry| !any || entry.key < &found[..]) {
+                found.clear();
+                found.extend_from_slice(entry.key);
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+}
+
+impl Txn {
+    /// What the transaction itself did to a key.
+    pub(super) fn own_state(&self, state: &State, hashed: HashedKey<'_>) -> Result<OwnState> {
+        if !state.has_written {
+            return Ok(OwnState::Untouched);
+        }
+        let own = self.live.lock();
+        let in_memory = own.state_of(hashed);
+        if in_memory != OwnState::Untouched || !own.is_spilled() {
+            return Ok(in_memory);
+        }
+        let pieces = own.pieces().clone();
+        drop(own);
+        let mut is_merged = false;
+        for piece in pieces.iter().rev() {
+            let tag = piece_tag(&self.shared.engine, piece, hashed.tree, hashed.key)?;
+            match tag.map(|tag| tag.kind()) {
+                None => {}
+                Some(Kind::Merge | Kind::Versions) => is_merged = true,
+                // Operands over a Delete are a value, too.
+                Some(Kind::Delete) if !is_merged => {
+                    return Ok(OwnState::Deleted { is_fresh: false });
+                }
+                Some(_) => return Ok(OwnState::Put { is_fresh: false }),
+            }
+        }
+        Ok(if is_merged { OwnState::Merged } else { OwnState::Untouched })
+    }
+
+    /// Whether the transaction has deleted a row since a mark.
+    pub(super) fn is_deleted_since(&self, tree: TreeId, key: &[u8], mark: Mark) -> Result<bool> {
+        let pieces = {
+            let own = self.live.lock();
+            if own.is_deleted_since(HashedKey::new(tree, key), mark) {
+                return Ok(true);
+            }
+            own.pieces().clone()
+        };
+        let since = pieces.partition_point(|piece| piece.start < mark);
+        for piece in pieces.iter().skip(since) {
+            let tag = piece_tag(&self.shared.engine, piece, tree, key)?;
+            if tag.is_some_and(|tag| tag.kind() == Kind::Delete) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Before a call that writes: what is in memory leaves it, if it has become too much. A call of a row writes several
+    /// times, and is not cut.
+    ///
+    /// An error ends the transaction: what was on its way is nowhere as a whole.
+    pub(super) fn spill_if_large(&self, state: &mut State) -> Result<()> {
+        if !state.is_large || state.row_calls > 0 {
+            return Ok(());
+        }
+        state.is_large = false;
+        let spilled = self.spill(state);
+        if spilled.is_err() {
+            self.end(state);
+        }
+        spilled.inspect_err(|error| self.shared.stop_if_unwritable(error))
+    }
+
+    /// Whether writes that take so much memory should leave it.
+    pub(super) fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.shared.engine.limits.own_writes_bytes
+    }
+
+    fn spill(&self, state: &mut State) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        state.entered.iter().try_for_each(|tree| tree.check())?;
+        let marks = state.savepoints.iter().map(|(_, mark)| *mark);
+        let cuts: Vec<Mark> = marks.chain(state.cursor_marks.iter().copied()).collect();
+        let leaving = {
+            let mut own = self.live.lock();
+            let separate = |writes: &mut _, blobs: &mut _| shared.separate(writes, blobs);
+            own.begin_spill(&cuts, &shared.engine.cx.folder(), separate)?
+        };
+        let mut hashes = HashSet::new();
+        let mut pieces = Vec::with_capacity(leaving.len());
+        for piece in leaving {
+            let written = self.write_piece(&piece, &mut hashes)?;
+            pieces.push(piece.written(written));
+        }
+        self.live.lock().end_spill(pieces);
+        state.spills += 1;
+        if let Some(locks) = &mut state.locks {
+            let (engine, live) = (shared.engine.clone(), self.live.clone());
+            let rows = Arc::new(SpilledRows { engine, live });
+            shared.lock_table.spill(locks, rows, |_, hash| hashes.contains(&hash));
+        }
+        Ok(())
+    }
+
+    /// Writes one piece, and lists the locks of its rows.
+    fn write_piece(&self, piece: &Leaving, hashes: &mut HashSet<u128>) -> Result<SpilledWrites> {
+        let engine = &*self.shared.engine;
+        let birth = engine.versions.current().publish;
+        let mut written = SpilledWrites::default();
+        for tree in piece.writes.trees() {
+            let traits = engine.trees.traits(tree).ok_or_else(|| {
+                // Its lock on the tree keeps others from dropping it.
+                Error::NoSuchTree(self.shared.tree_name(tree))
+            })?;
+            let mut writer = SortedRunsWriter::new(&engine.cx, traits, birth);
+            for entry in piece.writes.entries(tree) {
+                hashes.insert(LockTable::row_hash(tree, entry.key));
+                let crate::txn::Entry { key, tag, payload, .. } = entry;
+                writer.push(Entry { key, tag, payload })?;
+            }
+            written.push_older(tree, Arc::new(writer.finish()?));
+        }
+        Ok(written)
+    }
+
+    /// What its commit brings besides what is in memory: the change to be noted, and the bytes it takes. Waits until not
+    /// too many such commits are to be applied.
+    pub(super) fn spilled_change(&self) -> Result<Option<(Change, u64)>> {
+        let Some(pieces) = self.live.pieces() else { return Ok(None) };
+        let shared = &*self.shared;
+        let mut all = SpilledWrites::default();
+        for (tree, runs) in pieces.iter().rev().flat_map(|piece| piece.writes.iter()) {
+            all.push_older(tree, runs.clone());
+        }
+        shared.engine.wait_for_spilled(WAITING_MAX)?;
+        if !plant!("txn: record before the spilled runs are synced") {
+            shared.engine.health.watch(shared.engine.store.sync())?;
+        }
+        let bytes = all.bytes();
+        Ok(Some((Change::Spill(Arc::new(all)), bytes)))
+    }
+
+    /// What the transaction has said of a tree and has left memory, for a scan that began at a mark: newest first, each
+    /// wholly before the mark.
+    pub(super) fn pieces_before(
+        &self,
+        tree: &Tree,
+        mark: Mark,
+        (lo, hi): (Option<&[u8]>, Option<&[u8]>),
+    ) -> Vec<SortedRunsCursor> {
+        let Some(pieces) = self.live.pieces() else { return Vec::new() };
+        let before = pieces.iter().rev().filter(|piece| piece.start < mark);
+        let runs = before.flat_map(|piece| piece.writes.of(tree.entry.id));
+        runs.map(|runs| SortedRunsCursor::new(&self.shared.engine.cx, runs, (lo, hi))).collect()
+    }
+}

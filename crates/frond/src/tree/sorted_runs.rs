@@ -1,0 +1,341 @@
+//! Runs side by side in key order that belong to no tree: what a transaction has written beyond memory.
+//!
+//! They are built as the runs of a node's buffer are, each in a temporary extent of its own, and are read through
+//! the same descriptors. Nothing links them: they are there for as long as somebody holds them, or the log names them.
+//!
+//! Invariants
+//! 1. Keys ascend strictly, over all runs; one message a key, no range deletes.
+//! 2. A run is read through its checksums, as any other.
+//!
+//! Threads: one writes; afterwards all read. Cost: each entry encoded and written once; in memory two keys and a
+//! descriptor a run of some MiB, tails as far as they are used.
+
+use crate::{
+    Publish,
+    block::typed::Projection,
+    error::Result,
+    page::{Link, PageKind},
+    run::{BULK_BYTES, Direction, Entry, EntrySource, Found, RunCursor, key_hash},
+    store::HeldPages,
+    sync::Arc,
+};
+
+use super::{
+    context::{TreeContext, TreeTraits},
+    node::{RunHandle, RunMeta},
+};
+
+/// One of them.
+#[derive(Debug)]
+struct SortedRun {
+    first: Box<[u8]>,
+    last: Box<[u8]>,
+    handle: Arc<RunHandle>,
+}
+
+/// Sorted runs of one tree's entries.
+#[derive(Debug)]
+pub(crate) struct SortedRuns {
+    runs: Vec<SortedRun>,
+    /// Their extents.
+    pages: HeldPages,
+    entries: u64,
+    bytes: u64,
+}
+
+impl SortedRuns {
+    /// Those that the log names at these places. Opens each of them.
+    pub fn on_disk(cx: &TreeContext, links: &[Link], pages: HeldPages) -> Result<Self> {
+        let mut all = Self { runs: Vec::with_capacity(links.len()), pages, entries: 0, bytes: 0 };
+        for &link in links {
+            let run = cx.open_run(&link)?;
+            let meta = RunMeta::of(&run);
+            let ends = run.first_key().zip(run.last_key());
+            let ends = ends.map(|(first, last)| (first.into(), last.into()));
+            all.push(cx, link, meta, ends.unwrap_or_default());
+        }
+        Ok(all)
+    }
+
+    fn push(
+        &mut self,
+        cx: &TreeContext,
+        link: Link,
+        meta: RunMeta,
+        (first, last): (Box<[u8]>, Box<[u8]>),
+    ) {
+        let handle = RunHandle::on_disk(link, meta, 0);
+        cx.remember(&handle);
+        self.entries += meta.entries;
+        self.bytes += meta.bytes;
+        self.runs.push(SortedRun { first, last, handle });
+    }
+
+    /// Where they are, in order.
+    pub fn links(&self) -> impl ExactSizeIterator<Item = Link> + '_ {
+        self.runs.iter().map(|run| *run.handle.link().expect("sorted runs are written"))
+    }
+
+    /// Their extents.
+    pub fn pages(&self) -> &HeldPages {
+        &self.pages
+    }
+
+    /// Entries.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Encoded bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Least and greatest key of each run.
+    pub fn ranges(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.runs.iter().map(|run| (&*run.first, &*run.last))
+    }
+
+    /// Least and greatest key.
+    pub fn ends(&self) -> Option<(&[u8], &[u8])> {
+        Some((&self.runs.first()?.first, &self.runs.last()?.last))
+    }
+
+    /// The first run that does not end below `key`.
+    fn run_for(&self, key: &[u8]) -> usize {
+        self.runs.partition_point(|run| &*run.last < key)
+    }
+
+    /// What there is of a key: the parts of its value that are wanted, where they lie in columns. One filter probe,
+    /// and one block if that is positive.
+    pub fn get(
+        &self,
+        cx: &TreeContext,
+        key: &[u8],
+        projection: &Projection,
+    ) -> Result<Option<Found>> {
+        match self.runs.get(self.run_for(key)) {
+            Some(run) if &*run.first <= key => {
+                let open = run.handle.open(cx)?;
+                open.get_parts(key, key_hash(key), &*cx.cache, projection)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Writes sorted runs.
+pub(crate) struct SortedRunsWriter<'a> {
+    cx: &'a TreeContext,
+    traits: TreeTraits,
+    builder: crate::run::RunBuilder,
+    done: SortedRuns,
+}
+
+impl<'a> SortedRunsWriter<'a> {
+    /// For entries of a tree with these traits; the pages will say that they were born in version `birth`.
+    pub fn new(cx: &'a TreeContext, traits: TreeTraits, birth: Publish) -> Self {
+        let pages = HeldPages::new(&cx.store, birth, traits.lineage);
+        let done = SortedRuns { runs: Vec::new(), pages, entries: 0, bytes: 0 };
+        Self { cx, builder: cx.buffer_builder(&traits), traits, done }
+    }
+
+    /// Adds an entry above all before it.
+    ///
+    /// # Errors
+    /// `Full`, I/O errors: all of it is to be given up.
+    pub fn push(&mut self, entry: Entry<'_>) -> Result<()> {
+        if self.builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
+            self.end_run()?;
+        }
+        self.builder.push(entry.key, entry.tag, entry.payload)
+    }
+
+    fn end_run(&mut self) -> Result<()> {
+        let fresh = self.cx.buffer_builder(&self.traits);
+        let Some(run) = std::mem::replace(&mut self.builder, fresh).finish()? else {
+            return Ok(());
+        };
+        let ends = run.first_key().zip(run.last_key());
+        let ends = ends.map(|(first, last)| (first.into(), last.into())).unwrap_or_default();
+        let pages = &mut self.done.pages;
+        let extent = pages.allocate(PageKind::Run, u64::from(run.extent_bytes()))?;
+        let (birth, lineage) = (pages.birth(), pages.lineage());
+        let link = run.write(self.cx.store.file(), extent.offset, birth, lineage)?;
+        self.done.push(self.cx, link, RunMeta::of(&run), ends);
+        Ok(())
+    }
+
+    /// The runs, written and not synced.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn finish(mut self) -> Result<SortedRuns> {
+        self.end_run()?;
+        Ok(self.done)
+    }
+}
+
+/// A walk over sorted runs, both ways, within bounds; one run is open at a time.
+#[derive(Debug)]
+pub(crate) struct SortedRunsCursor {
+    cx: Arc<TreeContext>,
+    runs: Arc<SortedRuns>,
+    lo: Option<Box<[u8]>>,
+    hi: Option<Box<[u8]>>,
+    /// Reads past the cache, in large pieces: for whoever takes all of them.
+    is_bulk: bool,
+    /// The run stood in; as many as there are behind the last.
+    at: usize,
+    current: Option<Box<RunCursor>>,
+}
+
+impl SortedRunsCursor {
+    /// A cursor over `[lo, hi)`; on nothing until it is sent somewhere.
+    pub fn new(
+        cx: &Arc<TreeContext>,
+        runs: &Arc<SortedRuns>,
+        (lo, hi): (Option<&[u8]>, Option<&[u8]>),
+    ) -> Self {
+        let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
+        let (cx, runs) = (cx.clone(), runs.clone());
+        Self { cx, runs, lo, hi, is_bulk: false, at: 0, current: None }
+    }
+
+    /// A cursor over all of them, to be walked through once.
+    pub fn bulk(cx: &Arc<TreeContext>, runs: &Arc<SortedRuns>) -> Self {
+        Self { is_bulk: true, ..Self::new(cx, runs, (None, None)) }
+    }
+
+    /// To the first entry.
+    pub fn seek_first(&mut self) -> Result<()> {
+        let lo = self.lo.take();
+        let done = self.seek(lo.as_deref().unwrap_or_default());
+        self.lo = lo;
+        done
+    }
+
+    /// To the last entry.
+    pub fn seek_last(&mut self) -> Result<()> {
+        let last = self.runs.runs.len();
+        match self.hi.take() {
+            Some(hi) => {
+                let done = self.seek_before(&hi);
+                self.hi = Some(hi);
+                done
+            }
+            None => self.stand(last.wrapping_sub(1), Direction::Backward, |run| run.seek_last()),
+        }
+    }
+
+    /// Opens run `at`, goes to its place in it, and from an end of it on to where there is an entry.
+    fn stand(
+        &mut self,
+        mut at: usize,
+        direction: Direction,
+        place: impl FnOnce(&mut RunCursor) -> Result<()>,
+    ) -> Result<()> {
+        self.current = None;
+        let mut place = Some(place);
+        loop {
+            self.at = at;
+            let Some(run) = self.runs.runs.get(at) else { return Ok(()) };
+            let open = run.handle.open(&self.cx)?.clone();
+            let cursor = match self.is_bulk {
+                true => RunCursor::bulk(open),
+                false => {
+                    let ahead = BULK_BYTES / 8;
+                    let cursor = RunCursor::new(open, self.cx.cache.clone());
+                    cursor.read_ahead(direction, ahead)
+                }
+            };
+            let mut cursor = Box::new(cursor.range(self.lo.as_deref(), self.hi.as_deref()));
+            match (place.take(), direction) {
+                (Some(place), _) => place(&mut cursor)?,
+                (None, Direction::Forward) => cursor.seek_first()?,
+                (None, Direction::Backward) => cursor.seek_last()?,
+            }
+            if cursor.entry().is_some() {
+                self.current = Some(cursor);
+                return Ok(());
+            }
+            // At a bound there is nothing further on either.
+            at = match direction {
+                Direction::Forward => at + 1,
+                Direction::Backward => at.wrapping_sub(1),
+            };
+            if self.is_outside(at, direction) {
+                self.at = at;
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_outside(&self, at: usize, direction: Direction) -> bool {
+        let Some(run) = self.runs.runs.get(at) else { return true };
+        match direction {
+            Direction::Forward => self.hi.as_deref().is_some_and(|hi| &*run.first >= hi),
+            Direction::Backward => self.lo.as_deref().is_some_and(|lo| &*run.last < lo),
+        }
+    }
+}
+
+impl EntrySource for SortedRunsCursor {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.current.as_ref()?.entry()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        let Some(cursor) = &mut self.current else { return Ok(()) };
+        cursor.advance()?;
+        if cursor.entry().is_none() {
+            let next = self.at + 1;
+            self.current = None;
+            if !self.is_outside(next, Direction::Forward) {
+                return self.stand(next, Direction::Forward, |run| run.seek_first());
+            }
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let key = key.max(self.lo.as_deref().unwrap_or_default()).to_vec();
+        let at = self.runs.run_for(&key);
+        if self.is_outside(at, Direction::Forward) {
+            self.current = None;
+            return Ok(());
+        }
+        self.stand(at, Direction::Forward, |run| run.seek(&key))
+    }
+
+    fn retreat(&mut self) -> Result<()> {
+        let Some(cursor) = &mut self.current else { return Ok(()) };
+        cursor.retreat()?;
+        if cursor.entry().is_none() {
+            let next = self.at.wrapping_sub(1);
+            self.current = None;
+            if !self.is_outside(next, Direction::Backward) {
+                return self.stand(next, Direction::Backward, |run| run.seek_last());
+            }
+        }
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let key = self.hi.as_deref().map_or(key, |hi| key.min(hi)).to_vec();
+        // The last run that begins below the key.
+        let begins = self.runs.runs.partition_point(|run| &*run.first < &key[..]);
+        let at = begins.wrapping_sub(1);
+        if self.is_outside(at, Direction::Backward) {
+            self.current = None;
+            return Ok(());
+        }
+        self.stand(at, Direction::Backward, |run| run.seek_before(&key))
+    }
+
+    fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        self.runs.ends()
+    }
+}

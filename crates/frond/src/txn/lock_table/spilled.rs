@@ -1,0 +1,155 @@
+//! Rows of transactions whose writes have left memory: those writes are their locks (Rule: I47).
+//!
+//! A transaction of millions of rows would need as many places of the table. Instead it answers for the rows whose
+//! entries lie in its sorted runs, and their locks leave the table. Who locks a row asks such transactions, once the
+//! row is had from the table; who finds the row with one of them waits for its end: each of them holds one lock more,
+//! which stands for itself.
+//!
+//! Invariants
+//! 1. A transaction is listed before a lock of it leaves the table, and until its commit is visible or its rollback
+//!    done; a row is asked for here behind the table. So of a row that it holds, one of the two is found.
+//! 2. It asks for none of its own rows again: who has taken one from the table and waits for it, it does not wait for.
+//!
+//! Threads: all. While nobody is listed, a row costs one load more. Rank: the list is locked below nothing.
+
+use std::fmt;
+
+use super::{
+    LockTable,
+    denied::{Denied, LockOn, Patience, Request},
+    lock_set::LockSet,
+    mode::Mode,
+    rows::{NOTED, granting, parts},
+    shard::{LockHash, Taken},
+};
+use crate::{
+    TreeId,
+    sync::{Arc, AtomicUsize, Ordering, RwLock},
+};
+
+/// Says which rows a transaction has written that are not in memory.
+pub trait HoldsRows: Send + Sync + fmt::Debug {
+    /// True if it has; also if that cannot be found out.
+    fn holds(&self, tree: TreeId, key: &[u8]) -> bool;
+}
+
+/// A transaction that answers for rows.
+#[derive(Clone, Debug)]
+struct Holder {
+    number: u32,
+    rows: Arc<dyn HoldsRows>,
+}
+
+/// All of them; there are seldom any, and never many.
+#[derive(Debug, Default)]
+pub(super) struct Spilled {
+    count: AtomicUsize,
+    holders: RwLock<Vec<Holder>>,
+}
+
+impl Spilled {
+    #[inline]
+    pub fn any(&self) -> bool {
+        // Pairs with the store in `list`: the shard's mutex, which the row was taken under, is between.
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    fn list(&self, holder: Holder) {
+        let mut holders = self.holders.write().unwrap();
+        holders.push(holder);
+        self.count.store(holders.len(), Ordering::Release);
+    }
+
+    fn forget(&self, number: u32) {
+        let mut holders = self.holders.write().unwrap();
+        holders.retain(|holder| holder.number != number);
+        self.count.store(holders.len(), Ordering::Release);
+    }
+
+    fn others(&self, number: u32) -> Vec<Holder> {
+        let holders = self.holders.read().unwrap();
+        holders.iter().filter(|holder| holder.number != number).cloned().collect()
+    }
+}
+
+impl LockTable {
+    /// From here on `rows` answers for the locks of this set whose writes `has_left` memory, by tree and hash of the
+    /// key; they leave the table.
+    pub fn spill(
+        &self,
+        locks: &mut LockSet,
+        rows: Arc<dyn HoldsRows>,
+        mut has_left: impl FnMut(TreeId, u128) -> bool,
+    ) {
+        if locks.spilled.is_none() {
+            let number = locks.owner.number();
+            let own = Request {
+                on: LockOn::Row,
+                tree: TreeId(0),
+                hash: LockHash::of_owner(number),
+                mode: Mode::Exclusive,
+                writes: false,
+            };
+            self.take(locks, &own, Patience::NoWait)
+                .expect("nobody asks for it before it is listed");
+            self.spilled.list(Holder { number, rows: rows.clone() });
+            locks.spilled = Some(rows);
+        }
+        self.release_others(locks, |name, _, writes| {
+            !writes || name.is_table || !has_left(name.tree, name.hash.0)
+        });
+    }
+
+    /// True if the set answers for the row itself: it has it.
+    #[inline]
+    pub(super) fn is_spilled_own(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
+        locks.spilled.as_ref().is_some_and(|rows| rows.holds(tree, key))
+    }
+
+    /// Waits for those who answer for the row. It was had from the table before.
+    #[cold]
+    pub(super) fn pass_spilled(
+        &self,
+        locks: &mut LockSet,
+        (tree, key): (TreeId, &[u8]),
+        patience: Patience,
+    ) -> Result<(), Denied> {
+        loop {
+            let others = self.spilled.others(locks.owner.number());
+            let Some(holder) = others.into_iter().find(|holder| holder.rows.holds(tree, key))
+            else {
+                return Ok(());
+            };
+            let end = Request {
+                on: LockOn::Row,
+                tree,
+                hash: LockHash::of_owner(holder.number),
+                mode: Mode::Shared,
+                writes: false,
+            };
+            let last = locks.last.take();
+            let waited = self.take(locks, &end, patience);
+            if let Ok((place, Taken::New)) = waited {
+                self.give_back(locks, place);
+            }
+            locks.last = last;
+            waited?;
+        }
+    }
+
+    /// Gives the lock of one place back.
+    pub(super) fn give_back(&self, locks: &mut LockSet, place: u32) {
+        let (shard, at) = parts(place);
+        let index = locks.held.iter().rposition(|&held| held == place).expect(NOTED);
+        locks.held.remove(index);
+        let number = locks.owner.number();
+        self.shards[shard].0.lock().unwrap().release(at, number, granting(shard));
+    }
+
+    /// The end of a set that answered for rows.
+    pub(super) fn forget_spilled(&self, locks: &mut LockSet) {
+        if locks.spilled.take().is_some() {
+            self.spilled.forget(locks.owner.number());
+        }
+    }
+}

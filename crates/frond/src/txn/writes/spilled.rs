@@ -1,0 +1,160 @@
+//! Writes that have left memory: pieces, each all that was in memory at once, as sorted runs (Rule: I44).
+//!
+//! What is in memory goes to disk as a whole, and memory begins anew, one *generation* later. It is cut at live
+//! marks: savepoints, and the begins of scans that are not over. So each piece lies wholly before or behind every mark
+//! that can be gone back to, and going back drops whole pieces.
+//!
+//! ```text
+//! begin_spill(cuts)    what is in memory, sealed, in pieces; found by others as before
+//! (written by the db room, in extents that nothing links)
+//! end_spill(pieces)    from now on they are found on disk
+//! ```
+//!
+//! Invariants
+//! 1. Pieces stand oldest first, and what is in memory is newer than all of them.
+//! 2. A piece says of each key what its entries come to, folded: what a scan must not see of it, it sees nothing of.
+//! 3. A key is found from its append on: in memory, in what is being written, or in a piece, looked for in this order.
+//!
+//! Threads: one, behind the lock of [`LiveWrites`](super::LiveWrites).
+
+use crate::{
+    Result, TreeId, blob::BlobHold, run::Folder, sync::Arc, txn::WriteSet, version::SpilledWrites,
+};
+
+use super::{KEPT_BYTES_MAX, Mark, TxnWrites};
+
+/// A piece that is on its way to disk.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    /// What was before it.
+    pub start: Mark,
+    /// Sealed.
+    pub writes: Arc<WriteSet>,
+    /// By how much it changes the rows of trees.
+    rows: Vec<(TreeId, i64)>,
+    /// Long values that it names.
+    pub blobs: Vec<Arc<BlobHold>>,
+}
+
+/// A piece.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// What was before it.
+    pub start: Mark,
+    /// Its entries, one piece of runs a tree.
+    pub writes: Arc<SpilledWrites>,
+    rows: Vec<(TreeId, i64)>,
+    pub blobs: Vec<Arc<BlobHold>>,
+}
+
+/// Pieces, oldest first.
+pub(crate) type Pieces = Arc<Vec<Piece>>;
+
+impl Leaving {
+    /// Says where it lies now.
+    pub fn written(self, writes: SpilledWrites) -> Piece {
+        let Self { start, rows, blobs, .. } = self;
+        Piece { start, writes: Arc::new(writes), rows, blobs }
+    }
+}
+
+impl TxnWrites {
+    /// True if something of it has left memory.
+    pub fn is_spilled(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// What has left memory.
+    pub(crate) fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+
+    /// Takes all that is in memory out, sealed, in pieces that end at marks; memory is empty then. `cuts` are the live
+    /// marks, in any order; `separate` moves values out that folding made long. There must be no range deletes.
+    ///
+    /// After an error nothing is whole: the transaction is to be ended.
+    pub(crate) fn begin_spill(
+        &mut self,
+        cuts: &[Mark],
+        folder: &Folder<'_>,
+        mut separate: impl FnMut(&mut WriteSet, &mut Vec<Arc<BlobHold>>) -> Result<()>,
+    ) -> Result<Vec<Leaving>> {
+        assert!(
+            !self.is_sealed && self.range_rows.is_empty(),
+            "what is to leave memory is entries alone"
+        );
+        let count = self.set.entry_count() as u32;
+        let mut starts: Vec<u32> = cuts
+            .iter()
+            .filter(|cut| cut.generation == self.generation && cut.entries < count)
+            .map(|cut| cut.entries)
+            .collect();
+        starts.push(0);
+        starts.sort_unstable();
+        starts.dedup();
+        if plant!("txn: what leaves memory is not cut at marks") {
+            starts.truncate(1);
+        }
+        let mut pieces = Vec::with_capacity(starts.len());
+        for &entries in starts.iter().rev() {
+            let rows = self.rows_since(entries);
+            let mut writes = self.set.split_off(entries as usize);
+            let from = self.blobs.partition_point(|(slot, _)| *slot < entries);
+            let mut blobs = self.blobs.drain(from..).map(|(_, hold)| hold).collect();
+            writes.seal(folder)?;
+            separate(&mut writes, &mut blobs)?;
+            writes.freshen_inserts();
+            let start = Mark { generation: self.generation, entries, ranges: 0 };
+            let writes = Arc::new(writes);
+            self.leaving.push(writes.clone());
+            pieces.push(Leaving { start, writes, rows, blobs });
+        }
+        pieces.reverse();
+        self.generation += 1;
+        self.changes += 1;
+        self.set.clear_keeping(KEPT_BYTES_MAX);
+        self.chains.clear(KEPT_BYTES_MAX);
+        self.trees.leave_memory(self.changes);
+        Ok(pieces)
+    }
+
+    /// By how much the entries from this one on change the rows of trees.
+    fn rows_since(&mut self, from: u32) -> Vec<(TreeId, i64)> {
+        let mut rows: Vec<(TreeId, i64)> = Vec::new();
+        for slot in from..self.set.entry_count() as u32 {
+            let (tree, delta) = (self.set.tree_at(slot), i64::from(self.chains.rows(slot)));
+            match rows.iter_mut().find(|(of, _)| *of == tree) {
+                Some((_, sum)) => *sum += delta,
+                None => rows.push((tree, delta)),
+            }
+        }
+        rows
+    }
+
+    /// What was taken out lies on disk.
+    pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>) {
+        Arc::make_mut(&mut self.pieces).extend(pieces);
+        self.leaving.clear();
+    }
+
+    /// Drops the pieces that came after a mark.
+    pub(super) fn drop_pieces(&mut self, mark: Mark) {
+        let left = self.pieces.partition_point(|piece| piece.start < mark);
+        if left == self.pieces.len() {
+            return;
+        }
+        for piece in Arc::make_mut(&mut self.pieces).drain(left..) {
+            for (tree, rows) in piece.rows {
+                if let Some(state) = self.trees.get_mut(tree) {
+                    state.rows -= rows;
+                    state.changed = self.changes;
+                }
+            }
+        }
+    }
+
+    /// The first key of a tree that is not below `from`, in what is on its way to disk.
+    pub(super) fn first_leaving(&self, tree: TreeId, from: &[u8]) -> Option<&[u8]> {
+        self.leaving.iter().filter_map(|writes| writes.first_key(tree, from)).min()
+    }
+}

@@ -1,0 +1,390 @@
+//! Transactions beyond memory: what leaves it is seen, found, locked and taken back as what stays in it.
+
+use std::collections::BTreeMap;
+
+use frond::{Change, Savepoint};
+use frond_testkit::{DbEngine, Dice, effort};
+
+use super::*;
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store whose transactions leave memory after a few rows.
+fn small_store(dir: &std::path::Path, own_writes_bytes: u64) -> Db {
+    let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
+    if let Some(limits) = &mut tuning.limits {
+        limits.own_writes_bytes = own_writes_bytes;
+    }
+    let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy).tuning(tuning);
+    Db::open(dir.join("store"), options).unwrap()
+}
+
+fn rows_of(tree: &Tree) -> Rows {
+    let mut rows = Rows::new();
+    let mut cursor = tree.scan(..).unwrap();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    rows
+}
+
+fn scanned(txn: &Txn, tree: &Tree, forward: bool) -> Rows {
+    let mut rows = Rows::new();
+    let mut cursor = txn.scan(tree, ..).unwrap();
+    if !forward {
+        cursor.seek_last();
+    }
+    let mut last: Option<Vec<u8>> = None;
+    while let Some((key, value)) = if forward { cursor.next() } else { cursor.prev() }.unwrap() {
+        let ordered = |last: &Vec<u8>| (last.as_slice() < key) == forward;
+        assert!(last.as_ref().is_none_or(ordered), "in order, each once");
+        last = Some(key.to_vec());
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    rows
+}
+
+/// Fails with the first key in which they differ.
+fn same(found: &Rows, expected: &Rows, what: &str) {
+    let keys = found.keys().chain(expected.keys());
+    if let Some(key) = keys.filter(|key| found.get(*key) != expected.get(*key)).min() {
+        let short = |rows: &Rows| rows.get(key).map(|value| value[..value.len().min(12)].to_vec());
+        let name = String::from_utf8_lossy(key);
+        panic!("{what}: key {name} is {:?} instead of {:?}", short(found), short(expected));
+    }
+}
+
+fn number(value: u64) -> [u8; 8] {
+    value.to_be_bytes()
+}
+
+/// One step of a transaction, done to the model too.
+fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) {
+    let key = format!("key {:04}", dice.below(400)).into_bytes();
+    match dice.below(8) {
+        0..=3 => {
+            let value: Vec<u8> = match dice.chance(1, 12) {
+                // In an extent of its own.
+                true => vec![dice.below(256) as u8; 700],
+                false => number(dice.below(1 << 40)).to_vec(),
+            };
+            txn.put(tree, &key, &value).unwrap();
+            model.insert(key, value);
+        }
+        4 | 5 => {
+            txn.delete(tree, &key).unwrap();
+            model.remove(&key);
+        }
+        6 => {
+            let is_number = model.get(&key).is_none_or(|value| value.len() == 8);
+            if is_number {
+                let before = model
+                    .get(&key)
+                    .map_or(0, |value| u64::from_be_bytes(value.as_slice().try_into().unwrap()));
+                txn.merge(tree, &key, operator::ADD, &number(5)).unwrap();
+                model.insert(key, number(before.wrapping_add(5)).to_vec());
+            }
+        }
+        _ => match txn.insert(tree, &key, b"inserted") {
+            Ok(()) => assert_eq!(model.insert(key, b"inserted".to_vec()), None),
+            Err(Error::RowExists { .. }) => assert!(model.contains_key(&key)),
+            Err(error) => panic!("{error}"),
+        },
+    }
+}
+
+/// Rules: I5, I7, I44, I45.
+#[test]
+fn whatever_leaves_memory_the_transaction_is_the_same() {
+    for seed in effort::seeds(6) {
+        let dice = &mut Dice::new(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let own_writes_bytes = *dice.pick(&[0, 300, 2 << 10]);
+        let mut db = small_store(dir.path(), own_writes_bytes);
+        let unique = TreeOptions { unique: true, ..Default::default() };
+        let mut tree = db.create_tree("t", unique).unwrap();
+        let mut committed = Rows::new();
+        for round in 0..8 {
+            let isolation = *dice.pick(&LEVELS);
+            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let mut model = committed.clone();
+            let mut savepoints: Vec<(Savepoint, Rows)> = Vec::new();
+            for _ in 0..dice.between(20, 300) {
+                match dice.below(40) {
+                    0 | 1 => savepoints.push((txn.savepoint().unwrap(), model.clone())),
+                    2 if !savepoints.is_empty() => {
+                        let at = dice.below(savepoints.len() as u64) as usize;
+                        txn.rollback_to(&savepoints[at].0).unwrap();
+                        model = savepoints[at].1.clone();
+                        savepoints.truncate(at + 1);
+                    }
+                    3 if !savepoints.is_empty() => {
+                        let at = dice.below(savepoints.len() as u64) as usize;
+                        txn.release(&savepoints[at].0).unwrap();
+                        savepoints.truncate(at);
+                    }
+                    4 => same(
+                        &scanned(&txn, &tree, dice.chance(1, 2)),
+                        &model,
+                        &format!("seed {seed}, scan"),
+                    ),
+                    5 => {
+                        let key = format!("key {:04}", dice.below(400)).into_bytes();
+                        let found = txn.get(&tree, &key).unwrap();
+                        assert_eq!(found.as_ref(), model.get(&key), "seed {seed}");
+                    }
+                    _ => step(dice, &txn, &tree, &mut model),
+                }
+            }
+            same(&scanned(&txn, &tree, true), &model, &format!("seed {seed}, round {round}"));
+            same(&rows_of(&tree), &committed, "nobody else sees it");
+            if dice.chance(2, 3) {
+                txn.commit().unwrap();
+                committed = model;
+            } else {
+                txn.rollback();
+            }
+            same(&rows_of(&tree), &committed, &format!("seed {seed}, round {round}, ended"));
+            match dice.below(4) {
+                0 => db.checkpoint().unwrap(),
+                1 => {
+                    drop(tree);
+                    db.close().unwrap();
+                    db = small_store(dir.path(), own_writes_bytes);
+                    tree = db.open_tree("t").unwrap();
+                    same(
+                        &rows_of(&tree),
+                        &committed,
+                        &format!("seed {seed}, round {round}, ended"),
+                    );
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(db.lock_stats().locks, 0);
+        let report = db.check(CheckMode::Full).unwrap();
+        assert!(report.is_clean(), "seed {seed}: {report:?}");
+    }
+}
+
+/// A scan sees what there was when it began, also of what leaves memory under it (Rule: I45).
+#[test]
+fn a_scan_goes_on_while_what_it_sees_leaves_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_store(dir.path(), 1 << 10);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    for i in 0..300u32 {
+        tree.put(&i.to_be_bytes(), b"old").unwrap();
+    }
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for i in (0..600u32).step_by(3) {
+        txn.put(&tree, &i.to_be_bytes(), b"own").unwrap();
+    }
+    let expected = scanned(&txn, &tree, true);
+    // Every row is written anew, ahead of itself too, and every fourth is deleted before it is met.
+    let mut cursor = txn.scan(&tree, ..).unwrap();
+    let mut met = Rows::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        let (key, value) = (key.to_vec(), value.to_vec());
+        let i = u32::from_be_bytes(key.as_slice().try_into().unwrap());
+        txn.put(&tree, &(i + 1000).to_be_bytes(), b"moved").unwrap();
+        txn.put(&tree, &key, b"again").unwrap();
+        if i % 4 == 1 {
+            txn.delete(&tree, &(i + 3).to_be_bytes()).unwrap();
+        }
+        met.insert(key, value);
+    }
+    drop(cursor);
+    let deleted = |key: &[u8]| {
+        let i = u32::from_be_bytes(key.try_into().unwrap());
+        i >= 3 && (i - 3) % 4 == 1 && met.contains_key(&(i - 3).to_be_bytes()[..])
+    };
+    let expected: Rows = expected.into_iter().filter(|(key, _)| !deleted(key)).collect();
+    same(&met, &expected, "met");
+    txn.commit().unwrap();
+}
+
+/// Rules: I32, I33, I47.
+#[test]
+fn rows_that_left_memory_stay_locked_and_are_no_locks() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_store(dir.path(), 4 << 10);
+    let unique = TreeOptions { unique: true, ..Default::default() };
+    let tree = db.create_tree("t", unique).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for i in 0..5000u32 {
+        txn.insert(&tree, &i.to_be_bytes(), b"large").unwrap();
+    }
+    let stats = db.lock_stats();
+    assert!(stats.locks < 1000, "{stats:?}");
+    let other = db.begin(TxnOptions::default()).unwrap();
+    for i in [0, 17, 4999u32] {
+        let busy = other.get_locked(&tree, &i.to_be_bytes(), RowLock::Shared, IfLocked::Fail);
+        assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
+    }
+    other.put(&tree, &9000u32.to_be_bytes(), b"free").unwrap();
+    // A scan that locks gaps waits for keys that nobody sees.
+    let options = TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
+    let locker = db.begin(options).unwrap();
+    let mut cursor = locker
+        .scan_locked(
+            &tree,
+            &5u32.to_be_bytes()[..]..&9u32.to_be_bytes()[..],
+            RowLock::Shared,
+            IfLocked::Fail,
+        )
+        .unwrap();
+    assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
+    drop(cursor);
+    drop(locker);
+    // Who waits for it comes when it is over, and sees what it has done.
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let key = 17u32.to_be_bytes();
+            let waiter = db.begin(TxnOptions::default()).unwrap();
+            let found = waiter.insert(&tree, &key, b"second");
+            assert!(matches!(found, Err(Error::RowExists { .. })), "{found:?}");
+        });
+        while db.lock_waits().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        txn.commit().unwrap();
+        waiter.join().unwrap();
+    });
+    other.commit().unwrap();
+    assert_eq!(rows_of(&tree).len(), 5001);
+    assert_eq!(db.lock_stats().locks, 0);
+}
+
+/// Two that have left memory and want each other's rows: one is ended, at once.
+#[test]
+fn large_transactions_that_wait_for_each_other_are_a_deadlock() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_store(dir.path(), 2 << 10);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let begin = |from: u32| {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        for i in from..from + 500 {
+            txn.put(&tree, &i.to_be_bytes(), b"row").unwrap();
+        }
+        txn
+    };
+    let (one, two) = (begin(0), begin(1000));
+    let ended = thread::scope(|scope| {
+        let waiter = scope.spawn(|| one.put(&tree, &1000u32.to_be_bytes(), b"other"));
+        while db.lock_waits().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let second = two.put(&tree, &0u32.to_be_bytes(), b"other");
+        if second.is_err() {
+            two.rollback();
+        } else {
+            two.commit().unwrap();
+        }
+        let first = waiter.join().unwrap();
+        [first, second].into_iter().filter(|one| matches!(one, Err(Error::Deadlock { .. }))).count()
+    });
+    assert_eq!(ended, 1);
+    one.rollback();
+    assert_eq!(db.lock_stats().locks, 0);
+}
+
+/// Ten times the memory, through a store of the usual shape.
+#[test]
+fn ten_times_the_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let value = |i: u64, of: u8| {
+        let mut value = vec![of; 120];
+        value[..8].copy_from_slice(&i.wrapping_mul(0xd6e8_feb8_6659_fd93).to_be_bytes());
+        value
+    };
+    let count = 330_000u64;
+    for (round, ends) in [(1, "rollback"), (2, "commit")] {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        for i in 0..count {
+            txn.put(&tree, &key(i), &value(i, round)).unwrap();
+            if i % 50_000 == 0 {
+                tree.put(format!("between {round} {i}").as_bytes(), b"batch").unwrap();
+            }
+        }
+        assert_eq!(txn.get(&tree, &key(77)).unwrap(), Some(value(77, round)));
+        assert_eq!(tree.get(&key(77)).unwrap(), None);
+        assert_eq!(txn.len(), count as usize);
+        match ends {
+            "rollback" => txn.rollback(),
+            _ => assert!(txn.commit().unwrap().0 > 0),
+        }
+    }
+    let mut rows = 0;
+    let mut cursor = tree.scan(..).unwrap();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows += u64::from(value.len() == 120 && !key.starts_with(b"between"));
+    }
+    drop(cursor);
+    assert_eq!(rows, count);
+    for i in (0..count).step_by(997) {
+        assert_eq!(tree.get(&key(i)).unwrap(), Some(value(i, 2)));
+    }
+    drop(tree);
+    db.close().unwrap();
+    let db = Db::open(dir.path().join("store"), Options::new()).unwrap();
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+}
+
+/// A follower is given each key once, as it was committed.
+#[test]
+fn a_feed_hands_out_what_left_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_store(dir.path(), 2 << 10);
+    let trees = ["a", "b"].map(|name| db.create_tree(name, TreeOptions::default()).unwrap());
+    let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
+    let dice = &mut Dice::new(3);
+    let mut models = [Rows::new(), Rows::new()];
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for _ in 0..800 {
+        let which = dice.below(2) as usize;
+        step(dice, &txn, &trees[which], &mut models[which]);
+    }
+    txn.commit().unwrap();
+    trees[0].put(b"last", b"1").unwrap();
+    let mut followed: BTreeMap<String, Rows> = BTreeMap::new();
+    let mut commits = 0;
+    while let Some(mut commit) = feed.next(Duration::from_secs(2)).unwrap() {
+        let mut before: Option<(String, Vec<u8>)> = None;
+        while let Some(change) = commit.next().unwrap() {
+            let (tree, key) = match &change {
+                Change::Put { tree, key, .. }
+                | Change::Delete { tree, key }
+                | Change::Merge { tree, key, .. } => (tree.name.unwrap().to_owned(), key.to_vec()),
+                other => panic!("{other:?}"),
+            };
+            let rows = followed.entry(tree.clone()).or_default();
+            match change {
+                Change::Put { value, .. } => drop(rows.insert(key.clone(), value.to_vec())),
+                Change::Delete { .. } => drop(rows.remove(&key)),
+                Change::Merge { operands, .. } => {
+                    let mut sum = 0u64;
+                    for (_, operand) in operands {
+                        sum += u64::from_be_bytes(operand.try_into().unwrap());
+                    }
+                    rows.insert(key.clone(), number(sum).to_vec());
+                }
+                _ => unreachable!(),
+            }
+            let now = Some((tree, key));
+            assert!(before < now, "in order, each once");
+            before = now;
+        }
+        commits += 1;
+        if commits == 2 {
+            break;
+        }
+    }
+    models[0].insert(b"last".to_vec(), b"1".to_vec());
+    same(&followed["a"], &models[0], "a");
+    same(&followed["b"], &models[1], "b");
+}
