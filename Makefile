@@ -2,6 +2,8 @@
 
 SHELL := /bin/bash
 CARGO := cargo
+# One build for all tests: planted bugs are in it, asleep. Those that wake them run by themselves.
+TESTED := --workspace --locked --features frond/planted-bugs
 SIZE ?= full
 
 .PHONY: help demo test torture soak schedules check bench install install-c clean
@@ -14,8 +16,8 @@ demo: ## Load real data, kill the loader, prove that nothing is lost, race Rocks
 	@scripts/demo.sh $(SIZE)
 
 test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
-	$(CARGO) test --workspace --locked
-	$(CARGO) test -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+	$(CARGO) test $(TESTED) -- --skip planted
+	$(CARGO) test $(TESTED) --lib --test planted -- planted --show-output
 	$(MAKE) schedules
 
 torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)

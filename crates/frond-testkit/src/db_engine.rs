@@ -45,7 +45,7 @@ pub const DIR: &str = "/store";
 
 impl DbEngine {
     /// Tiny sizes: leaves of 2 KiB, nodes of 4 children, memtables of 8 KiB, segments of 16 KiB; values
-    /// of more than 250 bytes in blobs.
+    /// of more than 250 bytes in blobs; transactions leave memory after a few rows.
     pub fn tiny(level: Durability) -> Self {
         let shape = Shape {
             leaf_bytes: 2 << 10,
@@ -66,7 +66,7 @@ impl DbEngine {
             checkpoint_log_bytes: 48 << 10,
             checkpoint_millis: 1500,
             mini_run_entries: 6,
-            own_writes_bytes: 3 << 10,
+            own_writes_bytes: 200,
         };
         let tuning = Tuning {
             shape: Some(shape),

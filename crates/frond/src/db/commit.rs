@@ -258,7 +258,7 @@ impl Shared {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            if begins_memtable {
+            if begins_memtable && !plant!("txn: what left memory stands beside others") {
                 engine.freeze_in(&mut section);
             }
             let reserved = match (&fragments, promised) {

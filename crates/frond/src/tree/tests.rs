@@ -34,6 +34,7 @@ pub(crate) fn context(shape: Shape) -> TreeContext {
         descriptors: Descriptors::default(),
         damage: Default::default(),
         unwritten: Arc::default(),
+        unwritten_max: AtomicU64::new(u64::MAX),
         resident: Arc::default(),
     }
 }

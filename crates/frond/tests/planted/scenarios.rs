@@ -22,6 +22,7 @@ pub fn all(seed: u64) {
     a_spilled_snapshot_shows_its_moment(seed);
     a_snapshot_transaction_overwrites_nothing_unseen(seed);
     a_prepared_transaction_outlives_restarts(seed);
+    rows_that_left_memory_are_locked(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
     // Last, as it takes longest.
@@ -43,6 +44,21 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
         let refused = txn.put(&tree, b"row", b"3");
         assert!(matches!(refused, Err(Error::Conflict { .. })), "I27: {refused:?}");
     }
+}
+
+/// Rule: I47.
+fn rows_that_left_memory_are_locked(seed: u64) {
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let large = db.begin(Default::default()).unwrap();
+    for row in 0..100u8 {
+        large.put(&tree, &[row], b"a row of a large transaction").unwrap();
+    }
+    let other = db.begin(Default::default()).unwrap();
+    let locked = other.get_locked(&tree, &[1], RowLock::Shared, IfLocked::Fail);
+    assert!(matches!(locked, Err(Error::LockBusy { .. })), "I47: {locked:?}");
+    large.commit().unwrap();
+    assert!(other.get_for_share(&tree, &[1]).unwrap().is_some());
 }
 
 /// Rules: I11, I12. A long value that is prepared, through checkpoints that trim the log, and others' long values.

@@ -201,7 +201,9 @@ fn must_be_one_of(engine: &DbEngine, env: Env, states: &[State], seed: u64) {
 fn crashes_at_every_call() {
     let (mut points, mut tried) = (0, 0);
     for seed in effort::seeds(2) {
-        let engine = DbEngine::tiny(Durability::Sync);
+        let mut engine = DbEngine::tiny(Durability::Sync);
+        // What is prepared must fit into memory.
+        engine.tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 64 << 10);
         let steps = script(seed, 25);
         let vfs = SimVfs::new();
         let (mut db, mut tree) = open(&engine, vfs.env(seed));

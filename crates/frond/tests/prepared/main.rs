@@ -412,3 +412,45 @@ fn a_backup_has_what_is_prepared() {
     assert_eq!(get(&copy.open_tree("t").unwrap(), b"a").as_deref(), Some("1"));
     is_at_rest(&copy);
 }
+
+/// What has left memory is gathered again to be prepared; and its rows stay locked.
+#[test]
+fn what_left_memory_is_prepared() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tuning = frond_testkit::DbEngine::tiny(Durability::Lazy).tuning;
+    tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 1 << 10);
+    let open = || {
+        let options = Options::new().cache_size(4 << 20).tuning(tuning.clone());
+        Db::open(dir.path().join("store"), options).unwrap()
+    };
+    let mut db = open();
+    let mut tree = db.create_tree("t", Default::default()).unwrap();
+    let txn = begin(&db, Isolation::Snapshot);
+    let savepoint = txn.savepoint().unwrap();
+    for row in 0..400u32 {
+        txn.put(&tree, &row.to_be_bytes(), b"taken back").unwrap();
+    }
+    txn.rollback_to(&savepoint).unwrap();
+    for row in (0..400u32).step_by(2) {
+        txn.put(&tree, &row.to_be_bytes(), &[7; 300]).unwrap();
+        txn.merge(&tree, b"sum", frond::operator::ADD, &1u64.to_be_bytes()).unwrap();
+    }
+    txn.prepare(&xid("large")).unwrap().detach();
+    let other = begin(&db, Isolation::Snapshot);
+    let busy = other.get_locked(&tree, &6u32.to_be_bytes(), RowLock::Shared, IfLocked::Fail);
+    assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
+    drop(other);
+    for round in 0..2 {
+        if round == 1 {
+            db.commit_prepared(&xid("large")).unwrap();
+        }
+        drop(tree);
+        db.close().unwrap();
+        db = open();
+        tree = db.open_tree("t").unwrap();
+    }
+    assert_eq!(tree.get(&8u32.to_be_bytes()).unwrap(), Some(vec![7; 300]));
+    assert_eq!(tree.get(&9u32.to_be_bytes()).unwrap(), None);
+    assert_eq!(tree.get(b"sum").unwrap(), Some(200u64.to_be_bytes().to_vec()));
+    is_at_rest(&db);
+}

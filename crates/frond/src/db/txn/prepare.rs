@@ -69,14 +69,11 @@ impl Txn {
         }
         let table = &self.shared.prepared;
         let bytes_max = self.shared.engine.memtables_bytes_max();
-        let (bytes, is_spilled) = {
-            let own = self.live.lock();
-            (own.commit_bytes() as u64, own.is_spilled())
-        };
-        if is_spilled {
+        let bytes = self.live.lock().batch_bytes();
+        if bytes > bytes_max {
             self.end(&mut state);
-            let limit = "a transaction that is to be prepared (it must fit into memory)";
-            return Err(Error::BatchTooLarge { bytes: bytes_max + 1, max: bytes_max, limit });
+            let limit = "a prepared transaction in a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes, max: bytes_max, limit });
         }
         let prepared = table.reserve(xid, bytes, bytes_max).and_then(|()| {
             let prepared = self.prepare_writes(&mut state, xid, level);
@@ -131,9 +128,10 @@ impl Txn {
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
             let own = self.live.lock();
-            (own.commit_bytes() as u64, own.only_deletes())
+            (own.batch_bytes(), own.only_deletes())
         };
         engine.pace(only_deletes)?;
+        let merged = self.merged_pieces()?;
         let _turn = engine.make_room(bytes)?;
         let keeps_all = self.options.isolation == Isolation::Serializable;
         let list = state.locks.as_ref().filter(|_| keeps_all);
@@ -141,6 +139,10 @@ impl Txn {
         let mut rows = Insertion { relieves: only_deletes, ..Insertion::default() };
         {
             let mut own = self.live.lock();
+            if let Some((merged, blobs)) = merged {
+                own.gather(merged);
+                prepared.blobs.extend(blobs);
+            }
             own.seal(&engine.cx.folder())?;
             prepared.blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut prepared.blobs)?;

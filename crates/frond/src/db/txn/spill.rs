@@ -16,13 +16,14 @@ use std::collections::HashSet;
 
 use crate::{
     Error, Kind, Result, Tag, TreeId,
+    blob::BlobHold,
     block::typed::Projection,
     pipeline::Engine,
-    run::{Entry, EntrySource},
+    run::{Entry, EntrySource, MergeCursor},
     sync::Arc,
     tree::{SortedRunsCursor, SortedRunsWriter},
     txn::{
-        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece,
+        HashedKey, Leaving, LiveWrites, Mark, OwnState, WriteSet,
         lock_table::{HoldsRows, LockTable},
     },
     version::{Change, SpilledWrites},
@@ -45,18 +46,24 @@ struct SpilledRows {
 
 impl HoldsRows for SpilledRows {
     fn holds(&self, tree: TreeId, key: &[u8]) -> bool {
-        let Some(pieces) = self.live.pieces() else { return false };
-        pieces.iter().any(|piece| {
+        let (pieces, dropped) = self.live.all_pieces();
+        let mut all = pieces.iter().map(|piece| &piece.writes).chain(dropped.iter());
+        all.any(|writes| {
             // What cannot be read may be held.
-            piece_tag(&self.engine, piece, tree, key).map_or(true, |tag| tag.is_some())
+            tag_in(&self.engine, writes, tree, key).map_or(true, |tag| tag.is_some())
         })
     }
 }
 
 /// What a piece makes of a key.
-fn piece_tag(engine: &Engine, piece: &Piece, tree: TreeId, key: &[u8]) -> Result<Option<Tag>> {
+fn tag_in(
+    engine: &Engine,
+    writes: &SpilledWrites,
+    tree: TreeId,
+    key: &[u8],
+) -> Result<Option<Tag>> {
     let none = Projection::Columns(Vec::new());
-    for runs in piece.writes.of(tree) {
+    for runs in writes.of(tree) {
         if let Some(found) = runs.get(&engine.cx, key, &none)? {
             return Ok(Some(found.tag));
         }
@@ -103,7 +110,7 @@ impl Txn {
         drop(own);
         let mut is_merged = false;
         for piece in pieces.iter().rev() {
-            let tag = piece_tag(&self.shared.engine, piece, hashed.tree, hashed.key)?;
+            let tag = tag_in(&self.shared.engine, &piece.writes, hashed.tree, hashed.key)?;
             match tag.map(|tag| tag.kind()) {
                 None => {}
                 Some(Kind::Merge | Kind::Versions) => is_merged = true,
@@ -128,7 +135,7 @@ impl Txn {
         };
         let since = pieces.partition_point(|piece| piece.start < mark);
         for piece in pieces.iter().skip(since) {
-            let tag = piece_tag(&self.shared.engine, piece, tree, key)?;
+            let tag = tag_in(&self.shared.engine, &piece.writes, tree, key)?;
             if tag.is_some_and(|tag| tag.kind() == Kind::Delete) {
                 return Ok(true);
             }
@@ -220,6 +227,30 @@ impl Txn {
         }
         let bytes = all.bytes();
         Ok(Some((Change::Spill(Arc::new(all)), bytes)))
+    }
+
+    /// What has left memory as a write set, to be prepared; and the long values that it names.
+    pub(super) fn merged_pieces(&self) -> Result<Option<(WriteSet, Vec<Arc<BlobHold>>)>> {
+        let Some(pieces) = self.live.pieces() else { return Ok(None) };
+        let engine = &*self.shared.engine;
+        let mut trees: Vec<TreeId> = pieces.iter().flat_map(|piece| piece.writes.trees()).collect();
+        trees.sort_unstable();
+        trees.dedup();
+        let mut merged = WriteSet::default();
+        for tree in trees {
+            let mut sources = Vec::new();
+            for runs in pieces.iter().rev().flat_map(|piece| piece.writes.of(tree)) {
+                let mut cursor = SortedRunsCursor::bulk(&engine.cx, runs);
+                cursor.seek_first()?;
+                sources.push(cursor);
+            }
+            let (mut merge, folder) = (MergeCursor::new(sources), engine.cx.folder());
+            while let Some(entry) = merge.next_folded(&folder)? {
+                merged.push(tree, entry.key, entry.tag, &[entry.payload], false);
+            }
+        }
+        let blobs = pieces.iter().flat_map(|piece| piece.blobs.iter().cloned()).collect();
+        Ok(Some((merged, blobs)))
     }
 
     /// What the transaction has said of a tree and has left memory, for a scan that began at a mark: newest first, each

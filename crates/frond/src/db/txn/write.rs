@@ -148,7 +148,11 @@ impl Txn {
             let locks = state.locks.as_mut().expect("there since the intent");
             let patience = self.options.patience(IfLocked::Wait);
             let table = &self.shared.lock_table;
-            let taken = table.lock_unwritten(locks, (id, key), RowMode::Write, patience);
+            let taken = match state.spills > 0 && state.rollbacks_made > 0 {
+                // What it has taken back it has locked, too.
+                true => table.lock_row(locks, id, key, RowMode::Write, patience),
+                false => table.lock_unwritten(locks, (id, key), RowMode::Write, patience),
+            };
             // No reading call took it: it is not given back before the end.
             locks.keep_last();
             taken.map_err(|denied| self.denied(state, denied))?;

@@ -15,6 +15,7 @@ use super::{
     lock_set::LockSet,
     mode::{Mode, RowMode, TableMode},
     shard::LockHash,
+    spilled::OWNERS,
 };
 use crate::TreeId;
 
@@ -61,7 +62,8 @@ impl LockTable {
         }
         self.release_others(locks, |name, mode, writes| match name.is_table {
             true => !matches!(mode, Mode::IntentShared | Mode::Shared),
-            false => writes,
+            // Its own, by which others wait for its end.
+            false => writes || name.tree == OWNERS,
         });
         self.release_ranges(locks);
         self.release_shared_intents(locks);
@@ -73,7 +75,7 @@ impl LockTable {
         self.each_held(locks, |name, mode, writes| {
             if name.is_table {
                 list_table(&mut list, name.tree, mode);
-            } else {
+            } else if name.tree != OWNERS {
                 let mode = match mode {
                     Mode::Exclusive if writes => RowMode::Write,
                     Mode::Exclusive => RowMode::Exclusive,

@@ -21,8 +21,9 @@
 
 use crate::{
     TreeId,
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
     txn::WriteSet,
+    version::SpilledWrites,
 };
 
 use super::{Pieces, TxnWrites, trees::TreeWrites, view::View};
@@ -77,6 +78,12 @@ impl LiveWrites {
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         let writes = self.lock();
         writes.is_spilled().then(|| writes.pieces().clone())
+    }
+
+    /// Whatever the transaction has written beyond memory, also what counts no more: its rows are locked.
+    pub(crate) fn all_pieces(&self) -> (Pieces, Arc<Vec<Arc<SpilledWrites>>>) {
+        let writes = self.lock();
+        (writes.pieces().clone(), writes.dropped().clone())
     }
 
     /// The first unpublished key in `[from, to)` that is in memory, put into `found`; false if there is none. Who needs

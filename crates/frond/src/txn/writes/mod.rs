@@ -51,13 +51,14 @@ use crate::{
 };
 
 use super::{WriteSet, lock_hash};
+use crate::version::SpilledWrites;
 use chains::Chains;
 pub use cursor::OwnCursor;
 pub(crate) use live::HoldsWrites;
 pub use live::LiveWrites;
 pub use read::OwnState;
 pub use rollback::Mark;
-pub(crate) use spilled::{Leaving, Piece, Pieces};
+pub(crate) use spilled::{Leaving, Pieces};
 use trees::Trees;
 
 /// Memory that is kept from one transaction to the next, each of index, entries and trees. What the largest
@@ -106,6 +107,8 @@ pub struct TxnWrites {
     generation: u32,
     /// What has left memory.
     pieces: Pieces,
+    /// What was there and counts no more.
+    dropped: Arc<Vec<Arc<SpilledWrites>>>,
     /// What is on its way there.
     leaving: Vec<Arc<WriteSet>>,
     /// Where the sealed set is, while its commit is on its way.
@@ -296,8 +299,8 @@ impl TxnWrites {
         self.changes += 1;
         self.is_sealed = false;
         self.generation = 0;
-        if self.is_spilled() {
-            self.pieces = Pieces::default();
+        if self.is_spilled() || !self.dropped.is_empty() {
+            (self.pieces, self.dropped) = Default::default();
         }
         self.leaving.clear();
         self.gone_to = None;

@@ -43,6 +43,8 @@ pub(crate) struct Piece {
     pub start: Mark,
     /// Its entries, one piece of runs a tree.
     pub writes: Arc<SpilledWrites>,
+    /// What it was in memory, as a batch.
+    bytes: u64,
     rows: Vec<(TreeId, i64)>,
     pub blobs: Vec<Arc<BlobHold>>,
 }
@@ -53,8 +55,8 @@ pub(crate) type Pieces = Arc<Vec<Piece>>;
 impl Leaving {
     /// Says where it lies now.
     pub fn written(self, writes: SpilledWrites) -> Piece {
-        let Self { start, rows, blobs, .. } = self;
-        Piece { start, writes: Arc::new(writes), rows, blobs }
+        let Self { start, rows, blobs, writes: leaving } = self;
+        Piece { start, writes: Arc::new(writes), bytes: leaving.bytes() as u64, rows, blobs }
     }
 }
 
@@ -62,6 +64,16 @@ impl TxnWrites {
     /// True if something of it has left memory.
     pub fn is_spilled(&self) -> bool {
         !self.pieces.is_empty()
+    }
+
+    /// What it would come to as a batch, all of it.
+    pub(crate) fn batch_bytes(&self) -> u64 {
+        self.commit_bytes() as u64 + self.pieces.iter().map(|piece| piece.bytes).sum::<u64>()
+    }
+
+    /// Pieces that count no more, and whose rows stay locked to the end.
+    pub(crate) fn dropped(&self) -> &Arc<Vec<Arc<SpilledWrites>>> {
+        &self.dropped
     }
 
     /// What has left memory.
@@ -144,6 +156,7 @@ impl TxnWrites {
             return;
         }
         for piece in Arc::make_mut(&mut self.pieces).drain(left..) {
+            Arc::make_mut(&mut self.dropped).push(piece.writes);
             for (tree, rows) in piece.rows {
                 if let Some(state) = self.trees.get_mut(tree) {
                     state.rows -= rows;
@@ -151,6 +164,16 @@ impl TxnWrites {
                 }
             }
         }
+    }
+
+    /// Takes everything back into memory: `merged` is what the pieces come to. To be sealed at once; their rows stay
+    /// locked as they were.
+    pub(crate) fn gather(&mut self, merged: WriteSet) {
+        let newest = std::mem::replace(&mut self.set, merged);
+        self.set.append(&newest);
+        let gathered = std::mem::take(&mut self.pieces);
+        let writes = gathered.iter().map(|piece| piece.writes.clone());
+        Arc::make_mut(&mut self.dropped).extend(writes);
     }
 
     /// The first key of a tree that is not below `from`, in what is on its way to disk.
