@@ -130,6 +130,30 @@ pub enum Error {
         "FRD-1112 the prepared transaction {0} is in the hands of another session; end it there, or let it be detached"
     )]
     XidBusy(Xid),
+    /// A row of a table has what another row has in a unique index (FRD-1113). Nothing was written.
+    #[error(
+        "FRD-1113 another row of table \"{table}\" has the same in its unique index \"{index}\"; nothing was written"
+    )]
+    IndexConflict {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The key of the other row.
+        row: Vec<u8>,
+    },
+    /// Rows of a table have the same in an index that was to be unique (FRD-1114). It was not built.
+    #[error(
+        "FRD-1114 two rows of table \"{table}\" have the same in index \"{index}\", which was to be unique; it was not built"
+    )]
+    IndexDuplicates {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The keys of two such rows.
+        rows: Vec<Vec<u8>>,
+    },
     /// `insert` met a key that exists (FRD-1103). Nothing of the batch was done.
     #[error(
         "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
@@ -219,6 +243,14 @@ pub enum Error {
         max: u64,
         /// What takes no more, in words.
         limit: &'static str,
+    },
+    /// A table is not what its definition says (FRD-1015). Nothing was done.
+    #[error("FRD-1015 table \"{table}\" is not as it was defined: {why}")]
+    TableMismatch {
+        /// The table.
+        table: String,
+        /// What does not fit, and what to do.
+        why: String,
     },
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
@@ -399,6 +431,9 @@ impl Error {
             | BatchTooLarge { .. }
             | Interrupted
             | RowExists { .. }
+            | IndexConflict { .. }
+            | IndexDuplicates { .. }
+            | TableMismatch { .. }
             | TxnEnded
             | NoSuchXid(_)
             | XidExists(_)

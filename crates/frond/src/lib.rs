@@ -32,6 +32,7 @@ pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each room takes what it needs
 mod sync;
+mod table;
 mod tree;
 pub mod tuple;
 mod txn;
@@ -66,6 +67,10 @@ pub mod operator {
         OPERATOR_MIN as MIN, OPERATOR_USER_MIN as USER_MIN,
     };
 }
+pub use table::{
+    BuildProgress, IndexInfo, IndexRow, IndexScan, IndexSpec, Table, TableFinding, TableIndex,
+    TableReport, TableSpec,
+};
 #[doc(hidden)]
 pub use tree::Shape;
 #[doc(hidden)]

@@ -13,7 +13,7 @@ use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
-    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, RwLock},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, RwLock},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
 };
@@ -28,7 +28,7 @@ pub(crate) struct TreeEntry {
     pub lineage: Lineage,
     pub class: SizeClass,
     pub unique: bool,
-    pub birth: Seqno,
+    birth: AtomicU64,
     pub vacancy: Vacancy,
     /// Transactions that have written it and are not done.
     pub writers: TreeWriters,
@@ -71,7 +71,7 @@ impl TreeEntry {
             lineage: record.lineage,
             class: record.size_class,
             unique: record.unique,
-            birth: record.birth,
+            birth: AtomicU64::new(record.birth.0),
             vacancy: Vacancy::default(),
             writers: TreeWriters::default(),
             typing: Typing::of(key, value, Some(work.clone())),
@@ -84,6 +84,12 @@ impl TreeEntry {
     /// How its rows are typed; `None` if they are opaque.
     pub fn typing(&self) -> Option<&Arc<Typing>> {
         self.typing.as_ref()
+    }
+
+    /// The commit with which it begins: who sees less must not read it (Rule: I43).
+    pub fn birth(&self) -> Seqno {
+        // What it holds by then was committed before, which the reader sees by other means.
+        Seqno(self.birth.load(Ordering::Acquire))
     }
 
     pub fn name(&self) -> String {
@@ -164,6 +170,7 @@ impl Catalog {
     pub fn show_tree(&self, record: TreeRecord) -> Arc<TreeEntry> {
         let mut state = self.state.write().unwrap();
         if let Some(entry) = state.by_id.get(&record.id).cloned() {
+            entry.birth.store(record.birth.0, Ordering::Release);
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
             if !plant!("catalog: rename forgets the old name") {
                 state.by_name.remove(&old.name);

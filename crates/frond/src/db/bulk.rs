@@ -33,7 +33,7 @@ use super::{Db, Shared, Tree, TreeOptions, batch::check_key};
 pub struct BulkLoad {
     shared: Arc<Shared>,
     /// The tree as it will be, but for the commit that creates it.
-    record: TreeRecord,
+    pub(super) record: TreeRecord,
     pub(crate) loader: Loader,
     /// Why it cannot go on.
     failed: Option<Error>,

@@ -10,7 +10,7 @@ use crate::{
     },
     run::Operators,
     sync::Arc,
-    txn::lock_table::{LockSet, Patience, TableMode},
+    txn::lock_table::Patience,
     version::Change,
 };
 
@@ -88,7 +88,7 @@ impl Db {
         let shared = &self.shared;
         let entry = self.entry(name)?;
         // Before other changes of the catalog are kept waiting.
-        let _alone = shared.lock_alone(entry.id)?;
+        let _alone = shared.lock_alone(entry.id, Patience::For(LOCK_WAIT))?;
         let _change = shared.catalog.change();
         entry.check()?;
         let change = Change::DropTree(entry.id);
@@ -176,29 +176,7 @@ impl Db {
     }
 }
 
-/// A tree that no transaction has rows of.
-struct Alone<'a> {
-    shared: &'a Shared,
-    locks: LockSet,
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.shared.lock_table.release_all(&mut self.locks);
-    }
-}
-
 impl Shared {
-    /// Waits until no transaction has rows of a tree, and keeps them away (Rule: I52).
-    fn lock_alone(&self, tree: TreeId) -> Result<Alone<'_>> {
-        let locks = self.lock_table.begin(self.next_txn());
-        let mut alone = Alone { shared: self, locks };
-        let (patience, mode) = (Patience::For(LOCK_WAIT), TableMode::Exclusive);
-        let locked = self.lock_table.lock_table(&mut alone.locks, tree, mode, patience);
-        locked.map_err(|denied| self.lock_error(denied))?;
-        Ok(alone)
-    }
-
     /// Commits records to the catalog tree, synced.
     pub(super) fn change(
         &self,

@@ -3,6 +3,7 @@
 //! Threads: every handle may be used from all threads at once.
 
 mod ahead;
+mod alter;
 mod batch;
 mod bulk;
 mod catalog;
@@ -27,6 +28,7 @@ mod stats;
 mod tree;
 mod txn;
 
+pub(crate) use alter::{Alone, CatalogChange, WaitAlone};
 pub use batch::Batch;
 pub use bulk::{BulkLoad, BulkLoaded};
 pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
@@ -100,6 +102,8 @@ pub(crate) struct Shared {
     watch: Arc<Watch>,
     closing: Mutex<()>,
     prepared: PreparedTable,
+    /// What rooms above keep about trees.
+    kept: alter::Kept,
 }
 
 impl Db {

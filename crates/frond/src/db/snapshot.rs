@@ -204,7 +204,7 @@ impl Snapshot {
         }
         let was_there = match &self.then {
             Some(then) => then.contains_key(&tree.entry.id),
-            None => tree.entry.birth <= self.state.at,
+            None => tree.entry.birth() <= self.state.at,
         };
         if was_there { Ok(()) } else { Err(Error::DefinitionChanged(tree.name())) }
     }

@@ -123,7 +123,7 @@ impl Txn {
             Isolation::ReadCommitted => self.shared.snapshot(),
             _ => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
         };
-        if tree.entry.birth > snapshot.seqno() {
+        if tree.entry.birth() > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));
         }
         let (id, entry) = (tree.entry.id, Some(tree.entry.clone()));

@@ -147,7 +147,7 @@ impl Txn {
             }
             (At::Level, _) => {
                 let snapshot = self.snapshot(state);
-                if !done && tree.entry.birth > snapshot.at {
+                if !done && tree.entry.birth() > snapshot.at {
                     return Err(Error::DefinitionChanged(tree.name()));
                 }
                 let version = snapshot.version_for_a_call(&engine.versions);

@@ -1,0 +1,122 @@
+//! Whether rows and entries are in step: every entry has its row, and every row its entries.
+//!
+//! Both ways, at one moment; writers go on. Cost: all rows and entries are read, and for each of them what it belongs
+//! to is looked for.
+//!
+//! Threads: any.
+
+use crate::{Result, Snapshot, sync::Arc};
+
+use super::{
+    open::Table,
+    spec::IndexSpec,
+    state::IndexState,
+    write::extract,
+};
+
+/// Findings that a report names; more are counted.
+const NAMED_MAX: usize = 100;
+
+/// What [`Table::check`] has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct TableReport {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Entries that were looked at, by index.
+    pub entries: Vec<(String, u64)>,
+    /// What is wrong: the first hundred.
+    pub findings: Vec<TableFinding>,
+    /// How much is wrong.
+    pub count: u64,
+}
+
+/// Something that is out of step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TableFinding {
+    /// The index.
+    pub index: String,
+    /// The key of the row, as far as it can be read.
+    pub row: Vec<u8>,
+    /// What is wrong, in words.
+    pub what: &'static str,
+}
+
+impl TableReport {
+    /// True if all is in step.
+    pub fn is_clean(&self) -> bool {
+        self.count == 0
+    }
+
+    fn find(&mut self, spec: &IndexSpec, row: &[u8], what: &'static str) {
+        self.count += 1;
+        if self.findings.len() < NAMED_MAX {
+            self.findings.push(TableFinding { index: spec.name.clone(), row: row.to_vec(), what });
+        }
+    }
+}
+
+impl Table {
+    /// Looks whether all indexes have what the rows say, and nothing else, as of now. To mend an index, drop it and
+    /// build it again.
+    ///
+    /// # Errors
+    /// I/O errors and damage of what had to be read.
+    pub fn check(&self) -> Result<TableReport> {
+        let definition = self.state.definition();
+        // Behind the definition: what is in that was there by then.
+        let snapshot = self.db.snapshot();
+        let mut report = TableReport::default();
+        let mut rows = snapshot.scan(&self.state.rows, ..)?;
+        let (mut extracted, mut at, mut value) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some((key, row)) = rows.next()? {
+            report.rows += 1;
+            for index in &definition.indexes {
+                if !extract(&index.spec, key, Some(row), &mut extracted) {
+                    continue;
+                }
+                at.clear();
+                value.clear();
+                index.form().write_key(&extracted, key, &mut at);
+                index.form().write_value(key, row, &mut value);
+                match snapshot.get(&index.tree, &at)? {
+                    None => report.find(&index.spec, key, "the row has no entry"),
+                    Some(found) if found != value => {
+                        report.find(&index.spec, key, "the row's entry is another's, or an old one");
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        for index in &definition.indexes {
+            let count = self.check_entries(&snapshot, index, &mut report)?;
+            report.entries.push((index.spec.name.clone(), count));
+        }
+        Ok(report)
+    }
+
+    fn check_entries(
+        &self,
+        snapshot: &Snapshot,
+        index: &Arc<IndexState>,
+        report: &mut TableReport,
+    ) -> Result<u64> {
+        let (mut count, mut extracted) = (0, Vec::new());
+        let mut entries = snapshot.scan(&index.tree, ..)?;
+        while let Some((at, value)) = entries.next()? {
+            count += 1;
+            let Ok(entry) = index.form().read(at, value) else {
+                report.find(&index.spec, &[], "an entry cannot be read");
+                continue;
+            };
+            let row = snapshot.get(&self.state.rows, entry.key)?;
+            if !extract(&index.spec, entry.key, row.as_deref(), &mut extracted)
+                || extracted != *entry.extracted
+            {
+                report.find(&index.spec, entry.key, "the entry is no row's");
+            }
+        }
+        Ok(count)
+    }
+}

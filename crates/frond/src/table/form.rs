@@ -1,0 +1,174 @@
+//! What of a table's definition is durable: the attributes of the tree of its rows.
+//!
+//! Invariants
+//! 1. Decoding any bytes gives a definition or a [`Flaw`]; it allocates no more than the bytes given.
+//! 2. What decodes, encodes to the same bytes.
+//!
+//! Threads: plain values. Bytes: docs/format.md, "Table definitions".
+
+use crate::{
+    Flaw, TreeId,
+    coding::{Reader, put_bytes, put_varint},
+};
+
+const MAGIC: &[u8; 12] = b"frond table\0";
+const VERSION: u8 = 1;
+const WHAT: &str = "table definition";
+const UNIQUE: u64 = 1;
+const CLUSTERING: u64 = 2;
+
+/// A table as the catalog has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Stored {
+    /// The tree of its rows: a clone of that has the same bytes and is another tree.
+    pub rows: TreeId,
+    /// The next index's number, which no other of the table ever has.
+    pub next: u64,
+    /// What may be read, by number.
+    pub indexes: Vec<StoredIndex>,
+    /// Trees of builds that have not come to their end: of no more use, unless the build is at it.
+    pub leftovers: Vec<TreeId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct StoredIndex {
+    pub number: u64,
+    pub name: String,
+    pub unique: bool,
+    pub clustering: bool,
+    pub tree: TreeId,
+}
+
+/// True if the owner of these attributes is a table, of this version or another.
+pub(super) fn is_table(attributes: &[u8]) -> bool {
+    attributes.starts_with(MAGIC)
+}
+
+fn malformed(why: impl Into<String>) -> Flaw {
+    Flaw::Malformed { what: WHAT, why: why.into() }
+}
+
+impl Stored {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.push(VERSION);
+        put_varint(&mut out, self.rows.0.into());
+        put_varint(&mut out, self.next);
+        put_varint(&mut out, self.indexes.len() as u64);
+        for index in &self.indexes {
+            put_varint(&mut out, index.number);
+            put_bytes(&mut out, index.name.as_bytes());
+            let unique = if index.unique { UNIQUE } else { 0 };
+            let clustering = if index.clustering { CLUSTERING } else { 0 };
+            put_varint(&mut out, unique | clustering);
+            put_varint(&mut out, index.tree.0.into());
+        }
+        put_varint(&mut out, self.leftovers.len() as u64);
+        self.leftovers.iter().for_each(|tree| put_varint(&mut out, tree.0.into()));
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| malformed("it is none"))?;
+        let reader = &mut Reader::new(rest);
+        let version = reader.u8().ok_or_else(ends)?;
+        if let Some(flaw) = Flaw::version(WHAT, version, VERSION) {
+            return Err(flaw);
+        }
+        let rows = tree(reader)?;
+        let next = reader.varint().ok_or_else(ends)?;
+        let mut indexes: Vec<StoredIndex> = Vec::new();
+        for _ in 0..reader.count(4).ok_or_else(ends)? {
+            let number = reader.varint().ok_or_else(ends)?;
+            let name = reader.bytes().ok_or_else(ends)?;
+            let name = str::from_utf8(name).map_err(|_| malformed("a name is no text"))?;
+            let flags = reader.varint().ok_or_else(ends)?;
+            if flags > (UNIQUE | CLUSTERING) {
+                return Err(Flaw::TooNew { what: format!("{WHAT}: flags {flags:#x}") });
+            }
+            let is_next = indexes.last().is_none_or(|last| last.number < number);
+            if !is_next || number >= next || indexes.iter().any(|other| other.name == name) {
+                return Err(malformed("numbers or names of indexes are out of order"));
+            }
+            indexes.push(StoredIndex {
+                number,
+                name: name.into(),
+                unique: flags & UNIQUE != 0,
+                clustering: flags & CLUSTERING != 0,
+                tree: tree(reader)?,
+            });
+        }
+        let count = reader.count(1).ok_or_else(ends)?;
+        let leftovers = (0..count).map(|_| tree(reader)).collect::<Result<_, _>>()?;
+        match reader.rest() {
+            [] => Ok(Self { rows, next, indexes, leftovers }),
+            rest => Err(malformed(format!("{} bytes follow its end", rest.len()))),
+        }
+    }
+}
+
+fn ends() -> Flaw {
+    malformed("it ends too early")
+}
+
+/// Tree 0 is the catalog.
+fn tree(reader: &mut Reader<'_>) -> Result<TreeId, Flaw> {
+    let number = reader.varint().ok_or_else(ends)?;
+    match u32::try_from(number) {
+        Ok(number @ 1..) => Ok(TreeId(number)),
+        _ => Err(malformed("it names no tree of the user's")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored() -> Stored {
+        let index = |number, name: &str, unique, clustering, tree| {
+            StoredIndex { number, name: name.into(), unique, clustering, tree: TreeId(tree) }
+        };
+        Stored {
+            rows: TreeId(7),
+            next: 300,
+            indexes: vec![
+                index(0, "mail", true, false, 8),
+                index(2, "city", false, true, 200),
+                index(299, "both", true, true, u32::MAX),
+            ],
+            leftovers: vec![TreeId(300), TreeId(301)],
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_comes_back() {
+        let empty = Stored { rows: TreeId(1), next: 0, indexes: vec![], leftovers: vec![] };
+        for stored in [stored(), empty] {
+            let bytes = stored.encode();
+            assert!(is_table(&bytes));
+            assert_eq!(Stored::decode(&bytes), Ok(stored));
+        }
+    }
+
+    #[test]
+    fn any_other_bytes_are_refused_or_mean_something_else() {
+        let bytes = stored().encode();
+        for end in 0..bytes.len() {
+            assert!(Stored::decode(&bytes[..end]).is_err(), "{end}");
+        }
+        for at in 0..bytes.len() {
+            for flip in 1..=255 {
+                let mut other = bytes.clone();
+                other[at] ^= flip;
+                if let Ok(decoded) = Stored::decode(&other) {
+                    assert_eq!(decoded.encode(), other, "one form only");
+                }
+            }
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(Stored::decode(&longer).is_err());
+        let mut newer = bytes;
+        newer[MAGIC.len()] = 2;
+        assert!(matches!(Stored::decode(&newer), Err(Flaw::TooNew { .. })));
+    }
+}

@@ -1,0 +1,355 @@
+//! Tables are created, opened and dropped here, and indexes dropped.
+//!
+//! Invariants
+//! 1. A table has one [`TableState`] in an open store, however many handles: it is looked for, made and changed from
+//!    outside under the lock of what rooms keep.
+//! 2. Trees that a build has left behind are dropped when nobody can have rows of them; a transaction that is
+//!    prepared may, for long.
+//!
+//! Threads: all.
+
+use crate::{
+    Db, Error, Result, Tree, TreeId, TreeOptions,
+    db::{Alone, WaitAlone},
+    sync::Arc,
+};
+
+use super::{
+    form::{self, Stored, StoredIndex},
+    spec::{IndexInfo, IndexSpec, TableSpec},
+    state::{Changing, Definition, IndexState, TableState, is_unused},
+};
+
+/// A tree of rows, and the indexes that are kept in step with it: see [`Db::table`].
+///
+/// Cheap to clone, usable from all threads at once. What is written goes through a [`Txn`](crate::Txn).
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(super) db: Db,
+    pub(super) state: Arc<TableState>,
+}
+
+impl Db {
+    /// Opens a table, and creates it if there is none of this name.
+    ///
+    /// The definition must say of indexes what is stored: all of them, each as it was made. To add one to a table that
+    /// has rows, open it without and call [`Table::build_index`]; to open it without one that it has, call
+    /// [`drop_index`](Self::drop_index) before. Of several handles of one open store, the functions that the first
+    /// was given are used by all.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::{IndexSpec, TableSpec};
+    ///
+    /// // A row is a mail address and a city, with a comma between.
+    /// let part = |row: &[u8], n| row.split(|byte| *byte == b',').nth(n).unwrap().to_vec();
+    /// let people = db.table(
+    ///     TableSpec::new("people")
+    ///         .index(IndexSpec::new("mail", move |_, row, out| {
+    ///             out.extend(part(row, 0));
+    ///             !out.is_empty() // no address, no entry
+    ///         }).unique())
+    ///         .index(IndexSpec::new("city", move |_, row, out| {
+    ///             out.extend(part(row, 1));
+    ///             true
+    ///         })),
+    /// )?;
+    ///
+    /// let txn = db.begin(Default::default())?;
+    /// people.insert(&txn, b"1", b"ada@example.org,London")?;
+    /// people.insert(&txn, b"2", b",Oslo")?;
+    /// let taken = people.insert(&txn, b"3", b"ada@example.org,Paris");
+    /// assert!(matches!(taken, Err(frond::Error::IndexConflict { index, row, .. })
+    ///     if index == "mail" && row == b"1"));
+    /// txn.commit()?;
+    ///
+    /// let txn = db.begin(Default::default())?;
+    /// let (key, row) = people.index("mail")?.get(&txn, b"ada@example.org")?.expect("it is there");
+    /// assert_eq!((&key[..], &row[..]), (&b"1"[..], &b"ada@example.org,London"[..]));
+    /// let mut cities = people.index("city")?.scan(&txn, &b"M"[..]..)?;
+    /// let found = cities.next()?.expect("one is behind M");
+    /// assert_eq!((found.extracted, found.key), (&b"Oslo"[..], &b"2"[..]));
+    /// # drop(cities); drop(txn); drop(people);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `TableMismatch` if the definition is not what is stored, or the tree of this name is no table; it says what to
+    /// do. `InvalidArgument` for names that are not allowed; `TreeExists`; those of a commit.
+    pub fn table(&self, spec: TableSpec) -> Result<Table> {
+        check(&spec)?;
+        let mut kept = self.kept().lock().unwrap();
+        kept.retain(|_, state| state.strong_count() > 0);
+        let rows = match self.open_tree(&spec.name) {
+            Err(Error::NoSuchTree(_)) => self.create_table(&spec)?,
+            rows => rows?,
+        };
+        let stored = stored(&rows)?;
+        let live = kept.get(&rows.id()).and_then(|state| state.upgrade());
+        if let Some(state) = live.and_then(|state| state.downcast::<TableState>().ok()) {
+            let definition = state.definition();
+            let there = definition.indexes.iter().map(|index| &index.spec);
+            must_fit(&rows, &spec, there.collect())?;
+            return Ok(Table { db: self.clone(), state });
+        }
+        let specs = must_fit(&rows, &spec, stored.indexes.iter().collect())?;
+        let with_tree = |(index, spec): (&StoredIndex, &IndexSpec)| {
+            let tree = self.tree(index.tree).ok_or_else(|| {
+                mismatch(&rows, format!("the tree of its index \"{}\" is gone; call Db::drop_index, and build it again", index.name))
+            })?;
+            Ok(Arc::new(IndexState { number: index.number, spec: spec.clone(), tree }))
+        };
+        let indexes = stored.indexes.iter().zip(specs).map(with_tree).collect::<Result<_>>()?;
+        let definition = Definition { indexes, queue: None };
+        let id = rows.id();
+        let state = Arc::new(TableState::new(rows, definition, stored));
+        let table = Table { db: self.clone(), state };
+        if !table.state.rows.is_read_only() {
+            table.sweep(&mut *table.state.change()?)?;
+        }
+        let any: Arc<dyn std::any::Any + Send + Sync> = table.state.clone();
+        kept.insert(id, Arc::downgrade(&any));
+        Ok(table)
+    }
+
+    fn create_table(&self, spec: &TableSpec) -> Result<Tree> {
+        let mut change = self.change_catalog()?;
+        let rows = change.create(&spec.name, spec.rows.clone())?;
+        let (mut stored, mut number) = (Vec::new(), 0);
+        for index in &spec.indexes {
+            let tree = change.create(&tree_name(&spec.name, rows, index, number), index.tree())?;
+            stored.push(index.stored(number, tree));
+            number += 1;
+        }
+        let stored = Stored { rows, next: number, indexes: stored, leftovers: Vec::new() };
+        change.set_attributes(rows, stored.encode())?;
+        change.commit()?;
+        self.tree(rows).ok_or_else(|| Error::NoSuchTree(spec.name.clone()))
+    }
+
+    /// Drops a table with its indexes, in one commit. Waits for transactions that have locked rows of it, ten seconds
+    /// at most; handles of it fail with `NoSuchTree` from then on.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `TableMismatch` if it is no table; `LockTimeout`; `LockBusy` while an index is being built.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let kept = self.kept().lock().unwrap();
+        let rows = self.open_tree(name)?;
+        let live = kept.get(&rows.id()).and_then(|state| state.upgrade());
+        let live = live.and_then(|state| state.downcast::<TableState>().ok());
+        // No build comes or goes meanwhile.
+        let _changing = live.as_ref().map(|state| state.change()).transpose()?;
+        let stored = stored(&rows)?;
+        let indexes = stored.indexes.iter().map(|index| index.tree);
+        let trees = indexes.chain(stored.leftovers.iter().copied()).filter_map(|id| self.tree(id));
+        let trees: Vec<Tree> = std::iter::once(rows).chain(trees).collect();
+        let alone = trees.iter().map(|tree| self.lock_tree(tree, WaitAlone::Usual));
+        let _alone = alone.collect::<Result<Vec<_>>>()?;
+        let mut change = self.change_catalog()?;
+        trees.iter().for_each(|tree| change.drop_tree(tree.id()));
+        change.commit().map(drop)
+    }
+
+    /// Drops an index of a table, which need not be open. Waits as [`drop_table`](Self::drop_table) does, and writers
+    /// of the table wait with it.
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `TableMismatch` if there is no such table or index; `LockTimeout`; `LockBusy` while an index is
+    /// being built.
+    pub fn drop_index(&self, table: &str, index: &str) -> Result<()> {
+        let kept = self.kept().lock().unwrap();
+        let rows = self.open_tree(table)?;
+        let live = kept.get(&rows.id()).and_then(|state| state.upgrade());
+        let live = live.and_then(|state| state.downcast::<TableState>().ok());
+        let mut changing = live.as_ref().map(|state| state.change()).transpose()?;
+        let mut stored = stored(&rows)?;
+        let Some(at) = stored.indexes.iter().position(|other| other.name == index) else {
+            return Err(mismatch(&rows, format!("it has no index \"{index}\"")));
+        };
+        let gone = stored.indexes.remove(at);
+        let tree = self.tree(gone.tree);
+        let _alone = self.lock_tree(&rows, WaitAlone::Usual)?;
+        let _alone_too = tree.as_ref().map(|tree| self.lock_tree(tree, WaitAlone::Usual));
+        let _alone_too = _alone_too.transpose()?;
+        let mut change = self.change_catalog()?;
+        change.set_attributes(rows.id(), stored.encode())?;
+        change.drop_tree(gone.tree);
+        change.commit()?;
+        if let (Some(state), Some(changing)) = (&live, &mut changing) {
+            let mut definition = Definition::clone(&state.definition());
+            definition.indexes.retain(|index| index.number != gone.number);
+            state.turn_to(definition);
+            changing.stored = stored;
+        }
+        Ok(())
+    }
+}
+
+impl IndexSpec {
+    pub(super) fn tree(&self) -> TreeOptions {
+        TreeOptions { size_class: self.size_class, unique: self.unique, ..Default::default() }
+    }
+
+    pub(super) fn stored(&self, number: u64, tree: TreeId) -> StoredIndex {
+        let Self { name, unique, clustering, .. } = self;
+        let (name, unique, clustering) = (name.clone(), *unique, *clustering);
+        StoredIndex { number, name, unique, clustering, tree }
+    }
+}
+
+/// What the tree of an index is called: no other has these numbers.
+pub(super) fn tree_name(table: &str, rows: TreeId, index: &IndexSpec, number: u64) -> String {
+    format!("{table}/{}#{}.{number}", index.name, rows.0)
+}
+
+pub(super) fn mismatch(rows: &Tree, why: String) -> Error {
+    Error::TableMismatch { table: rows.name(), why }
+}
+
+/// What the catalog says of a table.
+pub(super) fn stored(rows: &Tree) -> Result<Stored> {
+    let attributes = rows.info().options.attributes;
+    if !form::is_table(&attributes) {
+        return Err(mismatch(rows, "the tree of this name is no table; choose another name".into()));
+    }
+    let stored = Stored::decode(&attributes).map_err(|flaw| rows.malformed(flaw))?;
+    if stored.rows != rows.id() {
+        let why = "the tree of this name is a clone of a table's rows, without indexes; read it as a tree, or make a table of it by inserting its rows";
+        return Err(mismatch(rows, why.into()));
+    }
+    Ok(stored)
+}
+
+fn check(spec: &TableSpec) -> Result<()> {
+    if !spec.rows.attributes.is_empty() {
+        return Err(Error::InvalidArgument("a table's attributes are its own".into()));
+    }
+    for (at, index) in spec.indexes.iter().enumerate() {
+        check_name(index)?;
+        if spec.indexes[..at].iter().any(|other| other.name == index.name) {
+            let why = format!("index \"{}\" is defined twice", index.name);
+            return Err(Error::InvalidArgument(why));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_name(index: &IndexSpec) -> Result<()> {
+    // With the table's it is the name of a tree, where the rest is looked at.
+    match index.name.is_empty() {
+        true => Err(Error::InvalidArgument("an index has no name".into())),
+        false => Ok(()),
+    }
+}
+
+/// What a definition and the store both know of an index.
+trait Known {
+    fn known(&self) -> (&str, bool, bool);
+}
+
+impl Known for StoredIndex {
+    fn known(&self) -> (&str, bool, bool) {
+        (&self.name, self.unique, self.clustering)
+    }
+}
+
+impl Known for IndexSpec {
+    fn known(&self) -> (&str, bool, bool) {
+        (&self.name, self.unique, self.clustering)
+    }
+}
+
+/// The program's word on each index that is there, or what does not fit.
+fn must_fit<'s>(
+    rows: &Tree,
+    spec: &'s TableSpec,
+    there: Vec<&impl Known>,
+) -> Result<Vec<&'s IndexSpec>> {
+    for index in &spec.indexes {
+        if !there.iter().any(|other| other.known().0 == index.name) {
+            let why = format!(
+                "it has no index \"{}\" yet: open the table without it, and call Table::build_index",
+                index.name
+            );
+            return Err(mismatch(rows, why));
+        }
+    }
+    let fits = |known: &&_| {
+        let (name, unique, clustering) = Known::known(*known);
+        let found = spec.indexes.iter().find(|index| index.name == name);
+        let found = found.ok_or_else(|| {
+            let why = format!("it has an index \"{name}\", which the definition lacks: add it, or call Db::drop_index");
+            mismatch(rows, why)
+        })?;
+        if (found.unique, found.clustering) == (unique, clustering) {
+            return Ok(found);
+        }
+        let kind = |(unique, clustering)| match (unique, clustering) {
+            (false, false) => "plain",
+            (false, true) => "clustering",
+            (true, false) => "unique",
+            (true, true) => "unique and clustering",
+        };
+        let (is, said) = (kind((unique, clustering)), kind((found.unique, found.clustering)));
+        let why = format!("its index \"{name}\" is {is}, and {said} in the definition: change the definition, or call Db::drop_index and build it again");
+        Err(mismatch(rows, why))
+    };
+    there.iter().map(fits).collect()
+}
+
+impl Table {
+    /// The table's name.
+    pub fn name(&self) -> String {
+        self.state.rows.name()
+    }
+
+    /// The tree of its rows, for reading: what is written to it directly, the indexes do not know.
+    pub fn rows(&self) -> &Tree {
+        &self.state.rows
+    }
+
+    /// The indexes that can be read now.
+    pub fn indexes(&self) -> Vec<IndexInfo> {
+        self.state.definition().indexes.iter().map(|index| index.info()).collect()
+    }
+
+    /// Drops an index: see [`Db::drop_index`].
+    ///
+    /// # Errors
+    /// As [`Db::drop_index`].
+    pub fn drop_index(&self, name: &str) -> Result<()> {
+        self.state.rows.check_there()?;
+        self.db.drop_index(&self.name(), name)
+    }
+
+    /// Drops what builds have left behind, as far as nobody can have rows of it (Invariant 2).
+    pub(super) fn sweep(&self, changing: &mut Changing) -> Result<()> {
+        changing.retired.retain_mut(|definition| !is_unused(definition));
+        if changing.stored.leftovers.is_empty() || !changing.retired.is_empty() {
+            return Ok(());
+        }
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        let mut alone: Vec<Alone<'_>> = Vec::new();
+        for &id in &changing.stored.leftovers {
+            let Some(tree) = self.db.tree(id) else { continue };
+            match self.db.lock_tree(&tree, WaitAlone::Not) {
+                Ok(locked) => {
+                    alone.push(locked);
+                    gone.push(id);
+                }
+                Err(Error::LockBusy { .. }) => kept.push(id),
+                Err(error) => return Err(error),
+            }
+        }
+        let stored = Stored { leftovers: kept, ..changing.stored.clone() };
+        let mut change = self.db.change_catalog()?;
+        change.set_attributes(stored.rows, stored.encode())?;
+        gone.into_iter().for_each(|id| change.drop_tree(id));
+        change.commit()?;
+        changing.stored = stored;
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Reads of a row by its key, and by a unique index.
+//!
+//! What an index says of a row is read in another call than the row itself. Where others may have changed the row
+//! between the two (at `ReadCommitted`), or the transaction itself has gone on from a newer one (at `RepeatableRead`), the
+//! row decides: it is what was looked for only if the index's function still says so.
+//!
+//! Threads: as the transaction.
+
+use std::ops::RangeBounds;
+
+use crate::{
+    Error, IfLocked, Isolation, Result, RowLock, Txn, TxnCursor,
+    sync::Arc,
+};
+
+use super::{
+    open::{Table, mismatch},
+    scan::IndexScan,
+    state::{IndexState, TableState},
+    write::extract,
+};
+
+/// A row's key and value.
+pub(super) type Row = (Vec<u8>, Vec<u8>);
+
+/// How a row is locked as it is read.
+pub(super) type Locking = Option<(RowLock, IfLocked)>;
+
+impl Table {
+    /// A row by its key: see [`Txn::get`].
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get(&self, txn: &Txn, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        txn.get(&self.state.rows, key)
+    }
+
+    /// A row by its key, locked for the transaction alone: see [`Txn::get_for_update`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_for_update`].
+    pub fn get_for_update(&self, txn: &Txn, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        txn.get_for_update(&self.state.rows, key)
+    }
+
+    /// A row by its key, locked as asked: see [`Txn::get_locked`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_locked`].
+    pub fn get_locked(
+        &self,
+        txn: &Txn,
+        key: &[u8],
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<Option<Vec<u8>>> {
+        txn.get_locked(&self.state.rows, key, lock, if_locked)
+    }
+
+    /// Rows in the order of their keys: see [`Txn::scan`].
+    ///
+    /// # Errors
+    /// As [`Txn::scan`].
+    pub fn scan<'t, 'k>(
+        &self,
+        txn: &'t Txn,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<TxnCursor<'t>> {
+        txn.scan(&self.state.rows, range)
+    }
+
+    /// Rows in the order of their keys, each locked as the cursor comes to it: see [`Txn::scan_locked`].
+    ///
+    /// # Errors
+    /// As [`Txn::scan_locked`].
+    pub fn scan_locked<'t, 'k>(
+        &self,
+        txn: &'t Txn,
+        range: impl RangeBounds<&'k [u8]>,
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<TxnCursor<'t>> {
+        txn.scan_locked(&self.state.rows, range, lock, if_locked)
+    }
+
+    /// An index to read by.
+    ///
+    /// # Errors
+    /// `TableMismatch` if the table has none of this name, or not yet.
+    pub fn index(&self, name: &str) -> Result<TableIndex> {
+        Ok(TableIndex { table: self.state.clone(), index: self.state.index(name)? })
+    }
+}
+
+/// An index of a table, to read by: see [`Table::index`].
+///
+/// A transaction that has begun to read before the index was there, built or rebuilt, gets
+/// [`Error::DefinitionChanged`]; once it was dropped, all get [`Error::NoSuchTree`].
+#[derive(Clone, Debug)]
+pub struct TableIndex {
+    pub(super) table: Arc<TableState>,
+    pub(super) index: Arc<IndexState>,
+}
+
+impl TableIndex {
+    /// The key and the value of the row that has this in a unique index.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the index is not unique: scan it. As [`Txn::get`].
+    pub fn get(&self, txn: &Txn, extracted: &[u8]) -> Result<Option<Row>> {
+        self.look_up(txn, extracted, None)
+    }
+
+    /// The same, the row locked for the transaction alone. If there is none, nobody else makes one until the
+    /// transaction ends.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`Txn::get_for_update`].
+    pub fn get_for_update(&self, txn: &Txn, extracted: &[u8]) -> Result<Option<Row>> {
+        self.look_up(txn, extracted, Some((RowLock::Exclusive, IfLocked::Wait)))
+    }
+
+    /// The same, locked as asked.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`Txn::get_locked`].
+    pub fn get_locked(
+        &self,
+        txn: &Txn,
+        extracted: &[u8],
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<Option<Row>> {
+        self.look_up(txn, extracted, Some((lock, if_locked)))
+    }
+
+    fn look_up(&self, txn: &Txn, extracted: &[u8], locking: Locking) -> Result<Option<Row>> {
+        let (spec, tree) = (&self.index.spec, &self.index.tree);
+        if !spec.unique {
+            let why = format!("index \"{}\" is not unique: scan it", spec.name);
+            return Err(Error::InvalidArgument(why));
+        }
+        loop {
+            let value = match locking {
+                None => txn.get(tree, extracted)?,
+                Some((lock, if_locked)) => txn.get_locked(tree, extracted, lock, if_locked)?,
+            };
+            let Some(value) = value else { return Ok(None) };
+            let entry = self.index.form().read(extracted, &value);
+            let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
+            if let (Some(row), None) = (entry.row, locking) {
+                return Ok(Some((entry.key.to_vec(), row.to_vec())));
+            }
+            let mut row = Vec::new();
+            if self.row(txn, (extracted, entry.key), locking, &mut row)? {
+                return Ok(Some((entry.key.to_vec(), row)));
+            }
+            if txn.isolation() != Isolation::ReadCommitted {
+                return Ok(None);
+            }
+            // The row has changed since the index was asked: that says so by now.
+        }
+    }
+
+    /// The row of an entry; false if it is not the entry's any more.
+    pub(super) fn row(
+        &self,
+        txn: &Txn,
+        (extracted, key): (&[u8], &[u8]),
+        locking: Locking,
+        row: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let rows = &self.table.rows;
+        let is_there = match locking {
+            None => txn.get_into(rows, key, row)?,
+            Some((lock, if_locked)) => {
+                let found = txn.get_locked(rows, key, lock, if_locked)?;
+                found.map(|found| *row = found).is_some()
+            }
+        };
+        let mut now = Vec::new();
+        let row = is_there.then_some(&row[..]);
+        if extract(&self.index.spec, key, row, &mut now) && now == extracted {
+            return Ok(true);
+        }
+        let may_differ = matches!(
+            txn.isolation(),
+            Isolation::ReadCommitted | Isolation::RepeatableRead
+        );
+        // What is locked is the newest there is, entry and row.
+        if may_differ && locking.is_none() {
+            return Ok(false);
+        }
+        let why = format!(
+            "its index \"{}\" has an entry that is no row's: call Table::check, drop the index and build it again",
+            self.index.spec.name
+        );
+        Err(mismatch(rows, why))
+    }
+
+    /// Rows in the order of the index, whose extracted bytes are in a range. Sees what [`Txn::scan`] sees.
+    ///
+    /// # Errors
+    /// As [`Txn::scan`].
+    pub fn scan<'t, 'k>(
+        &self,
+        txn: &'t Txn,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<IndexScan<'t>> {
+        let (from, to) = self.index.form().bounds(&range);
+        let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let cursor = txn.scan(&self.index.tree, range)?;
+        Ok(IndexScan::new(self.clone(), txn, cursor, None))
+    }
+
+    /// The same, each entry and its row locked as the cursor comes to it, and read at latest.
+    ///
+    /// # Errors
+    /// As [`Txn::scan_locked`].
+    pub fn scan_locked<'t, 'k>(
+        &self,
+        txn: &'t Txn,
+        range: impl RangeBounds<&'k [u8]>,
+        lock: RowLock,
+        if_locked: IfLocked,
+    ) -> Result<IndexScan<'t>> {
+        let (from, to) = self.index.form().bounds(&range);
+        let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked)?;
+        Ok(IndexScan::new(self.clone(), txn, cursor, Some((lock, if_locked))))
+    }
+}

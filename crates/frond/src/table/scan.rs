@@ -1,0 +1,115 @@
+//! Rows in the order of an index.
+//!
+//! Invariant: every row handed out is what the index says of it; one that others, or the transaction, have changed
+//! since the entry was read is passed by, and stands elsewhere.
+//!
+//! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
+
+use crate::{Error, IfLocked, Result, Txn, TxnCursor};
+
+use super::read::{Locking, TableIndex};
+
+/// A walk over rows in the order of an index, as a transaction sees them.
+#[derive(Debug)]
+pub struct IndexScan<'t> {
+    index: TableIndex,
+    txn: &'t Txn,
+    cursor: TxnCursor<'t>,
+    locking: Locking,
+    extracted: Vec<u8>,
+    key: Vec<u8>,
+    row: Vec<u8>,
+}
+
+/// A row that an [`IndexScan`] has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexRow<'a> {
+    /// What the index orders it by.
+    pub extracted: &'a [u8],
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub row: &'a [u8],
+}
+
+impl<'t> IndexScan<'t> {
+    pub(super) fn new(
+        index: TableIndex,
+        txn: &'t Txn,
+        cursor: TxnCursor<'t>,
+        locking: Locking,
+    ) -> Self {
+        let (extracted, key, row) = Default::default();
+        Self { index, txn, cursor, locking, extracted, key, row }
+    }
+
+    /// Moves just below all rows with this extracted, or more.
+    pub fn seek(&mut self, extracted: &[u8]) {
+        self.cursor.seek(&self.index.index.form().low(extracted));
+    }
+
+    /// Moves below the first row.
+    pub fn seek_first(&mut self) {
+        self.cursor.seek_first();
+    }
+
+    /// Moves above the last row.
+    pub fn seek_last(&mut self) {
+        self.cursor.seek_last();
+    }
+
+    /// The next row up, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// As [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry is no row's.
+    #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
+    pub fn next(&mut self) -> Result<Option<IndexRow<'_>>> {
+        self.go(true)
+    }
+
+    /// The next row down, or `None` at the begin of the range. On a fresh scan, call
+    /// [`seek_last`](Self::seek_last) first.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn prev(&mut self) -> Result<Option<IndexRow<'_>>> {
+        self.go(false)
+    }
+
+    fn go(&mut self, forward: bool) -> Result<Option<IndexRow<'_>>> {
+        while self.step(forward)? {
+            let (extracted, key) = (&self.extracted[..], &self.key[..]);
+            if self.index.index.spec.clustering && self.locking.is_none() {
+                return Ok(Some(self.found()));
+            }
+            match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {
+                Ok(true) => return Ok(Some(self.found())),
+                Ok(false) => {}
+                Err(Error::LockBusy { .. })
+                    if self.locking.is_some_and(|(_, busy)| busy == IfLocked::Skip) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn found(&self) -> IndexRow<'_> {
+        IndexRow { extracted: &self.extracted, key: &self.key, row: &self.row }
+    }
+
+    /// The next entry into the buffers; false at the end.
+    fn step(&mut self, forward: bool) -> Result<bool> {
+        let Self { cursor, index, extracted, key, row, .. } = self;
+        let found = if forward { cursor.next()? } else { cursor.prev()? };
+        let Some((at, value)) = found else { return Ok(false) };
+        let entry = index.index.form().read(at, value);
+        let entry = entry.map_err(|flaw| index.index.tree.malformed(flaw))?;
+        extracted.clear();
+        extracted.extend_from_slice(&entry.extracted);
+        key.clear();
+        key.extend_from_slice(entry.key);
+        row.clear();
+        row.extend_from_slice(entry.row.unwrap_or_default());
+        Ok(true)
+    }
+}

@@ -1,0 +1,129 @@
+//! What all handles of a table share: which indexes its writers keep, and who changes that.
+//!
+//! Invariants
+//! 1. A call that writes a row has the definition that it took *after* it had locked the row, until it ends. So
+//!    what two calls do for one row, one after the other, goes by one definition or by a later one.
+//! 2. Whoever has the table's tree of rows for himself alone knows that no call has a definition, and that nothing
+//!    is written that others do not see.
+//! 3. `stored` is what the catalog says. It is locked by whoever changes the definition, from begin to end.
+//!
+//! Threads: all.
+
+use std::fmt;
+
+use crate::{
+    Error, Result, Tree,
+    sync::{Arc, Mutex, MutexGuard, RwLock},
+};
+
+use super::{
+    entry::Form,
+    form::Stored,
+    spec::{IndexInfo, IndexSpec},
+};
+
+/// An index as it is used.
+pub(super) struct IndexState {
+    pub number: u64,
+    pub spec: IndexSpec,
+    pub tree: Tree,
+}
+
+impl fmt::Debug for IndexState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexState").field("number", &self.number).field("spec", &self.spec).finish()
+    }
+}
+
+impl IndexState {
+    pub fn form(&self) -> Form {
+        Form { unique: self.spec.unique, clustering: self.spec.clustering }
+    }
+
+    pub fn info(&self) -> IndexInfo {
+        IndexInfo {
+            name: self.spec.name.clone(),
+            unique: self.spec.unique,
+            clustering: self.spec.clustering,
+            tree: self.tree.name(),
+        }
+    }
+}
+
+/// An index that is being built: its changes wait in a queue.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub spec: IndexSpec,
+    pub tree: Tree,
+}
+
+impl Queue {
+    pub fn form(&self) -> Form {
+        Form { unique: self.spec.unique, clustering: self.spec.clustering }
+    }
+}
+
+/// What a writer keeps in step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Definition {
+    pub indexes: Vec<Arc<IndexState>>,
+    pub queue: Option<Queue>,
+}
+
+/// Of one table of one open store.
+#[derive(Debug)]
+pub(super) struct TableState {
+    pub rows: Tree,
+    current: RwLock<Arc<Definition>>,
+    stored: Mutex<Changing>,
+}
+
+/// For whoever changes the definition.
+#[derive(Debug)]
+pub(super) struct Changing {
+    pub stored: Stored,
+    /// Definitions that calls may still have, by which they write to trees that are leftovers.
+    pub retired: Vec<Arc<Definition>>,
+}
+
+impl TableState {
+    pub fn new(rows: Tree, definition: Definition, stored: Stored) -> Self {
+        let changing = Changing { stored, retired: Vec::new() };
+        Self { rows, current: RwLock::new(Arc::new(definition)), stored: Mutex::new(changing) }
+    }
+
+    /// For a call that writes: under the lock of its row (Invariant 1).
+    pub fn definition(&self) -> Arc<Definition> {
+        self.current.read().unwrap().clone()
+    }
+
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Result<Arc<IndexState>> {
+        let current = self.current.read().unwrap();
+        let found = current.indexes.iter().find(|index| index.spec.name == name);
+        found.cloned().ok_or_else(|| {
+            let why = format!("it has no index \"{name}\"");
+            Error::TableMismatch { table: self.rows.name(), why }
+        })
+    }
+
+    /// Calls take this one from now on; returns what they had until now.
+    pub fn turn_to(&self, definition: Definition) -> Arc<Definition> {
+        std::mem::replace(&mut *self.current.write().unwrap(), Arc::new(definition))
+    }
+
+    /// The right to change the definition; nobody waits for it, as a build may last.
+    pub fn change(&self) -> Result<MutexGuard<'_, Changing>> {
+        self.stored.try_lock().map_err(|_| Error::LockBusy {
+            tree: self.rows.name(),
+            what: "the definition of the table".into(),
+            holder: "another change of it".into(),
+        })
+    }
+}
+
+/// True once no call has a definition that was turned from.
+pub(super) fn is_unused(definition: &mut Arc<Definition>) -> bool {
+    // Pairs with the release of the last call that had it: what it has appended is to be found.
+    Arc::get_mut(definition).is_some()
+}

@@ -1,0 +1,1 @@
+//! What only the room itself can see.

@@ -1,0 +1,212 @@
+//! Writes of rows with all their entries.
+//!
+//! 1. The row is locked and read at latest.
+//! 2. The definition is taken ([`TableState`](super::state::TableState), invariant 1), and what the row's entries were
+//!    and are to be is asked of the program's functions. What does not change is not written.
+//! 3. One call of the transaction looks for unique ones and writes all, or nothing (Rule: I48).
+//!
+//! Of an index that is being built the changes go to its queue, and nothing is looked for.
+//!
+//! Threads: as the transaction.
+
+use std::ops::Range;
+
+use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn};
+
+use super::{
+    entry::{Form, write_long_key},
+    open::Table,
+    spec::IndexSpec,
+    state::{Definition, IndexState},
+};
+
+/// How one entry changes: places in the bytes of a [`Plan`].
+#[derive(Debug)]
+struct Planned {
+    /// Of the definition's indexes; `None`: the queue.
+    index: Option<usize>,
+    old: Option<Range<usize>>,
+    new: Option<(Range<usize>, Range<usize>)>,
+}
+
+/// All entries that change.
+#[derive(Debug, Default)]
+struct Plan {
+    bytes: Vec<u8>,
+    entries: Vec<Planned>,
+    /// What was extracted of the row as it was, and as it is to be.
+    extracted: [Vec<u8>; 2],
+}
+
+impl Table {
+    /// Inserts a row that must not be there.
+    ///
+    /// # Errors
+    /// `RowExists` if the key is there, `IndexConflict` if another row has the same in a unique index: it names the
+    /// index and that row, whose entry is locked for this transaction; nothing was written. As [`Txn::put`].
+    pub fn insert(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<()> {
+        match txn.get_for_update(&self.state.rows, key)? {
+            Some(_) => Err(Error::RowExists { tree: self.name() }),
+            None => self.write(txn, key, None, Some(row)),
+        }
+    }
+
+    /// Inserts a row, or changes the one that is there; true if there was one.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), but for `RowExists`.
+    pub fn put(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
+        let old = txn.get_for_update(&self.state.rows, key)?;
+        self.write(txn, key, old.as_deref(), Some(row))?;
+        Ok(old.is_some())
+    }
+
+    /// Changes a row; false if there is none.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn update(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
+        let Some(old) = txn.get_for_update(&self.state.rows, key)? else { return Ok(false) };
+        self.write(txn, key, Some(&old), Some(row)).map(|()| true)
+    }
+
+    /// Deletes a row; false if there is none.
+    ///
+    /// # Errors
+    /// As [`Txn::delete`].
+    pub fn delete(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
+        let Some(old) = txn.get_for_update(&self.state.rows, key)? else { return Ok(false) };
+        self.write(txn, key, Some(&old), None).map(|()| true)
+    }
+
+    /// Steps 2 and 3, of a row that is locked.
+    fn write(&self, txn: &Txn, key: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) -> Result<()> {
+        if old == new {
+            return Ok(());
+        }
+        let rows = &self.state.rows;
+        // Held until all is written: who has turned to another one waits for that.
+        let definition = self.state.definition();
+        let mut plan = Plan::default();
+        for (at, index) in definition.indexes.iter().enumerate() {
+            plan.add(Some(at), &index.spec, index.form(), key, (old, new));
+        }
+        if let Some(queue) = &definition.queue {
+            plan.add_queued(&queue.spec, queue.form(), key, (old, new));
+        }
+        let row = RowChange {
+            tree: rows,
+            old: old.map(|_| key),
+            new: new.map(|row| (key, row)),
+            // It was looked for, under its lock.
+            unique: false,
+        };
+        let mut changes = Vec::with_capacity(1 + plan.entries.len());
+        changes.push(row);
+        changes.extend(plan.entries.iter().map(|entry| plan.change(entry, &definition)));
+        match txn.update_row(&changes, RowLock::Exclusive)? {
+            None => Ok(()),
+            Some(conflict) => Err(self.conflict(&plan, &definition, &conflict)),
+        }
+    }
+
+    fn conflict(&self, plan: &Plan, definition: &Definition, conflict: &RowConflict) -> Error {
+        let planned = conflict.index.checked_sub(1).and_then(|at| plan.entries.get(at));
+        let index = planned.and_then(|planned| definition.indexes.get(planned.index?));
+        let table = self.name();
+        let Some(index) = index else { return Error::RowExists { tree: table } };
+        match index.form().read(&[], &conflict.value) {
+            Ok(entry) => Error::IndexConflict {
+                table,
+                index: index.spec.name.clone(),
+                row: entry.key.to_vec(),
+            },
+            Err(flaw) => self.state.rows.malformed(flaw),
+        }
+    }
+}
+
+/// What an index orders a row by, into an empty buffer; false if it has no entry.
+pub(super) fn extract(spec: &IndexSpec, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+    out.clear();
+    row.is_some_and(|row| (spec.extract)(key, row, out))
+}
+
+impl Plan {
+    fn add(
+        &mut self,
+        index: Option<usize>,
+        spec: &IndexSpec,
+        form: Form,
+        key: &[u8],
+        (old, new): (Option<&[u8]>, Option<&[u8]>),
+    ) {
+        let [before, after] = &mut self.extracted;
+        let was = extract(spec, key, old, before);
+        let is = extract(spec, key, new, after);
+        // A clustering entry has the row, which does change.
+        let stays = was && is && before == after;
+        if (stays && !form.clustering) || !(was || is) {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        let place = |bytes: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>)| {
+            let from = bytes.len();
+            write(bytes);
+            from..bytes.len()
+        };
+        let old = was.then(|| place(bytes, &|out| form.write_key(before, key, out)));
+        let new = new.filter(|_| is).map(|row| {
+            let at = place(bytes, &|out| form.write_key(after, key, out));
+            (at, place(bytes, &|out| form.write_value(key, row, out)))
+        });
+        self.entries.push(Planned { index, old, new });
+    }
+
+    /// What comes and what goes are entries of the queue, each under its own key.
+    fn add_queued(
+        &mut self,
+        spec: &IndexSpec,
+        form: Form,
+        key: &[u8],
+        (old, new): (Option<&[u8]>, Option<&[u8]>),
+    ) {
+        let [before, after] = &mut self.extracted;
+        let was = extract(spec, key, old, before);
+        let is = extract(spec, key, new, after);
+        let stays = was && is && before == after;
+        let mut add = |extracted: &[u8], row: Option<&[u8]>| {
+            let from = self.bytes.len();
+            write_long_key(extracted, key, &mut self.bytes);
+            let value = self.bytes.len();
+            form.write_queued(row, &mut self.bytes);
+            let new = Some((from..value, value..self.bytes.len()));
+            self.entries.push(Planned { index: None, old: None, new });
+        };
+        if was && !stays {
+            add(before, None);
+        }
+        if is && (!stays || form.clustering) {
+            add(after, new);
+        }
+    }
+
+    fn change<'a>(&'a self, planned: &Planned, definition: &'a Definition) -> RowChange<'a> {
+        let (tree, unique) = match (planned.index, &definition.queue) {
+            (Some(at), _) => index_of(&definition.indexes[at]),
+            (None, Some(queue)) => (&queue.tree, false),
+            (None, None) => unreachable!("what is queued is planned where there is a queue"),
+        };
+        let bytes = |range: &Range<usize>| &self.bytes[range.clone()];
+        RowChange {
+            tree,
+            old: planned.old.as_ref().map(bytes),
+            new: planned.new.as_ref().map(|(key, value)| (bytes(key), bytes(value))),
+            unique,
+        }
+    }
+}
+
+fn index_of(index: &IndexState) -> (&Tree, bool) {
+    (&index.tree, index.spec.unique)
+}
