@@ -31,7 +31,10 @@ pub use shuttle::{
     thread,
 };
 // No schedule depends on them, and the model checker has none.
-pub use std::thread::{available_parallelism, panicking};
+pub use std::{
+    sync::TryLockError,
+    thread::{available_parallelism, panicking},
+};
 
 /// A number that the calling thread has for itself, to spread threads over places that they share. Another thread may
 /// have the same.

@@ -344,6 +344,9 @@ impl Table {
                 Err(error) => return Err(error),
             }
         }
+        if kept.len() == changing.stored.leftovers.len() {
+            return Ok(());
+        }
         let stored = Stored { leftovers: kept, ..changing.stored.clone() };
         let mut change = self.db.change_catalog()?;
         change.set_attributes(stored.rows, stored.encode())?;

@@ -213,7 +213,8 @@ impl TableIndex {
         Ok(IndexScan::new(self.clone(), txn, cursor, None))
     }
 
-    /// The same, each entry and its row locked as the cursor comes to it, and read at latest.
+    /// The same, each entry and its row locked as the cursor comes to it, and read at latest. The entry of a row that
+    /// is passed by, because another has it, stays locked.
     ///
     /// # Errors
     /// As [`Txn::scan_locked`].

@@ -13,7 +13,7 @@ use std::fmt;
 
 use crate::{
     Error, Result, Tree,
-    sync::{Arc, Mutex, MutexGuard, RwLock},
+    sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError},
 };
 
 use super::{
@@ -114,11 +114,16 @@ impl TableState {
 
     /// The right to change the definition; nobody waits for it, as a build may last.
     pub fn change(&self) -> Result<MutexGuard<'_, Changing>> {
-        self.stored.try_lock().map_err(|_| Error::LockBusy {
-            tree: self.rows.name(),
-            what: "the definition of the table".into(),
-            holder: "another change of it".into(),
-        })
+        match self.stored.try_lock() {
+            Ok(changing) => Ok(changing),
+            // A function of the program's has panicked in a build, which has cleared away.
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Error::LockBusy {
+                tree: self.rows.name(),
+                what: "the definition of the table".into(),
+                holder: "another change of it".into(),
+            }),
+        }
     }
 }
 

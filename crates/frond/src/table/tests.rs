@@ -1,1 +1,212 @@
-//! What only the room itself can see.
+//! Calls that are late, and what a build must not take for granted: the planted bugs of this room, each caught by the
+//! test that claims it. More stands in `tests/tables/`, over the public API.
+
+use std::ops::ControlFlow;
+
+use super::*;
+use crate::{
+    Db, Durability, Error, Isolation, Options, Txn, TxnOptions,
+    sync::{Mutex, thread},
+};
+
+/// A row is a mail and a name, with a comma between.
+fn part(row: &[u8], number: usize) -> &[u8] {
+    row.split(|byte| *byte == b',').nth(number).unwrap_or_default()
+}
+
+fn index(name: &str, number: usize) -> IndexSpec {
+    let extract = move |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(part(row, number));
+        !out.is_empty()
+    };
+    IndexSpec::new(name, extract).unique()
+}
+
+fn mail() -> IndexSpec {
+    index("mail", 0)
+}
+
+struct Store {
+    db: Db,
+    table: Table,
+    _dir: tempfile::TempDir,
+}
+
+/// A table with an index by name.
+fn store(rows: &[(&str, &str)]) -> Store {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let table = db.table(TableSpec::new("people").index(index("name", 1))).unwrap();
+    let store = Store { db, table, _dir: dir };
+    rows.iter().for_each(|(key, row)| store.put(key, row));
+    store
+}
+
+impl Store {
+    fn begin(&self) -> Txn {
+        let isolation = Isolation::RepeatableRead;
+        self.db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
+    }
+
+    fn put(&self, key: &str, row: &str) {
+        let put = |txn: &Txn| self.table.put(txn, key.as_bytes(), row.as_bytes());
+        self.db.transact(put).unwrap();
+    }
+
+    fn until_waiting(&self) {
+        while self.db.lock_waits().is_empty() {
+            thread::yield_now();
+        }
+    }
+
+    fn is_in_step(&self) {
+        let report = self.table.check().unwrap();
+        assert!(report.is_clean(), "{report:?}");
+    }
+}
+
+/// A call that waits for a row goes by what its turn finds, not by what it came with.
+#[test]
+fn the_definition_is_taken_under_the_row_s_lock() {
+    let store = store(&[("1", "a@b,")]);
+    let one = Mutex::new(None);
+    thread::scope(|scope| {
+        let (store, one) = (&store, &one);
+        let build = scope.spawn(move || {
+            let watch = |progress| {
+                let mut one = one.lock().unwrap();
+                match progress {
+                    BuildProgress::Loading { .. } => {
+                        let txn = store.begin();
+                        store.table.put(&txn, b"1", b"c@d,").unwrap();
+                        *one = Some(txn);
+                        drop(one);
+                        store.until_waiting();
+                    }
+                    BuildProgress::Waiting if one.is_some() => {
+                        // Into the next queue; then the other may.
+                        let txn = one.take().unwrap();
+                        store.table.put(&txn, b"1", b"e@f,").unwrap();
+                        txn.commit().unwrap();
+                    }
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            };
+            store.table.build_index_with(mail(), watch)
+        });
+        // The other: it comes once the row is locked.
+        while one.lock().unwrap().is_none() {
+            thread::yield_now();
+        }
+        store.put("1", "g@h,");
+        build.join().unwrap().unwrap();
+    });
+    store.is_in_step();
+}
+
+/// A row comes to where another was that has gone on in a later queue.
+#[test]
+fn late_rows_are_in_nobody_s_way() {
+    let store = store(&[("1", "a@b,"), ("2", ",Bob")]);
+    thread::scope(|scope| {
+        let (mut late, mut holds) = (None, None);
+        let watch = |progress| {
+            match progress {
+                BuildProgress::Loading { .. } => {
+                    let txn = store.begin();
+                    store.table.put(&txn, b"3", b",Ada").unwrap();
+                    holds = Some(txn);
+                    // It has the definition with the first queue, and waits for the name.
+                    let store = &store;
+                    late = Some(scope.spawn(move || store.put("2", "a@b,Ada")));
+                    store.until_waiting();
+                }
+                BuildProgress::Waiting if holds.is_some() => {
+                    store.put("1", "c@d,");
+                    holds.take().unwrap().rollback();
+                    late.take().unwrap().join().unwrap();
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        store.table.build_index_with(mail(), watch).unwrap();
+    });
+    store.is_in_step();
+    let (key, _) = store.table.index("mail").unwrap().get(&store.begin(), b"a@b").unwrap().unwrap();
+    assert_eq!(key, b"2");
+}
+
+/// Rule: I34.
+#[test]
+fn who_had_written_before_is_waited_for() {
+    let store = store(&[("1", "a@b,")]);
+    let txn = store.begin();
+    store.table.put(&txn, b"1", b"c@d,").unwrap();
+    let mut open = Some(txn);
+    let watch = |progress| {
+        // A build that does not wait ends without it.
+        if progress == BuildProgress::Waiting
+            && let Some(txn) = open.take()
+        {
+            txn.commit().unwrap();
+        }
+        if matches!(progress, BuildProgress::CatchingUp { .. }) {
+            open.take().map(|txn| txn.commit().unwrap());
+        }
+        ControlFlow::Continue(())
+    };
+    store.table.build_index_with(mail(), watch).unwrap();
+    store.is_in_step();
+}
+
+/// Rule: I43.
+#[test]
+fn an_index_begins_with_its_publication() {
+    let store = store(&[("1", "a@b,")]);
+    let reader = store.begin();
+    let mut seen = None;
+    let watch = |progress| {
+        if matches!(progress, BuildProgress::CatchingUp { .. }) {
+            // The index's tree is there, and not all that it will have.
+            seen = store.table.get(&reader, b"1").unwrap();
+            store.put("2", "c@d,");
+        }
+        ControlFlow::Continue(())
+    };
+    store.table.build_index_with(mail(), watch).unwrap();
+    assert_eq!(seen.as_deref(), Some(&b"a@b,"[..]));
+    let found = store.table.index("mail").unwrap().get(&reader, b"c@d");
+    assert!(matches!(found, Err(Error::DefinitionChanged(_))), "{found:?}");
+}
+
+/// A function of the program's that panics ends its own call.
+#[test]
+fn a_build_that_panics_leaves_nothing() {
+    let store = store(&[("1", "a@b,"), ("2", "a@b,")]);
+    let bad = IndexSpec::new("bad", |_, _, _| panic!("as the test wants it"));
+    let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        store.table.build_index(bad)
+    }));
+    assert!(built.is_err());
+    assert_eq!(store.db.trees().len(), 2);
+    let refused = store.table.build_index(mail());
+    assert!(matches!(refused, Err(Error::IndexDuplicates { .. })), "{refused:?}");
+    store.put("2", "c@d,");
+    store.table.build_index(mail()).unwrap();
+    store.is_in_step();
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "table: a call goes by the definition it came with" => the_definition_is_taken_under_the_row_s_lock,
+        "table: who has it in the index has it for ever" => late_rows_are_in_nobody_s_way,
+        "table: writers of before are not waited for" => who_had_written_before_is_waited_for,
+        "table: an index begins with its load" => an_index_begins_with_its_publication,
+    };
+    crate::plant::assert_claims_hold("table", claims);
+}

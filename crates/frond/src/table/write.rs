@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn};
+use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
 
 use super::{
     entry::{Form, write_long_key},
@@ -19,6 +19,14 @@ use super::{
     spec::IndexSpec,
     state::{Definition, IndexState},
 };
+
+/// A row that is locked.
+struct Locked {
+    /// What it is at latest.
+    old: Option<Vec<u8>>,
+    /// Held until all is written: who has turned to another one waits for that.
+    definition: Arc<Definition>,
+}
 
 /// How one entry changes: places in the bytes of a [`Plan`].
 #[derive(Debug)]
@@ -45,9 +53,10 @@ impl Table {
     /// `RowExists` if the key is there, `IndexConflict` if another row has the same in a unique index: it names the
     /// index and that row, whose entry is locked for this transaction; nothing was written. As [`Txn::put`].
     pub fn insert(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<()> {
-        match txn.get_for_update(&self.state.rows, key)? {
+        let locked = self.lock(txn, key)?;
+        match locked.old {
             Some(_) => Err(Error::RowExists { tree: self.name() }),
-            None => self.write(txn, key, None, Some(row)),
+            None => self.write(txn, key, &locked, Some(row)),
         }
     }
 
@@ -56,9 +65,9 @@ impl Table {
     /// # Errors
     /// As [`insert`](Self::insert), but for `RowExists`.
     pub fn put(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
-        let old = txn.get_for_update(&self.state.rows, key)?;
-        self.write(txn, key, old.as_deref(), Some(row))?;
-        Ok(old.is_some())
+        let locked = self.lock(txn, key)?;
+        self.write(txn, key, &locked, Some(row))?;
+        Ok(locked.old.is_some())
     }
 
     /// Changes a row; false if there is none.
@@ -66,8 +75,11 @@ impl Table {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn update(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
-        let Some(old) = txn.get_for_update(&self.state.rows, key)? else { return Ok(false) };
-        self.write(txn, key, Some(&old), Some(row)).map(|()| true)
+        let locked = self.lock(txn, key)?;
+        if locked.old.is_none() {
+            return Ok(false);
+        }
+        self.write(txn, key, &locked, Some(row)).map(|()| true)
     }
 
     /// Deletes a row; false if there is none.
@@ -75,18 +87,29 @@ impl Table {
     /// # Errors
     /// As [`Txn::delete`].
     pub fn delete(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
-        let Some(old) = txn.get_for_update(&self.state.rows, key)? else { return Ok(false) };
-        self.write(txn, key, Some(&old), None).map(|()| true)
+        let locked = self.lock(txn, key)?;
+        if locked.old.is_none() {
+            return Ok(false);
+        }
+        self.write(txn, key, &locked, None).map(|()| true)
+    }
+
+    /// Step 1, and the definition.
+    fn lock(&self, txn: &Txn, key: &[u8]) -> Result<Locked> {
+        let too_early = plant!("table: a call goes by the definition it came with");
+        let early = too_early.then(|| self.state.definition());
+        let old = txn.get_for_update(&self.state.rows, key)?;
+        Ok(Locked { old, definition: early.unwrap_or_else(|| self.state.definition()) })
     }
 
     /// Steps 2 and 3, of a row that is locked.
-    fn write(&self, txn: &Txn, key: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) -> Result<()> {
+    fn write(&self, txn: &Txn, key: &[u8], locked: &Locked, new: Option<&[u8]>) -> Result<()> {
+        let Locked { old, definition } = locked;
+        let old = old.as_deref();
         if old == new {
             return Ok(());
         }
         let rows = &self.state.rows;
-        // Held until all is written: who has turned to another one waits for that.
-        let definition = self.state.definition();
         let mut plan = Plan::default();
         for (at, index) in definition.indexes.iter().enumerate() {
             plan.add(Some(at), &index.spec, index.form(), key, (old, new));
@@ -103,10 +126,10 @@ impl Table {
         };
         let mut changes = Vec::with_capacity(1 + plan.entries.len());
         changes.push(row);
-        changes.extend(plan.entries.iter().map(|entry| plan.change(entry, &definition)));
+        changes.extend(plan.entries.iter().map(|entry| plan.change(entry, definition)));
         match txn.update_row(&changes, RowLock::Exclusive)? {
             None => Ok(()),
-            Some(conflict) => Err(self.conflict(&plan, &definition, &conflict)),
+            Some(conflict) => Err(self.conflict(&plan, definition, &conflict)),
         }
     }
 

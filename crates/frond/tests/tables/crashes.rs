@@ -1,0 +1,129 @@
+//! An index built beside writers with a crash at every call: it is there as a whole or not at all, and of what was left
+//! nothing stays.
+
+use frond::io::Env;
+use frond_testkit::{
+    DbEngine,
+    disk::{CrashOptions, Note, SimVfs, crash_states},
+    effort,
+};
+
+use super::*;
+
+fn open_sim(engine: &DbEngine, env: Env) -> Db {
+    let options = Options::new()
+        .env(env)
+        .cache_size(engine.cache_bytes)
+        .durability(Durability::Sync)
+        .tuning(engine.tuning.clone());
+    Db::open("/store", options).expect("it opens")
+}
+
+/// What is done, step by step: a commit each, some from within the build.
+struct Story<'a> {
+    vfs: &'a SimVfs,
+    db: &'a Db,
+    table: &'a Table,
+    states: Vec<Rows>,
+}
+
+impl Story<'_> {
+    fn put(&mut self, key: &str, row: &str) {
+        let floor = self.states.len() as u64 - 1;
+        self.vfs.set_note(Note { issued: floor + 1, floor_power: floor, floor_kill: floor });
+        put_all(self.db, self.table, &[(key, row)]);
+        let mut rows = self.states.last().unwrap().clone();
+        rows.insert(key.into(), row.into());
+        self.states.push(rows);
+        let floor = floor + 1;
+        self.vfs.set_note(Note { issued: floor, floor_power: floor, floor_kill: floor });
+    }
+}
+
+/// The table with its index or without, in one of these states.
+fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows]) -> bool {
+    let db = open_sim(engine, env);
+    let (table, is_built) = match db.table(TableSpec::new("people")) {
+        Err(Error::TableMismatch { .. }) => (db.table(spec([index.clone()])).unwrap(), true),
+        table => (table.unwrap(), false),
+    };
+    assert_eq!(trees(&db).len(), 1 + usize::from(is_built), "{:?}", trees(&db));
+    is_in_step(&db, &table);
+    let mut rows = Rows::new();
+    let mut cursor = table.rows().scan(..).unwrap();
+    while let Some((key, row)) = cursor.next().unwrap() {
+        rows.insert(key.to_vec(), row.to_vec());
+    }
+    assert!(states.contains(&rows), "{rows:?} is none of {states:?}");
+    // It works, and an index can be built.
+    if !is_built {
+        table.build_index(index.clone()).unwrap();
+    }
+    put_all(&db, &table, &[("key 3", "again@x,Bonn,1")]);
+    is_in_step(&db, &table);
+    drop(cursor);
+    db.close().unwrap();
+    is_built
+}
+
+/// Promises: P1, P4, P7. Rule: I34.
+#[test]
+fn a_build_that_crashes_leaves_an_index_or_none() {
+    let (mut points, mut tried, mut built) = (0, 0, 0);
+    for seed in effort::seeds(1) {
+        for index in [mail(), number()] {
+            let engine = DbEngine::tiny(Durability::Sync);
+            let vfs = SimVfs::new();
+            let db = open_sim(&engine, vfs.env(seed));
+            let table = db.table(TableSpec::new("people")).unwrap();
+            let mut rows = Rows::new();
+            for n in 0..30 {
+                let (key, row) = (format!("key {n}"), format!("{n}@x,Oslo,{}", n % 4));
+                rows.insert(key.into(), row.into());
+            }
+            db.transact(|txn| rows.iter().try_for_each(|(key, row)| table.insert(txn, key, row)))
+                .unwrap();
+            vfs.record();
+            vfs.set_note(Note { issued: 0, floor_power: 0, floor_kill: 0 });
+            let mut story = Story { vfs: &vfs, db: &db, table: &table, states: vec![rows] };
+            let watch = |progress| {
+                match progress {
+                    BuildProgress::Loading { .. } => {
+                        story.put("key 3", ",Oslo,2");
+                        story.put("key 4", "3@x,Oslo,0");
+                    }
+                    BuildProgress::CatchingUp { round: 1, .. } => story.put("key 99", "4@x,,7"),
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            };
+            table.build_index_with(index.clone(), watch).unwrap();
+            story.put("key 5", "x@x,Bonn,1");
+            let states = story.states;
+            is_in_step(&db, &table);
+            db.close().unwrap();
+            assert_eq!(vfs.violations(), Vec::<String>::new());
+            for point in vfs.recorded() {
+                points += 1;
+                let options = CrashOptions::short().with_seed(seed ^ point.change_number);
+                for state in crash_states(&point.disk, &options) {
+                    tried += 1;
+                    let possible =
+                        &states[point.note.floor_power as usize..=point.note.issued as usize];
+                    let what = format!("seed {seed}, before {}: {}", point.call, state.what);
+                    let env = SimVfs::start(state.disk).env(seed ^ 7);
+                    let run = || must_be_one_of(&engine, env, &index, possible);
+                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+                        Ok(is_built) => built += u64::from(is_built),
+                        Err(panic) => {
+                            eprintln!("{what}");
+                            std::panic::resume_unwind(panic);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(0 < built && built < tried);
+    println!("{points} points, {tried} crashes, {built} with the index");
+}

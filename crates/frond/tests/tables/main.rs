@@ -1,0 +1,271 @@
+//! Tables through the public API: rows and indexes in step, indexes built beside writers, and what crashes leave.
+
+mod build;
+mod crashes;
+mod model;
+mod threads;
+
+use std::{ops::ControlFlow, path::Path};
+
+use frond::{
+    BuildProgress, CheckMode, Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options,
+    RowLock, Table, TableSpec, TreeOptions, Txn, TxnOptions, Xid,
+};
+
+type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A row is a text of parts with commas between: mail (may be empty), city, number.
+fn part(row: &[u8], number: usize) -> &[u8] {
+    row.split(|byte| *byte == b',').nth(number).unwrap_or_default()
+}
+
+/// Unique, and rows without a mail have no entry.
+fn mail() -> IndexSpec {
+    let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(part(row, 0));
+        !out.is_empty()
+    };
+    IndexSpec::new("mail", extract).unique()
+}
+
+fn city() -> IndexSpec {
+    IndexSpec::new("city", |_, row, out| {
+        out.extend_from_slice(part(row, 1));
+        true
+    })
+}
+
+/// Carries the row; only of rows whose number is not "0".
+fn number() -> IndexSpec {
+    let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(part(row, 2));
+        out != b"0"
+    };
+    IndexSpec::new("number", extract).clustering()
+}
+
+/// Unique, and carries the row.
+fn mail_and_row() -> IndexSpec {
+    let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(part(row, 0));
+        !out.is_empty()
+    };
+    IndexSpec::new("mail and row", extract).unique().clustering()
+}
+
+fn all() -> [IndexSpec; 4] {
+    [mail(), city(), number(), mail_and_row()]
+}
+
+fn spec(indexes: impl IntoIterator<Item = IndexSpec>) -> TableSpec {
+    indexes.into_iter().fold(TableSpec::new("people"), TableSpec::index)
+}
+
+fn open(dir: &Path) -> Db {
+    let options = Options::new().cache_size(32 << 20).durability(Durability::Lazy);
+    Db::open(dir.join("store"), options).unwrap()
+}
+
+/// A store with a table without indexes.
+fn people(rows: &[(&str, &str)]) -> (tempfile::TempDir, Db, Table) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let table = db.table(TableSpec::new("people")).unwrap();
+    put_all(&db, &table, rows);
+    (dir, db, table)
+}
+
+fn put_all(db: &Db, table: &Table, rows: &[(&str, &str)]) {
+    db.transact(|txn| {
+        rows.iter().try_for_each(|(key, row)| {
+            table.put(txn, key.as_bytes(), row.as_bytes()).map(drop)
+        })
+    })
+    .unwrap();
+}
+
+fn begin(db: &Db, isolation: Isolation) -> Txn {
+    let lock_timeout = Some(std::time::Duration::from_millis(20));
+    db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Extracted, key and row of all rows of an index, looked at both ways.
+fn by(table: &Table, txn: &Txn, index: &str) -> Vec<(String, String, String)> {
+    let mut scan = table.index(index).unwrap().scan(txn, ..).unwrap();
+    let mut rows = Vec::new();
+    while let Some(row) = scan.next().unwrap() {
+        rows.push((text(row.extracted), text(row.key), text(row.row)));
+    }
+    scan.seek_last();
+    let mut back = Vec::new();
+    while let Some(row) = scan.prev().unwrap() {
+        back.push((text(row.extracted), text(row.key), text(row.row)));
+    }
+    back.reverse();
+    assert_eq!(rows, back, "both ways");
+    rows
+}
+
+fn trees(db: &Db) -> Vec<String> {
+    db.trees().into_iter().map(|tree| tree.name).collect()
+}
+
+fn is_in_step(db: &Db, table: &Table) {
+    let report = table.check().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn definitions_must_fit_what_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    drop(db.table(spec([mail(), city()])).unwrap());
+    for (wrong, what) in [
+        (spec([mail()]), "which the definition lacks"),
+        (spec([mail(), city(), number()]), "build_index"),
+        (spec([mail(), city().unique()]), "is plain, and unique in the definition"),
+        (spec([mail().clustering(), city()]), "is unique, and unique and clustering"),
+    ] {
+        for is_open in [false, true] {
+            let _open = is_open.then(|| db.table(spec([city(), mail()])).unwrap());
+            match db.table(wrong.clone()) {
+                Err(Error::TableMismatch { why, .. }) => assert!(why.contains(what), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(matches!(db.table(spec([mail(), mail()])), Err(Error::InvalidArgument(_))));
+    db.create_tree("plain", TreeOptions::default()).unwrap();
+    assert!(matches!(db.table(TableSpec::new("plain")), Err(Error::TableMismatch { .. })));
+    // A clone of the rows is no table: it would share the indexes.
+    db.clone_tree("people", "copy").unwrap();
+    assert!(matches!(db.table(TableSpec::new("copy")), Err(Error::TableMismatch { .. })));
+    db.drop_tree("copy").unwrap();
+    // Where its trees are called otherwise, it is the same.
+    db.rename_tree("people", "persons").unwrap();
+    let persons = TableSpec::new("persons").index(mail()).index(city());
+    let table = db.table(persons).unwrap();
+    let names: Vec<_> = table.indexes().into_iter().map(|index| index.name).collect();
+    assert_eq!((names, table.name()), (vec!["mail".into(), "city".into()], "persons".into()));
+    // Another of the old name has trees of its own.
+    let other = db.table(spec([mail()])).unwrap();
+    put_all(&db, &other, &[("1", "a@b,Oslo,1")]);
+    assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail"), []);
+    is_in_step(&db, &other);
+}
+
+#[test]
+fn what_is_dropped_is_gone_and_its_place_is_free() {
+    let (_dir, db, table) = people(&[]);
+    drop(table);
+    db.drop_table("people").unwrap();
+    assert_eq!(trees(&db), [""; 0]);
+    let table = db.table(spec(all())).unwrap();
+    put_all(&db, &table, &[("1", "a@b,Oslo,1"), ("2", ",Rome,0")]);
+    let index = table.index("city").unwrap();
+    // Somebody has rows of it.
+    let txn = begin(&db, Isolation::Snapshot);
+    table.put(&txn, b"3", b",Paris,1").unwrap();
+    let waits = std::thread::scope(|scope| {
+        let dropping = scope.spawn(|| table.drop_index("city"));
+        while db.lock_waits().is_empty() {
+            std::thread::yield_now();
+        }
+        txn.commit().unwrap();
+        dropping.join().unwrap()
+    });
+    waits.unwrap();
+    assert_eq!(trees(&db).len(), 4);
+    let txn = begin(&db, Isolation::Snapshot);
+    assert!(matches!(index.scan(&txn, ..), Err(Error::NoSuchTree(_))));
+    assert!(matches!(table.index("city"), Err(Error::TableMismatch { .. })));
+    assert!(matches!(table.drop_index("city"), Err(Error::TableMismatch { .. })));
+    drop(txn);
+    put_all(&db, &table, &[("1", "a@b,Rome,1"), ("4", ",Rome,0")]);
+    is_in_step(&db, &table);
+    // Without a handle, too.
+    drop((table, index));
+    db.drop_index("people", "mail").unwrap();
+    let table = db.table(spec([number(), mail_and_row()])).unwrap();
+    put_all(&db, &table, &[("1", "c@d,Rome,1")]);
+    is_in_step(&db, &table);
+    table.build_index(mail()).unwrap();
+    assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail").len(), 1);
+    db.drop_table("people").unwrap();
+    assert_eq!(trees(&db), [""; 0]);
+    let txn = begin(&db, Isolation::Snapshot);
+    assert!(matches!(table.put(&txn, b"1", b""), Err(Error::NoSuchTree(_))));
+    assert!(matches!(table.build_index(city()), Err(Error::NoSuchTree(_))));
+}
+
+#[test]
+fn reads_that_lock_keep_the_row_and_its_entry() {
+    let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", ",Rome,3")]);
+    all().into_iter().for_each(|index| table.build_index(index).unwrap());
+    for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        let (txn, other) = (begin(&db, level), begin(&db, level));
+        let mails = table.index("mail").unwrap();
+        let (key, row) = mails.get_for_update(&txn, b"a@b").unwrap().unwrap();
+        assert_eq!((text(&key), text(&row)), ("1".into(), "a@b,Oslo,1".into()));
+        assert!(matches!(table.put(&other, b"1", b""), Err(Error::LockTimeout { .. })));
+        let busy = mails.get_locked(&other, b"a@b", RowLock::Shared, IfLocked::Fail);
+        assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
+        // What is not there is kept from others, too.
+        assert_eq!(mails.get_for_update(&txn, b"x@y").unwrap(), None);
+        assert!(matches!(table.insert(&other, b"4", b"x@y,,"), Err(Error::LockTimeout { .. })));
+        // A queue's readers pass each other by.
+        let cities = table.index("city").unwrap();
+        let skip = |txn| cities.scan_locked(txn, .., RowLock::Exclusive, IfLocked::Skip).unwrap();
+        let (mut one, mut two) = (skip(&txn), skip(&other));
+        assert_eq!(one.next().unwrap().unwrap().key, b"1");
+        assert_eq!(two.next().unwrap().unwrap().key, b"2");
+        assert_eq!(one.next().unwrap().unwrap().key, b"3");
+        assert_eq!((one.next().unwrap(), two.next().unwrap()), (None, None));
+    }
+    let txn = begin(&db, Isolation::Snapshot);
+    let not_unique = table.index("city").unwrap().get(&txn, b"Oslo");
+    assert!(matches!(not_unique, Err(Error::InvalidArgument(_))), "{not_unique:?}");
+    drop(txn);
+    is_in_step(&db, &table);
+}
+
+/// What was changed since an entry was read is not handed out as if it were what was looked for.
+#[test]
+fn the_row_decides_what_an_index_finds() {
+    for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
+        let (_dir, db, table) = people(&[("1", ",Oslo,1"), ("2", ",Oslo,2"), ("3", ",Oslo,3")]);
+        all().into_iter().for_each(|index| table.build_index(index).unwrap());
+        let txn = begin(&db, level);
+        let cities = table.index("city").unwrap();
+        let mut scan = cities.scan(&txn, ..).unwrap();
+        assert_eq!(scan.next().unwrap().unwrap().key, b"1");
+        put_all(&db, &table, &[("2", ",Rome,2")]);
+        db.transact(|txn| table.delete(txn, b"3").map(drop)).unwrap();
+        let mut found = Vec::new();
+        while let Some(row) = scan.next().unwrap() {
+            found.push(text(row.row));
+        }
+        match level {
+            Isolation::ReadCommitted => assert_eq!(found, [""; 0]),
+            _ => assert_eq!(found, [",Oslo,2", ",Oslo,3"], "{level:?}"),
+        }
+        drop(scan);
+        if level == Isolation::RepeatableRead {
+            // It goes on from the newest, and has seen an older one.
+            assert!(table.put(&txn, b"2", b",Paris,2").unwrap());
+            assert!(!table.delete(&txn, b"3").unwrap());
+            let found: Vec<_> = by(&table, &txn, "city").into_iter().map(|row| row.2).collect();
+            assert_eq!(found, [",Oslo,1", ",Oslo,3", ",Paris,2"]);
+            txn.commit().unwrap();
+        } else {
+            drop(txn);
+        }
+        is_in_step(&db, &table);
+    }
+}
