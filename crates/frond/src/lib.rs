@@ -86,3 +86,7 @@ pub use types::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+/// So must that of the guide to tables.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tables.md")]
+struct Tables;

@@ -156,17 +156,8 @@ impl<'a> Build<'a> {
         let name = tree_name(&table.name(), table.state.rows.id(), &spec, number);
         let load = table.db.bulk_load(&name, spec.tree())?;
         let (base, applied) = (load.tree_id(), None);
-        let mut build = Self {
-            table,
-            changing,
-            spec,
-            number,
-            base,
-            queues: 0,
-            applied,
-            watch,
-            is_done: false,
-        };
+        let mut build =
+            Self { table, changing, spec, number, base, queues: 0, applied, watch, is_done: false };
         let old = build.turn()?.0;
         build.wait_for_calls(old)?;
         let mut writers = table.state.rows.writers_now();
@@ -192,7 +183,8 @@ impl<'a> Build<'a> {
         stored.next = self.number + 1;
         let name = tree_name(&table.name(), stored.rows, &self.spec, self.number);
         let mut change = db.change_catalog()?;
-        let queue = change.create(&format!("{name}/changes {}", self.queues), Default::default())?;
+        let queue =
+            change.create(&format!("{name}/changes {}", self.queues), Default::default())?;
         if let Some((applied, _)) = &self.applied {
             change.drop_tree(applied.id());
             stored.leftovers.retain(|id| *id != applied.id());
@@ -206,7 +198,7 @@ impl<'a> Build<'a> {
         self.changing.stored = stored;
         self.applied = None;
         self.queues += 1;
-        let tree = db.tree(queue).ok_or_else(|| Error::NoSuchTree(name))?;
+        let tree = db.tree(queue).ok_or(Error::NoSuchTree(name))?;
         let mut definition = Definition::clone(&table.state.definition());
         let before = definition.queue.replace(Queue { spec: self.spec.clone(), tree });
         Ok((table.state.turn_to(definition), before))

@@ -5,14 +5,9 @@
 //!
 //! Threads: any.
 
-use crate::{Result, Snapshot, sync::Arc};
+use crate::{Error, Result, Snapshot, sync::Arc};
 
-use super::{
-    open::Table,
-    spec::IndexSpec,
-    state::IndexState,
-    write::extract,
-};
+use super::{open::Table, spec::IndexSpec, state::IndexState, write::extract};
 
 /// Findings that a report names; more are counted.
 const NAMED_MAX: usize = 100;
@@ -64,15 +59,25 @@ impl Table {
     /// # Errors
     /// I/O errors and damage of what had to be read.
     pub fn check(&self) -> Result<TableReport> {
-        let definition = self.state.definition();
-        // Behind the definition: what is in that was there by then.
         let snapshot = self.db.snapshot();
+        // Behind the snapshot: what is dropped from now on can be read there still, and what was built since not yet.
+        let mut indexes = self.state.definition().indexes.clone();
+        let mut failed = Ok(());
+        indexes.retain(|index| match snapshot.get(&index.tree, &[]) {
+            Ok(_) => true,
+            Err(Error::DefinitionChanged(_)) => false,
+            Err(error) => {
+                failed = Err(error);
+                false
+            }
+        });
+        failed?;
         let mut report = TableReport::default();
         let mut rows = snapshot.scan(&self.state.rows, ..)?;
         let (mut extracted, mut at, mut value) = (Vec::new(), Vec::new(), Vec::new());
         while let Some((key, row)) = rows.next()? {
             report.rows += 1;
-            for index in &definition.indexes {
+            for index in &indexes {
                 if !extract(&index.spec, key, Some(row), &mut extracted) {
                     continue;
                 }
@@ -83,13 +88,17 @@ impl Table {
                 match snapshot.get(&index.tree, &at)? {
                     None => report.find(&index.spec, key, "the row has no entry"),
                     Some(found) if found != value => {
-                        report.find(&index.spec, key, "the row's entry is another's, or an old one");
+                        report.find(
+                            &index.spec,
+                            key,
+                            "the row's entry is another's, or an old one",
+                        );
                     }
                     Some(_) => {}
                 }
             }
         }
-        for index in &definition.indexes {
+        for index in &indexes {
             let count = self.check_entries(&snapshot, index, &mut report)?;
             report.entries.push((index.spec.name.clone(), count));
         }

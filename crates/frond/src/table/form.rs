@@ -125,8 +125,12 @@ mod tests {
     use super::*;
 
     fn stored() -> Stored {
-        let index = |number, name: &str, unique, clustering, tree| {
-            StoredIndex { number, name: name.into(), unique, clustering, tree: TreeId(tree) }
+        let index = |number, name: &str, unique, clustering, tree| StoredIndex {
+            number,
+            name: name.into(),
+            unique,
+            clustering,
+            tree: TreeId(tree),
         };
         Stored {
             rows: TreeId(7),

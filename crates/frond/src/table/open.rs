@@ -213,7 +213,10 @@ pub(super) fn mismatch(rows: &Tree, why: String) -> Error {
 pub(super) fn stored(rows: &Tree) -> Result<Stored> {
     let attributes = rows.info().options.attributes;
     if !form::is_table(&attributes) {
-        return Err(mismatch(rows, "the tree of this name is no table; choose another name".into()));
+        return Err(mismatch(
+            rows,
+            "the tree of this name is no table; choose another name".into(),
+        ));
     }
     let stored = Stored::decode(&attributes).map_err(|flaw| rows.malformed(flaw))?;
     if stored.rows != rows.id() {
@@ -294,7 +297,9 @@ fn must_fit<'s>(
             (true, true) => "unique and clustering",
         };
         let (is, said) = (kind((unique, clustering)), kind((found.unique, found.clustering)));
-        let why = format!("its index \"{name}\" is {is}, and {said} in the definition: change the definition, or call Db::drop_index and build it again");
+        let why = format!(
+            "its index \"{name}\" is {is}, and {said} in the definition: change the definition, or call Db::drop_index and build it again"
+        );
         Err(mismatch(rows, why))
     };
     there.iter().map(fits).collect()

@@ -82,8 +82,7 @@ impl Applying<'_> {
     }
 
     fn add_unique(&mut self, at: &[u8], change: Queued<'_>) -> Result<()> {
-        let (extracted, key) =
-            read_long_key(at).map_err(|flaw| self.index.tree.malformed(flaw))?;
+        let (extracted, key) = read_long_key(at).map_err(|flaw| self.index.tree.malformed(flaw))?;
         if self.group.as_ref().is_none_or(|group| group.extracted != extracted) {
             self.end_group()?;
             self.group = Some(self.begin_group(extracted)?);

@@ -8,10 +8,7 @@
 
 use std::ops::RangeBounds;
 
-use crate::{
-    Error, IfLocked, Isolation, Result, RowLock, Txn, TxnCursor,
-    sync::Arc,
-};
+use crate::{Error, IfLocked, Isolation, Result, RowLock, Txn, TxnCursor, sync::Arc};
 
 use super::{
     open::{Table, mismatch},
@@ -183,10 +180,8 @@ impl TableIndex {
         if extract(&self.index.spec, key, row, &mut now) && now == extracted {
             return Ok(true);
         }
-        let may_differ = matches!(
-            txn.isolation(),
-            Isolation::ReadCommitted | Isolation::RepeatableRead
-        );
+        let may_differ =
+            matches!(txn.isolation(), Isolation::ReadCommitted | Isolation::RepeatableRead);
         // What is locked is the newest there is, entry and row.
         if may_differ && locking.is_none() {
             return Ok(false);

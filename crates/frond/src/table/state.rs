@@ -31,7 +31,10 @@ pub(super) struct IndexState {
 
 impl fmt::Debug for IndexState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexState").field("number", &self.number).field("spec", &self.spec).finish()
+        f.debug_struct("IndexState")
+            .field("number", &self.number)
+            .field("spec", &self.spec)
+            .finish()
     }
 }
 

@@ -187,9 +187,8 @@ fn an_index_begins_with_its_publication() {
 fn a_build_that_panics_leaves_nothing() {
     let store = store(&[("1", "a@b,"), ("2", "a@b,")]);
     let bad = IndexSpec::new("bad", |_, _, _| panic!("as the test wants it"));
-    let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        store.table.build_index(bad)
-    }));
+    let built =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.table.build_index(bad)));
     assert!(built.is_err());
     assert_eq!(store.db.trees().len(), 2);
     let refused = store.table.build_index(mail());

@@ -77,9 +77,8 @@ fn people(rows: &[(&str, &str)]) -> (tempfile::TempDir, Db, Table) {
 
 fn put_all(db: &Db, table: &Table, rows: &[(&str, &str)]) {
     db.transact(|txn| {
-        rows.iter().try_for_each(|(key, row)| {
-            table.put(txn, key.as_bytes(), row.as_bytes()).map(drop)
-        })
+        rows.iter()
+            .try_for_each(|(key, row)| table.put(txn, key.as_bytes(), row.as_bytes()).map(drop))
     })
     .unwrap();
 }

@@ -61,8 +61,14 @@ fn indexes_are_built_while_threads_write() {
         let (_dir, db, table) = people(&[]);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let writers: Vec<_> =
-                (0..3).map(|n| scope.spawn({ let (db, table, is_over) = (&db, &table, &is_over); move || write(db, table, n, is_over) })).collect();
+            let writers: Vec<_> = (0..3)
+                .map(|n| {
+                    scope.spawn({
+                        let (db, table, is_over) = (&db, &table, &is_over);
+                        move || write(db, table, n, is_over)
+                    })
+                })
+                .collect();
             while db.snapshot().get(table.rows(), b"2 7").unwrap().is_none() {
                 std::thread::yield_now();
             }
