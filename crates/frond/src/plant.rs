@@ -159,6 +159,7 @@ pub const BUGS: &[Bug] = &[
     bug("table: writers of before are not waited for", "Build::begin", "table"),
     bug("table: an index begins with its load", "Build::publish", "table"),
     bug("catalog: rename forgets the old name", "Catalog::show_tree", "model"),
+    bug("db: a scan believes that a Put is fresh", "MemSource::settle", "scenarios"),
     bug("db: insert does not look", "unique check of insert", "model"),
     bug("db: merge operators in use are not written down", "Shared::record_operators", "scenarios"),
     bug("db: range deletes are not logged", "build_record", "crash"),

@@ -137,8 +137,11 @@ impl<'a> MemSource<'a> {
             let shown = shown.map(|(_, message)| message);
             let (payload, spare) = (&mut self.payload, &mut self.spare);
             let tag = self.folder.fold_versions(shown, true, payload, spare)?;
-            if tag.is_some() {
-                self.tag = tag;
+            if let Some(tag) = tag {
+                // A delete older than this Put was not looked at. Fresh, a newer memtable's Delete would take both away,
+                // and what that delete hides would come to light (Rule: I7).
+                let keeps = plant!("db: a scan believes that a Put is fresh");
+                self.tag = Some(if keeps { tag } else { tag.without_fresh() });
                 return Ok(());
             }
             self.cursor.next();

@@ -21,6 +21,7 @@ pub fn all(seed: u64) {
     clones_and_names_keep_what_they_show_and_no_more(seed);
     a_spilled_snapshot_shows_its_moment(seed);
     a_snapshot_transaction_overwrites_nothing_unseen(seed);
+    a_row_that_had_come_back_stays_deleted(seed);
     a_prepared_transaction_outlives_restarts(seed);
     rows_that_left_memory_are_locked(seed);
     backups_have_everything(seed);
@@ -59,6 +60,25 @@ fn rows_that_left_memory_are_locked(seed: u64) {
     assert!(matches!(locked, Err(Error::LockBusy { .. })), "I47: {locked:?}");
     large.commit().unwrap();
     assert!(other.get_for_share(&tree, &[1]).unwrap().is_some());
+}
+
+/// Rule: I7, of an insert that stands over a delete of the same memtable, and under one of the next.
+fn a_row_that_had_come_back_stays_deleted(seed: u64) {
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let (tree, other) = (db.create_tree("t", Default::default()).unwrap(), "other");
+    let other = db.create_tree(other, Default::default()).unwrap();
+    tree.put(b"row", b"old").unwrap();
+    db.checkpoint().unwrap();
+    tree.delete(b"row").unwrap();
+    db.transact(|txn| txn.insert(&tree, b"row", b"new")).unwrap();
+    for number in 0u32..1000 {
+        if db.stats().get("memtables_frozen") > Some(0) {
+            break;
+        }
+        other.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    tree.delete(b"row").unwrap();
+    assert!(tree.scan(..).unwrap().next().unwrap().is_none(), "I7: it is deleted");
 }
 
 /// Rules: I11, I12. A long value that is prepared, through checkpoints that trim the log, and others' long values.

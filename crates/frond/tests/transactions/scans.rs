@@ -1,5 +1,7 @@
 //! Scans that lock, and the levels that stand on them.
 
+use frond_testkit::{DbEngine, disk::SimVfs};
+
 use super::*;
 
 fn keys(cursor: &mut TxnCursor<'_>) -> Vec<String> {
@@ -348,4 +350,32 @@ fn an_own_row_is_met_before_one_that_another_has_locked() {
         }
         assert_eq!(back, ["2", "15", "1"]);
     }
+}
+
+/// A row of the tree is deleted and inserted again in one memtable, and deleted in the next: an insert that stands over
+/// a delete is not one of a key that nothing is below. Both gave nothing together, and the row of the tree came to light.
+#[test]
+fn a_row_that_had_come_back_stays_deleted() {
+    let engine = DbEngine::tiny(Durability::Lazy);
+    let options = Options::new().env(SimVfs::new().env(0)).cache_size(engine.cache_bytes);
+    let db = Db::open("/store", options.tuning(engine.tuning)).unwrap();
+    let unique = TreeOptions { unique: true, ..Default::default() };
+    let [tree, other] = ["t", "other"].map(|name| db.create_tree(name, unique.clone()).unwrap());
+    tree.put(b"row", b"old").unwrap();
+    db.checkpoint().unwrap();
+    db.transact(|txn| txn.delete(&tree, b"row")).unwrap();
+    db.transact(|txn| txn.insert(&tree, b"row", b"new")).unwrap();
+    // The memtable is full, and nothing applies it.
+    let is_frozen = || db.stats().get("memtables_frozen") > Some(0);
+    for number in 0u32.. {
+        if is_frozen() {
+            break;
+        }
+        other.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    db.transact(|txn| txn.delete(&tree, b"row")).unwrap();
+    assert_eq!(tree.get(b"row").unwrap(), None);
+    assert!(tree.scan(..).unwrap().next().unwrap().is_none());
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    assert_eq!(scanned(&txn, &tree), []);
 }
