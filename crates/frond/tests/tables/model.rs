@@ -131,7 +131,11 @@ fn look(table: &Table, txn: &Txn, rows: &Rows, dice: &mut Dice) {
 fn a_table_is_what_its_model_is() {
     for seed in effort::seeds(6) {
         let dice = &mut Dice::new(seed);
-        let engine = DbEngine::tiny(Durability::Lazy);
+        let mut engine = DbEngine::tiny(Durability::Lazy);
+        if let (Some(limits), 1) = (&mut engine.tuning.limits, seed % 2) {
+            // Half of them have transactions that leave memory.
+            limits.own_writes_bytes = 200;
+        }
         let vfs = SimVfs::new();
         let open = |vfs: &SimVfs| {
             let options = Options::new()

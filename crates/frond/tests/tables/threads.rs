@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use frond_testkit::{Dice, effort};
+use frond_testkit::{DbEngine, Dice, effort};
 
 use super::*;
 
@@ -57,8 +57,17 @@ fn write(db: &Db, table: &Table, thread: u64, is_over: &AtomicBool) -> u64 {
 /// Rule: I34.
 #[test]
 fn indexes_are_built_while_threads_write() {
-    for _ in effort::seeds(1) {
-        let (_dir, db, table) = people(&[]);
+    for seed in effort::seeds(2) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
+        if let Some(limits) = &mut tuning.limits {
+            limits.own_writes_bytes = 1 << 10;
+        }
+        let options = Options::new().cache_size(32 << 20).durability(Durability::Lazy);
+        // Tiny sizes, with transactions that leave memory, or the usual ones.
+        let options = if seed % 2 == 0 { options } else { options.tuning(tuning) };
+        let db = Db::open(dir.path().join("store"), options).unwrap();
+        let table = db.table(TableSpec::new("people")).unwrap();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..3)
@@ -72,7 +81,7 @@ fn indexes_are_built_while_threads_write() {
             while db.snapshot().get(table.rows(), b"2 7").unwrap().is_none() {
                 std::thread::yield_now();
             }
-            for round in 0..4 {
+            for round in 0..2 {
                 for index in all() {
                     let mut caught_up = 0;
                     let watch = |progress| {
