@@ -22,7 +22,8 @@ use super::{
 
 /// A tree of rows, and the indexes that are kept in step with it: see [`Db::table`].
 ///
-/// Cheap to clone, usable from all threads at once. What is written goes through a [`Txn`](crate::Txn).
+/// Cheap to clone, usable from all threads at once; a handle keeps the store open. What is written goes through a
+/// [`Txn`](crate::Txn).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(super) db: Db,
