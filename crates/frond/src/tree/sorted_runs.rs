@@ -326,7 +326,7 @@ impl EntrySource for SortedRunsCursor {
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let key = self.hi.as_deref().map_or(key, |hi| key.min(hi)).to_vec();
         // The last run that begins below the key.
-        let begins = self.runs.runs.partition_point(|run| &*run.first < &key[..]);
+        let begins = self.runs.runs.partition_point(|run| *run.first < key[..]);
         let at = begins.wrapping_sub(1);
         if self.is_outside(at, Direction::Backward) {
             self.current = None;
