@@ -11,4 +11,4 @@ pub use record::{
     ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, Parent, PreparedPiece,
     RECORD_BYTES_MAX, Record, SnapshotRecord, TreeRecord, validate_name,
 };
-pub(crate) use trees::{CATALOG_TREE, Catalog, TreeEntry};
+pub(crate) use trees::{CATALOG_TREE, Catalog, Kept, TreeEntry};

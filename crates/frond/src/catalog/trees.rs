@@ -6,14 +6,17 @@
 //!
 //! Threads: all.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
 
 use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
 use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, RwLock},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
 };
@@ -39,11 +42,15 @@ pub(crate) struct TreeEntry {
     dropped: AtomicBool,
 }
 
+/// What rooms above keep about trees, by tree, as long as somebody uses it.
+pub(crate) type Kept = Mutex<HashMap<TreeId, Weak<dyn Any + Send + Sync>>>;
+
 /// The trees and named snapshots of a store.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     state: RwLock<State>,
     change: Mutex<()>,
+    pub kept: Kept,
     /// What was done on the runs of all trees.
     pub work: Arc<WorkByTree>,
     /// What was done on the runs of tree 0.
@@ -119,7 +126,13 @@ impl Catalog {
     /// Without trees, of a store where work is counted there.
     pub fn new(work: Arc<WorkByTree>) -> Self {
         let own_work = work.of(Lineage(0));
-        Self { state: RwLock::default(), change: Mutex::new(()), work, own_work }
+        Self {
+            state: RwLock::default(),
+            change: Mutex::new(()),
+            kept: Kept::default(),
+            work,
+            own_work,
+        }
     }
 
     /// A tree that is in the catalog no more, for reading it at a snapshot.

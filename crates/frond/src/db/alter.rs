@@ -7,12 +7,12 @@
 //!
 //! Threads: all; one change at a time.
 
-use std::{any::Any, collections::BTreeMap, collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     Error, Result, Seqno, TreeId,
-    catalog::{Record, TreeRecord},
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    catalog::{Kept, Record, TreeRecord},
+    sync::{Arc, MutexGuard},
     txn::{
         LiveWrites,
         lock_table::{LockSet, Patience, TableMode},
@@ -21,9 +21,6 @@ use crate::{
 };
 
 use super::{BulkLoad, Db, Shared, Tree, TreeOptions, commit::LOCK_WAIT};
-
-/// What rooms above keep about trees, by tree, as long as somebody uses it.
-pub(crate) type Kept = Mutex<HashMap<TreeId, Weak<dyn Any + Send + Sync>>>;
 
 /// How long to wait until a tree is nobody else's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +91,7 @@ impl Db {
 
     /// What rooms above keep.
     pub(crate) fn kept(&self) -> &Kept {
-        &self.shared.kept
+        &self.shared.catalog.kept
     }
 
     /// Lets time pass.

@@ -102,8 +102,6 @@ pub(crate) struct Shared {
     watch: Arc<Watch>,
     closing: Mutex<()>,
     prepared: PreparedTable,
-    /// What rooms above keep about trees.
-    kept: alter::Kept,
 }
 
 impl Db {

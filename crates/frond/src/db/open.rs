@@ -241,7 +241,6 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             watch,
             closing: Mutex::new(()),
             prepared: PreparedTable::default(),
-            kept: Default::default(),
         }),
     };
     db.shared.adopt_prepared(prepared)?;
