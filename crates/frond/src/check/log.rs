@@ -15,7 +15,8 @@ use crate::{
     error::{Error, Result},
     io::Env,
     page::PageKind,
-    store::{Extent, Link, Store, Superblock, TreeRoot},
+    run,
+    store::{AlignedBuf, Extent, Link, Store, Superblock, TreeRoot},
     sync::Arc,
     wal::{self, Expect, Item, LogExtent, Record, RecordItems},
 };
@@ -163,8 +164,8 @@ impl Reader<'_> {
                 Item::Page { kind, extent } => self.name(lsn, kind, extent),
                 Item::Root { root, .. } => self.root(lsn, root, first),
                 Item::Runs { links, .. } => {
-                    for Link { offset, bytes, .. } in links.iter().map(Link::from_disk) {
-                        self.name(lsn, PageKind::Run, LogExtent { offset, bytes: bytes.into() });
+                    for link in links.iter().map(Link::from_disk) {
+                        self.run(lsn, &link, seqno > self.base);
                     }
                 }
                 Item::Entry { tag, payload, .. }
@@ -182,6 +183,28 @@ impl Reader<'_> {
         match u32::try_from(bytes).map(|bytes| Extent { offset, bytes }) {
             Ok(extent) if self.store.may_hold(extent) => self.named.push((kind, extent)),
             _ => self.bad.push((lsn, "it names an extent that cannot be".into())),
+        }
+    }
+
+    /// A run whose entries a commit puts; read, if replay would.
+    fn run(&mut self, lsn: Lsn, link: &Link, is_read: bool) {
+        let Link { offset, bytes, .. } = *link;
+        self.name(lsn, PageKind::Run, LogExtent { offset, bytes: bytes.into() });
+        if !is_read {
+            return;
+        }
+        let file = self.store.file();
+        let read = AlignedBuf::zeroed(bytes as usize, "a run")
+            .and_then(|mut extent| file.read_at(&mut extent, offset).map(|()| extent))
+            .and_then(|extent| run::verify_extent(file, link, &extent));
+        match read {
+            Ok(listed) => {
+                for blob in listed {
+                    let read = self.read_blobs.read(file, &blob.reference, self.checked);
+                    self.found.extend(read.err());
+                }
+            }
+            Err(error) => self.bad.push((lsn, error.to_string())),
         }
     }
 

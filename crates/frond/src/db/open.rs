@@ -152,6 +152,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         log: None,
         sequencer: Sequencer::new(superblock.applied, active),
         large_batch: Mutex::default(),
+        spilled_commit: Mutex::default(),
         versions,
         snapshots: Default::default(),
         health: Health::default(),

@@ -248,6 +248,10 @@ pub(super) struct Writer<'a> {
 }
 
 impl Arena {
+    pub(super) fn pool(&self) -> &Arc<FramePool> {
+        &self.pool
+    }
+
     pub(super) fn new(pool: Arc<FramePool>) -> Self {
         let bench = || Bench(AtomicU64::new(NONE));
         Self {

@@ -76,6 +76,11 @@ impl Memtable {
         }
     }
 
+    /// Another one, empty, whose memory comes from the same pool.
+    pub fn another(&self) -> Self {
+        Self::new(self.arena.pool().clone())
+    }
+
     /// Inserts one commit's messages for one tree: ascending by key, one per key. Never waits for
     /// readers; for other inserts only while they shift a node's slots. What is there already
     /// (same key and seqno) is left as it is.

@@ -144,6 +144,8 @@ pub(crate) struct Engine {
     pub sequencer: Sequencer<Insertion>,
     /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
     pub(crate) large_batch: Mutex<()>,
+    /// Of commits that were written beyond memory, one at a time. Taken before that of large batches.
+    pub(crate) spilled_commit: Mutex<()>,
     /// 1 once any tree has had a vacancy: commits look for them.
     pub vacancies: AtomicU64,
     pub versions: Versions,

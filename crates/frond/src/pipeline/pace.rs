@@ -95,11 +95,13 @@ impl Engine {
         }
     }
 
-    /// Waits until fewer than so many commits that were written beyond memory are to be applied.
+    /// Waits until fewer than so many commits that were written beyond memory are to be applied. Others like it are kept
+    /// away as long as the guard lives.
     ///
     /// # Errors
     /// As [`make_room`](Self::make_room).
-    pub(crate) fn wait_for_spilled(&self, waiting_max: usize) -> Result<()> {
+    pub(crate) fn wait_for_spilled(&self, waiting_max: usize) -> Result<MutexGuard<'_, ()>> {
+        let turn = self.spilled_commit.lock().unwrap();
         loop {
             self.health.check()?;
             self.check_room()?;
@@ -108,7 +110,7 @@ impl Engine {
             let waiting = version.frozen.iter().filter(|slot| slot.spilled().is_some()).count();
             drop(version);
             if waiting < waiting_max {
-                return Ok(());
+                return Ok(turn);
             }
             self.help_or_wait(seen)?;
         }

@@ -39,6 +39,13 @@ impl HeldExtent {
         Ok(Self { store: store.clone(), extent })
     }
 
+    /// The same for background work, whose room was promised to the commits that it is for.
+    pub fn allocate_promised(store: &Arc<Store>, request: &Request) -> Result<Self> {
+        let extent = store.allocate_temporary(request)?;
+        store.space().hold(extent.offset);
+        Ok(Self { store: store.clone(), extent })
+    }
+
     /// The extent.
     pub fn extent(&self) -> Extent {
         self.extent

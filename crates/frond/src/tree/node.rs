@@ -352,7 +352,7 @@ impl RunHandle {
         self.link.get()
     }
 
-    /// Records the address; only the checkpoint calls this, once.
+    /// Records the address, once.
     pub fn set_link(&self, link: Link) {
         assert!(self.link.set(link).is_ok(), "a run is written once");
         if let (Some(unwritten), Some(run)) = (&self.unwritten, &*self.run.load()) {
@@ -367,7 +367,7 @@ impl RunHandle {
         let bytes = u64::from(run.extent_bytes());
         let (birth, lineage) = (self.birth, self.lineage);
         let request = Request { class: Class::Run, kind: PageKind::Run, bytes, birth, lineage };
-        let held = HeldExtent::allocate(&cx.store, &request)?;
+        let held = HeldExtent::allocate_promised(&cx.store, &request)?;
         let file = cx.store.file();
         let link = run.write(file, held.extent().offset, birth, lineage)?;
         run.set_written(file.clone(), link);

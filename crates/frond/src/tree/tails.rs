@@ -63,16 +63,16 @@ impl TreeContext {
         let refs = self.store.run_refs(&link);
         let handle = RunHandle::on_disk(link, meta, refs);
         runs.insert(link.offset, Arc::downgrade(&handle));
-        if runs.len() > 64 && runs.len().is_power_of_two() {
-            runs.retain(|_, weak| weak.strong_count() > 0);
-        }
+        prune(&mut runs);
         handle
     }
 
     /// Remembers the descriptor of a run that has just been written.
     pub fn remember(&self, handle: &Arc<RunHandle>) {
         if let Some(link) = handle.link() {
-            self.descriptors.runs.lock().unwrap().insert(link.offset, Arc::downgrade(handle));
+            let mut runs = self.descriptors.runs.lock().unwrap();
+            runs.insert(link.offset, Arc::downgrade(handle));
+            prune(&mut runs);
         }
     }
 
@@ -117,5 +117,12 @@ impl TreeContext {
         if is_last {
             descriptors.hand.store(0, Ordering::Relaxed);
         }
+    }
+}
+
+/// Forgets descriptors that nobody holds, now and then.
+fn prune(runs: &mut BTreeMap<u64, Weak<RunHandle>>) {
+    if runs.len() > 64 && runs.len().is_power_of_two() {
+        runs.retain(|_, weak| weak.strong_count() > 0);
     }
 }

@@ -24,4 +24,4 @@ pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};
 pub(crate) use write_set::{Entry, WriteSet};
 pub use writers::TreeWriters;
 pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TxnWrites};
-pub(crate) use writes::{HoldsWrites, Leaving};
+pub(crate) use writes::{HoldsWrites, Leaving, Piece};

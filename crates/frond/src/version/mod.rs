@@ -318,6 +318,12 @@ impl Versions {
         })
     }
 
+    /// An empty memtable in the place of one of which nothing is to be seen.
+    fn nothing_above(&self, slot: &MemSlot) -> Arc<MemSlot> {
+        let table = Arc::new(slot.table.another());
+        MemSlot::new(table, slot.base, slot.log_from())
+    }
+
     /// Publishes changed roots. If `applied` names a memtable, it is the oldest frozen one and its
     /// commits are in the roots now: it leaves the list in the same swap (Rule: I9).
     pub fn publish(

@@ -198,7 +198,11 @@ impl Publishing<'_> {
         for (state, _) in self.lists.iter().flat_map(|held| &held[..below(held)]) {
             if state.pinned.get().is_none() {
                 debug_assert!(state.at >= old.applied, "snapshots.rs invariant 1");
-                let kept = kept.get_or_insert_with(|| versions.with_memtable(old, slot));
+                let kept = kept.get_or_insert_with(|| match slot.spilled() {
+                    None => versions.with_memtable(old, slot),
+                    // They are before its only commit, and read nothing of it.
+                    Some(_) => versions.with_memtable(old, &versions.nothing_above(slot)),
+                });
                 state.pinned.set(kept.clone());
             }
         }

@@ -7,7 +7,7 @@ use crate::{
     txn::{LiveWrites, Mark, lock_table::LockTable},
 };
 
-use super::{super::Shared, State, Txn, kit::Kit};
+use super::{super::Shared, State, Txn, kit::Kit, spill::WAITING_MAX};
 
 /// A moment of a transaction to go back to: see [`Txn::savepoint`].
 ///
@@ -49,7 +49,11 @@ impl Txn {
             (own.commit_bytes() as u64, own.only_deletes())
         };
         shared.engine.pace(only_deletes)?;
-        let spilled = self.spilled_change()?;
+        let is_spilled = self.live.lock().is_spilled();
+        let spilled = match is_spilled {
+            true => Some((shared.engine.wait_for_spilled(WAITING_MAX)?, self.spilled_change()?)),
+            false => None,
+        };
         let _turn = shared.engine.make_room(bytes)?;
         let mut insertion = state.spare.insertion();
         let mut blobs = Vec::new();
@@ -70,7 +74,9 @@ impl Txn {
         let locks = Ending { shared, live: &self.live, state: &mut *state };
         let committed = match spilled {
             None => shared.commit_insertion(&insertion, &blobs, level, &[], locks),
-            Some(change) => shared.commit_spilled(&insertion, &blobs, level, change, locks),
+            Some((_turn, change)) => {
+                shared.commit_spilled(&insertion, &blobs, level, change, locks)
+            }
         };
         self.take_back(state, insertion);
         committed

@@ -240,9 +240,10 @@ impl Txn {
             self.spill_if_large(&mut state)?;
             state.row_calls += 1;
         }
+        let call = RowCall(self);
         let mark = self.live.lock().mark();
         let outcome = work();
-        self.state.lock().unwrap().row_calls -= 1;
+        drop(call);
         if !matches!(outcome, Ok(None)) && !self.is_over() {
             let mut writes = self.live.lock();
             writes.rollback_to(mark);
@@ -254,5 +255,16 @@ impl Txn {
             }
         }
         outcome
+    }
+}
+
+/// A call that is on its way.
+struct RowCall<'a>(&'a Txn);
+
+impl Drop for RowCall<'_> {
+    fn drop(&mut self) {
+        // Also if a merge operator of the program's own has panicked.
+        let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.row_calls -= 1;
     }
 }

@@ -12,18 +12,18 @@
 //!
 //! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here; once more as it is applied.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use crate::{
-    Error, Kind, Result, Tag, TreeId,
+    Error, Kind, Publish, Result, Tag, TreeId,
     blob::BlobHold,
     block::typed::Projection,
     pipeline::Engine,
     run::{Entry, EntrySource, MergeCursor},
     sync::Arc,
-    tree::{SortedRunsCursor, SortedRunsWriter},
+    tree::{SortedRunsCursor, SortedRunsWriter, TreeTraits},
     txn::{
-        HashedKey, Leaving, LiveWrites, Mark, OwnState, WriteSet,
+        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece, WriteSet,
         lock_table::{HoldsRows, LockTable},
     },
     version::{Change, SpilledWrites},
@@ -35,7 +35,43 @@ use super::{
 };
 
 /// Commits from beyond memory that may wait to be applied: each is more for readers to look into.
-const WAITING_MAX: usize = 2;
+pub(super) const WAITING_MAX: usize = 2;
+
+/// Pieces of about one size that are merged into one: each is one more for a read to look into.
+const MERGED: usize = 8;
+
+/// Cursors over what pieces have of a tree, newest first, on their first entries.
+fn bulk_cursors(engine: &Engine, pieces: &[Piece], tree: TreeId) -> Result<Vec<SortedRunsCursor>> {
+    let runs = pieces.iter().rev().flat_map(|piece| piece.writes.of(tree));
+    let at_first = runs.map(|runs| {
+        let mut cursor = SortedRunsCursor::bulk(&engine.cx, runs);
+        cursor.seek_first().map(|()| cursor)
+    });
+    at_first.collect()
+}
+
+/// Which neighbours are to be merged: the newest ones of one level, if there are enough; or, of more than `count_max` in
+/// all, those with the fewest bytes.
+fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<usize>> {
+    let is_free = |range: &Range<usize>| {
+        // Entries behind a mark may be taken back alone; it may stand at the end of what was in memory then.
+        let between = |pair: &[Piece], mark: &Mark| pair[0].start < *mark && *mark <= pair[1].start;
+        let mut pairs = pieces[range.clone()].windows(2);
+        !pairs.any(|pair| marks.iter().any(|mark| between(pair, mark)))
+    };
+    let windows = (0..=pieces.len().checked_sub(MERGED)?).map(|start| start..start + MERGED);
+    let alike = |range: &Range<usize>| {
+        let level = pieces[range.start].level;
+        pieces[range.clone()].iter().all(|piece| piece.level == level)
+    };
+    if let Some(range) = windows.clone().rev().find(|range| alike(range) && is_free(range)) {
+        return Some(range);
+    }
+    let bytes = |range: &Range<usize>| -> u64 {
+        pieces[range.clone()].iter().map(|piece| piece.writes.bytes()).sum()
+    };
+    windows.filter(|range| pieces.len() > count_max && is_free(range)).min_by_key(bytes)
+}
 
 /// Answers for a transaction's rows.
 #[derive(Debug)]
@@ -151,6 +187,22 @@ impl Txn {
         if !state.is_large || state.row_calls > 0 {
             return Ok(());
         }
+        let (bytes, adds) = {
+            let own = self.live.lock();
+            (own.commit_bytes() as u64, own.adds())
+        };
+        // It may have been taken back; and deletes stay in memory as long as they may, where they need no disk.
+        let most = self.shared.engine.memtables_bytes_max();
+        state.is_large = self.is_large(bytes) && (adds || bytes > most / 2);
+        if !state.is_large {
+            return Ok(());
+        }
+        self.shared.check_writable()?;
+        if adds {
+            // Known before anything leaves memory: then nothing is lost.
+            self.shared.engine.admit(bytes)?;
+            self.shared.engine.store.settle_admitted(bytes);
+        }
         state.is_large = false;
         let spilled = self.spill(state);
         if spilled.is_err() {
@@ -166,7 +218,6 @@ impl Txn {
 
     fn spill(&self, state: &mut State) -> Result<()> {
         let shared = &*self.shared;
-        shared.check_writable()?;
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let marks = state.savepoints.iter().map(|(_, mark)| *mark);
         let cuts: Vec<Mark> = marks.chain(state.cursor_marks.iter().copied()).collect();
@@ -188,20 +239,19 @@ impl Txn {
             let rows = Arc::new(SpilledRows { engine, live });
             shared.lock_table.spill(locks, rows, |_, hash| hashes.contains(&hash));
         }
+        if state.cursor_marks.is_empty() {
+            // A scan that is open reads the pieces there are.
+            self.merge_pieces(&cuts, usize::MAX / MERGED)?;
+        }
         Ok(())
     }
 
     /// Writes one piece, and lists the locks of its rows.
     fn write_piece(&self, piece: &Leaving, hashes: &mut HashSet<u128>) -> Result<SpilledWrites> {
         let engine = &*self.shared.engine;
-        let birth = engine.versions.current().publish;
         let mut written = SpilledWrites::default();
         for tree in piece.writes.trees() {
-            let traits = engine.trees.traits(tree).ok_or_else(|| {
-                // Its lock on the tree keeps others from dropping it.
-                Error::NoSuchTree(self.shared.tree_name(tree))
-            })?;
-            let mut writer = SortedRunsWriter::new(&engine.cx, traits, birth);
+            let mut writer = SortedRunsWriter::new(&engine.cx, self.traits(tree)?, self.birth());
             for entry in piece.writes.entries(tree) {
                 hashes.insert(LockTable::row_hash(tree, entry.key));
                 let crate::txn::Entry { key, tag, payload, .. } = entry;
@@ -212,21 +262,69 @@ impl Txn {
         Ok(written)
     }
 
-    /// What its commit brings besides what is in memory: the change to be noted, and the bytes it takes. Waits until not
-    /// too many such commits are to be applied.
-    pub(super) fn spilled_change(&self) -> Result<Option<(Change, u64)>> {
-        let Some(pieces) = self.live.pieces() else { return Ok(None) };
+    /// What its commit brings besides what is in memory: the change to be noted, and the bytes to be admitted for it.
+    pub(super) fn spilled_change(&self) -> Result<(Change, u64)> {
         let shared = &*self.shared;
+        // Readers look into each piece, and an apply reads all of them at once.
+        self.merge_pieces(&[], 2)?;
+        let pieces = self.live.all_pieces().0;
         let mut all = SpilledWrites::default();
         for (tree, runs) in pieces.iter().rev().flat_map(|piece| piece.writes.iter()) {
             all.push_older(tree, runs.clone());
         }
-        shared.engine.wait_for_spilled(WAITING_MAX)?;
         if !plant!("txn: record before the spilled runs are synced") {
             shared.engine.health.watch(shared.engine.store.sync())?;
         }
-        let bytes = all.bytes();
-        Ok(Some((Change::Spill(Arc::new(all)), bytes)))
+        // Deletes may always go on: they are how space comes back (Rule: I24).
+        let adds = pieces.iter().any(|piece| !piece.only_deletes);
+        let bytes = if adds { all.bytes() } else { 0 };
+        Ok((Change::Spill(Arc::new(all)), bytes))
+    }
+
+    /// Merges pieces, neighbours that no live mark stands between, as long as there are [`MERGED`] of one size, or of
+    /// any size more than `levels_max` times as many. Each entry is so written once more for each eightfold of its piece.
+    fn merge_pieces(&self, marks: &[Mark], levels_max: usize) -> Result<()> {
+        loop {
+            let pieces = self.live.all_pieces().0;
+            let Some(range) = to_merge(&pieces, marks, levels_max * MERGED) else { return Ok(()) };
+            let merged = self.merge_run(&pieces[range.clone()])?;
+            self.live.lock().replace_pieces(range, merged);
+        }
+    }
+
+    /// Several pieces as one. What they say of a key is kept, also where it comes to nothing: its row is locked.
+    fn merge_run(&self, pieces: &[Piece]) -> Result<Piece> {
+        let engine = &*self.shared.engine;
+        let mut trees: Vec<TreeId> = pieces.iter().flat_map(|piece| piece.writes.trees()).collect();
+        trees.sort_unstable();
+        trees.dedup();
+        let mut written = SpilledWrites::default();
+        let folder = engine.cx.folder();
+        let (mut payload, mut spare) = (Vec::new(), Vec::new());
+        for tree in trees {
+            let mut merge = MergeCursor::new(bulk_cursors(engine, pieces, tree)?);
+            let mut writer = SortedRunsWriter::new(&engine.cx, self.traits(tree)?, self.birth());
+            while merge.next_group()? {
+                let versions = merge.group().map(|(_, entry)| entry.message());
+                let tag = folder.fold_versions(versions, true, &mut payload, &mut spare)?;
+                let key = merge.group().next().map(|(_, entry)| entry.key).unwrap_or_default();
+                if let Some(tag) = tag {
+                    writer.push(Entry { key, tag, payload: &payload })?;
+                }
+            }
+            written.push_older(tree, Arc::new(writer.finish()?));
+        }
+        Ok(Piece::merged(pieces, written))
+    }
+
+    fn birth(&self) -> Publish {
+        self.shared.engine.versions.current().publish
+    }
+
+    fn traits(&self, tree: TreeId) -> Result<TreeTraits> {
+        // Its lock on the tree keeps others from dropping it.
+        let traits = self.shared.engine.trees.traits(tree);
+        traits.ok_or_else(|| Error::NoSuchTree(self.shared.tree_name(tree)))
     }
 
     /// What has left memory as a write set, to be prepared; and the long values that it names.
@@ -238,13 +336,8 @@ impl Txn {
         trees.dedup();
         let mut merged = WriteSet::default();
         for tree in trees {
-            let mut sources = Vec::new();
-            for runs in pieces.iter().rev().flat_map(|piece| piece.writes.of(tree)) {
-                let mut cursor = SortedRunsCursor::bulk(&engine.cx, runs);
-                cursor.seek_first()?;
-                sources.push(cursor);
-            }
-            let (mut merge, folder) = (MergeCursor::new(sources), engine.cx.folder());
+            let (mut merge, folder) =
+                (MergeCursor::new(bulk_cursors(engine, &pieces, tree)?), engine.cx.folder());
             while let Some(entry) = merge.next_folded(&folder)? {
                 merged.push(tree, entry.key, entry.tag, &[entry.payload], false);
             }

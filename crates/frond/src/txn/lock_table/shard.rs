@@ -39,9 +39,9 @@ impl LockHash {
         Self(xxhash_rust::xxh3::xxh3_128_with_seed(&tree.0.to_le_bytes(), u64::MAX))
     }
 
-    /// An owner's own, as such.
-    pub fn of_owner(number: u32) -> Self {
-        Self(xxhash_rust::xxh3::xxh3_128_with_seed(&number.to_le_bytes(), u64::MAX - 1))
+    /// A transaction's own, as such, by its id.
+    pub fn of_owner(id: u64) -> Self {
+        Self(xxhash_rust::xxh3::xxh3_128_with_seed(&id.to_le_bytes(), u64::MAX - 1))
     }
 
     fn bucket(self, buckets: usize) -> usize {

@@ -27,8 +27,8 @@ use crate::{
     sync::{Arc, AtomicUsize, Ordering, RwLock},
 };
 
-/// The tree in whose name locks stand that are owners' own: that of the catalog, of which nobody locks rows.
-pub(super) const OWNERS: TreeId = TreeId(0);
+/// The tree in whose name locks stand that are transactions' own: none.
+pub(super) const OWNERS: TreeId = TreeId(u32::MAX);
 
 /// Says which rows a transaction has written that are not in memory.
 pub trait HoldsRows: Send + Sync + fmt::Debug {
@@ -39,7 +39,8 @@ pub trait HoldsRows: Send + Sync + fmt::Debug {
 /// A transaction that answers for rows.
 #[derive(Clone, Debug)]
 struct Holder {
-    number: u32,
+    /// Its id, which no other transaction has, or had.
+    id: u64,
     rows: Arc<dyn HoldsRows>,
 }
 
@@ -63,15 +64,15 @@ impl Spilled {
         self.count.store(holders.len(), Ordering::Release);
     }
 
-    fn forget(&self, number: u32) {
+    fn forget(&self, id: u64) {
         let mut holders = self.holders.write().unwrap();
-        holders.retain(|holder| holder.number != number);
+        holders.retain(|holder| holder.id != id);
         self.count.store(holders.len(), Ordering::Release);
     }
 
-    fn others(&self, number: u32) -> Vec<Holder> {
+    fn others(&self, id: u64) -> Vec<Holder> {
         let holders = self.holders.read().unwrap();
-        holders.iter().filter(|holder| holder.number != number).cloned().collect()
+        holders.iter().filter(|holder| holder.id != id).cloned().collect()
     }
 }
 
@@ -85,17 +86,17 @@ impl LockTable {
         mut has_left: impl FnMut(TreeId, u128) -> bool,
     ) {
         if locks.spilled.is_none() {
-            let number = locks.owner.number();
+            let id = locks.owner.id();
             let own = Request {
                 on: LockOn::Row,
                 tree: OWNERS,
-                hash: LockHash::of_owner(number),
+                hash: LockHash::of_owner(id),
                 mode: Mode::Exclusive,
                 writes: false,
             };
             self.take(locks, &own, Patience::NoWait)
                 .expect("nobody asks for it before it is listed");
-            self.spilled.list(Holder { number, rows: rows.clone() });
+            self.spilled.list(Holder { id, rows: rows.clone() });
             locks.spilled = Some(rows);
         }
         self.release_others(locks, |name, _, writes| {
@@ -117,8 +118,9 @@ impl LockTable {
         (tree, key): (TreeId, &[u8]),
         patience: Patience,
     ) -> Result<(), Denied> {
+        let deadline = self.deadline(patience);
         loop {
-            let mut others = self.spilled.others(locks.owner.number());
+            let mut others = self.spilled.others(locks.owner.id());
             if plant!("txn: rows that left memory are nobody's") {
                 others.clear();
             }
@@ -129,12 +131,13 @@ impl LockTable {
             let end = Request {
                 on: LockOn::Row,
                 tree,
-                hash: LockHash::of_owner(holder.number),
+                hash: LockHash::of_owner(holder.id),
                 mode: Mode::Shared,
                 writes: false,
             };
             let last = locks.last.take();
-            let waited = self.take(locks, &end, patience);
+            let left = deadline.map(|end| end.saturating_sub(self.clock.now()));
+            let waited = self.take(locks, &end, left.map_or(patience, Patience::For));
             if let Ok((place, Taken::New)) = waited {
                 self.give_back(locks, place);
             }
@@ -155,7 +158,7 @@ impl LockTable {
     /// The end of a set that answered for rows.
     pub(super) fn forget_spilled(&self, locks: &mut LockSet) {
         if locks.spilled.take().is_some() {
-            self.spilled.forget(locks.owner.number());
+            self.spilled.forget(locks.owner.id());
         }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) use live::HoldsWrites;
 pub use live::LiveWrites;
 pub use read::OwnState;
 pub use rollback::Mark;
-pub(crate) use spilled::{Leaving, Pieces};
+pub(crate) use spilled::{Leaving, Piece, Pieces};
 use trees::Trees;
 
 /// Memory that is kept from one transaction to the next, each of index, entries and trees. What the largest
@@ -103,8 +103,12 @@ pub struct TxnWrites {
     /// An operand's, under construction; kept for its memory.
     head: Vec<u8>,
     is_sealed: bool,
+    /// Something in memory adds data, or did.
+    adds: bool,
     /// How often memory has begun anew.
     generation: u32,
+    /// Entries that have left memory.
+    spilled_entries: u64,
     /// What has left memory.
     pieces: Pieces,
     /// What was there and counts no more.
@@ -204,6 +208,7 @@ impl TxnWrites {
         let is_unsaid = is_first && state.covers.newest(key).is_none();
         let is_inserted = is_absent && (is_unsaid || plant!("txn: every insert is fresh"));
         set.push(tree, key, tag, payload, is_inserted);
+        self.adds |= tag.kind() != crate::Kind::Delete;
         state.note(set, slot, tag, is_first);
         state.rows += i64::from(rows);
         self.changes += 1;
@@ -213,13 +218,17 @@ impl TxnWrites {
 
     /// Number of entries and range deletes.
     pub fn len(&self) -> usize {
-        let spilled: u64 = self.pieces.iter().map(|piece| piece.writes.entries()).sum();
-        self.set.len() + spilled as usize
+        self.set.len() + self.spilled_entries as usize
     }
 
-    /// True if nothing in it adds data; of what has left memory nobody looks.
+    /// True if nothing in it adds data.
     pub fn only_deletes(&self) -> bool {
-        self.pieces.is_empty() && self.set.only_deletes()
+        self.pieces.iter().all(|piece| piece.only_deletes) && self.set.only_deletes()
+    }
+
+    /// True if anything that is in memory may add data; also what was taken back.
+    pub(crate) fn adds(&self) -> bool {
+        self.adds
     }
 
     /// What is in memory of it comes to as a batch.
@@ -298,7 +307,7 @@ impl TxnWrites {
         self.blobs.clear();
         self.changes += 1;
         self.is_sealed = false;
-        self.generation = 0;
+        (self.generation, self.spilled_entries, self.adds) = (0, 0, false);
         if self.is_spilled() || !self.dropped.is_empty() {
             (self.pieces, self.dropped) = Default::default();
         }

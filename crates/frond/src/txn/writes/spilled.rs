@@ -17,6 +17,8 @@
 //!
 //! Threads: one, behind the lock of [`LiveWrites`](super::LiveWrites).
 
+use std::ops::Range;
+
 use crate::{
     Result, TreeId, blob::BlobHold, run::Folder, sync::Arc, txn::WriteSet, version::SpilledWrites,
 };
@@ -43,8 +45,13 @@ pub(crate) struct Piece {
     pub start: Mark,
     /// Its entries, one piece of runs a tree.
     pub writes: Arc<SpilledWrites>,
+    /// Merges that its entries have been through.
+    pub level: u32,
+    /// Nothing in it adds data.
+    pub only_deletes: bool,
     /// What it was in memory, as a batch.
     bytes: u64,
+    entries: u64,
     rows: Vec<(TreeId, i64)>,
     pub blobs: Vec<Arc<BlobHold>>,
 }
@@ -56,7 +63,36 @@ impl Leaving {
     /// Says where it lies now.
     pub fn written(self, writes: SpilledWrites) -> Piece {
         let Self { start, rows, blobs, writes: leaving } = self;
-        Piece { start, writes: Arc::new(writes), bytes: leaving.bytes() as u64, rows, blobs }
+        let (bytes, only_deletes) = (leaving.bytes() as u64, leaving.only_deletes());
+        let entries = writes.entries();
+        let writes = Arc::new(writes);
+        Piece { start, writes, level: 0, only_deletes, bytes, entries, rows, blobs }
+    }
+}
+
+impl Piece {
+    /// Neighbours as one, which lies where `writes` says.
+    pub fn merged(pieces: &[Piece], writes: SpilledWrites) -> Self {
+        let start = pieces.first().map(|piece| piece.start).unwrap_or_default();
+        let level = pieces.iter().map(|piece| piece.level + 1).max().unwrap_or_default();
+        let (entries, writes) = (writes.entries(), Arc::new(writes));
+        let mut merged = Self {
+            start,
+            writes,
+            level,
+            only_deletes: true,
+            bytes: 0,
+            entries,
+            rows: Vec::new(),
+            blobs: Vec::new(),
+        };
+        for piece in pieces {
+            merged.only_deletes &= piece.only_deletes;
+            merged.bytes += piece.bytes;
+            merged.blobs.extend(piece.blobs.iter().cloned());
+            merged.rows.extend(piece.rows.iter().copied());
+        }
+        merged
     }
 }
 
@@ -124,6 +160,7 @@ impl TxnWrites {
         pieces.reverse();
         self.generation += 1;
         self.changes += 1;
+        self.adds = false;
         self.set.clear_keeping(KEPT_BYTES_MAX);
         self.chains.clear(KEPT_BYTES_MAX);
         self.trees.leave_memory(self.changes);
@@ -146,7 +183,14 @@ impl TxnWrites {
     /// What was taken out lies on disk.
     pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>) {
         Arc::make_mut(&mut self.pieces).extend(pieces);
+        self.spilled_entries = self.pieces.iter().map(|piece| piece.entries).sum();
         self.leaving.clear();
+    }
+
+    /// Puts one piece in the place of those that it was merged of.
+    pub(crate) fn replace_pieces(&mut self, range: Range<usize>, merged: Piece) {
+        Arc::make_mut(&mut self.pieces).splice(range, [merged]);
+        self.spilled_entries = self.pieces.iter().map(|piece| piece.entries).sum();
     }
 
     /// Drops the pieces that came after a mark.
@@ -164,6 +208,7 @@ impl TxnWrites {
                 }
             }
         }
+        self.spilled_entries = self.pieces.iter().map(|piece| piece.entries).sum();
     }
 
     /// Takes everything back into memory: `merged` is what the pieces come to. To be sealed at once; their rows stay
@@ -172,6 +217,7 @@ impl TxnWrites {
         let newest = std::mem::replace(&mut self.set, merged);
         self.set.append(&newest);
         let gathered = std::mem::take(&mut self.pieces);
+        self.spilled_entries = 0;
         let writes = gathered.iter().map(|piece| piece.writes.clone());
         Arc::make_mut(&mut self.dropped).extend(writes);
     }
