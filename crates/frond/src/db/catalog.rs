@@ -26,12 +26,10 @@ impl Db {
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         let shared = &self.shared;
         let _change = shared.catalog.change();
-        let (counters, record) = self.new_tree(name, options)?;
-        shared.change(
-            &[Record::Counters(counters.clone()), Record::Tree(record.clone())],
-            &[],
-            &[],
-        )?;
+        let (counters, mut record) = self.new_tree(name, options)?;
+        let put = [Record::Counters(counters.clone()), Record::Tree(record.clone())];
+        // What was committed beside it is before it, too.
+        record.birth = shared.change(&put, &[], &[])?;
         shared.catalog.set_counters(counters);
         let entry = shared.catalog.show_tree(record);
         Ok(self.handle(entry))
@@ -235,7 +233,7 @@ impl Shared {
         (catalog, operators): (&Catalog, &Operators),
         key: &[u8],
         value: Option<&[u8]>,
-        replayed: Option<(Seqno, &[Change])>,
+        replayed: Option<Seqno>,
         malformed: &dyn Fn(String) -> Error,
     ) -> Result<Option<Change>> {
         let Some(value) = value else {
@@ -252,15 +250,12 @@ impl Shared {
             Record::Counters(counters) => catalog.set_counters(counters),
             Record::Tree(mut record) => {
                 must_know(operators, &record)?;
-                if let Some((seqno, changes)) = replayed
+                if let Some(seqno) = replayed
                     && catalog.by_id(record.id).is_none()
                 {
-                    let loaded = changes.iter().filter_map(Change::loaded_tree);
+                    record.birth = seqno;
                     if let Some(parent) = &record.parent {
                         change = Some(Change::Clone { tree: record.id, of: parent.tree });
-                        record.birth = seqno;
-                    } else if loaded.into_iter().any(|loaded| loaded.tree == record.id) {
-                        record.birth = seqno;
                     }
                 }
                 catalog.show_tree(record);

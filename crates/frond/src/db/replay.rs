@@ -97,8 +97,8 @@ impl Replay<'_> {
                         }
                         let malformed = |why| malformed_catalog(engine, why);
                         let known = (catalog, &*engine.cx.operators);
-                        let replayed = Some((seqno, &changes[..]));
-                        let shown = Shared::show_record(known, key, value, replayed, &malformed)?;
+                        let shown =
+                            Shared::show_record(known, key, value, Some(seqno), &malformed)?;
                         changes.extend(shown);
                     }
                 }

@@ -35,7 +35,8 @@ pub struct TreeInfo {
     pub name: String,
     /// The options it was created with.
     pub options: TreeOptions,
-    /// The commit that created it.
+    /// The commit that created it, or, once the store was opened again, one that nobody who sees less can see the tree
+    /// from. A snapshot below it does not have the tree: reading it there fails with `DefinitionChanged`.
     pub birth: Seqno,
 }
 

@@ -275,6 +275,40 @@ fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
     }
 }
 
+/// Rule: I43. A tree that was made behind a moment is not there at that moment: to read it as empty would be wrong of
+/// an index that was filled since, and of a table that was emptied by taking another tree for it.
+#[test]
+fn what_is_older_than_a_tree_does_not_read_it() {
+    let store = store(false);
+    let (snapshot, early) = (store.db.snapshot(), store.begin(Isolation::RepeatableRead));
+    assert_eq!(get(&early, &store.tree, "1").as_deref(), Some("10"));
+    let before = store.tree.put(b"3", b"30").unwrap();
+    let later = store.db.create_tree("later", TreeOptions::default()).unwrap();
+    assert!(
+        later.info().birth > before,
+        "at its commit, not at what was visible when it was asked for"
+    );
+    assert_eq!(later.info().birth, store.db.snapshot().seqno());
+    later.put(b"1", b"x").unwrap();
+    early.put(&later, b"2", b"own").unwrap();
+    let changed = |error: Option<Error>| {
+        let error = error.expect("it is not there at that moment");
+        assert!(matches!(error, Error::DefinitionChanged(_)), "{error}");
+    };
+    for key in [b"1", b"2"] {
+        changed(early.get(&later, key).err());
+        changed(snapshot.get(&later, key).err());
+    }
+    changed(early.scan(&later, ..).err());
+    changed(snapshot.scan(&later, ..).err());
+    // Who reads what is newest reads it.
+    assert_eq!(early.get_for_update(&later, b"1").unwrap().as_deref(), Some(&b"x"[..]));
+    assert_eq!(get(&store.begin(Isolation::ReadCommitted), &later, "1").as_deref(), Some("x"));
+    early.commit().unwrap();
+    assert_eq!(store.db.snapshot().get(&later, b"2").unwrap().as_deref(), Some(&b"own"[..]));
+    store.is_at_rest();
+}
+
 #[test]
 fn calls_that_make_no_sense_are_refused() {
     let (store, other) = (store(false), store(false));

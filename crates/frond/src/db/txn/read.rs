@@ -147,7 +147,8 @@ impl Txn {
             }
             (At::Level, _) => {
                 let snapshot = self.snapshot(state);
-                if !done && tree.entry.birth() > snapshot.at {
+                // Whatever the transaction has written there itself: a scan would not see the rest.
+                if tree.entry.birth() > snapshot.at {
                     return Err(Error::DefinitionChanged(tree.name()));
                 }
                 let version = snapshot.version_for_a_call(&engine.versions);
