@@ -50,9 +50,9 @@ pub use check::{
 pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
-    DamagedRange, Db, IfLocked, Isolation, Options, Parts, PreparedInfo, PreparedTxn, RowBuf,
-    RowChange, RowConflict, RowEntry, RowLock, Savepoint, Snapshot, SnapshotInfo, Stats, Tree,
-    TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor, TxnOptions,
+    DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts, PreparedInfo, PreparedTxn,
+    RowBuf, RowChange, RowConflict, RowEntry, RowLock, Savepoint, Snapshot, SnapshotInfo, Stats,
+    Tree, TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor, TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};
@@ -75,6 +75,7 @@ pub use table::{
 pub use tree::Shape;
 #[doc(hidden)]
 pub use txn::lock_table;
+pub use txn::lock_table::{Hooks as LockHooks, LockParty};
 #[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{

@@ -40,7 +40,7 @@ impl Txns {
     ) -> Result<()> {
         self.0.remove(&slot);
         let lock_timeout = Some(Duration::ZERO);
-        let options = TxnOptions { isolation, read_only: false, lock_timeout, durability };
+        let options = TxnOptions { isolation, lock_timeout, durability, ..TxnOptions::default() };
         let txn = db.begin(options)?;
         self.0.insert(slot, Open { txn, savepoints: BTreeMap::new() });
         Ok(())

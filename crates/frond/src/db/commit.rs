@@ -67,9 +67,9 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
-        self.engine.pace(batch.writes.only_deletes())?;
+        self.engine.pace(batch.writes.only_deletes(), &|| Ok(()))?;
         self.record_operators(&batch.operators)?;
-        let turn = self.engine.make_room(batch.bytes() as u64)?;
+        let turn = self.engine.make_room(batch.bytes() as u64, &|| Ok(()))?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;
         batch.clear();
         Ok(seqno)

@@ -230,7 +230,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             engine,
             catalog,
             locks: KeyLockTable::default(),
-            lock_table: LockTable::new(env.clock.clone()),
+            lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone()),
             gate: LockGate::default(),
             txns: AtomicU64::new(0),
             kits: Default::default(),

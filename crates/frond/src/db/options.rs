@@ -7,6 +7,7 @@ use crate::{
     run::{MergeOperator, Operators},
     sync::Arc,
     tree::Shape,
+    txn::lock_table::Hooks,
 };
 
 /// How to open a store. Three things matter: where it is, how much memory it may use, and how
@@ -28,6 +29,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) operators: Operators,
+    pub(crate) lock_hooks: Option<Arc<dyn Hooks>>,
     pub(crate) env: Env,
     pub(crate) tuning: Tuning,
 }
@@ -58,6 +60,7 @@ impl Default for Options {
             create: true,
             read_only: false,
             operators: Operators::default(),
+            lock_hooks: None,
             env: Env::real(),
             tuning: Tuning::default(),
         }
@@ -112,6 +115,12 @@ impl Options {
     pub fn operator(mut self, number: u8, operator: Arc<dyn MergeOperator>) -> Result<Self> {
         self.operators.register(number, operator)?;
         Ok(self)
+    }
+
+    /// Has a server hear of waits for locks, and have a say in who is ended: see [`LockHooks`](crate::LockHooks).
+    pub fn lock_hooks(mut self, hooks: impl Hooks + 'static) -> Self {
+        self.lock_hooks = Some(Arc::new(hooks));
+        self
     }
 
     /// Other files, clock, randomness and threads.

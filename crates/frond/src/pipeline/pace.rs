@@ -24,7 +24,10 @@ const SLACK: u64 = 64;
 impl Engine {
     /// Waits as long as this writer is ahead of the background work. Called before a commit enters
     /// the sequencer.
-    pub(crate) fn pace(&self, only_deletes: bool) -> Result<()> {
+    ///
+    /// # Errors
+    /// As `make_room`; what `goes_on` says before each wait.
+    pub(crate) fn pace(&self, only_deletes: bool, goes_on: &dyn Fn() -> Result<()>) -> Result<()> {
         loop {
             self.health.check()?;
             let seen = self.signal.epoch();
@@ -34,6 +37,7 @@ impl Engine {
             drop(version);
             if self.log_is_too_long() {
                 self.check_room()?;
+                goes_on()?;
                 self.shorten_log_or_wait(seen)?;
                 continue;
             }
@@ -53,6 +57,7 @@ impl Engine {
                 Err(_) if only_deletes && fill < 256 => return Ok(()),
                 room => room?,
             }
+            goes_on()?;
             self.help_or_wait(seen)?;
         }
     }
@@ -63,8 +68,13 @@ impl Engine {
     /// catalog.
     ///
     /// # Errors
-    /// `BatchTooLarge` if it never fits; `Full` while the disk has no room for what stands before it.
-    pub(crate) fn make_room(&self, bytes: u64) -> Result<Option<MutexGuard<'_, ()>>> {
+    /// `BatchTooLarge` if it never fits; `Full` while the disk has no room for what stands before it; what `goes_on`
+    /// says before each wait.
+    pub(crate) fn make_room(
+        &self,
+        bytes: u64,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Option<MutexGuard<'_, ()>>> {
         let max = self.memtables_bytes_max();
         if bytes > max {
             let limit = "a store with this memory (a quarter of it)";
@@ -91,6 +101,7 @@ impl Engine {
                 self.freeze();
                 self.signal.notify();
             }
+            goes_on()?;
             self.help_or_wait(seen)?;
         }
     }

@@ -4,6 +4,7 @@
 //! Sessions that wait are threads; a test goes on once the store says that they wait.
 
 mod alone;
+mod interrupts;
 mod large;
 mod rows;
 mod scans;

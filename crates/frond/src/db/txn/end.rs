@@ -24,7 +24,7 @@ impl Txn {
     /// says. Returns the number of the commit; of a transaction that has written nothing, the last one visible.
     ///
     /// # Errors
-    /// All is rolled back with `TxnEnded`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
+    /// All is rolled back with `TxnEnded`, `Interrupted` (if it would have had to wait for background work), `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
     /// `Closed`. `Failed`, `OutcomeUnknown`: the store has stopped.
     pub fn commit(self) -> Result<Seqno> {
         let mut state = self.state.lock().unwrap();
@@ -48,13 +48,14 @@ impl Txn {
             let own = self.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
-        shared.engine.pace(only_deletes)?;
+        // From here to its place in the log is the last where it can be asked to stop.
+        shared.engine.pace(only_deletes, &|| state.must_go_on())?;
         let is_spilled = self.live.lock().is_spilled();
         let spilled = match is_spilled {
             true => Some((shared.engine.wait_for_spilled(WAITING_MAX)?, self.spilled_change()?)),
             false => None,
         };
-        let _turn = shared.engine.make_room(bytes)?;
+        let _turn = shared.engine.make_room(bytes, &|| state.must_go_on())?;
         let mut insertion = state.spare.insertion();
         let mut blobs = Vec::new();
         {
@@ -103,7 +104,7 @@ impl Txn {
     /// # Errors
     /// `TxnEnded`.
     pub fn savepoint(&self) -> Result<Savepoint> {
-        let mut state = self.go_on()?;
+        let mut state = self.stay()?;
         state.savepoints_made += 1;
         let number = state.savepoints_made;
         let mark = self.live.lock().mark();
@@ -117,7 +118,7 @@ impl Txn {
     /// # Errors
     /// `InvalidArgument` for a savepoint that is not one of this transaction, or not any more; `TxnEnded`.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
-        let mut state = self.go_on()?;
+        let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
         state.savepoints.truncate(at + 1);
         let mark = state.savepoints[at].1;
@@ -140,7 +141,7 @@ impl Txn {
     /// # Errors
     /// As [`rollback_to`](Self::rollback_to).
     pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
-        let mut state = self.go_on()?;
+        let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
         state.savepoints.truncate(at);
         Ok(())
@@ -172,10 +173,17 @@ impl Txn {
         }
     }
 
-    /// The state, if the transaction is not over.
-    pub(super) fn go_on(&self) -> Result<MutexGuard<'_, State>> {
+    /// The state, if the transaction is not over, to do what an interrupt does not keep it from.
+    pub(super) fn stay(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state.lock().unwrap();
         if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
+    }
+
+    /// The state, for more of what it was doing.
+    pub(super) fn go_on(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.stay()?;
+        state.must_go_on()?;
+        Ok(state)
     }
 
     /// True once it has ended, by a deadlock or a conflict.

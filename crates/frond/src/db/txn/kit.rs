@@ -124,7 +124,8 @@ impl State {
     fn rest(&mut self) -> bool {
         let lists =
             self.savepoints.capacity() + self.rollbacks.capacity() + self.entered.capacity();
-        let Self { locks, snapshot, entered, savepoints, rollbacks, cursor_marks, .. } = self;
+        let Self { locks, snapshot, entered, savepoints, rollbacks, cursor_marks, owner, .. } = self;
+        *owner = None;
         savepoints.clear();
         rollbacks.clear();
         cursor_marks.clear();

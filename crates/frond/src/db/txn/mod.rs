@@ -15,6 +15,7 @@
 //! | `own_walk.rs` | own writes in order, in memory and beyond |
 //! | `spill.rs` | what is too much for memory leaves it |
 //! | `end.rs` | commit, rollback, savepoints |
+//! | `interrupt.rs` | another thread asks a transaction to stop |
 //! | `kit.rs` | memory, from one transaction to the next |
 //! | `prepare.rs` | the first of two phases |
 //! | `transact.rs` | a closure, again if others were in its way |
@@ -32,6 +33,7 @@
 
 mod cursor;
 mod end;
+mod interrupt;
 mod kit;
 mod locked_walk;
 mod options;
@@ -50,7 +52,8 @@ use crate::{
     txn::{
         LiveWrites, Mark,
         lock_table::{
-            Deadlock, Denied, LockSet, LockStats, LockWait, Reason, RowMode, TableMode, Taken,
+            Deadlock, Denied, LockSet, LockStats, LockWait, Owner, Reason, RowMode, TableMode,
+            Taken,
         },
     },
     version::SnapshotState,
@@ -59,6 +62,7 @@ use crate::{
 use super::{Db, Shared, Tree, batch::check_key};
 pub use cursor::TxnCursor;
 pub use end::Savepoint;
+pub use interrupt::Interrupter;
 pub(super) use kit::Kits;
 use kit::{Kit, Spare};
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
@@ -113,6 +117,8 @@ struct State {
     rollbacks: Vec<(u64, Mark)>,
     rollbacks_made: u64,
     is_over: bool,
+    /// Whom interrupts reach while it has no locks, from [`Txn::interrupter`] on.
+    owner: Option<Arc<Owner>>,
     /// Something was written, if only to be taken back: else the writes need not be looked at.
     has_written: bool,
     /// The writes take more memory than they should.
@@ -172,8 +178,7 @@ impl Txn {
             return Err(Error::InvalidArgument(why));
         }
         self.shared.engine.health.check()?;
-        let state = self.state.lock().unwrap();
-        if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
+        self.go_on()
     }
 
     /// Locks a row, and first says so of the tree.
@@ -199,13 +204,8 @@ impl Txn {
         let (table, patience) = (&self.shared.lock_table, self.options.patience(wait));
         if state.locks.is_none() {
             // Batches that are on their way are nobody's locks.
-            self.shut_gate(tree)?;
-            let number = self.live.number();
-            let spare = state.spare.locks.take().map(|mut locks| {
-                locks.renew(number);
-                locks
-            });
-            state.locks = Some(spare.unwrap_or_else(|| table.begin(number)));
+            self.shut_gate(state, tree)?;
+            state.locks = Some(self.lock_set(state));
         }
         let locks = state.locks.as_mut().expect("made above");
         let intent = match mode {
@@ -216,13 +216,23 @@ impl Txn {
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
+    /// Locks that are none yet, under the transaction's name.
+    fn lock_set(&self, state: &mut State) -> LockSet {
+        let spare = state.spare.locks.take();
+        let mut locks = spare.unwrap_or_else(|| self.shared.lock_table.begin(self.id()));
+        locks.renew(self.id(), self.options.tag);
+        locks
+    }
+
     /// Before its first lock: batches that need none must be done.
-    fn shut_gate(&self, tree: TreeId) -> Result<()> {
+    fn shut_gate(&self, state: &State, tree: TreeId) -> Result<()> {
         let clock = &self.shared.engine.env.clock;
         let until = self.options.lock_timeout.map(|time| clock.now().saturating_add(time));
-        if self.shared.gate.close(|| until.is_none_or(|until| clock.now() < until)) {
+        let is_early = || until.is_none_or(|until| clock.now() < until);
+        if self.shared.gate.close(|| is_early() && !state.is_interrupted()) {
             return Ok(());
         }
+        state.must_go_on()?;
         Err(Error::LockTimeout {
             tree: self.shared.tree_name(tree),
             what: "a row".into(),

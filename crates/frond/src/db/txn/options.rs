@@ -65,6 +65,8 @@ pub struct TxnOptions {
     /// How long a call waits for a lock before it fails with
     /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None`: until it gets it.
     pub lock_timeout: Option<Duration>,
+    /// What the program's [`LockHooks`](crate::LockHooks) are to know it by; 0 says nothing.
+    pub tag: u64,
     /// When its commit is acknowledged; `None`: as the store's are.
     pub durability: Option<Durability>,
 }
@@ -75,6 +77,7 @@ impl Default for TxnOptions {
             isolation: Isolation::default(),
             read_only: false,
             lock_timeout: Some(LOCK_WAIT),
+            tag: 0,
             durability: None,
         }
     }

@@ -130,9 +130,9 @@ impl Txn {
             let own = self.live.lock();
             (own.batch_bytes(), own.only_deletes())
         };
-        engine.pace(only_deletes)?;
+        engine.pace(only_deletes, &|| state.must_go_on())?;
         let merged = self.merged_pieces()?;
-        let _turn = engine.make_room(bytes)?;
+        let _turn = engine.make_room(bytes, &|| state.must_go_on())?;
         let keeps_all = self.options.isolation == Isolation::Serializable;
         let list = state.locks.as_ref().filter(|_| keeps_all);
         let list: Option<LockList> = list.map(|locks| shared.lock_table.list(locks));

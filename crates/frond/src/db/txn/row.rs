@@ -178,7 +178,7 @@ impl Txn {
     /// # Errors
     /// `TxnEnded`.
     pub fn unlock_last(&self) -> Result<()> {
-        let mut state = self.go_on()?;
+        let mut state = self.stay()?;
         if let Some(locks) = &mut state.locks {
             self.shared.lock_table.unlock_last(locks);
         }
@@ -249,7 +249,7 @@ impl Txn {
             writes.rollback_to(mark);
             let left = writes.len() as u64;
             drop(writes);
-            let state = self.go_on()?;
+            let state = self.stay()?;
             if let Some(locks) = &state.locks {
                 locks.owner().set_writes(left);
             }

@@ -142,11 +142,12 @@ impl LockTable {
 
     /// Who of a cycle is ended; the searcher comes first, so equals are decided against it.
     fn victim(&self, waits: &Waits, cycle: &[u32]) -> u32 {
-        let owner = |number: &u32| -> &Owner { &waits.waiting[number].owner };
+        let owner = |number: &u32| -> &Arc<Owner> { &waits.waiting[number].owner };
         let mut chosen = cycle[0];
         for other in &cycle[1..] {
             let (a, b) = (owner(&chosen), owner(other));
-            let preferred = self.hooks.as_ref().and_then(|hooks| hooks.prefer(a, b));
+            let preferred =
+                self.hooks.as_ref().and_then(|hooks| hooks.prefer(&a.party(), &b.party()));
             let b_is_chosen = match preferred {
                 Some(id) if id == a.id() => false,
                 Some(id) if id == b.id() => true,

@@ -81,12 +81,12 @@ impl LockSet {
         self.held.capacity() * size_of::<u32>() + self.ranges.capacity() * size_of::<RangeLock>()
     }
 
-    /// Makes an empty set the next transaction's: its memory and its place stay.
-    pub fn renew(&mut self, id: u64) {
+    /// Makes an empty set the next transaction's, whose id is greater, or names its own once more: its memory and its
+    /// place stay.
+    pub fn renew(&mut self, id: u64, tag: u64) {
         assert!(self.is_empty(), "a transaction that holds locks is not over");
-        self.owner.set_id(id);
+        self.owner.set_name(id, tag);
         self.owner.set_writes(0);
-        self.owner.clear_interrupts();
     }
 }
 

@@ -68,7 +68,7 @@ pub use deadlock::{Deadlock, Party};
 pub use denied::{Denied, LockOn, Patience, Reason};
 pub use lock_set::{LockMark, LockSet};
 pub use mode::{RowMode, TableMode};
-pub use owner::Owner;
+pub use owner::{LockParty, Owner};
 pub use prepare::{LockList, RangeEntry, RowEntry};
 pub use ranges::{RangeLock, Span};
 pub use shard::Taken;
@@ -92,18 +92,43 @@ const STRONG: usize = if cfg!(shuttle) { 2 } else { 64 };
 
 /// What a server wants to know, and to have a say in (Rule: I53).
 ///
-/// No call may take a lock of this table; each may interrupt owners. Told owners may have ended since.
+/// Each call is made by the thread that waits, or is about to. None may call the store but to interrupt who is told of;
+/// those may have ended since. A commit, the end of a transaction and an interrupt never wait for a call.
+///
+/// ```
+/// # fn main() -> frond::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// use frond::{LockHooks, LockParty, Options};
+///
+/// /// Of two, the one that the program numbered later is to go.
+/// #[derive(Debug)]
+/// struct InOrder;
+///
+/// impl LockHooks for InOrder {
+///     fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
+///         if holder.tag() > waiter.tag() {
+///             holder.interrupt();
+///         }
+///     }
+/// }
+///
+/// let db = frond::Db::open(dir.path().join("store"), Options::new().lock_hooks(InOrder))?;
+/// # db.close()
+/// # }
+/// ```
 pub trait Hooks: Send + Sync + fmt::Debug {
     /// `waiter` is about to sleep until `holder` has gone; called for each, under no mutex.
-    fn on_wait(&self, _waiter: &Owner, _holder: &Owner) {}
+    fn on_wait(&self, _waiter: &LockParty, _holder: &LockParty) {}
 
-    /// Which of two should be ended rather than the other, if it matters: it is said by its id.
-    fn prefer(&self, _a: &Owner, _b: &Owner) -> Option<u64> {
+    /// Which of two in a circle should be ended rather than the other, if it matters: it is said by its id. Else the one
+    /// that has written less is.
+    fn prefer(&self, _a: &LockParty, _b: &LockParty) -> Option<u64> {
         None
     }
 
-    /// False if the order of the two is settled elsewhere: then an insert of one passes gaps of the other.
-    fn needs_order(&self, _inserter: &Owner, _holder: &Owner) -> bool {
+    /// False if the order of the two is settled elsewhere: then an insert of one passes gaps of the other. To be the
+    /// same for the same two as long as they last.
+    fn needs_order(&self, _inserter: &LockParty, _holder: &LockParty) -> bool {
         true
     }
 }
@@ -124,7 +149,7 @@ pub struct LockTable {
     waits: Mutex<Waits>,
     counters: Counters,
     clock: Arc<dyn Clock>,
-    hooks: Option<Box<dyn Hooks>>,
+    hooks: Option<Arc<dyn Hooks>>,
 }
 
 impl fmt::Debug for LockTable {
@@ -140,11 +165,12 @@ impl LockTable {
     }
 
     /// An empty table whose waits a server hears of.
-    pub fn with_hooks(clock: Arc<dyn Clock>, hooks: Box<dyn Hooks>) -> Self {
+    pub fn with_hooks(clock: Arc<dyn Clock>, hooks: Arc<dyn Hooks>) -> Self {
         Self::with(clock, Some(hooks))
     }
 
-    fn with(clock: Arc<dyn Clock>, hooks: Option<Box<dyn Hooks>>) -> Self {
+    /// An empty table.
+    pub fn with(clock: Arc<dyn Clock>, hooks: Option<Arc<dyn Hooks>>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Aligned::default()).collect(),
             ranges: (0..RANGE_SHARDS).map(|_| Aligned::default()).collect(),

@@ -7,12 +7,14 @@
 //! Invariants
 //! 1. An owner has its number from its creation until it is dropped; while it holds or waits for a lock
 //!    that is not before it holds nothing, so a number found in a lock is somebody's.
-//! 2. An interrupt is never lost: it is counted first, and whoever goes to sleep looks at the count
-//!    after it said that it sleeps.
+//! 2. An interrupt is never lost: it is written down first, and whoever goes to sleep looks for it after it
+//!    said that it sleeps.
+//! 3. An owner goes from one transaction to the next, whose id is greater. An interrupt names the transaction that it is
+//!    for: one that comes late does nothing.
 //!
 //! Threads: all. Ranks: an owner's `wait` is taken below every mutex of the table.
 
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Weak};
 
 /// Trees whose intents an owner writes down here; those of more trees stand in the table.
 pub(super) const INTENTS: usize = 8;
@@ -22,6 +24,9 @@ const REGISTRIES: usize = if cfg!(shuttle) { 1 } else { 16 };
 
 /// Numbers have 28 bits in a lock's word.
 pub(super) const NUMBERS: u32 = 1 << 28;
+
+/// In place of an id while an owner goes over to another transaction.
+const RENAMING: u64 = u64::MAX;
 
 /// How a wait stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +45,12 @@ pub(super) enum Wait {
 #[derive(Debug)]
 pub struct Owner {
     id: AtomicU64,
+    /// What the program calls it.
+    tag: AtomicU64,
     number: u32,
     writes: AtomicU64,
-    interrupts: AtomicU32,
+    /// One more than the id of the last transaction that was asked to stop.
+    interrupted: AtomicU64,
     sleeps: AtomicBool,
     pub(super) wait: Mutex<Wait>,
     pub(super) woken: Condvar,
@@ -57,8 +65,27 @@ impl Owner {
         self.id.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_id(&self, id: u64) {
-        self.id.store(id, Ordering::Relaxed);
+    /// Makes it that of the next transaction, whose id is greater.
+    pub(super) fn set_name(&self, id: u64, tag: u64) {
+        if self.tag.load(Ordering::Relaxed) != tag {
+            // Between the two names it has none: no reader takes the tag of one for that of the other.
+            self.id.store(RENAMING, Ordering::SeqCst);
+            self.tag.store(tag, Ordering::SeqCst);
+        }
+        self.id.store(id, Ordering::SeqCst);
+    }
+
+    /// The transaction that it is now, in the program's words, too.
+    pub(super) fn party(self: &Arc<Self>) -> LockParty {
+        loop {
+            let id = self.id.load(Ordering::SeqCst);
+            let tag = self.tag.load(Ordering::SeqCst);
+            // Written in between, it may be of two.
+            if id != RENAMING && self.id.load(Ordering::SeqCst) == id {
+                return LockParty { owner: self.clone(), id, tag };
+            }
+            crate::sync::hint::spin_loop();
+        }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -75,25 +102,26 @@ impl Owner {
         self.writes.store(writes, Ordering::Relaxed);
     }
 
-    /// Asks the transaction to stop what it does: a wait ends at once, and so does each later one until
-    /// [`clear_interrupts`](Self::clear_interrupts). From any thread; takes nothing that a thread holds
-    /// while it waits.
-    pub fn interrupt(&self) {
-        // SeqCst, as in `sleep`: either the sleeper sees the count, or it is seen sleeping here.
-        self.interrupts.fetch_add(1, Ordering::SeqCst);
+    /// Asks the transaction of this id to stop what it does: a wait ends at once, and so does each later one until
+    /// [`clear_interrupt`](Self::clear_interrupt). Nothing happens if it is over. From any thread; takes nothing that a
+    /// thread holds while it waits.
+    pub fn interrupt(&self, id: u64) {
+        // Ids grow, so what is for an earlier one changes nothing (Invariant 3). SeqCst, as in `sleep`: either the
+        // sleeper sees it, or it is seen sleeping here.
+        self.interrupted.fetch_max(id + 1, Ordering::SeqCst);
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
         }
     }
 
-    /// How often it was asked to stop since it was last cleared.
-    pub fn interrupts(&self) -> u32 {
-        self.interrupts.load(Ordering::SeqCst)
+    /// Whether the transaction was asked to stop since that was last cleared.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst) == self.id.load(Ordering::Relaxed) + 1
     }
 
-    /// What was asked is done: the statement has ended.
-    pub fn clear_interrupts(&self) {
-        self.interrupts.store(0, Ordering::SeqCst);
+    /// What was asked is done: the statement has ended. Only the transaction's own thread says so.
+    pub fn clear_interrupt(&self) {
+        self.interrupted.store(0, Ordering::SeqCst);
     }
 
     /// Says that this owner's thread is about to sleep, or is not any more.
@@ -111,6 +139,36 @@ impl Owner {
     pub(super) fn tell(&self, wait: Wait) {
         *self.wait.lock().unwrap() = wait;
         self.woken.notify_all();
+    }
+}
+
+/// A transaction as the program's [`Hooks`](super::Hooks) are told of it. It may have ended since.
+#[derive(Clone, Debug)]
+pub struct LockParty {
+    owner: Arc<Owner>,
+    id: u64,
+    tag: u64,
+}
+
+impl LockParty {
+    /// Its number in reports of locks; no two of one opening of the store have the same.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The program's own name for it, as it was begun with; 0 for a batch.
+    pub fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// About how many entries it has written.
+    pub fn writes(&self) -> u64 {
+        self.owner.writes()
+    }
+
+    /// Asks it to stop what it does, as [`Interrupter`](crate::Interrupter) does.
+    pub fn interrupt(&self) {
+        self.owner.interrupt(self.id);
     }
 }
 
@@ -148,9 +206,10 @@ impl Owners {
         assert!(number < NUMBERS, "more transactions at once than a lock can name");
         let owner = Arc::new(Owner {
             id: AtomicU64::new(id),
+            tag: AtomicU64::new(0),
             number,
             writes: AtomicU64::new(0),
-            interrupts: AtomicU32::new(0),
+            interrupted: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
             wait: Mutex::new(Wait::On),
             woken: Condvar::new(),

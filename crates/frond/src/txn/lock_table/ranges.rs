@@ -213,7 +213,7 @@ impl LockTable {
     }
 
     /// True if another's interval holds the key.
-    fn are_gaps_against(&self, owner: &Owner, tree: TreeId, key: &[u8]) -> bool {
+    fn are_gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> bool {
         let shard = self.range_shard(tree).1;
         if shard.count.load(Ordering::SeqCst) == 0 {
             return false;
@@ -227,13 +227,13 @@ impl LockTable {
     }
 
     /// Who has locked the gap against this owner: numbers.
-    pub(super) fn gaps_against(&self, owner: &Owner, tree: TreeId, key: &[u8]) -> Vec<u32> {
+    pub(super) fn gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> Vec<u32> {
         let over = self.range_shard(tree).1.inner.lock().unwrap().over(tree, key, owner.number());
         self.that_need_order(owner, over)
     }
 
     /// The same of an insert that waits; nothing if it does not wait any more.
-    pub(super) fn gaps_of_waiter(&self, owner: &Owner, tree: TreeId, key: &[u8]) -> Vec<u32> {
+    pub(super) fn gaps_of_waiter(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> Vec<u32> {
         let inner = self.range_shard(tree).1.inner.lock().unwrap();
         let number = owner.number();
         if !inner.waiting.iter().any(|waiter| waiter.owner.number() == number) {
@@ -244,11 +244,12 @@ impl LockTable {
         self.that_need_order(owner, over)
     }
 
-    fn that_need_order(&self, owner: &Owner, mut holders: Vec<u32>) -> Vec<u32> {
+    fn that_need_order(&self, owner: &Arc<Owner>, mut holders: Vec<u32>) -> Vec<u32> {
         if let Some(hooks) = &self.hooks {
+            let inserter = owner.party();
             holders.retain(|holder| {
                 let holder = self.owners.find(*holder);
-                holder.is_some_and(|holder| hooks.needs_order(owner, &holder))
+                holder.is_some_and(|holder| hooks.needs_order(&inserter, &holder.party()))
             });
         }
         holders

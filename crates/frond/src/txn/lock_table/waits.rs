@@ -22,7 +22,7 @@ use super::{
     LockTable,
     deadlock::Deadlock,
     denied::{Denied, LockOn, Reason, Request},
-    owner::{Owner, Wait},
+    owner::{LockParty, Owner, Wait},
     rows::{granting, located},
     shard::Taken,
 };
@@ -111,14 +111,11 @@ impl LockTable {
         let against = self.id_of(against);
         self.end_cycles(&mut waits, number);
         // Told behind the search: whose wait it has ended, waits for nobody.
-        let holders = self.hooks.as_ref().map(|_| self.blockers(&waits, number));
+        let holders = self.hooks.as_ref().map(|_| self.holders(&waits, number));
         drop(waits);
         if let Some(hooks) = &self.hooks {
-            for holder in
-                holders.into_iter().flatten().filter_map(|number| self.owners.find(number))
-            {
-                hooks.on_wait(owner, &holder);
-            }
+            let waiter = owner.party();
+            holders.iter().flatten().for_each(|holder| hooks.on_wait(&waiter, holder));
         }
         owner.set_sleeps(!plant!("locks: who sleeps does not say so"));
         let wait = self.sleep_until(owner, request, deadline);
@@ -150,7 +147,7 @@ impl LockTable {
                 return Ok(*wait);
             }
             let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.now()));
-            let reason = if owner.interrupts() > 0 {
+            let reason = if owner.is_interrupted() {
                 Some(Reason::Interrupted)
             } else if left == Some(Duration::ZERO) {
                 Some(Reason::Timeout)
@@ -199,6 +196,21 @@ impl LockTable {
         }
         let guard = self.lock_shard(request.hash).1;
         guard.queue(request.hash).map_or_else(Vec::new, |queue| queue.blockers(number))
+    }
+
+    /// The same as a server is told of them. Who ended while he was named, and whose owner is another's now, is told of
+    /// only if that other stands in the way, too.
+    fn holders(&self, waits: &Waits, number: u32) -> Vec<LockParty> {
+        let owners: Vec<_> = self
+            .blockers(waits, number)
+            .into_iter()
+            .filter_map(|at| self.owners.find(at))
+            .collect();
+        let mut named: Vec<_> =
+            owners.iter().map(|owner| (owner.number(), owner.party())).collect();
+        let still = self.blockers(waits, number);
+        named.retain(|(at, _)| still.contains(at));
+        named.into_iter().map(|(_, party)| party).collect()
     }
 
     /// Wakes all whose time is over by the table's clock. Who sleeps wakes by himself in real time; where

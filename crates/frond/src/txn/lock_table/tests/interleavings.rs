@@ -38,7 +38,7 @@ fn a_wait_ends_once_whatever_ends_it() {
                 table.release_all(&mut locks);
             }));
         }
-        threads.push(thread::spawn(move || victim.interrupt()));
+        threads.push(thread::spawn(move || victim.interrupt(2)));
         let timer = table.clone();
         threads.push(thread::spawn(move || {
             clock.sleep(Duration::from_millis(5));
@@ -59,7 +59,7 @@ fn an_interrupt_is_never_missed() {
         table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
         let mut locks = table.begin(2);
         let victim = locks.owner().clone();
-        let killer = thread::spawn(move || victim.interrupt());
+        let killer = thread::spawn(move || victim.interrupt(2));
         let denied = table.lock_row(&mut locks, TREE, b"k", Shared, Forever);
         assert_eq!(reason(denied), Reason::Interrupted);
         killer.join().unwrap();

@@ -362,9 +362,10 @@ impl Game {
             0 if !waiting.is_empty() => {
                 let victim = waiting[self.next(waiting.len() as u64) as usize];
                 self.story.push(format!("{victim} is interrupted"));
-                self.players[victim].owner.interrupt();
+                let owner = &self.players[victim].owner;
+                owner.interrupt(owner.id());
                 self.leaves(victim, Reason::Interrupted);
-                self.players[victim].owner.clear_interrupts();
+                self.players[victim].owner.clear_interrupt();
             }
             1 | 2 => {
                 let timed =

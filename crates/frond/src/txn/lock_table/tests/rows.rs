@@ -305,12 +305,12 @@ fn refusals_are_errors_that_say_who_and_where() {
     let late = table.lock_row(&mut b, TREE, b"k", Shared, Patience::For(Duration::ZERO));
     let text = late.unwrap_err().into_error("orders").to_string();
     assert!(text.starts_with("FRD-1101 ") && text.contains("transaction 41"), "{text}");
-    b.owner().interrupt();
+    b.owner().interrupt(b.owner().id());
     let ended = table.lock_row(&mut b, TREE, b"k", Shared, Patience::Forever).unwrap_err();
     assert!(ended.into_error("orders").to_string().starts_with("FRD-1106 "));
     table.release_all(&mut a);
-    b.renew(43);
-    assert_eq!(b.owner().interrupts(), 0);
+    b.renew(43, 0);
+    assert!(!b.owner().is_interrupted());
     table.release_all(&mut b);
     assert_empty(&table);
 }

@@ -91,10 +91,11 @@ fn a_storm_of_locks_ends_with_an_empty_table() {
                     }
                     table.release_all(&mut locks);
                     assert!(locks.is_empty());
-                    locks.renew(id + round * THREADS);
+                    locks.renew(id + (round + 1) * THREADS, 0);
                     if next(&mut toss, 50) == 0 {
                         let owners = owners.lock().unwrap();
-                        owners[next(&mut toss, owners.len() as u64) as usize].interrupt();
+                        let victim = &owners[next(&mut toss, owners.len() as u64) as usize];
+                        victim.interrupt(victim.id());
                     }
                 }
                 written

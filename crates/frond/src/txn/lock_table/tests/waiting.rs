@@ -97,7 +97,7 @@ pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
         let (table, victim) = (table.clone(), b.owner().clone());
         thread::spawn(move || {
             until_waiting(&table, 1);
-            victim.interrupt();
+            victim.interrupt(2);
         })
     };
     let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, Forever);
@@ -105,11 +105,11 @@ pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
     killer.join().unwrap();
     assert_eq!(b.len(), 0);
     // It stays interrupted until it is cleared; what is free is granted all the same.
-    assert_eq!(b.owner().interrupts(), 1);
-    b.owner().interrupt();
+    assert!(b.owner().is_interrupted());
+    b.owner().interrupt(b.owner().id());
     assert_eq!(reason(table.lock_row(&mut b, TREE, b"k", Shared, Forever)), Reason::Interrupted);
     assert_eq!(table.lock_row(&mut b, TREE, b"free", Shared, Forever), Ok(Taken::New));
-    b.owner().clear_interrupts();
+    b.owner().clear_interrupt();
     table.release_all(&mut b);
     table.release_all(&mut a);
     // Nobody holds it, so anybody gets it.
@@ -128,7 +128,7 @@ fn a_killed_insert_leaves_at_once() {
         let (table, victim) = (table.clone(), b.owner().clone());
         thread::spawn(move || {
             until_waiting(&table, 1);
-            victim.interrupt();
+            victim.interrupt(2);
         })
     };
     let mark = b.mark();
@@ -141,6 +141,29 @@ fn a_killed_insert_leaves_at_once() {
     assert_empty(&table);
 }
 
+/// An owner goes from one transaction to the next.
+#[test]
+fn an_interrupt_that_comes_late_is_not_for_the_next_transaction() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let party = b.owner().party();
+    b.renew(7, 70);
+    party.interrupt();
+    assert!(!b.owner().is_interrupted());
+    let denied = table.lock_row(&mut b, TREE, b"k", Shared, Patience::For(Duration::ZERO));
+    assert_eq!(reason(denied), Reason::Timeout);
+    let party = b.owner().party();
+    assert_eq!((party.id(), party.tag()), (7, 70));
+    party.interrupt();
+    assert_eq!(reason(table.lock_row(&mut b, TREE, b"k", Shared, Forever)), Reason::Interrupted);
+    // Nor does a late one take a timely one back.
+    b.owner().interrupt(2);
+    assert!(b.owner().is_interrupted());
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
 /// What a server wants: every holder told, gaps passed whose order is settled, and its choice of victims.
 #[derive(Debug, Default)]
 struct Server {
@@ -148,17 +171,17 @@ struct Server {
 }
 
 impl Hooks for Server {
-    fn on_wait(&self, waiter: &Owner, holder: &Owner) {
+    fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
         self.told.lock().unwrap().push((waiter.id(), holder.id()));
         // The later one goes, as on a replica.
         if holder.id() > waiter.id() {
             holder.interrupt();
         }
     }
-    fn prefer(&self, a: &Owner, b: &Owner) -> Option<u64> {
+    fn prefer(&self, a: &LockParty, b: &LockParty) -> Option<u64> {
         Some(a.id().max(b.id()))
     }
-    fn needs_order(&self, inserter: &Owner, holder: &Owner) -> bool {
+    fn needs_order(&self, inserter: &LockParty, holder: &LockParty) -> bool {
         inserter.id() / 10 != holder.id() / 10
     }
 }
@@ -167,7 +190,7 @@ fn served() -> (Arc<LockTable>, Arc<Mutex<Vec<(u64, u64)>>>) {
     let server = Server::default();
     let told = server.told.clone();
     let clock = Arc::new(ManualClock::default());
-    (Arc::new(LockTable::with_hooks(clock, Box::new(server))), told)
+    (Arc::new(LockTable::with_hooks(clock, Arc::new(server))), told)
 }
 
 /// Rule: I53.
@@ -186,10 +209,10 @@ fn a_server_hears_of_each_holder_and_may_end_it() {
             taken
         })
     };
-    while late.owner().interrupts() == 0 {
+    while !late.owner().is_interrupted() {
         thread::yield_now();
     }
-    assert_eq!(early.owner().interrupts(), 0);
+    assert!(!early.owner().is_interrupted());
     let mut heard = told.lock().unwrap().clone();
     heard.sort_unstable();
     assert_eq!(heard, [(20, 1), (20, 30)]);
