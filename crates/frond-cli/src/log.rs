@@ -105,6 +105,7 @@ fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> En
                 let line = || format!("\t{tree}\tdelete range\t{}\t{}", escape(from), escape(to));
                 (Some(tree), lines.is_some().then(line))
             }
+            Item::Rows { .. } => continue,
             Item::Extent(extent) => {
                 let line = || format!("\textent\t{}\t{}", extent.offset, extent.bytes);
                 (None, lines.is_some().then(line))

@@ -51,8 +51,9 @@ pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
     DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts, PreparedInfo, PreparedTxn,
-    RowBuf, RowChange, RowConflict, RowEntry, RowLock, Savepoint, Snapshot, SnapshotInfo, Stats,
-    Tree, TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor, TxnOptions,
+    RangeEstimate, RowBuf, RowChange, RowConflict, RowCount, RowEntry, RowLock, Savepoint,
+    Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor,
+    TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};

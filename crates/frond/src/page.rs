@@ -145,6 +145,8 @@ pub const FEATURE_TEMPLATES: u64 = 2;
 pub const FEATURE_TRANSPOSED_BLOCKS: u64 = 4;
 /// Likewise: blocks under a dictionary in runs of opaque ones.
 pub const FEATURE_DICTIONARIES: u64 = 8;
+/// Likewise: numbers of rows in the root directory and in the log.
+pub const FEATURE_ROW_COUNTS: u64 = 16;
 
 /// The store's file with what is needed to read pages in it and to say where they were bad.
 #[derive(Debug)]

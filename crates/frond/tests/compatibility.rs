@@ -12,8 +12,8 @@ use frond::{
     Batch, CheckMode, Db, Hint, Layout, Part, Result, SizeClass, StoreId, Tree, TreeOptions, check,
     io::{Env, MemoryVfs, OpenMode, Vfs},
     page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
-        StoreFile,
+        FEATURE_DICTIONARIES, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
+        FEATURE_TYPED_RUNS, StoreFile,
     },
 };
 use frond_testkit::disk::SimVfs;
@@ -103,9 +103,12 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
     assert_eq!(features(&fs::read(dir.path().join("store.frond")).unwrap()), [1, 1]);
 }
 
-/// What readers of both slots must know.
+/// What readers of both slots must know, beside that rows are counted: every store that is written says so.
 fn features(store: &[u8]) -> [u64; 2] {
-    [16, (64 << 10) + 16].map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()))
+    let slots = [16, (64 << 10) + 16];
+    let features = slots.map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()));
+    assert!(features.iter().all(|features| features & FEATURE_ROW_COUNTS != 0), "{features:?}");
+    features.map(|features| features & !FEATURE_ROW_COUNTS)
 }
 
 /// Promise: P22.

@@ -407,7 +407,7 @@ impl Names {
                 }
                 Item::Entry { tree: CATALOG_TREE, key, .. } => records.push(Err(key.to_vec())),
                 Item::Root { tree, .. } => loaded.push(tree),
-                Item::Extent(_) | Item::Page { .. } | Item::Runs { .. } => {}
+                Item::Extent(_) | Item::Page { .. } | Item::Runs { .. } | Item::Rows { .. } => {}
                 Item::Entry { .. } | Item::DeleteRange { .. } | Item::Prepared { .. } => break,
             }
         }
@@ -493,7 +493,8 @@ impl Commit<'_> {
                 | Item::Page { .. }
                 | Item::Root { .. }
                 | Item::Prepared { .. }
-                | Item::Runs { .. },
+                | Item::Runs { .. }
+                | Item::Rows { .. },
             )
             | None => Ok(None),
         }

@@ -175,7 +175,6 @@ impl Shared {
         locks: L,
     ) -> Result<Seqno> {
         let engine = &*self.engine;
-        let Insertion { writes, trees, .. } = &**insertion;
         match admitted {
             // A disk too full for the reserve keeps no delete from being done.
             0 => engine.store.end_rest()?,
@@ -183,7 +182,7 @@ impl Shared {
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
         let mut record = RECORD.take();
-        build_record(&mut record, (writes, blobs), trees, changes);
+        build_record(&mut record, insertion, blobs, changes);
         let body = record.finish();
         if body.len() > RECORD_BYTES_MAX {
             // The caller's mistake, no failure of the log. The memory is not kept.
@@ -216,6 +215,10 @@ impl Shared {
         }
         if let Some(insertion) = Arc::get_mut(&mut shared) {
             std::mem::swap(&mut insertion.writes, &mut batch.writes);
+            insertion.rows.clear();
+            let counted =
+                trees.iter().filter_map(|&tree| Some((tree, insertion.writes.rows(tree)?)));
+            insertion.rows.extend(counted);
             insertion.trees = trees;
             self.engine.make_runs(insertion);
         }
@@ -284,6 +287,9 @@ impl Shared {
             section.active.log_bytes.store(log_bytes, Ordering::Relaxed);
             engine.log_reached.store(reached, Ordering::Relaxed);
             section.active.note(changes);
+            let beyond = trees_beyond_memory(insertion, changes);
+            let trees = insertion.trees.iter().copied().chain(beyond);
+            section.active.count(trees.map(|tree| (tree, insertion.rows_of(tree))));
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
             // What a record names is held by the log before anybody can read the record.
             let inside = bytes <= COPIED_INSIDE_BYTES_MAX && !begins_memtable;
@@ -390,12 +396,22 @@ fn give_back_writes(batch: &mut Batch, mut shared: Arc<Insertion>) {
     }
 }
 
+/// Trees that a commit has written beyond memory, and nothing of in it.
+fn trees_beyond_memory<'a>(
+    insertion: &'a Insertion,
+    changes: &'a [Change],
+) -> impl Iterator<Item = TreeId> + 'a {
+    let trees = changes.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees());
+    trees.filter(|tree| insertion.trees.binary_search(tree).is_err())
+}
+
 pub(super) fn build_record(
     record: &mut RecordBuilder,
-    (writes, blobs): (&WriteSet, &[Arc<BlobHold>]),
-    trees: &[TreeId],
+    insertion: &Insertion,
+    blobs: &[Arc<BlobHold>],
     changes: &[Change],
 ) {
+    let Insertion { writes, trees, .. } = insertion;
     record.clear();
     let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
     // First of all: a replay must know before it takes the commit up.
@@ -409,8 +425,11 @@ pub(super) fn build_record(
         record.root(loaded.tree, &loaded.root.to_bytes());
     }
     blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
-    for &tree in trees {
+    for &tree in trees.iter() {
         record.tree(tree);
+        if let Some(more) = insertion.rows_of(tree) {
+            record.rows(more);
+        }
         for (from, to) in writes.ranges(tree) {
             if !plant!("db: range deletes are not logged") {
                 record.delete_range(from, to);
@@ -418,6 +437,12 @@ pub(super) fn build_record(
         }
         for entry in writes.entries(tree) {
             record.entry(entry.key, entry.tag, entry.payload);
+        }
+    }
+    for tree in trees_beyond_memory(insertion, changes) {
+        if let Some(more) = insertion.rows_of(tree) {
+            record.tree(tree);
+            record.rows(more);
         }
     }
 }

@@ -9,6 +9,7 @@ mod bulk;
 mod catalog;
 mod changes;
 mod commit;
+mod counts;
 mod cursor;
 #[cfg(all(test, shuttle))]
 mod interleavings;
@@ -32,6 +33,7 @@ pub(crate) use alter::{Alone, CatalogChange, WaitAlone};
 pub use batch::Batch;
 pub use bulk::{BulkLoad, BulkLoaded};
 pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
+pub use counts::{RangeEstimate, RowCount};
 pub use cursor::Cursor;
 pub use named::SnapshotInfo;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};

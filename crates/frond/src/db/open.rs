@@ -20,6 +20,7 @@ use crate::{
     io::{Watch, WatchedVfs, Workers},
     load::Loads,
     memtable::Memtable,
+    page::FEATURE_ROW_COUNTS,
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, SpillState,
         TaskPool,
@@ -215,6 +216,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     // What commits brought that are in trees already, or whose values were gone before that.
     engine.store.space().abandon_unheld();
     if !options.read_only && !is_new {
+        // The slot below says so before the log does.
+        engine.store.file().require(FEATURE_ROW_COUNTS);
         // P6: what was recovered is made durable by our own writes before it is served.
         engine.freeze();
         while engine.apply_oldest()? {}

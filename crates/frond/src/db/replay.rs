@@ -50,7 +50,7 @@ impl Replay<'_> {
     /// Does again what one log record did.
     pub fn record(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let (seqno, mut items) = match wal::decode(lsn, payload)? {
-            Record::Commit { seqno, items } => (seqno, items),
+            Record::Commit { seqno, items } => (seqno, items.with_rows()),
             Record::Keeps { items } => return self.claim(lsn, items),
             Record::Checkpoint { .. } => return Ok(()),
         };
@@ -84,11 +84,14 @@ impl Replay<'_> {
         let mut changes: Vec<Change> = pieces.into_iter().collect();
         slot.note(&changes);
         let spilled = changes.len();
+        let mut rows = Rows::default();
         let mut pages = Vec::new();
         let mut blobs = Vec::new();
         while let Some(item) = items.next()? {
             match item {
+                Item::Rows { tree, more } => rows.are_more(tree, more),
                 Item::Entry { tree, key, tag, payload } => {
+                    rows.change(tree);
                     slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
                     if tree == CATALOG_TREE {
                         let value = tag.is_put().then_some(payload);
@@ -103,6 +106,7 @@ impl Replay<'_> {
                     }
                 }
                 Item::DeleteRange { tree, from, to } => {
+                    rows.change(tree);
                     slot.table.delete_range(tree, seqno, from, to)
                 }
                 Item::Extent(extent) => {
@@ -124,7 +128,7 @@ impl Replay<'_> {
                 }
                 Item::Prepared { xid, .. } => {
                     let xid = Xid::new(xid)?;
-                    insert_prepared(engine, prepared, &xid, (seqno, &slot))?;
+                    insert_prepared(engine, prepared, &xid, (seqno, &slot), &mut rows)?;
                 }
                 Item::Runs { .. } => {}
                 Item::Root { tree, root } => {
@@ -137,6 +141,8 @@ impl Replay<'_> {
             .iter()
             .filter_map(Change::loaded_tree)
             .for_each(|loaded| expect(engine, loaded.tree));
+        rows.change_beyond_memory(&changes[..spilled]);
+        slot.count(rows.0);
         engine.sequencer.jump_visible(seqno);
         slot.writers.fetch_sub(1, Ordering::Release);
         slot.note(&changes[spilled..]);
@@ -174,13 +180,19 @@ fn insert_prepared(
     prepared: &Pieces,
     xid: &Xid,
     (seqno, slot): (Seqno, &MemSlot),
+    rows: &mut Rows,
 ) -> Result<()> {
     let content = content_of(engine, prepared, xid)?;
     each_change(engine, xid, &content.body, |change| match change {
+        TreeChange::Rows(tree, more) => rows.are_more(tree, more),
         TreeChange::Entry(tree, key, tag, payload) => {
+            rows.change(tree);
             slot.table.insert(tree, seqno, std::iter::once((key, tag, payload)));
         }
-        TreeChange::DeleteRange(tree, from, to) => slot.table.delete_range(tree, seqno, from, to),
+        TreeChange::DeleteRange(tree, from, to) => {
+            rows.change(tree);
+            slot.table.delete_range(tree, seqno, from, to)
+        }
     })
 }
 
@@ -204,6 +216,32 @@ fn spilled_again(engine: &Engine, lsn: Lsn, payload: &[u8]) -> Result<Option<Cha
         spilled.push_older(tree, Arc::new(piece));
     }
     Ok((spilled.entries() > 0).then(|| Change::Spill(Arc::new(spilled))))
+}
+
+/// By how much a commit changes numbers of rows, as its record says: of trees that it changes and says nothing of, nobody
+/// knows.
+#[derive(Default)]
+struct Rows(Vec<(TreeId, Option<i64>)>);
+
+impl Rows {
+    fn are_more(&mut self, tree: TreeId, more: i64) {
+        self.0.push((tree, Some(more)));
+    }
+
+    fn change(&mut self, tree: TreeId) {
+        if self.0.last().is_none_or(|(last, _)| *last != tree) {
+            self.0.push((tree, None));
+        }
+    }
+
+    /// Trees of which something was written beyond memory.
+    fn change_beyond_memory(&mut self, spilled: &[Change]) {
+        for tree in spilled.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees()) {
+            if !self.0.iter().any(|(of, _)| *of == tree) {
+                self.0.push((tree, None));
+            }
+        }
+    }
 }
 
 /// What a bulk load brought: its pages are in their places.

@@ -359,7 +359,8 @@ impl Loader {
     }
 
     fn made(self, builder: TreeBuilder, rows: u64) -> Result<Made> {
-        let built = builder.finish()?;
+        let mut built = builder.finish()?;
+        built.root.rows = Some(rows);
         self.share.loads.rows.fetch_add(rows, Ordering::Relaxed);
         Ok(Made { built, rows, blobs: self.losers.blobs.into_values().collect() })
     }

@@ -32,6 +32,7 @@ mod mini_run;
 mod node;
 mod place;
 mod ranges;
+mod rank;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod tree;

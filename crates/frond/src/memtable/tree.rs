@@ -94,6 +94,11 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// True if it has a root: something was inserted.
+    pub(super) fn find_any(&self) -> bool {
+        self.root.load().is_some()
+    }
+
     /// The first record of a key.
     pub(super) fn find(&self, key: &[u8]) -> Option<At<RecordHead>> {
         loop {

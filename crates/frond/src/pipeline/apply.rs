@@ -52,7 +52,11 @@ impl Engine {
             let old = roots.get(&tree).cloned().unwrap_or_default();
             let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
             tasks.push(Box::new(move || {
-                apply_tree(&cx, &slot, tree, traits, &old, publish, &progress)
+                let applied = apply_tree(&cx, &slot, tree, traits, &old, publish, &progress);
+                applied.map(|(tree, mut root, lineage, effects)| {
+                    root.count(&old, slot.rows(tree));
+                    (tree, root, lineage, effects)
+                })
             }));
         }
         for outcome in self.pool.run(tasks) {

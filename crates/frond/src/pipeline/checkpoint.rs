@@ -469,6 +469,8 @@ impl Engine {
             applied,
             lineage: tree.lineage(),
             max_key: root.has_max.then(|| root.max_key.clone()),
+            // Of the catalog nobody asks, and of an empty tree it is clear.
+            rows: root.counted.filter(|_| tree != TreeId(0) && !matches!(root.root, Root::Empty)),
             ..DurableRoot::default()
         };
         match &root.root {

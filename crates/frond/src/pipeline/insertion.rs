@@ -31,12 +31,22 @@ pub(crate) struct Insertion {
     pub writes: WriteSet,
     /// Trees touched, ascending.
     pub trees: Vec<TreeId>,
+    /// By how much the numbers of rows of some trees change, of the others nobody knows; ascending.
+    pub rows: Vec<(TreeId, i64)>,
     /// The entries of some of them, as mini-runs.
     pub runs: Vec<(TreeId, Arc<SortedRun>)>,
     /// What goes from the catalog as a transaction that was prepared is decided: sorted, point entries alone.
     pub decided: WriteSet,
     /// It makes room in the end, and is admitted to a full disk as deletes are.
     pub relieves: bool,
+}
+
+impl Insertion {
+    /// By how much the number of rows of a tree changes, if that is known.
+    pub fn rows_of(&self, tree: TreeId) -> Option<i64> {
+        let at = self.rows.binary_search_by_key(&tree, |(tree, _)| *tree).ok()?;
+        Some(self.rows[at].1)
+    }
 }
 
 impl HoldsWrites for Insertion {

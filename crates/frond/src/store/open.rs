@@ -29,7 +29,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::{Env, File, OpenMode},
-    page::{PageKind, StoreFile},
+    page::{FEATURE_ROW_COUNTS, PageKind, StoreFile},
     sync::Arc,
     types::{Publish, StoreId},
 };
@@ -158,6 +158,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
             store: StoreId(id),
             sequence,
             publish_limit: Publish(HEADROOM),
+            incompat: FEATURE_ROW_COUNTS,
             totals: Totals { file_bytes: DATA_START, ..Totals::default() },
             ..Superblock::default()
         };

@@ -48,6 +48,8 @@ pub struct TreeRoot {
     /// The tree was loaded in bulk: this version adopted pages that are older than it by their links
     /// (Rule: I20). 0 if it was not.
     pub loaded: Publish,
+    /// How many rows the tree has, if that is known.
+    pub rows: Option<u64>,
 }
 
 /// A named snapshot.
@@ -78,6 +80,7 @@ const HAS_LINK: u8 = 1;
 const HAS_MAX_KEY: u8 = 2;
 const LEAF_HAS_BLOBS: u8 = 4;
 const IS_LOADED: u8 = 8;
+const HAS_ROWS: u8 = 16;
 
 impl TreeRoot {
     /// One root alone, for the log.
@@ -157,6 +160,7 @@ fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
         (root.max_key.is_some(), HAS_MAX_KEY),
         (root.leaf_has_blobs, LEAF_HAS_BLOBS),
         (root.loaded.0 > 0, IS_LOADED),
+        (root.rows.is_some(), HAS_ROWS),
     ];
     out.push(flags.iter().map(|&(is_set, flag)| if is_set { flag } else { 0 }).sum());
     if let Some(link) = &root.link {
@@ -174,6 +178,9 @@ fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
     put_number(out, root.bytes);
     if root.loaded.0 > 0 {
         put_number(out, root.loaded.0);
+    }
+    if let Some(rows) = root.rows {
+        put_number(out, rows);
     }
     if let Some(key) = &root.max_key {
         put_bytes(out, key);
@@ -195,7 +202,7 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
 
 fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
-    if flags & !(HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED) != 0 {
+    if flags & !(HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED | HAS_ROWS) != 0 {
         return Err("a root with unknown flags".into());
     }
     let link = match flags & HAS_LINK {
@@ -220,6 +227,10 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
             loaded => Publish(loaded),
         },
     };
+    let rows = match flags & HAS_ROWS {
+        0 => None,
+        _ => Some(reader.number()?),
+    };
     let max_key = match flags & HAS_MAX_KEY {
         0 => None,
         _ => Some(reader.bytes(KEY_BYTES_MAX)?.to_vec()),
@@ -239,6 +250,7 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
         bytes,
         max_key,
         loaded,
+        rows,
     })
 }
 
@@ -262,7 +274,7 @@ pub(super) mod tests {
         (
             proptest::option::of(link()),
             0u8..=LEVEL_MAX,
-            any::<(u64, u32, u64, u64, bool, u64)>(),
+            any::<(u64, u32, u64, u64, bool, u64, Option<u64>)>(),
             proptest::collection::vec(any::<(u32, u64)>(), 0..3),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         )
@@ -270,12 +282,13 @@ pub(super) mod tests {
                 |(
                     link,
                     level,
-                    (applied, lineage, entries, bytes, blobs, loaded),
+                    (applied, lineage, entries, bytes, blobs, loaded, rows),
                     inherits,
                     max_key,
                 )| {
                     TreeRoot {
                         loaded: Publish(loaded),
+                        rows,
                         link,
                         level,
                         leaf_has_blobs: blobs && link.is_some() && level == 0,

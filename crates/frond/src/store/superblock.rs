@@ -13,8 +13,8 @@
 use crate::{
     io::ALIGN,
     page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
-        Identity, LINK_BYTES, Link, PageKind, page_hash,
+        FEATURE_DICTIONARIES, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
+        FEATURE_TYPED_RUNS, Identity, LINK_BYTES, Link, PageKind, page_hash,
     },
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -34,8 +34,11 @@ pub(super) const MAGIC: &[u8; 8] = b"FrondSB\0";
 /// The only format version there is.
 pub const FORMAT: u32 = 1;
 /// Features a reader must know.
-const INCOMPAT_KNOWN: u64 =
-    FEATURE_TYPED_RUNS | FEATURE_TEMPLATES | FEATURE_TRANSPOSED_BLOCKS | FEATURE_DICTIONARIES;
+const INCOMPAT_KNOWN: u64 = FEATURE_TYPED_RUNS
+    | FEATURE_TEMPLATES
+    | FEATURE_TRANSPOSED_BLOCKS
+    | FEATURE_DICTIONARIES
+    | FEATURE_ROW_COUNTS;
 /// Features a writer must know; none exist yet.
 const RO_COMPAT_KNOWN: u64 = 0;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;

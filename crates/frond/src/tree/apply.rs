@@ -50,6 +50,9 @@ pub(crate) struct TreeRoot {
     pub max_key: Vec<u8>,
     /// True if `max_key` says anything: something was applied.
     pub has_max: bool,
+    /// How many rows there are, if all commits that were applied knew by how much they changed that. Of an empty root
+    /// see [`rows`](Self::rows).
+    pub counted: Option<u64>,
 }
 
 /// What is applied: entries ascending, one message a key, newest already folded.
@@ -183,7 +186,7 @@ impl<'a> Job<'a> {
                 self.root_of(nodes)
             }
         };
-        Ok(TreeRoot { root, max_key, has_max: true })
+        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted })
     }
 
     /// Whether leaves can be hung at the right edge: every node on it is in memory then.

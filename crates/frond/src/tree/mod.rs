@@ -12,6 +12,7 @@ mod build;
 mod context;
 mod damage;
 mod drain;
+mod estimate;
 mod front;
 mod get;
 mod leaf;

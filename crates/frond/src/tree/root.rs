@@ -25,6 +25,17 @@ impl TreeRoot {
             Some(link) => Root::Node(NodeRef::on_disk(link, durable.level)),
         };
         let has_max = durable.max_key.is_some();
-        Self { root, max_key: durable.max_key.unwrap_or_default(), has_max }
+        let max_key = durable.max_key.unwrap_or_default();
+        Self { root, max_key, has_max, counted: durable.rows }
+    }
+
+    /// How many rows there are, if that is known.
+    pub fn rows(&self) -> Option<u64> {
+        if matches!(self.root, Root::Empty) { Some(0) } else { self.counted }
+    }
+
+    /// Counts what was applied to `old`, if it is known.
+    pub fn count(&mut self, old: &Self, more: Option<i64>) {
+        self.counted = old.rows().zip(more).and_then(|(rows, more)| rows.checked_add_signed(more));
     }
 }

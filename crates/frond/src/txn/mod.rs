@@ -23,5 +23,5 @@ pub(crate) use sequencer::{Section, Sequencer};
 pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};
 pub(crate) use write_set::{Entry, WriteSet};
 pub use writers::TreeWriters;
-pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TxnWrites};
+pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, ROWS_UNKNOWN, TxnWrites};
 pub(crate) use writes::{HoldsWrites, Leaving, Piece};

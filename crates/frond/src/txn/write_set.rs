@@ -314,6 +314,15 @@ impl WriteSet {
         mine.map(|range| (&*range.from, &*range.to))
     }
 
+    /// By how much a batch changes the number of rows of a tree, if it only inserts there what was looked for: of a put or
+    /// a delete nobody knows whether the key is there. After `seal`.
+    pub fn rows(&self, tree: TreeId) -> Option<i64> {
+        let mut entries = self.entries(tree);
+        let is_known = self.ranges(tree).next().is_none() && entries.all(|entry| entry.insert);
+        let puts = self.entries(tree).filter(|entry| entry.tag.kind() != Kind::Delete);
+        is_known.then(|| puts.count() as i64)
+    }
+
     /// Marks entries proven absent as fresh (Rule: I7): all inserts of the batch.
     pub fn freshen_inserts(&mut self) {
         for slot in &mut self.slots {

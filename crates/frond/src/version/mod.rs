@@ -63,6 +63,8 @@ pub(crate) struct MemSlot {
     changes: Mutex<Vec<Change>>,
     /// What its only commit has written beyond memory.
     spilled: OnceLock<Arc<SpilledWrites>>,
+    /// By how much its commits change the numbers of rows; `None` where one of them does not know.
+    rows: Mutex<BTreeMap<TreeId, Option<i64>>>,
 }
 
 impl MemSlot {
@@ -79,6 +81,7 @@ impl MemSlot {
             log_from: AtomicU64::new(log_from.0),
             changes: Mutex::default(),
             spilled: OnceLock::new(),
+            rows: Mutex::default(),
         })
     }
 
@@ -103,6 +106,21 @@ impl MemSlot {
         if !changes.is_empty() {
             self.changes.lock().unwrap().extend_from_slice(changes);
         }
+    }
+
+    /// Counts in by how much a commit changes numbers of rows, as far as it knows. Within the sequencer's section, so
+    /// before the slot can be frozen, and once.
+    pub fn count(&self, changed: impl IntoIterator<Item = (TreeId, Option<i64>)>) {
+        let mut rows = self.rows.lock().unwrap();
+        for (tree, more) in changed.into_iter().filter(|(tree, _)| *tree != TreeId(0)) {
+            let sum = rows.entry(tree).or_insert(Some(0));
+            *sum = sum.zip(more).and_then(|(sum, more)| sum.checked_add(more));
+        }
+    }
+
+    /// By how much its commits change the number of rows of a tree, if all of them know.
+    pub fn rows(&self, tree: TreeId) -> Option<i64> {
+        self.rows.lock().unwrap().get(&tree).copied().unwrap_or(Some(0))
     }
 
     /// What its commits change in the catalog, in their order.

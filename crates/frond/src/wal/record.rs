@@ -47,6 +47,7 @@ const PAGE: u8 = 0x0c;
 const ROOT: u8 = 0x0b;
 const PREPARED: u8 = 0x0a;
 const RUNS: u8 = 0x09;
+const ROWS: u8 = 0x08;
 
 /// An extent of the store that only the log names so far (Rule: I11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +114,14 @@ pub enum Item<'a> {
         tag: Tag,
         /// Payload.
         payload: &'a [u8],
+    },
+    /// By how much the commit changes the number of rows of a tree, which is known of it: before what it does there. Only
+    /// for who asks ([`RecordItems::with_rows`]).
+    Rows {
+        /// The tree.
+        tree: TreeId,
+        /// So many more, or fewer.
+        more: i64,
     },
     /// A range delete.
     DeleteRange {
@@ -183,6 +192,7 @@ pub fn items(lsn: Lsn, body: &[u8]) -> RecordItems<'_> {
         tree: None,
         keys: KeyMemory::default(),
         skips_extents: false,
+        tells_rows: false,
     }
 }
 
@@ -195,6 +205,7 @@ pub struct RecordItems<'a> {
     tree: Option<TreeId>,
     keys: KeyMemory,
     skips_extents: bool,
+    tells_rows: bool,
 }
 
 /// The two keys that the next one is made from; its memory may go from record to record.
@@ -211,6 +222,11 @@ impl RecordItems<'_> {
     /// Passes over what the commit brings: for whoever wants entries alone.
     pub fn without_extents(self) -> Self {
         Self { skips_extents: true, ..self }
+    }
+
+    /// Hands out by how much trees' numbers of rows change, too.
+    pub fn with_rows(self) -> Self {
+        Self { tells_rows: true, ..self }
     }
 
     /// Uses memory that another record's items left. To be called before the first item is read.
@@ -239,6 +255,15 @@ impl RecordItems<'_> {
                 TREE => {
                     self.tree = Some(self.tree_id()?);
                     self.keys.last.clear();
+                }
+                ROWS => {
+                    let tree = self.tree.ok_or(in_no_tree)?;
+                    let more = self.number()?;
+                    // Zigzag: even numbers are more rows, odd ones fewer.
+                    let more = (more >> 1) as i64 ^ -((more & 1) as i64);
+                    if self.tells_rows {
+                        return Ok(Some(Item::Rows { tree, more }));
+                    }
                 }
                 DELETE_RANGE => {
                     let tree = self.tree.ok_or(in_no_tree)?;
@@ -373,14 +398,15 @@ mod tests {
     use super::*;
 
     fn read(payload: &[u8]) -> Vec<(u32, Vec<u8>, u8, Vec<u8>)> {
-        let Record::Commit { mut items, .. } = decode(Lsn(0), payload).unwrap() else { panic!() };
-        let mut out = Vec::new();
+        let Record::Commit { items, .. } = decode(Lsn(0), payload).unwrap() else { panic!() };
+        let (mut items, mut out) = (items.with_rows(), Vec::new());
         while let Some(item) = items.next().unwrap() {
             out.push(match item {
                 Item::Entry { tree, key, tag, payload } => {
                     (tree.0, key.to_vec(), tag.to_disk(), payload.to_vec())
                 }
                 Item::DeleteRange { tree, from, to } => (tree.0, from.to_vec(), 255, to.to_vec()),
+                Item::Rows { tree, more } => (tree.0, more.to_le_bytes().to_vec(), 249, Vec::new()),
                 Item::Extent(extent) => (
                     0,
                     extent.offset.to_le_bytes().to_vec(),
@@ -409,6 +435,9 @@ mod tests {
             builder.tree(TreeId(7));
             let rows: Vec<[u8; 8]> = (0..40u64).map(|i| (1000 * round + i).to_be_bytes()).collect();
             let mut expected = Vec::new();
+            let more = [0, i64::MIN, 40][round as usize];
+            builder.rows(more);
+            expected.push((7, more.to_le_bytes().to_vec(), 249, Vec::new()));
             for row in &rows {
                 builder.entry(row, Tag::PUT_FRESH, b"some value");
                 expected.push((7, row.to_vec(), 0x10, b"some value".to_vec()));
@@ -473,6 +502,7 @@ mod tests {
     fn any_bytes_are_an_answer() {
         let mut builder = RecordBuilder::new();
         builder.tree(TreeId(1));
+        builder.rows(-300);
         for i in 0..20u32 {
             builder.entry(&[&b"prefix"[..], &i.to_be_bytes()].concat(), Tag::PUT, &[9; 20]);
         }

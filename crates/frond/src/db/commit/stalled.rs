@@ -24,8 +24,8 @@ fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
     engine.sync_blobs(&batch.blobs).unwrap();
     let trees = batch.writes.trees();
     let mut record = RecordBuilder::new();
-    build_record(&mut record, (&batch.writes, &batch.blobs), &trees, &[]);
     let insertion = shared.take_writes(batch, trees);
+    build_record(&mut record, &insertion, &batch.blobs, &[]);
     let brings = (&insertion, &*batch.blobs);
     let sequenced = shared.sequence(brings, record.finish(), None, 0, &[]).unwrap();
     (insertion, sequenced)

@@ -297,7 +297,7 @@ impl Shared {
         let insertion = Arc::new(Insertion { writes, trees, ..Insertion::default() });
         self.engine.store.end_rest()?;
         let mut record = RECORD.take();
-        build_record(&mut record, (&insertion.writes, &[]), &insertion.trees, &[]);
+        build_record(&mut record, &insertion, &[], &[]);
         let body = record.finish();
         let sequenced = self.sequence((&insertion, &[]), body, prepared.promised, 0, &[]);
         RECORD.set(record);

@@ -49,6 +49,8 @@ pub(in crate::db) fn content_of(engine: &Engine, pieces: &Pieces, xid: &Xid) -> 
 
 /// One thing that what is prepared does.
 pub(in crate::db) enum TreeChange<'a> {
+    /// By how much the number of rows changes, before what is done to the tree.
+    Rows(TreeId, i64),
     Entry(TreeId, &'a [u8], Tag, &'a [u8]),
     DeleteRange(TreeId, &'a [u8], &'a [u8]),
 }
@@ -60,12 +62,15 @@ pub(in crate::db) fn each_change(
     body: &[u8],
     mut each: impl FnMut(TreeChange<'_>),
 ) -> Result<()> {
-    let mut items = wal::items(Lsn(0), body);
+    let mut items = wal::items(Lsn(0), body).with_rows();
     let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
     while let Some(item) = items.next().map_err(in_piece)? {
         match item {
             Item::Entry { tree, key, tag, payload } if tree != CATALOG_TREE => {
                 each(TreeChange::Entry(tree, key, tag, payload));
+            }
+            Item::Rows { tree, more } if tree != CATALOG_TREE => {
+                each(TreeChange::Rows(tree, more));
             }
             Item::DeleteRange { tree, from, to } if tree != CATALOG_TREE => {
                 each(TreeChange::DeleteRange(tree, from, to));
@@ -96,8 +101,9 @@ fn hold_blobs(engine: &Engine, body: &[u8]) -> Result<(Vec<Arc<BlobHold>>, usize
 fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     let Content { since, locks, body } = content_of(engine, pieces, xid)?;
     let mut insertion = Insertion::default();
-    let writes = &mut insertion.writes;
+    let Insertion { writes, rows, .. } = &mut insertion;
     each_change(engine, xid, &body, |change| match change {
+        TreeChange::Rows(tree, more) => rows.push((tree, more)),
         TreeChange::Entry(tree, key, tag, payload) => {
             writes.push(tree, key, tag, &[payload], false);
         }

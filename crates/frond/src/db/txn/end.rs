@@ -67,6 +67,8 @@ impl Txn {
             let fresh = Arc::get_mut(&mut insertion).expect("nobody else has it yet");
             std::mem::swap(&mut fresh.writes, own.sealed());
             fresh.writes.list_trees(&mut fresh.trees);
+            fresh.rows.clear();
+            fresh.rows.extend(own.row_deltas());
             shared.engine.make_runs(fresh);
             own.gone_to(insertion.clone());
         }

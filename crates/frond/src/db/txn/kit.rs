@@ -124,8 +124,11 @@ impl State {
     fn rest(&mut self) -> bool {
         let lists =
             self.savepoints.capacity() + self.rollbacks.capacity() + self.entered.capacity();
-        let Self { locks, snapshot, entered, savepoints, rollbacks, cursor_marks, owner, .. } = self;
+        let Self {
+            locks, snapshot, entered, savepoints, rollbacks, cursor_marks, owner, seen, ..
+        } = self;
         *owner = None;
+        seen.forget();
         savepoints.clear();
         rollbacks.clear();
         cursor_marks.clear();

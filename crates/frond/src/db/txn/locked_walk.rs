@@ -160,6 +160,9 @@ impl<'t> LockedWalk<'t> {
             }
             let mut state = self.txn.go_on()?;
             let conflict = self.txn.must_not_conflict(&mut state, &self.tree, &self.row.0);
+            if conflict.is_ok() {
+                state.seen.note(self.tree.entry.id, &self.row.0, true);
+            }
             drop(state);
             conflict.inspect_err(|_| self.ahead = None)?;
             self.pass(forward);

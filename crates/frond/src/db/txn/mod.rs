@@ -119,6 +119,8 @@ struct State {
     is_over: bool,
     /// Whom interrupts reach while it has no locks, from [`Txn::interrupter`] on.
     owner: Option<Arc<Owner>>,
+    /// What the last locking read found.
+    seen: Seen,
     /// Something was written, if only to be taken back: else the writes need not be looked at.
     has_written: bool,
     /// The writes take more memory than they should.
@@ -131,6 +133,27 @@ struct State {
     cursor_marks: Vec<Mark>,
     /// Of transactions before.
     spare: Spare,
+}
+
+/// Whether a row is there that is locked.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Tree 0 is nobody's.
+    tree: TreeId,
+    key: Vec<u8>,
+    is_there: bool,
+}
+
+impl Seen {
+    fn note(&mut self, tree: TreeId, key: &[u8], is_there: bool) {
+        (self.tree, self.is_there) = (tree, is_there);
+        self.key.clear();
+        self.key.extend_from_slice(key);
+    }
+
+    fn forget(&mut self) {
+        self.tree = TreeId(0);
+    }
 }
 
 impl Db {

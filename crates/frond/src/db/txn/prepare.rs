@@ -149,6 +149,7 @@ impl Txn {
             let mut decided = Insertion::default();
             std::mem::swap(&mut decided.writes, own.sealed());
             decided.trees = decided.writes.trees();
+            decided.rows.extend(own.row_deltas());
             let cut = cut(&decided, prepared, list.as_ref(), &mut rows);
             if let Err(error) = cut {
                 // Its rows stay pending until it has ended.
@@ -185,7 +186,7 @@ fn cut(
     rows: &mut Insertion,
 ) -> Result<()> {
     let mut record = RecordBuilder::new();
-    build_record(&mut record, (&insertion.writes, &[]), &insertion.trees, &[]);
+    build_record(&mut record, insertion, &[], &[]);
     let content = content(*since, locks, record.finish());
     let (bytes, max) = (content.len() as u64, (RECORD_BYTES_MAX - RECORD_ROOM) as u64);
     if bytes > max {

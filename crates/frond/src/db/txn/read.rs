@@ -98,7 +98,9 @@ impl Txn {
         self.lock_row(&mut state, (tree.entry.id, key), mode, wait)?;
         self.must_not_conflict(&mut state, tree, key)?;
         let mut value = Vec::new();
-        Ok(self.read(&mut state, tree, key, At::Latest, &mut value)?.then_some(value))
+        let is_there = self.read(&mut state, tree, key, At::Latest, &mut value)?;
+        state.seen.note(tree.entry.id, key, is_there);
+        Ok(is_there.then_some(value))
     }
 
     fn read(

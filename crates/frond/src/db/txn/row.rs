@@ -142,7 +142,9 @@ impl Txn {
             }
             // What goes first: one entry may come to where another was.
             for change in changes {
-                change.leaves().map_or(Ok(()), |old| self.delete(change.tree, old))?;
+                change
+                    .leaves()
+                    .map_or(Ok(()), |old| self.delete_checked(change.tree, old, Absent::Not))?;
             }
             for (index, change) in changes.iter().enumerate() {
                 let RowChange { tree, new, unique, .. } = *change;
@@ -152,7 +154,9 @@ impl Txn {
                             return Ok(Some(conflict));
                         }
                     }
-                    Some((key, value)) => self.put(tree, key, value)?,
+                    Some((key, value)) => {
+                        self.put_checked(tree, key, value, Absent::Not)?;
+                    }
                     None => {}
                 }
             }
@@ -160,13 +164,14 @@ impl Txn {
         })
     }
 
-    /// Deletes all entries of a row, by tree and key.
+    /// Deletes all entries of a row, by tree and key. What goes is not looked for: it must be what is there.
     ///
     /// # Errors
     /// As [`put`](Self::put); nothing was done.
     pub fn delete_row(&self, entries: &[(&Tree, &[u8])]) -> Result<()> {
         self.or_nothing(|| {
-            entries.iter().try_for_each(|(tree, key)| self.delete(tree, key))?;
+            let there = Absent::Not;
+            entries.iter().try_for_each(|(tree, key)| self.delete_checked(tree, key, there))?;
             Ok(None)
         })
         .map(drop)
@@ -182,6 +187,7 @@ impl Txn {
         if let Some(locks) = &mut state.locks {
             self.shared.lock_table.unlock_last(locks);
         }
+        state.seen.forget();
         Ok(())
     }
 

@@ -5,12 +5,12 @@ use crate::{
     run::OPERATOR_USER_MIN,
     sync::MutexGuard,
     txn::{
-        HashedKey, OwnState, TxnWrites,
+        HashedKey, OwnState, ROWS_UNKNOWN, TxnWrites,
         lock_table::{LockMark, RowMode},
     },
 };
 
-use super::{super::Tree, IfLocked, State, Txn};
+use super::{super::Tree, IfLocked, Seen, State, Txn};
 
 /// What is to be known of a key that is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,15 @@ pub(super) enum Absent {
     Must,
     /// The same, which was looked at under the row's lock, and is looked at again only after a wait.
     Proven,
+    /// That it is there, says the caller.
+    Not,
+}
+
+/// What a write leaves of its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaves {
+    ARow,
+    None,
 }
 
 /// What a write has come to.
@@ -62,15 +71,16 @@ impl Txn {
         value: &[u8],
         absent: Absent,
     ) -> Result<Written> {
-        let is_insert = absent != Absent::Whatever;
+        let is_insert = matches!(absent, Absent::Must | Absent::Proven);
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
         }
         if value.len() <= self.shared.engine.cx.shape.blob_bytes {
-            return self.write(tree, key, absent, |writes, hashed, is_unsaid| {
+            let leaves = (absent, Leaves::ARow);
+            return self.write(tree, key, leaves, |writes, hashed, is_unsaid, rows| {
                 match is_insert && is_unsaid {
-                    true => writes.insert(hashed, value, 0),
-                    false => writes.put(hashed, value, 0),
+                    true => writes.insert(hashed, value, rows),
+                    false => writes.put(hashed, value, rows),
                 }
             });
         }
@@ -81,9 +91,9 @@ impl Txn {
         let written = self.shared.engine.cx.write_blob(value, class, false);
         let (reference, hold) =
             written.inspect_err(|error| self.shared.stop_if_unwritable(error))?;
-        self.write(tree, key, absent, |writes, hashed, is_unsaid| {
+        self.write(tree, key, (absent, Leaves::ARow), |writes, hashed, is_unsaid, rows| {
             let is_absent = is_insert && is_unsaid;
-            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_absent, 0)
+            writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_absent, rows)
         })
     }
 
@@ -92,8 +102,13 @@ impl Txn {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
-        let delete = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _| writes.delete(hashed, 0);
-        self.write(tree, key, Absent::Whatever, delete).map(drop)
+        self.delete_checked(tree, key, Absent::Whatever)
+    }
+
+    pub(super) fn delete_checked(&self, tree: &Tree, key: &[u8], absent: Absent) -> Result<()> {
+        let delete =
+            |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| writes.delete(hashed, rows);
+        self.write(tree, key, (absent, Leaves::None), delete).map(drop)
     }
 
     /// Folds an operand into a value without reading it: [`operator`](crate::operator) has the built-in ones.
@@ -113,10 +128,10 @@ impl Txn {
             // Before a row is locked: it may be a synced commit of its own, behind other changes of the catalog.
             self.shared.record_operators(&[(tree.entry.id, operator)])?;
         }
-        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _| {
-            writes.merge(hashed, operator, operand, 0)
+        let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| {
+            writes.merge(hashed, operator, operand, rows)
         };
-        self.write(tree, key, Absent::Whatever, merge).map(drop)
+        self.write(tree, key, (Absent::Whatever, Leaves::ARow), merge).map(drop)
     }
 
     /// The state, for a call that writes.
@@ -132,8 +147,8 @@ impl Txn {
         &self,
         tree: &Tree,
         key: &[u8],
-        absent: Absent,
-        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool) -> Result<()>,
+        (absent, leaves): (Absent, Leaves),
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
     ) -> Result<Written> {
         let mut state = self.enter_writing(tree, key)?;
         let state = &mut *state;
@@ -159,16 +174,22 @@ impl Txn {
         }
         // What was proven before may have been written since, in the same call.
         let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
+        let is_insert = matches!(absent, Absent::Must | Absent::Proven);
         let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
         if self.look(state, tree, key, own, looks)? == Written::Exists {
             return Ok(Written::Exists);
         }
         state.has_written = true;
+        let rows = match (state.was_there(own, absent, hashed), leaves) {
+            (Some(was_there), Leaves::ARow) => i8::from(!was_there),
+            (Some(was_there), Leaves::None) => -i8::from(was_there),
+            (None, _) => ROWS_UNKNOWN,
+        };
         let mut writes = self.live.lock();
         let mark = writes.mark();
         // What has left memory the set does not know, when it says whether a key is fresh (Rule: I7).
         let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
-        append(&mut writes, hashed, is_unsaid)?;
+        append(&mut writes, hashed, is_unsaid, rows)?;
         let (entries, bytes) = (writes.len() as u64, writes.commit_bytes() as u64);
         state.is_large = self.is_large(bytes);
         let max = self.shared.engine.memtables_bytes_max();
@@ -188,7 +209,7 @@ impl Txn {
             _ => Ok(false),
         };
         let looked = waited.and_then(|waited| match waited {
-            true => self.look(state, tree, key, own, absent != Absent::Whatever),
+            true => self.look(state, tree, key, own, is_insert),
             false => Ok(Written::Done),
         });
         if !matches!(looked, Ok(Written::Done)) {
@@ -246,5 +267,23 @@ impl Txn {
         let passed =
             self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, patience);
         passed.map_err(|denied| self.denied(state, denied))
+    }
+}
+
+impl State {
+    /// Whether there is a row of a key that is about to be written, under its lock, as far as that is known without a
+    /// look at the store: by what the transaction has written, by what the write asks for, or by what the last locking
+    /// read found. For counting rows (Rule: I51).
+    fn was_there(&self, own: OwnState, absent: Absent, key: HashedKey<'_>) -> Option<bool> {
+        match (own, absent) {
+            (OwnState::Put { .. } | OwnState::Merged, _) => Some(true),
+            (OwnState::Deleted { .. }, _) => Some(false),
+            (OwnState::Untouched, Absent::Must | Absent::Proven) => Some(false),
+            (OwnState::Untouched, Absent::Not) => Some(true),
+            (OwnState::Untouched, Absent::Whatever) => {
+                let Seen { tree, key: seen, is_there } = &self.seen;
+                (*tree == key.tree && seen == key.key).then_some(*is_there)
+            }
+        }
     }
 }

@@ -59,6 +59,7 @@ pub use live::LiveWrites;
 pub use read::OwnState;
 pub use rollback::Mark;
 pub(crate) use spilled::{Leaving, Piece, Pieces};
+pub use trees::ROWS_UNKNOWN;
 use trees::Trees;
 
 /// Memory that is kept from one transaction to the next, each of index, entries and trees. What the largest
@@ -121,7 +122,7 @@ pub struct TxnWrites {
 
 impl TxnWrites {
     /// Sets a value. `rows` is by how much it changes the tree's number of rows: 1 if the key is known to
-    /// be absent, else 0.
+    /// be absent, 0 if it is known to be there, else [`ROWS_UNKNOWN`].
     ///
     /// # Errors
     /// `BatchTooLarge`, here and in all that appends.
@@ -210,7 +211,7 @@ impl TxnWrites {
         set.push(tree, key, tag, payload, is_inserted);
         self.adds |= tag.kind() != crate::Kind::Delete;
         state.note(set, slot, tag, is_first);
-        state.rows += i64::from(rows);
+        state.count(rows);
         self.changes += 1;
         state.changed = self.changes;
         Ok(())
@@ -243,9 +244,10 @@ impl TxnWrites {
         entries + self.trees.bytes() + self.range_bytes + blobs
     }
 
-    /// By how much the number of rows of each tree changes.
+    /// By how much the number of rows of each tree changes of which that is known, ascending.
     pub fn row_deltas(&self) -> impl Iterator<Item = (TreeId, i64)> {
-        self.trees.iter().map(|(tree, state)| (tree, state.rows))
+        let known = self.trees.iter().filter(|(_, state)| state.unknown == 0);
+        known.map(|(tree, state)| (tree, state.rows))
     }
 
     /// The greatest key of a tree that the transaction gave a value, whether it has one still or not, of what is in

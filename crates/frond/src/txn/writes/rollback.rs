@@ -68,7 +68,7 @@ impl TxnWrites {
         if let Some((undone, state)) = undone.zip(trees.get_mut(tree)) {
             state.forget(set, slot, undone.was_first);
             if !plant!("txn: a rollback keeps the count of rows") {
-                state.rows -= i64::from(undone.rows);
+                state.take_count_back(undone.rows);
             }
             state.changed = self.changes;
         }

@@ -23,7 +23,7 @@ use crate::{
     Result, TreeId, blob::BlobHold, run::Folder, sync::Arc, txn::WriteSet, version::SpilledWrites,
 };
 
-use super::{KEPT_BYTES_MAX, Mark, TxnWrites};
+use super::{KEPT_BYTES_MAX, Mark, ROWS_UNKNOWN, TxnWrites};
 
 /// A piece that is on its way to disk.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Leaving {
     /// Sealed.
     pub writes: Arc<WriteSet>,
     /// By how much it changes the rows of trees.
-    rows: Vec<(TreeId, i64)>,
+    rows: Vec<RowsOf>,
     /// Long values that it names.
     pub blobs: Vec<Arc<BlobHold>>,
 }
@@ -52,8 +52,16 @@ pub(crate) struct Piece {
     /// What it was in memory, as a batch.
     bytes: u64,
     entries: u64,
-    rows: Vec<(TreeId, i64)>,
+    rows: Vec<RowsOf>,
     pub blobs: Vec<Arc<BlobHold>>,
+}
+
+/// By how much entries change the rows of a tree, and of how many of them that is not known.
+#[derive(Clone, Copy, Debug)]
+struct RowsOf {
+    tree: TreeId,
+    rows: i64,
+    unknown: u32,
 }
 
 /// Pieces, oldest first.
@@ -168,16 +176,20 @@ impl TxnWrites {
     }
 
     /// By how much the entries from this one on change the rows of trees.
-    fn rows_since(&mut self, from: u32) -> Vec<(TreeId, i64)> {
-        let mut rows: Vec<(TreeId, i64)> = Vec::new();
+    fn rows_since(&mut self, from: u32) -> Vec<RowsOf> {
+        let mut all: Vec<RowsOf> = Vec::new();
         for slot in from..self.set.entry_count() as u32 {
-            let (tree, delta) = (self.set.tree_at(slot), i64::from(self.chains.rows(slot)));
-            match rows.iter_mut().find(|(of, _)| *of == tree) {
-                Some((_, sum)) => *sum += delta,
-                None => rows.push((tree, delta)),
+            let tree = self.set.tree_at(slot);
+            let (rows, unknown) = match self.chains.rows(slot) {
+                ROWS_UNKNOWN => (0, 1),
+                rows => (i64::from(rows), 0),
+            };
+            match all.iter_mut().find(|of| of.tree == tree) {
+                Some(of) => (of.rows, of.unknown) = (of.rows + rows, of.unknown + unknown),
+                None => all.push(RowsOf { tree, rows, unknown }),
             }
         }
-        rows
+        all
     }
 
     /// What was taken out lies on disk.
@@ -201,9 +213,10 @@ impl TxnWrites {
         }
         for piece in Arc::make_mut(&mut self.pieces).drain(left..) {
             Arc::make_mut(&mut self.dropped).push(piece.writes);
-            for (tree, rows) in piece.rows {
+            for RowsOf { tree, rows, unknown } in piece.rows {
                 if let Some(state) = self.trees.get_mut(tree) {
                     state.rows -= rows;
+                    state.unknown -= unknown;
                     state.changed = self.changes;
                 }
             }

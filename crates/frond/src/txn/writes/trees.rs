@@ -17,6 +17,9 @@ use crate::txn::covers::Covers;
 /// indexes all are.
 const REMEMBERED_MAX: usize = 16;
 
+/// Of a write of which nobody knows whether its key is there: by how much it changes the number of rows.
+pub const ROWS_UNKNOWN: i8 = i8::MIN;
+
 /// One tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeWrites {
@@ -24,6 +27,8 @@ pub(super) struct TreeWrites {
     pub keys: usize,
     /// By how much the number of rows changes.
     pub rows: i64,
+    /// Entries of which that is not known.
+    pub unknown: u32,
     /// Entries that put a key greater than all before.
     pub maxima: Vec<u32>,
     pub covers: Covers,
@@ -33,6 +38,23 @@ pub(super) struct TreeWrites {
 }
 
 impl TreeWrites {
+    /// Counts by how much an entry changes the number of rows.
+    #[inline]
+    pub fn count(&mut self, rows: i8) {
+        match rows {
+            ROWS_UNKNOWN => self.unknown += 1,
+            rows => self.rows += i64::from(rows),
+        }
+    }
+
+    /// Takes that back.
+    pub fn take_count_back(&mut self, rows: i8) {
+        match rows {
+            ROWS_UNKNOWN => self.unknown -= 1,
+            rows => self.rows -= i64::from(rows),
+        }
+    }
+
     /// Notes an entry that was just appended.
     #[inline]
     pub fn note(&mut self, set: &WriteSet, slot: u32, tag: Tag, is_first: bool) {
@@ -73,7 +95,7 @@ impl TreeWrites {
 
     fn clear(&mut self) {
         if self.changed > 0 {
-            (self.keys, self.rows, self.changed) = (0, 0, 0);
+            (self.keys, self.rows, self.unknown, self.changed) = (0, 0, 0, 0);
             self.maxima.clear();
             self.covers.clear();
             self.view = None;

@@ -3,7 +3,7 @@
 //! Threads: one. Bytes: docs/format.md, "Log records".
 
 use super::{
-    DELETE_RANGE, EMPTY_PAYLOAD, EXTENT, LogExtent, PAGE, PREPARED, ROOT, RUNS, SHARES_BASE,
+    DELETE_RANGE, EMPTY_PAYLOAD, EXTENT, LogExtent, PAGE, PREPARED, ROOT, ROWS, RUNS, SHARES_BASE,
     SHARES_PREFIX, TREE,
 };
 use crate::{
@@ -46,6 +46,12 @@ impl RecordBuilder {
         self.bytes.push(TREE);
         put_varint(&mut self.bytes, tree.0.into());
         self.last.clear();
+    }
+
+    /// Says by how much this commit changes the tree's number of rows. Before what it does there.
+    pub fn rows(&mut self, more: i64) {
+        self.bytes.push(ROWS);
+        put_varint(&mut self.bytes, (more << 1 ^ more >> 63) as u64);
     }
 
     /// Adds an entry: ascending by key within its tree.

@@ -1,0 +1,147 @@
+//! How many rows lie in a range, about, and how many bytes they take: from what nodes say of their runs.
+//!
+//! Inner nodes on the way to both ends are read if they were not read before, and stay in memory; of a child that lies
+//! wholly inside only some nodes are looked at, and of runs nothing but the index of one that is open. Entries that wait in
+//! buffers are counted as rows more, though some are of rows that there are already (Rule: I40).
+//!
+//! Threads: all. Cost: some hundred numbers of each level.
+
+use super::{
+    TreeContext,
+    apply::TreeRoot,
+    node::{Child, Node, NodeRef, Root, RunHandle},
+};
+
+/// Children that are looked at for all of a node that lies inside the range.
+const SAMPLED: usize = 3;
+
+/// About what a range holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub rows: f64,
+    pub bytes: f64,
+    /// Something was not looked at: that it holds nothing is not sure.
+    pub is_guessed: bool,
+}
+
+type Range<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
+
+impl TreeRoot {
+    /// What the tree holds in `[from, to)`. What cannot be read counts as what is beside it.
+    pub fn estimate(&self, cx: &TreeContext, range: Range<'_>) -> Held {
+        match &self.root {
+            Root::Empty => Held::default(),
+            Root::Leaf(leaf) => of_run(leaf, range),
+            Root::Node(node) => of_node(cx, node, range).unwrap_or(Held::UNKNOWN),
+        }
+    }
+}
+
+impl Held {
+    const UNKNOWN: Self = Self { rows: 0.0, bytes: 0.0, is_guessed: true };
+
+    fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.is_guessed |= other.is_guessed;
+    }
+
+    fn times(self, share: f64) -> Self {
+        Self { rows: self.rows * share, bytes: self.bytes * share, ..self }
+    }
+}
+
+/// Of one run. One that is cut and not open: a half at each end that cuts it.
+fn of_run(run: &RunHandle, (from, to): Range<'_>) -> Held {
+    let all =
+        Held { rows: run.meta.entries as f64, bytes: run.meta.bytes as f64, is_guessed: false };
+    if run.is_hollow() || (from.is_none() && to.is_none()) {
+        return all;
+    }
+    let Some(open) = run.resident() else {
+        let ends = i32::from(from.is_some()) + i32::from(to.is_some());
+        return Held { is_guessed: true, ..all.times(0.5f64.powi(ends)) };
+    };
+    let (rows, bytes) = (open.entries_between(from, to), open.bytes_between(from, to));
+    Held { rows: rows as f64, bytes: bytes as f64, is_guessed: false }
+}
+
+/// Of a node and all below it; `None` if it cannot be read.
+fn of_node(cx: &TreeContext, node: &NodeRef, range: Range<'_>) -> Option<Held> {
+    let node: &Node = node.load(cx).ok()?;
+    if range == (None, None) {
+        return Some(of_all(cx, node));
+    }
+    let first = range.0.map_or(0, |key| node.child_for(key));
+    let last = range.1.map_or(node.children.len().saturating_sub(1), |key| {
+        // A child that begins at the end has nothing below it.
+        node.pivots.partition_point(|pivot| &**pivot < key)
+    });
+    let mut held = of_children(cx, node, first + 1..last);
+    for c in first..=last {
+        if c > first && c < last {
+            continue;
+        }
+        let (low, high) = node.child_range(c);
+        let from = range.0.filter(|from| low.is_none_or(|low| *from > low));
+        let to = range.1.filter(|to| high.is_none_or(|high| *to < high));
+        held.add(match node.children.get(c)? {
+            Child::Leaf(leaf) => of_run(leaf, (from, to)),
+            Child::Node(child) => of_node(cx, child, (from, to)).unwrap_or(Held::UNKNOWN),
+        });
+        held.add(waiting(node, c, (from, to)));
+    }
+    Some(held)
+}
+
+fn of_all(cx: &TreeContext, node: &Node) -> Held {
+    of_children(cx, node, 0..node.children.len())
+}
+
+/// Of children that lie wholly inside, and of what waits for them.
+fn of_children(cx: &TreeContext, node: &Node, children: std::ops::Range<usize>) -> Held {
+    let mut held = Held::default();
+    let all = node.children.get(children.clone()).unwrap_or_default();
+    children.clone().for_each(|c| held.add(waiting(node, c, (None, None))));
+    // Leaves say what they hold in their parent; nodes are looked into.
+    let every = if node.level > 1 { all.len().div_ceil(SAMPLED).max(1) } else { 1 };
+    let (mut sum, mut looked_at) = (Held::default(), 0);
+    for child in all.iter().skip((every - 1) / 2).step_by(every) {
+        let found = match child {
+            Child::Leaf(leaf) => Some(of_run(leaf, (None, None))),
+            Child::Node(child) => of_node(cx, child, (None, None)),
+        };
+        looked_at += u32::from(found.is_some());
+        sum.add(found.unwrap_or(Held::UNKNOWN));
+    }
+    held.add(sum.times(all.len() as f64 / f64::from(looked_at.max(1))));
+    held.is_guessed |= every > 1;
+    held
+}
+
+/// What waits for a child in its node's buffer, within a range of the child's.
+fn waiting(node: &Node, c: usize, range: Range<'_>) -> Held {
+    let mut held = Held::default();
+    for part in node.tiers.iter().flat_map(|tier| &tier.parts) {
+        let live = part.live.get(c).copied().unwrap_or(0);
+        if live == 0 {
+            continue;
+        }
+        let meta = &part.run.meta;
+        let share = f64::from(live) / (meta.bytes as f64).max(1.0);
+        let all = Held { rows: share * meta.entries as f64, bytes: live.into(), is_guessed: false };
+        held.add(match (part.run.resident(), range) {
+            (_, (None, None)) => all,
+            (Some(open), (from, to)) => {
+                let (low, high) = node.child_range(c);
+                let (rows, bytes) = (
+                    open.entries_between(from.or(low), to.or(high)) as f64,
+                    open.bytes_between(from.or(low), to.or(high)) as f64,
+                );
+                Held { rows: rows.min(all.rows), bytes: bytes.min(all.bytes), is_guessed: false }
+            }
+            (None, _) => Held { is_guessed: true, ..all.times(0.5) },
+        });
+    }
+    held
+}

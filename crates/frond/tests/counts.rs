@@ -1,0 +1,278 @@
+//! Numbers of rows and estimates: what is said to be exact is what a walk counts, whatever happened to the store since
+//! (Rule: I51).
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use frond::{
+    Batch, CheckMode, Db, Durability, Options, RowChange, RowCount, RowEntry, RowLock, Tree,
+    TreeOptions, Txn, Xid, io::Env, operator, restore,
+};
+use frond_testkit::{
+    Dice,
+    disk::{CrashOptions, SimVfs, crash_states},
+};
+
+const DIR: &str = "/store";
+
+fn open(env: &Env) -> Db {
+    let options = Options::new().cache_size(8 << 20).durability(Durability::Sync);
+    Db::open(DIR, options.env(env.clone()).tuning(common::tiny())).unwrap()
+}
+
+fn unique() -> TreeOptions {
+    TreeOptions { unique: true, ..Default::default() }
+}
+
+fn walked(tree: &Tree) -> u64 {
+    let (mut rows, mut cursor) = (0, tree.scan(..).unwrap());
+    while cursor.next().unwrap().is_some() {
+        rows += 1;
+    }
+    rows
+}
+
+/// The count is exact, and what a walk counts.
+fn is_counted(tree: &Tree) {
+    assert_eq!(tree.row_count().unwrap(), RowCount { rows: walked(tree), exact: true });
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number:04}").into_bytes()
+}
+
+/// A statement that knows what it does.
+fn statement(txn: &Txn, tree: &Tree, dice: &mut Dice) {
+    let (key, other) = (key(dice.below(300)), key(dice.below(300)));
+    let value = vec![dice.below(256) as u8; dice.below(600) as usize];
+    let is_there = |key: &[u8]| txn.get_for_update(tree, key).unwrap().is_some();
+    match dice.below(7) {
+        0 | 1 => {
+            let entry = RowEntry { tree, key: &key, value: &value, unique: true };
+            drop(txn.insert_row(&[entry], RowLock::Exclusive).unwrap());
+        }
+        2 if is_there(&key) => txn.delete_row(&[(tree, &key)]).unwrap(),
+        3 if is_there(&key) => {
+            let new = Some((&*other, &*value));
+            let change = RowChange { tree, old: Some(&key), new, unique: true };
+            drop(txn.update_row(&[change], RowLock::Exclusive).unwrap());
+        }
+        4 => {
+            is_there(&key);
+            txn.put(tree, &key, &value).unwrap();
+        }
+        5 => {
+            is_there(&key);
+            txn.delete(tree, &key).unwrap();
+        }
+        _ => {
+            is_there(&key);
+            txn.merge(tree, &key, operator::APPEND, &value).unwrap();
+        }
+    }
+}
+
+fn work(db: &Db, tree: &Tree, dice: &mut Dice) {
+    if dice.below(6) == 0 {
+        let mut batch = Batch::new();
+        batch.insert(tree, &key(1000 + dice.below(1 << 40)), b"batch").unwrap();
+        batch.insert(tree, &key(1000 + dice.below(1 << 40)), b"batch").unwrap();
+        db.commit(&mut batch).unwrap();
+        return;
+    }
+    let txn = db.begin(Default::default()).unwrap();
+    for _ in 0..1 + dice.below(6) {
+        let savepoint = txn.savepoint().unwrap();
+        statement(&txn, tree, dice);
+        if dice.below(4) == 0 {
+            // Also what nobody could count.
+            txn.delete(tree, &key(dice.below(300))).unwrap();
+            txn.rollback_to(&savepoint).unwrap();
+        }
+    }
+    let xid = Xid::new(b"x").unwrap();
+    match dice.below(5) {
+        0 => txn.rollback(),
+        1 => drop(txn.prepare(&xid).unwrap().commit().unwrap()),
+        2 => txn.prepare(&xid).unwrap().rollback().unwrap(),
+        _ => drop(txn.commit().unwrap()),
+    }
+}
+
+#[test]
+fn a_count_is_what_a_walk_counts_through_work_checkpoints_and_restarts() {
+    for seed in 0..6 {
+        let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+        let env = vfs.env(seed);
+        let mut db = open(&env);
+        let mut tree = db.create_tree("t", unique()).unwrap();
+        for _ in 0..60 {
+            match dice.below(12) {
+                0 => db.checkpoint().unwrap(),
+                1 => {
+                    db.close().unwrap();
+                    drop((tree, db));
+                    db = open(&env);
+                    tree = db.open_tree("t").unwrap();
+                }
+                2 => while db.step().unwrap() || db.drain_step().unwrap() {},
+                _ => work(&db, &tree, dice),
+            }
+            is_counted(&tree);
+        }
+        let copy = db.clone_tree("t", "copy").unwrap();
+        is_counted(&copy);
+        work(&db, &copy, dice);
+        is_counted(&copy);
+        is_counted(&tree);
+        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+        db.close().unwrap();
+    }
+}
+
+/// Rule: I51. Wherever it stops, what is recovered is counted.
+#[test]
+fn a_count_is_exact_after_a_crash_anywhere() {
+    for seed in 0..3 {
+        let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+        let db = open(&vfs.env(seed));
+        let tree = db.create_tree("t", unique()).unwrap();
+        let xid = Xid::new(b"left").unwrap();
+        vfs.record();
+        for round in 0..30 {
+            work(&db, &tree, dice);
+            if round == 15 {
+                let txn = db.begin(Default::default()).unwrap();
+                txn.insert(&tree, &key(9999), b"prepared").unwrap();
+                txn.prepare(&xid).unwrap().detach();
+            }
+            if round % 10 == 9 {
+                db.checkpoint().unwrap();
+            }
+        }
+        let points = vfs.recorded();
+        let every = points.len() / 40 + 1;
+        let crash = CrashOptions::short().with_seed(seed);
+        let states =
+            points.iter().step_by(every).flat_map(|point| crash_states(&point.disk, &crash));
+        for (number, state) in states.enumerate() {
+            let after = SimVfs::start(state.disk);
+            let db = open(&after.env(number as u64));
+            let Ok(tree) = db.open_tree("t") else { continue };
+            is_counted(&tree);
+            for left in db.prepared() {
+                db.commit_prepared(&left.xid).unwrap();
+                is_counted(&tree);
+            }
+            work(&db, &tree, dice);
+            is_counted(&tree);
+            db.close().unwrap();
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_nobody_looked_for_is_not_counted_and_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let db = Db::open(&path, common::options()).unwrap();
+    let (seen, blind) = (db.create_tree("seen", unique()), db.create_tree("blind", unique()));
+    let (seen, blind) = (seen.unwrap(), blind.unwrap());
+    let number = |number: u32| number.to_be_bytes();
+    for tree in [&seen, &blind] {
+        let txn = db.begin(Default::default()).unwrap();
+        (0..500).for_each(|row| txn.insert(tree, &number(row), b"value").unwrap());
+        txn.commit().unwrap();
+        is_counted(tree);
+    }
+    blind.put(&number(7), b"there already").unwrap();
+    let before_restart = blind.row_count().unwrap();
+    assert!(!before_restart.exact);
+    assert!((400..=600).contains(&before_restart.rows), "{before_restart:?}");
+    db.checkpoint().unwrap();
+    assert!(!blind.row_count().unwrap().exact);
+    // A backup has the counts of its moment.
+    let copy = dir.path().join("copy");
+    db.backup(&copy).unwrap();
+    db.close().unwrap();
+    let at = dir.path().join("restored");
+    restore(&copy, &[] as &[&str], &at, Env::real()).unwrap();
+    for path in [&path, &at] {
+        let db = Db::open(path, common::options()).unwrap();
+        is_counted(&db.open_tree("seen").unwrap());
+        let blind = db.open_tree("blind").unwrap();
+        assert!(!blind.row_count().unwrap().exact);
+        let mut batch = Batch::new();
+        batch.delete_range(&blind, b"", &[0xff; 9]).unwrap();
+        db.commit(&mut batch).unwrap();
+        db.checkpoint().unwrap();
+        assert_eq!(blind.estimate(..).unwrap().rows, 0);
+        is_counted(&blind);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_loaded_tree_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let mut load = db.bulk_load("t", unique()).unwrap();
+    for row in 0..3000u32 {
+        load.put(&(row * 7919 % 3000).to_be_bytes(), b"loaded").unwrap();
+    }
+    let loaded = load.finish().unwrap();
+    is_counted(&loaded.tree);
+    db.transact(|txn| txn.insert(&loaded.tree, b"one more", b"")).unwrap();
+    is_counted(&loaded.tree);
+    db.close().unwrap();
+    drop(loaded);
+    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    is_counted(&db.open_tree("t").unwrap());
+    db.close().unwrap();
+}
+
+/// Estimates are of the right size wherever the rows are, and 0 is sure.
+#[test]
+fn estimates_are_of_the_right_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let mut tree = db.create_tree("t", unique()).unwrap();
+    let mut rows: BTreeMap<u32, ()> = BTreeMap::new();
+    let dice = &mut Dice::new(7);
+    for round in 0..40 {
+        let mut batch = Batch::new();
+        for _ in 0..300 {
+            // A gap in the middle.
+            let row = dice.below(40_000) as u32;
+            let row = if row < 20_000 { row } else { row + 40_000 };
+            batch.put(&tree, &row.to_be_bytes(), &[row as u8; 30]).unwrap();
+            rows.insert(row, ());
+        }
+        db.commit(&mut batch).unwrap();
+        if round == 30 {
+            db.close().unwrap();
+            drop((tree, db));
+            db = Db::open(dir.path().join("store"), common::options()).unwrap();
+            tree = db.open_tree("t").unwrap();
+        }
+        let reads = db.stats().get("device_reads").unwrap();
+        for _ in 0..50 {
+            let (a, b) = (dice.below(90_000) as u32, dice.below(90_000) as u32);
+            let (from, to) = (a.min(b), a.max(b));
+            let there = rows.range(from..to).count() as u64;
+            let range = &from.to_be_bytes()[..]..&to.to_be_bytes()[..];
+            let said = tree.estimate(range).unwrap();
+            assert!(there == 0 || said.rows > 0, "{from}..{to}: 0 is said of {there}");
+            // Rows that were written anew may count twice, and what is cut at the ends is guessed.
+            let (low, high) = (there / 4, there * 4 + 400);
+            assert!((low..=high).contains(&said.rows), "{from}..{to}: {said:?} of {there}");
+        }
+        assert_eq!(db.stats().get("device_reads").unwrap(), reads, "no row is read");
+    }
+    assert_eq!(tree.estimate(&b"x"[..]..&b"x"[..]).unwrap(), Default::default());
+    let empty = db.create_tree("empty", unique()).unwrap();
+    assert_eq!(empty.estimate(..).unwrap(), Default::default());
+    db.close().unwrap();
+}
