@@ -105,7 +105,11 @@ fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> En
                 let line = || format!("\t{tree}\tdelete range\t{}\t{}", escape(from), escape(to));
                 (Some(tree), lines.is_some().then(line))
             }
-            Item::Rows { .. } => continue,
+            Item::Rows { .. } | Item::Counter { .. } => continue,
+            Item::Runs { tree, links } => {
+                let line = || format!("\t{tree}\truns written before\t{}", links.len());
+                (Some(tree), lines.is_some().then(line))
+            }
             Item::Extent(extent) => {
                 let line = || format!("\textent\t{}\t{}", extent.offset, extent.bytes);
                 (None, lines.is_some().then(line))

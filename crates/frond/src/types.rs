@@ -171,3 +171,8 @@ pub const OPERAND_BYTES_MAX: usize = 4 << 20;
 /// costs some 150 bytes of memory, a commit one sync more, and on average half a page of padding. See
 /// docs/design/006.
 pub const VALUE_INLINE_BYTES_MAX: usize = 64 << 10;
+/// Counters that each tree has.
+pub(crate) const COUNTERS: usize = 4;
+
+/// How far the counters of a tree are: the number that comes next; 0 of one that was never used.
+pub(crate) type Counts = [u64; COUNTERS];

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Options, RowChange, RowCount, RowEntry, RowLock, Tree,
+    Batch, CheckMode, Db, Durability, Error, Options, RowChange, RowCount, RowEntry, RowLock, Tree,
     TreeOptions, Txn, Xid, io::Env, operator, restore,
 };
 use frond_testkit::{
@@ -18,7 +18,12 @@ const DIR: &str = "/store";
 
 fn open(env: &Env) -> Db {
     let options = Options::new().cache_size(8 << 20).durability(Durability::Sync);
-    Db::open(DIR, options.env(env.clone()).tuning(common::tiny())).unwrap()
+    let mut tuning = common::tiny();
+    if let Some(limits) = &mut tuning.limits {
+        // Some transactions leave memory.
+        limits.own_writes_bytes = 1500;
+    }
+    Db::open(DIR, options.env(env.clone()).tuning(tuning)).unwrap()
 }
 
 fn unique() -> TreeOptions {
@@ -94,8 +99,11 @@ fn work(db: &Db, tree: &Tree, dice: &mut Dice) {
     let xid = Xid::new(b"x").unwrap();
     match dice.below(5) {
         0 => txn.rollback(),
-        1 => drop(txn.prepare(&xid).unwrap().commit().unwrap()),
-        2 => txn.prepare(&xid).unwrap().rollback().unwrap(),
+        how @ 1..=2 => match txn.prepare(&xid) {
+            Ok(prepared) if how == 1 => drop(prepared.commit().unwrap()),
+            Ok(prepared) => prepared.rollback().unwrap(),
+            Err(left_memory) => assert!(matches!(left_memory, Error::BatchTooLarge { .. })),
+        },
         _ => drop(txn.commit().unwrap()),
     }
 }
@@ -275,4 +283,65 @@ fn estimates_are_of_the_right_size() {
     let empty = db.create_tree("empty", unique()).unwrap();
     assert_eq!(empty.estimate(..).unwrap(), Default::default());
     db.close().unwrap();
+}
+
+/// Rule: I35. Whatever a durable commit can have used is not handed out again.
+#[test]
+fn numbers_are_handed_out_once() {
+    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(5));
+    let mut db = open(&vfs.env(0));
+    let mut tree = db.create_tree("t", unique()).unwrap();
+    let xid = Xid::new(b"left").unwrap();
+    let (mut last, mut taken) = (0, 0);
+    vfs.record();
+    for round in 0..60 {
+        let count = 1 + dice.below(3);
+        let ids = tree.reserve(1, 1, count).unwrap();
+        assert!(ids.start > last, "{ids:?} behind {last}");
+        last = ids.end - 1;
+        let txn = db.begin(Default::default()).unwrap();
+        ids.for_each(|id| txn.insert(&tree, &id.to_be_bytes(), b"row").unwrap());
+        match dice.below(5) {
+            0 => txn.rollback(),
+            1 if round == 30 => txn.prepare(&xid).unwrap().detach(),
+            2 => drop(txn.prepare(&Xid::new(b"x").unwrap()).unwrap().commit().unwrap()),
+            _ => drop(txn.commit().unwrap()),
+        }
+        match dice.below(10) {
+            0 => db.checkpoint().unwrap(),
+            1 => {
+                db.close().unwrap();
+                drop((tree, db));
+                db = open(&vfs.env(round));
+                tree = db.open_tree("t").unwrap();
+                // It was closed well: not even what was rolled back comes again.
+                assert!(tree.next_number(1).unwrap() > last || round == 0);
+            }
+            _ => {}
+        }
+        taken += count;
+    }
+    assert!(taken > 60);
+    let copy = db.clone_tree("t", "copy").unwrap();
+    assert_eq!(copy.next_number(1).unwrap(), tree.next_number(1).unwrap());
+    assert_eq!(copy.next_number(0).unwrap(), 1, "each counter by itself");
+    assert!(tree.reserve(4, 1, 1).is_err() && tree.reserve(0, u64::MAX, 1).is_err());
+    db.close().unwrap();
+    let points = vfs.recorded();
+    let every = points.len() / 60 + 1;
+    let crash = CrashOptions::short();
+    for state in points.iter().step_by(every).flat_map(|point| crash_states(&point.disk, &crash)) {
+        let db = open(&SimVfs::start(state.disk).env(1));
+        let Ok(tree) = db.open_tree("t") else { continue };
+        let next = tree.next_number(1).unwrap();
+        for left in db.prepared() {
+            db.commit_prepared(&left.xid).unwrap();
+        }
+        let (mut greatest, mut cursor) = (0, tree.scan(..).unwrap());
+        cursor.seek_last();
+        if let Some((key, _)) = cursor.prev().unwrap() {
+            greatest = u64::from_be_bytes(key.try_into().unwrap());
+        }
+        assert!(next > greatest, "{next} would be handed out again: {greatest} is there");
+    }
 }

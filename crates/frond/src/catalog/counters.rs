@@ -9,13 +9,10 @@
 
 use std::ops::Range;
 
-use crate::sync::{AtomicU64, Ordering};
-
-/// Counters that each tree has.
-pub const COUNTERS: usize = 4;
-
-/// How far the counters of a tree are: the number that comes next; 0 of one that was never used.
-pub type Counts = [u64; COUNTERS];
+use crate::{
+    sync::{AtomicU64, Ordering},
+    types::{COUNTERS, Counts},
+};
 
 /// The counters of a tree.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 //!
 //! Bytes: docs/format.md, "Catalog records".
 
+mod counters;
 mod prepared;
 mod record;
 mod trees;

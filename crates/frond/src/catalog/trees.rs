@@ -11,7 +11,10 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
 };
 
-use super::record::{CounterRecord, SnapshotRecord, TreeRecord};
+use super::{
+    counters::Counters,
+    record::{CounterRecord, SnapshotRecord, TreeRecord},
+};
 use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
@@ -19,6 +22,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
+    types::Counts,
 };
 
 /// The tree that holds the catalog itself.
@@ -38,6 +42,7 @@ pub(crate) struct TreeEntry {
     typing: Option<Arc<Typing>>,
     /// What was done on its runs.
     pub work: Arc<Work>,
+    pub counters: Counters,
     record: Mutex<TreeRecord>,
     dropped: AtomicBool,
 }
@@ -83,6 +88,7 @@ impl TreeEntry {
             writers: TreeWriters::default(),
             typing: Typing::of(key, value, Some(work.clone())),
             work,
+            counters: Counters::default(),
             record: Mutex::new(record),
             dropped: AtomicBool::new(false),
         })
@@ -271,6 +277,12 @@ impl TreeDirectory for Catalog {
         if let Some(entry) = self.by_id(tree) {
             entry.vacancy.put_within(piece.ranges());
         }
+    }
+
+    fn counts(&self, tree: TreeId) -> Counts {
+        let state = self.state.read().unwrap();
+        let entry = state.by_id.get(&tree).or_else(|| state.leaving.get(&tree));
+        entry.map_or_else(Counts::default, |entry| entry.counters.counts())
     }
 
     fn forget(&self, tree: TreeId) {

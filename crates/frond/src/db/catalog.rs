@@ -141,7 +141,9 @@ impl Db {
         // The number is given away, whatever becomes of the rest (Rule: I35).
         shared.catalog.set_counters(counters);
         shared.begin_trees(record.birth, &put)?;
-        Ok(self.handle(shared.catalog.show_tree(record)))
+        let entry = shared.catalog.show_tree(record);
+        entry.counters.raise(source.counters.counts());
+        Ok(self.handle(entry))
     }
 
     /// Gives a tree another name. Synced when it returns; handles stay good.
@@ -258,7 +260,11 @@ impl Shared {
                         change = Some(Change::Clone { tree: record.id, of: parent.tree });
                     }
                 }
-                catalog.show_tree(record);
+                let parent = record.parent.as_ref().and_then(|parent| catalog.by_id(parent.tree));
+                let entry = catalog.show_tree(record);
+                if let Some(parent) = parent.filter(|_| replayed.is_some()) {
+                    entry.counters.raise(parent.counters.counts());
+                }
             }
             Record::Snapshot(record) => {
                 change = Some(Change::Snapshot { id: record.id, name: record.name.clone() });

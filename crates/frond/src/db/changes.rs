@@ -407,7 +407,11 @@ impl Names {
                 }
                 Item::Entry { tree: CATALOG_TREE, key, .. } => records.push(Err(key.to_vec())),
                 Item::Root { tree, .. } => loaded.push(tree),
-                Item::Extent(_) | Item::Page { .. } | Item::Runs { .. } | Item::Rows { .. } => {}
+                Item::Extent(_)
+                | Item::Page { .. }
+                | Item::Runs { .. }
+                | Item::Rows { .. }
+                | Item::Counter { .. } => {}
                 Item::Entry { .. } | Item::DeleteRange { .. } | Item::Prepared { .. } => break,
             }
         }
@@ -494,7 +498,8 @@ impl Commit<'_> {
                 | Item::Root { .. }
                 | Item::Prepared { .. }
                 | Item::Runs { .. }
-                | Item::Rows { .. },
+                | Item::Rows { .. }
+                | Item::Counter { .. },
             )
             | None => Ok(None),
         }

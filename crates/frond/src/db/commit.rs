@@ -192,6 +192,9 @@ impl Shared {
         }
         let sequenced = self.sequence((insertion, blobs), body, None, admitted, changes);
         RECORD.set(record);
+        if sequenced.is_ok() {
+            self.counters_are_logged(&insertion.counters);
+        }
         if let Ok(sequenced) = &sequenced {
             self.land(insertion, sequenced);
         } else {
@@ -219,6 +222,7 @@ impl Shared {
             let counted =
                 trees.iter().filter_map(|&tree| Some((tree, insertion.writes.rows(tree)?)));
             insertion.rows.extend(counted);
+            self.list_counters(trees.iter().copied(), &mut insertion.counters);
             insertion.trees = trees;
             self.engine.make_runs(insertion);
         }
@@ -425,6 +429,9 @@ pub(super) fn build_record(
         record.root(loaded.tree, &loaded.root.to_bytes());
     }
     blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
+    for &(tree, counter, next) in &insertion.counters {
+        record.counter(tree, counter, next);
+    }
     for &tree in trees.iter() {
         record.tree(tree);
         if let Some(more) = insertion.rows_of(tree) {

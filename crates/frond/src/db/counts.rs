@@ -95,8 +95,9 @@ impl Tree {
             held.rows += rows;
             held.bytes += bytes;
             for piece in slot.spilled_at(self.entry.id, Seqno(u64::MAX)) {
-                // What was written beyond memory is not looked into.
-                held.rows += piece.entries() as f64 / 2.0;
+                // What was written beyond memory is not looked into: of what is cut, a half at each end.
+                let ends = i32::from(range.0.is_some()) + i32::from(range.1.is_some());
+                held.rows += piece.entries() as f64 * 0.5f64.powi(ends);
                 held.is_guessed = true;
             }
         }

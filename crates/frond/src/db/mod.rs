@@ -9,6 +9,7 @@ mod bulk;
 mod catalog;
 mod changes;
 mod commit;
+mod counters;
 mod counts;
 mod cursor;
 #[cfg(all(test, shuttle))]
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     /// Locks of transactions, and of batches while there are any.
     pub lock_table: LockTable,
     pub gate: LockGate,
+    /// Some tree's counter was used since the store was opened.
+    pub has_counters: AtomicBool,
     /// Numbers given to transactions so far.
     pub txns: AtomicU64,
     /// What they are made of.

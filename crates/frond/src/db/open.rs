@@ -93,12 +93,14 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     });
     cx.limit_tails(limits.tails_bytes);
     let mut loaded = Roots::new();
+    let mut counts = Vec::new();
     let mut branches = Branches::default();
     for (tree, mut durable) in roots.trees {
         let inherits = std::mem::take(&mut durable.inherits);
         if !inherits.is_empty() {
             branches.inherits.insert(tree, inherits);
         }
+        counts.push((tree, durable.counts));
         if durable.loaded > Publish(0) {
             branches.loaded.insert(tree, durable.loaded);
         }
@@ -180,6 +182,9 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     });
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
+    for (tree, counts) in counts {
+        catalog.by_id(tree).inspect(|tree| tree.counters.raise(counts));
+    }
     let (id, level) = (store.id(), options.durability);
     let mut recovered_end = Lsn(0);
     let log = if options.read_only {
@@ -235,6 +240,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             locks: KeyLockTable::default(),
             lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone()),
             gate: LockGate::default(),
+            has_counters: AtomicBool::new(false),
             txns: AtomicU64::new(0),
             kits: Default::default(),
             durability: level,

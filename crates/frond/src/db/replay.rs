@@ -22,7 +22,7 @@ use crate::{
     store::{Class, Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
     sync::{Arc, Ordering},
     tree::SortedRuns,
-    types::Xid,
+    types::{Counts, Xid},
     version::{Change, Loaded, MemSlot, SpilledWrites},
     wal::{self, Item, LogExtent, Record, RecordItems},
 };
@@ -50,7 +50,7 @@ impl Replay<'_> {
     /// Does again what one log record did.
     pub fn record(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let (seqno, mut items) = match wal::decode(lsn, payload)? {
-            Record::Commit { seqno, items } => (seqno, items.with_rows()),
+            Record::Commit { seqno, items } => (seqno, items.with_counts()),
             Record::Keeps { items } => return self.claim(lsn, items),
             Record::Checkpoint { .. } => return Ok(()),
         };
@@ -89,6 +89,11 @@ impl Replay<'_> {
         let mut blobs = Vec::new();
         while let Some(item) = items.next()? {
             match item {
+                Item::Counter { tree, counter, next } => {
+                    let mut counts = Counts::default();
+                    counts[usize::from(counter)] = next;
+                    catalog.by_id(tree).inspect(|tree| tree.counters.raise(counts));
+                }
                 Item::Rows { tree, more } => rows.are_more(tree, more),
                 Item::Entry { tree, key, tag, payload } => {
                     rows.change(tree);

@@ -33,6 +33,8 @@ pub(crate) struct Insertion {
     pub trees: Vec<TreeId>,
     /// By how much the numbers of rows of some trees change, of the others nobody knows; ascending.
     pub rows: Vec<(TreeId, i64)>,
+    /// How far counters of trees are, as the record says: tree, counter, and the number that comes next.
+    pub counters: Vec<(TreeId, u8, u64)>,
     /// The entries of some of them, as mini-runs.
     pub runs: Vec<(TreeId, Arc<SortedRun>)>,
     /// What goes from the catalog as a transaction that was prepared is decided: sorted, point entries alone.

@@ -53,6 +53,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     tree::{Effects, SortedRuns, TreeContext, TreeTraits},
     txn::{Section, Sequencer, WriteSet},
+    types::Counts,
     version::{MemSlot, Snapshots, Versions},
     wal::Log,
 };
@@ -123,6 +124,9 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet);
     /// The same of what was written beyond memory.
     fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns);
+
+    /// How far the counters of a tree are, for the root directory: at least as far as any commit so far says.
+    fn counts(&self, tree: TreeId) -> Counts;
 
     /// The commit that dropped a tree is applied: no batch of it counts any more.
     fn forget(&self, tree: TreeId);

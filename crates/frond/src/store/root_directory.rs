@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use super::codec::{Decoded, Reader, put_bytes, put_number};
 use crate::{
     page::{LINK_BYTES, Link},
-    types::{KEY_BYTES_MAX, Lineage, Publish, Seqno, TreeId},
+    types::{Counts, KEY_BYTES_MAX, Lineage, Publish, Seqno, TreeId},
 };
 
 /// Longest name of a snapshot.
@@ -50,6 +50,8 @@ pub struct TreeRoot {
     pub loaded: Publish,
     /// How many rows the tree has, if that is known.
     pub rows: Option<u64>,
+    /// How far its counters are.
+    pub counts: Counts,
 }
 
 /// A named snapshot.
@@ -81,6 +83,7 @@ const HAS_MAX_KEY: u8 = 2;
 const LEAF_HAS_BLOBS: u8 = 4;
 const IS_LOADED: u8 = 8;
 const HAS_ROWS: u8 = 16;
+const HAS_COUNTS: u8 = 32;
 
 impl TreeRoot {
     /// One root alone, for the log.
@@ -161,6 +164,7 @@ fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
         (root.leaf_has_blobs, LEAF_HAS_BLOBS),
         (root.loaded.0 > 0, IS_LOADED),
         (root.rows.is_some(), HAS_ROWS),
+        (root.counts != Counts::default(), HAS_COUNTS),
     ];
     out.push(flags.iter().map(|&(is_set, flag)| if is_set { flag } else { 0 }).sum());
     if let Some(link) = &root.link {
@@ -182,6 +186,9 @@ fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
     if let Some(rows) = root.rows {
         put_number(out, rows);
     }
+    if root.counts != Counts::default() {
+        root.counts.iter().for_each(|&count| put_number(out, count));
+    }
     if let Some(key) = &root.max_key {
         put_bytes(out, key);
     }
@@ -202,7 +209,8 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
 
 fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
-    if flags & !(HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED | HAS_ROWS) != 0 {
+    let known = HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED | HAS_ROWS | HAS_COUNTS;
+    if flags & !known != 0 {
         return Err("a root with unknown flags".into());
     }
     let link = match flags & HAS_LINK {
@@ -231,6 +239,15 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
         0 => None,
         _ => Some(reader.number()?),
     };
+    let mut counts = Counts::default();
+    if flags & HAS_COUNTS != 0 {
+        for count in &mut counts {
+            *count = reader.number()?;
+        }
+        if counts == Counts::default() {
+            return Err("counters that were never used are said to be".into());
+        }
+    }
     let max_key = match flags & HAS_MAX_KEY {
         0 => None,
         _ => Some(reader.bytes(KEY_BYTES_MAX)?.to_vec()),
@@ -251,6 +268,7 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
         max_key,
         loaded,
         rows,
+        counts,
     })
 }
 
@@ -274,7 +292,7 @@ pub(super) mod tests {
         (
             proptest::option::of(link()),
             0u8..=LEVEL_MAX,
-            any::<(u64, u32, u64, u64, bool, u64, Option<u64>)>(),
+            any::<(u64, u32, u64, u64, bool, u64, Option<u64>, [u64; 4])>(),
             proptest::collection::vec(any::<(u32, u64)>(), 0..3),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         )
@@ -282,13 +300,14 @@ pub(super) mod tests {
                 |(
                     link,
                     level,
-                    (applied, lineage, entries, bytes, blobs, loaded, rows),
+                    (applied, lineage, entries, bytes, blobs, loaded, rows, counts),
                     inherits,
                     max_key,
                 )| {
                     TreeRoot {
                         loaded: Publish(loaded),
                         rows,
+                        counts,
                         link,
                         level,
                         leaf_has_blobs: blobs && link.is_some() && level == 0,

@@ -22,7 +22,7 @@ use crate::{
     error::{Error, Place, Result},
     message::{Kind, Tag},
     page::{LINK_BYTES, PageKind},
-    types::{KEY_BYTES_MAX, Lsn, Seqno, TreeId, XID_BYTES_MAX},
+    types::{COUNTERS, KEY_BYTES_MAX, Lsn, Seqno, TreeId, XID_BYTES_MAX},
 };
 
 pub use builder::RecordBuilder;
@@ -48,6 +48,7 @@ const ROOT: u8 = 0x0b;
 const PREPARED: u8 = 0x0a;
 const RUNS: u8 = 0x09;
 const ROWS: u8 = 0x08;
+const COUNTER: u8 = 0x07;
 
 /// An extent of the store that only the log names so far (Rule: I11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,12 +117,21 @@ pub enum Item<'a> {
         payload: &'a [u8],
     },
     /// By how much the commit changes the number of rows of a tree, which is known of it: before what it does there. Only
-    /// for who asks ([`RecordItems::with_rows`]).
+    /// for who asks ([`RecordItems::with_counts`]).
     Rows {
         /// The tree.
         tree: TreeId,
         /// So many more, or fewer.
         more: i64,
+    },
+    /// How far a counter of a tree is; likewise.
+    Counter {
+        /// The tree.
+        tree: TreeId,
+        /// Which of its counters.
+        counter: u8,
+        /// The number that comes next, at least.
+        next: u64,
     },
     /// A range delete.
     DeleteRange {
@@ -192,7 +202,7 @@ pub fn items(lsn: Lsn, body: &[u8]) -> RecordItems<'_> {
         tree: None,
         keys: KeyMemory::default(),
         skips_extents: false,
-        tells_rows: false,
+        tells_counts: false,
     }
 }
 
@@ -205,7 +215,7 @@ pub struct RecordItems<'a> {
     tree: Option<TreeId>,
     keys: KeyMemory,
     skips_extents: bool,
-    tells_rows: bool,
+    tells_counts: bool,
 }
 
 /// The two keys that the next one is made from; its memory may go from record to record.
@@ -224,9 +234,9 @@ impl RecordItems<'_> {
         Self { skips_extents: true, ..self }
     }
 
-    /// Hands out by how much trees' numbers of rows change, too.
-    pub fn with_rows(self) -> Self {
-        Self { tells_rows: true, ..self }
+    /// Hands out by how much trees' numbers of rows change, too, and how far counters are.
+    pub fn with_counts(self) -> Self {
+        Self { tells_counts: true, ..self }
     }
 
     /// Uses memory that another record's items left. To be called before the first item is read.
@@ -261,8 +271,19 @@ impl RecordItems<'_> {
                     let more = self.number()?;
                     // Zigzag: even numbers are more rows, odd ones fewer.
                     let more = (more >> 1) as i64 ^ -((more & 1) as i64);
-                    if self.tells_rows {
+                    if self.tells_counts {
                         return Ok(Some(Item::Rows { tree, more }));
+                    }
+                }
+                COUNTER => {
+                    let tree = self.tree_id()?;
+                    let counter = self.rest.u8().ok_or("a counter is cut short")?;
+                    if usize::from(counter) >= COUNTERS {
+                        return Err("a counter that no tree has");
+                    }
+                    let next = self.number()?;
+                    if self.tells_counts {
+                        return Ok(Some(Item::Counter { tree, counter, next }));
                     }
                 }
                 DELETE_RANGE => {
@@ -399,13 +420,16 @@ mod tests {
 
     fn read(payload: &[u8]) -> Vec<(u32, Vec<u8>, u8, Vec<u8>)> {
         let Record::Commit { items, .. } = decode(Lsn(0), payload).unwrap() else { panic!() };
-        let (mut items, mut out) = (items.with_rows(), Vec::new());
+        let (mut items, mut out) = (items.with_counts(), Vec::new());
         while let Some(item) = items.next().unwrap() {
             out.push(match item {
                 Item::Entry { tree, key, tag, payload } => {
                     (tree.0, key.to_vec(), tag.to_disk(), payload.to_vec())
                 }
                 Item::DeleteRange { tree, from, to } => (tree.0, from.to_vec(), 255, to.to_vec()),
+                Item::Counter { tree, counter, next } => {
+                    (tree.0, vec![counter], 248, next.to_le_bytes().to_vec())
+                }
                 Item::Rows { tree, more } => (tree.0, more.to_le_bytes().to_vec(), 249, Vec::new()),
                 Item::Extent(extent) => (
                     0,
@@ -432,9 +456,11 @@ mod tests {
         let mut builder = RecordBuilder::new();
         for round in 0..3u64 {
             builder.clear();
+            builder.counter(TreeId(9), 3, u64::MAX - round);
             builder.tree(TreeId(7));
             let rows: Vec<[u8; 8]> = (0..40u64).map(|i| (1000 * round + i).to_be_bytes()).collect();
-            let mut expected = Vec::new();
+            let next = (u64::MAX - round).to_le_bytes().to_vec();
+            let mut expected = vec![(9, vec![3], 248, next)];
             let more = [0, i64::MIN, 40][round as usize];
             builder.rows(more);
             expected.push((7, more.to_le_bytes().to_vec(), 249, Vec::new()));

@@ -62,7 +62,7 @@ pub(in crate::db) fn each_change(
     body: &[u8],
     mut each: impl FnMut(TreeChange<'_>),
 ) -> Result<()> {
-    let mut items = wal::items(Lsn(0), body).with_rows();
+    let mut items = wal::items(Lsn(0), body).with_counts();
     let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
     while let Some(item) = items.next().map_err(in_piece)? {
         match item {

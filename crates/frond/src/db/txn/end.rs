@@ -67,6 +67,8 @@ impl Txn {
             let fresh = Arc::get_mut(&mut insertion).expect("nobody else has it yet");
             std::mem::swap(&mut fresh.writes, own.sealed());
             fresh.writes.list_trees(&mut fresh.trees);
+            let written = state.entered.iter().map(|tree| tree.id);
+            shared.list_counters(written, &mut fresh.counters);
             fresh.rows.clear();
             fresh.rows.extend(own.row_deltas());
             shared.engine.make_runs(fresh);

@@ -150,6 +150,9 @@ impl Txn {
             std::mem::swap(&mut decided.writes, own.sealed());
             decided.trees = decided.writes.trees();
             decided.rows.extend(own.row_deltas());
+            // With the pieces: what it has used is nobody else's from here on.
+            let written = state.entered.iter().map(|tree| tree.id);
+            shared.list_counters(written, &mut rows.counters);
             let cut = cut(&decided, prepared, list.as_ref(), &mut rows);
             if let Err(error) = cut {
                 // Its rows stay pending until it has ended.

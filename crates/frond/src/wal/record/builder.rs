@@ -3,8 +3,8 @@
 //! Threads: one. Bytes: docs/format.md, "Log records".
 
 use super::{
-    DELETE_RANGE, EMPTY_PAYLOAD, EXTENT, LogExtent, PAGE, PREPARED, ROOT, ROWS, RUNS, SHARES_BASE,
-    SHARES_PREFIX, TREE,
+    COUNTER, DELETE_RANGE, EMPTY_PAYLOAD, EXTENT, LogExtent, PAGE, PREPARED, ROOT, ROWS, RUNS,
+    SHARES_BASE, SHARES_PREFIX, TREE,
 };
 use crate::{
     coding::{put_bytes, put_varint},
@@ -52,6 +52,14 @@ impl RecordBuilder {
     pub fn rows(&mut self, more: i64) {
         self.bytes.push(ROWS);
         put_varint(&mut self.bytes, (more << 1 ^ more >> 63) as u64);
+    }
+
+    /// Says how far a counter of a tree is.
+    pub fn counter(&mut self, tree: TreeId, counter: u8, next: u64) {
+        self.bytes.push(COUNTER);
+        put_varint(&mut self.bytes, tree.0.into());
+        self.bytes.push(counter);
+        put_varint(&mut self.bytes, next);
     }
 
     /// Adds an entry: ascending by key within its tree.
