@@ -116,6 +116,11 @@ enum Seek<'a> {
 }
 
 impl frond_cursor {
+    /// One that locks nothing and is of no transaction.
+    pub(crate) fn plain(cursor: Cursor) -> Self {
+        Self::new(Walk::Plain(Box::new(cursor)), false)
+    }
+
     fn new(walk: Walk, locks: bool) -> Self {
         Self {
             walk,
@@ -169,7 +174,7 @@ impl frond_cursor {
 }
 
 /// Ends of a range: from the first key that belongs to it, to the first that does not; null for none.
-unsafe fn range<'a>(
+pub(crate) unsafe fn range<'a>(
     (from, from_length): (*const u8, usize),
     (to, to_length): (*const u8, usize),
 ) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>), Fail> {
@@ -205,7 +210,7 @@ pub unsafe extern "C" fn frond_scan(
             give(cursor, || {
                 let range = range((from, from_length), (to, to_length))?;
                 let walk = given(tree, "the tree")?.tree.scan(range)?;
-                Ok(frond_cursor::new(Walk::Plain(Box::new(walk)), false))
+                Ok(frond_cursor::plain(walk))
             })
         })
     }

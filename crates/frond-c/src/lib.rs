@@ -11,6 +11,10 @@
 //! | `txn.rs` | transactions, savepoints |
 //! | `row.rs` | rows with all their index entries |
 //! | `prepared.rs` | two-phase commit |
+//! | `waits.rs` | interrupts, and what hears of waits for locks |
+//! | `counts.rs` | numbers of rows, estimates, counters |
+//! | `snapshot.rs` | one moment of the store, many keys at once |
+//! | `batch.rs` | batches, bulk loads |
 //! | `cursor.rs` | rows in order, some at a time |
 //!
 //! Invariants
@@ -28,20 +32,28 @@
 // What callers promise is said once, at the head of the header and in `bytes.rs`; each function's words are those of the header.
 #![allow(clippy::missing_safety_doc)]
 
+mod batch;
 mod bytes;
+mod counts;
 mod cursor;
 mod error;
 mod prepared;
 mod row;
+mod snapshot;
 mod store;
 mod tree;
 mod txn;
+mod waits;
 
+pub use batch::*;
 pub use bytes::*;
+pub use counts::*;
 pub use cursor::*;
 pub use error::*;
 pub use prepared::*;
 pub use row::*;
+pub use snapshot::*;
 pub use store::*;
 pub use tree::*;
 pub use txn::*;
+pub use waits::*;

@@ -7,6 +7,7 @@ use frond::{Db, Durability, Options, SizeClass, Tree, TreeOptions};
 use crate::{
     bytes::{bytes, frond_buffer, give, given, given_mut, take_back, text},
     error::{Fail, call, frond_error, misuse},
+    waits::frond_lock_hooks,
 };
 
 /// A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
@@ -48,6 +49,8 @@ pub struct frond_options {
     pub read_only: bool,
     /// Bytes of log kept for followers of the change feed.
     pub keep_log: u64,
+    /// What hears of waits for locks; null: nothing. Copied by frond_open.
+    pub lock_hooks: *const frond_lock_hooks,
 }
 
 /// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
@@ -80,6 +83,7 @@ pub unsafe extern "C" fn frond_options_init(options: *mut frond_options) {
             create: true,
             read_only: false,
             keep_log: 0,
+            lock_hooks: std::ptr::null(),
         };
     }
 }
@@ -131,6 +135,9 @@ pub unsafe extern "C" fn frond_open(
                         .create(options.create)
                         .read_only(options.read_only)
                         .keep_log(options.keep_log);
+                    if let Some(hooks) = options.lock_hooks.as_ref() {
+                        opened = opened.lock_hooks(*hooks);
+                    }
                 }
                 Ok(frond_db { db: Db::open(path, opened)? })
             })
@@ -169,6 +176,21 @@ pub unsafe extern "C" fn frond_backup(
     }
 }
 
+pub(crate) unsafe fn tree_options(options: *const frond_tree_options) -> Result<TreeOptions, Fail> {
+    let mut wanted = TreeOptions::default();
+    // SAFETY: see `bytes.rs`.
+    if let Some(options) = unsafe { options.as_ref() } {
+        let class = u8::try_from(options.size_class).ok();
+        let class = class.and_then(SizeClass::from_disk);
+        wanted.size_class = class.ok_or_else(|| misuse("there is no such size class"))?;
+        wanted.unique = options.unique;
+        let (data, length) = (options.attributes, options.attributes_length);
+        // SAFETY: see `bytes.rs`.
+        wanted.attributes = unsafe { bytes(data, length, "attributes") }?.to_vec();
+    }
+    Ok(wanted)
+}
+
 /// Creates a tree, synced when it returns. `options` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_create(
@@ -183,16 +205,7 @@ pub unsafe extern "C" fn frond_tree_create(
         call(error, || {
             give(tree, || {
                 let db = &given(db, "the store")?.db;
-                let mut wanted = TreeOptions::default();
-                if let Some(options) = options.as_ref() {
-                    let class = u8::try_from(options.size_class).ok();
-                    wanted.size_class = class
-                        .and_then(SizeClass::from_disk)
-                        .ok_or_else(|| misuse("there is no such size class"))?;
-                    wanted.unique = options.unique;
-                    let (data, length) = (options.attributes, options.attributes_length);
-                    wanted.attributes = bytes(data, length, "attributes")?.to_vec();
-                }
+                let wanted = tree_options(options)?;
                 Ok(frond_tree { tree: db.create_tree(text(name, "the name")?, wanted)? })
             })
         })

@@ -52,6 +52,8 @@ pub struct frond_txn_options {
     pub lock_timeout_ms: i64,
     /// When its commit is acknowledged: FROND_AS_STORE, FROND_SYNC, FROND_OS, FROND_LAZY.
     pub durability: i32,
+    /// What the program's frond_lock_hooks are to know it by; 0 says nothing.
+    pub tag: u64,
 }
 
 /// Fills options with what is usual: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
@@ -66,6 +68,7 @@ pub unsafe extern "C" fn frond_txn_options_init(options: *mut frond_txn_options)
             read_only: false,
             lock_timeout_ms: timeout,
             durability: FROND_AS_STORE,
+            tag: 0,
         };
     }
 }
@@ -84,6 +87,7 @@ fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
         read_only: from.read_only,
         lock_timeout: timeout.map(Duration::from_millis),
         durability: durability(from.durability)?,
+        tag: from.tag,
     })
 }
 

@@ -160,6 +160,18 @@ impl Db {
         engine.rest()
     }
 
+    /// Calls `tell` once everything that has its place in the order of commits by now is durable, from a thread of the store,
+    /// within a second also if nothing else is committed; before [`close`](Db::close) returns at the latest. `tell` must not
+    /// call the store. Of a store that has stopped nobody is told. For whoever keeps a log of its own until the store needs
+    /// it no more.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`, `Failed`: `tell` is not called.
+    pub fn when_synced(&self, tell: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.shared.check_writable()?;
+        self.shared.engine.tell_when_synced(Box::new(tell))
+    }
+
     /// What opening met that took nothing away but should be looked into, one sentence each with its code:
     /// a superblock slot, or what it links, that could not be used (FRD-2105). Empty as a rule.
     pub fn warnings(&self) -> &[String] {

@@ -172,6 +172,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         blob_bytes_since_checkpoint: AtomicU64::new(0),
         blob_sync: Default::default(),
         undecided: Default::default(),
+        sync_requests: Default::default(),
         roots: Mutex::default(),
         effects: Mutex::default(),
         progress: Arc::new(AtomicU64::new(0)),

@@ -14,6 +14,20 @@ pub(crate) struct ReadView<'a> {
     pub at: Seqno,
 }
 
+/// Looks for keys in their order, so that neighbours find their blocks in the cache; what is found stands in the caller's.
+pub(super) fn in_key_order<K: AsRef<[u8]>>(
+    keys: &[K],
+    mut get: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>>,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+    let mut values: Vec<Option<Vec<u8>>> = keys.iter().map(|_| None).collect();
+    for index in order {
+        values[index] = get(keys[index].as_ref())?;
+    }
+    Ok(values)
+}
+
 /// Messages of one key, newest first, until a base is met.
 #[derive(Default)]
 pub(crate) struct Messages {

@@ -9,7 +9,10 @@ use crate::{
 };
 
 use super::{
-    Cursor, Parts, Shared, Tree, TreeInfo, operators::must_know, read::ReadView, tree::bounds,
+    Cursor, Parts, Shared, Tree, TreeInfo,
+    operators::must_know,
+    read::{ReadView, in_key_order},
+    tree::bounds,
 };
 use std::{collections::BTreeMap, ops::RangeBounds};
 
@@ -95,6 +98,24 @@ impl Snapshot {
         let mut value = Vec::new();
         let version = self.version();
         Ok(self.view(&version).get(tree.entry.id, key, &mut value)?.then_some(value))
+    }
+
+    /// The values of many keys at this moment, in their order: see [`Tree::multi_get`].
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.check(tree)?;
+        let version = self.version();
+        let view = self.view(&version);
+        in_key_order(keys, |key| {
+            let mut value = Vec::new();
+            Ok(view.get(tree.entry.id, key, &mut value)?.then_some(value))
+        })
     }
 
     /// Parts of a value at this moment: see [`Tree::get_parts`].

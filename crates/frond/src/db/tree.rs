@@ -8,7 +8,11 @@ use crate::{
     sync::Arc,
 };
 
-use super::{Batch, Cursor, Parts, Shared, batch::check_key, read::ReadView};
+use super::{
+    Batch, Cursor, Parts, Shared,
+    batch::check_key,
+    read::{ReadView, in_key_order},
+};
 
 /// What a new tree is to be like.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -217,19 +221,11 @@ impl Tree {
         let version = self.shared.engine.versions.current();
         let at = self.shared.engine.sequencer.visible();
         let view = ReadView { engine: &self.shared.engine, version: &version, at };
-        // In key order, neighbours find their blocks in the cache.
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
-        let mut values: Vec<Option<Vec<u8>>> = keys.iter().map(|_| None).collect();
-        for index in order {
-            let key = keys[index].as_ref();
+        in_key_order(keys, |key| {
             check_key(key)?;
             let mut value = Vec::new();
-            if view.get(self.entry.id, key, &mut value)? {
-                values[index] = Some(value);
-            }
-        }
-        Ok(values)
+            Ok(view.get(self.entry.id, key, &mut value)?.then_some(value))
+        })
     }
 
     /// A commit of one `put`.

@@ -65,7 +65,8 @@ fn descend<'a>(tree: Tree<'a>, key: &[u8]) -> Option<(f64, Seen<'a>)> {
     let leaf = tree.descend(|node| {
         // From the root again, if somebody changed what was read.
         if node.level() >= level.get() {
-            (below.set(0.0), width.set(1.0));
+            below.set(0.0);
+            width.set(1.0);
         }
         level.set(node.level());
         let slot = node.child_slot_for(tree.arena, key);

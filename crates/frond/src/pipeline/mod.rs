@@ -30,6 +30,7 @@ mod pace;
 mod pool;
 mod readers;
 mod spill;
+mod sync_requests;
 mod undecided;
 mod workers;
 
@@ -172,6 +173,8 @@ pub(crate) struct Engine {
     pub(crate) blob_sync: BlobSync,
     /// What prepared transactions need that only the log names.
     pub(crate) undecided: Undecided,
+    /// Who wants to be told when the log is synced.
+    pub(crate) sync_requests: sync_requests::SyncRequests,
     /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
     /// What published jobs did to pages, until a checkpoint takes it.
@@ -313,6 +316,7 @@ impl Engine {
         self.publish_unchanged();
         self.run_checkpoint()?;
         let end = self.health.watch(self.log().close())?;
+        self.end_sync_requests();
         if !self.undecided.is_empty() {
             // The log names what they need: the next opening reads it.
             self.store.drop_reserve();
@@ -349,6 +353,7 @@ impl Engine {
     pub fn step(&self) -> Result<bool> {
         self.health.check()?;
         self.log().tick(self.env.clock.now())?;
+        self.answer_sync_requests()?;
         self.balance_memory();
         self.probe_damage();
         if self.with_room(|| self.checkpoint_some())? || self.spill_pinned()? {

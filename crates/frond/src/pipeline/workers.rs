@@ -118,6 +118,7 @@ impl Engine {
     fn log_loop(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
             self.log().tick(self.env.clock.now())?;
+            self.answer_sync_requests()?;
             self.balance_memory();
             self.env.clock.sleep(Duration::from_millis(20));
         }

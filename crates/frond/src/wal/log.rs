@@ -382,6 +382,14 @@ impl Log {
         Ok(end)
     }
 
+    /// Where all that is reserved so far ends.
+    pub fn end(&self) -> Result<Lsn> {
+        let mut state = self.state.lock().unwrap();
+        self.check(&state)?;
+        self.seal_unless_empty(&mut state);
+        Ok(state.end)
+    }
+
     /// All before this position survives a power failure.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))

@@ -131,3 +131,19 @@ fn a_commit_that_meets_a_close_is_refused_or_there() {
     let db = Db::open("/store", options(&vfs)).unwrap();
     assert_eq!(rows(&db.open_tree("t").unwrap()), [(b"early".to_vec(), 0)]);
 }
+
+/// Rule: I29. A snapshot of what has its place in the order waits, where it is read first, for what is not visible yet.
+#[test]
+fn an_ordered_snapshot_shows_commits_that_were_on_their_way() {
+    let db = Db::open("/store", options(&Arc::new(MemoryVfs::new()))).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(&tree, b"k", b"on its way").unwrap();
+    let (lies, sequenced) = leave_lying(&db, &mut batch);
+    let txn = db.begin(Default::default()).unwrap();
+    assert_eq!(txn.take_snapshot().unwrap(), sequenced.seqno);
+    assert!(db.shared.engine.sequencer.visible() < sequenced.seqno, "nothing was waited for");
+    assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"on its way"[..]));
+    db.shared.land(&lies, &sequenced);
+    give_back_writes(&mut batch, lies);
+}

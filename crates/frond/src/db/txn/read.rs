@@ -5,24 +5,27 @@ use crate::{
     block::typed::Projection,
     sync::Arc,
     txn::{HashedKey, lock_table::RowMode},
-    version::SnapshotState,
+    version::{SnapshotState, Version},
 };
 
 use super::{
     super::{
         Shared, Tree,
-        read::{Messages, ReadView},
+        batch::check_key,
+        read::{Messages, ReadView, in_key_order},
     },
     IfLocked, Isolation, RowLock, State, Txn,
 };
 
 /// What a read goes by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+#[derive(Clone, Copy)]
+enum At<'a> {
     /// What the transaction's level says.
     Level,
     /// The newest commit, visible or about to be: under the row's lock.
     Latest,
+    /// What was committed through this one, in a version that has it.
+    Moment(&'a Version, Seqno),
 }
 
 impl Txn {
@@ -108,7 +111,7 @@ impl Txn {
         state: &mut State,
         tree: &Tree,
         key: &[u8],
-        at: At,
+        at: At<'_>,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         value.clear();
@@ -141,6 +144,11 @@ impl Txn {
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
+            (At::Moment(version, at), _) => {
+                let view = ReadView { engine, version, at };
+                add(&mut messages, value, &view)?;
+                messages.finish(&view, value)
+            }
             (At::Level, Isolation::ReadCommitted) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
@@ -165,7 +173,71 @@ impl Txn {
     pub(super) fn snapshot<'s>(&self, state: &'s mut State) -> &'s Arc<SnapshotState> {
         let engine = &self.shared.engine;
         let visible = || engine.sequencer.visible();
-        state.snapshot.get_or_insert_with(|| engine.snapshots.register(visible))
+        let snapshot = state.snapshot.get_or_insert_with(|| engine.snapshots.register(visible));
+        if snapshot.at > visible() {
+            // It was taken before those commits could be seen; here nobody waits for this call.
+            engine.wait_visible(snapshot.at);
+        }
+        snapshot
+    }
+
+    /// Takes the snapshot of the plain reads now instead of with the first of them: of all commits that have their place in
+    /// the order, those that cannot be seen yet included. Waits for nothing, so that a server can call this where it keeps
+    /// commits away; the first read waits until all of them are visible. Returns the last commit that it shows. One that has a
+    /// snapshot keeps it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` at `ReadCommitted` and `Serializable`, which have none; `TxnEnded`, `Interrupted`.
+    pub fn take_snapshot(&self) -> Result<Seqno> {
+        let mut state = self.go_on()?;
+        if !matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Snapshot) {
+            let why = "a transaction of this level has no snapshot";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        let engine = &self.shared.engine;
+        if state.snapshot.is_none() {
+            let last = engine.enter().last();
+            // What became visible meanwhile may be in trees already.
+            let at = || last.max(engine.sequencer.visible());
+            state.snapshot = Some(engine.snapshots.register(at));
+        }
+        Ok(state.snapshot.as_ref().map_or(Seqno(0), |snapshot| snapshot.at))
+    }
+
+    /// The values of many keys, in their order, all from the same moment; looked for in key order, so that neighbours
+    /// find their blocks in the cache. At `Serializable` each is locked shared, and is the newest.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        if self.options.isolation == Isolation::Serializable && !self.options.read_only {
+            return in_key_order(keys, |key| self.get(tree, key));
+        }
+        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
+        let mut state = self.enter_tree(tree)?;
+        let engine = &self.shared.engine;
+        let (version, at) = match self.options.isolation {
+            Isolation::ReadCommitted => {
+                let version = engine.versions.hold();
+                (version, engine.sequencer.visible())
+            }
+            _ => {
+                let snapshot = self.snapshot(&mut state);
+                if tree.entry.birth > snapshot.at {
+                    return Err(Error::DefinitionChanged(tree.name()));
+                }
+                (snapshot.version(&engine.versions), snapshot.at)
+            }
+        };
+        in_key_order(keys, |key| {
+            let mut value = Vec::new();
+            let found = self.read(&mut state, tree, key, At::Moment(&version, at), &mut value)?;
+            Ok(found.then_some(value))
+        })
     }
 }
 

@@ -1,0 +1,206 @@
+//! Batches, which are committed at once and read nothing, and bulk loads of new trees.
+
+use std::ffi::c_char;
+
+use frond::{Batch, BulkLoad};
+
+use crate::{
+    bytes::{bytes, give, given, given_mut, take_back, text},
+    error::{call, frond_error, misuse},
+    store::{durability, frond_db, frond_tree, frond_tree_options, tree_options},
+};
+
+/// Writes that are committed together, in the order in which they were added.
+pub struct frond_batch {
+    batch: Batch,
+}
+
+/// Makes an empty batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_new(
+    batch: *mut *mut frond_batch,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe { call(error, || give(batch, || Ok(frond_batch { batch: Batch::new() }))) }
+}
+
+/// Gives a batch back. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_free(batch: *mut frond_batch) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(std::ptr::null_mut(), || take_back(batch, "the batch").map(drop)) };
+}
+
+/// Adds: set a value, whether the key exists or not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_put(
+    batch: *mut frond_batch,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    value: *const u8,
+    value_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (batch, tree) = (given_mut(batch, "the batch")?, given(tree, "the tree")?);
+            let (key, value) =
+                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
+            Ok(batch.batch.put(&tree.tree, key, value)?)
+        })
+    }
+}
+
+/// Adds: delete a key, if it exists.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_delete(
+    batch: *mut frond_batch,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (batch, tree) = (given_mut(batch, "the batch")?, given(tree, "the tree")?);
+            Ok(batch.batch.delete(&tree.tree, bytes(key, key_length, "the key")?)?)
+        })
+    }
+}
+
+/// Adds: delete all keys from `from` up to, not including, `to`. Costs the same for one row and for all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_delete_range(
+    batch: *mut frond_batch,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (batch, tree) = (given_mut(batch, "the batch")?, given(tree, "the tree")?);
+            let (from, to) =
+                (bytes(from, from_length, "the begin")?, bytes(to, to_length, "the end")?);
+            Ok(batch.batch.delete_range(&tree.tree, from, to)?)
+        })
+    }
+}
+
+/// Commits a batch, at FROND_AS_STORE or a level of its own, and empties it. `seqno`, which may be null, gets the commit's number.
+/// On an error nothing is done, and the batch is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_commit(
+    db: *const frond_db,
+    batch: *mut frond_batch,
+    level: i32,
+    seqno: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (db, batch) = (&given(db, "the store")?.db, given_mut(batch, "the batch")?);
+            let committed = match durability(level)? {
+                None => db.commit(&mut batch.batch)?,
+                Some(level) => db.commit_with(&mut batch.batch, level)?,
+            };
+            seqno.as_mut().into_iter().for_each(|seqno| *seqno = committed.0);
+            Ok(())
+        })
+    }
+}
+
+/// Loads rows in any order into a tree that it creates.
+pub struct frond_load {
+    load: BulkLoad,
+}
+
+/// Begins to load a new tree. `options` may be null. Nobody sees it before frond_loads_finish.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_load_begin(
+    db: *const frond_db,
+    name: *const c_char,
+    options: *const frond_tree_options,
+    load: *mut *mut frond_load,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(load, || {
+                let (db, name) = (&given(db, "the store")?.db, text(name, "the name")?);
+                Ok(frond_load { load: db.bulk_load(name, tree_options(options)?)? })
+            })
+        })
+    }
+}
+
+/// Adds a row; of two with one key the later one counts, but in a tree that is unique: then finishing fails with FRD-1104.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_load_put(
+    load: *mut frond_load,
+    key: *const u8,
+    key_length: usize,
+    value: *const u8,
+    value_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let load = given_mut(load, "the load")?;
+            let (key, value) =
+                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
+            Ok(load.load.put(key, value)?)
+        })
+    }
+}
+
+/// Gives a load up, or nothing if `load` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_load_free(load: *mut frond_load) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(std::ptr::null_mut(), || take_back(load, "the load").map(drop)) };
+}
+
+/// Makes the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case; `trees`,
+/// which may be null, gets as many new ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_loads_finish(
+    loads: *const *mut frond_load,
+    count: usize,
+    trees: *mut *mut frond_tree,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            if count == 0 {
+                return Ok(());
+            }
+            if loads.is_null() || count > isize::MAX as usize / size_of::<usize>() {
+                return Err(misuse("the loads are null, or too many"));
+            }
+            let loads = std::slice::from_raw_parts(loads, count);
+            let taken = loads.iter().map(|&load| take_back(load, "a load").map(|load| load.load));
+            // Each is taken back, also if another is null.
+            let taken: Vec<_> = taken.collect();
+            let finished = BulkLoad::finish_all(taken.into_iter().collect::<Result<_, _>>()?)?;
+            if !trees.is_null() {
+                let places = std::slice::from_raw_parts_mut(trees, count);
+                for (place, loaded) in places.iter_mut().zip(finished) {
+                    give(place, || Ok(frond_tree { tree: loaded.tree }))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

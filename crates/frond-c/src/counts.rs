@@ -1,0 +1,93 @@
+//! Numbers of rows, estimates, and counters of trees.
+
+use crate::{
+    bytes::{given, given_mut},
+    cursor::range,
+    error::{call, frond_error},
+    store::frond_tree,
+};
+
+/// How many rows a tree has. `exact` gets whether they were counted: else `rows` is an estimate, for something was put or deleted
+/// of which nobody knew whether it was there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_row_count(
+    tree: *const frond_tree,
+    rows: *mut u64,
+    exact: *mut bool,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        call(error, || {
+            let count = given(tree, "the tree")?.tree.row_count()?;
+            *given_mut(rows, "the place for the number")? = count.rows;
+            exact.as_mut().into_iter().for_each(|exact| *exact = count.exact);
+            Ok(())
+        })
+    }
+}
+
+/// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take, without reading any. 0 rows
+/// only if there is none. Null: from the first key, to the last. `data_bytes` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_estimate(
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    rows: *mut u64,
+    data_bytes: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tree = &given(tree, "the tree")?.tree;
+            let estimate = tree.estimate(range((from, from_length), (to, to_length))?)?;
+            *given_mut(rows, "the place for the number")? = estimate.rows;
+            data_bytes.as_mut().into_iter().for_each(|bytes| *bytes = estimate.bytes);
+            Ok(())
+        })
+    }
+}
+
+/// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. They are not
+/// handed out again, whatever becomes of the transaction; over a restart at least none that a commit can have used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_reserve(
+    tree: *const frond_tree,
+    counter: u32,
+    least: u64,
+    count: u64,
+    first: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let first = given_mut(first, "the place for the number")?;
+            let tree = &given(tree, "the tree")?.tree;
+            *first = tree.reserve(counter as usize, least, count)?.start;
+            Ok(())
+        })
+    }
+}
+
+/// The number that a counter would give next.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_next_number(
+    tree: *const frond_tree,
+    counter: u32,
+    next: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tree = &given(tree, "the tree")?.tree;
+            *given_mut(next, "the place for the number")? = tree.next_number(counter as usize)?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! One moment of the store without a transaction, and many keys at once.
+
+use frond::Snapshot;
+
+use crate::{
+    bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
+    cursor::{frond_cursor, range},
+    error::{Fail, call, frond_error, misuse},
+    store::{frond_db, frond_tree},
+    txn::frond_txn,
+};
+
+/// One moment of the store: what is read of it stays the same.
+pub struct frond_snapshot {
+    snapshot: Snapshot,
+}
+
+/// Bytes that lie elsewhere.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct frond_bytes {
+    /// The first of them; null: there are none, not even an empty string.
+    pub data: *const u8,
+    /// How many.
+    pub length: usize,
+}
+
+/// Takes the store as of now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_take(
+    db: *const frond_db,
+    snapshot: *mut *mut frond_snapshot,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        call(error, || {
+            give(snapshot, || {
+                Ok(frond_snapshot { snapshot: given(db, "the store")?.db.snapshot() })
+            })
+        })
+    }
+}
+
+/// Gives a snapshot back. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_free(snapshot: *mut frond_snapshot) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(std::ptr::null_mut(), || take_back(snapshot, "the snapshot").map(drop)) };
+}
+
+/// The last commit that it shows; 0 if `snapshot` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_seqno(snapshot: *const frond_snapshot) -> u64 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { snapshot.as_ref() }.map_or(0, |snapshot| snapshot.snapshot.seqno().0)
+}
+
+/// The value of a key at this moment. FROND_NOT_FOUND if there was none; FRD-1006 if there was no such tree.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_get(
+    snapshot: *const frond_snapshot,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    value: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let snapshot = &given(snapshot, "the snapshot")?.snapshot;
+            let (tree, key) = (&given(tree, "the tree")?.tree, bytes(key, key_length, "the key")?);
+            let found = snapshot.get(tree, key)?.ok_or(Fail::NotFound)?;
+            given_mut(value, "the buffer")?.copy(&found);
+            Ok(())
+        })
+    }
+}
+
+/// A cursor over the rows from `from` up to, not including, `to` at this moment. Null: from the first, to the last.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_scan(
+    snapshot: *const frond_snapshot,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    cursor: *mut *mut frond_cursor,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(cursor, || {
+                let snapshot = &given(snapshot, "the snapshot")?.snapshot;
+                let range = range((from, from_length), (to, to_length))?;
+                Ok(frond_cursor::plain(snapshot.scan(&given(tree, "the tree")?.tree, range)?))
+            })
+        })
+    }
+}
+
+/// The values of many keys as the transaction sees them, all at once; none is locked but at FROND_SERIALIZABLE. `values` is as
+/// long as `keys`, and gets where each value lies in `memory`, until that is used again; null data: there is no such row.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_get_many(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    keys: *const frond_bytes,
+    count: usize,
+    memory: *mut frond_buffer,
+    values: *mut frond_bytes,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
+            many(keys, count, memory, values, |keys| txn.get_many(&tree.tree, keys))
+        })
+    }
+}
+
+/// The same at the moment of a snapshot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_get_many(
+    snapshot: *const frond_snapshot,
+    tree: *const frond_tree,
+    keys: *const frond_bytes,
+    count: usize,
+    memory: *mut frond_buffer,
+    values: *mut frond_bytes,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (snapshot, tree) = (given(snapshot, "the snapshot")?, given(tree, "the tree")?);
+            let get = |keys: &[&[u8]]| snapshot.snapshot.get_many(&tree.tree, keys);
+            many(keys, count, memory, values, get)
+        })
+    }
+}
+
+type Found = Vec<Option<Vec<u8>>>;
+
+unsafe fn many(
+    keys: *const frond_bytes,
+    count: usize,
+    memory: *mut frond_buffer,
+    values: *mut frond_bytes,
+    get: impl FnOnce(&[&[u8]]) -> Result<Found, frond::Error>,
+) -> Result<(), Fail> {
+    if count == 0 {
+        return Ok(());
+    }
+    if keys.is_null() || values.is_null() || count > isize::MAX as usize / size_of::<frond_bytes>()
+    {
+        return Err(misuse("the keys, or the places for their values, are null or too many"));
+    }
+    // SAFETY: see `bytes.rs`: as many as said.
+    let (keys, values) = unsafe {
+        (std::slice::from_raw_parts(keys, count), std::slice::from_raw_parts_mut(values, count))
+    };
+    let listed = keys.iter().map(|key| {
+        // SAFETY: see `bytes.rs`.
+        unsafe { bytes(key.data, key.length, "a key") }
+    });
+    let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
+    let found = get(&listed)?;
+    let all: Vec<u8> = found.iter().flatten().flatten().copied().collect();
+    // SAFETY: see `bytes.rs`.
+    let memory = unsafe { given_mut(memory, "the buffer")? };
+    memory.copy(&all);
+    // An empty value has an address, too.
+    let start = if memory.data.is_null() { [].as_ptr() } else { memory.data.cast_const() };
+    let mut at = 0;
+    for (place, value) in values.iter_mut().zip(&found) {
+        *place = match value {
+            None => frond_bytes { data: std::ptr::null(), length: 0 },
+            // SAFETY: inside of what was copied.
+            Some(value) => frond_bytes { data: unsafe { start.add(at) }, length: value.len() },
+        };
+        at += value.as_ref().map_or(0, Vec::len);
+    }
+    Ok(())
+}
+
+/// Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,
+/// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. `seqno`, which may be null,
+/// gets the last commit that it shows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_take_snapshot(
+    txn: *const frond_txn,
+    seqno: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let at = given(txn, "the transaction")?.txn.take_snapshot()?;
+            seqno.as_mut().into_iter().for_each(|seqno| *seqno = at.0);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Asking transactions to stop, and what a server hears of waits for locks and has a say in.
+
+use std::ffi::c_void;
+
+use frond::{Interrupter, LockHooks, LockParty};
+
+use crate::{
+    bytes::{give, given, take_back},
+    error::{call, frond_error},
+    store::frond_db,
+    txn::frond_txn,
+};
+
+/// What one transaction can be stopped by, from any thread; it may outlive the transaction.
+pub struct frond_interrupter {
+    interrupter: Interrupter,
+}
+
+/// Gives what another thread can stop the transaction by. To be asked for before calls that wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_interrupter(
+    txn: *const frond_txn,
+    interrupter: *mut *mut frond_interrupter,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        call(error, || {
+            give(interrupter, || {
+                let txn = &given(txn, "the transaction")?.txn;
+                Ok(frond_interrupter { interrupter: txn.interrupter()? })
+            })
+        })
+    }
+}
+
+/// Asks the transaction to stop what it does: the call that it is in ends with FRD-1106, if it waits or walks over rows, and so
+/// do all that come, until frond_txn_clear_interrupt. Never waits; nothing happens if the transaction is over. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(std::ptr::null_mut(), || {
+            given(interrupter, "what it is stopped by")?.interrupter.interrupt();
+            Ok(())
+        });
+    }
+}
+
+/// Gives the handle back. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_interrupter_free(interrupter: *mut frond_interrupter) {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(std::ptr::null_mut(), || take_back(interrupter, "what it is stopped by").map(drop))
+    };
+}
+
+/// Says that what the transaction was asked for is done: its calls go on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_clear_interrupt(
+    txn: *const frond_txn,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            given(txn, "the transaction")?.txn.clear_interrupt();
+            Ok(())
+        })
+    }
+}
+
+/// A transaction that a lock is about. Good for the call that is told of it.
+pub struct frond_party {
+    party: LockParty,
+}
+
+/// Its number; 0 if `party` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_party_id(party: *const frond_party) -> u64 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { party.as_ref() }.map_or(0, |party| party.party.id())
+}
+
+/// The tag that it was begun with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_party_tag(party: *const frond_party) -> u64 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { party.as_ref() }.map_or(0, |party| party.party.tag())
+}
+
+/// Asks it to stop, as frond_interrupt does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_party_interrupt(party: *const frond_party) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { party.as_ref() }.inspect(|party| party.party.interrupt());
+}
+
+/// Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
+/// nothing of the library but the frond_party calls. Those told of may have ended since.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct frond_lock_hooks {
+    /// Given to each of them.
+    pub context: *mut c_void,
+    /// `waiter` is about to sleep until `holder` has gone; called for each.
+    // SAFETY: where it is called, both live as long as the call.
+    pub on_wait: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            waiter: *const frond_party,
+            holder: *const frond_party,
+        ),
+    >,
+    /// The id of the one of two in a circle of waits that is to be ended; 0: no matter.
+    // SAFETY: as above.
+    pub prefer: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            a: *const frond_party,
+            b: *const frond_party,
+        ) -> u64,
+    >,
+    /// Whether the gap of `holder` stands against an insert of `inserter`: not if the order of the two is settled elsewhere.
+    // SAFETY: as above.
+    pub needs_order: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            inserter: *const frond_party,
+            holder: *const frond_party,
+        ) -> bool,
+    >,
+}
+
+// SAFETY: the caller promises that its functions, with their context, may be called by all threads.
+unsafe impl Send for frond_lock_hooks {}
+// SAFETY: likewise.
+unsafe impl Sync for frond_lock_hooks {}
+
+fn told(party: &LockParty) -> frond_party {
+    frond_party { party: party.clone() }
+}
+
+impl LockHooks for frond_lock_hooks {
+    fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
+        if let Some(on_wait) = self.on_wait {
+            // SAFETY: the caller's function; both live as long as the call.
+            unsafe { on_wait(self.context, &told(waiter), &told(holder)) }
+        }
+    }
+
+    fn prefer(&self, a: &LockParty, b: &LockParty) -> Option<u64> {
+        // SAFETY: as above.
+        let id = unsafe { self.prefer?(self.context, &told(a), &told(b)) };
+        (id != 0).then_some(id)
+    }
+
+    fn needs_order(&self, inserter: &LockParty, holder: &LockParty) -> bool {
+        let Some(needs_order) = self.needs_order else { return true };
+        // SAFETY: as above.
+        unsafe { needs_order(self.context, &told(inserter), &told(holder)) }
+    }
+}
+
+/// Is told that what was committed is durable.
+// SAFETY: where it is called, the caller's function takes its cookie.
+pub type frond_synced = Option<unsafe extern "C" fn(cookie: *mut c_void)>;
+
+/// Calls `tell` with `cookie` once everything that has its place in the order of commits by now is durable: from a thread of the
+/// store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must not call the
+/// library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_when_synced(
+    db: *const frond_db,
+    tell: frond_synced,
+    cookie: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    struct Cookie(*mut c_void);
+    // SAFETY: the caller promises that the store's thread may have it.
+    unsafe impl Send for Cookie {}
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tell =
+                tell.ok_or_else(|| crate::error::misuse("the function to be told is null"))?;
+            let cookie = Cookie(cookie);
+            given(db, "the store")?.db.when_synced(move || {
+                let Cookie(cookie) = { cookie };
+                // SAFETY: the caller's function, and what it gave for it.
+                tell(cookie)
+            })?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! What a server asks of a store beside transactions: many keys at once, a snapshot at its place in the order of commits, to
+//! be told when the log is synced.
+
+mod common;
+
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use frond::{Db, Durability, Error, Isolation, TreeOptions, TxnOptions};
+
+fn open(level: Durability) -> (tempfile::TempDir, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), common::options().durability(level)).unwrap();
+    (dir, db)
+}
+
+fn key(row: u32) -> [u8; 4] {
+    row.to_be_bytes()
+}
+
+#[test]
+fn many_keys_are_one_moment_in_the_order_they_were_asked_for() {
+    let (_dir, db) = open(Durability::Lazy);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    for row in 0..2000 {
+        tree.put(&key(row), &row.to_le_bytes()).unwrap();
+    }
+    let snapshot = db.snapshot();
+    let asked: Vec<[u8; 4]> = (0..300).map(|n| key(n * 7919 % 2500)).collect();
+    let expected: Vec<Option<Vec<u8>>> = asked
+        .iter()
+        .map(|asked| u32::from_be_bytes(*asked))
+        .map(|row| (row < 2000).then(|| row.to_le_bytes().to_vec()))
+        .collect();
+    for isolation in [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ] {
+        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        assert_eq!(txn.get_many(&tree, &asked).unwrap(), expected);
+        txn.put(&tree, &asked[0], b"own").unwrap();
+        txn.delete(&tree, &asked[1]).unwrap();
+        let found = txn.get_many(&tree, &asked).unwrap();
+        assert_eq!(found[..2], [Some(b"own".to_vec()), None]);
+        assert_eq!(found[2..], expected[2..]);
+        txn.rollback();
+    }
+    tree.put(&asked[0], b"later").unwrap();
+    assert_eq!(snapshot.get_many(&tree, &asked).unwrap(), expected);
+    let none: [&[u8]; 0] = [];
+    assert!(snapshot.get_many(&tree, &none).unwrap().is_empty());
+    db.close().unwrap();
+}
+
+/// Rule: I29.
+#[test]
+fn a_snapshot_is_taken_where_it_is_asked_for() {
+    let (_dir, db) = open(Durability::Lazy);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    tree.put(b"k", b"before").unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let at = txn.take_snapshot().unwrap();
+    let after = tree.put(b"k", b"after").unwrap();
+    assert!(at < after);
+    assert_eq!(txn.take_snapshot().unwrap(), at, "it has one");
+    assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"before"[..]));
+    assert_eq!(txn.snapshot_seqno(), Some(at));
+    assert!(matches!(txn.put(&tree, b"k", b""), Err(Error::Conflict { .. })));
+    let isolation = Isolation::ReadCommitted;
+    let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    assert!(txn.take_snapshot().is_err());
+    drop(txn);
+    db.close().unwrap();
+}
+
+/// Rule: I42. At every level, also when nothing else happens, and for who asks before the end.
+#[test]
+fn who_asks_is_told_once_the_log_is_synced() {
+    for level in [Durability::Sync, Durability::Os, Durability::Lazy] {
+        let (_dir, db) = open(level);
+        let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+        let (tell, told) = mpsc::channel();
+        for request in 0..20u32 {
+            tree.put(&key(request), b"row").unwrap();
+            let tell = tell.clone();
+            db.when_synced(move || tell.send(request).unwrap()).unwrap();
+        }
+        // A test that hangs is to say so; what it lasts is nobody's claim.
+        let since = Instant::now();
+        for request in 0..20 {
+            let patience = Duration::from_secs(60).saturating_sub(since.elapsed());
+            assert_eq!(told.recv_timeout(patience).unwrap(), request);
+        }
+        let last = tell.clone();
+        db.when_synced(move || last.send(99).unwrap()).unwrap();
+        db.close().unwrap();
+        assert_eq!(told.try_recv(), Ok(99), "closed is synced");
+        assert!(matches!(db.when_synced(|| ()), Err(Error::Closed)));
+    }
+}
