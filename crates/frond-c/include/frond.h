@@ -103,20 +103,57 @@
 // Where another has the row: a scan goes on behind it; a read of one row fails.
 #define FROND_SKIP 2
 
+// Writes that are committed together, in the order in which they were added.
+typedef struct frond_batch frond_batch;
+
 // A walk over the rows of a tree in a range, in both directions.
 typedef struct frond_cursor frond_cursor;
 
 // An open store.
 typedef struct frond_db frond_db;
 
+// What one transaction can be stopped by, from any thread; it may outlive the transaction.
+typedef struct frond_interrupter frond_interrupter;
+
+// Loads rows in any order into a tree that it creates.
+typedef struct frond_load frond_load;
+
+// A transaction that a lock is about. Good for the call that is told of it.
+typedef struct frond_party frond_party;
+
 // A transaction that is prepared, in this session's hands.
 typedef struct frond_prepared frond_prepared;
+
+// One moment of the store: what is read of it stays the same.
+typedef struct frond_snapshot frond_snapshot;
 
 // A tree of an open store.
 typedef struct frond_tree frond_tree;
 
 // A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
 typedef struct frond_txn frond_txn;
+
+// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
+typedef struct {
+  // The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
+  int32_t code;
+  // What to do about it: FROND_RETRY, FROND_FIX_CALL, …
+  int32_t kind;
+  // In words, UTF-8, ends with a zero byte; cut off if it is too long.
+  char message[FROND_MESSAGE_BYTES];
+} frond_error;
+
+// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
+typedef struct {
+  // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+  int32_t size_class;
+  // Keys are mostly inserted with a check that they are absent.
+  bool unique;
+  // Bytes that are kept with the tree, up to 1 MiB; may be null.
+  const uint8_t *attributes;
+  // How many.
+  size_t attributes_length;
+} frond_tree_options;
 
 // Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
 // which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
@@ -128,16 +165,6 @@ typedef struct {
   // For how many there is memory.
   size_t capacity;
 } frond_buffer;
-
-// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
-typedef struct {
-  // The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
-  int32_t code;
-  // What to do about it: FROND_RETRY, FROND_FIX_CALL, …
-  int32_t kind;
-  // In words, UTF-8, ends with a zero byte; cut off if it is too long.
-  char message[FROND_MESSAGE_BYTES];
-} frond_error;
 
 // A row of a batch.
 typedef struct {
@@ -204,6 +231,27 @@ typedef struct {
   size_t old_length;
 } frond_change;
 
+// Bytes that lie elsewhere.
+typedef struct {
+  // The first of them; null: there are none, not even an empty string.
+  const uint8_t *data;
+  // How many.
+  size_t length;
+} frond_bytes;
+
+// Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
+// nothing of the library but the frond_party calls. Those told of may have ended since.
+typedef struct {
+  // Given to each of them.
+  void *context;
+  // `waiter` is about to sleep until `holder` has gone; called for each.
+  void (*on_wait)(void *context, const frond_party *waiter, const frond_party *holder);
+  // The id of the one of two in a circle of waits that is to be ended; 0: no matter.
+  uint64_t (*prefer)(void *context, const frond_party *a, const frond_party *b);
+  // Whether the gap of `holder` stands against an insert of `inserter`: not if the order of the two is settled elsewhere.
+  bool (*needs_order)(void *context, const frond_party *inserter, const frond_party *holder);
+} frond_lock_hooks;
+
 // How a store is opened. Filled by frond_options_init, then changed.
 typedef struct {
   // The memory budget for everything, bytes.
@@ -216,19 +264,9 @@ typedef struct {
   bool read_only;
   // Bytes of log kept for followers of the change feed.
   uint64_t keep_log;
+  // What hears of waits for locks; null: nothing. Copied by frond_open.
+  const frond_lock_hooks *lock_hooks;
 } frond_options;
-
-// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
-typedef struct {
-  // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
-  int32_t size_class;
-  // Keys are mostly inserted with a check that they are absent.
-  bool unique;
-  // Bytes that are kept with the tree, up to 1 MiB; may be null.
-  const uint8_t *attributes;
-  // How many.
-  size_t attributes_length;
-} frond_tree_options;
 
 // Is told a line of text of `length` bytes, which ends with a zero byte besides.
 typedef void (*frond_line)(void *context, const char *text, size_t length);
@@ -243,14 +281,116 @@ typedef struct {
   int64_t lock_timeout_ms;
   // When its commit is acknowledged: FROND_AS_STORE, FROND_SYNC, FROND_OS, FROND_LAZY.
   int32_t durability;
+  // What the program's frond_lock_hooks are to know it by; 0 says nothing.
+  uint64_t tag;
 } frond_txn_options;
+
+// Is told that what was committed is durable.
+typedef void (*frond_synced)(void *cookie);
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
+// Makes an empty batch.
+int32_t frond_batch_new(frond_batch **batch, frond_error *error);
+
+// Gives a batch back. Null is allowed.
+void frond_batch_free(frond_batch *batch);
+
+// Adds: set a value, whether the key exists or not.
+int32_t frond_batch_put(frond_batch *batch,
+                        const frond_tree *tree,
+                        const uint8_t *key,
+                        size_t key_length,
+                        const uint8_t *value,
+                        size_t value_length,
+                        frond_error *error);
+
+// Adds: delete a key, if it exists.
+int32_t frond_batch_delete(frond_batch *batch,
+                           const frond_tree *tree,
+                           const uint8_t *key,
+                           size_t key_length,
+                           frond_error *error);
+
+// Adds: delete all keys from `from` up to, not including, `to`. Costs the same for one row and for all.
+int32_t frond_batch_delete_range(frond_batch *batch,
+                                 const frond_tree *tree,
+                                 const uint8_t *from,
+                                 size_t from_length,
+                                 const uint8_t *to,
+                                 size_t to_length,
+                                 frond_error *error);
+
+// Commits a batch, at FROND_AS_STORE or a level of its own, and empties it. `seqno`, which may be null, gets the commit's number.
+// On an error nothing is done, and the batch is as it was.
+int32_t frond_batch_commit(const frond_db *db,
+                           frond_batch *batch,
+                           int32_t level,
+                           uint64_t *seqno,
+                           frond_error *error);
+
+// Begins to load a new tree. `options` may be null. Nobody sees it before frond_loads_finish.
+int32_t frond_load_begin(const frond_db *db,
+                         const char *name,
+                         const frond_tree_options *options,
+                         frond_load **load,
+                         frond_error *error);
+
+// Adds a row; of two with one key the later one counts, but in a tree that is unique: then finishing fails with FRD-1104.
+int32_t frond_load_put(frond_load *load,
+                       const uint8_t *key,
+                       size_t key_length,
+                       const uint8_t *value,
+                       size_t value_length,
+                       frond_error *error);
+
+// Gives a load up, or nothing if `load` is null.
+void frond_load_free(frond_load *load);
+
+// Makes the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case; `trees`,
+// which may be null, gets as many new ones.
+int32_t frond_loads_finish(frond_load *const *loads,
+                           size_t count,
+                           frond_tree **trees,
+                           frond_error *error);
+
 // Gives the memory of a buffer back, and empties it. Null is allowed.
 void frond_buffer_free(frond_buffer *buffer);
+
+// How many rows a tree has. `exact` gets whether they were counted: else `rows` is an estimate, for something was put or deleted
+// of which nobody knew whether it was there.
+int32_t frond_tree_row_count(const frond_tree *tree,
+                             uint64_t *rows,
+                             bool *exact,
+                             frond_error *error);
+
+// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take, without reading any. 0 rows
+// only if there is none. Null: from the first key, to the last. `data_bytes` may be null.
+int32_t frond_tree_estimate(const frond_tree *tree,
+                            const uint8_t *from,
+                            size_t from_length,
+                            const uint8_t *to,
+                            size_t to_length,
+                            uint64_t *rows,
+                            uint64_t *data_bytes,
+                            frond_error *error);
+
+// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. They are not
+// handed out again, whatever becomes of the transaction; over a restart at least none that a commit can have used.
+int32_t frond_tree_reserve(const frond_tree *tree,
+                           uint32_t counter,
+                           uint64_t least,
+                           uint64_t count,
+                           uint64_t *first,
+                           frond_error *error);
+
+// The number that a counter would give next.
+int32_t frond_tree_next_number(const frond_tree *tree,
+                               uint32_t counter,
+                               uint64_t *next,
+                               frond_error *error);
 
 // A cursor over the keys from `from` on and below `to` (null for no end), before its first row; it sees what is
 // committed now.
@@ -377,6 +517,59 @@ int32_t frond_txn_delete_row(const frond_txn *txn,
 // Gives the lock back that the last locking read of one row took, if it was new: for a row that is not wanted.
 int32_t frond_txn_unlock_last(const frond_txn *txn,
                               frond_error *error);
+
+// Takes the store as of now.
+int32_t frond_snapshot_take(const frond_db *db, frond_snapshot **snapshot, frond_error *error);
+
+// Gives a snapshot back. Null is allowed.
+void frond_snapshot_free(frond_snapshot *snapshot);
+
+// The last commit that it shows; 0 if `snapshot` is null.
+uint64_t frond_snapshot_seqno(const frond_snapshot *snapshot);
+
+// The value of a key at this moment. FROND_NOT_FOUND if there was none; FRD-1006 if there was no such tree.
+int32_t frond_snapshot_get(const frond_snapshot *snapshot,
+                           const frond_tree *tree,
+                           const uint8_t *key,
+                           size_t key_length,
+                           frond_buffer *value,
+                           frond_error *error);
+
+// A cursor over the rows from `from` up to, not including, `to` at this moment. Null: from the first, to the last.
+int32_t frond_snapshot_scan(const frond_snapshot *snapshot,
+                            const frond_tree *tree,
+                            const uint8_t *from,
+                            size_t from_length,
+                            const uint8_t *to,
+                            size_t to_length,
+                            frond_cursor **cursor,
+                            frond_error *error);
+
+// The values of many keys as the transaction sees them, all at once; none is locked but at FROND_SERIALIZABLE. `values` is as
+// long as `keys`, and gets where each value lies in `memory`, until that is used again; null data: there is no such row.
+int32_t frond_txn_get_many(const frond_txn *txn,
+                           const frond_tree *tree,
+                           const frond_bytes *keys,
+                           size_t count,
+                           frond_buffer *memory,
+                           frond_bytes *values,
+                           frond_error *error);
+
+// The same at the moment of a snapshot.
+int32_t frond_snapshot_get_many(const frond_snapshot *snapshot,
+                                const frond_tree *tree,
+                                const frond_bytes *keys,
+                                size_t count,
+                                frond_buffer *memory,
+                                frond_bytes *values,
+                                frond_error *error);
+
+// Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,
+// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. `seqno`, which may be null,
+// gets the last commit that it shows.
+int32_t frond_txn_take_snapshot(const frond_txn *txn,
+                                uint64_t *seqno,
+                                frond_error *error);
 
 // The version of the library, as text.
 const char *frond_version(void);
@@ -556,6 +749,38 @@ int32_t frond_txn_rollback_to(frond_txn *txn,
 
 // Forgets a savepoint, and those made behind it; what was written stays.
 int32_t frond_txn_release(frond_txn *txn, uint64_t number, frond_error *error);
+
+// Gives what another thread can stop the transaction by. To be asked for before calls that wait.
+int32_t frond_txn_interrupter(const frond_txn *txn,
+                              frond_interrupter **interrupter,
+                              frond_error *error);
+
+// Asks the transaction to stop what it does: the call that it is in ends with FRD-1106, if it waits or walks over rows, and so
+// do all that come, until frond_txn_clear_interrupt. Never waits; nothing happens if the transaction is over. Null is allowed.
+void frond_interrupt(const frond_interrupter *interrupter);
+
+// Gives the handle back. Null is allowed.
+void frond_interrupter_free(frond_interrupter *interrupter);
+
+// Says that what the transaction was asked for is done: its calls go on.
+int32_t frond_txn_clear_interrupt(const frond_txn *txn, frond_error *error);
+
+// Its number; 0 if `party` is null.
+uint64_t frond_party_id(const frond_party *party);
+
+// The tag that it was begun with.
+uint64_t frond_party_tag(const frond_party *party);
+
+// Asks it to stop, as frond_interrupt does.
+void frond_party_interrupt(const frond_party *party);
+
+// Calls `tell` with `cookie` once everything that has its place in the order of commits by now is durable: from a thread of the
+// store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must not call the
+// library.
+int32_t frond_when_synced(const frond_db *db,
+                          frond_synced tell,
+                          void *cookie,
+                          frond_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

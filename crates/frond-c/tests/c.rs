@@ -68,6 +68,18 @@ fn address_sanitizer_has_nothing_to_say() {
     run(&mut Command::new(program), dir.path(), 20_000);
 }
 
+/// What a server asks beside rows: as it is, and under AddressSanitizer.
+#[test]
+fn a_server_asks_for_more() {
+    let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
+    for flags in [&[][..], &sanitizer] {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = [&["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-pthread"][..], flags].concat();
+        let program = build("server", &flags, dir.path());
+        run(&mut Command::new(program), dir.path(), 0);
+    }
+}
+
 /// What docs/c-api.md shows, and the header in C++.
 #[test]
 fn the_example_runs() {

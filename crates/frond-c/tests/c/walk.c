@@ -2,37 +2,7 @@
  * The flows of a server over the C API: a table of accounts with a unique index, each row's entries in one
  * transaction, and what a server does with them. Prints nothing and returns 0 if all is as it must be.
  */
-#include "frond.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static frond_error error;
-
-#define DIE(what)                                                                        \
-    do {                                                                                 \
-        fprintf(stderr, "%s:%d: %s: %d %s\n", __FILE__, __LINE__, what, error.code, error.message); \
-        exit(1);                                                                         \
-    } while (0)
-#define MUST(call)                                                                       \
-    do {                                                                                 \
-        if ((call) != FROND_OK)                                                          \
-            DIE(#call);                                                                  \
-    } while (0)
-#define GIVES(code, call)                                                                \
-    do {                                                                                 \
-        int got = (call);                                                                \
-        if (got != (code)) {                                                             \
-            fprintf(stderr, "gives %d\n", got);                                          \
-            DIE(#call);                                                                  \
-        }                                                                                \
-    } while (0)
-#define CHECK(fact)                                                                      \
-    do {                                                                                 \
-        if (!(fact))                                                                     \
-            DIE(#fact);                                                                  \
-    } while (0)
+#include "must.h"
 
 enum { DEADLOCK = 1102, LOCK_BUSY = 1105, ROW_EXISTS = 1108, NO_SUCH_XID = 1110, XID_BUSY = 1112 };
 

@@ -227,7 +227,7 @@ impl Txn {
             }
             _ => {
                 let snapshot = self.snapshot(&mut state);
-                if tree.entry.birth > snapshot.at {
+                if tree.entry.birth() > snapshot.at {
                     return Err(Error::DefinitionChanged(tree.name()));
                 }
                 (snapshot.version(&engine.versions), snapshot.at)

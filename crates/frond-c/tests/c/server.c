@@ -1,0 +1,289 @@
+/*
+ * What a server asks beside rows and transactions: stopping a session, hearing of its waits, numbers of rows, counters, many keys
+ * at once, moments of the store, loads, and to be told when the log is synced. Prints nothing and returns 0 if all is as it
+ * must be.
+ */
+#include "must.h"
+
+#include <pthread.h>
+
+enum { INVALID = 1001, NO_SUCH_TREE = 1004, DEFINITION_CHANGED = 1006, INTERRUPTED = 1106, ROWS = 1000 };
+
+static frond_db *db;
+static frond_tree *rows;
+
+static const uint8_t *bytes(const char *text)
+{
+    return (const uint8_t *)text;
+}
+
+typedef struct {
+    uint8_t bytes[8];
+} id_key;
+
+static id_key key_of(uint64_t id)
+{
+    id_key key;
+    for (int i = 0; i < 8; i++)
+        key.bytes[i] = (uint8_t)(id >> (56 - 8 * i));
+    return key;
+}
+
+/* What the hooks have heard; several threads may wait at once. */
+typedef struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint64_t waiter, holder;
+    int waits, synced;
+} heard;
+
+static heard ear = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0, 0};
+
+static void on_wait(void *context, const frond_party *waiter, const frond_party *holder)
+{
+    heard *ear = context;
+    pthread_mutex_lock(&ear->mutex);
+    ear->waiter = frond_party_tag(waiter);
+    ear->holder = frond_party_tag(holder);
+    ear->waits++;
+    pthread_cond_broadcast(&ear->changed);
+    pthread_mutex_unlock(&ear->mutex);
+    if (frond_party_id(waiter) == frond_party_id(holder))
+        frond_party_interrupt(holder);
+}
+
+static uint64_t prefer(void *context, const frond_party *a, const frond_party *b)
+{
+    (void)context;
+    return frond_party_tag(a) > frond_party_tag(b) ? frond_party_id(a) : frond_party_id(b);
+}
+
+static bool needs_order(void *context, const frond_party *inserter, const frond_party *holder)
+{
+    (void)context, (void)inserter, (void)holder;
+    return true;
+}
+
+static void synced(void *cookie)
+{
+    heard *ear = cookie;
+    pthread_mutex_lock(&ear->mutex);
+    ear->synced++;
+    pthread_cond_broadcast(&ear->changed);
+    pthread_mutex_unlock(&ear->mutex);
+}
+
+static void open_store(const char *path)
+{
+    frond_options options;
+    frond_lock_hooks hooks = {&ear, on_wait, prefer, needs_order};
+    frond_options_init(&options);
+    options.cache_size = 16u << 20;
+    options.durability = FROND_LAZY;
+    options.lock_hooks = &hooks;
+    MUST(frond_open(path, &options, &db, &error));
+}
+
+static frond_txn *begin(int isolation, uint64_t tag)
+{
+    frond_txn_options options;
+    frond_txn *txn;
+    frond_txn_options_init(&options);
+    options.isolation = isolation;
+    options.tag = tag;
+    MUST(frond_txn_begin(db, &options, &txn, &error));
+    return txn;
+}
+
+static void is_counted(frond_tree *tree, uint64_t expected)
+{
+    uint64_t found = 0;
+    bool exact = false;
+    MUST(frond_tree_row_count(tree, &found, &exact, &error));
+    CHECK(exact && found == expected);
+}
+
+/* Two trees in one commit. */
+static void load_both(frond_tree *trees[2])
+{
+    frond_load *loads[2], *given_up;
+    frond_tree_options options;
+    frond_tree_options_init(&options);
+    options.unique = true;
+    options.attributes = bytes("a table");
+    options.attributes_length = 7;
+    MUST(frond_load_begin(db, "rows", &options, &loads[0], &error));
+    MUST(frond_load_begin(db, "index", &options, &loads[1], &error));
+    MUST(frond_load_begin(db, "never", NULL, &given_up, &error));
+    frond_load_free(given_up);
+    for (uint64_t i = 0; i < ROWS; i++) {
+        id_key own = key_of(i * 7919 % ROWS), other = key_of(ROWS - 1 - i);
+        MUST(frond_load_put(loads[0], own.bytes, 8, other.bytes, 8, &error));
+        MUST(frond_load_put(loads[1], other.bytes, 8, own.bytes, 8, &error));
+    }
+    MUST(frond_loads_finish(loads, 2, trees, &error));
+    frond_tree_free(trees[0]);
+    GIVES(NO_SUCH_TREE, frond_tree_open(db, "never", &trees[0], &error));
+}
+
+static void numbers(void)
+{
+    uint64_t first = 0, estimated = 0, taken = 0, next = 0;
+    id_key low = key_of(100), high = key_of(300);
+    is_counted(rows, ROWS);
+    MUST(frond_tree_estimate(rows, low.bytes, 8, high.bytes, 8, &estimated, &taken, &error));
+    CHECK(estimated >= 50 && estimated <= 800 && taken > 0);
+    MUST(frond_tree_estimate(rows, NULL, 0, NULL, 0, &estimated, NULL, &error));
+    CHECK(estimated > 0);
+
+    MUST(frond_tree_reserve(rows, 0, ROWS, 3, &first, &error));
+    CHECK(first == ROWS);
+    frond_txn *txn = begin(FROND_SNAPSHOT, 0);
+    for (uint64_t id = first; id < first + 3; id++) {
+        id_key key = key_of(id);
+        MUST(frond_txn_insert(txn, rows, key.bytes, 8, bytes("new"), 3, &error));
+    }
+    MUST(frond_txn_commit(txn, NULL, &error));
+    is_counted(rows, ROWS + 3);
+    MUST(frond_tree_next_number(rows, 0, &next, &error));
+    CHECK(next == ROWS + 3);
+    GIVES(INVALID, frond_tree_reserve(rows, 4, 1, 1, &first, &error));
+}
+
+typedef struct {
+    frond_txn *txn;
+    int outcome;
+} waiting;
+
+static void *waits(void *argument)
+{
+    waiting *session = argument;
+    id_key key = key_of(1);
+    session->outcome = frond_txn_put(session->txn, rows, key.bytes, 8, bytes("mine"), 4, NULL);
+    return NULL;
+}
+
+/* A session is killed while it waits; the server has heard who waits for whom. */
+static void kill_a_session(void)
+{
+    pthread_t thread;
+    frond_interrupter *interrupter;
+    frond_buffer value = {0};
+    id_key key = key_of(1), other = key_of(2);
+    frond_txn *holder = begin(FROND_READ_COMMITTED, 71);
+    waiting session = {begin(FROND_READ_COMMITTED, 72), 0};
+    MUST(frond_txn_get(holder, rows, key.bytes, 8, FROND_EXCLUSIVE, FROND_WAIT, &value, &error));
+    MUST(frond_txn_interrupter(session.txn, &interrupter, &error));
+    CHECK(pthread_create(&thread, NULL, waits, &session) == 0);
+    pthread_mutex_lock(&ear.mutex);
+    while (ear.waits == 0)
+        pthread_cond_wait(&ear.changed, &ear.mutex);
+    CHECK(ear.waiter == 72 && ear.holder == 71);
+    pthread_mutex_unlock(&ear.mutex);
+    frond_interrupt(interrupter);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(session.outcome == INTERRUPTED);
+    GIVES(INTERRUPTED, frond_txn_get(session.txn, rows, other.bytes, 8, FROND_NO_LOCK, FROND_WAIT, &value, &error));
+    MUST(frond_txn_clear_interrupt(session.txn, &error));
+    MUST(frond_txn_get(session.txn, rows, other.bytes, 8, FROND_NO_LOCK, FROND_WAIT, &value, &error));
+    MUST(frond_txn_rollback(session.txn, &error));
+    MUST(frond_txn_rollback(holder, &error));
+    frond_interrupt(interrupter);
+    frond_interrupter_free(interrupter);
+    frond_interrupt(NULL);
+    frond_buffer_free(&value);
+}
+
+/* Moments of the store, and many keys at once. */
+static void moments(frond_tree *index)
+{
+    enum { KEYS = 5 };
+    frond_snapshot *snapshot;
+    frond_buffer memory = {0}, value = {0};
+    frond_cursor *cursor;
+    frond_rows batch;
+    frond_tree *younger;
+    frond_bytes keys[KEYS], values[KEYS];
+    id_key asked[KEYS];
+    uint64_t seqno = 0;
+    MUST(frond_snapshot_take(db, &snapshot, &error));
+    frond_txn *ordered = begin(FROND_REPEATABLE_READ, 0);
+    MUST(frond_txn_take_snapshot(ordered, &seqno, &error));
+    CHECK(seqno == frond_snapshot_seqno(snapshot) && seqno > 0);
+
+    frond_batch *writes;
+    id_key low = key_of(0), high = key_of(10);
+    MUST(frond_batch_new(&writes, &error));
+    MUST(frond_batch_delete_range(writes, rows, low.bytes, 8, high.bytes, 8, &error));
+    MUST(frond_batch_put(writes, rows, low.bytes, 8, bytes("first"), 5, &error));
+    MUST(frond_batch_delete(writes, index, low.bytes, 8, &error));
+    MUST(frond_batch_commit(db, writes, FROND_OS, &seqno, &error));
+    frond_batch_free(writes);
+    CHECK(seqno > frond_snapshot_seqno(snapshot));
+    MUST(frond_tree_create(db, "younger", NULL, &younger, &error));
+
+    for (uint64_t i = 0; i < KEYS; i++) {
+        asked[i] = key_of(i == 3 ? ROWS * 10 : (KEYS - i) * 2);
+        keys[i].data = asked[i].bytes;
+        keys[i].length = 8;
+    }
+    MUST(frond_snapshot_get_many(snapshot, rows, keys, KEYS, &memory, values, &error));
+    for (int i = 0; i < KEYS; i++)
+        CHECK(i == 3 ? values[i].data == NULL : values[i].length == 8);
+    MUST(frond_txn_get_many(ordered, rows, keys, KEYS, &memory, values, &error));
+    CHECK(values[0].length == 8 && values[3].data == NULL && values[4].length == 8);
+    MUST(frond_txn_rollback(ordered, &error));
+    frond_txn *now = begin(FROND_READ_COMMITTED, 0);
+    MUST(frond_txn_get_many(now, rows, keys, KEYS, &memory, values, &error));
+    CHECK(values[0].data != NULL && values[1].data == NULL && values[4].data == NULL);
+    MUST(frond_txn_get_many(now, rows, NULL, 0, &memory, NULL, &error));
+    GIVES(INVALID, frond_txn_get_many(now, rows, NULL, 1, &memory, values, &error));
+    MUST(frond_txn_rollback(now, &error));
+
+    MUST(frond_snapshot_get(snapshot, rows, low.bytes, 8, &value, &error));
+    CHECK(value.length == 8);
+    GIVES(DEFINITION_CHANGED, frond_snapshot_get(snapshot, younger, low.bytes, 8, &value, &error));
+    MUST(frond_snapshot_scan(snapshot, rows, NULL, 0, high.bytes, 8, &cursor, &error));
+    MUST(frond_cursor_next(cursor, 100, &batch, &error));
+    CHECK(batch.count == 10);
+    frond_cursor_free(cursor);
+    frond_snapshot_free(snapshot);
+    frond_tree_free(younger);
+    frond_buffer_free(&memory);
+    frond_buffer_free(&value);
+}
+
+int main(int count, char **arguments)
+{
+    frond_tree *trees[2], *index;
+    frond_buffer attributes = {0};
+    uint64_t birth = 0, next = 0;
+    CHECK(count >= 2);
+    open_store(arguments[1]);
+    load_both(trees);
+    MUST(frond_tree_open(db, "rows", &rows, &error));
+    index = trees[1];
+    MUST(frond_tree_info(rows, &birth, &attributes, &error));
+    CHECK(birth > 0 && attributes.length == 7 && memcmp(attributes.data, "a table", 7) == 0);
+    frond_buffer_free(&attributes);
+    numbers();
+    kill_a_session();
+    moments(index);
+    MUST(frond_when_synced(db, synced, &ear, &error));
+    pthread_mutex_lock(&ear.mutex);
+    while (ear.synced == 0)
+        pthread_cond_wait(&ear.changed, &ear.mutex);
+    pthread_mutex_unlock(&ear.mutex);
+    GIVES(INVALID, frond_when_synced(db, NULL, NULL, &error));
+    frond_tree_free(rows);
+    frond_tree_free(index);
+    MUST(frond_close(db, &error));
+
+    open_store(arguments[1]);
+    MUST(frond_tree_open(db, "rows", &rows, &error));
+    MUST(frond_tree_next_number(rows, 0, &next, &error));
+    CHECK(next == ROWS + 3);
+    frond_tree_free(rows);
+    MUST(frond_close(db, &error));
+    return 0;
+}
