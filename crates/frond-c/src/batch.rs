@@ -190,6 +190,13 @@ pub unsafe extern "C" fn frond_loads_finish(
                 return Err(misuse("the loads are null, or too many"));
             }
             let loads = std::slice::from_raw_parts(loads, count);
+            if !trees.is_null() {
+                (0..count).for_each(|at| trees.add(at).write(std::ptr::null_mut()));
+            }
+            let twice = |at: usize| !loads[at].is_null() && loads[..at].contains(&loads[at]);
+            if (0..count).any(twice) {
+                return Err(misuse("a load is given twice; none was taken"));
+            }
             let taken = loads.iter().map(|&load| take_back(load, "a load").map(|load| load.load));
             // Each is taken back, also if another is null.
             let taken: Vec<_> = taken.collect();

@@ -160,10 +160,10 @@ unsafe fn many(
     {
         return Err(misuse("the keys, or the places for their values, are null or too many"));
     }
+    // SAFETY: see `bytes.rs`. Before anything is read, or locked, for nobody.
+    let memory = unsafe { given_mut(memory, "the buffer")? };
     // SAFETY: see `bytes.rs`: as many as said.
-    let (keys, values) = unsafe {
-        (std::slice::from_raw_parts(keys, count), std::slice::from_raw_parts_mut(values, count))
-    };
+    let keys = unsafe { std::slice::from_raw_parts(keys, count) };
     let listed = keys.iter().map(|key| {
         // SAFETY: see `bytes.rs`.
         unsafe { bytes(key.data, key.length, "a key") }
@@ -171,18 +171,18 @@ unsafe fn many(
     let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
     let found = get(&listed)?;
     let all: Vec<u8> = found.iter().flatten().flatten().copied().collect();
-    // SAFETY: see `bytes.rs`.
-    let memory = unsafe { given_mut(memory, "the buffer")? };
     memory.copy(&all);
     // An empty value has an address, too.
     let start = if memory.data.is_null() { [].as_ptr() } else { memory.data.cast_const() };
     let mut at = 0;
-    for (place, value) in values.iter_mut().zip(&found) {
-        *place = match value {
+    for (number, value) in found.iter().enumerate() {
+        let place = match value {
             None => frond_bytes { data: std::ptr::null(), length: 0 },
             // SAFETY: inside of what was copied.
             Some(value) => frond_bytes { data: unsafe { start.add(at) }, length: value.len() },
         };
+        // SAFETY: one of as many places as there are keys, which nobody reads any more.
+        unsafe { values.add(number).write(place) };
         at += value.as_ref().map_or(0, Vec::len);
     }
     Ok(())

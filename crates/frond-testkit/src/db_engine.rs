@@ -103,7 +103,7 @@ impl DbEngine {
             limits.checkpoint_log_bytes = *dice.pick(&[16 << 10, 64 << 10, 1 << 20]);
             limits.checkpoint_millis = *dice.pick(&[100, 1500, 10_000]);
             limits.mini_run_entries = *dice.pick(&[2, 6, 40, 10_000]);
-            limits.own_writes_bytes = *dice.pick(&[200, 3 << 10, 64 << 10]);
+            limits.own_writes_bytes = *dice.pick(&[1, 3 << 10, 64 << 10]);
         }
         if let Some(shape) = &mut engine.tuning.shape {
             shape.blob_bytes = *dice.pick(&[20, 250, 1000, 64 << 10]);

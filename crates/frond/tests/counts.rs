@@ -345,3 +345,54 @@ fn numbers_are_handed_out_once() {
         assert!(next > greatest, "{next} would be handed out again: {greatest} is there");
     }
 }
+
+/// What was seen of a row under its lock is forgotten when it is taken back.
+#[test]
+fn a_count_is_exact_though_what_was_seen_is_taken_back() {
+    let db = open(&SimVfs::new().env(0));
+    let tree = db.create_tree("t", unique()).unwrap();
+    for is_there in [false, true] {
+        let txn = db.begin(Default::default()).unwrap();
+        let savepoint = txn.savepoint().unwrap();
+        match is_there {
+            false => txn.insert(&tree, b"key", b"own").unwrap(),
+            true => txn.delete(&tree, b"key").unwrap(),
+        }
+        assert_eq!(txn.get_for_update(&tree, b"key").unwrap().is_some(), !is_there);
+        txn.rollback_to(&savepoint).unwrap();
+        txn.put(&tree, b"key", b"row").unwrap();
+        txn.commit().unwrap();
+        let count = tree.row_count().unwrap();
+        assert!(!count.exact || count.rows == walked(&tree), "{count:?}");
+        tree.put(b"key", b"row").unwrap();
+    }
+    db.close().unwrap();
+}
+
+/// Rule: I35. Also of a tree of which nothing was applied yet.
+#[test]
+fn numbers_of_a_tree_without_rows_are_handed_out_once() {
+    let vfs = SimVfs::new();
+    let db = open(&vfs.env(0));
+    let tree = db.create_tree("t", unique()).unwrap();
+    let xid = Xid::new(b"first").unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    for id in tree.reserve(0, 1, 3).unwrap() {
+        txn.insert(&tree, &id.to_be_bytes(), b"row").unwrap();
+    }
+    txn.prepare(&xid).unwrap().detach();
+    db.checkpoint().unwrap();
+    db.checkpoint().unwrap();
+    vfs.record();
+    db.commit_prepared(&xid).unwrap();
+    let other = db.create_tree("other", unique()).unwrap();
+    other.put(b"1", b"1").unwrap();
+    let point = vfs.recorded().pop().unwrap();
+    for state in crash_states(&point.disk, &CrashOptions::short()) {
+        let db = open(&SimVfs::start(state.disk).env(1));
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(tree.next_number(0).unwrap(), 4, "{}", state.what);
+    }
+    drop((tree, other));
+    db.close().unwrap();
+}

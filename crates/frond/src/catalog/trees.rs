@@ -285,6 +285,14 @@ impl TreeDirectory for Catalog {
         entry.map_or_else(Counts::default, |entry| entry.counters.counts())
     }
 
+    fn counting(&self, through: Seqno) -> Vec<TreeId> {
+        let state = self.state.read().unwrap();
+        let counting = state.by_id.values().filter(|entry| {
+            entry.birth() <= through && entry.counters.counts() != Counts::default()
+        });
+        counting.map(|entry| entry.id).collect()
+    }
+
     fn forget(&self, tree: TreeId) {
         let mut state = self.state.write().unwrap();
         // Whoever drops it may not have come to hide it yet.

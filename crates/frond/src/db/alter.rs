@@ -15,7 +15,7 @@ use crate::{
     sync::{Arc, MutexGuard},
     txn::{
         LiveWrites,
-        lock_table::{LockSet, Patience, TableMode},
+        lock_table::{LockSet, Patience, Reason, TableMode},
     },
     version::Change,
 };
@@ -117,7 +117,13 @@ impl Shared {
         let mut alone = Alone { shared: self, locks };
         let mode = TableMode::Exclusive;
         let locked = self.lock_table.lock_table(&mut alone.locks, tree, mode, patience);
-        locked.map_err(|denied| self.lock_error(denied))?;
+        locked.map_err(|mut denied| {
+            // It has written nothing, so it is the one that is ended; and has nothing to lose: it may ask again.
+            if denied.reason == Reason::Deadlock {
+                denied.reason = Reason::Timeout;
+            }
+            self.lock_error(denied)
+        })?;
         Ok(alone)
     }
 }
@@ -163,6 +169,7 @@ impl CatalogChange<'_> {
         self.db.shared.catalog.set_counters(counters);
         let id = record.id;
         self.put.insert(id, record);
+        self.born.push(id);
         Ok(id)
     }
 

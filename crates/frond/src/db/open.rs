@@ -284,7 +284,7 @@ fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<(
             {
                 store.claim(extent_of(store, extent)?, Class::of_page(kind), kind, lsn)?;
             }
-            Item::Runs { links, .. } if !plant!("txn: recovery does not claim spilled runs") => {
+            Item::Runs { links, .. } => {
                 for link in links.iter().map(Link::from_disk) {
                     let Link { offset, bytes, .. } = link;
                     store.claim(Extent { offset, bytes }, Class::Run, PageKind::Run, lsn)?;

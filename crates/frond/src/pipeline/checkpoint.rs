@@ -298,6 +298,13 @@ impl Engine {
             durable.loaded = version.branches.loaded.get(&tree).copied().unwrap_or_default();
             directory.trees.insert(tree, durable);
         }
+        // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
+        for tree in self.trees.counting(version.applied) {
+            if !directory.trees.contains_key(&tree) {
+                let empty = self.write_tree(tree, &TreeRoot::default(), version.applied)?;
+                directory.trees.insert(tree, empty);
+            }
+        }
         for snapshot in version.branches.named.values() {
             directory.snapshots.push(snapshot.listed(version.publish, &directory.trees));
         }

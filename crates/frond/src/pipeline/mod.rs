@@ -128,6 +128,8 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 
     /// How far the counters of a tree are, for the root directory: at least as far as any commit so far says.
     fn counts(&self, tree: TreeId) -> Counts;
+    /// Trees through this commit that have given out numbers.
+    fn counting(&self, through: Seqno) -> Vec<TreeId>;
 
     /// The commit that dropped a tree is applied: no batch of it counts any more.
     fn forget(&self, tree: TreeId);

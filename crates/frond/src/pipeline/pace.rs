@@ -111,7 +111,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`make_room`](Self::make_room).
-    pub(crate) fn wait_for_spilled(&self, waiting_max: usize) -> Result<MutexGuard<'_, ()>> {
+    pub(crate) fn wait_for_spilled(
+        &self,
+        waiting_max: usize,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<MutexGuard<'_, ()>> {
         let turn = self.spilled_commit.lock().unwrap();
         loop {
             self.health.check()?;
@@ -123,6 +127,7 @@ impl Engine {
             if waiting < waiting_max {
                 return Ok(turn);
             }
+            goes_on()?;
             self.help_or_wait(seen)?;
         }
     }

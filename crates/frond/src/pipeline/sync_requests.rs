@@ -9,7 +9,10 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Lsn, Result, sync::Mutex};
+use crate::{
+    Error, Lsn, Result,
+    sync::{AtomicBool, Mutex, Ordering},
+};
 
 use super::Engine;
 
@@ -24,7 +27,11 @@ struct Request {
 
 /// Requests that are not answered.
 #[derive(Default)]
-pub(crate) struct SyncRequests(Mutex<Vec<Request>>);
+pub(crate) struct SyncRequests {
+    waiting: Mutex<Vec<Request>>,
+    /// The log is closed, and all were told. Set under the lock of those who wait.
+    has_ended: AtomicBool,
+}
 
 impl fmt::Debug for SyncRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,14 +44,18 @@ impl Engine {
     pub(crate) fn tell_when_synced(&self, tell: Box<dyn FnOnce() + Send>) -> Result<()> {
         let until = self.health.watch(self.log().end())?;
         let request = Request { until, since: self.env.clock.now(), tell };
-        self.sync_requests.0.lock().unwrap().push(request);
+        let mut waiting = self.sync_requests.waiting.lock().unwrap();
+        if self.sync_requests.has_ended.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        waiting.push(request);
         Ok(())
     }
 
     /// Tells those whose part of the log is durable, and sees to it that it becomes so.
     pub(crate) fn answer_sync_requests(&self) -> Result<()> {
         let now = self.env.clock.now();
-        let mut requests = self.sync_requests.0.lock().unwrap();
+        let mut requests = self.sync_requests.waiting.lock().unwrap();
         if requests.is_empty() {
             return Ok(());
         }
@@ -53,7 +64,7 @@ impl Engine {
         if is_late && requests.iter().any(|one| one.until > durable) {
             drop(requests);
             durable = self.health.watch(self.log().sync_through_now())?;
-            requests = self.sync_requests.0.lock().unwrap();
+            requests = self.sync_requests.waiting.lock().unwrap();
         }
         let (told, left) = requests.drain(..).partition(|one| one.until <= durable);
         *requests = left;
@@ -65,7 +76,10 @@ impl Engine {
 
     /// Tells all: the log is closed.
     pub(super) fn end_sync_requests(&self) {
-        let told = std::mem::take(&mut *self.sync_requests.0.lock().unwrap());
+        let mut waiting = self.sync_requests.waiting.lock().unwrap();
+        self.sync_requests.has_ended.store(true, Ordering::Relaxed);
+        let told = std::mem::take(&mut *waiting);
+        drop(waiting);
         told.into_iter().for_each(|one| (one.tell)());
     }
 }

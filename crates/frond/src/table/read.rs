@@ -145,7 +145,9 @@ impl TableIndex {
             let Some(value) = value else { return Ok(None) };
             let entry = self.index.form().read(extracted, &value);
             let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
-            if let (Some(row), None) = (entry.row, locking) {
+            if let (Some(row), None) = (entry.row, locking)
+                && self.is_seen_as_it_was(txn, entry.key)?
+            {
                 return Ok(Some((entry.key.to_vec(), row.to_vec())));
             }
             let mut row = Vec::new();
@@ -157,6 +159,12 @@ impl TableIndex {
             }
             // The row has changed since the index was asked: that says so by now.
         }
+    }
+
+    /// True if an entry and its row are seen at one moment. At repeatable read they are not of a row that the transaction
+    /// has written: it has gone from the newest row there was, and the entry seen may be an older one's.
+    pub(super) fn is_seen_as_it_was(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
+        Ok(txn.isolation() != Isolation::RepeatableRead || !txn.has_said(&self.table.rows, key)?)
     }
 
     /// The row of an entry; false if it is not the entry's any more.

@@ -79,7 +79,10 @@ impl<'t> IndexScan<'t> {
     fn go(&mut self, forward: bool) -> Result<Option<IndexRow<'_>>> {
         while self.step(forward)? {
             let (extracted, key) = (&self.extracted[..], &self.key[..]);
-            if self.index.index.spec.clustering && self.locking.is_none() {
+            if self.index.index.spec.clustering
+                && self.locking.is_none()
+                && self.index.is_seen_as_it_was(self.txn, key)?
+            {
                 return Ok(Some(self.found()));
             }
             match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
+use crate::{Error, Isolation, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
 
 use super::{
     entry::{Form, write_long_key},
@@ -44,6 +44,8 @@ struct Plan {
     entries: Vec<Planned>,
     /// What was extracted of the row as it was, and as it is to be.
     extracted: [Vec<u8>; 2],
+    /// Entries that stay are written, too.
+    rewrites: bool,
 }
 
 impl Table {
@@ -110,7 +112,10 @@ impl Table {
             return Ok(());
         }
         let rows = &self.state.rows;
-        let mut plan = Plan::default();
+        // An entry that stays is not written, but where plain reads may see an older one: at repeatable read.
+        let sees_older = txn.isolation() == Isolation::RepeatableRead;
+        let rewrites = sees_older && txn.snapshot_seqno().is_some();
+        let mut plan = Plan { rewrites, ..Plan::default() };
         for (at, index) in definition.indexes.iter().enumerate() {
             plan.add(Some(at), &index.spec, index.form(), key, (old, new));
         }
@@ -169,7 +174,7 @@ impl Plan {
         let is = extract(spec, key, new, after);
         // A clustering entry has the row, which does change.
         let stays = was && is && before == after;
-        if (stays && !form.clustering) || !(was || is) {
+        if (stays && !form.clustering && !self.rewrites) || !(was || is) {
             return;
         }
         let bytes = &mut self.bytes;

@@ -24,6 +24,7 @@ pub fn all(seed: u64) {
     a_row_that_had_come_back_stays_deleted(seed);
     a_prepared_transaction_outlives_restarts(seed);
     rows_that_left_memory_are_locked(seed);
+    what_leaves_memory_is_cut_at_savepoints(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
     // Last, as it takes longest.
@@ -45,6 +46,22 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
         let refused = txn.put(&tree, b"row", b"3");
         assert!(matches!(refused, Err(Error::Conflict { .. })), "I27: {refused:?}");
     }
+}
+
+/// Rule: I44.
+fn what_leaves_memory_is_cut_at_savepoints(seed: u64) {
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    txn.put(&tree, &[0], b"before").unwrap();
+    let savepoint = txn.savepoint().unwrap();
+    for row in 1..100u8 {
+        txn.put(&tree, &[row], b"a row that is taken back").unwrap();
+    }
+    txn.rollback_to(&savepoint).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(tree.get(&[0]).unwrap().as_deref(), Some(&b"before"[..]));
+    assert_eq!(tree.get(&[1]).unwrap(), None, "I44: it was taken back");
 }
 
 /// Rule: I47.

@@ -268,3 +268,34 @@ fn the_row_decides_what_an_index_finds() {
         is_in_step(&db, &table);
     }
 }
+
+/// At repeatable read a transaction writes over what is newest, and its snapshot's entries are of older rows: each row that it
+/// has written is found once, as it is.
+#[test]
+fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
+    let rows = [("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3"), ("4", "d,Oslo,4")];
+    let (_dir, db, table) = people(&rows);
+    all().into_iter().for_each(|index| table.build_index(index).unwrap());
+    let txn = begin(&db, Isolation::RepeatableRead);
+    assert!(table.get(&txn, b"1").unwrap().is_some());
+    put_all(&db, &table, &[("1", "aa,Rome,11"), ("2", "bb,Rome,12"), ("3", "cc,Rome,13")]);
+    // To something new, to what the newest row says already, and away.
+    for (key, row) in [(b"1", &b"aaa,Paris,21"[..]), (b"2", b"bb,Rome,22"), (b"4", b"d,Oslo,5")] {
+        assert!(table.put(&txn, key, row).unwrap());
+    }
+    assert!(table.delete(&txn, b"3").unwrap());
+    for index in ["mail", "city", "number", "mail and row"] {
+        let mut found: Vec<_> = by(&table, &txn, index).into_iter().map(|row| row.2).collect();
+        found.sort_unstable();
+        assert_eq!(found, ["aaa,Paris,21", "bb,Rome,22", "d,Oslo,5"], "{index}");
+    }
+    for (mail, is_there) in [("a", false), ("bb", true), ("cc", false), ("aaa", true), ("d", true)]
+    {
+        for index in ["mail", "mail and row"] {
+            let found = table.index(index).unwrap().get(&txn, mail.as_bytes()).unwrap();
+            assert_eq!(found.is_some(), is_there, "{index}: {mail}");
+        }
+    }
+    txn.commit().unwrap();
+    is_in_step(&db, &table);
+}

@@ -52,7 +52,10 @@ impl Txn {
         shared.engine.pace(only_deletes, &|| state.must_go_on())?;
         let is_spilled = self.live.lock().is_spilled();
         let spilled = match is_spilled {
-            true => Some((shared.engine.wait_for_spilled(WAITING_MAX)?, self.spilled_change()?)),
+            true => {
+                let turn = shared.engine.wait_for_spilled(WAITING_MAX, &|| state.must_go_on())?;
+                Some((turn, self.spilled_change()?))
+            }
             false => None,
         };
         let _turn = shared.engine.make_room(bytes, &|| state.must_go_on())?;
@@ -132,6 +135,8 @@ impl Txn {
             state.rollbacks.pop();
         }
         state.rollbacks.push((number, mark));
+        // It may have been seen as it was after what is taken back.
+        state.seen.forget();
         let mut own = self.live.lock();
         own.rollback_to(mark);
         if let Some(locks) = &state.locks {

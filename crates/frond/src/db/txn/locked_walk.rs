@@ -183,6 +183,8 @@ impl<'t> LockedWalk<'t> {
 
     /// Puts the next row into `row`; false if there is none.
     fn look(&mut self, forward: bool) -> Result<bool> {
+        // Also behind a lock that was waited for: who had it may have dropped the tree.
+        self.tree.entry.check()?;
         if self.ahead.as_ref().is_none_or(|(direction, _)| *direction != forward) {
             let entry: Arc<TreeEntry> = self.tree.entry.clone();
             let snapshot = self.txn.shared.snapshot();

@@ -51,6 +51,7 @@ impl Txn {
         }
         // The lock is on the key: it keeps a row that is not there from being made, too.
         self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait)?;
+        tree.entry.check()?;
         self.read(&mut state, tree, key, At::Latest, value)
     }
 
@@ -99,6 +100,8 @@ impl Txn {
     ) -> Result<Option<Vec<u8>>> {
         let mut state = self.enter(tree, key)?;
         self.lock_row(&mut state, (tree.entry.id, key), mode, wait)?;
+        // It may have waited for who dropped the tree.
+        tree.entry.check()?;
         self.must_not_conflict(&mut state, tree, key)?;
         let mut value = Vec::new();
         let is_there = self.read(&mut state, tree, key, At::Latest, &mut value)?;
@@ -234,6 +237,7 @@ impl Txn {
             }
         };
         in_key_order(keys, |key| {
+            state.must_go_on()?;
             let mut value = Vec::new();
             let found = self.read(&mut state, tree, key, At::Moment(&version, at), &mut value)?;
             Ok(found.then_some(value))

@@ -255,7 +255,9 @@ impl Txn {
             writes.rollback_to(mark);
             let left = writes.len() as u64;
             drop(writes);
-            let state = self.stay()?;
+            let mut state = self.stay()?;
+            // It may have been seen as the call had made it.
+            state.seen.forget();
             if let Some(locks) = &state.locks {
                 locks.owner().set_writes(left);
             }

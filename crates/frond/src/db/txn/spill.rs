@@ -160,6 +160,12 @@ impl Txn {
         Ok(if is_merged { OwnState::Merged } else { OwnState::Untouched })
     }
 
+    /// True if the transaction has written anything of a key, and not taken it back.
+    pub(crate) fn has_said(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        let state = self.stay()?;
+        Ok(self.own_state(&state, HashedKey::new(tree.entry.id, key))? != OwnState::Untouched)
+    }
+
     /// Whether the transaction has deleted a row since a mark.
     pub(super) fn is_deleted_since(&self, tree: TreeId, key: &[u8], mark: Mark) -> Result<bool> {
         let pieces = {
