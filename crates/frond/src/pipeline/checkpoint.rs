@@ -30,7 +30,7 @@ use crate::{
 };
 
 use super::{Engine, Published};
-use std::collections::VecDeque;
+use std::collections::{VecDeque, btree_map::Entry};
 
 /// Time between two checkpoints of which the second is only to release pages of dropped trees,
 /// milliseconds: with what one of them releases, some gigabytes a second.
@@ -300,9 +300,8 @@ impl Engine {
         }
         // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
         for tree in self.trees.counting(version.applied) {
-            if !directory.trees.contains_key(&tree) {
-                let empty = self.write_tree(tree, &TreeRoot::default(), version.applied)?;
-                directory.trees.insert(tree, empty);
+            if let Entry::Vacant(place) = directory.trees.entry(tree) {
+                place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);
             }
         }
         for snapshot in version.branches.named.values() {
