@@ -12,7 +12,10 @@
 //!
 //! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here; once more as it is applied.
 
-use std::{collections::HashSet, ops::Range};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+};
 
 use crate::{
     Error, Kind, Publish, Result, Tag, TreeId,
@@ -39,6 +42,11 @@ pub(super) const WAITING_MAX: usize = 2;
 
 /// Pieces of about one size that are merged into one: each is one more for a read to look into.
 const MERGED: usize = 8;
+
+/// Trees that pieces are of, ascending.
+fn trees_of(pieces: &[Piece]) -> BTreeSet<TreeId> {
+    pieces.iter().flat_map(|piece| piece.writes.trees()).collect()
+}
 
 /// Cursors over what pieces have of a tree, newest first, on their first entries.
 fn bulk_cursors(engine: &Engine, pieces: &[Piece], tree: TreeId) -> Result<Vec<SortedRunsCursor>> {
@@ -301,13 +309,10 @@ impl Txn {
     /// Several pieces as one. What they say of a key is kept, also where it comes to nothing: its row is locked.
     fn merge_run(&self, pieces: &[Piece]) -> Result<Piece> {
         let engine = &*self.shared.engine;
-        let mut trees: Vec<TreeId> = pieces.iter().flat_map(|piece| piece.writes.trees()).collect();
-        trees.sort_unstable();
-        trees.dedup();
         let mut written = SpilledWrites::default();
         let folder = engine.cx.folder();
         let (mut payload, mut spare) = (Vec::new(), Vec::new());
-        for tree in trees {
+        for tree in trees_of(pieces) {
             let mut merge = MergeCursor::new(bulk_cursors(engine, pieces, tree)?);
             let mut writer = SortedRunsWriter::new(&engine.cx, self.traits(tree)?, self.birth());
             while merge.next_group()? {
@@ -337,11 +342,8 @@ impl Txn {
     pub(super) fn merged_pieces(&self) -> Result<Option<(WriteSet, Vec<Arc<BlobHold>>)>> {
         let Some(pieces) = self.live.pieces() else { return Ok(None) };
         let engine = &*self.shared.engine;
-        let mut trees: Vec<TreeId> = pieces.iter().flat_map(|piece| piece.writes.trees()).collect();
-        trees.sort_unstable();
-        trees.dedup();
         let mut merged = WriteSet::default();
-        for tree in trees {
+        for tree in trees_of(&pieces) {
             let (mut merge, folder) =
                 (MergeCursor::new(bulk_cursors(engine, &pieces, tree)?), engine.cx.folder());
             while let Some(entry) = merge.next_folded(&folder)? {

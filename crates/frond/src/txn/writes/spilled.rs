@@ -51,7 +51,6 @@ pub(crate) struct Piece {
     pub only_deletes: bool,
     /// What it was in memory, as a batch.
     bytes: u64,
-    entries: u64,
     rows: Vec<RowsOf>,
     pub blobs: Vec<Arc<BlobHold>>,
 }
@@ -72,9 +71,8 @@ impl Leaving {
     pub fn written(self, writes: SpilledWrites) -> Piece {
         let Self { start, rows, blobs, writes: leaving } = self;
         let (bytes, only_deletes) = (leaving.bytes() as u64, leaving.only_deletes());
-        let entries = writes.entries();
         let writes = Arc::new(writes);
-        Piece { start, writes, level: 0, only_deletes, bytes, entries, rows, blobs }
+        Piece { start, writes, level: 0, only_deletes, bytes, rows, blobs }
     }
 }
 
@@ -83,14 +81,12 @@ impl Piece {
     pub fn merged(pieces: &[Piece], writes: SpilledWrites) -> Self {
         let start = pieces.first().map(|piece| piece.start).unwrap_or_default();
         let level = pieces.iter().map(|piece| piece.level + 1).max().unwrap_or_default();
-        let (entries, writes) = (writes.entries(), Arc::new(writes));
         let mut merged = Self {
             start,
-            writes,
+            writes: Arc::new(writes),
             level,
             only_deletes: true,
             bytes: 0,
-            entries,
             rows: Vec::new(),
             blobs: Vec::new(),
         };
@@ -192,17 +188,22 @@ impl TxnWrites {
         all
     }
 
+    /// The length is asked for at each write: not piece by piece.
+    fn count_spilled(&mut self) {
+        self.spilled_entries = self.pieces.iter().map(|piece| piece.writes.entries()).sum();
+    }
+
     /// What was taken out lies on disk.
     pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>) {
         Arc::make_mut(&mut self.pieces).extend(pieces);
-        self.spilled_entries = self.pieces.iter().map(|piece| piece.entries).sum();
+        self.count_spilled();
         self.leaving.clear();
     }
 
     /// Puts one piece in the place of those that it was merged of.
     pub(crate) fn replace_pieces(&mut self, range: Range<usize>, merged: Piece) {
         Arc::make_mut(&mut self.pieces).splice(range, [merged]);
-        self.spilled_entries = self.pieces.iter().map(|piece| piece.entries).sum();
+        self.count_spilled();
     }
 
     /// Drops the pieces that came after a mark.
@@ -221,7 +222,7 @@ impl TxnWrites {
                 }
             }
         }
-        self.spilled_entries = self.pieces.iter().map(|piece| piece.entries).sum();
+        self.count_spilled();
     }
 
     /// Takes everything back into memory: `merged` is what the pieces come to. To be sealed at once; their rows stay
