@@ -181,8 +181,11 @@ pub enum Error {
     /// A tree of this name exists (FRD-1005).
     #[error("FRD-1005 tree \"{0}\" exists already")]
     TreeExists(String),
-    /// The tree changed its definition after the snapshot was taken (FRD-1006).
-    #[error("FRD-1006 tree \"{0}\" was created, dropped or replaced after the snapshot was taken")]
+    /// The tree changed its definition after the snapshot was taken, or the layout of its values after the handle was
+    /// opened (FRD-1006).
+    #[error(
+        "FRD-1006 tree \"{0}\" was created, replaced or given another layout after the snapshot was taken or the handle opened; take a new one"
+    )]
     DefinitionChanged(String),
     /// No snapshot of this name (FRD-1007).
     #[error("FRD-1007 no snapshot \"{0}\"")]

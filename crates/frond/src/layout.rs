@@ -13,6 +13,9 @@
 //!   ends the part;
 //! - **prefixed** (values, where order does not matter): LEB128 length, then the content unchanged.
 //!
+//! The first part of a value may be the **version** of its layout: two bytes that are the same in every row which
+//! fits. Such a layout can be changed while rows of older ones stay as they are (`layout/versions.rs`).
+//!
 //! Invariants
 //! 1. [`Layout::split`] of bytes that do not fit the layout says so; it never panics and never reads
 //!    past them. A row that does not fit its tree's layout is stored as one opaque part.
@@ -20,9 +23,13 @@
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Layouts".
 
+mod versions;
+
 use std::path::Path;
 
 use crate::{Error, Place, coding::Reader};
+
+pub use versions::{HISTORY_BYTES_MAX, History, NewPart, RowVersions, Standing};
 
 /// What a fixed part holds, as a hint to the encodings. Never needed to read it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,15 +79,21 @@ pub enum Part {
     Fixed(u16, Hint),
     /// Any number of bytes.
     Var(End),
+    /// The version of the layout, two bytes, big-endian, in every row the same. The first part of a value only: see
+    /// [`Layout::versioned`].
+    Version(u16),
 }
 
 /// Most parts of a layout.
 pub const LAYOUT_PARTS_MAX: usize = 4096;
+/// Length of the version of a layout.
+pub(crate) const VERSION_BYTES: usize = 2;
 /// Longest encoded layout, bytes: version, count, and four bytes a part.
 pub const LAYOUT_BYTES_MAX: usize = 3 + 4 * LAYOUT_PARTS_MAX;
 
 const VERSION: u8 = 1;
 const FIXED: u8 = 1;
+const NAMED: u8 = 6;
 
 impl Part {
     /// Length of this part at the start of `bytes`, with its terminator or length prefix; `None` if
@@ -98,6 +111,9 @@ impl Part {
                 let (content, prefix) = leb128(bytes)?;
                 let whole = usize::try_from(content).ok()?.checked_add(prefix)?;
                 (bytes.len() >= whole).then_some(whole)
+            }
+            Part::Version(version) => {
+                bytes.starts_with(&version.to_be_bytes()).then_some(VERSION_BYTES)
             }
         }
     }
@@ -129,16 +145,31 @@ impl Layout {
         Self { parts }
     }
 
+    /// A layout of values that can be changed later without a look at any row ([`Db::change_layout`](crate::Db::change_layout)):
+    /// the version comes before these parts. Every value begins with its two bytes, big-endian; in a new tree they are 0.
+    /// A block keeps them once for all its rows.
+    pub fn versioned(parts: impl IntoIterator<Item = Part>) -> Self {
+        Self { parts: std::iter::once(Part::Version(0)).chain(parts).collect() }
+    }
+
     /// The parts.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
+    /// The version that rows of this layout begin with, if they do.
+    pub fn version(&self) -> Option<u16> {
+        match self.parts.first() {
+            Some(Part::Version(version)) => Some(*version),
+            _ => None,
+        }
+    }
+
     /// Why a tree cannot have this layout, or `Ok`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]: no part or more than [`LAYOUT_PARTS_MAX`], a fixed part of width 0,
-    /// or one that takes the rest before the last.
+    /// [`Error::InvalidArgument`]: no part or more than [`LAYOUT_PARTS_MAX`], a fixed part of width 0, one that takes
+    /// the rest before the last, or a version behind the first.
     pub fn validate(&self) -> crate::Result<()> {
         match self.flaw() {
             None => Ok(()),
@@ -178,6 +209,10 @@ impl Layout {
                     out.push(hint as u8);
                 }
                 Part::Var(end) => out.push(end as u8),
+                Part::Version(version) => {
+                    out.push(NAMED);
+                    out.extend_from_slice(&version.to_le_bytes());
+                }
             }
         }
     }
@@ -214,6 +249,13 @@ impl Layout {
                 3 => Part::Var(End::Escaped),
                 4 => Part::Var(End::EscapedDescending),
                 5 => Part::Var(End::Prefixed),
+                &NAMED => {
+                    let (version, after) = rest
+                        .split_first_chunk()
+                        .ok_or_else(|| malformed("a version is cut off"))?;
+                    rest = after;
+                    Part::Version(u16::from_le_bytes(*version))
+                }
                 other => return Err(too_new(format!("layout part kind {other}"))),
             });
         }
@@ -237,6 +279,9 @@ impl Layout {
             }
             Some(before) if before.contains(&Part::Var(End::Rest)) => {
                 Some("a part that takes the rest is not the last")
+            }
+            Some(_) if self.parts.iter().skip(1).any(|part| matches!(part, Part::Version(_))) => {
+                Some("a version is not the first part")
             }
             Some(_) => None,
         }
@@ -326,9 +371,13 @@ mod tests {
     }
 
     fn any_layout() -> impl Strategy<Value = Layout> {
-        (prop::collection::vec(any_part(), 1..20), any::<bool>()).prop_map(|(mut parts, rest)| {
+        let parts = prop::collection::vec(any_part(), 1..20);
+        (parts, any::<bool>(), any::<Option<u16>>()).prop_map(|(mut parts, rest, version)| {
             if rest {
                 parts.push(Part::Var(End::Rest));
+            }
+            if let Some(version) = version {
+                parts.insert(0, Part::Version(version));
             }
             Layout::new(parts)
         })
@@ -405,6 +454,7 @@ mod tests {
             Layout::new(vec![]),
             Layout::new(vec![Part::Fixed(0, Hint::None)]),
             rest_first,
+            Layout::new(vec![Part::Fixed(1, Hint::None), Part::Version(0)]),
             Layout::new(vec![Part::Var(End::Prefixed); LAYOUT_PARTS_MAX + 1]),
         ] {
             assert!(matches!(layout.validate(), Err(Error::InvalidArgument(_))));

@@ -56,7 +56,7 @@ pub use db::{
     TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
-pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, Part};
+pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part};
 pub use message::{Kind, Message, Tag};
 #[doc(hidden)]
 pub use pipeline::Limits;
@@ -69,8 +69,8 @@ pub mod operator {
     };
 }
 pub use table::{
-    BuildProgress, IndexInfo, IndexRow, IndexScan, IndexSpec, Table, TableFinding, TableIndex,
-    TableReport, TableSpec,
+    BuildProgress, Column, ColumnChange, IndexInfo, IndexRow, IndexScan, IndexSpec, Table,
+    TableFinding, TableIndex, TableReport, TableSpec,
 };
 #[doc(hidden)]
 pub use tree::Shape;

@@ -157,6 +157,12 @@ pub const BUGS: &[Bug] = &[
     bug("table: who has it in the index has it for ever", "Applying::choose", "table"),
     bug("table: writers of before are not waited for", "Build::begin", "table"),
     bug("table: an index begins with its load", "Build::publish", "table"),
+    bug(
+        "layout: a row that is mapped keeps the version that it had",
+        "RowVersions::map_from",
+        "layout",
+    ),
+    bug("layout: a row of any version fits", "Side::is_of_version", "layout"),
     bug("catalog: rename forgets the old name", "Catalog::show_tree", "model"),
     bug("db: a scan believes that a Put is fresh", "MemSource::settle", "scenarios"),
     bug("db: insert does not look", "unique check of insert", "model"),

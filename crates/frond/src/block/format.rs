@@ -112,10 +112,12 @@ impl Format {
             }
             Format::Typed(format) => {
                 let mut payload = Vec::new();
+                let projection = format.columns.projection(projection);
                 let block = format.block(block)?;
                 let found = typed::find_parts(&block, key, projection, &mut payload)?;
                 Ok(found.map(|(tag, in_columns)| match projection {
-                    Projection::Columns(_) if in_columns => (tag, Payload::Parts(payload)),
+                    Projection::All => (tag, Payload::Made(payload)),
+                    _ if in_columns => (tag, Payload::Parts(payload)),
                     _ => (tag, Payload::Made(payload)),
                 }))
             }

@@ -38,10 +38,11 @@ impl Position {
         })
     }
 
-    /// Reads these parts of values from now on, where they are in columns; before it comes into a block.
-    pub fn project(&mut self, projection: &Projection) {
-        if let Kind::Typed(rows) = &mut self.0 {
-            **rows = TypedRows::new(projection.clone());
+    /// Reads these parts of values from now on, where they are in columns, in blocks of the format that it was made for;
+    /// before it comes into a block.
+    pub fn project(&mut self, projection: &Projection, format: &Format) {
+        if let (Kind::Typed(rows), Format::Typed(format)) = (&mut self.0, format) {
+            **rows = TypedRows::new(format.columns().projection(projection).clone());
         }
     }
 

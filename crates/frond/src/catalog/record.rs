@@ -18,17 +18,19 @@ use std::collections::BTreeMap;
 use crate::{
     Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid,
     coding::{put_bytes, put_varint},
-    layout::leb128,
+    layout::{HISTORY_BYTES_MAX, History, RowVersions, leb128},
     run::{OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN},
+    sync::Arc,
 };
 
 /// Longest name of a tree or snapshot, bytes.
 pub const NAME_BYTES_MAX: usize = 512;
 /// Longest attributes blob of a tree, bytes.
 pub const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
-/// Longest record, bytes: attributes, two layouts, and 64 KiB for the rest, of which merge operators
-/// may take 25, and for what is to come.
-pub const RECORD_BYTES_MAX: usize = ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + (64 << 10);
+/// Longest record, bytes: attributes, two layouts, those there were, and 64 KiB for the rest, of which merge
+/// operators may take 25, and for what is to come.
+pub const RECORD_BYTES_MAX: usize =
+    ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + HISTORY_BYTES_MAX + (64 << 10);
 
 const VERSION: u8 = 1;
 /// From this number on, a field that is not known may be carried along unread.
@@ -86,6 +88,8 @@ pub struct TreeRecord {
     /// The program's own merge operators that its rows may wait for, by number, and their names
     /// (Rule: I17). Here from before the first commit that uses one.
     pub operators: BTreeMap<u8, String>,
+    /// How the layout of its values has changed (Rule: I49).
+    pub history: History,
     /// Fields of a later version.
     pub carried: Carried,
 }
@@ -357,12 +361,17 @@ impl TreeRecord {
         if !self.operators.is_empty() {
             out.operators(13, &self.operators);
         }
+        if !self.history.is_empty() {
+            let mut content = Vec::new();
+            self.history.encode(&mut content);
+            out.bytes(14, &content);
+        }
         out.carry(&self.carried);
         Ok(())
     }
 
     fn decode(mut fields: Reader<'_>) -> Result<Self, Flaw> {
-        Ok(Self {
+        let record = Self {
             id: TreeId(fields.number32(1)?),
             name: fields.name(2)?,
             size_class: SizeClass::from_disk(fields.number8(3)?)
@@ -391,8 +400,23 @@ impl TreeRecord {
                 }),
             },
             operators: fields.operators(13)?,
+            history: fields.history(14)?,
             carried: fields.carried()?,
-        })
+        };
+        match record.versions() {
+            Ok(_) => Ok(record),
+            Err(why) => Err(malformed(why)),
+        }
+    }
+
+    /// How its rows become rows of its layout, if they name their version; what is wrong if its history is not that of its
+    /// layout.
+    pub fn versions(&self) -> Result<Option<Arc<RowVersions>>, &'static str> {
+        match &self.value_layout {
+            Some(layout) => self.history.versions(layout),
+            None if self.history.is_empty() => Ok(None),
+            None => Err("layouts there were of values that have none"),
+        }
     }
 }
 
@@ -519,6 +543,16 @@ impl<'a> Reader<'a> {
         match self.has(field) {
             true => Layout::decode(self.bytes(field)?).map(Some),
             false => Ok(None),
+        }
+    }
+
+    fn history(&mut self, field: u64) -> Result<History, Flaw> {
+        if !self.has(field) {
+            return Ok(History::default());
+        }
+        match History::decode(self.bytes(field)?)? {
+            history if history.is_empty() => Err(malformed("a history without a change")),
+            history => Ok(history),
         }
     }
 

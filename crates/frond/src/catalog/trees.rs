@@ -39,7 +39,8 @@ pub(crate) struct TreeEntry {
     pub vacancy: Vacancy,
     /// Transactions that have written it and are not done.
     pub writers: TreeWriters,
-    typing: Option<Arc<Typing>>,
+    /// Another one once the layout of its values has changed.
+    typing: RwLock<Option<Arc<Typing>>>,
     /// What was done on its runs.
     pub work: Arc<Work>,
     pub counters: Counters,
@@ -77,7 +78,6 @@ struct State {
 impl TreeEntry {
     fn new(record: TreeRecord, work: &WorkByTree) -> Arc<Self> {
         let work = work.of(record.lineage);
-        let (key, value) = (record.key_layout.as_ref(), record.value_layout.as_ref());
         Arc::new(Self {
             id: record.id,
             lineage: record.lineage,
@@ -86,7 +86,7 @@ impl TreeEntry {
             birth: AtomicU64::new(record.birth.0),
             vacancy: Vacancy::default(),
             writers: TreeWriters::default(),
-            typing: Typing::of(key, value, Some(work.clone())),
+            typing: RwLock::new(record.typing(&work)),
             work,
             counters: Counters::default(),
             record: Mutex::new(record),
@@ -94,9 +94,15 @@ impl TreeEntry {
         })
     }
 
-    /// How its rows are typed; `None` if they are opaque.
-    pub fn typing(&self) -> Option<&Arc<Typing>> {
-        self.typing.as_ref()
+    /// How its rows are typed by now; `None` if they are opaque.
+    pub fn typing(&self) -> Option<Arc<Typing>> {
+        self.typing.read().unwrap().clone()
+    }
+
+    /// The newest version that a row of it can name, if rows name one.
+    pub fn row_version(&self) -> Option<u16> {
+        let typing = self.typing.read().unwrap();
+        typing.as_ref()?.versions().map(|versions| versions.newest())
     }
 
     /// The commit with which it begins: who sees less must not read it (Rule: I43).
@@ -125,6 +131,16 @@ impl TreeEntry {
         } else {
             Ok(())
         }
+    }
+}
+
+impl TreeRecord {
+    /// How the rows of such a tree are typed, where its work is counted.
+    pub fn typing(&self, work: &Arc<Work>) -> Option<Arc<Typing>> {
+        let (key, value) = (self.key_layout.as_ref(), self.value_layout.as_ref());
+        // Looked at when the record was read or made.
+        let versions = self.versions().unwrap_or_default();
+        Typing::of(key, value, versions, Some(work.clone()))
     }
 }
 
@@ -191,6 +207,10 @@ impl Catalog {
         if let Some(entry) = state.by_id.get(&record.id).cloned() {
             entry.birth.store(record.birth.0, Ordering::Release);
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
+            if old.value_layout != record.value_layout {
+                // What rows taught in their old layout says little of the new one's.
+                *entry.typing.write().unwrap() = record.typing(&entry.work);
+            }
             if !plant!("catalog: rename forgets the old name") {
                 state.by_name.remove(&old.name);
             }
@@ -262,7 +282,7 @@ impl TreeDirectory for Catalog {
             lineage: entry.lineage,
             class: entry.class,
             leaf_filters: entry.unique,
-            typing: entry.typing.clone(),
+            typing: entry.typing(),
         })
     }
 

@@ -10,7 +10,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    Error, Result, Seqno, TreeId,
+    Error, NewPart, Result, Seqno, TreeId,
     catalog::{Kept, Record, TreeRecord},
     sync::{Arc, MutexGuard},
     txn::{
@@ -86,7 +86,7 @@ impl Db {
     /// The tree of this number.
     pub(crate) fn tree(&self, id: TreeId) -> Option<Tree> {
         let entry = self.shared.catalog.by_id(id)?;
-        Some(Tree { shared: self.shared.clone(), entry })
+        Some(Tree::new(self.shared.clone(), entry))
     }
 
     /// What rooms above keep.
@@ -176,6 +176,18 @@ impl CatalogChange<'_> {
     /// Another blob of its owner's for a tree.
     pub fn set_attributes(&mut self, id: TreeId, attributes: Vec<u8>) -> Result<()> {
         self.record(id)?.attributes = attributes;
+        Ok(())
+    }
+
+    /// Values of a tree get another layout: see [`Db::change_layout`].
+    pub fn change_layout(&mut self, id: TreeId, parts: &[NewPart]) -> Result<()> {
+        let record = self.record(id)?;
+        let Some(now) = &record.value_layout else {
+            let why = format!("tree \"{}\" was made without a layout of values", record.name);
+            return Err(Error::InvalidArgument(why));
+        };
+        let (next, history) = record.history.change(now, parts)?;
+        (record.value_layout, record.history) = (Some(next), history);
         Ok(())
     }
 

@@ -119,6 +119,7 @@ impl Batch {
         if !tree.shared.engine.cx.operators.knows(operator) {
             return Err(Error::MissingOperator(operator));
         }
+        tree.must_take_operands()?;
         let mut head = Vec::with_capacity(11);
         head.push(operator);
         put_varint(&mut head, operand.len() as u64);

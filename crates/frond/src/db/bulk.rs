@@ -18,7 +18,7 @@ use crate::{
     Error, Result, Tag, VALUE_BYTES_MAX,
     catalog::{Record, TreeRecord},
     load::{Loader, Made},
-    run::{Typing, Work},
+    run::Work,
     sync::Arc,
     tree::{Built, TreeTraits},
     version::{Change, Loaded},
@@ -93,8 +93,7 @@ impl Db {
         let engine = &shared.engine;
         let (lineage, class) = (record.lineage, record.size_class);
         let work = shared.catalog.work.of(lineage);
-        let (key, value) = (record.key_layout.as_ref(), record.value_layout.as_ref());
-        let typing = Typing::of(key, value, Some(work.clone()));
+        let typing = record.typing(&work);
         let traits = TreeTraits { lineage, class, leaf_filters: record.unique, typing };
         let birth = engine.versions.current().publish;
         let kind = (name, record.unique);
@@ -210,7 +209,7 @@ impl Shared {
             _ => None,
         });
         let show = |(record, rows)| {
-            let tree = Tree { shared: self.clone(), entry: self.catalog.show_tree(record) };
+            let tree = Tree::new(self.clone(), self.catalog.show_tree(record));
             BulkLoaded { tree, rows }
         };
         Ok(records.zip(rows).map(show).collect())

@@ -4,7 +4,7 @@
 //! roots follow of it travels with the commit's memtable (`version/branches.rs`).
 
 use crate::{
-    Durability, Error, Result, Seqno, Tag, TreeId,
+    Durability, Error, NewPart, Result, Seqno, Tag, TreeId,
     catalog::{
         CATALOG_TREE, Catalog, CounterRecord, Parent, Record, TreeEntry, TreeRecord, validate_name,
     },
@@ -46,6 +46,13 @@ impl Db {
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
         }
+        let versions =
+            [&options.key_layout, &options.value_layout].map(|layout| layout.as_ref()?.version());
+        if let [Some(_), _] | [_, Some(1..)] = versions {
+            return Err(Error::InvalidArgument(
+                "layout: keys have no version, and that of values begins with 0".into(),
+            ));
+        }
         self.shared.must_be_free(name)?;
         let mut counters = self.shared.catalog.counters();
         let id = counters.next_tree.max(TreeId(1));
@@ -63,6 +70,7 @@ impl Db {
             birth: self.shared.engine.sequencer.visible().next(),
             parent: None,
             operators: Default::default(),
+            history: Default::default(),
             carried: Default::default(),
         };
         Ok((counters, record))
@@ -162,6 +170,60 @@ impl Db {
         Ok(())
     }
 
+    /// Gives the values of a tree another layout, without a look at any of them: parts come, go, and change their
+    /// places (Rule: I49). Values must name the version of their layout ([`Layout::versioned`](crate::Layout::versioned));
+    /// `parts` says what follows it from now on. Rows that are there are mapped when they are read, and when the run that
+    /// holds them is written anew; those of any snapshot, too. Synced when it returns, with other `attributes` if any are
+    /// given.
+    ///
+    /// The handle that comes back gives values in the new version, and is to be used for writing them. Others go on with
+    /// theirs until they meet a newer row, and then fail with `DefinitionChanged`: open the tree again. They may write in
+    /// the version that they know.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::{Hint, Layout, NewPart, Part, TreeOptions};
+    ///
+    /// let age = Part::Fixed(1, Hint::Integer);
+    /// let people = db.create_tree("people", TreeOptions {
+    ///     value_layout: Some(Layout::versioned([age])),
+    ///     ..Default::default()
+    /// })?;
+    /// people.put(b"ada", &[0, 0, 36])?; // version 0
+    ///
+    /// // A part before it, which all rows so far have as 7.
+    /// let shoe = NewPart::Add { part: age, default: vec![7] };
+    /// let now = db.change_layout("people", &[shoe, NewPart::Keep(1)], None)?;
+    /// assert_eq!(now.get(b"ada")?, Some(vec![0, 1, 7, 36]));
+    /// now.put(b"bob", &[0, 1, 9, 20])?;
+    /// assert!(matches!(people.get(b"bob"), Err(frond::Error::DefinitionChanged(_))));
+    /// assert_eq!(people.get(b"ada")?, Some(vec![0, 0, 36]));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSuchTree`; `InvalidArgument` if its values do not name their version, a default does not fit its part, there is no
+    /// such part, or its layout has changed 255 times; those of a commit.
+    pub fn change_layout(
+        &self,
+        tree: &str,
+        parts: &[NewPart],
+        attributes: Option<Vec<u8>>,
+    ) -> Result<Tree> {
+        let mut change = self.change_catalog()?;
+        let entry = self.entry(tree)?;
+        change.change_layout(entry.id, parts)?;
+        if let Some(attributes) = attributes {
+            change.set_attributes(entry.id, attributes)?;
+        }
+        change.commit()?;
+        entry.check()?;
+        Ok(self.handle(entry))
+    }
+
     /// All trees, by name.
     pub fn trees(&self) -> Vec<TreeInfo> {
         self.shared.catalog.trees().into_iter().map(|entry| self.handle(entry).info()).collect()
@@ -172,7 +234,7 @@ impl Db {
     }
 
     fn handle(&self, entry: Arc<TreeEntry>) -> Tree {
-        Tree { shared: self.shared.clone(), entry }
+        Tree::new(self.shared.clone(), entry)
     }
 }
 

@@ -14,9 +14,9 @@
 //! Threads: one.
 
 use crate::{
-    Error, Result, TreeId,
+    Error, Result, Tree, TreeId,
     catalog::TreeEntry,
-    run::{BULK_BYTES, Direction, EntrySource, RunCursor},
+    run::{BULK_BYTES, Direction, EntrySource, RunCursor, Typing},
     sync::{Arc, Weak},
     tree::{LeafStretch, Position, SortedRunsCursor, clip},
     txn::{Stretch, TOMBSTONES_MIN},
@@ -26,7 +26,7 @@ use crate::{
 use super::{
     Parts, Snapshot,
     ahead::{Ahead, WalkedLeaf},
-    piece::{Fetched, Piece},
+    piece::{Fetched, Piece, Shape},
     rows::RowBuf,
 };
 
@@ -66,6 +66,8 @@ pub struct Cursor {
     tree: TreeId,
     /// `None` while the catalog itself is read.
     entry: Option<Arc<TreeEntry>>,
+    /// How its handle has values.
+    typing: Option<Arc<Typing>>,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     parts: Option<Parts>,
@@ -96,13 +98,14 @@ impl Cursor {
     pub(crate) fn new(
         snapshot: Snapshot,
         tree: TreeId,
-        entry: Option<Arc<TreeEntry>>,
+        handle: Option<&Tree>,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Self> {
         Ok(Self {
             snapshot,
             tree,
-            entry,
+            entry: handle.map(|handle| handle.entry.clone()),
+            typing: handle.and_then(|handle| handle.typing.clone()),
             from,
             to,
             parts: None,
@@ -125,7 +128,7 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if the parts are of a tree with other layouts.
     pub fn only(mut self, parts: &Parts) -> Result<Self> {
-        parts.check(self.entry.as_ref().and_then(|entry| entry.typing()))?;
+        parts.check(self.typing.as_ref())?;
         let gap = self.edge();
         self.stand(gap);
         self.parts = Some(parts.clone());
@@ -197,8 +200,9 @@ impl Cursor {
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
-        if let Some(parts) = &self.parts {
-            parts.keep(&mut self.blob)?;
+        let shape = Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref());
+        if let Some(shape) = shape {
+            shape.give(&mut self.blob)?;
         }
         Ok(Some((key, &self.blob)))
     }
@@ -358,7 +362,7 @@ impl Cursor {
             rows_max: self.piece_rows,
             ahead: (Direction::Forward, self.ahead),
             others: self.flights.as_ref(),
-            parts: self.parts.as_ref(),
+            shape: Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref()),
         };
         let Fetched { lone, .. } = piece.go_on(cursor, &mut self.rows)?;
         self.lone = lone.map(|cursor| Lone { cursor, leaf, version: read });
@@ -539,7 +543,7 @@ impl Cursor {
             rows_max,
             ahead: (direction, self.ahead),
             others: self.flights.as_ref(),
-            parts: self.parts.as_ref(),
+            shape: Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref()),
         };
         let Fetched { tombstones, lone } = piece.fetch(&mut self.rows)?;
         // A short walk does not go on: it has nothing to keep.

@@ -8,29 +8,34 @@
 //! Threads: immutable.
 
 use crate::{
-    Error, Layout, Result,
+    Error, Result,
     block::typed::{Columns, Projection},
-    layout::LAYOUT_PARTS_MAX,
+    catalog::TreeEntry,
+    layout::{LAYOUT_PARTS_MAX, RowVersions},
     run::Typing,
     sync::Arc,
 };
+
+use super::tree::bring_up;
 
 /// Parts of a tree's values, made by [`Tree::parts`](crate::Tree::parts) and used for as many reads as
 /// there are.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    layout: Layout,
     /// Of the tree that they were made for.
     columns: Arc<Columns>,
+    /// How values become ones of that layout, if these name theirs.
+    versions: Option<Arc<RowVersions>>,
     /// By number of the part.
     wanted: Box<[bool]>,
     projection: Projection,
 }
 
 impl Parts {
-    /// Parts of values with this layout, by number, in any order.
-    pub(super) fn new(layout: &Layout, columns: &Arc<Columns>, numbers: &[usize]) -> Result<Self> {
-        let mut wanted = vec![false; layout.parts().len()];
+    /// Parts of values that are typed so, by number, in any order.
+    pub(super) fn new(typing: &Typing, numbers: &[usize]) -> Result<Self> {
+        let columns = typing.columns();
+        let mut wanted = vec![false; columns.layouts().1.parts().len()];
         debug_assert!(wanted.len() <= LAYOUT_PARTS_MAX);
         for &number in numbers {
             let Some(wanted) = wanted.get_mut(number) else {
@@ -44,8 +49,8 @@ impl Parts {
         let asked = |number: &u16| wanted.get(usize::from(*number)) == Some(&true);
         let numbers: Vec<u16> = (0..wanted.len() as u16).filter(asked).collect();
         let projection = columns.project(&numbers);
-        let columns = columns.clone();
-        Ok(Self { layout: layout.clone(), columns, wanted: wanted.into(), projection })
+        let (columns, versions) = (columns.clone(), typing.versions().cloned());
+        Ok(Self { columns, versions, wanted: wanted.into(), projection })
     }
 
     /// An error if they were made for a tree with other layouts.
@@ -66,10 +71,13 @@ impl Parts {
         &self.projection
     }
 
-    /// Cuts a whole value down to the parts.
-    pub(super) fn keep(&self, value: &mut Vec<u8>) -> Result<()> {
+    /// Cuts a whole value of that tree down to the parts.
+    pub(super) fn keep(&self, entry: Option<&TreeEntry>, value: &mut Vec<u8>) -> Result<()> {
+        if let (Some(versions), Some(entry)) = (&self.versions, entry) {
+            bring_up(versions, entry, value)?;
+        }
         let mut ends = Vec::with_capacity(self.wanted.len());
-        if !self.layout.split(value, &mut ends) {
+        if !self.columns.layouts().1.split(value, &mut ends) {
             return Err(Error::InvalidArgument(
                 "a value that does not fit the layout of its tree has no parts; read it whole"
                     .into(),

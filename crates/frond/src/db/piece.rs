@@ -9,7 +9,9 @@
 
 use crate::{
     Error, Kind, Result, TreeId,
-    run::{Direction, Entry, EntrySource, MergeCursor, RangeDeletes, RunCursor},
+    catalog::TreeEntry,
+    layout::RowVersions,
+    run::{Direction, Entry, EntrySource, MergeCursor, RangeDeletes, RunCursor, Typing},
     tree::{LeafStretch, SortedRunsCursor, clip},
 };
 
@@ -19,6 +21,7 @@ use super::{
     read::{Messages, ReadView},
     rows::RowBuf,
     sources::{MemSource, ReadSource},
+    tree::bring_up,
 };
 
 /// Bytes after which a piece ends, whatever its rows, unless it has to reach the end of its range.
@@ -37,8 +40,50 @@ pub(super) struct Piece<'a> {
     pub ahead: (Direction, usize),
     /// Who reads ahead on other threads.
     pub others: Option<&'a Ahead>,
-    /// The parts of values that are wanted; else all.
-    pub parts: Option<&'a Parts>,
+    /// What values are made into before they are handed out; `None`: they are handed out as they are.
+    pub shape: Option<Shape<'a>>,
+}
+
+/// What the values of a tree are made into.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'a> {
+    entry: &'a TreeEntry,
+    /// Ones of the version that the reader knows.
+    versions: Option<&'a RowVersions>,
+    /// The parts that are wanted; else all.
+    parts: Option<&'a Parts>,
+}
+
+impl<'a> Shape<'a> {
+    /// For a reader of a tree who has such values, and wants these parts.
+    pub fn of(
+        entry: Option<&'a TreeEntry>,
+        typing: Option<&'a Typing>,
+        parts: Option<&'a Parts>,
+    ) -> Option<Self> {
+        let versions = typing.and_then(|typing| typing.versions());
+        let versions = versions.map(|versions| &**versions);
+        entry.filter(|_| versions.is_some() || parts.is_some()).map(|entry| Self {
+            entry,
+            versions,
+            parts,
+        })
+    }
+
+    /// Makes a whole value what is to be handed out.
+    pub fn give(&self, value: &mut Vec<u8>) -> Result<()> {
+        match (self.parts, self.versions) {
+            (Some(parts), _) => parts.keep(Some(self.entry), value),
+            (None, Some(versions)) => bring_up(versions, self.entry, value),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// True if a whole value is what is to be handed out.
+    #[inline]
+    fn has(&self, value: &[u8]) -> bool {
+        self.parts.is_none() && self.versions.is_none_or(|versions| versions.has(value))
+    }
 }
 
 /// What became of a piece.
@@ -126,7 +171,7 @@ impl<'a> Piece<'a> {
             if let Some(others) = self.others {
                 cursor.set_others(others.flights());
             }
-            if let Some(parts) = self.parts {
+            if let Some(Shape { parts: Some(parts), .. }) = self.shape {
                 cursor.project(parts.projection())?;
             }
             cursor.seek_first()?;
@@ -155,7 +200,7 @@ struct Filler<'p, 'a> {
     rows: &'p mut RowBuf,
     value: Vec<u8>,
     tombstones: u64,
-    /// Of a value that has no parts.
+    /// Of a value that has no parts, or is of a version that the reader does not know.
     misfit: Option<Error>,
 }
 
@@ -176,7 +221,9 @@ impl<'p, 'a> Filler<'p, 'a> {
     #[inline]
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
         match entry.tag.kind() {
-            Kind::Put if is_whole && self.piece.parts.is_some() => {
+            Kind::Put
+                if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(entry.payload)) =>
+            {
                 self.value.clear();
                 self.value.extend_from_slice(entry.payload);
                 return self.push_value(entry.key);
@@ -198,8 +245,8 @@ impl<'p, 'a> Filler<'p, 'a> {
     /// Appends the row whose whole value is at hand. Where that has no parts, the piece ends before it in the
     /// walk's direction, and if nothing is left of the piece it is an error.
     fn push_value(&mut self, key: &[u8]) -> Result<bool> {
-        if let Some(parts) = self.piece.parts
-            && let Err(misfit) = parts.keep(&mut self.value)
+        if let Some(shape) = self.piece.shape
+            && let Err(misfit) = shape.give(&mut self.value)
         {
             self.misfit = Some(misfit);
             let forward = self.piece.ahead.0 == Direction::Forward;

@@ -1,8 +1,8 @@
 //! Reads at a seqno: memtables newest first, then the tree.
 
 use crate::{
-    Kind, Message, Result, Seqno, TreeId, block::typed::Projection, pipeline::Engine,
-    version::Version,
+    Kind, Message, Result, Seqno, Tree, TreeId, block::typed::Projection, catalog::TreeEntry,
+    layout::VERSION_BYTES, pipeline::Engine, version::Version,
 };
 
 use super::parts::Parts;
@@ -107,11 +107,12 @@ impl ReadView<'_> {
     /// The parts of its value that are wanted, one after the other.
     pub fn get_parts(
         &self,
-        tree: TreeId,
+        entry: &TreeEntry,
         key: &[u8],
         parts: &Parts,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
+        let tree = entry.id;
         let messages = self.messages(tree, key, parts.projection(), value)?;
         let exists = match (&messages.base, messages.operands.is_empty()) {
             (Base::Parts, true) => return Ok(true),
@@ -119,7 +120,7 @@ impl ReadView<'_> {
             (Base::Parts, false) => self.get(tree, key, value)?,
             _ => messages.finish(self, value)?,
         };
-        if exists && let Err(misfit) = parts.keep(value) {
+        if exists && let Err(misfit) = parts.keep(Some(entry), value) {
             value.clear();
             return Err(misfit);
         }
@@ -177,7 +178,7 @@ impl ReadView<'_> {
 
     /// The last commit that said something of `key`, if that is in a memtable.
     pub fn newest_in_memtables(&self, tree: TreeId, key: &[u8]) -> Result<Option<Seqno>> {
-        let none = Projection::Columns(Vec::new());
+        let none = Projection::Nothing;
         for slot in self.version.memtables() {
             let mut newest = None;
             slot.table.get(tree, key, self.at, &mut |seqno, _| {
@@ -200,7 +201,7 @@ impl ReadView<'_> {
     /// True if `key` exists, at the newest inserted version (Rule: I3).
     pub fn exists(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         // No part of the value is wanted.
-        let none = Projection::Columns(Vec::new());
+        let none = Projection::Nothing;
         Ok(self.messages(tree, key, &none, &mut Vec::new())?.exists())
     }
 
@@ -208,19 +209,32 @@ impl ReadView<'_> {
     /// does not exist.
     pub fn get_at(
         &self,
-        tree: TreeId,
+        tree: &Tree,
         key: &[u8],
         from: usize,
         out: &mut [u8],
     ) -> Result<Option<usize>> {
         let mut value = Vec::new();
-        let messages = self.messages(tree, key, &Projection::All, &mut value)?;
+        let messages = self.messages(tree.entry.id, key, &Projection::All, &mut value)?;
         if messages.base == Base::Blob && messages.operands.is_empty() {
-            return self.engine.cx.open_blob(&value)?.read_at(from, out).map(Some);
+            let blob = self.engine.cx.open_blob(&value)?;
+            let mut version = [0; VERSION_BYTES];
+            // Of one that is to be mapped no place is where it will be.
+            let stays = match tree.layout_version() {
+                None => true,
+                Some(newest) => {
+                    blob.read_at(0, &mut version)? == VERSION_BYTES
+                        && u16::from_be_bytes(version) == newest
+                }
+            };
+            if stays {
+                return blob.read_at(from, out).map(Some);
+            }
         }
         if !messages.finish(self, &mut value)? {
             return Ok(None);
         }
+        tree.bring_up(&mut value)?;
         let rest = value.get(from..).unwrap_or_default();
         let bytes = rest.len().min(out.len());
         out[..bytes].copy_from_slice(&rest[..bytes]);

@@ -97,7 +97,9 @@ impl Snapshot {
         self.check(tree)?;
         let mut value = Vec::new();
         let version = self.version();
-        Ok(self.view(&version).get(tree.entry.id, key, &mut value)?.then_some(value))
+        let found = self.view(&version).get(tree.entry.id, key, &mut value)?;
+        tree.bring_up(&mut value)?;
+        Ok(found.then_some(value))
     }
 
     /// The values of many keys at this moment, in their order: see [`Tree::multi_get`].
@@ -114,7 +116,9 @@ impl Snapshot {
         let view = self.view(&version);
         in_key_order(keys, |key| {
             let mut value = Vec::new();
-            Ok(view.get(tree.entry.id, key, &mut value)?.then_some(value))
+            let found = view.get(tree.entry.id, key, &mut value)?;
+            tree.bring_up(&mut value)?;
+            Ok(found.then_some(value))
         })
     }
 
@@ -130,9 +134,9 @@ impl Snapshot {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         self.check(tree)?;
-        parts.check(tree.entry.typing())?;
+        parts.check(tree.typing.as_ref())?;
         let version = self.version();
-        self.view(&version).get_parts(tree.entry.id, key, parts, value)
+        self.view(&version).get_parts(&tree.entry, key, parts, value)
     }
 
     /// A part of a value at this moment: see [`Tree::get_at`].
@@ -148,7 +152,7 @@ impl Snapshot {
     ) -> Result<Option<usize>> {
         self.check(tree)?;
         let version = self.version();
-        self.view(&version).get_at(tree.entry.id, key, from, out)
+        self.view(&version).get_at(tree, key, from, out)
     }
 
     /// A cursor over a range of keys at this moment, before its first row.
@@ -157,7 +161,7 @@ impl Snapshot {
     /// As [`get`](Self::get).
     pub fn scan<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
         self.check(tree)?;
-        Cursor::new(self.clone(), tree.entry.id, Some(tree.entry.clone()), bounds(&range)?)
+        Cursor::new(self.clone(), tree.entry.id, Some(tree), bounds(&range)?)
     }
 
     /// The trees there were at this moment, by name, also those dropped or renamed since. Reads the
@@ -194,7 +198,7 @@ impl Snapshot {
         }
         let now = shared.catalog.by_id(record.id);
         let entry = now.unwrap_or_else(|| shared.catalog.gone(record.clone()));
-        Ok(Tree { shared: shared.clone(), entry })
+        Ok(Tree::new(shared.clone(), entry))
     }
 
     fn then(&self) -> Result<TreesThen> {

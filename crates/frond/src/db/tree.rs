@@ -1,10 +1,15 @@
 //! Trees: ordered maps from keys to values, as users hold them.
 
-use std::ops::{Bound, RangeBounds};
+use std::{
+    borrow::Cow,
+    ops::{Bound, RangeBounds},
+};
 
 use crate::{
     Error, Layout, Result, Seqno, SizeClass, TreeId,
     catalog::{TreeEntry, TreeRecord},
+    layout::{RowVersions, Standing},
+    run::Typing,
     sync::Arc,
 };
 
@@ -64,13 +69,64 @@ impl From<TreeRecord> for TreeInfo {
 /// A handle to a tree; cheap to clone, usable from all threads at once.
 ///
 /// Reads see every commit that returned before they began, and never wait for a writer.
+///
+/// Where values name the version of their layout ([`Layout::versioned`]), a handle gives all of them in the version that was
+/// the newest when it was opened, and fails with `DefinitionChanged` when it meets a newer one.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<TreeEntry>,
+    /// As of when the handle was opened.
+    pub(super) typing: Option<Arc<Typing>>,
 }
 
 impl Tree {
+    /// A handle that knows the tree as it is now.
+    pub(super) fn new(shared: Arc<Shared>, entry: Arc<TreeEntry>) -> Self {
+        let typing = entry.typing();
+        Self { shared, entry, typing }
+    }
+
+    /// The version of the layout in which the handle gives values, if these name theirs.
+    pub fn layout_version(&self) -> Option<u16> {
+        self.versions().map(|versions| versions.newest())
+    }
+
+    /// How values become ones of the version in which the handle gives them.
+    pub(super) fn versions(&self) -> Option<&Arc<RowVersions>> {
+        self.typing.as_ref()?.versions()
+    }
+
+    /// An error if its values name the version of their layout: an operand does not, and may meet an older one.
+    pub(super) fn must_take_operands(&self) -> Result<()> {
+        match self.versions() {
+            None => Ok(()),
+            Some(_) => Err(Error::InvalidArgument(format!(
+                "values of tree \"{}\" name the version of their layout, which an operand cannot: read and put them",
+                self.name()
+            ))),
+        }
+    }
+
+    /// Makes a value of an older version one of the handle's.
+    #[inline]
+    pub(crate) fn bring_up(&self, value: &mut Vec<u8>) -> Result<()> {
+        match self.versions() {
+            None => Ok(()),
+            Some(versions) => bring_up(versions, &self.entry, value),
+        }
+    }
+
+    /// The same of a value that is somebody else's.
+    pub(crate) fn brought_up<'v>(&self, value: &'v [u8]) -> Result<Cow<'v, [u8]>> {
+        if self.versions().is_none_or(|versions| versions.has(value)) {
+            return Ok(Cow::Borrowed(value));
+        }
+        let mut value = value.to_vec();
+        self.bring_up(&mut value)?;
+        Ok(Cow::Owned(value))
+    }
+
     /// Its number, which no other tree of the store ever has, and which it keeps when its name
     /// changes.
     pub fn id(&self) -> TreeId {
@@ -107,11 +163,10 @@ impl Tree {
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
         let at = self.shared.engine.sequencer.visible();
-        ReadView { engine: &self.shared.engine, version: &version, at }.get(
-            self.entry.id,
-            key,
-            value,
-        )
+        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        let found = view.get(self.entry.id, key, value)?;
+        self.bring_up(value)?;
+        Ok(found)
     }
 
     /// Parts of this tree's values, by their numbers in the layout of values, for reads that need no more:
@@ -138,12 +193,11 @@ impl Tree {
     /// # Errors
     /// `InvalidArgument` if the tree was made without a layout of values, or it has no part of such a number.
     pub fn parts(&self, numbers: &[usize]) -> Result<Parts> {
-        let record = self.entry.record();
-        match (&record.value_layout, self.entry.typing()) {
-            (Some(layout), Some(typing)) => Parts::new(layout, typing.columns(), numbers),
+        match (self.entry.record().value_layout, &self.typing) {
+            (Some(_), Some(typing)) => Parts::new(typing, numbers),
             _ => Err(Error::InvalidArgument(format!(
                 "tree `{}` was made without a layout of values",
-                record.name
+                self.name()
             ))),
         }
     }
@@ -162,8 +216,8 @@ impl Tree {
         let version = self.shared.engine.versions.current();
         let at = self.shared.engine.sequencer.visible();
         let view = ReadView { engine: &self.shared.engine, version: &version, at };
-        parts.check(self.entry.typing())?;
-        view.get_parts(self.entry.id, key, parts, value)
+        parts.check(self.typing.as_ref())?;
+        view.get_parts(&self.entry, key, parts, value)
     }
 
     /// A part of a value: fills `out` from byte `from` on, and returns how many bytes there were, fewer
@@ -195,7 +249,7 @@ impl Tree {
         let version = self.shared.engine.versions.current();
         let at = self.shared.engine.sequencer.visible();
         let view = ReadView { engine: &self.shared.engine, version: &version, at };
-        view.get_at(self.entry.id, key, from, out)
+        view.get_at(self, key, from, out)
     }
 
     /// True if the key exists. Costs what [`get`](Self::get) costs, less the value's copy.
@@ -224,7 +278,9 @@ impl Tree {
         in_key_order(keys, |key| {
             check_key(key)?;
             let mut value = Vec::new();
-            Ok(view.get(self.entry.id, key, &mut value)?.then_some(value))
+            let found = view.get(self.entry.id, key, &mut value)?;
+            self.bring_up(&mut value)?;
+            Ok(found.then_some(value))
         })
     }
 
@@ -272,7 +328,34 @@ impl Tree {
         self.entry.check()?;
         self.shared.engine.health.check()?;
         let snapshot = self.shared.snapshot();
-        Cursor::new(snapshot, self.entry.id, Some(self.entry.clone()), bounds(&range)?)
+        Cursor::new(snapshot, self.entry.id, Some(self), bounds(&range)?)
+    }
+}
+
+/// Makes a value of an older version one of the newest that is known to whoever reads.
+#[inline]
+pub(super) fn bring_up(
+    versions: &RowVersions,
+    entry: &TreeEntry,
+    value: &mut Vec<u8>,
+) -> Result<()> {
+    let mut mapped = Vec::new();
+    match versions.map(value, &mut mapped) {
+        Standing::AsItIs => Ok(()),
+        Standing::Mapped => {
+            *value = mapped;
+            Ok(())
+        }
+        Standing::Newer(version) => must_be_newer(entry, version),
+    }
+}
+
+/// An error if there is such a version by now, which the reader does not know; else the value only looks like one.
+#[cold]
+pub(super) fn must_be_newer(entry: &TreeEntry, version: u16) -> Result<()> {
+    match entry.row_version().is_some_and(|newest| version <= newest) {
+        true => Err(Error::DefinitionChanged(entry.name())),
+        false => Ok(()),
     }
 }
 

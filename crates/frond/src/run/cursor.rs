@@ -150,7 +150,7 @@ impl RunCursor {
     /// Reads these parts of values from here on, where they lie in columns; cheap while it stands nowhere.
     pub fn project(&mut self, projection: &Projection) -> Result<()> {
         let row = self.rows.row();
-        self.rows.project(projection);
+        self.rows.project(projection, self.run.format());
         if !self.on_entry || self.run.format().is_opaque() {
             return Ok(());
         }

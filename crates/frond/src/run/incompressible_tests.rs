@@ -126,7 +126,7 @@ fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
         let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
         let key = vec![Part::Fixed(8, Hint::Integer), Part::Fixed(32, Hint::None)];
         let typing = sort.value.clone().and_then(|value| {
-            Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), Some(work.clone()))
+            Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None, Some(work.clone()))
         });
         let mut rows_before = 0;
         for leaf in 0..LEAVES {

@@ -75,7 +75,7 @@ fn typings() -> impl Strategy<Value = Option<Arc<Typing>>> {
         Just(vec![Part::Fixed(4, Hint::Float)]),
     ];
     let typing =
-        |(key, value)| Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None);
+        |(key, value)| Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None, None);
     prop_oneof![Just(None), (key, value).prop_map(typing)]
 }
 

@@ -10,7 +10,8 @@ use crate::{
         Codec, Dictionary, Format, Packing, Pushed, TypedFormat,
         typed::{ChunkCounts, Samples, TypedBuilder},
     },
-    message::Tag,
+    layout::{RowVersions, Standing},
+    message::{Kind, Tag},
     sync::Arc,
 };
 
@@ -38,6 +39,9 @@ pub(super) struct OpenTyped {
     typing: Arc<Typing>,
     format: Arc<TypedFormat>,
     builder: TypedBuilder,
+    /// By what rows of older versions are mapped, if there are any, and a row that was.
+    older: Option<Arc<RowVersions>>,
+    mapped: Vec<u8>,
     codec: Codec,
     /// Some column was last under that codec.
     coded: bool,
@@ -70,11 +74,14 @@ impl OpenBlock {
             let Beginning { plans, format, row_bytes } = typing.begin(*codec, base.as_ref());
             let coded = plans.use_codec();
             let builder = TypedBuilder::new(typing.columns().clone(), *codec, plans);
+            let older = typing.versions().filter(|versions| !versions.is_first()).cloned();
             let samples = typing.wants_samples(*codec).then(|| Samples::new(typing.columns()));
             *self = Self::Typed(Box::new(OpenTyped {
                 typing: typing.clone(),
                 format,
                 builder,
+                older,
+                mapped: Vec::new(),
                 codec: *codec,
                 coded,
                 row_bytes,
@@ -147,7 +154,7 @@ impl OpenBlock {
         match self {
             Self::Opaque(open) => open.builder.push(key, tag, payload, bytes_max),
             Self::Waiting(_) => unreachable!("a run begins before its first row"),
-            Self::Typed(open) => open.builder.push(key, tag, payload, bytes_max),
+            Self::Typed(open) => open.push(key, tag, payload, bytes_max),
         }
     }
 
@@ -232,5 +239,18 @@ impl OpenBlock {
             let plans = builder.plans();
             typing.learn(codec, Lesson { plans, format, samples, rows, row_bytes, bytes });
         }
+    }
+}
+
+impl OpenTyped {
+    #[inline]
+    fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
+        if let Some(older) = &self.older
+            && tag.kind() == Kind::Put
+            && older.map(payload, &mut self.mapped) == Standing::Mapped
+        {
+            return self.builder.push(key, tag, &self.mapped, bytes_max);
+        }
+        self.builder.push(key, tag, payload, bytes_max)
     }
 }

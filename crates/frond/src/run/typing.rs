@@ -10,6 +10,7 @@
 //!
 //! Invariants
 //! 1. What is learnt never says how a block is read: only its run's format does.
+//! 2. A row that names an older version of the tree's layout is written as one of the newest (Rule: I49).
 //!
 //! Threads: all; the locks are held for a copy of some hundred bytes, twice a run.
 
@@ -19,7 +20,7 @@ use crate::{
         column::string::StringModel,
         typed::{Columns, Plans, Samples},
     },
-    layout::Layout,
+    layout::{Layout, RowVersions},
     sync::{Arc, Mutex},
 };
 
@@ -34,6 +35,8 @@ const TRAINING_LEAVES: u32 = 8;
 #[derive(Debug)]
 pub struct Typing {
     columns: Arc<Columns>,
+    /// How older rows become ones of these columns, if rows name their version.
+    versions: Option<Arc<RowVersions>>,
     leaves: Mutex<Learnt>,
     buffers: Mutex<Learnt>,
     /// Where learning is counted.
@@ -74,10 +77,12 @@ pub(super) struct Lesson<'a> {
 
 impl Typing {
     /// For a tree with these layouts. A tree that has only one of them has rows whose other side is one
-    /// string; `None` if it has neither. What learning and reading take is counted as `work`.
+    /// string; `None` if it has neither. Rows of older versions are mapped by `versions`. What learning and reading take is
+    /// counted as `work`.
     pub fn of(
         key: Option<&Layout>,
         value: Option<&Layout>,
+        versions: Option<Arc<RowVersions>>,
         work: Option<Arc<Work>>,
     ) -> Option<Arc<Self>> {
         if key.is_none() && value.is_none() {
@@ -88,12 +93,17 @@ impl Typing {
         let columns = Arc::new(columns);
         let nothing = || Mutex::new(Learnt::nothing(&columns, meter(&work)));
         let (leaves, buffers) = (nothing(), nothing());
-        Some(Arc::new(Self { columns, leaves, buffers, work }))
+        Some(Arc::new(Self { columns, versions, leaves, buffers, work }))
     }
 
     /// The columns.
     pub fn columns(&self) -> &Arc<Columns> {
         &self.columns
+    }
+
+    /// How rows of older versions are mapped, if rows name one.
+    pub fn versions(&self) -> Option<&Arc<RowVersions>> {
+        self.versions.as_ref()
     }
 
     fn kept(&self, codec: Codec) -> &Mutex<Learnt> {

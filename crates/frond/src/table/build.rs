@@ -117,10 +117,13 @@ impl Table {
         check_name(&spec)?;
         self.state.rows.check_there()?;
         let mut changing = self.state.change()?;
-        if self.state.index(&spec.name).is_ok() {
+        let definition = self.state.definition_for(&self.rows)?;
+        if definition.indexes.iter().any(|index| index.spec.name == spec.name) {
             let why = format!("table \"{}\" has an index \"{}\"", self.name(), spec.name);
             return Err(Error::InvalidArgument(why));
         }
+        // As any call, or the build would wait for itself.
+        drop(definition);
         self.sweep(&mut changing)?;
         let (mut build, load) = Build::begin(self, spec, changing, &mut watch)?;
         build.load(load)?;
@@ -160,6 +163,10 @@ impl<'a> Build<'a> {
             Self { table, changing, spec, number, base, queues: 0, applied, watch, is_done: false };
         let old = build.turn()?.0;
         build.wait_for_calls(old)?;
+        // Some may have one from before that, and know of no queue.
+        while let Some(older) = build.changing.retired.pop() {
+            build.wait_for_calls(older)?;
+        }
         let mut writers = table.state.rows.writers_now();
         while !writers.have_ended() && !plant!("table: writers of before are not waited for") {
             build.wait()?;
@@ -229,7 +236,7 @@ impl<'a> Build<'a> {
     /// Step 2.
     fn load(&mut self, mut load: BulkLoad) -> Result<()> {
         let (snapshot, form, mut count) = (self.db().snapshot(), self.form(), 0);
-        let mut rows = snapshot.scan(&self.table.state.rows, ..)?;
+        let mut rows = snapshot.scan(&self.table.rows, ..)?;
         let (mut extracted, mut at, mut value) = (Vec::new(), Vec::new(), Vec::new());
         while let Some((key, row)) = rows.next()? {
             count += 1;
@@ -253,7 +260,7 @@ impl<'a> Build<'a> {
         let Error::DuplicateKey { key: twice, .. } = error else { return error };
         let mut found = Vec::new();
         let mut look = || -> Result<()> {
-            let mut rows = snapshot.scan(&self.table.state.rows, ..)?;
+            let mut rows = snapshot.scan(&self.table.rows, ..)?;
             let mut extracted = Vec::new();
             while let Some((key, row)) = rows.next()?.filter(|_| found.len() < 2) {
                 if extract(&self.spec, key, Some(row), &mut extracted) && extracted == twice {

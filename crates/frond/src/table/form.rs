@@ -11,8 +11,12 @@ use crate::{
     coding::{Reader, put_bytes, put_varint},
 };
 
+use super::columns::check_columns;
+
 const MAGIC: &[u8; 12] = b"frond table\0";
 const VERSION: u8 = 1;
+/// Of tables whose columns have names, which follow all else.
+const VERSION_COLUMNS: u8 = 2;
 const WHAT: &str = "table definition";
 const UNIQUE: u64 = 1;
 const CLUSTERING: u64 = 2;
@@ -28,6 +32,9 @@ pub(super) struct Stored {
     pub indexes: Vec<StoredIndex>,
     /// Trees of builds that have not come to their end: of no more use, unless the build is at it.
     pub leftovers: Vec<TreeId>,
+    /// What its columns are called, in the order of their parts in the layout of the rows, behind the version; none if
+    /// they have no names.
+    pub columns: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,7 +58,7 @@ fn malformed(why: impl Into<String>) -> Flaw {
 impl Stored {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.push(VERSION);
+        out.push(if self.columns.is_empty() { VERSION } else { VERSION_COLUMNS });
         put_varint(&mut out, self.rows.0.into());
         put_varint(&mut out, self.next);
         put_varint(&mut out, self.indexes.len() as u64);
@@ -65,6 +72,10 @@ impl Stored {
         }
         put_varint(&mut out, self.leftovers.len() as u64);
         self.leftovers.iter().for_each(|tree| put_varint(&mut out, tree.0.into()));
+        if !self.columns.is_empty() {
+            put_varint(&mut out, self.columns.len() as u64);
+            self.columns.iter().for_each(|name| put_bytes(&mut out, name.as_bytes()));
+        }
         out
     }
 
@@ -72,7 +83,7 @@ impl Stored {
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| malformed("it is none"))?;
         let reader = &mut Reader::new(rest);
         let version = reader.u8().ok_or_else(ends)?;
-        if let Some(flaw) = Flaw::version(WHAT, version, VERSION) {
+        if let Some(flaw) = Flaw::version(WHAT, version, VERSION_COLUMNS) {
             return Err(flaw);
         }
         let rows = tree(reader)?;
@@ -100,8 +111,19 @@ impl Stored {
         }
         let count = reader.count(1).ok_or_else(ends)?;
         let leftovers = (0..count).map(|_| tree(reader)).collect::<Result<_, _>>()?;
+        let mut columns = Vec::new();
+        if version == VERSION_COLUMNS {
+            for _ in 0..reader.count(1).ok_or_else(ends)? {
+                let name = reader.bytes().ok_or_else(ends)?;
+                let name = str::from_utf8(name).map_err(|_| malformed("a name is no text"))?;
+                columns.push(name.to_owned());
+            }
+            if check_columns(columns.iter().map(|name| &**name)).is_err() || columns.is_empty() {
+                return Err(malformed("names of columns that cannot be"));
+            }
+        }
         match reader.rest() {
-            [] => Ok(Self { rows, next, indexes, leftovers }),
+            [] => Ok(Self { rows, next, indexes, leftovers, columns }),
             rest => Err(malformed(format!("{} bytes follow its end", rest.len()))),
         }
     }
@@ -141,13 +163,21 @@ mod tests {
                 index(299, "both", true, true, u32::MAX),
             ],
             leftovers: vec![TreeId(300), TreeId(301)],
+            columns: vec![],
         }
     }
 
     #[test]
     fn what_is_encoded_comes_back() {
-        let empty = Stored { rows: TreeId(1), next: 0, indexes: vec![], leftovers: vec![] };
-        for stored in [stored(), empty] {
+        let empty = Stored {
+            rows: TreeId(1),
+            next: 0,
+            indexes: vec![],
+            leftovers: vec![],
+            columns: vec![],
+        };
+        let named = Stored { columns: vec!["id".into(), "née".into()], ..stored() };
+        for stored in [stored(), empty, named] {
             let bytes = stored.encode();
             assert!(is_table(&bytes));
             assert_eq!(Stored::decode(&bytes), Ok(stored));
@@ -156,7 +186,13 @@ mod tests {
 
     #[test]
     fn any_other_bytes_are_refused_or_mean_something_else() {
-        let bytes = stored().encode();
+        for columns in [vec![], vec!["id".into(), "n".into()]] {
+            any_other_bytes(&Stored { columns, ..stored() });
+        }
+    }
+
+    fn any_other_bytes(stored: &Stored) {
+        let bytes = stored.encode();
         for end in 0..bytes.len() {
             assert!(Stored::decode(&bytes[..end]).is_err(), "{end}");
         }
@@ -172,7 +208,7 @@ mod tests {
         let longer = [&bytes[..], &[0]].concat();
         assert!(Stored::decode(&longer).is_err());
         let mut newer = bytes;
-        newer[MAGIC.len()] = 2;
+        newer[MAGIC.len()] = 3;
         assert!(matches!(Stored::decode(&newer), Err(Flaw::TooNew { .. })));
     }
 }

@@ -13,6 +13,7 @@
 //! | `write.rs` | insert, put, update, delete |
 //! | `read.rs` | a row by its key; an index to read by |
 //! | `scan.rs` | rows in the order of an index |
+//! | `columns.rs` | columns that come, go, and change names and places |
 //! | `build.rs` | an index of a table that is being written |
 //! | `queue.rs` | changes that waited for a build |
 //! | `check.rs` | whether all is in step |
@@ -25,6 +26,7 @@
 
 mod build;
 mod check;
+mod columns;
 mod entry;
 mod form;
 mod open;
@@ -39,7 +41,8 @@ mod write;
 
 pub use build::BuildProgress;
 pub use check::{TableFinding, TableReport};
+pub use columns::ColumnChange;
 pub use open::Table;
 pub use read::TableIndex;
 pub use scan::{IndexRow, IndexScan};
-pub use spec::{IndexInfo, IndexSpec, TableSpec};
+pub use spec::{Column, IndexInfo, IndexSpec, TableSpec};

@@ -15,6 +15,7 @@ use crate::{
 };
 
 use super::{
+    columns::{check_columns, must_have_columns},
     form::{self, Stored, StoredIndex},
     spec::{IndexInfo, IndexSpec, TableSpec},
     state::{Changing, Definition, IndexState, TableState, is_unused},
@@ -28,6 +29,8 @@ use super::{
 pub struct Table {
     pub(super) db: Db,
     pub(super) state: Arc<TableState>,
+    /// Rows in the version that the handle knows.
+    pub(super) rows: Tree,
 }
 
 impl Db {
@@ -93,10 +96,12 @@ impl Db {
         if let Some(state) = live.and_then(|state| state.downcast::<TableState>().ok()) {
             let definition = state.definition();
             let there = definition.indexes.iter().map(|index| &index.spec);
-            must_fit(&rows, &spec, there.collect())?;
-            return Ok(Table { db: self.clone(), state });
+            must_have_columns(&rows, &spec, &stored)?;
+            must_fit(&rows, &spec.indexes, there.collect())?;
+            return Ok(Table { db: self.clone(), state, rows });
         }
-        let specs = must_fit(&rows, &spec, stored.indexes.iter().collect())?;
+        must_have_columns(&rows, &spec, &stored)?;
+        let specs = must_fit(&rows, &spec.indexes, stored.indexes.iter().collect())?;
         let with_tree = |(index, spec): (&StoredIndex, &IndexSpec)| {
             let tree = self.tree(index.tree).ok_or_else(|| {
                 mismatch(&rows, format!("the tree of its index \"{}\" is gone; call Db::drop_index, and build it again", index.name))
@@ -104,10 +109,10 @@ impl Db {
             Ok(Arc::new(IndexState { number: index.number, spec: spec.clone(), tree }))
         };
         let indexes = stored.indexes.iter().zip(specs).map(with_tree).collect::<Result<_>>()?;
-        let definition = Definition { indexes, queue: None };
+        let definition = Definition { rows: rows.clone(), indexes, queue: None };
         let id = rows.id();
-        let state = Arc::new(TableState::new(rows, definition, stored));
-        let table = Table { db: self.clone(), state };
+        let state = Arc::new(TableState::new(rows.clone(), definition, stored));
+        let table = Table { db: self.clone(), state, rows };
         if !table.state.rows.is_read_only() {
             table.sweep(&mut *table.state.change()?)?;
         }
@@ -118,14 +123,15 @@ impl Db {
 
     fn create_table(&self, spec: &TableSpec) -> Result<Tree> {
         let mut change = self.change_catalog()?;
-        let rows = change.create(&spec.name, spec.rows.clone())?;
+        let rows = change.create(&spec.name, spec.tree_of_rows())?;
         let (mut stored, mut number) = (Vec::new(), 0);
         for index in &spec.indexes {
             let tree = change.create(&tree_name(&spec.name, rows, index, number), index.tree())?;
             stored.push(index.stored(number, tree));
             number += 1;
         }
-        let stored = Stored { rows, next: number, indexes: stored, leftovers: Vec::new() };
+        let columns = spec.columns.iter().map(|column| column.name.clone()).collect();
+        let stored = Stored { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
         change.set_attributes(rows, stored.encode())?;
         change.commit()?;
         self.tree(rows).ok_or_else(|| Error::NoSuchTree(spec.name.clone()))
@@ -231,6 +237,10 @@ fn check(spec: &TableSpec) -> Result<()> {
     if !spec.rows.attributes.is_empty() {
         return Err(Error::InvalidArgument("a table's attributes are its own".into()));
     }
+    check_columns(spec.columns.iter().map(|column| &*column.name))?;
+    if !spec.columns.is_empty() && spec.rows.value_layout.is_some() {
+        return Err(Error::InvalidArgument("the layout of a table with columns is theirs".into()));
+    }
     for (at, index) in spec.indexes.iter().enumerate() {
         check_name(index)?;
         if spec.indexes[..at].iter().any(|other| other.name == index.name) {
@@ -250,7 +260,7 @@ pub(super) fn check_name(index: &IndexSpec) -> Result<()> {
 }
 
 /// What a definition and the store both know of an index.
-trait Known {
+pub(super) trait Known {
     fn known(&self) -> (&str, bool, bool);
 }
 
@@ -267,12 +277,12 @@ impl Known for IndexSpec {
 }
 
 /// The program's word on each index that is there, or what does not fit.
-fn must_fit<'s>(
+pub(super) fn must_fit<'s>(
     rows: &Tree,
-    spec: &'s TableSpec,
+    specs: &'s [IndexSpec],
     there: Vec<&impl Known>,
 ) -> Result<Vec<&'s IndexSpec>> {
-    for index in &spec.indexes {
+    for index in specs {
         if !there.iter().any(|other| other.known().0 == index.name) {
             let why = format!(
                 "it has no index \"{}\" yet: open the table without it, and call Table::build_index",
@@ -283,7 +293,7 @@ fn must_fit<'s>(
     }
     let fits = |known: &&_| {
         let (name, unique, clustering) = Known::known(*known);
-        let found = spec.indexes.iter().find(|index| index.name == name);
+        let found = specs.iter().find(|index| index.name == name);
         let found = found.ok_or_else(|| {
             let why = format!("it has an index \"{name}\", which the definition lacks: add it, or call Db::drop_index");
             mismatch(rows, why)
@@ -314,7 +324,7 @@ impl Table {
 
     /// The tree of its rows, for reading: what is written to it directly, the indexes do not know.
     pub fn rows(&self) -> &Tree {
-        &self.state.rows
+        &self.rows
     }
 
     /// The indexes that can be read now.

@@ -115,7 +115,7 @@ impl Applying<'_> {
     /// Forgets candidates whose rows do not have it now.
     fn choose(&mut self) -> Result<()> {
         let Some(group) = &mut self.group else { return Ok(()) };
-        let (spec, rows) = (&self.index.spec, &self.table.state.rows);
+        let (spec, rows) = (&self.index.spec, &self.table.rows);
         let (snapshot, mut now) = (self.table.db.snapshot(), Vec::new());
         let mut kept = Vec::new();
         for (key, row) in group.candidates.drain(..) {

@@ -8,7 +8,7 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Error, IfLocked, Isolation, Result, RowLock, Txn, TxnCursor, sync::Arc};
+use crate::{Error, IfLocked, Isolation, Result, RowLock, Tree, Txn, TxnCursor, sync::Arc};
 
 use super::{
     open::{Table, mismatch},
@@ -29,7 +29,7 @@ impl Table {
     /// # Errors
     /// As [`Txn::get`].
     pub fn get(&self, txn: &Txn, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.get(&self.state.rows, key)
+        txn.get(&self.rows, key)
     }
 
     /// A row by its key, locked for the transaction alone: see [`Txn::get_for_update`].
@@ -37,7 +37,7 @@ impl Table {
     /// # Errors
     /// As [`Txn::get_for_update`].
     pub fn get_for_update(&self, txn: &Txn, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.get_for_update(&self.state.rows, key)
+        txn.get_for_update(&self.rows, key)
     }
 
     /// A row by its key, locked as asked: see [`Txn::get_locked`].
@@ -51,7 +51,7 @@ impl Table {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<Option<Vec<u8>>> {
-        txn.get_locked(&self.state.rows, key, lock, if_locked)
+        txn.get_locked(&self.rows, key, lock, if_locked)
     }
 
     /// Rows in the order of their keys: see [`Txn::scan`].
@@ -63,7 +63,7 @@ impl Table {
         txn: &'t Txn,
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<TxnCursor<'t>> {
-        txn.scan(&self.state.rows, range)
+        txn.scan(&self.rows, range)
     }
 
     /// Rows in the order of their keys, each locked as the cursor comes to it: see [`Txn::scan_locked`].
@@ -77,15 +77,17 @@ impl Table {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<TxnCursor<'t>> {
-        txn.scan_locked(&self.state.rows, range, lock, if_locked)
+        txn.scan_locked(&self.rows, range, lock, if_locked)
     }
 
     /// An index to read by.
     ///
     /// # Errors
-    /// `TableMismatch` if the table has none of this name, or not yet.
+    /// `TableMismatch` if the table has none of this name, or not yet; `DefinitionChanged` if its columns have changed since
+    /// the handle was opened.
     pub fn index(&self, name: &str) -> Result<TableIndex> {
-        Ok(TableIndex { table: self.state.clone(), index: self.state.index(name)? })
+        let index = self.state.index(&self.rows, name)?;
+        Ok(TableIndex { table: self.state.clone(), index, rows: self.rows.clone() })
     }
 }
 
@@ -97,6 +99,8 @@ impl Table {
 pub struct TableIndex {
     pub(super) table: Arc<TableState>,
     pub(super) index: Arc<IndexState>,
+    /// Rows in the version that the index's function knows.
+    pub(super) rows: Tree,
 }
 
 impl TableIndex {
@@ -148,7 +152,7 @@ impl TableIndex {
             if let (Some(row), None) = (entry.row, locking)
                 && self.is_seen_as_it_was(txn, entry.key)?
             {
-                return Ok(Some((entry.key.to_vec(), row.to_vec())));
+                return Ok(Some((entry.key.to_vec(), self.rows.brought_up(row)?.into_owned())));
             }
             let mut row = Vec::new();
             if self.row(txn, (extracted, entry.key), locking, &mut row)? {
@@ -175,7 +179,7 @@ impl TableIndex {
         locking: Locking,
         row: &mut Vec<u8>,
     ) -> Result<bool> {
-        let rows = &self.table.rows;
+        let rows = &self.rows;
         let is_there = match locking {
             None => txn.get_into(rows, key, row)?,
             Some((lock, if_locked)) => {

@@ -113,6 +113,7 @@ impl<'t> IndexScan<'t> {
         key.extend_from_slice(entry.key);
         row.clear();
         row.extend_from_slice(entry.row.unwrap_or_default());
+        index.rows.bring_up(row)?;
         Ok(true)
     }
 }

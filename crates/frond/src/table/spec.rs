@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{SizeClass, TreeOptions, sync::Arc};
+use crate::{Layout, Part, SizeClass, TreeOptions, sync::Arc};
 
 /// Appends what an index orders a row by, from the row's key and value; false if the row has no entry.
 pub(super) type Extract = Arc<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> bool + Send + Sync>;
@@ -71,7 +71,24 @@ impl IndexSpec {
 pub struct TableSpec {
     pub(super) name: String,
     pub(super) rows: TreeOptions,
+    pub(super) columns: Vec<Column>,
     pub(super) indexes: Vec<IndexSpec>,
+}
+
+/// A column of a table's rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// What it is called.
+    pub name: String,
+    /// What it is in a row's bytes.
+    pub part: Part,
+}
+
+impl Column {
+    /// A column of this name.
+    pub fn new(name: &str, part: Part) -> Self {
+        Self { name: name.into(), part }
+    }
 }
 
 impl TableSpec {
@@ -79,12 +96,21 @@ impl TableSpec {
     pub fn new(name: &str) -> Self {
         // An insert's check of a new key costs no read.
         let rows = TreeOptions { unique: true, ..Default::default() };
-        Self { name: name.into(), rows, indexes: Vec::new() }
+        Self { name: name.into(), rows, columns: Vec::new(), indexes: Vec::new() }
     }
 
     /// Size class and layouts of the rows, if the table is created. Attributes are the table's own.
     pub fn rows(mut self, options: TreeOptions) -> Self {
         self.rows = options;
+        self
+    }
+
+    /// The columns of the rows, which can come, go, and change names and places later
+    /// ([`Table::change_columns`](crate::Table::change_columns)). A row is the version of its table's columns, two bytes,
+    /// big-endian (0 in a new table; [`Tree::layout_version`](crate::Tree::layout_version) of
+    /// [`Table::rows`](crate::Table::rows) says it), and the columns' parts in their order.
+    pub fn columns(mut self, columns: Vec<Column>) -> Self {
+        self.columns = columns;
         self
     }
 
@@ -107,4 +133,16 @@ pub struct IndexInfo {
     pub clustering: bool,
     /// The tree of its entries, by name: for statistics.
     pub tree: String,
+}
+
+impl TableSpec {
+    /// What the tree of the rows is to be like.
+    pub(super) fn tree_of_rows(&self) -> TreeOptions {
+        let mut rows = self.rows.clone();
+        if !self.columns.is_empty() {
+            rows.value_layout =
+                Some(Layout::versioned(self.columns.iter().map(|column| column.part)));
+        }
+        rows
+    }
 }

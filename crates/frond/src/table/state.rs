@@ -67,8 +67,10 @@ impl Queue {
 }
 
 /// What a writer keeps in step.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Definition {
+    /// Rows in the version that the functions of the indexes know.
+    pub rows: Tree,
     pub indexes: Vec<Arc<IndexState>>,
     pub queue: Option<Queue>,
 }
@@ -76,6 +78,7 @@ pub(super) struct Definition {
 /// Of one table of one open store.
 #[derive(Debug)]
 pub(super) struct TableState {
+    /// The tree of the rows; in which version they are read, handles and definitions say.
     pub rows: Tree,
     current: RwLock<Arc<Definition>>,
     stored: Mutex<Changing>,
@@ -100,9 +103,18 @@ impl TableState {
         self.current.read().unwrap().clone()
     }
 
-    /// The index of this name.
-    pub fn index(&self, name: &str) -> Result<Arc<IndexState>> {
-        let current = self.current.read().unwrap();
+    /// What there is by now, for who knows rows in the version of `rows`.
+    pub fn definition_for(&self, rows: &Tree) -> Result<Arc<Definition>> {
+        let definition = self.definition();
+        match definition.rows.layout_version() == rows.layout_version() {
+            true => Ok(definition),
+            false => Err(Error::DefinitionChanged(self.rows.name())),
+        }
+    }
+
+    /// The index of this name, for who knows rows in the version of `rows`.
+    pub fn index(&self, rows: &Tree, name: &str) -> Result<Arc<IndexState>> {
+        let current = self.definition_for(rows)?;
         let found = current.indexes.iter().find(|index| index.spec.name == name);
         found.cloned().ok_or_else(|| {
             let why = format!("it has no index \"{name}\"");

@@ -100,14 +100,21 @@ impl Table {
     fn lock(&self, txn: &Txn, key: &[u8]) -> Result<Locked> {
         let too_early = plant!("table: a call goes by the definition it came with");
         let early = too_early.then(|| self.state.definition());
-        let old = txn.get_for_update(&self.state.rows, key)?;
-        Ok(Locked { old, definition: early.unwrap_or_else(|| self.state.definition()) })
+        let mut old = txn.get_for_update_as_it_is(&self.state.rows, key)?;
+        // Whoever wrote the row went by this definition or by one before, and the functions know its version.
+        let definition = early.unwrap_or_else(|| self.state.definition());
+        if let Some(old) = &mut old {
+            definition.rows.bring_up(old)?;
+        }
+        Ok(Locked { old, definition })
     }
 
     /// Steps 2 and 3, of a row that is locked.
     fn write(&self, txn: &Txn, key: &[u8], locked: &Locked, new: Option<&[u8]>) -> Result<()> {
         let Locked { old, definition } = locked;
         let old = old.as_deref();
+        let new = new.map(|row| definition.rows.brought_up(row)).transpose()?;
+        let new = new.as_deref();
         if old == new {
             return Ok(());
         }

@@ -140,7 +140,7 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
         at.first(&typed)?;
         while at.next(&typed)? {}
     }
-    assert_eq!(format.columns().project(&[]), Projection::Columns(Vec::new()));
+    assert_eq!(format.columns().project(&[]), Projection::Nothing);
     weighed
 }
 

@@ -340,7 +340,8 @@ impl Tree {
         };
         let parts = |side: &[Recipe]| Layout::new(side.iter().map(Recipe::part).collect());
         let typed = !dice.chance(1, 8);
-        let typing = Typing::of(Some(&parts(&key)), Some(&parts(&value)), None).filter(|_| typed);
+        let typing =
+            Typing::of(Some(&parts(&key)), Some(&parts(&value)), None, None).filter(|_| typed);
         let options = RunOptions {
             codec: *dice.pick(&[Codec::Raw, Codec::Lz4, Codec::Zstd1, Codec::Zstd1, Codec::Zstd3]),
             filter_bits: dice.chance(1, 3).then_some(10),

@@ -1,6 +1,7 @@
 //! Tables through the public API: rows and indexes in step, indexes built beside writers, and what crashes leave.
 
 mod build;
+mod columns;
 mod crashes;
 mod model;
 mod threads;

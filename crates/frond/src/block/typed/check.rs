@@ -64,7 +64,9 @@ pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
     }
     for (index, column) in typed.columns().value.columns.iter().enumerate() {
         if let Some(at) = typed.value_at(index) {
-            seen.check_value(typed, at, column)?;
+            // Column 0 is the version, where rows name one.
+            let version = typed.columns().value.version.filter(|_| index == 0);
+            seen.check_value(typed, at, column, version)?;
         }
     }
     if let Some(at) = typed.others_at() {
@@ -154,10 +156,17 @@ impl Seen {
         typed: &Typed<'_>,
         at: usize,
         column: &Column,
+        version: Option<u16>,
     ) -> Result<(), BadBlock> {
         if let Holds::Word(bytes, _) = column.holds {
             self.look_at_words(typed, at)?;
             fit(&self.words, bytes)?;
+            if let Some(version) = version {
+                let mut rows = self.words.iter().zip(&self.in_columns);
+                if rows.any(|(&word, &is_in)| is_in && word != version.into()) {
+                    return Err(BadBlock("a row of another version than its columns"));
+                }
+            }
             let rows = self.in_columns.iter().filter(|&&is| is).count();
             return self.add_bytes(rows * usize::from(bytes));
         }

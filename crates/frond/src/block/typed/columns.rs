@@ -7,13 +7,16 @@
 //! no part is the beginning of another and comparing part by part is comparing keys; in a value a
 //! length that stands before a part is left out.
 //!
+//! The version that values name is a column of one number; a row that names another does not fit, whatever else it holds,
+//! so that a number of a column means the same part in all rows of a block.
+//!
 //! Invariants
 //! 1. The bytes of the columns of a row that fits, one after the other, are the row's (with the lengths).
 //! 2. No string that a column of a key may hold is a proper prefix of another, but in the last column.
 
 use crate::{
     block::column::Float,
-    layout::{End, Hint, Layout, Part},
+    layout::{End, Hint, Layout, Part, VERSION_BYTES},
 };
 
 /// Widest integer that is cut into words.
@@ -46,6 +49,8 @@ pub(super) struct Side {
     /// Length of a row, and where each column begins in it, if all are words.
     pub width: Option<usize>,
     pub offsets: Vec<u32>,
+    /// Of values that name their version: what every row begins with that fits. Column 0 has it.
+    pub version: Option<u16>,
 }
 
 /// The columns of a tree's blocks.
@@ -53,6 +58,8 @@ pub(super) struct Side {
 pub struct Columns {
     /// Of keys and of values: what the columns follow from.
     layouts: (Layout, Layout),
+    /// A hash of these: columns of different layouts have different ones.
+    stamp: u64,
     pub(super) key: Side,
     /// Of keys that do not fit.
     pub(super) whole_key: Side,
@@ -65,8 +72,19 @@ pub enum Projection {
     /// All of them.
     #[default]
     All,
-    /// Those made by [`Columns::project`]: numbers of columns of the value, ascending.
-    Columns(Vec<u16>),
+    /// None.
+    Nothing,
+    /// Those made by [`Columns::project`].
+    Columns(Wanted),
+}
+
+/// Some columns of values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Of which columns; in blocks of others, whole values are read.
+    stamp: u64,
+    /// Their numbers, ascending.
+    numbers: Vec<u16>,
 }
 
 impl Column {
@@ -110,6 +128,7 @@ impl Side {
                     }
                 }
                 Part::Var(End::Prefixed) if !is_key => push(Holds::Content),
+                Part::Version(_) => push(Holds::Word(VERSION_BYTES as u8, None)),
                 part => push(Holds::String(part)),
             }
         }
@@ -123,12 +142,24 @@ impl Side {
             end = end.map(|end: usize| end + usize::from(*bytes));
         }
         let all = (0..columns.len() as u16).collect();
-        Self { columns, all, width: end, offsets }
+        let version = layout.version().filter(|_| !is_key);
+        Self { columns, all, width: end, offsets, version }
+    }
+
+    /// Whether a row names the version that all have which fit; true if none names one.
+    #[inline]
+    pub fn is_of_version(&self, row: &[u8]) -> bool {
+        self.version.is_none_or(|version| {
+            row.starts_with(&version.to_be_bytes()) || plant!("layout: a row of any version fits")
+        })
     }
 
     /// Cuts a row at the ends of its columns, and appends these, counted from `base`, to `ends`. False,
     /// and `ends` as it was, if the row does not fit.
     pub fn cut(&self, row: &[u8], base: usize, ends: &mut Vec<u32>) -> bool {
+        if !self.is_of_version(row) {
+            return false;
+        }
         let before = ends.len();
         let mut at = 0;
         for column in &self.columns {
@@ -158,8 +189,12 @@ fn float(width: u16, hint: Hint) -> Option<Float> {
 impl Columns {
     /// The columns of rows with these layouts.
     pub fn new(key: &Layout, value: &Layout) -> Self {
+        let mut both = Vec::new();
+        key.encode(&mut both);
+        value.encode(&mut both);
         Self {
             layouts: (key.clone(), value.clone()),
+            stamp: xxhash_rust::xxh3::xxh3_64(&both),
             key: Side::of(key, true),
             whole_key: Side::of(&Layout::default(), true),
             value: Side::of(value, false),
@@ -189,20 +224,40 @@ impl Columns {
         self.key.columns.len() + self.value.columns.len() + 1
     }
 
+    /// Whether a value fits.
+    #[cfg(test)]
+    pub fn fits(&self, value: &[u8]) -> bool {
+        self.value.cut(value, 0, &mut Vec::new())
+    }
+
     /// Reads these parts of values only. A value is then these parts, in the order of the layout; one that
     /// did not fit the layout comes whole ([`TypedRows::is_whole`](super::TypedRows::is_whole)).
     pub fn project(&self, parts: &[u16]) -> Projection {
         let columns = (0..).zip(&self.value.columns);
         let wanted = columns.filter(|(_, column)| parts.contains(&column.part));
-        Projection::Columns(wanted.map(|(number, _)| number).collect())
+        match wanted.map(|(number, _)| number).collect::<Vec<_>>() {
+            none if none.is_empty() => Projection::Nothing,
+            numbers => Projection::Columns(Wanted { stamp: self.stamp, numbers }),
+        }
     }
 
-    /// The columns of the value that a projection wants.
+    /// What a projection is in blocks with these columns: one made for others says nothing of them, and whole values
+    /// are read.
+    #[inline]
+    pub fn projection<'a>(&self, projection: &'a Projection) -> &'a Projection {
+        match projection {
+            Projection::Columns(wanted) if wanted.stamp != self.stamp => &Projection::All,
+            projection => projection,
+        }
+    }
+
+    /// The columns of the value that a projection wants, which is one of these columns.
     #[inline]
     pub(super) fn wanted<'a>(&'a self, projection: &'a Projection) -> &'a [u16] {
         match projection {
             Projection::All => &self.value.all,
-            Projection::Columns(columns) => columns,
+            Projection::Nothing => &[],
+            Projection::Columns(wanted) => &wanted.numbers,
         }
     }
 }

@@ -110,6 +110,11 @@ impl Held {
         &self.bytes[self.start(row)..self.ends[row] as usize]
     }
 
+    /// Whether something holds for all of them.
+    pub fn all(&self, holds: impl Fn(&[u8]) -> bool) -> bool {
+        (0..self.rows()).all(|row| holds(self.row(row)))
+    }
+
     /// These bytes of string `row`.
     #[inline]
     pub fn part(&self, row: usize, range: Range<usize>) -> &[u8] {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{End, Hint, Part, tuple};
+use crate::{End, Hint, NewPart, Part, tuple};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_. äß日]{1,40}"
@@ -16,6 +16,22 @@ fn layout() -> impl Strategy<Value = Option<Layout>> {
         Just(Some(tuple::layout_of::<(u64, &str, Option<i32>)>())),
         Just(Some(Layout::new(vec![Part::Fixed(3, Hint::None), Part::Var(End::Prefixed)]))),
     ]
+}
+
+/// A layout after so many changes, and its history, if its rows name their version.
+fn changed(layout: Option<Layout>, changes: u64) -> (Option<Layout>, History) {
+    let mut history = History::default();
+    if changes == 0 || layout.is_none() {
+        return (layout, history);
+    }
+    let mut layout = Layout::versioned(layout.unwrap_or_default().parts().iter().copied());
+    for _ in 1..changes {
+        let kept = (1..layout.parts().len()).map(NewPart::Keep);
+        let added = NewPart::Add { part: Part::Fixed(2, Hint::None), default: vec![7, 8] };
+        let parts: Vec<_> = std::iter::once(added).chain(kept).collect();
+        (layout, history) = history.change(&layout, &parts).expect("it is allowed");
+    }
+    (Some(layout), history)
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
@@ -36,6 +52,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 parent,
                 operators,
             )| {
+                let (value_layout, history) = changed(layouts.1, birth % 4);
                 Record::Tree(TreeRecord {
                     id: TreeId(id),
                     name,
@@ -43,7 +60,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                     unique,
                     attributes,
                     key_layout: layouts.0,
-                    value_layout: layouts.1,
+                    value_layout,
                     lineage: Lineage(lineage),
                     birth: Seqno(birth),
                     parent: parent.map(|(tree, lineage, at)| Parent {
@@ -52,6 +69,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                         at: Seqno(at),
                     }),
                     operators,
+                    history,
                     carried: Carried::default(),
                 })
             },

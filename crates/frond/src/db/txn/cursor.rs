@@ -126,8 +126,7 @@ impl Txn {
         if tree.entry.birth() > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));
         }
-        let (id, entry) = (tree.entry.id, Some(tree.entry.clone()));
-        let base = Cursor::new(snapshot, id, entry, (from.clone(), to.clone()))?;
+        let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }
 
@@ -427,6 +426,7 @@ impl TxnCursor<'_> {
                 cx.folder().apply(exists, own.payload, value)?;
             }
         }
+        self.entry.bring_up(value)?;
         Ok(true)
     }
 

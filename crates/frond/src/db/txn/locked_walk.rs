@@ -18,8 +18,6 @@ use std::ops::Bound;
 
 use crate::{
     Result,
-    catalog::TreeEntry,
-    sync::Arc,
     txn::lock_table::{RangeLock, RowMode},
 };
 
@@ -186,10 +184,10 @@ impl<'t> LockedWalk<'t> {
         // Also behind a lock that was waited for: who had it may have dropped the tree.
         self.tree.entry.check()?;
         if self.ahead.as_ref().is_none_or(|(direction, _)| *direction != forward) {
-            let entry: Arc<TreeEntry> = self.tree.entry.clone();
+            let tree = &self.tree;
             let snapshot = self.txn.shared.snapshot();
             let bounds = (self.from.clone(), self.to.clone());
-            let mut cursor = Cursor::new(snapshot, entry.id, Some(entry), bounds)?;
+            let mut cursor = Cursor::new(snapshot, tree.entry.id, Some(tree), bounds)?;
             cursor.stand(self.gap.clone());
             self.ahead = Some((forward, cursor));
         }

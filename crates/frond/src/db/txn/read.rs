@@ -88,9 +88,24 @@ impl Txn {
             RowLock::Shared => RowMode::Shared,
             RowLock::Exclusive => RowMode::Exclusive,
         };
-        self.get_locking(tree, key, mode, if_locked)
+        let mut found = self.get_locking(tree, key, mode, if_locked)?;
+        if let Some(value) = &mut found {
+            tree.bring_up(value)?;
+        }
+        Ok(found)
     }
 
+    /// The newest value under an exclusive lock, in the version of the layout that it names, if it names one: for who maps it
+    /// to the version that he knows once he has the lock.
+    pub(crate) fn get_for_update_as_it_is(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        self.get_locking(tree, key, RowMode::Exclusive, IfLocked::Wait)
+    }
+
+    /// The newest value, in the version of the layout that it names.
     fn get_locking(
         &self,
         tree: &Tree,
@@ -104,12 +119,27 @@ impl Txn {
         tree.entry.check()?;
         self.must_not_conflict(&mut state, tree, key)?;
         let mut value = Vec::new();
-        let is_there = self.read(&mut state, tree, key, At::Latest, &mut value)?;
+        let is_there = self.read_as_it_is(&mut state, tree, key, At::Latest, &mut value)?;
         state.seen.note(tree.entry.id, key, is_there);
         Ok(is_there.then_some(value))
     }
 
+    /// The value in the version of the layout that the handle knows.
     fn read(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        key: &[u8],
+        at: At<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let is_there = self.read_as_it_is(state, tree, key, at, value)?;
+        tree.bring_up(value)?;
+        Ok(is_there)
+    }
+
+    /// The value in the version that it names, if it names one.
+    fn read_as_it_is(
         &self,
         state: &mut State,
         tree: &Tree,
@@ -283,6 +313,12 @@ impl Shared {
         let of_snapshot = snapshot.version(&engine.versions);
         let before = ReadView { engine, version: &of_snapshot, at: snapshot.at };
         let was_then = before.get(id, key, &mut then)?;
+        // A merge may have mapped the row to the newest version of its layout meanwhile, which nobody has committed.
+        if now != then && tree.entry.row_version().is_some() {
+            let newest = Tree::new(tree.shared.clone(), tree.entry.clone());
+            newest.bring_up(&mut now)?;
+            newest.bring_up(&mut then)?;
+        }
         Ok(is_now != was_then || now != then)
     }
 }

@@ -106,7 +106,7 @@ fn tag_in(
     tree: TreeId,
     key: &[u8],
 ) -> Result<Option<Tag>> {
-    let none = Projection::Columns(Vec::new());
+    let none = Projection::Nothing;
     for runs in writes.of(tree) {
         if let Some(found) = runs.get(&engine.cx, key, &none)? {
             return Ok(Some(found.tag));

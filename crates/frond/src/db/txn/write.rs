@@ -122,6 +122,7 @@ impl Txn {
         if !self.shared.engine.cx.operators.knows(operator) {
             return Err(Error::MissingOperator(operator));
         }
+        tree.must_take_operands()?;
         if operator >= OPERATOR_USER_MIN {
             drop(self.enter_writing(tree, key)?);
             self.shared.check_writable()?;

@@ -20,7 +20,7 @@ const ROWS: u64 = 6000;
 fn typing() -> Arc<Typing> {
     let key = Layout::new(vec![Part::Fixed(8, Hint::Integer)]);
     let value = Layout::new(vec![Part::Var(End::Prefixed), Part::Var(End::Prefixed)]);
-    Typing::of(Some(&key), Some(&value), None).expect("it has layouts")
+    Typing::of(Some(&key), Some(&value), None, None).expect("it has layouts")
 }
 
 fn builder(typing: &Arc<Typing>, base: Option<&Run>) -> RunBuilder {
@@ -178,7 +178,7 @@ fn blocks_go_into_runs_that_have_their_models() {
 #[test]
 fn a_run_of_next_to_nothing_ends_by_its_rows() {
     let layout = Layout::new(vec![Part::Fixed(8, Hint::Integer)]);
-    let typing = Typing::of(Some(&layout), Some(&layout), None).unwrap();
+    let typing = Typing::of(Some(&layout), Some(&layout), None, None).unwrap();
     let mut builder = builder(&typing, None);
     let mut rows = 0u64;
     while builder.bytes_so_far() < 512 << 10 {

@@ -46,10 +46,14 @@ pub(super) fn any_layout(of_key: bool) -> impl Strategy<Value = Layout> {
         1 => Just(Part::Var(End::Prefixed)),
     ];
     let most = if of_key { 5 } else { 8 };
-    (prop::collection::vec(part, 0..most), any::<bool>()).prop_map(|(mut parts, rest)| {
+    let version = prop::option::weighted(0.3, 0u16..300);
+    let parts = prop::collection::vec(part, 0..most);
+    (parts, any::<bool>(), version).prop_map(move |(mut parts, rest, version)| {
         if rest || parts.is_empty() {
             parts.push(Part::Var(End::Rest));
         }
+        let version = version.filter(|_| !of_key);
+        version.into_iter().for_each(|version| parts.insert(0, Part::Version(version)));
         Layout::new(parts)
     })
 }
@@ -87,6 +91,7 @@ pub(super) fn part_of(noise: &mut Noise, part: Part, number: usize) -> Vec<u8> {
             }
             bytes
         }
+        Part::Version(version) => version.to_be_bytes().to_vec(),
         Part::Var(End::Rest) => noise.bytes(7),
         Part::Var(End::Escaped) => escaped(&noise.bytes(5)),
         Part::Var(End::EscapedDescending) => {

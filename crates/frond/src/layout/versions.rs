@@ -1,0 +1,373 @@
+//! Rows of a tree whose layout of values has changed: each names the version that it was written in, and whoever wants
+//! another gets it by a pure function of its bytes (Rule: I49).
+//!
+//! Nothing is rewritten when a layout changes. The catalog keeps the older layouts and, for each, what became of its
+//! parts in the next. A reader maps what it hands out to the version that it knows; a run that is written anew has its
+//! rows mapped to the newest, where a default is a column of one value, which takes no bits; blocks that nothing
+//! touches stay as they are.
+//!
+//! ```text
+//! history  count | each older layout, the oldest first: length, layout | length, step
+//! step     each part of the next one behind its version: 0 | number of a part      or      1 | length, bytes
+//! ```
+//!
+//! Invariants
+//! 1. Version n is the n-th layout there was, from 0: no number has ever meant two layouts in a tree. A clone has the
+//!    versions of its parent up to where it branched off, and so reads what both share.
+//! 2. What is mapped fits the layout that it is mapped to.
+//! 3. A row that does not fit the layout which it names, or names none, is nobody's to change: it stays as it is.
+//! 4. Any bytes decode to a history or a [`Flaw`]; what decodes, encodes to the same bytes.
+//!
+//! Threads: plain values. Bytes: docs/format.md, "Layouts". Why rows name it: docs/design/027-rows-name-their-layout.md.
+
+use super::{Flaw, Layout, Part, VERSION_BYTES};
+use crate::{
+    Error, Result,
+    coding::{Reader, put_bytes, put_varint},
+    sync::Arc,
+};
+
+/// How often the layout of a tree's values may change.
+const VERSIONS_MAX: usize = 255;
+/// Longest bytes that a row may get by being mapped, all defaults together.
+const DEFAULTS_BYTES_MAX: usize = 32 << 10;
+/// Longest encoded history, bytes.
+pub const HISTORY_BYTES_MAX: usize = 1 << 20;
+
+const KEPT: u8 = 0;
+const ADDED: u8 = 1;
+const WHAT: &str = "history of layouts";
+
+/// A part of values as they are to be, behind the version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NewPart {
+    /// The part that has this number now. Part 0 is the version, which comes by itself.
+    Keep(usize),
+    /// A part that was not there: rows that are there have `default` in it, as the part stands in a value (a part
+    /// that has its length before it, with that).
+    Add {
+        /// What it is.
+        part: Part,
+        /// Its bytes in all rows of before.
+        default: Vec<u8>,
+    },
+}
+
+/// Where a part of the next version comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Origin {
+    /// From the part of this number.
+    Part(u16),
+    /// From nowhere: it is this.
+    Default(Arc<[u8]>),
+}
+
+/// One change: the layout before it, and what each part of the next one is, behind its version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Change {
+    before: Layout,
+    step: Vec<Origin>,
+}
+
+/// Changes of a layout of values, the oldest first, as the catalog keeps them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct History {
+    changes: Vec<Change>,
+}
+
+/// How rows of all versions become rows of one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowVersions {
+    newest: u16,
+    /// By version.
+    older: Vec<Change>,
+}
+
+/// How a row stands to a version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is of this version, or of none that it names: it stays as it is.
+    AsItIs,
+    /// It is older: it was mapped.
+    Mapped,
+    /// It names a version that is not known here.
+    Newer(u16),
+}
+
+/// The version that a row names.
+fn named(row: &[u8]) -> Option<u16> {
+    row.first_chunk::<VERSION_BYTES>().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+impl History {
+    /// True if the layout has never changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The layout that follows `now`, and the history with this change in it.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: `now` has no version or has had too many, a part is kept twice or is not there, a default
+    /// does not fit its part, or a layout of such parts cannot be.
+    pub fn change(&self, now: &Layout, parts: &[NewPart]) -> Result<(Layout, Self)> {
+        let refuse =
+            |why: String| Err(Error::InvalidArgument(format!("change of a layout: {why}")));
+        let Some(version) = now.version() else {
+            return refuse(
+                "its rows do not name their version; make a tree with Layout::versioned, and copy them".into(),
+            );
+        };
+        if usize::from(version) >= VERSIONS_MAX {
+            return refuse(format!(
+                "it was changed {VERSIONS_MAX} times; copy the rows into a new tree"
+            ));
+        }
+        let mut next = vec![Part::Version(version + 1)];
+        let mut step = Vec::with_capacity(parts.len());
+        for new in parts {
+            match new {
+                NewPart::Keep(number) => {
+                    let there = now.parts().get(*number).filter(|_| *number > 0);
+                    let Some(part) = there else {
+                        let last = now.parts().len() - 1;
+                        return refuse(format!("there is no part {number}; parts are 1 to {last}"));
+                    };
+                    let origin = Origin::Part(*number as u16);
+                    if step.contains(&origin) {
+                        return refuse(format!("part {number} is kept twice"));
+                    }
+                    next.push(*part);
+                    step.push(origin);
+                }
+                NewPart::Add { part, default } => {
+                    if part.bytes_in(default) != Some(default.len()) {
+                        return refuse(format!("the default {default:?} is no {part:?}"));
+                    }
+                    next.push(*part);
+                    step.push(Origin::Default(default.as_slice().into()));
+                }
+            }
+        }
+        let next = Layout::new(next);
+        next.validate()?;
+        let mut history = self.clone();
+        history.changes.push(Change { before: now.clone(), step });
+        let mut bytes = Vec::new();
+        history.encode(&mut bytes);
+        if bytes.len() > HISTORY_BYTES_MAX {
+            return refuse(
+                "the layouts there were are too long; copy the rows into a new tree".into(),
+            );
+        }
+        match history.versions(&next) {
+            Ok(_) => Ok((next, history)),
+            Err(why) => refuse(why.into()),
+        }
+    }
+
+    /// How rows become rows of the newest layout, if they name their version; what is wrong if the history is not one
+    /// of that layout.
+    pub fn versions(
+        &self,
+        newest: &Layout,
+    ) -> std::result::Result<Option<Arc<RowVersions>>, &'static str> {
+        let Some(version) = newest.version() else {
+            return if self.is_empty() {
+                Ok(None)
+            } else {
+                Err("rows that do not name their version have one")
+            };
+        };
+        if usize::from(version) != self.changes.len() || self.changes.len() > VERSIONS_MAX {
+            return Err("it has other versions than its layout names");
+        }
+        let mut older: Vec<Change> = Vec::with_capacity(self.changes.len());
+        let mut next = newest;
+        for (number, change) in self.changes.iter().enumerate().rev() {
+            if change.before.version() != u16::try_from(number).ok() {
+                return Err("a layout in it has another version than its place");
+            }
+            check(change, next)?;
+            // From here to the newest: through the next one, which is the one added last.
+            let step: Vec<Origin> = match older.last() {
+                None => change.step.clone(),
+                Some(on) => on.step.iter().map(|origin| through(change, origin)).collect(),
+            };
+            let added = step.iter().map(|origin| match origin {
+                Origin::Part(_) => 0,
+                Origin::Default(bytes) => bytes.len(),
+            });
+            if added.sum::<usize>() > DEFAULTS_BYTES_MAX {
+                return Err("the defaults of a row are longer than 32 KiB");
+            }
+            next = &change.before;
+            older.push(Change { before: change.before.clone(), step });
+        }
+        older.reverse();
+        Ok(Some(Arc::new(RowVersions { newest: version, older })))
+    }
+
+    /// Appends it as the catalog keeps it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.changes.len() as u64);
+        let mut part = Vec::new();
+        for Change { before, step } in &self.changes {
+            part.clear();
+            before.encode(&mut part);
+            put_bytes(out, &part);
+            part.clear();
+            for origin in step {
+                match origin {
+                    Origin::Part(number) => {
+                        part.push(KEPT);
+                        put_varint(&mut part, (*number).into());
+                    }
+                    Origin::Default(bytes) => {
+                        part.push(ADDED);
+                        put_bytes(&mut part, bytes);
+                    }
+                }
+            }
+            put_bytes(out, &part);
+        }
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote, which must fill `bytes`. Whether it is the history of a layout,
+    /// [`versions`](Self::versions) says.
+    pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Flaw> {
+        let short = || malformed("it is cut short");
+        let mut reader = Reader::new(bytes);
+        let count = reader.varint().ok_or_else(short)?;
+        if bytes.len() > HISTORY_BYTES_MAX || count > VERSIONS_MAX as u64 {
+            return Err(malformed("it is longer than any"));
+        }
+        let mut changes = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let before = Layout::decode(reader.bytes().ok_or_else(short)?)?;
+            let mut steps = Reader::new(reader.bytes().ok_or_else(short)?);
+            let mut step = Vec::new();
+            while !steps.rest().is_empty() {
+                step.push(match steps.u8().ok_or_else(short)? {
+                    KEPT => {
+                        let number = u16::try_from(steps.varint().ok_or_else(short)?);
+                        Origin::Part(number.map_err(|_| malformed("a part that cannot be"))?)
+                    }
+                    ADDED => Origin::Default(steps.bytes().ok_or_else(short)?.into()),
+                    other => {
+                        return Err(Flaw::TooNew { what: format!("origin {other} of a part") });
+                    }
+                });
+            }
+            changes.push(Change { before, step });
+        }
+        match reader.rest() {
+            [] => Ok(Self { changes }),
+            _ => Err(malformed("bytes follow its end")),
+        }
+    }
+}
+
+fn malformed(why: &str) -> Flaw {
+    Flaw::Malformed { what: WHAT, why: why.to_owned() }
+}
+
+/// Whether a change leads to `next`.
+fn check(change: &Change, next: &Layout) -> std::result::Result<(), &'static str> {
+    let behind = next.parts().get(1..).unwrap_or_default();
+    if behind.len() != change.step.len() {
+        return Err("a change makes another number of parts than the next layout has");
+    }
+    let mut kept = vec![false; change.before.parts().len()];
+    for (part, origin) in behind.iter().zip(&change.step) {
+        let fits = match origin {
+            Origin::Part(0) => false,
+            Origin::Part(number) => {
+                let number = usize::from(*number);
+                let is_same = change.before.parts().get(number) == Some(part);
+                is_same && kept.get_mut(number).is_some_and(|kept| !std::mem::replace(kept, true))
+            }
+            Origin::Default(bytes) => part.bytes_in(bytes) == Some(bytes.len()),
+        };
+        if !fits {
+            return Err("a change makes other parts than the next layout has");
+        }
+    }
+    Ok(())
+}
+
+/// What a part of a later version is before a change, which a later one takes it through.
+fn through(change: &Change, origin: &Origin) -> Origin {
+    match origin {
+        Origin::Default(_) => origin.clone(),
+        // Checked: it is a part of the next version, behind that version's own.
+        Origin::Part(number) => change.step[usize::from(*number) - 1].clone(),
+    }
+}
+
+impl RowVersions {
+    /// The version that rows are mapped to.
+    pub fn newest(&self) -> u16 {
+        self.newest
+    }
+
+    /// True if there is no older one: nothing is ever mapped.
+    pub fn is_first(&self) -> bool {
+        self.older.is_empty()
+    }
+
+    /// True if a row names the newest version that is known here.
+    #[inline]
+    pub fn has(&self, row: &[u8]) -> bool {
+        named(row) == Some(self.newest)
+    }
+
+    /// How a row stands to the newest version that is known here; one that is older is put into `mapped` as a row of that.
+    /// Costs two bytes' look at a row that is not.
+    #[inline]
+    pub fn map(&self, row: &[u8], mapped: &mut Vec<u8>) -> Standing {
+        match named(row) {
+            Some(version) if version < self.newest => self.map_from(version, row, mapped),
+            Some(version) if version > self.newest => Standing::Newer(version),
+            _ => Standing::AsItIs,
+        }
+    }
+
+    #[cold]
+    fn map_from(&self, version: u16, row: &[u8], mapped: &mut Vec<u8>) -> Standing {
+        let mut ends = Vec::new();
+        let change = self.older.get(usize::from(version));
+        let Some(change) = change.filter(|change| change.before.split(row, &mut ends)) else {
+            return Standing::AsItIs;
+        };
+        mapped.clear();
+        mapped.extend_from_slice(&self.newest.to_be_bytes());
+        for origin in &change.step {
+            match origin {
+                Origin::Default(bytes) => mapped.extend_from_slice(bytes),
+                Origin::Part(number) => {
+                    let number = usize::from(*number);
+                    // Part 0, the version, is no origin.
+                    mapped.extend_from_slice(&row[ends[number - 1]..ends[number]]);
+                }
+            }
+        }
+        if plant!("layout: a row that is mapped keeps the version that it had") {
+            mapped[..VERSION_BYTES].copy_from_slice(&version.to_be_bytes());
+        }
+        Standing::Mapped
+    }
+
+    /// Memory that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        let change = |change: &Change| {
+            size_of::<Change>()
+                + change.before.parts().len() * size_of::<Part>()
+                + change.step.len() * size_of::<Origin>()
+        };
+        size_of::<Self>() + self.older.iter().map(change).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Columns of a table's rows: their names, and how they change without a look at any row (Rule: I49).
+//!
+//! Names are the table's; the engine knows parts and their origins. A change is one commit of the catalog, with the new
+//! layout of the rows, the layouts there were, and the names.
+//!
+//! Invariants
+//! 1. Names are those of the parts of the newest layout behind its version, in their order.
+//! 2. What the functions of indexes are given is in the version that came with them: a writer's rows are mapped to it
+//!    before they are asked (`write.rs`), and nobody reads an index by functions of another version than its handle's.
+//!
+//! Threads: all; one change at a time.
+
+use crate::{Error, NewPart, Part, Result, Tree, sync::Arc};
+
+use super::{
+    form::Stored,
+    open::{Table, mismatch, must_fit},
+    spec::{Column, IndexSpec, TableSpec},
+    state::{Definition, IndexState},
+};
+
+/// Longest name of a column, bytes.
+const NAME_BYTES_MAX: usize = 512;
+
+/// What becomes of the columns of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ColumnChange {
+    /// One more: rows that are there have `default` in it.
+    Add {
+        /// The column.
+        column: Column,
+        /// Its bytes in all rows of before, as the part stands in a row (a part that has its length before it, with
+        /// that).
+        default: Vec<u8>,
+        /// Its place, from 0; `None`: the last.
+        at: Option<usize>,
+    },
+    /// The column of this name goes, and what rows have in it.
+    Drop(String),
+    /// It is called otherwise.
+    Rename {
+        /// Until now.
+        from: String,
+        /// From now on.
+        to: String,
+    },
+    /// It goes to another place.
+    Move {
+        /// Its name.
+        name: String,
+        /// Its place, from 0, once it is taken out.
+        to: usize,
+    },
+}
+
+impl Table {
+    /// The columns in which the handle gives rows; none if the table was made without.
+    ///
+    /// # Errors
+    /// `DefinitionChanged` if they have changed since the handle was opened.
+    pub fn columns(&self) -> Result<Vec<Column>> {
+        // One look at the catalog: names and layout belong together.
+        let options = self.rows.info().options;
+        let stored = Stored::decode(&options.attributes);
+        let stored = stored.map_err(|flaw| self.rows.malformed(flaw))?;
+        let layout = options.value_layout.unwrap_or_default();
+        if layout.version() != self.rows.layout_version() {
+            return Err(Error::DefinitionChanged(self.name()));
+        }
+        let parts = layout.parts().iter().skip(1);
+        let columns = stored.columns.into_iter().zip(parts);
+        Ok(columns.map(|(name, &part)| Column { name, part }).collect())
+    }
+
+    /// Changes the columns of the table, one change after the other, in one commit that costs the same however many rows
+    /// there are. `indexes` are all that the table has, with functions that know rows as they will be; of a row that
+    /// was mapped they must say what they said before. The handle that comes back gives rows in their new form.
+    ///
+    /// Others go on: handles from before write rows in the form that they know, and read until they meet a newer one; then,
+    /// and when they ask for an index, they fail with `DefinitionChanged`, and are to be opened again.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// use frond::{Column, ColumnChange, End, Hint, Part, TableSpec};
+    ///
+    /// let people = db.table(
+    ///     TableSpec::new("people").columns(vec![Column::new("name", Part::Var(End::Prefixed))]),
+    /// )?;
+    /// db.transact(|txn| people.insert(txn, b"1", b"\0\0\x03ada"))?;
+    /// let born = ColumnChange::Add {
+    ///     column: Column::new("born", Part::Fixed(2, Hint::Integer)),
+    ///     default: 0u16.to_be_bytes().to_vec(),
+    ///     at: Some(0),
+    /// };
+    /// let people = people.change_columns(&[born], vec![])?;
+    /// db.transact(|txn| {
+    ///     assert_eq!(people.get(txn, b"1")?, Some(b"\0\x01\0\0\x03ada".to_vec()));
+    ///     people.insert(txn, b"2", b"\0\x01\x07\xd0\x03bob")
+    /// })?;
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Nothing was done. `InvalidArgument` for columns that are not there, twice, or not as their parts say;
+    /// `TableMismatch` if the indexes are not those that the table has, or it was made without columns;
+    /// `DefinitionChanged` if its columns have changed since the handle was opened; `LockBusy` while an index is being
+    /// built or dropped; those of a commit.
+    pub fn change_columns(
+        &self,
+        changes: &[ColumnChange],
+        indexes: Vec<IndexSpec>,
+    ) -> Result<Self> {
+        // Nobody opens it between the commit and the turn to its functions.
+        let _kept = self.db.kept().lock().unwrap();
+        let mut changing = self.state.change()?;
+        self.rows.check_there()?;
+        let definition = self.state.definition_for(&self.rows)?;
+        let there = definition.indexes.iter().map(|index| &index.spec).collect();
+        let specs = must_fit(&self.rows, &indexes, there)?;
+        if changing.stored.columns.is_empty() {
+            let why =
+                "it was made without columns; make one with TableSpec::columns, and copy the rows";
+            return Err(mismatch(&self.rows, why.into()));
+        }
+        let names = changing.stored.columns.iter();
+        let mut columns: Vec<Planned> =
+            (1..).zip(names).map(|(number, name)| Planned::kept(name, number)).collect();
+        changes.iter().try_for_each(|change| apply(&mut columns, change))?;
+        check_columns(columns.iter().map(|column| &*column.name))?;
+        if columns.is_empty() {
+            return Err(Error::InvalidArgument("a table with columns has at least one".into()));
+        }
+        let (names, parts): (Vec<_>, Vec<_>) =
+            columns.into_iter().map(|column| (column.name, column.new)).unzip();
+        let stored = Stored { columns: names, ..changing.stored.clone() };
+        let mut change = self.db.change_catalog()?;
+        change.change_layout(stored.rows, &parts)?;
+        change.set_attributes(stored.rows, stored.encode())?;
+        change.commit()?;
+        let id = stored.rows;
+        changing.stored = stored;
+        let rows = self.db.tree(id).ok_or_else(|| Error::NoSuchTree(self.name()))?;
+        let with_function = |(index, spec): (&Arc<IndexState>, &IndexSpec)| {
+            let (number, tree) = (index.number, index.tree.clone());
+            Arc::new(IndexState { number, spec: spec.clone(), tree })
+        };
+        let indexes = definition.indexes.iter().zip(specs).map(with_function).collect();
+        drop(definition);
+        let next = Definition { rows: rows.clone(), indexes, queue: None };
+        // Calls that have it write what the new functions would; who waits for calls waits for these, too.
+        changing.retired.push(self.state.turn_to(next));
+        Ok(Self { db: self.db.clone(), state: self.state.clone(), rows })
+    }
+}
+
+/// A column as it will be.
+struct Planned {
+    name: String,
+    new: NewPart,
+}
+
+impl Planned {
+    fn kept(name: &str, number: usize) -> Self {
+        Self { name: name.into(), new: NewPart::Keep(number) }
+    }
+}
+
+fn apply(columns: &mut Vec<Planned>, change: &ColumnChange) -> Result<()> {
+    let place = |columns: &[Planned], name: &str| {
+        columns.iter().position(|column| column.name == *name).ok_or_else(|| {
+            Error::InvalidArgument(format!("change of columns: there is no column \"{name}\""))
+        })
+    };
+    let at_most = |at: usize, most: usize| match at <= most {
+        true => Ok(at),
+        false => Err(Error::InvalidArgument(format!(
+            "change of columns: there is no place {at}, the last is {most}"
+        ))),
+    };
+    match change {
+        ColumnChange::Add { column: Column { name, part }, default, at } => {
+            let at = at_most(at.unwrap_or(columns.len()), columns.len())?;
+            let new = NewPart::Add { part: *part, default: default.clone() };
+            columns.insert(at, Planned { name: name.clone(), new });
+        }
+        ColumnChange::Drop(name) => drop(columns.remove(place(columns, name)?)),
+        ColumnChange::Rename { from, to } => {
+            let at = place(columns, from)?;
+            columns[at].name.clone_from(to);
+        }
+        ColumnChange::Move { name, to } => {
+            let column = columns.remove(place(columns, name)?);
+            columns.insert(at_most(*to, columns.len())?, column);
+        }
+    }
+    Ok(())
+}
+
+/// An error if columns cannot be called so.
+pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !seen.insert(name) {
+            return Err(Error::InvalidArgument(format!(
+                "column \"{name}\": names are there, of up to {NAME_BYTES_MAX} bytes, and no two are the same"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// An error if the definition says other columns than the table has; one that says none takes them as they are.
+pub(super) fn must_have_columns(rows: &Tree, spec: &TableSpec, stored: &Stored) -> Result<()> {
+    if spec.columns.is_empty() {
+        return Ok(());
+    }
+    let layout = rows.info().options.value_layout.unwrap_or_default();
+    let parts: Vec<Part> = layout.parts().iter().skip(1).copied().collect();
+    let is_same = spec.columns.len() == stored.columns.len()
+        && spec.columns.len() == parts.len()
+        && spec.columns.iter().zip(&stored.columns).all(|(column, name)| column.name == *name)
+        && spec.columns.iter().zip(&parts).all(|(column, part)| column.part == *part);
+    match is_same {
+        true => Ok(()),
+        false if stored.columns.is_empty() => {
+            Err(mismatch(rows, "it was made without columns: change the definition".into()))
+        }
+        false => Err(mismatch(
+            rows,
+            format!(
+                "its columns are {}, each as it was made: change the definition, or call Table::change_columns",
+                stored.columns.join(", ")
+            ),
+        )),
+    }
+}
