@@ -357,16 +357,6 @@ impl RowVersions {
         }
         Standing::Mapped
     }
-
-    /// Memory that it holds.
-    pub fn memory_bytes(&self) -> usize {
-        let change = |change: &Change| {
-            size_of::<Change>()
-                + change.before.parts().len() * size_of::<Part>()
-                + change.step.len() * size_of::<Origin>()
-        };
-        size_of::<Self>() + self.older.iter().map(change).sum::<usize>()
-    }
 }
 
 #[cfg(test)]

@@ -176,6 +176,7 @@ impl Recipe {
                 };
                 said.clone_from(&content);
                 match *part {
+                    Part::Version(version) => out.extend_from_slice(&version.to_be_bytes()),
                     Part::Fixed(width, _) => {
                         let content = content.iter().copied().chain(std::iter::repeat(b' '));
                         out.extend(content.take(width.into()));
@@ -334,10 +335,16 @@ fn leaf(rows: &Rows, typing: Option<&Arc<Typing>>, options: RunOptions) -> Arc<R
 impl Tree {
     /// A tree, one in eight of opaque rows.
     pub fn thrown(dice: &mut Dice) -> Self {
-        let [key, value] = match dice.chance(1, 5) {
+        let [key, mut value] = match dice.chance(1, 5) {
             true => related(),
             false => [side(dice, true), side(dice, false)],
         };
+        if dice.chance(1, 6) {
+            value.insert(
+                0,
+                Recipe::String(Part::Version(dice.below(300) as u16), Text::thrown(dice)),
+            );
+        }
         let parts = |side: &[Recipe]| Layout::new(side.iter().map(Recipe::part).collect());
         let typed = !dice.chance(1, 8);
         let typing =

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use frond::{
-    CheckMode, Column, ColumnChange, End, Hint, Layout, NewPart, Part, SizeClass, Snapshot, Tree,
-};
+use frond::{End, Layout, NewPart, SizeClass, Snapshot, Tree};
 use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
 
 use super::*;

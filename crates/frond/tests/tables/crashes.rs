@@ -1,5 +1,5 @@
-//! An index built beside writers with a crash at every call: it is there as a whole or not at all, and of what was left
-//! nothing stays.
+//! An index built beside writers, and columns that change, with a crash at every call: what was begun is there as a whole or
+//! not at all, and of what was left nothing stays.
 
 use frond::io::Env;
 use frond_testkit::{
@@ -126,4 +126,78 @@ fn a_build_that_crashes_leaves_an_index_or_none() {
     }
     assert!(0 < built && built < tried);
     println!("{points} points, {tried} crashes, {built} with the index");
+}
+
+/// Rows as bytes of the version that the table has after a crash.
+fn rows_now(table: &Table) -> (usize, Rows) {
+    let mut rows = Rows::new();
+    let mut cursor = table.rows().scan(..).unwrap();
+    while let Some((key, row)) = cursor.next().unwrap() {
+        rows.insert(key.to_vec(), row.to_vec());
+    }
+    (table.columns().unwrap().len(), rows)
+}
+
+/// Promises: P1, P4, P7. Rule: I49. The log has rows of both versions, and the change between them.
+#[test]
+fn columns_that_change_in_a_crash_have_changed_or_not() {
+    let number = Part::Fixed(1, Hint::Integer);
+    let (mut tried, mut changed) = (0, 0);
+    for seed in effort::seeds(1) {
+        let engine = DbEngine::tiny(Durability::Sync);
+        let vfs = SimVfs::new();
+        let db = open_sim(&engine, vfs.env(seed));
+        let columns = vec![Column::new("a", number)];
+        let mut table = db.table(TableSpec::new("people").columns(columns)).unwrap();
+        let write = |table: &Table, keys: std::ops::Range<u8>, version: u8| {
+            let row = |key: u8| [vec![0, version], vec![key; 1 + usize::from(version)]].concat();
+            db.transact(|txn| {
+                keys.clone().try_for_each(|key| table.put(txn, &[key], &row(key)).map(drop))
+            })
+            .unwrap();
+        };
+        write(&table, 0..40, 0);
+        vfs.record();
+        let mut states = vec![rows_now(&table)];
+        let issue = |issued: usize, known: usize| {
+            let known = known as u64;
+            vfs.set_note(Note { issued: issued as u64, floor_power: known, floor_kill: known });
+        };
+        for step in 0..6u8 {
+            issue(states.len(), states.len() - 1);
+            match step {
+                1 | 4 => {
+                    let column = Column::new(&format!("b{step}"), number);
+                    let add = ColumnChange::Add { column, default: vec![200], at: Some(0) };
+                    table = table.change_columns(&[add], vec![]).unwrap();
+                }
+                2 => {
+                    db.checkpoint().unwrap();
+                    write(&table, 30..45, 1);
+                }
+                _ => write(&table, step..60, table.rows().layout_version().unwrap() as u8),
+            }
+            states.push(rows_now(&table));
+            issue(states.len() - 1, states.len() - 1);
+        }
+        drop(table);
+        db.close().unwrap();
+        assert_eq!(vfs.violations(), Vec::<String>::new());
+        for point in vfs.recorded() {
+            let options = CrashOptions::short().with_seed(seed ^ point.change_number);
+            for state in crash_states(&point.disk, &options) {
+                tried += 1;
+                let db = open_sim(&engine, SimVfs::start(state.disk).env(seed ^ 7));
+                let table = db.table(TableSpec::new("people")).unwrap();
+                let found = rows_now(&table);
+                changed += usize::from(found.0 > 1);
+                let possible =
+                    &states[point.note.floor_power as usize..=point.note.issued as usize];
+                let what = format!("seed {seed}, before {}: {}", point.call, state.what);
+                assert!(possible.contains(&found), "{what}: {} columns", found.0);
+            }
+        }
+    }
+    assert!(0 < changed && changed < tried);
+    println!("{tried} crashes, {changed} with a column more");
 }

@@ -9,8 +9,9 @@ mod threads;
 use std::{ops::ControlFlow, path::Path};
 
 use frond::{
-    BuildProgress, CheckMode, Db, Durability, Error, IfLocked, IndexSpec, Isolation, Options,
-    RowLock, Table, TableSpec, TreeOptions, Txn, TxnOptions, Xid,
+    BuildProgress, CheckMode, Column, ColumnChange, Db, Durability, Error, Hint, IfLocked,
+    IndexSpec, Isolation, Options, Part, RowLock, Table, TableSpec, TreeOptions, Txn, TxnOptions,
+    Xid,
 };
 
 type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
