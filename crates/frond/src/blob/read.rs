@@ -11,7 +11,7 @@ use super::{
     table::{self, Table, WHAT, piece_hash},
 };
 use crate::{
-    cache::{BlockCache, BlockKey, BlockSource, CachedBlock},
+    cache::{BlockCache, BlockKey, BlockSource, CachedBlock, Load},
     error::{Error, Result},
     io::ALIGN,
     page::StoreFile,
@@ -48,7 +48,8 @@ impl Blob {
             out.copy_from_slice(&bytes);
             Ok(u64::from(extent.bytes))
         };
-        let whole = cache.block(key, extent.bytes as usize, &mut load)?;
+        let load = Load { raw_bytes: extent.bytes as usize, fill: &mut load, unpack: &|_| None };
+        let whole = cache.block(key, load)?;
         let tail = whole.get(whole.len() - table_bytes..).unwrap_or_default();
         let table = Table::from_disk(file, &reference, tail)?;
         Ok(Self { file: file.clone(), reference, table, whole: Some(whole) })

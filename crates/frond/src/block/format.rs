@@ -137,6 +137,14 @@ impl Format {
         same(found, rows, found_bytes, row_bytes)
     }
 
+    /// A block that was checked, with no column under a codec, if it has any that is.
+    pub fn unpack(&self, block: &[u8]) -> Option<Box<[u8]>> {
+        let Format::Typed(format) = self else { return None };
+        let mut out = Vec::new();
+        let typed = format.block(block).ok()?;
+        matches!(typed::unpack(&typed, &mut out), Ok(true)).then(|| out.into_boxed_slice())
+    }
+
     /// Whether a block of a run of format `from` can be read as one of this.
     pub fn reads_blocks_of(&self, from: &Format) -> bool {
         match (self, from) {

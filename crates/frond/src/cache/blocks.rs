@@ -30,16 +30,20 @@ pub struct BlockKey {
     pub block: u32,
 }
 
+/// How a block comes that is not at hand.
+pub struct Load<'a> {
+    /// Its length.
+    pub raw_bytes: usize,
+    /// Fills and checks so many bytes, and returns how many it read from the device.
+    pub fill: &'a mut dyn FnMut(&mut [u8]) -> Result<u64>,
+    /// The same block as it is read faster and takes more memory, if there is such a form.
+    pub unpack: &'a dyn Fn(&[u8]) -> Option<Box<[u8]>>,
+}
+
 /// Where decoded blocks come from.
 pub trait BlockSource: Send + Sync + fmt::Debug {
-    /// The block of this key. If it is not at hand, `load` fills and checks `raw_bytes` bytes, and
-    /// returns how many bytes it read from the device.
-    fn block(
-        &self,
-        key: BlockKey,
-        raw_bytes: usize,
-        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
-    ) -> Result<CachedBlock>;
+    /// The block of this key, loaded if it is not at hand. It may be unpacked, and so longer than it says.
+    fn block(&self, key: BlockKey, load: Load<'_>) -> Result<CachedBlock>;
 
     /// True if the block is not at hand, and would be afterwards if it were loaded now.
     fn wants(&self, key: &BlockKey) -> bool;
@@ -164,6 +168,11 @@ impl BlockCache {
         self.blocks.contains_key(key)
     }
 
+    /// True if all that is asked for fits, as far as can be seen: nothing is evicted as long as a quarter is free.
+    fn has_room(&self) -> bool {
+        self.blocks.weight() < self.blocks.capacity() / 4 * 3
+    }
+
     /// Drops everything.
     pub fn clear(&self) {
         self.blocks.clear();
@@ -184,15 +193,11 @@ impl BlockCache {
 }
 
 impl BlockSource for BlockCache {
-    fn block(
-        &self,
-        key: BlockKey,
-        raw_bytes: usize,
-        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
-    ) -> Result<CachedBlock> {
+    fn block(&self, key: BlockKey, load: Load<'_>) -> Result<CachedBlock> {
+        let Load { raw_bytes, fill, unpack } = load;
         if cfg!(shuttle) {
             // The model checker's threads are one to `quick_cache`, whose locks it would sleep on.
-            return CachedBlock::load(&self.pool, raw_bytes, load).map(|(block, _)| block);
+            return CachedBlock::load(&self.pool, raw_bytes, fill).map(|(block, _)| block);
         }
         if let Some(block) = self.blocks.get(&key) {
             self.hits.fetch_add(1, Ordering::Relaxed);
@@ -201,12 +206,14 @@ impl BlockSource for BlockCache {
         let mut loaded = false;
         let block = self.blocks.get_or_insert_with(&key, || {
             loaded = true;
-            let (block, device_bytes) = CachedBlock::load(&self.pool, raw_bytes, load)?;
+            let (block, device_bytes) = CachedBlock::load(&self.pool, raw_bytes, fill)?;
             if device_bytes > 0 {
                 self.device_reads.fetch_add(1, Ordering::Relaxed);
                 self.device_read_bytes.fetch_add(device_bytes, Ordering::Relaxed);
             }
-            Ok::<_, Error>(block)
+            let unpacked = if self.has_room() { unpack(&block) } else { None };
+            let unpacked = unpacked.map(|bytes| CachedBlock(Arc::new(BlockBytes::Heap(bytes))));
+            Ok::<_, Error>(unpacked.unwrap_or(block))
         })?;
         // Found after all: another thread loaded it meanwhile.
         let counter = if loaded { &self.misses } else { &self.hits };
@@ -230,13 +237,8 @@ impl fmt::Debug for BlockCache {
 pub struct NoCache(pub Arc<FramePool>);
 
 impl BlockSource for NoCache {
-    fn block(
-        &self,
-        _: BlockKey,
-        raw_bytes: usize,
-        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
-    ) -> Result<CachedBlock> {
-        CachedBlock::load(&self.0, raw_bytes, load).map(|(block, _)| block)
+    fn block(&self, _: BlockKey, load: Load<'_>) -> Result<CachedBlock> {
+        CachedBlock::load(&self.0, load.raw_bytes, load.fill).map(|(block, _)| block)
     }
 
     fn wants(&self, _: &BlockKey) -> bool {
@@ -252,6 +254,30 @@ mod tests {
         BlockKey { extent: 4096, stamp: 1, block }
     }
 
+    fn loads(raw_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> Result<u64>) -> Load<'_> {
+        Load { raw_bytes, fill, unpack: &|_| None }
+    }
+
+    /// A form that is longer is kept as long as nothing has to go for it.
+    #[test]
+    fn blocks_are_unpacked_while_there_is_room() {
+        let cache = BlockCache::new(FramePool::new(1 << 20), 100_000);
+        let longer = |block: &[u8]| Some(vec![block[0]; 10_000].into_boxed_slice());
+        let mut lengths = Vec::new();
+        for block in 0..40 {
+            let mut fill = |out: &mut [u8]| {
+                out.fill(7);
+                Ok(1)
+            };
+            let load = Load { raw_bytes: 1000, fill: &mut fill, unpack: &longer };
+            lengths.push(cache.block(key(block), load).unwrap().len());
+        }
+        let long = lengths.iter().filter(|&&length| length == 10_000).count();
+        assert!((5..=9).contains(&long), "{lengths:?}");
+        assert_eq!(lengths[..long], vec![10_000; long]);
+        assert_eq!(lengths[39], 1000);
+    }
+
     #[test]
     fn a_block_is_loaded_once_and_the_capacity_holds() {
         let pool = FramePool::new(1 << 20);
@@ -263,14 +289,14 @@ mod tests {
                     bytes.fill(block as u8);
                     Ok(123)
                 };
-                let got = cache.block(key(block), 12_000, &mut load).unwrap();
+                let got = cache.block(key(block), loads(12_000, &mut load)).unwrap();
                 assert!(got.len() == 12_000 && got.iter().all(|&b| b == block as u8));
             }
         }
         let stats = cache.stats();
         assert_eq!((stats.hits, stats.misses, stats.device_read_bytes), (4, 4, 492));
         for block in 4..400 {
-            cache.block(key(block), 12_000, &mut |_| Ok(0)).unwrap();
+            cache.block(key(block), loads(12_000, &mut |_| Ok(0))).unwrap();
         }
         assert!(pool.frames_used() <= 20);
         cache.set_capacity(0);
@@ -281,13 +307,13 @@ mod tests {
     fn a_failed_load_is_not_remembered_and_a_pinned_block_outlives_eviction() {
         let pool = FramePool::new(1 << 20);
         let cache = BlockCache::new(pool, 8 * FRAME_BYTES);
-        let failed = cache.block(key(0), 9000, &mut |_| Err(Error::Closed));
+        let failed = cache.block(key(0), loads(9000, &mut |_| Err(Error::Closed)));
         assert!(failed.is_err() && !cache.holds(&key(0)));
         let load = &mut |bytes: &mut [u8]| {
             bytes.fill(9);
             Ok(0)
         };
-        let pinned = cache.block(key(0), 9000, load).unwrap();
+        let pinned = cache.block(key(0), loads(9000, load)).unwrap();
         cache.clear();
         assert!(!cache.holds(&key(0)) && pinned.iter().all(|&b| b == 9));
     }

@@ -4,6 +4,6 @@ mod blocks;
 mod frames;
 mod slab;
 
-pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, NoCache};
+pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, Load, NoCache};
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
 pub(crate) use slab::FrameMemory;

@@ -9,7 +9,11 @@ use super::{
     Direction,
     reader::{Data, Filled, PinnedBlock, ReadBuf, Run},
 };
-use crate::{block::BadBlock, cache::BlockSource, error::Result};
+use crate::{
+    block::BadBlock,
+    cache::{BlockSource, Load},
+    error::Result,
+};
 
 /// Least that a bulk cursor reads at once, unless the run or the range ends: 256 KiB take under a
 /// millisecond and are sixteen blocks.
@@ -109,7 +113,7 @@ impl Run {
         let mut device_bytes = buf.device_bytes();
         for (block, entry) in piece.zip(entries) {
             let at = skip + entry.offset as usize - start;
-            let mut load = |out: &mut [u8]| {
+            let mut fill = |out: &mut [u8]| {
                 let encoded = buf.get(at, entry.encoded_bytes as usize);
                 self.verify_block(block, encoded)?;
                 self.decode_checked(block, encoded, out)?;
@@ -117,7 +121,9 @@ impl Run {
             };
             // Damage of one is told to whoever comes to read it.
             let key = self.block_key(block);
-            if let Ok(brought) = source.block(key, entry.raw_bytes as usize, &mut load) {
+            let raw_bytes = entry.raw_bytes as usize;
+            let load = Load { raw_bytes, fill: &mut fill, unpack: &|block| self.unpack(block) };
+            if let Ok(brought) = source.block(key, load) {
                 take(block, PinnedBlock::cached(brought));
             }
         }

@@ -28,7 +28,7 @@ use crate::{
         BadBlock, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, Payload, TypedFormat,
         typed::Projection,
     },
-    cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool},
+    cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool, Load},
     error::{Error, Place, Result},
     io::ALIGN,
     message::{Message, Tag},
@@ -445,9 +445,17 @@ impl Run {
                 }
             }
         }
-        let mut load = |out: &mut [u8]| self.load(index, out);
-        let block = source.block(self.block_key(index), entry.raw_bytes as usize, &mut load)?;
+        let mut fill = |out: &mut [u8]| self.load(index, out);
+        let raw_bytes = entry.raw_bytes as usize;
+        let load = Load { raw_bytes, fill: &mut fill, unpack: &|block| self.unpack(block) };
+        let block = source.block(self.block_key(index), load)?;
         Ok(PinnedBlock(Pin::Cached(block)))
+    }
+
+    /// A block that was checked, as it is read without a codec, if some column is under one.
+    pub(super) fn unpack(&self, block: &[u8]) -> Option<Box<[u8]>> {
+        let is_coded = self.tail.codec != Codec::Raw;
+        is_coded.then(|| self.tail.format.unpack(block)).flatten()
     }
 
     pub(super) fn block_key(&self, index: usize) -> BlockKey {

@@ -275,25 +275,35 @@ impl TypedBuilder {
     }
 
     /// Header, directory and columns.
-    fn join(&mut self, mut flags: u8) {
+    fn join(&mut self, flags: u8) {
         let Self { scratch: Scratch { body, ends, .. }, block, .. } = self;
-        let start = HEADER_BYTES + 2 * ends.len();
-        let wide = start + body.len() > usize::from(u16::MAX);
-        let start = if wide { HEADER_BYTES + 4 * ends.len() } else { start };
-        flags |= if wide { WIDE } else { 0 };
-        block.clear();
-        block.extend_from_slice(&[VERSION, flags]);
-        block.extend_from_slice(&(self.tags.len() as u16).to_le_bytes());
-        block.extend_from_slice(
-            &((self.keys.bytes_held() + self.payloads.bytes_held()) as u32).to_le_bytes(),
-        );
-        for &end in &*ends {
-            let end = (start + end) as u32;
-            block.extend_from_slice(&end.to_le_bytes()[..if wide { 4 } else { 2 }]);
-        }
-        block.extend_from_slice(body);
-        block.extend_from_slice(&[0; PAD_BYTES]);
+        let raw_bytes = self.keys.bytes_held() + self.payloads.bytes_held();
+        join(flags, self.tags.len(), raw_bytes, (body, ends), block);
     }
+}
+
+/// A block of these columns, which end there.
+pub(super) fn join(
+    flags: u8,
+    rows: usize,
+    raw_bytes: usize,
+    (body, ends): (&[u8], &[usize]),
+    block: &mut Vec<u8>,
+) {
+    let start = HEADER_BYTES + 2 * ends.len();
+    let wide = start + body.len() > usize::from(u16::MAX);
+    let start = if wide { HEADER_BYTES + 4 * ends.len() } else { start };
+    let flags = flags & !WIDE | if wide { WIDE } else { 0 };
+    block.clear();
+    block.extend_from_slice(&[VERSION, flags]);
+    block.extend_from_slice(&(rows as u16).to_le_bytes());
+    block.extend_from_slice(&(raw_bytes as u32).to_le_bytes());
+    for &end in ends {
+        let end = (start + end) as u32;
+        block.extend_from_slice(&end.to_le_bytes()[..if wide { 4 } else { 2 }]);
+    }
+    block.extend_from_slice(body);
+    block.extend_from_slice(&[0; PAD_BYTES]);
 }
 
 impl Rows<'_> {

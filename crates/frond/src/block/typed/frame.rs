@@ -97,6 +97,16 @@ impl<'a> Typed<'a> {
         Self { meter, ..self }
     }
 
+    /// Who is told of those.
+    pub(super) fn meter(&self) -> Option<&'a dyn DecodeMeter> {
+        self.meter
+    }
+
+    /// What the header says of it.
+    pub(super) fn flags(&self) -> u8 {
+        self.flags
+    }
+
     /// Number of rows, at least 1.
     #[inline]
     pub fn rows(&self) -> usize {

@@ -23,6 +23,7 @@
 //! | `vector.rs` | many rows out of their columns |
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | everything a block must be |
+//! | `unpack.rs` | a block as a cache with room keeps it |
 //! | `weigh.rs` | what each column takes |
 //! | `builder.rs`, `held.rs` | rows in, block out; rows as they came, and where their columns end |
 //! | `writer.rs` | how each column is best written, from block to block |
@@ -52,6 +53,7 @@ mod row;
 mod rows;
 mod samples;
 mod search;
+mod unpack;
 mod vector;
 mod weigh;
 mod writer;
@@ -66,6 +68,7 @@ pub use row::find;
 pub use row::find_parts;
 pub use rows::TypedRows;
 pub use samples::Samples;
+pub use unpack::unpack;
 pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};
 pub use writer::{ChunkCounts, Plans};
 

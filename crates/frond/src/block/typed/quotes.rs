@@ -195,6 +195,14 @@ pub(super) fn head_bytes(count: usize) -> usize {
     2 + 2 * count
 }
 
+/// How many bytes of a column of values stand before the strings.
+pub(super) fn head_of(bytes: &[u8]) -> usize {
+    match *bytes {
+        [TAG, count, ..] => head_bytes(count.into()),
+        _ => 0,
+    }
+}
+
 /// What column `at`, with these bytes, quotes, and how many columns that is; and the strings.
 #[inline(never)]
 fn cut<'a>(

@@ -56,6 +56,27 @@ pub(super) fn put_strings(
     put(Codec::Raw, strings.bytes(), values, ints, &mut Vec::new(), out);
 }
 
+/// Appends what stands there under a codec in the form without, and says how long its bytes are.
+pub(super) fn unpack(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    codec: Codec,
+    bytes_max: usize,
+    out: &mut Vec<u8>,
+) -> Result<usize, BadBlock> {
+    let head = ChunkHead::parse(codec, reader, bytes_max)?;
+    let before = reader.rest();
+    take_ints(reader, rows)?;
+    let ends = &before[..before.len() - reader.rest().len()];
+    let stored = head.stored(reader)?;
+    let mut buffer = Vec::new();
+    let bytes = head.decode(stored, &mut buffer)?;
+    chunk::put_head(Codec::Raw, bytes.len(), bytes.len(), out);
+    out.extend_from_slice(ends);
+    out.extend_from_slice(bytes);
+    Ok(bytes.len())
+}
+
 impl<'a> Laid<'a> {
     /// Reads the form without codec.
     #[inline]

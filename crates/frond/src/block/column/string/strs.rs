@@ -7,8 +7,8 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::Ints, dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw::Laid,
-    raw::partition, shape::Shape, shape::Shaped, strings::Strings, symbols::Symbols,
+    super::Ints, dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw,
+    raw::Laid, raw::partition, shape::Shape, shape::Shaped, strings::Strings, symbols::Symbols,
     templated::Templated,
 };
 use crate::{
@@ -126,6 +126,20 @@ impl<'a> Strs<'a> {
     #[inline]
     pub fn is_coded(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|head| head >> 4 != Codec::Raw as u8)
+    }
+
+    /// Appends the column at the front of `bytes`, which is under a codec, as it is without: decoded, for who has room for
+    /// it. Returns how long what the codec gave is.
+    pub fn unpack(
+        bytes: &[u8],
+        rows: usize,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, BadBlock> {
+        let mut reader = Reader::new(bytes);
+        let (kind, codec) = head(&mut reader)?;
+        out.push(kind as u8);
+        raw::unpack(&mut reader, rows, codec, bytes_max, out)
     }
 
     /// Length of what a codec gives of the column; 0 if it stands under none.

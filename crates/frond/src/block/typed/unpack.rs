@@ -1,0 +1,55 @@
+//! A typed block as a cache with room keeps it: the same rows, with no column under a general codec.
+//!
+//! Encodings are read at one row, and cost nothing to keep; a codec makes each reader of a string decode those of the whole
+//! block, some microseconds each time. What is read from the device anyway is so unpacked once, as long as there is memory
+//! for it; where there is not, what is small is worth more than what is fast (docs/design/028-roomy-caches-unpack.md).
+//!
+//! Invariants
+//! 1. The block that comes out is read with the same columns and models, and has the same rows.
+//! 2. It is made only of a block that [`check`](super::check) has passed, and never written.
+
+use super::{
+    super::{BadBlock, column::PAD_BYTES, column::string::Strs},
+    builder::join,
+    columns::Holds,
+    frame::Typed,
+    quotes,
+};
+
+/// The block without codecs in `out`; false if it has none.
+pub fn unpack(typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<bool, BadBlock> {
+    let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(typed.column_count()));
+    let mut any = false;
+    for at in 0..typed.column_count() {
+        let padded = typed.bytes(at)?;
+        let bytes = &padded[..padded.len() - PAD_BYTES];
+        // Behind what says which columns the strings quote.
+        let head = match typed.column(at) {
+            Some(column) if matches!(column.holds, Holds::Word(..)) => None,
+            Some(_) if typed.value_at(0).is_some_and(|first| at >= first) => {
+                Some(quotes::head_of(bytes))
+            }
+            Some(_) => Some(0),
+            None => (Some(at) == typed.others_at()).then_some(0),
+        };
+        let coded = head.filter(|&head| bytes.get(head..).is_some_and(Strs::is_coded));
+        match coded {
+            None => body.extend_from_slice(bytes),
+            Some(head) => {
+                any = true;
+                body.extend_from_slice(&bytes[..head]);
+                let bytes_max = typed.bytes_max(1) * if head > 0 { 2 } else { 1 };
+                let begun = typed.meter().map(|meter| (meter, meter.begin()));
+                let decoded = Strs::unpack(&padded[head..], typed.rows(), bytes_max, &mut body)?;
+                if let Some((meter, begun)) = begun {
+                    meter.end(begun, decoded);
+                }
+            }
+        }
+        ends.push(body.len());
+    }
+    if any {
+        join(typed.flags(), typed.rows(), typed.raw_bytes(), (&body, &ends), out);
+    }
+    Ok(any)
+}
