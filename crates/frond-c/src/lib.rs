@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `error.rs` | outcomes: a code, and a message in the caller's struct |
 //! | `bytes.rs` | strings that go in and come out |
-//! | `store.rs` | open, close, trees, checkpoints, what there is to be seen |
+//! | `store.rs` | open, close, trees, checkpoints |
+//! | `watch.rs` | what there is to be seen: numbers, times, who holds locks and who waits |
 //! | `tree.rs` | rows of a tree outside of transactions |
 //! | `txn.rs` | transactions, savepoints |
 //! | `row.rs` | rows with all their index entries |
@@ -44,6 +45,7 @@ mod store;
 mod tree;
 mod txn;
 mod waits;
+mod watch;
 
 pub use batch::*;
 pub use bytes::*;
@@ -57,3 +59,4 @@ pub use store::*;
 pub use tree::*;
 pub use txn::*;
 pub use waits::*;
+pub use watch::*;

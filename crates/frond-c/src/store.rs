@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use frond::{Db, Durability, Options, SizeClass, Tree, TreeOptions};
 
 use crate::{
-    bytes::{bytes, frond_buffer, give, given, given_mut, take_back, text},
+    bytes::{bytes, frond_buffer, give, given, take_back, text},
     error::{Fail, call, frond_error, misuse},
     waits::frond_lock_hooks,
 };
@@ -339,24 +339,7 @@ pub unsafe extern "C" fn frond_trees(
     }
 }
 
-/// Tells who waits for a lock now, a line each: who, for what, and behind whom.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_lock_waits(
-    db: *const frond_db,
-    tell: frond_line,
-    context: *mut c_void,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let waits = given(db, "the store")?.db.lock_waits();
-            tell_lines(tell, context, waits.into_iter().map(|wait| wait.to_string()))
-        })
-    }
-}
-
-unsafe fn tell_lines(
+pub(crate) unsafe fn tell_lines(
     tell: frond_line,
     context: *mut c_void,
     lines: impl Iterator<Item = String>,
@@ -369,40 +352,4 @@ unsafe fn tell_lines(
         unsafe { tell(context, line.as_ptr().cast(), length) };
     }
     Ok(())
-}
-
-/// The last deadlock in words. FROND_NOT_FOUND if there was none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_last_deadlock(
-    db: *const frond_db,
-    words: *mut frond_buffer,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let last = given(db, "the store")?.db.last_deadlock().ok_or(Fail::NotFound)?;
-            given_mut(words, "the buffer")?.copy(last.to_string().as_bytes());
-            Ok(())
-        })
-    }
-}
-
-/// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_stat(
-    db: *const frond_db,
-    name: *const c_char,
-    value: *mut u64,
-    error: *mut frond_error,
-) -> i32 {
-    // SAFETY: see `bytes.rs`.
-    unsafe {
-        call(error, || {
-            let (db, name) = (&given(db, "the store")?.db, text(name, "the name")?);
-            let value = given_mut(value, "the place for the number")?;
-            *value = db.stats().get(name).ok_or(Fail::NotFound)?;
-            Ok(())
-        })
-    }
 }

@@ -21,6 +21,7 @@ mod coding;
 mod db;
 mod error;
 pub mod io;
+mod latency;
 mod layout;
 mod load;
 pub mod memtable;
@@ -56,6 +57,7 @@ pub use db::{
     TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
+pub use latency::Times;
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part};
 pub use message::{Kind, Message, Tag};
 #[doc(hidden)]
@@ -76,7 +78,7 @@ pub use table::{
 pub use tree::Shape;
 #[doc(hidden)]
 pub use txn::lock_table;
-pub use txn::lock_table::{Hooks as LockHooks, LockParty};
+pub use txn::lock_table::{Deadlock, Hooks as LockHooks, LiveTxn, LockParty, LockStats, LockWait};
 #[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{

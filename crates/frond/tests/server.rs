@@ -102,3 +102,61 @@ fn who_asks_is_told_once_the_log_is_synced() {
         assert!(matches!(db.when_synced(|| ()), Err(Error::Closed)));
     }
 }
+
+/// Commits by their level, waits for locks, and who holds what now.
+#[test]
+fn a_server_sees_who_waits_and_how_long_things_took() {
+    let (_dir, db) = open(Durability::Lazy);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let before = db.stats();
+    for row in 0..10 {
+        let mut batch = frond::Batch::new();
+        batch.put(&tree, &key(row), b"row").unwrap();
+        db.commit_with(&mut batch, Durability::Sync).unwrap();
+    }
+    let durability = Some(Durability::Os);
+    for row in 0..5 {
+        let txn = db.begin(TxnOptions { durability, ..Default::default() }).unwrap();
+        txn.put(&tree, &key(row), b"again").unwrap();
+        txn.commit().unwrap();
+    }
+    let stats = db.stats();
+    assert_eq!(stats.commits.count() - before.commits.count(), 15, "each that waits for the log");
+    assert_eq!(stats.sync_waits.count() - before.sync_waits.count(), 10);
+    assert!(stats.sync_waits.total() <= stats.commits.total());
+    assert!(stats.commits.per_mille(1000) == stats.commits.longest());
+    assert_eq!(stats.get("commits"), Some(stats.commits.count()));
+    for row in 0..20_000 {
+        tree.put(&key(row), b"lazy").unwrap();
+    }
+    let lazy = db.stats().commits.count() - stats.commits.count();
+    assert!(lazy.abs_diff(20_000) <= 64, "about all, by samples: {lazy}");
+
+    assert!(db.transactions().is_empty());
+    let holder = db.begin(TxnOptions { tag: 7, ..Default::default() }).unwrap();
+    assert!(db.transactions().is_empty(), "it holds nothing yet");
+    holder.put(&tree, &key(1), b"mine").unwrap();
+    let waiter = db.begin(TxnOptions { tag: 8, ..Default::default() }).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| waiter.put(&tree, &key(1), b"yours"));
+        while db.lock_waits().is_empty() {
+            std::thread::yield_now();
+        }
+        let wait = db.lock_waits().remove(0);
+        assert_eq!((wait.waiter, &wait.holders[..]), (waiter.id(), &[holder.id()][..]));
+        assert!(wait.to_string().starts_with(&format!("transaction {} has waited", waiter.id())));
+        let live = db.transactions();
+        let seen: Vec<_> =
+            live.iter().map(|one| (one.id, one.tag, one.writes, one.waits)).collect();
+        assert_eq!(seen, [(holder.id(), 7, 1, false), (waiter.id(), 8, 0, true)]);
+        assert!(live[0].to_string().contains("(tag 7) has held locks for"), "{}", live[0]);
+        holder.rollback();
+        waits.join().unwrap().unwrap();
+    });
+    waiter.rollback();
+    assert!(db.transactions().is_empty());
+    let stats = db.stats();
+    assert_eq!((stats.lock_waits.count(), stats.get("lock_waits")), (1, Some(1)));
+    assert!(stats.lock_waits.longest() >= stats.lock_waits.per_mille(500));
+    db.close().unwrap();
+}

@@ -163,6 +163,43 @@ static void *waits(void *argument)
     return NULL;
 }
 
+static void line(void *context, const char *text, size_t length)
+{
+    int *lines = context;
+    CHECK(strlen(text) == length && strncmp(text, "transaction ", 12) == 0);
+    *lines += 1;
+}
+
+static void number(void *context, const char *name, uint64_t value)
+{
+    if (strcmp(name, "commits") == 0)
+        *(uint64_t *)context = value;
+}
+
+/* Who holds locks, and how long things took. */
+static void watch(uint64_t waits)
+{
+    int lines = 0;
+    uint64_t count = 0, half = 0, longest = 0, listed = 0;
+    MUST(frond_transactions(db, line, &lines, &error));
+    CHECK(lines == 0);
+    frond_txn *holder = begin(FROND_SNAPSHOT, 5);
+    id_key key = key_of(1);
+    MUST(frond_txn_put(holder, rows, key.bytes, 8, bytes("mine"), 4, &error));
+    MUST(frond_transactions(db, line, &lines, &error));
+    CHECK(lines == 1);
+    MUST(frond_txn_rollback(holder, &error));
+    GIVES(INVALID, frond_transactions(db, NULL, NULL, &error));
+    MUST(frond_stats(db, number, &listed, &error));
+    MUST(frond_times(db, FROND_COMMITS, 500, &count, &half, &error));
+    MUST(frond_times(db, FROND_COMMITS, 1000, NULL, &longest, &error));
+    CHECK(count > 0 && half > 0 && half <= longest && listed == count);
+    MUST(frond_times(db, FROND_LOCK_WAITS, 500, &count, NULL, &error));
+    CHECK(count == waits);
+    GIVES(INVALID, frond_times(db, 9, 500, &count, NULL, &error));
+    GIVES(INVALID, frond_times(db, FROND_SYNC_WAITS, 1001, &count, NULL, &error));
+}
+
 /* A session is killed while it waits; the server has heard who waits for whom. */
 static void kill_a_session(void)
 {
@@ -267,7 +304,9 @@ int main(int count, char **arguments)
     CHECK(birth > 0 && attributes.length == 7 && memcmp(attributes.data, "a table", 7) == 0);
     frond_buffer_free(&attributes);
     numbers();
+    watch(0);
     kill_a_session();
+    watch(1);
     moments(index);
     MUST(frond_when_synced(db, synced, &ear, &error));
     pthread_mutex_lock(&ear.mutex);

@@ -52,7 +52,10 @@ pub(super) struct Sequenced {
 impl Shared {
     /// Commits a batch and empties it. An error before it has a number leaves the batch as it is, sealed.
     pub(crate) fn commit(&self, batch: &mut Batch, level: Option<Durability>) -> Result<Seqno> {
-        self.commit_changing(batch, level, &[])
+        let timing = self.begin_timing(level.unwrap_or(self.durability));
+        let seqno = self.commit_changing(batch, level, &[])?;
+        self.end_timing(&timing);
+        Ok(seqno)
     }
 
     /// The same for a commit to the catalog, with what roots and branches follow of it.
@@ -202,10 +205,7 @@ impl Shared {
         }
         let Sequenced { seqno, reservation, .. } = sequenced?;
         drop(locks);
-        if level != Durability::Lazy {
-            // A log that failed has failed the store: nothing may be written after it (P12).
-            engine.health.watch(engine.log().wait(&reservation, level))?;
-        }
+        self.wait_durable(&reservation, level)?;
         Ok(seqno)
     }
 

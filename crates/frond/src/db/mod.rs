@@ -27,6 +27,7 @@ mod rows;
 mod snapshot;
 mod sources;
 mod stats;
+mod timing;
 mod tree;
 mod txn;
 
@@ -97,6 +98,7 @@ pub(crate) struct Shared {
     pub txns: AtomicU64,
     /// What they are made of.
     kits: txn::Kits,
+    pub timings: timing::Timings,
     pub durability: Durability,
     pub read_only: bool,
     pub closed: AtomicBool,

@@ -244,6 +244,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             has_counters: AtomicBool::new(false),
             txns: AtomicU64::new(0),
             kits: Default::default(),
+            timings: Default::default(),
             durability: level,
             read_only: options.read_only,
             closed: AtomicBool::new(false),

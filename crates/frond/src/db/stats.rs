@@ -4,6 +4,7 @@ use crate::{
     TreeId,
     catalog::CATALOG_TREE,
     io::SlowOperation,
+    latency::Times,
     run::{DecodeStats, EncodeStats, Work},
     sync::Ordering,
     tree::Damaged,
@@ -23,6 +24,12 @@ pub struct Stats {
     /// What the store is waiting for: operations on its files that have lasted for ten seconds and more.
     /// Nothing fails for that.
     pub slow: Vec<SlowOperation>,
+    /// Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
+    pub commits: Times,
+    /// How long commits waited for a sync of the log, of those that did.
+    pub sync_waits: Times,
+    /// How long calls waited for locks, of those that did.
+    pub lock_waits: Times,
 }
 
 /// What was done on the runs of one tree since the store was opened. A clone's parent is counted for what both read
@@ -83,7 +90,10 @@ impl Stats {
         let slow = shared.watch.look();
         let work = shared.catalog.work.all();
         let (leaves, buffers, decoded) = (work.leaves(), work.buffers(), work.decoded());
-        let values = vec![
+        let locks = shared.lock_table.stats();
+        let (commits, sync_waits, lock_waits) =
+            (shared.timings.commits.times(), shared.timings.syncs.times(), locks.lasted);
+        let mut values = vec![
             ("seqno_visible", engine.sequencer.visible().0),
             ("seqno_applied", version.applied.0),
             ("publish", version.publish.0),
@@ -158,9 +168,55 @@ impl Stats {
             ("trees_ending", u64::from(engine.store.is_ending())),
             ("disk_full", u64::from(engine.waits_for_room())),
             ("slow_operations", shared.watch.slow()),
+            ("locks", locks.locks as u64),
+            ("lock_ranges", locks.ranges as u64),
+            ("locks_bytes", locks.bytes as u64),
+            ("lock_timeouts", locks.timeouts),
+            ("deadlocks", locks.deadlocks),
+            ("lock_interrupts", locks.interrupts),
         ];
-        Self { values, failed: engine.health.why(), damaged, slow }
+        list(&mut values, COMMIT_NAMES, &commits);
+        list(&mut values, SYNC_WAIT_NAMES, &sync_waits);
+        list(&mut values, LOCK_WAIT_NAMES, &lock_waits);
+        let failed = engine.health.why();
+        Self { values, failed, damaged, slow, commits, sync_waits, lock_waits }
     }
+}
+
+/// What is listed of times: how many, all together, what half, 99 % and 99.9 % do not exceed, the longest.
+type TimesNames = [&'static str; 6];
+
+const COMMIT_NAMES: TimesNames = [
+    "commits",
+    "commits_nanos",
+    "commit_median_nanos",
+    "commit_p99_nanos",
+    "commit_p999_nanos",
+    "commit_longest_nanos",
+];
+const SYNC_WAIT_NAMES: TimesNames = [
+    "sync_waits",
+    "sync_waits_nanos",
+    "sync_wait_median_nanos",
+    "sync_wait_p99_nanos",
+    "sync_wait_p999_nanos",
+    "sync_wait_longest_nanos",
+];
+const LOCK_WAIT_NAMES: TimesNames = [
+    "lock_waits",
+    "lock_waits_nanos",
+    "lock_wait_median_nanos",
+    "lock_wait_p99_nanos",
+    "lock_wait_p999_nanos",
+    "lock_wait_longest_nanos",
+];
+
+fn list(values: &mut Vec<(&'static str, u64)>, names: TimesNames, times: &Times) {
+    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let shares = [500, 990, 999].map(|share| nanos(times.per_mille(share)));
+    let [half, most, nearly] = shares;
+    let (total, longest) = (nanos(times.total()), nanos(times.longest()));
+    values.extend(names.into_iter().zip([times.count(), total, half, most, nearly, longest]));
 }
 
 impl TreeStats {

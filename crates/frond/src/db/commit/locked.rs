@@ -52,6 +52,7 @@ impl Shared {
     /// Locks the rows of a batch.
     pub(super) fn lock_batch(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<BatchLocks<'_>> {
         let locks = self.lock_table.begin(self.next_txn());
+        self.lock_table.begins(&locks);
         locks.owner().set_writes(writes.len() as u64);
         let start = locks.mark();
         let until = self.engine.env.clock.now() + LOCK_WAIT;

@@ -180,14 +180,14 @@ impl PreparedTxn {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub fn commit_with(mut self, level: Durability) -> Result<Seqno> {
+        let shared = self.shared.clone();
+        let timing = shared.begin_timing(level);
         let seqno = self.commit_ordered()?;
         let reservation = self.finish();
-        if let Some(reservation) = reservation
-            && level != Durability::Lazy
-        {
-            let engine = &self.shared.engine;
-            engine.health.watch(engine.log().wait(&reservation, level))?;
+        if let Some(reservation) = reservation {
+            shared.wait_durable(&reservation, level)?;
         }
+        shared.end_timing(&timing);
         Ok(seqno)
     }
 
@@ -215,13 +215,7 @@ impl PreparedTxn {
             self.shared.let_go(*prepared);
         }
         let level = self.shared.durability;
-        if let Some(reservation) = place
-            && level != Durability::Lazy
-        {
-            let engine = &self.shared.engine;
-            engine.health.watch(engine.log().wait(&reservation, level))?;
-        }
-        Ok(())
+        place.map_or(Ok(()), |reservation| self.shared.wait_durable(&reservation, level))
     }
 
     /// Lets go of it: it waits for a decision by its name.

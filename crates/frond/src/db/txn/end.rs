@@ -43,6 +43,8 @@ impl Txn {
     fn commit_writes(&self, state: &mut State) -> Result<Seqno> {
         let shared = &*self.shared;
         shared.check_writable()?;
+        let level = self.options.durability.unwrap_or(shared.durability);
+        let timing = shared.begin_timing(level);
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
             let own = self.live.lock();
@@ -77,7 +79,6 @@ impl Txn {
             shared.engine.make_runs(fresh);
             own.gone_to(insertion.clone());
         }
-        let level = self.options.durability.unwrap_or(shared.durability);
         // Rule I41: the locks go when it is visible, and its durability is waited for without them.
         let locks = Ending { shared, live: &self.live, state: &mut *state };
         let committed = match spilled {
@@ -87,6 +88,9 @@ impl Txn {
             }
         };
         self.take_back(state, insertion);
+        if committed.is_ok() {
+            shared.end_timing(&timing);
+        }
         committed
     }
 

@@ -45,6 +45,8 @@ mod spill;
 mod transact;
 mod write;
 
+use std::cell::OnceCell;
+
 use crate::{
     Error, Result, Seqno, TreeId,
     catalog::TreeEntry,
@@ -52,8 +54,8 @@ use crate::{
     txn::{
         LiveWrites, Mark,
         lock_table::{
-            Deadlock, Denied, LockSet, LockStats, LockWait, Owner, Reason, RowMode, TableMode,
-            Taken,
+            Deadlock, Denied, LiveTxn, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
+            TableMode, Taken,
         },
     },
     version::SnapshotState,
@@ -176,6 +178,12 @@ impl Db {
         self.shared.lock_table.waits()
     }
 
+    /// Transactions that hold locks, and batches that do, longest first. One that has only read without locks, or has done
+    /// nothing yet, is not among them.
+    pub fn transactions(&self) -> Vec<LiveTxn> {
+        self.shared.lock_table.live()
+    }
+
     /// Locks there are, and how waits ended.
     pub fn lock_stats(&self) -> LockStats {
         self.shared.lock_table.stats()
@@ -228,7 +236,9 @@ impl Txn {
         if state.locks.is_none() {
             // Batches that are on their way are nobody's locks.
             self.shut_gate(state, tree)?;
-            state.locks = Some(self.lock_set(state));
+            let locks = self.lock_set(state);
+            table.begins(&locks);
+            state.locks = Some(locks);
         }
         let locks = state.locks.as_mut().expect("made above");
         let intent = match mode {
@@ -250,8 +260,10 @@ impl Txn {
     /// Before its first lock: batches that need none must be done.
     fn shut_gate(&self, state: &State, tree: TreeId) -> Result<()> {
         let clock = &self.shared.engine.env.clock;
-        let until = self.options.lock_timeout.map(|time| clock.now().saturating_add(time));
-        let is_early = || until.is_none_or(|until| clock.now() < until);
+        // The clock is read once somebody has to be waited for.
+        let until = OnceCell::new();
+        let end = |time| *until.get_or_init(|| clock.now().saturating_add(time));
+        let is_early = || self.options.lock_timeout.is_none_or(|time| clock.now() < end(time));
         if self.shared.gate.close(|| is_early() && !state.is_interrupted()) {
             return Ok(());
         }

@@ -73,7 +73,7 @@ pub use prepare::{LockList, RangeEntry, RowEntry};
 pub use ranges::{RangeLock, Span};
 pub use shard::Taken;
 pub use spilled::HoldsRows;
-pub use watch::{LockStats, LockWait, WAIT_BUCKETS};
+pub use watch::{LiveTxn, LockStats, LockWait};
 
 use owner::Owners;
 use ranges::RangeShard;
@@ -187,6 +187,11 @@ impl LockTable {
     /// A transaction that holds nothing. `id` is its name in reports, and should differ from others'.
     pub fn begin(&self, id: u64) -> LockSet {
         LockSet::new(self.owners.register(id))
+    }
+
+    /// Says that a set is about to take its first lock: from here on it is among [`live`](Self::live).
+    pub fn begins(&self, locks: &LockSet) {
+        locks.owner.set_since(Some(self.clock.now()));
     }
 
     /// When a wait that begins now ends, if ever.

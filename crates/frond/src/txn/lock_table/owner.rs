@@ -14,6 +14,8 @@
 //!
 //! Threads: all. Ranks: an owner's `wait` is taken below every mutex of the table.
 
+use std::time::Duration;
+
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Weak};
 
 /// Trees whose intents an owner writes down here; those of more trees stand in the table.
@@ -51,6 +53,8 @@ pub struct Owner {
     writes: AtomicU64,
     /// One more than the id of the last transaction that was asked to stop.
     interrupted: AtomicU64,
+    /// One more than the nanoseconds of the clock when it began to hold locks; 0: it holds none.
+    since: AtomicU64,
     sleeps: AtomicBool,
     pub(super) wait: Mutex<Wait>,
     pub(super) woken: Condvar,
@@ -100,6 +104,17 @@ impl Owner {
     /// Says how much it has written.
     pub fn set_writes(&self, writes: u64) {
         self.writes.store(writes, Ordering::Relaxed);
+    }
+
+    /// Says since when it holds locks, or that it holds none any more. For people to read: nothing goes by it.
+    pub(super) fn set_since(&self, now: Option<Duration>) {
+        let since = now.map_or(0, |now| now.as_nanos() as u64 + 1);
+        self.since.store(since, Ordering::Relaxed);
+    }
+
+    /// Since when it holds locks, if it does.
+    pub(super) fn since(&self) -> Option<Duration> {
+        self.since.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
     }
 
     /// Asks the transaction of this id to stop what it does: a wait ends at once, and so does each later one until
@@ -210,6 +225,7 @@ impl Owners {
             number,
             writes: AtomicU64::new(0),
             interrupted: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
             wait: Mutex::new(Wait::On),
             woken: Condvar::new(),

@@ -96,6 +96,7 @@ impl LockTable {
     /// cannot both have been held are refused.
     pub fn restore(&self, id: u64, list: &LockList) -> Result<LockSet, Denied> {
         let mut locks = self.begin(id);
+        self.begins(&locks);
         let restored = self.restore_into(&mut locks, list);
         if let Err(denied) = restored {
             self.release_all(&mut locks);

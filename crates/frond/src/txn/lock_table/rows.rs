@@ -127,6 +127,7 @@ impl LockTable {
     /// commit is visible, or its rollback done (Rule: I3).
     pub fn release_all(&self, locks: &mut LockSet) {
         self.forget_spilled(locks);
+        locks.owner.set_since(None);
         let number = locks.owner.number();
         for place in locks.held.drain(..) {
             let (shard, at) = parts(place);

@@ -13,12 +13,9 @@ use super::{
 };
 use crate::{
     TreeId,
+    latency::{Histogram, Times},
     sync::{Arc, AtomicU64, Ordering},
 };
-
-/// Classes of waits by length: the first is shorter than 1 µs, each next one up to twice as long, the last
-/// everything beyond.
-pub const WAIT_BUCKETS: usize = 32;
 
 /// A wait that goes on.
 #[derive(Clone, Debug)]
@@ -37,14 +34,44 @@ pub struct LockWait {
     pub mode: &'static str,
     /// Since when, by the store's clock.
     pub since: Duration,
+    /// For how long.
+    pub lasts: Duration,
 }
 
 impl fmt::Display for LockWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { waiter, holders, on, tree, key_hash, mode, .. } = self;
+        let Self { waiter, holders, on, tree, key_hash, mode, lasts, .. } = self;
         let what = Locked { on: *on, key_hash: *key_hash };
-        write!(f, "transaction {waiter} waits for {mode} access to {what} of tree {tree}, behind")?;
+        write!(f, "transaction {waiter} has waited {:.3} s ", lasts.as_secs_f64())?;
+        write!(f, "for {mode} access to {what} of tree {tree}, behind")?;
         holders.iter().try_for_each(|holder| write!(f, " {holder}"))
+    }
+}
+
+/// A transaction that holds locks, or a batch that does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveTxn {
+    /// Its id, as in reports of waits.
+    pub id: u64,
+    /// The program's own name for it; 0 for a batch, and for what was prepared before the store was opened.
+    pub tag: u64,
+    /// About how many entries it has written.
+    pub writes: u64,
+    /// For how long it has held locks.
+    pub lasts: Duration,
+    /// It waits for one.
+    pub waits: bool,
+}
+
+impl fmt::Display for LiveTxn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, tag, writes, lasts, waits } = self;
+        write!(f, "transaction {id}")?;
+        if *tag != 0 {
+            write!(f, " (tag {tag})")?;
+        }
+        write!(f, " has held locks for {:.3} s, {writes} writes", lasts.as_secs_f64())?;
+        if *waits { write!(f, ", waits") } else { Ok(()) }
     }
 }
 
@@ -63,19 +90,20 @@ pub struct LockStats {
     pub deadlocks: u64,
     /// Waits that ended by an interrupt.
     pub interrupts: u64,
-    /// Waits by how long they lasted, in powers of two of a microsecond.
-    pub lasted: [u64; WAIT_BUCKETS],
+    /// How long those lasted that have ended, however they did.
+    pub lasted: Times,
     /// Memory of locks, in bytes, but for queues and ranges.
     pub bytes: usize,
 }
 
+/// Who waits sleeps: one place for all is no place where they meet.
 #[derive(Debug)]
 pub(super) struct Counters {
     waits: AtomicU64,
     timeouts: AtomicU64,
     deadlocks: AtomicU64,
     interrupts: AtomicU64,
-    lasted: [AtomicU64; WAIT_BUCKETS],
+    lasted: Histogram,
 }
 
 impl Default for Counters {
@@ -86,7 +114,7 @@ impl Default for Counters {
             timeouts: zero(),
             deadlocks: zero(),
             interrupts: zero(),
-            lasted: std::array::from_fn(|_| zero()),
+            lasted: Histogram::new(1),
         }
     }
 }
@@ -97,9 +125,7 @@ impl Counters {
     }
 
     pub fn ended(&self, lasted: Duration, reason: Option<Reason>) {
-        let micros = lasted.as_micros() as u64;
-        let bucket = (u64::BITS - micros.leading_zeros()) as usize;
-        self.lasted[bucket.min(WAIT_BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.lasted.count(lasted, 1);
         let counter = match reason {
             None | Some(Reason::Busy) => return,
             Some(Reason::Timeout) => &self.timeouts,
@@ -113,6 +139,7 @@ impl Counters {
 impl LockTable {
     /// All waits that go on, longest first.
     pub fn waits(&self) -> Vec<LockWait> {
+        let now = self.clock.now();
         let waits = self.waits.lock().unwrap();
         let mut live: Vec<LockWait> = Vec::with_capacity(waits.waiting.len());
         for (number, Waiting { owner, request, since, .. }) in &waits.waiting {
@@ -129,11 +156,33 @@ impl LockTable {
                     key_hash: request.hash.0,
                     mode: request.mode.in_words(),
                     since: *since,
+                    lasts: now.saturating_sub(*since),
                 });
             }
         }
         drop(waits);
         live.sort_by_key(|wait| (wait.since, wait.waiter));
+        live
+    }
+
+    /// Everybody who holds locks, longest first.
+    pub fn live(&self) -> Vec<LiveTxn> {
+        let now = self.clock.now();
+        let waiting: Vec<u32> = self.waits.lock().unwrap().waiting.keys().copied().collect();
+        let mut live = Vec::new();
+        self.owners.each(|owner| {
+            let party = owner.party();
+            if let Some(since) = owner.since() {
+                live.push(LiveTxn {
+                    id: party.id(),
+                    tag: party.tag(),
+                    writes: party.writes(),
+                    lasts: now.saturating_sub(since),
+                    waits: waiting.contains(&owner.number()),
+                });
+            }
+        });
+        live.sort_by_key(|one| (std::cmp::Reverse(one.lasts), one.id));
         live
     }
 
@@ -151,7 +200,7 @@ impl LockTable {
             timeouts: of(&self.counters.timeouts),
             deadlocks: of(&self.counters.deadlocks),
             interrupts: of(&self.counters.interrupts),
-            lasted: std::array::from_fn(|at| of(&self.counters.lasted[at])),
+            lasted: self.counters.lasted.times(),
             ..LockStats::default()
         };
         for shard in &self.shards {

@@ -40,8 +40,11 @@ fn a_wait_ends_when_its_time_is_over_and_not_before() {
     assert_eq!(reason(long.join().unwrap().0), Reason::Timeout);
     let stats = table.stats();
     assert_eq!((stats.waits, stats.timeouts), (2, 2));
-    // 50 ms are in [2^15, 2^16) µs, and 1000 ms in [2^19, 2^20).
-    assert_eq!((stats.lasted[16], stats.lasted[20]), (1, 1));
+    let lasted = stats.lasted;
+    assert_eq!((lasted.count(), lasted.total()), (2, Duration::from_millis(1050)));
+    assert_eq!(lasted.longest(), Duration::from_secs(1));
+    let half = lasted.per_mille(500).as_millis();
+    assert!((50..=56).contains(&half), "{half}");
     table.release_all(&mut a);
     assert_empty(&table);
 }

@@ -1,0 +1,148 @@
+//! What there is to be seen of a store: numbers, times, who holds locks and who waits.
+
+use std::ffi::{c_char, c_void};
+
+use crate::{
+    bytes::{frond_buffer, given, given_mut, text},
+    error::{Fail, call, frond_error, misuse},
+    store::{frond_db, frond_line, tell_lines},
+};
+
+/// Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
+pub const FROND_COMMITS: i32 = 1;
+/// How long commits waited for a sync of the log, of those that did.
+pub const FROND_SYNC_WAITS: i32 = 2;
+/// How long calls waited for locks, of those that did.
+pub const FROND_LOCK_WAITS: i32 = 3;
+
+/// Tells who holds locks now, a line each, longest first: since when, and how much it has written. Who has only read without
+/// locks is not among them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_transactions(
+    db: *const frond_db,
+    tell: frond_line,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        call(error, || {
+            let live = given(db, "the store")?.db.transactions();
+            tell_lines(tell, context, live.into_iter().map(|one| one.to_string()))
+        })
+    }
+}
+
+/// Tells who waits for a lock now, a line each: who, for what, and behind whom.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_lock_waits(
+    db: *const frond_db,
+    tell: frond_line,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let waits = given(db, "the store")?.db.lock_waits();
+            tell_lines(tell, context, waits.into_iter().map(|wait| wait.to_string()))
+        })
+    }
+}
+
+/// The last deadlock in words. FROND_NOT_FOUND if there was none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_last_deadlock(
+    db: *const frond_db,
+    words: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let last = given(db, "the store")?.db.last_deadlock().ok_or(Fail::NotFound)?;
+            given_mut(words, "the buffer")?.copy(last.to_string().as_bytes());
+            Ok(())
+        })
+    }
+}
+
+/// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_stat(
+    db: *const frond_db,
+    name: *const c_char,
+    value: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (db, name) = (&given(db, "the store")?.db, text(name, "the name")?);
+            let value = given_mut(value, "the place for the number")?;
+            *value = db.stats().get(name).ok_or(Fail::NotFound)?;
+            Ok(())
+        })
+    }
+}
+
+/// Is told a number by its name, which ends with a zero byte.
+// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+pub type frond_number =
+    Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char, value: u64)>;
+
+/// Tells all numbers that `frond stats` prints, in a fixed order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_stats(
+    db: *const frond_db,
+    tell: frond_number,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let stats = given(db, "the store")?.db.stats();
+            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            for (name, value) in stats.iter() {
+                let name = format!("{name}\0");
+                // SAFETY: the caller's function, which takes a name that lasts as long as the call.
+                tell(context, name.as_ptr().cast(), value);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// How long things took since the store was opened: `what` is FROND_COMMITS, … . `count` gets how many there were, `nanos` the time
+/// that `per_mille` of a thousand of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
+/// longest. Both may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_times(
+    db: *const frond_db,
+    what: i32,
+    per_mille: u32,
+    count: *mut u64,
+    nanos: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let stats = given(db, "the store")?.db.stats();
+            let times = match what {
+                FROND_COMMITS => stats.commits,
+                FROND_SYNC_WAITS => stats.sync_waits,
+                FROND_LOCK_WAITS => stats.lock_waits,
+                other => return Err(misuse(format!("there are no times {other}"))),
+            };
+            if per_mille > 1000 {
+                return Err(misuse(format!("{per_mille} of a thousand")));
+            }
+            count.as_mut().into_iter().for_each(|count| *count = times.count());
+            let time = u64::try_from(times.per_mille(per_mille).as_nanos()).unwrap_or(u64::MAX);
+            nanos.as_mut().into_iter().for_each(|nanos| *nanos = time);
+            Ok(())
+        })
+    }
+}
