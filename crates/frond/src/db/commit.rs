@@ -22,7 +22,7 @@ use crate::{
     Durability, Error, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::CATALOG_TREE,
-    pipeline::Insertion,
+    pipeline::{Insertion, Paced},
     store::Extent,
     sync::{Arc, MutexGuard, Ordering, thread_number},
     txn::{KeyLocks, WriteSet},
@@ -70,7 +70,9 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
-        self.engine.pace(batch.writes.only_deletes(), &|| Ok(()))?;
+        let deletes = batch.writes.only_deletes();
+        let paced = if deletes { Paced::Deletes } else { Paced::Free };
+        self.engine.pace(paced, &|| Ok(()))?;
         self.record_operators(&batch.operators)?;
         let turn = self.engine.make_room(batch.bytes() as u64, &|| Ok(()))?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;

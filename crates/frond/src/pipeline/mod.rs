@@ -39,6 +39,7 @@ pub(crate) use checkpoint::CheckpointState;
 pub(crate) use full::FullDisk;
 pub(crate) use health::Health;
 pub(crate) use insertion::Insertion;
+pub(crate) use pace::Paced;
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;

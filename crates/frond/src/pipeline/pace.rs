@@ -8,7 +8,10 @@
 //!
 //! Progress is measured in entries encoded, against what recent applies took per entry.
 //!
-//! Threads: committers, after their commit is visible and holding nothing (Rule: I36).
+//! Who locks rows waits before the first of them: while he holds any, others may wait for him, and he stops only where all
+//! must.
+//!
+//! Threads: committers, before they enter the sequencer; transactions, before they lock their first row.
 
 use crate::{
     Error, Result,
@@ -17,6 +20,20 @@ use crate::{
 };
 
 use super::Engine;
+
+/// Who is to be slowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Paced {
+    /// One that holds nothing, and brings data.
+    Free,
+    /// One that holds nothing, and only deletes: it is how space comes back (Rule: I24).
+    Deletes,
+    /// One that holds rows, and was slowed before it locked the first of them.
+    HoldsRows {
+        /// It only deletes.
+        deletes: bool,
+    },
+}
 
 /// How far the fill may run ahead of the apply, in 1/256.
 const SLACK: u64 = 64;
@@ -27,7 +44,9 @@ impl Engine {
     ///
     /// # Errors
     /// As `make_room`; what `goes_on` says before each wait.
-    pub(crate) fn pace(&self, only_deletes: bool, goes_on: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub(crate) fn pace(&self, paced: Paced, goes_on: &dyn Fn() -> Result<()>) -> Result<()> {
+        let only_deletes = matches!(paced, Paced::Deletes | Paced::HoldsRows { deletes: true });
+        let holds_rows = matches!(paced, Paced::HoldsRows { .. });
         loop {
             self.health.check()?;
             let seen = self.signal.epoch();
@@ -41,7 +60,7 @@ impl Engine {
                 self.shorten_log_or_wait(seen)?;
                 continue;
             }
-            if frozen == 0 || fill < SLACK {
+            if frozen == 0 || fill < SLACK || holds_rows && fill < 256 {
                 return Ok(());
             }
             if fill < 256 {

@@ -203,6 +203,55 @@ fn a_panic_of_an_operator_leaves_no_lock() {
     }
 }
 
+/// Rules: I44, I45.
+#[test]
+fn a_statement_is_taken_back_alone_and_its_scans_do_not_meet_what_it_writes() {
+    for isolation in LEVELS {
+        let store = store(true);
+        let Store { tree, .. } = &store;
+        let txn = store.begin(isolation);
+        assert_eq!(txn.rollback_statement().unwrap_err().kind(), ErrorKind::FixCall);
+        txn.put(tree, b"3", b"30").unwrap();
+        let before = txn.savepoint().unwrap();
+        txn.begin_statement().unwrap();
+        for round in 0..3 {
+            // As a server reads the inner table of a join, again for each row of the outer.
+            let rows = scanned(&txn, tree);
+            let expected = [("1", "10"), ("2", "20"), ("3", "30")];
+            assert_eq!(rows, pairs(&expected[..3 - usize::from(round > 0)]), "{isolation:?}");
+            txn.put(tree, &[b'4' + round], b"new").unwrap();
+            txn.put(tree, b"2", b"changed").unwrap();
+            txn.delete(tree, b"3").unwrap();
+            assert_eq!(get(&txn, tree, "2").as_deref(), Some("changed"), "reads of rows see all");
+        }
+        let inner = txn.savepoint().unwrap();
+        let mut open = txn.scan(tree, ..).unwrap();
+        txn.rollback_statement().unwrap();
+        assert!(txn.rollback_to(&inner).is_err(), "it was made in the statement");
+        assert_eq!(open.next().unwrap().unwrap().0, b"1", "it sees nothing that is taken back");
+        drop(open);
+        assert_eq!(scanned(&txn, tree), pairs(&[("1", "10"), ("2", "20"), ("3", "30")]));
+        txn.begin_statement().unwrap();
+        txn.put(tree, b"4", b"40").unwrap();
+        txn.begin_statement().unwrap();
+        assert_eq!(scanned(&txn, tree).len(), 4, "the next one sees it");
+        txn.rollback_statement().unwrap();
+        assert_eq!(scanned(&txn, tree).len(), 4, "only the last is taken back");
+        txn.put(tree, b"5", b"50").unwrap();
+        txn.rollback_to(&before).unwrap();
+        assert_eq!(scanned(&txn, tree).len(), 3, "beyond its begin");
+        txn.put(tree, b"6", b"60").unwrap();
+        txn.rollback_statement().unwrap();
+        txn.begin_statement().unwrap();
+        txn.commit().unwrap();
+        assert_eq!(store.rows(), pairs(&[("1", "10"), ("2", "20"), ("3", "30")]));
+        let txn = store.begin(isolation);
+        assert!(txn.rollback_statement().is_err(), "it was another's");
+        txn.rollback();
+        store.is_at_rest();
+    }
+}
+
 #[test]
 fn a_scan_ends_where_its_transaction_goes_back_beyond_it() {
     let store = store(true);

@@ -1,6 +1,6 @@
 //! Transactions beyond memory: what leaves it is seen, found, locked and taken back as what stays in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use frond::{Change, Savepoint};
 use frond_testkit::{DbEngine, Dice, effort};
@@ -58,8 +58,28 @@ fn number(value: u64) -> [u8; 8] {
     value.to_be_bytes()
 }
 
-/// One step of a transaction, done to the model too.
-fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) {
+/// What a statement of a transaction goes by.
+#[derive(Clone, Default)]
+struct Statement {
+    /// Rows when it began, and savepoints there were.
+    rows: Rows,
+    savepoints: usize,
+    /// What was deleted since.
+    deleted: BTreeSet<Vec<u8>>,
+}
+
+impl Statement {
+    /// What its scans are to find, and what they may find or not: deleted, and put again.
+    fn scanned(&self, now: &Rows) -> (Rows, BTreeSet<Vec<u8>>) {
+        let mut rows = self.rows.clone();
+        self.deleted.iter().for_each(|key| drop(rows.remove(key)));
+        let again = self.deleted.iter().filter(|key| now.contains_key(*key)).cloned().collect();
+        (rows, again)
+    }
+}
+
+/// One step of a transaction, done to the model too. Returns the key if it deletes one.
+fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) -> Option<Vec<u8>> {
     let key = format!("key {:04}", dice.below(400)).into_bytes();
     match dice.below(8) {
         0..=3 => {
@@ -74,6 +94,7 @@ fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) {
         4 | 5 => {
             txn.delete(tree, &key).unwrap();
             model.remove(&key);
+            return Some(key);
         }
         6 => {
             let is_number = model.get(&key).is_none_or(|value| value.len() == 8);
@@ -91,6 +112,7 @@ fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) {
             Err(error) => panic!("{error}"),
         },
     }
+    None
 }
 
 /// Rules: I5, I7, I44, I45.
@@ -108,34 +130,72 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
             let isolation = *dice.pick(&LEVELS);
             let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
             let mut model = committed.clone();
-            let mut savepoints: Vec<(Savepoint, Rows)> = Vec::new();
+            let mut savepoints: Vec<(Savepoint, Rows, BTreeSet<Vec<u8>>)> = Vec::new();
+            let mut statement: Option<Statement> = None;
             for _ in 0..dice.between(20, 300) {
                 match dice.below(40) {
-                    0 | 1 => savepoints.push((txn.savepoint().unwrap(), model.clone())),
+                    0 | 1 => {
+                        let deleted = statement.clone().unwrap_or_default().deleted;
+                        savepoints.push((txn.savepoint().unwrap(), model.clone(), deleted));
+                    }
                     2 if !savepoints.is_empty() => {
                         let at = dice.below(savepoints.len() as u64) as usize;
                         txn.rollback_to(&savepoints[at].0).unwrap();
                         model = savepoints[at].1.clone();
+                        if let Some(statement) = &mut statement {
+                            statement.deleted = savepoints[at].2.clone();
+                            if at < statement.savepoints {
+                                // It begins where there is something again.
+                                let (rows, savepoints) = (model.clone(), at + 1);
+                                *statement = Statement { rows, savepoints, ..Default::default() };
+                            }
+                        }
                         savepoints.truncate(at + 1);
                     }
                     3 if !savepoints.is_empty() => {
                         let at = dice.below(savepoints.len() as u64) as usize;
                         txn.release(&savepoints[at].0).unwrap();
                         savepoints.truncate(at);
+                        statement.iter_mut().for_each(|statement| {
+                            statement.savepoints = statement.savepoints.min(at)
+                        });
                     }
-                    4 => same(
-                        &scanned(&txn, &tree, dice.chance(1, 2)),
-                        &model,
-                        &format!("seed {seed}, scan"),
-                    ),
+                    4 => {
+                        let (mut expected, again) = match &statement {
+                            Some(statement) => statement.scanned(&model),
+                            None => (model.clone(), BTreeSet::new()),
+                        };
+                        let mut found = scanned(&txn, &tree, dice.chance(1, 2));
+                        found.retain(|key, _| !again.contains(key));
+                        expected.retain(|key, _| !again.contains(key));
+                        same(&found, &expected, &format!("seed {seed}, round {round}, scan"));
+                    }
+                    6 => {
+                        txn.begin_statement().unwrap();
+                        let (rows, savepoints) = (model.clone(), savepoints.len());
+                        statement = Some(Statement { rows, savepoints, ..Default::default() });
+                    }
+                    7 => match &mut statement {
+                        None => assert!(txn.rollback_statement().is_err()),
+                        Some(statement) => {
+                            txn.rollback_statement().unwrap();
+                            model = statement.rows.clone();
+                            savepoints.truncate(statement.savepoints);
+                            statement.deleted.clear();
+                        }
+                    },
                     5 => {
                         let key = format!("key {:04}", dice.below(400)).into_bytes();
                         let found = txn.get(&tree, &key).unwrap();
                         assert_eq!(found.as_ref(), model.get(&key), "seed {seed}");
                     }
-                    _ => step(dice, &txn, &tree, &mut model),
+                    _ => {
+                        let deleted = step(dice, &txn, &tree, &mut model);
+                        statement.iter_mut().for_each(|of| of.deleted.extend(deleted.clone()));
+                    }
                 }
             }
+            txn.begin_statement().unwrap();
             same(&scanned(&txn, &tree, true), &model, &format!("seed {seed}, round {round}"));
             same(&rows_of(&tree), &committed, "nobody else sees it");
             if dice.chance(2, 3) {

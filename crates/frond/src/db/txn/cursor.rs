@@ -1,7 +1,7 @@
 //! Scans of a transaction: what is committed, and its own writes over it.
 //!
-//! Two walks side by side: over the snapshot, and over own writes as they were when the scan began, so that a scan
-//! never meets again what is written ahead of it. What was deleted since is not handed out any more (Rule: I45).
+//! Two walks side by side: over the snapshot, and over own writes as they were when the scan began, or its statement if
+//! one was, so that a scan never meets again what is written ahead of it. What was deleted since is not handed out any more (Rule: I45).
 //!
 //! Invariants
 //! 1. The position is the key handed out last, also after an error; `next` returns the first row above it, `prev` the last below it.
@@ -34,12 +34,13 @@ pub struct TxnCursor<'t> {
     /// Where own writes are looked for.
     entry: Tree,
     range: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// What of own writes is seen, and how often the transaction had gone back when the scan began.
+    /// What of own writes is seen: those of before the statement, or the scan. How often the transaction had gone back
+    /// when the scan began.
     mark: Mark,
     rollbacks: u64,
     /// How often own writes had left memory when it was looked last where they are.
     spills: u64,
-    /// The same when the scan began.
+    /// The same at its mark.
     began: u64,
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
@@ -81,7 +82,8 @@ enum Position {
 
 impl Txn {
     /// A cursor over a range of keys, before its first row. It sees what the transaction's level shows, and what the
-    /// transaction has written until now; rows that it deletes meanwhile are not met. Locks nothing, but at level
+    /// transaction has written until now, or until its [statement](Self::begin_statement) began; rows that it deletes
+    /// meanwhile are not met. Locks nothing, but at level
     /// `Serializable`, where it is a shared [`scan_locked`](Self::scan_locked).
     ///
     /// ```
@@ -160,7 +162,8 @@ impl Txn {
         base: Base<'t>,
         range: (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> TxnCursor<'t> {
-        let mark = self.live.lock().mark();
+        let now = || (self.live.lock().mark(), state.spills);
+        let (mark, began) = state.statement.unwrap_or_else(now);
         state.cursor_marks.push(mark);
         TxnCursor {
             txn: self,
@@ -172,7 +175,7 @@ impl Txn {
             mark,
             rollbacks: state.rollbacks_made,
             spills: state.spills,
-            began: state.spills,
+            began,
             peeked: None,
             is_behind: true,
             row: Row::default(),

@@ -1,23 +1,13 @@
-//! How transactions end, and how far they can be taken back.
+//! How transactions end.
 
 use crate::{
     Error, Result, Seqno,
     pipeline::Insertion,
     sync::{Arc, MutexGuard, panicking},
-    txn::{LiveWrites, Mark, lock_table::LockTable},
+    txn::{LiveWrites, lock_table::LockTable},
 };
 
 use super::{super::Shared, State, Txn, kit::Kit, spill::WAITING_MAX};
-
-/// A moment of a transaction to go back to: see [`Txn::savepoint`].
-///
-/// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Savepoint {
-    /// Number and address: of two stores, numbers may be the same.
-    txn: (u64, usize),
-    number: u64,
-}
 
 impl Txn {
     /// Makes everything written visible to others at once, and durable as the transaction's or the store's level
@@ -51,7 +41,7 @@ impl Txn {
             (own.commit_bytes() as u64, own.only_deletes())
         };
         // From here to its place in the log is the last where it can be asked to stop.
-        shared.engine.pace(only_deletes, &|| state.must_go_on())?;
+        shared.engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
         let is_spilled = self.live.lock().is_spilled();
         let spilled = match is_spilled {
             true => {
@@ -108,82 +98,6 @@ impl Txn {
     /// Takes everything back.
     pub fn rollback(self) {
         self.end(&mut self.state.lock().unwrap());
-    }
-
-    /// Marks this moment, to go back to. Takes sixteen bytes until it is released or gone back beyond.
-    ///
-    /// # Errors
-    /// `TxnEnded`.
-    pub fn savepoint(&self) -> Result<Savepoint> {
-        let mut state = self.stay()?;
-        state.savepoints_made += 1;
-        let number = state.savepoints_made;
-        let mark = self.live.lock().mark();
-        state.savepoints.push((number, mark));
-        Ok(Savepoint { txn: self.place(), number })
-    }
-
-    /// Takes back what was written since a savepoint, which stays. Costs what it takes back. Rows stay locked:
-    /// others may be waiting for them.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a savepoint that is not one of this transaction, or not any more; `TxnEnded`.
-    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
-        let mut state = self.stay()?;
-        let at = self.find(&state, savepoint)?;
-        state.savepoints.truncate(at + 1);
-        let mark = state.savepoints[at].1;
-        state.rollbacks_made += 1;
-        let number = state.rollbacks_made;
-        while state.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
-            state.rollbacks.pop();
-        }
-        state.rollbacks.push((number, mark));
-        // It may have been seen as it was after what is taken back.
-        state.seen.forget();
-        let mut own = self.live.lock();
-        own.rollback_to(mark);
-        if let Some(locks) = &state.locks {
-            locks.owner().set_writes(own.len() as u64);
-        }
-        Ok(())
-    }
-
-    /// Forgets a savepoint, and those made behind it; what was written stays.
-    ///
-    /// # Errors
-    /// As [`rollback_to`](Self::rollback_to).
-    pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
-        let mut state = self.stay()?;
-        let at = self.find(&state, savepoint)?;
-        state.savepoints.truncate(at);
-        Ok(())
-    }
-
-    fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {
-        let number = |&(number, _): &(u64, Mark)| number;
-        let found = state.savepoints.binary_search_by_key(&savepoint.number, number);
-        found.ok().filter(|_| savepoint.txn == self.place()).ok_or_else(|| {
-            Error::InvalidArgument("the transaction has no such savepoint, or not any more".into())
-        })
-    }
-
-    fn place(&self) -> (u64, usize) {
-        (self.id(), Arc::as_ptr(&self.live).addr())
-    }
-
-    /// An error if the transaction is over, or has gone back beyond `mark` since so many rollbacks.
-    /// How often writes have left memory.
-    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64) -> Result<u64> {
-        let state = self.go_on()?;
-        let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
-        match state.rollbacks.get(since) {
-            Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(
-                "the transaction has gone back beyond what this cursor sees; begin another scan"
-                    .into(),
-            )),
-            _ => Ok(state.spills),
-        }
     }
 
     /// The state, if the transaction is not over, to do what an interrupt does not keep it from.

@@ -14,7 +14,8 @@
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `own_walk.rs` | own writes in order, in memory and beyond |
 //! | `spill.rs` | what is too much for memory leaves it |
-//! | `end.rs` | commit, rollback, savepoints |
+//! | `end.rs` | commit, rollback |
+//! | `savepoint.rs` | savepoints and statements: how far it can be taken back |
 //! | `interrupt.rs` | another thread asks a transaction to stop |
 //! | `kit.rs` | memory, from one transaction to the next |
 //! | `prepare.rs` | the first of two phases |
@@ -41,15 +42,17 @@ mod own_walk;
 mod prepare;
 mod read;
 mod row;
+mod savepoint;
 mod spill;
 mod transact;
 mod write;
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, time::Duration};
 
 use crate::{
     Error, Result, Seqno, TreeId,
     catalog::TreeEntry,
+    pipeline::Paced,
     sync::{Arc, Mutex, MutexGuard},
     txn::{
         LiveWrites, Mark,
@@ -63,12 +66,12 @@ use crate::{
 
 use super::{Db, Shared, Tree, batch::check_key};
 pub use cursor::TxnCursor;
-pub use end::Savepoint;
 pub use interrupt::Interrupter;
 pub(super) use kit::Kits;
 use kit::{Kit, Spare};
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
 pub use row::{RowChange, RowConflict, RowEntry};
+pub use savepoint::Savepoint;
 
 /// A transaction.
 ///
@@ -115,10 +118,14 @@ struct State {
     /// In the order of their numbers.
     savepoints: Vec<(u64, Mark)>,
     savepoints_made: u64,
+    /// Where the statement began that goes on, and how often writes had left memory then.
+    statement: Option<(Mark, u64)>,
     /// Number and mark of rollbacks, both ascending: of those to one mark or a lower one, the last.
     rollbacks: Vec<(u64, Mark)>,
     rollbacks_made: u64,
     is_over: bool,
+    /// It was slowed before its first lock.
+    is_paced: bool,
     /// Whom interrupts reach while it has no locks, from [`Txn::interrupter`] on.
     owner: Option<Arc<Owner>>,
     /// What the last locking read found.
@@ -209,7 +216,9 @@ impl Txn {
             return Err(Error::InvalidArgument(why));
         }
         self.shared.engine.health.check()?;
-        self.go_on()
+        let mut state = self.go_on()?;
+        state.begin_call();
+        Ok(state)
     }
 
     /// Locks a row, and first says so of the tree.
@@ -234,10 +243,12 @@ impl Txn {
         }
         let (table, patience) = (&self.shared.lock_table, self.options.patience(wait));
         if state.locks.is_none() {
+            self.slow_down(state, mode, wait)?;
             // Batches that are on their way are nobody's locks.
-            self.shut_gate(state, tree)?;
-            let locks = self.lock_set(state);
+            let waits_until = self.shut_gate(state, tree)?;
+            let mut locks = self.lock_set(state);
             table.begins(&locks);
+            waits_until.inspect(|until| locks.wait_until(*until));
             state.locks = Some(locks);
         }
         let locks = state.locks.as_mut().expect("made above");
@@ -249,6 +260,30 @@ impl Txn {
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
+    /// Waits if writers are ahead of what applies their commits: before it has rows that others wait for. A commit that finds
+    /// no room says so itself.
+    fn slow_down(&self, state: &mut State, mode: RowMode, wait: IfLocked) -> Result<()> {
+        if mode == RowMode::Shared || wait != IfLocked::Wait {
+            return Ok(());
+        }
+        let may_go = || state.must_go_on();
+        match self.shared.engine.pace(Paced::Deletes, &may_go) {
+            Err(Error::Full(_)) => {}
+            paced => paced?,
+        }
+        state.is_paced = true;
+        Ok(())
+    }
+
+    /// How it is slowed as it commits.
+    fn paced(&self, state: &State, deletes: bool) -> Paced {
+        match (state.is_paced, deletes) {
+            (true, deletes) => Paced::HoldsRows { deletes },
+            (false, true) => Paced::Deletes,
+            (false, false) => Paced::Free,
+        }
+    }
+
     /// Locks that are none yet, under the transaction's name.
     fn lock_set(&self, state: &mut State) -> LockSet {
         let spare = state.spare.locks.take();
@@ -257,15 +292,15 @@ impl Txn {
         locks
     }
 
-    /// Before its first lock: batches that need none must be done.
-    fn shut_gate(&self, state: &State, tree: TreeId) -> Result<()> {
+    /// Before its first lock: batches that need none must be done. Until when the call waits, if it had to.
+    fn shut_gate(&self, state: &State, tree: TreeId) -> Result<Option<Duration>> {
         let clock = &self.shared.engine.env.clock;
         // The clock is read once somebody has to be waited for.
         let until = OnceCell::new();
         let end = |time| *until.get_or_init(|| clock.now().saturating_add(time));
         let is_early = || self.options.lock_timeout.is_none_or(|time| clock.now() < end(time));
         if self.shared.gate.close(|| is_early() && !state.is_interrupted()) {
-            return Ok(());
+            return Ok(until.get().copied());
         }
         state.must_go_on()?;
         Err(Error::LockTimeout {

@@ -62,8 +62,8 @@ pub struct TxnOptions {
     pub isolation: Isolation,
     /// Writing is an error; nothing is ever locked.
     pub read_only: bool,
-    /// How long a call waits for a lock before it fails with
-    /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None`: until it gets it.
+    /// How long a call waits for locks, all of them together, before it fails with
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None`: until it gets them.
     pub lock_timeout: Option<Duration>,
     /// What the program's [`LockHooks`](crate::LockHooks) are to know it by; 0 says nothing.
     pub tag: u64,

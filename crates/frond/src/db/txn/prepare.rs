@@ -130,7 +130,7 @@ impl Txn {
             let own = self.live.lock();
             (own.batch_bytes(), own.only_deletes())
         };
-        engine.pace(only_deletes, &|| state.must_go_on())?;
+        engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
         let merged = self.merged_pieces()?;
         let _turn = engine.make_room(bytes, &|| state.must_go_on())?;
         let keeps_all = self.options.isolation == Isolation::Serializable;

@@ -248,6 +248,7 @@ impl Txn {
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         if self.options.isolation == Isolation::Serializable && !self.options.read_only {
+            let _call = self.begin_calls()?;
             return in_key_order(keys, |key| self.get(tree, key));
         }
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;

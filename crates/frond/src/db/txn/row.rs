@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 use super::{
     super::Tree,
-    IfLocked, RowLock, Txn,
+    IfLocked, RowLock, State, Txn,
     write::{Absent, Written},
 };
 
@@ -236,17 +236,21 @@ impl Txn {
         }
     }
 
+    /// From here on calls are one, until the guard goes: what they wait for locks counts together.
+    pub(super) fn begin_calls(&self) -> Result<RowCall<'_>> {
+        let mut state = self.go_on()?;
+        state.begin_call();
+        state.row_calls += 1;
+        Ok(RowCall(self))
+    }
+
     /// Takes back what a call has written unless it comes to its end.
     fn or_nothing(
         &self,
         work: impl FnOnce() -> Result<Option<RowConflict>>,
     ) -> Result<Option<RowConflict>> {
-        {
-            let mut state = self.go_on()?;
-            self.spill_if_large(&mut state)?;
-            state.row_calls += 1;
-        }
-        let call = RowCall(self);
+        self.spill_if_large(&mut *self.go_on()?)?;
+        let call = self.begin_calls()?;
         let mark = self.live.lock().mark();
         let outcome = work();
         drop(call);
@@ -267,7 +271,18 @@ impl Txn {
 }
 
 /// A call that is on its way.
-struct RowCall<'a>(&'a Txn);
+pub(super) struct RowCall<'a>(&'a Txn);
+
+impl State {
+    /// A call begins, unless it is a part of one.
+    pub(super) fn begin_call(&mut self) {
+        if self.row_calls == 0
+            && let Some(locks) = &mut self.locks
+        {
+            locks.begin_call();
+        }
+    }
+}
 
 impl Drop for RowCall<'_> {
     fn drop(&mut self) {

@@ -234,7 +234,9 @@ impl Txn {
         let shared = &*self.shared;
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let marks = state.savepoints.iter().map(|(_, mark)| *mark);
-        let cuts: Vec<Mark> = marks.chain(state.cursor_marks.iter().copied()).collect();
+        let statement = state.statement.map(|(mark, _)| mark);
+        let cuts: Vec<Mark> =
+            marks.chain(statement).chain(state.cursor_marks.iter().copied()).collect();
         let leaving = {
             let mut own = self.live.lock();
             let separate = |writes: &mut _, blobs: &mut _| shared.separate(writes, blobs);

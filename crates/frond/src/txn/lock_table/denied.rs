@@ -12,7 +12,7 @@ use crate::{Error, TreeId};
 pub enum Patience {
     /// Not at all. Whether a row that is busy is an error or passed by is the caller's to say.
     NoWait,
-    /// So long.
+    /// So long, with the other waits of the same call: see [`LockSet::begin_call`](super::LockSet::begin_call).
     For(Duration),
     /// Until it is granted, or ended by a deadlock or an interrupt.
     Forever,

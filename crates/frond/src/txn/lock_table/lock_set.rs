@@ -5,6 +5,8 @@
 //!
 //! Threads: one at a time. A transaction that was prepared may go on in another.
 
+use std::time::Duration;
+
 use super::{
     owner::Owner,
     ranges::RangeLock,
@@ -30,6 +32,8 @@ pub struct LockSet {
     pub(super) intents: usize,
     /// Trees that it has, or has asked for, for itself: once for each time.
     pub(super) strong: Vec<TreeId>,
+    /// When the waits of the call that goes on end, from its first wait on.
+    pub(super) until: Option<Duration>,
     /// Who answers for the rows whose writes have left memory.
     pub(super) spilled: Option<Arc<dyn HoldsRows>>,
 }
@@ -47,6 +51,7 @@ impl LockSet {
             ranges: Vec::new(),
             intents: 0,
             strong: Vec::new(),
+            until: None,
             spilled: None,
         }
     }
@@ -64,6 +69,17 @@ impl LockSet {
     /// Marks this moment. Good until a lock from before it is given back.
     pub fn mark(&self) -> LockMark {
         LockMark(self.held.len())
+    }
+
+    /// A call begins: its waits together may take as long as it says, from the first of them on.
+    #[inline]
+    pub fn begin_call(&mut self) {
+        self.until = None;
+    }
+
+    /// The call that goes on has waited already, and ends its waits by this time.
+    pub fn wait_until(&mut self, until: Duration) {
+        self.until = Some(until);
     }
 
     /// What was taken last is to stay: [`unlock_last`](super::LockTable::unlock_last) finds nothing.

@@ -194,10 +194,13 @@ impl LockTable {
         locks.owner.set_since(Some(self.clock.now()));
     }
 
-    /// When a wait that begins now ends, if ever.
-    fn deadline(&self, patience: Patience) -> Option<Duration> {
+    /// When a wait that begins now ends, if ever: of the waits of one call, all at the same time.
+    fn deadline(&self, locks: &mut LockSet, patience: Patience) -> Option<Duration> {
         match patience {
-            Patience::For(time) => Some(self.clock.now().saturating_add(time)),
+            Patience::For(time) => {
+                let end = || self.clock.now().saturating_add(time);
+                Some(*locks.until.get_or_insert_with(end))
+            }
             Patience::NoWait | Patience::Forever => None,
         }
     }

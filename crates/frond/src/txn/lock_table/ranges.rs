@@ -187,16 +187,12 @@ impl LockTable {
             let holder = self.gaps_against(&locks.owner, tree, key).first().copied();
             return Err(request.denied(Reason::Busy, self.id_of(holder)));
         }
-        let deadline = self.deadline(patience);
+        let deadline = self.deadline(locks, patience);
         loop {
             let is_new = self.unlock_since(locks, hash, mark);
             self.wait_for_gaps(&locks.owner, &request, key, deadline)?;
             if is_new {
-                let left = match deadline {
-                    Some(at) => Patience::For(at.saturating_sub(self.clock.now())),
-                    None => Patience::Forever,
-                };
-                self.lock_row(locks, tree, key, RowMode::Write, left)?;
+                self.lock_row(locks, tree, key, RowMode::Write, patience)?;
             }
             fence(Ordering::SeqCst);
             if !self.are_gaps_against(&locks.owner, tree, key) {

@@ -128,6 +128,7 @@ impl LockTable {
     pub fn release_all(&self, locks: &mut LockSet) {
         self.forget_spilled(locks);
         locks.owner.set_since(None);
+        locks.until = None;
         let number = locks.owner.number();
         for place in locks.held.drain(..) {
             let (shard, at) = parts(place);
@@ -173,7 +174,8 @@ impl LockTable {
             }
             None => {
                 drop(guard);
-                self.wait_for_lock(&locks.owner, request, self.deadline(patience))?
+                let deadline = self.deadline(locks, patience);
+                self.wait_for_lock(&locks.owner, request, deadline)?
             }
         };
         if taken == Taken::New {

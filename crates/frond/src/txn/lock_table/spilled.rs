@@ -118,7 +118,6 @@ impl LockTable {
         (tree, key): (TreeId, &[u8]),
         patience: Patience,
     ) -> Result<(), Denied> {
-        let deadline = self.deadline(patience);
         loop {
             let mut others = self.spilled.others(locks.owner.id());
             if plant!("txn: rows that left memory are nobody's") {
@@ -136,8 +135,7 @@ impl LockTable {
                 writes: false,
             };
             let last = locks.last.take();
-            let left = deadline.map(|end| end.saturating_sub(self.clock.now()));
-            let waited = self.take(locks, &end, left.map_or(patience, Patience::For));
+            let waited = self.take(locks, &end, patience);
             if let Ok((place, Taken::New)) = waited {
                 self.give_back(locks, place);
             }

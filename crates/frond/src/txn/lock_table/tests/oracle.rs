@@ -265,6 +265,7 @@ impl Game {
         let mode = [RowMode::Shared, RowMode::Exclusive, RowMode::Write][self.next(3) as usize];
         let patience = self.patience();
         let call: Call = Box::new(move |table, locks| {
+            locks.begin_call();
             match table.lock_row(locks, tree, &[key], mode, patience) {
                 Ok(taken) => Answer::Taken(taken),
                 Err(denied) => Answer::Denied(denied.reason),
@@ -287,6 +288,7 @@ impl Game {
         let patience = self.patience();
         let call: Call = Box::new(move |table, locks| {
             locks.last = None;
+            locks.begin_call();
             match table.lock_table(locks, tree, mode, patience) {
                 Ok(_) => Answer::Taken(Taken::New),
                 Err(denied) => Answer::Denied(denied.reason),
@@ -321,6 +323,7 @@ impl Game {
         let patience = self.patience();
         let call: Call = Box::new(move |table, locks| {
             let mark = locks.mark();
+            locks.begin_call();
             match table.before_insert(locks, tree, &[key], mark, patience) {
                 Ok(waited) => Answer::Inserted(waited),
                 Err(denied) => Answer::Denied(denied.reason),

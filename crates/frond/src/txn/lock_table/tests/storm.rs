@@ -30,8 +30,10 @@ fn transact(
     };
     let intent =
         if next(toss, 40) == 0 { TableMode::Exclusive } else { TableMode::IntentExclusive };
+    locks.begin_call();
     table.lock_table(locks, TREE, intent, patience(toss))?;
     for _ in 0..1 + next(toss, 5) {
+        locks.begin_call();
         let row = next(toss, ROWS);
         let key = [row as u8];
         match next(toss, 8) {

@@ -64,6 +64,63 @@ fn a_wait_in_real_time_ends_by_itself() {
     assert_empty(&table);
 }
 
+/// Of a call that needs several locks, the waits end together; the next call has its time anew.
+#[test]
+fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
+    let (table, clock) = timed();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"a", Exclusive, NoWait).unwrap();
+    table.lock_row(&mut b, TREE, b"b", Exclusive, NoWait).unwrap();
+    let waiter = {
+        let table = table.clone();
+        thread::spawn(move || {
+            let mut locks = table.begin(3);
+            let time = For(Duration::from_millis(100));
+            let mut ended = Vec::new();
+            for keys in [&[b"a", b"b"][..], &[b"b"]] {
+                locks.begin_call();
+                for &key in keys {
+                    let taken = table.lock_row(&mut locks, TREE, key, Exclusive, time);
+                    ended.push((
+                        taken.map_err(|denied| denied.reason),
+                        table.clock.now().as_millis(),
+                    ));
+                }
+            }
+            table.release_all(&mut locks);
+            ended
+        })
+    };
+    let waits_for = |holder: u64| {
+        while table.waits().first().map(|wait| wait.holders.clone()) != Some(vec![holder]) {
+            thread::yield_now();
+        }
+    };
+    let pass = |millis| {
+        clock.sleep(Duration::from_millis(millis));
+        table.expire();
+    };
+    waits_for(1);
+    pass(60);
+    table.release_all(&mut a);
+    waits_for(2);
+    pass(39);
+    waits_for(2);
+    let first = table.stats().timeouts;
+    pass(1);
+    // Of 100 ms, 60 went by before the second wait began: it has timed out, and the next call waits.
+    while table.stats().timeouts == first || table.waits().is_empty() {
+        thread::yield_now();
+    }
+    pass(99);
+    waits_for(2);
+    pass(1);
+    let timeout = Err(Reason::Timeout);
+    assert_eq!(waiter.join().unwrap(), [(Ok(Taken::New), 60), (timeout, 100), (timeout, 200)]);
+    table.release_all(&mut b);
+    assert_empty(&table);
+}
+
 /// Who leaves in the middle of a queue lets those behind it come forward.
 #[test]
 fn who_leaves_lets_those_behind_come_forward() {

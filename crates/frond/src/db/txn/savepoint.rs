@@ -1,0 +1,163 @@
+//! How far a transaction can be taken back: to a savepoint, or to where its statement began.
+//!
+//! Savepoints have names and nest. A statement has none: the next one takes its place, so a program that runs thousands in
+//! a transaction keeps nothing of them. Scans of a statement see what the transaction had written when it began, and
+//! reads of rows everything (Rule: I45).
+//!
+//! Invariants
+//! 1. Marks that can be gone back to are live: what leaves memory is cut at them (Rule: I44).
+//! 2. The mark of a statement is never behind what there is: who goes back beyond its begin makes it begin there.
+//!
+//! Threads: as the transaction.
+
+use crate::{Error, Result, sync::Arc, txn::Mark};
+
+use super::{State, Txn};
+
+/// A moment of a transaction to go back to: see [`Txn::savepoint`].
+///
+/// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint {
+    /// Number and address: of two stores, numbers may be the same.
+    txn: (u64, usize),
+    number: u64,
+}
+
+impl Txn {
+    /// Marks this moment, to go back to. Takes sixteen bytes until it is released or gone back beyond.
+    ///
+    /// # Errors
+    /// `TxnEnded`.
+    pub fn savepoint(&self) -> Result<Savepoint> {
+        let mut state = self.stay()?;
+        state.savepoints_made += 1;
+        let number = state.savepoints_made;
+        let mark = self.live.lock().mark();
+        state.savepoints.push((number, mark));
+        Ok(Savepoint { txn: self.place(), number })
+    }
+
+    /// Takes back what was written since a savepoint, which stays. Costs what it takes back. Rows stay locked:
+    /// others may be waiting for them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a savepoint that is not one of this transaction, or not any more; `TxnEnded`.
+    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
+        let mut state = self.stay()?;
+        let at = self.find(&state, savepoint)?;
+        state.savepoints.truncate(at + 1);
+        let mark = state.savepoints[at].1;
+        if state.statement.is_some_and(|(began, _)| mark < began) {
+            // Invariant 2.
+            state.statement = Some((mark, state.spills));
+        }
+        self.go_back(&mut state, mark);
+        Ok(())
+    }
+
+    /// Begins a statement, which ends where the next one begins. It can be taken back as a whole, and scans that begin
+    /// in it see what the transaction had written before it, so that it never meets what it writes itself; what it has
+    /// deleted they pass by. Reads of rows see everything. For a server, whose statements scan again and again what they
+    /// write to.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.create_tree("t", Default::default())?;
+    /// let txn = db.begin(Default::default())?;
+    /// txn.put(&tree, b"before", b"")?;
+    /// txn.begin_statement()?;
+    /// txn.put(&tree, b"in it", b"")?;
+    /// let mut scan = txn.scan(&tree, ..)?;
+    /// assert_eq!(scan.next()?.map(|(key, _)| key), Some(&b"before"[..]));
+    /// assert_eq!(scan.next()?, None);
+    /// drop(scan);
+    /// txn.rollback_statement()?;
+    /// assert_eq!(txn.get(&tree, b"in it")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `TxnEnded`.
+    pub fn begin_statement(&self) -> Result<()> {
+        let mut state = self.stay()?;
+        let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
+        state.statement = Some((mark, state.spills));
+        Ok(())
+    }
+
+    /// Takes back what was written since the statement began, and forgets savepoints that were made in it; the statement
+    /// begins anew. Costs what it takes back. Rows stay locked.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if no statement was begun; `TxnEnded`.
+    pub fn rollback_statement(&self) -> Result<()> {
+        let mut state = self.stay()?;
+        let Some((mark, _)) = state.statement else {
+            let why = "no statement of the transaction was begun";
+            return Err(Error::InvalidArgument(why.into()));
+        };
+        let left = state.savepoints.partition_point(|(_, savepoint)| *savepoint <= mark);
+        state.savepoints.truncate(left);
+        state.statement = Some((mark, state.spills));
+        self.go_back(&mut state, mark);
+        Ok(())
+    }
+
+    fn go_back(&self, state: &mut State, mark: Mark) {
+        state.rollbacks_made += 1;
+        let number = state.rollbacks_made;
+        while state.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
+            state.rollbacks.pop();
+        }
+        state.rollbacks.push((number, mark));
+        // It may have been seen as it was after what is taken back.
+        state.seen.forget();
+        let mut own = self.live.lock();
+        own.rollback_to(mark);
+        if let Some(locks) = &state.locks {
+            locks.owner().set_writes(own.len() as u64);
+        }
+    }
+
+    /// Forgets a savepoint, and those made behind it; what was written stays.
+    ///
+    /// # Errors
+    /// As [`rollback_to`](Self::rollback_to).
+    pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
+        let mut state = self.stay()?;
+        let at = self.find(&state, savepoint)?;
+        state.savepoints.truncate(at);
+        Ok(())
+    }
+
+    fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {
+        let number = |&(number, _): &(u64, Mark)| number;
+        let found = state.savepoints.binary_search_by_key(&savepoint.number, number);
+        found.ok().filter(|_| savepoint.txn == self.place()).ok_or_else(|| {
+            Error::InvalidArgument("the transaction has no such savepoint, or not any more".into())
+        })
+    }
+
+    fn place(&self) -> (u64, usize) {
+        (self.id(), Arc::as_ptr(&self.live).addr())
+    }
+
+    /// A scan goes on: an error if the transaction is over, or has gone back beyond `mark` since so many rollbacks. How
+    /// often writes have left memory.
+    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64) -> Result<u64> {
+        let mut state = self.go_on()?;
+        state.begin_call();
+        let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
+        match state.rollbacks.get(since) {
+            Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(
+                "the transaction has gone back beyond what this cursor sees; begin another scan"
+                    .into(),
+            )),
+            _ => Ok(state.spills),
+        }
+    }
+}
