@@ -309,7 +309,29 @@ pub unsafe extern "C" fn frond_txn_merge(
     }
 }
 
-/// Marks this moment, a statement's begin or a savepoint: `number` gets its number. Marks nest.
+/// Begins a statement, which ends where the next one begins: it can be taken back as a whole, and scans that begin in it see
+/// what the transaction had written before it, so that it never meets what it writes itself. Reads of rows see everything.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_begin_statement(
+    txn: *const frond_txn,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_statement()?)) }
+}
+
+/// Takes back what was written since the statement began, and forgets savepoints that were made in it; costs what it takes
+/// back. Rows stay locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_rollback_statement(
+    txn: *const frond_txn,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.rollback_statement()?)) }
+}
+
+/// Marks this moment, to go back to: `number` gets its number. Savepoints nest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_savepoint(
     txn: *mut frond_txn,
