@@ -131,6 +131,45 @@ pub(crate) unsafe fn bytes<'a>(
     }
 }
 
+/// A list; a null pointer is allowed with length 0.
+pub(crate) unsafe fn list<'a, T>(
+    first: *const T,
+    count: usize,
+    what: &str,
+) -> Result<&'a [T], Fail> {
+    match (first.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(misuse(format!("{what} is null"))),
+        (_, count) if count > isize::MAX as usize / size_of::<T>().max(1) => {
+            Err(misuse(format!("{what}: {count} are more than there is memory")))
+        }
+        // SAFETY: promised above.
+        _ => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
+    }
+}
+
+/// The same of bytes that are written to, for which there is memory.
+pub(crate) unsafe fn list_mut<'a>(
+    first: *mut u8,
+    count: usize,
+    what: &str,
+) -> Result<&'a mut [u8], Fail> {
+    match (first.is_null(), count) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(misuse(format!("{what} is null"))),
+        (_, count) if count > isize::MAX as usize => {
+            Err(misuse(format!("{what} of {count} bytes: that is more than there is memory")))
+        }
+        _ => {
+            // SAFETY: promised above. The caller need not have written it: here it is.
+            unsafe {
+                first.write_bytes(0, count);
+                Ok(std::slice::from_raw_parts_mut(first, count))
+            }
+        }
+    }
+}
+
 /// Text that ends with a zero byte.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fail> {
     if text.is_null() {

@@ -5,7 +5,7 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use frond::{Cursor, Isolation, Txn, TxnCursor};
+use frond::{Cursor, Isolation, Parts, Txn, TxnCursor};
 
 use crate::{
     bytes::{bytes, give, given, given_mut, take_back},
@@ -345,6 +345,15 @@ pub unsafe extern "C" fn frond_cursor_seek_last(
 }
 
 impl frond_cursor {
+    /// Gives these parts of values from here on.
+    pub(crate) fn only(&mut self, parts: &Parts) -> Result<(), Fail> {
+        match &mut self.walk {
+            Walk::Plain(cursor) => cursor.set_parts(parts)?,
+            Walk::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| cursor.set_parts(parts))?,
+        }
+        Ok(())
+    }
+
     fn go(&mut self, to: Seek<'_>) {
         self.met = None;
         self.walk.seek(to);

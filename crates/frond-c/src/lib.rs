@@ -16,6 +16,7 @@
 //! | `counts.rs` | numbers of rows, estimates, counters |
 //! | `snapshot.rs` | one moment of the store, many keys at once |
 //! | `batch.rs` | batches, bulk loads |
+//! | `parts.rs` | parts of keys and values, reads of some of them |
 //! | `cursor.rs` | rows in order, some at a time |
 //!
 //! Invariants
@@ -38,6 +39,7 @@ mod bytes;
 mod counts;
 mod cursor;
 mod error;
+mod parts;
 mod prepared;
 mod row;
 mod snapshot;
@@ -52,6 +54,7 @@ pub use bytes::*;
 pub use counts::*;
 pub use cursor::*;
 pub use error::*;
+pub use parts::*;
 pub use prepared::*;
 pub use row::*;
 pub use snapshot::*;

@@ -1,18 +1,20 @@
 //! One moment of the store without a transaction, and many keys at once.
 
+use std::ffi::{c_char, c_void};
+
 use frond::Snapshot;
 
 use crate::{
-    bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
+    bytes::{bytes, frond_buffer, give, given, given_mut, list_mut, take_back, text},
     cursor::{frond_cursor, range},
     error::{Fail, call, frond_error, misuse},
-    store::{frond_db, frond_tree},
+    store::{frond_db, frond_line, frond_tree, tell_lines},
     txn::frond_txn,
 };
 
 /// One moment of the store: what is read of it stays the same.
 pub struct frond_snapshot {
-    snapshot: Snapshot,
+    pub(crate) snapshot: Snapshot,
 }
 
 /// Bytes that lie elsewhere.
@@ -38,6 +40,121 @@ pub unsafe extern "C" fn frond_snapshot_take(
             give(snapshot, || {
                 Ok(frond_snapshot { snapshot: given(db, "the store")?.db.snapshot() })
             })
+        })
+    }
+}
+
+/// Names this moment of the store: it outlives the process, until frond_snapshot_drop. Synced when it returns; `seqno` gets the last
+/// commit that it shows, and may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_create(
+    db: *const frond_db,
+    name: *const c_char,
+    seqno: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let info = given(db, "the store")?.db.create_snapshot(text(name, "the name")?)?;
+            seqno.as_mut().into_iter().for_each(|seqno| *seqno = info.seqno.0);
+            Ok(())
+        })
+    }
+}
+
+/// Opens a moment that has a name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_open(
+    db: *const frond_db,
+    name: *const c_char,
+    snapshot: *mut *mut frond_snapshot,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(snapshot, || {
+                let db = &given(db, "the store")?.db;
+                Ok(frond_snapshot { snapshot: db.open_snapshot(text(name, "the name")?)? })
+            })
+        })
+    }
+}
+
+/// Lets a moment go that has a name; who has it open keeps it until then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_drop(
+    db: *const frond_db,
+    name: *const c_char,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || Ok(given(db, "the store")?.db.drop_snapshot(text(name, "the name")?)?))
+    }
+}
+
+/// Tells the names of all moments that have one, in order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshots(
+    db: *const frond_db,
+    tell: frond_line,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let all = given(db, "the store")?.db.snapshots();
+            tell_lines(tell, context, all.into_iter().map(|one| one.name))
+        })
+    }
+}
+
+/// Opens a tree as it was named at this moment, by a name that it may not have any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_tree_open(
+    snapshot: *const frond_snapshot,
+    name: *const c_char,
+    tree: *mut *mut frond_tree,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(tree, || {
+                let snapshot = &given(snapshot, "the snapshot")?.snapshot;
+                Ok(frond_tree { tree: snapshot.open_tree(text(name, "the name")?)? })
+            })
+        })
+    }
+}
+
+/// Fills `out` with the bytes of a value from byte `from` on, at this moment; `count` gets how many there were, fewer than
+/// `length` only at the value's end. FROND_NOT_FOUND if there is no such key. A value of any length can so be read in little memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_get_at(
+    snapshot: *const frond_snapshot,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    from: usize,
+    out: *mut u8,
+    length: usize,
+    count: *mut usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (snapshot, tree) = (given(snapshot, "the snapshot")?, given(tree, "the tree")?);
+            let key = bytes(key, key_length, "the key")?.to_vec();
+            let count = given_mut(count, "the place for the number")?;
+            let out = list_mut(out, length, "the place for the value")?;
+            let found = snapshot.snapshot.get_at(&tree.tree, &key, from, out)?;
+            *count = found.ok_or(Fail::NotFound)?;
+            Ok(())
         })
     }
 }

@@ -7,6 +7,7 @@ use frond::{Db, Durability, Options, SizeClass, Tree, TreeOptions};
 use crate::{
     bytes::{bytes, frond_buffer, give, given, take_back, text},
     error::{Fail, call, frond_error, misuse},
+    parts::{frond_part, layout},
     waits::frond_lock_hooks,
 };
 
@@ -64,6 +65,15 @@ pub struct frond_tree_options {
     pub attributes: *const u8,
     /// How many.
     pub attributes_length: usize,
+    /// The parts of keys, and of values, or none of both (null): rows are then kept by part, each in the form that takes least.
+    /// Copied by the call that they are given to.
+    pub key_parts: *const frond_part,
+    /// How many.
+    pub key_parts_count: usize,
+    /// Those of values.
+    pub value_parts: *const frond_part,
+    /// How many.
+    pub value_parts_count: usize,
 }
 
 /// The version of the library, as text.
@@ -88,7 +98,7 @@ pub unsafe extern "C" fn frond_options_init(options: *mut frond_options) {
     }
 }
 
-/// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes.
+/// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes, no parts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_options_init(options: *mut frond_tree_options) {
     // SAFETY: see `bytes.rs`.
@@ -98,6 +108,10 @@ pub unsafe extern "C" fn frond_tree_options_init(options: *mut frond_tree_option
             unique: false,
             attributes: std::ptr::null(),
             attributes_length: 0,
+            key_parts: std::ptr::null(),
+            key_parts_count: 0,
+            value_parts: std::ptr::null(),
+            value_parts_count: 0,
         };
     }
 }
@@ -187,6 +201,11 @@ pub(crate) unsafe fn tree_options(options: *const frond_tree_options) -> Result<
         let (data, length) = (options.attributes, options.attributes_length);
         // SAFETY: see `bytes.rs`.
         wanted.attributes = unsafe { bytes(data, length, "attributes") }?.to_vec();
+        // SAFETY: see `bytes.rs`.
+        unsafe {
+            wanted.key_layout = layout(options.key_parts, options.key_parts_count)?;
+            wanted.value_layout = layout(options.value_parts, options.value_parts_count)?;
+        }
     }
     Ok(wanted)
 }

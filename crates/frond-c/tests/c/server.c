@@ -200,6 +200,101 @@ static void watch(uint64_t waits)
     GIVES(INVALID, frond_times(db, FROND_SYNC_WAITS, 1001, &count, NULL, &error));
 }
 
+static void name(void *context, const char *text, size_t length)
+{
+    CHECK(strlen(text) == length && strcmp(text, "monday") == 0);
+    *(int *)context += 1;
+}
+
+/* A tree with parts: reads of some of them, by whomever. Then a moment with a name, and statements. */
+static void parts_and_statements(void)
+{
+    const frond_part key_parts[] = {{FROND_PART_FIXED, 8, FROND_HINT_INTEGER}};
+    const frond_part value_parts[] = {{FROND_PART_FIXED, 2, FROND_HINT_INTEGER}, {FROND_PART_PREFIXED, 0, 0}, {FROND_PART_FIXED, 1, 0}};
+    const frond_part wrong[] = {{9, 1, 0}};
+    const size_t numbers[] = {2, 0}, beyond[] = {3};
+    const uint8_t *row = bytes("\001\002\003abc\007");
+    frond_tree_options options;
+    frond_tree *table, *other;
+    frond_parts *parts;
+    frond_snapshot *snapshot;
+    frond_cursor *cursor;
+    frond_rows batch;
+    frond_buffer value = {0};
+    uint8_t piece[4];
+    size_t count = 0;
+    int lines = 0;
+    frond_tree_options_init(&options);
+    options.value_parts = wrong;
+    options.value_parts_count = 1;
+    GIVES(INVALID, frond_tree_create(db, "table", &options, &table, &error));
+    options.key_parts = key_parts;
+    options.key_parts_count = 1;
+    options.value_parts = value_parts;
+    options.value_parts_count = 3;
+    MUST(frond_tree_create(db, "table", &options, &table, &error));
+    for (uint64_t i = 0; i < 100; i++) {
+        id_key key = key_of(i);
+        MUST(frond_put(table, key.bytes, 8, row, 7, &error));
+    }
+    MUST(frond_checkpoint(db, &error));
+    GIVES(INVALID, frond_parts_make(table, beyond, 1, &parts, &error));
+    GIVES(INVALID, frond_parts_make(rows, numbers, 2, &parts, &error));
+    MUST(frond_parts_make(table, numbers, 2, &parts, &error));
+
+    id_key first = key_of(0), absent = key_of(1000);
+    const uint8_t *cut = bytes("\001\002\007");
+    MUST(frond_get_parts(table, first.bytes, 8, parts, &value, &error));
+    CHECK(value.length == 3 && memcmp(value.data, cut, 3) == 0);
+    GIVES(FROND_NOT_FOUND, frond_get_parts(table, absent.bytes, 8, parts, &value, &error));
+    GIVES(INVALID, frond_get_parts(table, first.bytes, 8, NULL, &value, &error));
+    MUST(frond_scan(table, NULL, 0, NULL, 0, &cursor, &error));
+    MUST(frond_cursor_only(cursor, parts, &error));
+    MUST(frond_cursor_next(cursor, 100, &batch, &error));
+    CHECK(batch.count == 100 && batch.rows[99].value_length == 3);
+    frond_cursor_free(cursor);
+
+    MUST(frond_snapshot_create(db, "monday", NULL, &error));
+    MUST(frond_snapshots(db, name, &lines, &error));
+    CHECK(lines == 1);
+    frond_txn *txn = begin(FROND_REPEATABLE_READ, 0);
+    GIVES(INVALID, frond_txn_rollback_statement(txn, &error));
+    MUST(frond_txn_begin_statement(txn, &error));
+    for (uint64_t i = 0; i < 100; i++) {
+        id_key key = key_of(i + 100);
+        MUST(frond_txn_put(txn, table, key.bytes, 8, row, 7, &error));
+    }
+    MUST(frond_txn_scan(txn, table, NULL, 0, NULL, 0, FROND_NO_LOCK, FROND_WAIT, &cursor, &error));
+    MUST(frond_cursor_only(cursor, parts, &error));
+    MUST(frond_cursor_next(cursor, 1000, &batch, &error));
+    CHECK(batch.count == 100 && batch.rows[0].value_length == 3);
+    frond_cursor_free(cursor);
+    MUST(frond_txn_begin_statement(txn, &error));
+    id_key last = key_of(199);
+    MUST(frond_txn_delete(txn, table, last.bytes, 8, &error));
+    GIVES(FROND_NOT_FOUND, frond_txn_get_parts(txn, table, last.bytes, 8, parts, &value, &error));
+    MUST(frond_txn_rollback_statement(txn, &error));
+    MUST(frond_txn_get_parts(txn, table, last.bytes, 8, parts, &value, &error));
+    CHECK(value.length == 3 && memcmp(value.data, cut, 3) == 0);
+    MUST(frond_txn_commit(txn, NULL, &error));
+
+    MUST(frond_snapshot_open(db, "monday", &snapshot, &error));
+    MUST(frond_snapshot_tree_open(snapshot, "table", &other, &error));
+    GIVES(FROND_NOT_FOUND, frond_snapshot_get_parts(snapshot, other, last.bytes, 8, parts, &value, &error));
+    MUST(frond_snapshot_get_parts(snapshot, other, first.bytes, 8, parts, &value, &error));
+    CHECK(value.length == 3);
+    MUST(frond_snapshot_get_at(snapshot, other, first.bytes, 8, 4, piece, 4, &count, &error));
+    CHECK(count == 3 && memcmp(piece, row + 4, 3) == 0);
+    GIVES(FROND_NOT_FOUND, frond_snapshot_get_at(snapshot, other, last.bytes, 8, 0, piece, 4, &count, &error));
+    frond_snapshot_free(snapshot);
+    frond_tree_free(other);
+    MUST(frond_snapshot_drop(db, "monday", &error));
+    frond_parts_free(parts);
+    frond_parts_free(NULL);
+    frond_buffer_free(&value);
+    frond_tree_free(table);
+}
+
 /* A session is killed while it waits; the server has heard who waits for whom. */
 static void kill_a_session(void)
 {
@@ -308,6 +403,7 @@ int main(int count, char **arguments)
     kill_a_session();
     watch(1);
     moments(index);
+    parts_and_statements();
     MUST(frond_when_synced(db, synced, &ear, &error));
     pthread_mutex_lock(&ear.mutex);
     while (ear.synced == 0)

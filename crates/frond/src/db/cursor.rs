@@ -128,11 +128,20 @@ impl Cursor {
     /// # Errors
     /// `InvalidArgument` if the parts are of a tree with other layouts.
     pub fn only(mut self, parts: &Parts) -> Result<Self> {
+        self.set_parts(parts)?;
+        Ok(self)
+    }
+
+    /// The same of a cursor that stays where it lies.
+    ///
+    /// # Errors
+    /// As [`only`](Self::only).
+    pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
         parts.check(self.typing.as_ref())?;
         let gap = self.edge();
         self.stand(gap);
         self.parts = Some(parts.clone());
-        Ok(self)
+        Ok(())
     }
 
     /// The last commit that it shows.

@@ -2,6 +2,8 @@
 
 use frond_testkit::{DbEngine, disk::SimVfs};
 
+use frond::{End, Hint, Layout, Part};
+
 use super::*;
 
 fn keys(cursor: &mut TxnCursor<'_>) -> Vec<String> {
@@ -378,4 +380,87 @@ fn a_row_that_had_come_back_stays_deleted() {
     assert!(tree.scan(..).unwrap().next().unwrap().is_none());
     let txn = db.begin(TxnOptions::default()).unwrap();
     assert_eq!(scanned(&txn, &tree), []);
+}
+
+/// Of typed blocks and of memtables, of what is committed and of own writes: the same parts everywhere.
+#[test]
+fn parts_of_values_are_the_same_whoever_wrote_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), Options::new().durability(Durability::Lazy)).unwrap();
+    let value_layout = Layout::new(vec![
+        Part::Fixed(4, Hint::Integer),
+        Part::Var(End::Prefixed),
+        Part::Fixed(2, Hint::Integer),
+    ]);
+    let (key_layout, value_layout) = (Some(Layout::default()), Some(value_layout));
+    let tree = db
+        .create_tree("t", TreeOptions { key_layout, value_layout, ..Default::default() })
+        .unwrap();
+    let value = |row: u32, text: &str| {
+        let (length, row) = ([text.len() as u8], row.to_be_bytes());
+        [&row[..], &length, text.as_bytes(), &row[2..]].concat()
+    };
+    for row in 0..400u32 {
+        tree.put(&row.to_be_bytes(), &value(row, "committed")).unwrap();
+    }
+    db.checkpoint().unwrap();
+    for row in (0..400u32).step_by(7) {
+        tree.put(&row.to_be_bytes(), &value(row, "later")).unwrap();
+    }
+    let parts = tree.parts(&[2, 0]).unwrap();
+    let cut = |value: &[u8]| [&value[..4], &value[value.len() - 2..]].concat();
+    for isolation in [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ] {
+        for writes in [false, true] {
+            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let early = txn.scan(&tree, ..).unwrap().only(&parts).unwrap();
+            let whole = txn.scan(&tree, ..).unwrap();
+            if writes {
+                for row in (0..500u32).step_by(3) {
+                    txn.put(&tree, &row.to_be_bytes(), &value(row + 1, "own")).unwrap();
+                }
+                txn.merge(&tree, &500u32.to_be_bytes(), operator::APPEND, &value(9, "operand")).unwrap();
+            }
+            let now = [txn.scan(&tree, ..).unwrap(), txn.scan(&tree, ..).unwrap()];
+            let [now, all] = now;
+            for (mut cursor, mut whole) in [(early, whole), (now.only(&parts).unwrap(), all)] {
+                let mut rows = 0;
+                while let Some((key, value)) = whole.next().unwrap() {
+                    assert_eq!(cursor.next().unwrap(), Some((key, &cut(value)[..])));
+                    rows += 1;
+                }
+                assert!(cursor.next().unwrap().is_none() && rows >= 400);
+                cursor.seek(&7u32.to_be_bytes());
+                whole.seek(&7u32.to_be_bytes());
+                let (key, value) = whole.prev().unwrap().unwrap();
+                assert_eq!(cursor.prev().unwrap(), Some((key, &cut(value)[..])));
+            }
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            for row in (0..510u32).step_by(5) {
+                let key = row.to_be_bytes();
+                let exists = txn.get_parts(&tree, &key, &parts, &mut found).unwrap();
+                assert_eq!(exists, txn.get_into(&tree, &key, &mut expected).unwrap());
+                assert_eq!(found, if exists { cut(&expected) } else { Vec::new() });
+            }
+            txn.put(&tree, b"misfit", b"x").unwrap();
+            let misfit = txn.get_parts(&tree, b"misfit", &parts, &mut found).unwrap_err();
+            assert!(misfit.kind() == ErrorKind::FixCall && found.is_empty(), "{misfit}");
+            let mut cursor = txn.scan(&tree, &b"m"[..]..).unwrap().only(&parts).unwrap();
+            for _ in 0..2 {
+                assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::FixCall, "each time");
+            }
+            cursor.seek(b"n");
+            assert_eq!(cursor.next().unwrap(), None);
+            drop(cursor);
+            txn.rollback();
+        }
+    }
+    let other = db.create_tree("other", TreeOptions::default()).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    assert!(txn.get_parts(&other, b"1", &parts, &mut Vec::new()).is_err());
+    assert!(txn.scan(&other, ..).unwrap().only(&parts).is_err());
 }

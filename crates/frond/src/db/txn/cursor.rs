@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Snapshot, Tree, tree::bounds},
+    super::{Cursor, Parts, Snapshot, Tree, tree::bounds},
     IfLocked, Isolation, RowLock, State, Txn,
     locked_walk::{LockedWalk, Step},
     own_walk::OwnWalk,
@@ -48,6 +48,10 @@ pub struct TxnCursor<'t> {
     is_behind: bool,
     /// The row handed out, or being made.
     row: Row,
+    /// Values come whole, whatever else the transaction does.
+    is_whole: bool,
+    /// To be cut out of values; `None`: they are handed out whole.
+    parts: Option<Parts>,
     /// The key that the position names.
     at: Vec<u8>,
     position: Position,
@@ -179,6 +183,8 @@ impl Txn {
             peeked: None,
             is_behind: true,
             row: Row::default(),
+            is_whole: false,
+            parts: None,
             at: Vec::new(),
             position: Position::Low,
             forward: true,
@@ -244,6 +250,36 @@ impl Base<'_> {
 }
 
 impl TxnCursor<'_> {
+    /// Gives only these parts of values from here on, as [`Cursor::only`] does. What is read under locks, or where the
+    /// transaction has written to the tree, is read whole and cut.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn only(mut self, parts: &Parts) -> Result<Self> {
+        self.set_parts(parts)?;
+        Ok(self)
+    }
+
+    /// The same of a cursor that stays where it lies.
+    ///
+    /// # Errors
+    /// As [`only`](Self::only).
+    pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
+        parts.check(self.entry.typing.as_ref())?;
+        // What it does not see of own writes now it never sees.
+        let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
+        self.is_placed = false;
+        match &mut self.base {
+            Base::Seen(base) if is_untouched && !self.is_whole => {
+                base.set_parts(parts)?;
+                self.parts = None;
+            }
+            // Operands of the transaction's own go over whole values.
+            _ => (self.parts, self.is_whole) = (Some(parts.clone()), true),
+        }
+        Ok(())
+    }
+
     /// Moves just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: &[u8]) {
         self.at.clear();
@@ -298,7 +334,8 @@ impl TxnCursor<'_> {
             self.is_placed = true;
         }
         // What fails before it has a row leaves the position where it was.
-        let found = self.step().inspect_err(|_| self.is_placed = false)?;
+        let found = self.step().and_then(|found| self.cut(found));
+        let found = found.inspect_err(|_| self.is_placed = false)?;
         if found {
             self.at.clear();
             self.at.extend_from_slice(&self.row.key);
@@ -309,6 +346,14 @@ impl TxnCursor<'_> {
             false => Position::Low,
         };
         Ok(found.then_some((&self.row.key, &self.row.value)))
+    }
+
+    /// Cuts the row that was found down to the parts asked for.
+    fn cut(&mut self, found: bool) -> Result<bool> {
+        if found && let Some(parts) = &self.parts {
+            parts.keep(Some(&self.entry.entry), &mut self.row.value)?;
+        }
+        Ok(found)
     }
 
     /// Puts both walks on their first row beyond the position.

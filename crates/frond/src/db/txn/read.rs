@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     super::{
-        Shared, Tree,
+        Parts, Shared, Tree,
         batch::check_key,
         read::{Messages, ReadView, in_key_order},
     },
@@ -53,6 +53,51 @@ impl Txn {
         self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait)?;
         tree.entry.check()?;
         self.read(&mut state, tree, key, At::Latest, value)
+    }
+
+    /// Parts of a value, as [`Tree::get_parts`](crate::Tree::get_parts) gives them: false, and an empty buffer, if there is no
+    /// such key. What is read under locks, or of a transaction that has written, is read whole and cut.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree, or the parts are of a
+    /// tree with other layouts.
+    pub fn get_parts(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        parts: &Parts,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        parts.check(tree.typing.as_ref())?;
+        let mut state = self.enter(tree, key)?;
+        let locks = self.options.isolation == Isolation::Serializable && !self.options.read_only;
+        if locks || state.has_written {
+            drop(state);
+            let found = self.get_into(tree, key, value)?;
+            if found && let Err(misfit) = parts.keep(Some(&tree.entry), value) {
+                value.clear();
+                return Err(misfit);
+            }
+            return Ok(found);
+        }
+        let engine = &self.shared.engine;
+        let (version, at) = self.moment(&mut state, tree)?;
+        ReadView { engine, version: &version, at }.get_parts(&tree.entry, key, parts, value)
+    }
+
+    /// What plain reads of the tree go by now, at a level where they lock nothing: the last commit that they see, in a
+    /// version that has it.
+    fn moment(&self, state: &mut State, tree: &Tree) -> Result<(Arc<Version>, Seqno)> {
+        let engine = &self.shared.engine;
+        if self.options.isolation == Isolation::ReadCommitted {
+            let version = engine.versions.hold();
+            return Ok((version, engine.sequencer.visible()));
+        }
+        let snapshot = self.snapshot(state);
+        if tree.entry.birth() > snapshot.at {
+            return Err(Error::DefinitionChanged(tree.name()));
+        }
+        Ok((snapshot.version(&engine.versions), snapshot.at))
     }
 
     /// Locks the row for this transaction alone, and reads its newest value. The row need not exist: then nobody
@@ -253,20 +298,7 @@ impl Txn {
         }
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let mut state = self.enter_tree(tree)?;
-        let engine = &self.shared.engine;
-        let (version, at) = match self.options.isolation {
-            Isolation::ReadCommitted => {
-                let version = engine.versions.hold();
-                (version, engine.sequencer.visible())
-            }
-            _ => {
-                let snapshot = self.snapshot(&mut state);
-                if tree.entry.birth() > snapshot.at {
-                    return Err(Error::DefinitionChanged(tree.name()));
-                }
-                (snapshot.version(&engine.versions), snapshot.at)
-            }
-        };
+        let (version, at) = self.moment(&mut state, tree)?;
         in_key_order(keys, |key| {
             state.must_go_on()?;
             let mut value = Vec::new();

@@ -1,0 +1,203 @@
+//! Parts of keys and values: what a tree is told of its rows, and reads of some parts alone.
+
+use frond::{End, Hint, Layout, Part, Parts};
+
+use crate::{
+    bytes::{bytes, frond_buffer, give, given, given_mut, list, take_back},
+    cursor::frond_cursor,
+    error::{Fail, call, frond_error, misuse},
+    snapshot::frond_snapshot,
+    store::frond_tree,
+    txn::frond_txn,
+};
+
+/// A part: `width` bytes, big-endian.
+pub const FROND_PART_FIXED: i32 = 1;
+/// A part: what is left; the last one only.
+pub const FROND_PART_REST: i32 = 2;
+/// A part of keys: ends with 00 01; a 00 of the content is 00 FF.
+pub const FROND_PART_ESCAPED: i32 = 3;
+/// A part of keys, descending: ends with FF FE; the content is complemented, and an FF in it is FF 00.
+pub const FROND_PART_ESCAPED_DESCENDING: i32 = 4;
+/// A part of values: its LEB128 length stands before it.
+pub const FROND_PART_PREFIXED: i32 = 5;
+
+/// Nothing is known of a fixed part.
+pub const FROND_HINT_NONE: i32 = 0;
+/// It is an integer, its sign bit flipped.
+pub const FROND_HINT_INTEGER: i32 = 1;
+/// It is a float in order-preserving form.
+pub const FROND_HINT_FLOAT: i32 = 2;
+/// It is microseconds.
+pub const FROND_HINT_MICROSECONDS: i32 = 3;
+
+/// A part of keys or values.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct frond_part {
+    /// FROND_PART_FIXED, …
+    pub kind: i32,
+    /// Of a fixed one: how many bytes.
+    pub width: u16,
+    /// Of a fixed one: FROND_HINT_INTEGER, … . How it is kept depends on it, never what it means.
+    pub hint: i32,
+}
+
+/// Parts of a tree's values that reads are to give; made once, for any number of reads.
+pub struct frond_parts {
+    parts: Parts,
+}
+
+/// A layout, if there are parts.
+pub(crate) unsafe fn layout(
+    parts: *const frond_part,
+    count: usize,
+) -> Result<Option<Layout>, Fail> {
+    // SAFETY: see `bytes.rs`.
+    let parts = unsafe { list(parts, count, "parts") }?;
+    let parts: Result<Vec<Part>, Fail> = parts.iter().map(|part| part_of(*part)).collect();
+    Ok(Some(parts?).filter(|parts| !parts.is_empty()).map(Layout::new))
+}
+
+fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Part, Fail> {
+    let hint = match hint {
+        FROND_HINT_NONE => Hint::None,
+        FROND_HINT_INTEGER => Hint::Integer,
+        FROND_HINT_FLOAT => Hint::Float,
+        FROND_HINT_MICROSECONDS => Hint::Microseconds,
+        other => return Err(misuse(format!("there is no hint {other}"))),
+    };
+    Ok(match kind {
+        FROND_PART_FIXED => Part::Fixed(width, hint),
+        FROND_PART_REST => Part::Var(End::Rest),
+        FROND_PART_ESCAPED => Part::Var(End::Escaped),
+        FROND_PART_ESCAPED_DESCENDING => Part::Var(End::EscapedDescending),
+        FROND_PART_PREFIXED => Part::Var(End::Prefixed),
+        other => return Err(misuse(format!("there is no kind of part {other}"))),
+    })
+}
+
+/// Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
+/// layout, each as it stands in the value (one with its length before it, with that).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_parts_make(
+    tree: *const frond_tree,
+    numbers: *const usize,
+    count: usize,
+    parts: *mut *mut frond_parts,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`, here and below.
+    unsafe {
+        call(error, || {
+            give(parts, || {
+                let numbers = list(numbers, count, "the numbers")?;
+                Ok(frond_parts { parts: given(tree, "the tree")?.tree.parts(numbers)? })
+            })
+        })
+    }
+}
+
+/// Gives parts back; cursors that give them are not touched. Null is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_parts_free(parts: *mut frond_parts) {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(std::ptr::null_mut(), || take_back(parts, "the parts").map(drop)) };
+}
+
+/// Parts of a value, one after the other, into `value`; of what lies in trees, no others are looked at. FROND_NOT_FOUND if there is
+/// no such key; FRD-1001 if the value does not fit the layout of its tree.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_get_parts(
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    parts: *const frond_parts,
+    value: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        read(error, (key, key_length), parts, value, |key, parts, out| {
+            Ok(given(tree, "the tree")?.tree.get_parts(key, parts, out)?)
+        })
+    }
+}
+
+/// The same at a moment of the store.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_snapshot_get_parts(
+    snapshot: *const frond_snapshot,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    parts: *const frond_parts,
+    value: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        read(error, (key, key_length), parts, value, |key, parts, out| {
+            let (snapshot, tree) = (given(snapshot, "the snapshot")?, given(tree, "the tree")?);
+            Ok(snapshot.snapshot.get_parts(&tree.tree, key, parts, out)?)
+        })
+    }
+}
+
+/// The same as a transaction sees it, without a lock but at FROND_SERIALIZABLE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_get_parts(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    parts: *const frond_parts,
+    value: *mut frond_buffer,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        read(error, (key, key_length), parts, value, |key, parts, out| {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            Ok(txn.txn.get_parts(&tree.tree, key, parts, out)?)
+        })
+    }
+}
+
+unsafe fn read(
+    error: *mut frond_error,
+    (key, key_length): (*const u8, usize),
+    parts: *const frond_parts,
+    value: *mut frond_buffer,
+    get: impl FnOnce(&[u8], &Parts, &mut Vec<u8>) -> Result<bool, Fail>,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (key, parts) = (bytes(key, key_length, "the key")?, given(parts, "the parts")?);
+            let value = given_mut(value, "the buffer")?;
+            let key = value.apart(key);
+            value.fill(|out| match get(&key, &parts.parts, out)? {
+                true => Ok(()),
+                false => Err(Fail::NotFound),
+            })
+        })
+    }
+}
+
+/// From here on a cursor gives these parts of values alone; it stays where it is. A step onto a value that does not fit the layout of
+/// its tree fails with FRD-1001, each time; frond_cursor_seek goes beyond it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_only(
+    cursor: *mut frond_cursor,
+    parts: *const frond_parts,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let parts = &given(parts, "the parts")?.parts;
+            given_mut(cursor, "the cursor")?.only(parts)
+        })
+    }
+}
