@@ -386,7 +386,8 @@ fn a_row_that_had_come_back_stays_deleted() {
 #[test]
 fn parts_of_values_are_the_same_whoever_wrote_them() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("store"), Options::new().durability(Durability::Lazy)).unwrap();
+    let db =
+        Db::open(dir.path().join("store"), Options::new().durability(Durability::Lazy)).unwrap();
     let value_layout = Layout::new(vec![
         Part::Fixed(4, Hint::Integer),
         Part::Var(End::Prefixed),
@@ -423,7 +424,8 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
                 for row in (0..500u32).step_by(3) {
                     txn.put(&tree, &row.to_be_bytes(), &value(row + 1, "own")).unwrap();
                 }
-                txn.merge(&tree, &500u32.to_be_bytes(), operator::APPEND, &value(9, "operand")).unwrap();
+                txn.merge(&tree, &500u32.to_be_bytes(), operator::APPEND, &value(9, "operand"))
+                    .unwrap();
             }
             let now = [txn.scan(&tree, ..).unwrap(), txn.scan(&tree, ..).unwrap()];
             let [now, all] = now;
