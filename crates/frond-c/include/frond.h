@@ -50,6 +50,33 @@
 // Bytes of an error's message, with its end.
 #define FROND_MESSAGE_BYTES 504
 
+// A part: `width` bytes, big-endian.
+#define FROND_PART_FIXED 1
+
+// A part: what is left; the last one only.
+#define FROND_PART_REST 2
+
+// A part of keys: ends with 00 01; a 00 of the content is 00 FF.
+#define FROND_PART_ESCAPED 3
+
+// A part of keys, descending: ends with FF FE; the content is complemented, and an FF in it is FF 00.
+#define FROND_PART_ESCAPED_DESCENDING 4
+
+// A part of values: its LEB128 length stands before it.
+#define FROND_PART_PREFIXED 5
+
+// Nothing is known of a fixed part.
+#define FROND_HINT_NONE 0
+
+// It is an integer, its sign bit flipped.
+#define FROND_HINT_INTEGER 1
+
+// It is a float in order-preserving form.
+#define FROND_HINT_FLOAT 2
+
+// It is microseconds.
+#define FROND_HINT_MICROSECONDS 3
+
 
 
 // A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
@@ -103,6 +130,15 @@
 // Where another has the row: a scan goes on behind it; a read of one row fails.
 #define FROND_SKIP 2
 
+// Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
+#define FROND_COMMITS 1
+
+// How long commits waited for a sync of the log, of those that did.
+#define FROND_SYNC_WAITS 2
+
+// How long calls waited for locks, of those that did.
+#define FROND_LOCK_WAITS 3
+
 // Writes that are committed together, in the order in which they were added.
 typedef struct frond_batch frond_batch;
 
@@ -117,6 +153,9 @@ typedef struct frond_interrupter frond_interrupter;
 
 // Loads rows in any order into a tree that it creates.
 typedef struct frond_load frond_load;
+
+// Parts of a tree's values that reads are to give; made once, for any number of reads.
+typedef struct frond_parts frond_parts;
 
 // A transaction that a lock is about. Good for the call that is told of it.
 typedef struct frond_party frond_party;
@@ -143,6 +182,16 @@ typedef struct {
   char message[FROND_MESSAGE_BYTES];
 } frond_error;
 
+// A part of keys or values.
+typedef struct {
+  // FROND_PART_FIXED, …
+  int32_t kind;
+  // Of a fixed one: how many bytes.
+  uint16_t width;
+  // Of a fixed one: FROND_HINT_INTEGER, … . How it is kept depends on it, never what it means.
+  int32_t hint;
+} frond_part;
+
 // What a new tree is to be like. Filled by frond_tree_options_init, then changed.
 typedef struct {
   // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
@@ -153,6 +202,15 @@ typedef struct {
   const uint8_t *attributes;
   // How many.
   size_t attributes_length;
+  // The parts of keys, and of values, or none of both (null): rows are then kept by part, each in the form that takes least.
+  // Copied by the call that they are given to.
+  const frond_part *key_parts;
+  // How many.
+  size_t key_parts_count;
+  // Those of values.
+  const frond_part *value_parts;
+  // How many.
+  size_t value_parts_count;
 } frond_tree_options;
 
 // Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
@@ -231,6 +289,9 @@ typedef struct {
   size_t old_length;
 } frond_change;
 
+// Is told a line of text of `length` bytes, which ends with a zero byte besides.
+typedef void (*frond_line)(void *context, const char *text, size_t length);
+
 // Bytes that lie elsewhere.
 typedef struct {
   // The first of them; null: there are none, not even an empty string.
@@ -268,9 +329,6 @@ typedef struct {
   const frond_lock_hooks *lock_hooks;
 } frond_options;
 
-// Is told a line of text of `length` bytes, which ends with a zero byte besides.
-typedef void (*frond_line)(void *context, const char *text, size_t length);
-
 // What a transaction is to be like. Filled by frond_txn_options_init, then changed.
 typedef struct {
   // FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
@@ -287,6 +345,9 @@ typedef struct {
 
 // Is told that what was committed is durable.
 typedef void (*frond_synced)(void *cookie);
+
+// Is told a number by its name, which ends with a zero byte.
+typedef void (*frond_number)(void *context, const char *name, uint64_t value);
 
 #ifdef __cplusplus
 extern "C" {
@@ -444,6 +505,50 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 // Gives a cursor back. Null is allowed.
 void frond_cursor_free(frond_cursor *cursor);
 
+// Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
+// layout, each as it stands in the value (one with its length before it, with that).
+int32_t frond_parts_make(const frond_tree *tree,
+                         const size_t *numbers,
+                         size_t count,
+                         frond_parts **parts,
+                         frond_error *error);
+
+// Gives parts back; cursors that give them are not touched. Null is allowed.
+void frond_parts_free(frond_parts *parts);
+
+// Parts of a value, one after the other, into `value`; of what lies in trees, no others are looked at. FROND_NOT_FOUND if there is
+// no such key; FRD-1001 if the value does not fit the layout of its tree.
+int32_t frond_get_parts(const frond_tree *tree,
+                        const uint8_t *key,
+                        size_t key_length,
+                        const frond_parts *parts,
+                        frond_buffer *value,
+                        frond_error *error);
+
+// The same at a moment of the store.
+int32_t frond_snapshot_get_parts(const frond_snapshot *snapshot,
+                                 const frond_tree *tree,
+                                 const uint8_t *key,
+                                 size_t key_length,
+                                 const frond_parts *parts,
+                                 frond_buffer *value,
+                                 frond_error *error);
+
+// The same as a transaction sees it, without a lock but at FROND_SERIALIZABLE.
+int32_t frond_txn_get_parts(const frond_txn *txn,
+                            const frond_tree *tree,
+                            const uint8_t *key,
+                            size_t key_length,
+                            const frond_parts *parts,
+                            frond_buffer *value,
+                            frond_error *error);
+
+// From here on a cursor gives these parts of values alone; it stays where it is. A step onto a value that does not fit the layout of
+// its tree fails with FRD-1001, each time; frond_cursor_seek goes beyond it.
+int32_t frond_cursor_only(frond_cursor *cursor,
+                          const frond_parts *parts,
+                          frond_error *error);
+
 // Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
 // transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
 // rolled back.
@@ -521,6 +626,43 @@ int32_t frond_txn_unlock_last(const frond_txn *txn,
 // Takes the store as of now.
 int32_t frond_snapshot_take(const frond_db *db, frond_snapshot **snapshot, frond_error *error);
 
+// Names this moment of the store: it outlives the process, until frond_snapshot_drop. Synced when it returns; `seqno` gets the last
+// commit that it shows, and may be null.
+int32_t frond_snapshot_create(const frond_db *db,
+                              const char *name,
+                              uint64_t *seqno,
+                              frond_error *error);
+
+// Opens a moment that has a name.
+int32_t frond_snapshot_open(const frond_db *db,
+                            const char *name,
+                            frond_snapshot **snapshot,
+                            frond_error *error);
+
+// Lets a moment go that has a name; who has it open keeps it until then.
+int32_t frond_snapshot_drop(const frond_db *db, const char *name, frond_error *error);
+
+// Tells the names of all moments that have one, in order.
+int32_t frond_snapshots(const frond_db *db, frond_line tell, void *context, frond_error *error);
+
+// Opens a tree as it was named at this moment, by a name that it may not have any more.
+int32_t frond_snapshot_tree_open(const frond_snapshot *snapshot,
+                                 const char *name,
+                                 frond_tree **tree,
+                                 frond_error *error);
+
+// Fills `out` with the bytes of a value from byte `from` on, at this moment; `count` gets how many there were, fewer than
+// `length` only at the value's end. FROND_NOT_FOUND if there is no such key. A value of any length can so be read in little memory.
+int32_t frond_snapshot_get_at(const frond_snapshot *snapshot,
+                              const frond_tree *tree,
+                              const uint8_t *key,
+                              size_t key_length,
+                              size_t from,
+                              uint8_t *out,
+                              size_t length,
+                              size_t *count,
+                              frond_error *error);
+
 // Gives a snapshot back. Null is allowed.
 void frond_snapshot_free(frond_snapshot *snapshot);
 
@@ -577,7 +719,7 @@ const char *frond_version(void);
 // Fills options with what is usual: 256 MiB, FROND_SYNC, made if there is none.
 void frond_options_init(frond_options *options);
 
-// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes.
+// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes, no parts.
 void frond_tree_options_init(frond_tree_options *options);
 
 // Opens the store in directory `path`. `options` may be null. After a crash this replays the log.
@@ -638,18 +780,6 @@ int32_t frond_tree_info(const frond_tree *tree,
 
 // Tells the names of all trees, in order.
 int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
-
-// Tells who waits for a lock now, a line each: who, for what, and behind whom.
-int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
-
-// The last deadlock in words. FROND_NOT_FOUND if there was none.
-int32_t frond_last_deadlock(const frond_db *db, frond_buffer *words, frond_error *error);
-
-// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
-int32_t frond_stat(const frond_db *db,
-                   const char *name,
-                   uint64_t *value,
-                   frond_error *error);
 
 // The value of a key, into `value`. FROND_NOT_FOUND if there is none.
 int32_t frond_get(const frond_tree *tree,
@@ -739,7 +869,17 @@ int32_t frond_txn_merge(const frond_txn *txn,
                         size_t operand_length,
                         frond_error *error);
 
-// Marks this moment, a statement's begin or a savepoint: `number` gets its number. Marks nest.
+// Begins a statement, which ends where the next one begins: it can be taken back as a whole, and scans that begin in it see
+// what the transaction had written before it, so that it never meets what it writes itself. Reads of rows see everything.
+int32_t frond_txn_begin_statement(const frond_txn *txn,
+                                  frond_error *error);
+
+// Takes back what was written since the statement began, and forgets savepoints that were made in it; costs what it takes
+// back. Rows stay locked.
+int32_t frond_txn_rollback_statement(const frond_txn *txn,
+                                     frond_error *error);
+
+// Marks this moment, to go back to: `number` gets its number. Savepoints nest.
 int32_t frond_txn_savepoint(frond_txn *txn, uint64_t *number, frond_error *error);
 
 // Takes back what was written since a savepoint, which stays; costs what it takes back. Rows stay locked.
@@ -781,6 +921,38 @@ int32_t frond_when_synced(const frond_db *db,
                           frond_synced tell,
                           void *cookie,
                           frond_error *error);
+
+// Tells who holds locks now, a line each, longest first: since when, and how much it has written. Who has only read without
+// locks is not among them.
+int32_t frond_transactions(const frond_db *db,
+                           frond_line tell,
+                           void *context,
+                           frond_error *error);
+
+// Tells who waits for a lock now, a line each: who, for what, and behind whom.
+int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
+
+// The last deadlock in words. FROND_NOT_FOUND if there was none.
+int32_t frond_last_deadlock(const frond_db *db, frond_buffer *words, frond_error *error);
+
+// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
+int32_t frond_stat(const frond_db *db,
+                   const char *name,
+                   uint64_t *value,
+                   frond_error *error);
+
+// Tells all numbers that `frond stats` prints, in a fixed order.
+int32_t frond_stats(const frond_db *db, frond_number tell, void *context, frond_error *error);
+
+// How long things took since the store was opened: `what` is FROND_COMMITS, … . `count` gets how many there were, `nanos` the time
+// that `per_mille` of a thousand of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
+// longest. Both may be null.
+int32_t frond_times(const frond_db *db,
+                    int32_t what,
+                    uint32_t per_mille,
+                    uint64_t *count,
+                    uint64_t *nanos,
+                    frond_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -427,8 +427,7 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
                 txn.merge(&tree, &500u32.to_be_bytes(), operator::APPEND, &value(9, "operand"))
                     .unwrap();
             }
-            let now = [txn.scan(&tree, ..).unwrap(), txn.scan(&tree, ..).unwrap()];
-            let [now, all] = now;
+            let (now, all) = (txn.scan(&tree, ..).unwrap(), txn.scan(&tree, ..).unwrap());
             for (mut cursor, mut whole) in [(early, whole), (now.only(&parts).unwrap(), all)] {
                 let mut rows = 0;
                 while let Some((key, value)) = whole.next().unwrap() {
