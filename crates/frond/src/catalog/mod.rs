@@ -10,6 +10,6 @@ mod trees;
 pub(crate) use prepared::{Pieces, pieces};
 pub use record::{
     ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, Parent, PreparedPiece,
-    RECORD_BYTES_MAX, Record, SnapshotRecord, TreeRecord, validate_name,
+    RECORD_BYTES_MAX, Record, SnapshotRecord, TABLE_ATTRIBUTES, TreeRecord, validate_name,
 };
 pub(crate) use trees::{CATALOG_TREE, Catalog, Kept, TreeEntry};

@@ -36,6 +36,9 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
 pub const RECORD_BYTES_MAX: usize =
     ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + HISTORY_BYTES_MAX + (64 << 10);
 
+/// How the attributes of a tree begin that holds the rows of a table.
+pub const TABLE_ATTRIBUTES: &[u8; 12] = b"frond table\0";
+
 const VERSION: u8 = 1;
 /// From this number on, a field that is not known may be carried along unread.
 const CARRIED_FROM: u64 = 64;
@@ -211,6 +214,14 @@ impl Record {
     pub fn tree_of_key(key: &[u8]) -> Option<TreeId> {
         let number = key.strip_prefix(&[TREE])?;
         Some(TreeId(u32::from_be_bytes(number.try_into().ok()?)))
+    }
+
+    /// The tree that it tells of.
+    pub fn tree(&self) -> Option<TreeId> {
+        match self {
+            Record::Tree(tree) => Some(tree.id),
+            _ => None,
+        }
     }
 
     /// The named snapshot whose record is kept under `key`, if it is such a key.

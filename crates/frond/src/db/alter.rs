@@ -186,6 +186,11 @@ impl CatalogChange<'_> {
             let why = format!("tree \"{}\" was made without a layout of values", record.name);
             return Err(Error::InvalidArgument(why));
         };
+        let kept = (1..now.parts().len()).map(NewPart::Keep);
+        if now.version().is_some() && kept.eq(parts.iter().cloned()) {
+            // Rows are what they were, and so is their version.
+            return Ok(());
+        }
         let (next, history) = record.history.change(now, parts)?;
         (record.value_layout, record.history) = (Some(next), history);
         Ok(())
@@ -229,8 +234,16 @@ impl CatalogChange<'_> {
         let records: Vec<_> =
             std::iter::once(counters).chain(put.values().cloned().map(Record::Tree)).collect();
         let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
-        let changes: Vec<_> = drops.iter().map(|&id| Change::DropTree(id)).collect();
+        let mut changes: Vec<_> = drops.iter().map(|&id| Change::DropTree(id)).collect();
+        let before = put.values().filter_map(|record| catalog.by_id(record.id).zip(Some(record)));
+        let before = before.map(|(entry, record)| (entry.record(), record));
+        let before = before.filter(|(before, now)| before.value_layout != now.value_layout);
+        let before: Vec<_> = before.map(|(before, _)| Record::Tree(before)).collect();
+        changes.extend(before.iter().filter_map(Record::tree).map(Change::Layout));
         let seqno = shared.change(&records, &keys, &changes)?;
+        if !before.is_empty() {
+            shared.settle_layouts(seqno, &before)?;
+        }
         for (id, record) in put {
             let birth = if born.contains(&id) { seqno } else { record.birth };
             catalog.show_tree(TreeRecord { birth, ..record });

@@ -1,7 +1,7 @@
 //! Batches: changes to any number of trees that commit together or not at all.
 
 use crate::{
-    Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, VALUE_BYTES_MAX, blob::BlobHold,
+    Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, blob::BlobHold,
     coding::put_varint, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
 };
 
@@ -72,9 +72,7 @@ impl Batch {
     fn push(&mut self, tree: &Tree, key: &[u8], value: &[u8], insert: bool) -> Result<()> {
         self.join(tree)?;
         check_key(key)?;
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
-        }
+        tree.check_value(value)?;
         let id = tree.entry.id;
         if value.len() <= tree.shared.engine.cx.shape.blob_bytes {
             self.writes.check_room(key.len() + value.len())?;

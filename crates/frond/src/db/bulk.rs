@@ -24,7 +24,7 @@ use crate::{
     version::{Change, Loaded},
 };
 
-use super::{Db, Shared, Tree, TreeOptions, batch::check_key};
+use super::{Db, Shared, Tree, TreeOptions, batch::check_key, tree::must_be_there};
 
 /// Loads rows in any order into a tree that it creates; see [`Db::bulk_load`].
 ///
@@ -116,6 +116,10 @@ impl BulkLoad {
         check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        }
+        let newest = self.record.value_layout.as_ref().and_then(|layout| layout.version());
+        if let (Some(newest), Some(named)) = (newest, value.first_chunk()) {
+            must_be_there(u16::from_be_bytes(*named), Some(newest), &self.record.name)?;
         }
         let cx = &self.shared.engine.cx;
         let put = if value.len() <= cx.shape.blob_bytes {

@@ -6,7 +6,8 @@
 use crate::{
     Durability, Error, NewPart, Result, Seqno, Tag, TreeId,
     catalog::{
-        CATALOG_TREE, Catalog, CounterRecord, Parent, Record, TreeEntry, TreeRecord, validate_name,
+        CATALOG_TREE, Catalog, CounterRecord, Parent, Record, TABLE_ATTRIBUTES, TreeEntry,
+        TreeRecord, validate_name,
     },
     run::Operators,
     sync::Arc,
@@ -206,7 +207,9 @@ impl Db {
     ///
     /// # Errors
     /// `NoSuchTree`; `InvalidArgument` if its values do not name their version, a default does not fit its part, there is no
-    /// such part, or its layout has changed 255 times; those of a commit.
+    /// such part, it is a table's, or its layout has changed too often: 255 times, or until the layouts there were take 1 MiB
+    /// or the defaults of a row 32 KiB; those of a commit. `Full`: nothing was done, unless it says that the change will be there
+    /// when the store is opened again.
     pub fn change_layout(
         &self,
         tree: &str,
@@ -215,6 +218,10 @@ impl Db {
     ) -> Result<Tree> {
         let mut change = self.change_catalog()?;
         let entry = self.entry(tree)?;
+        if entry.record().attributes.starts_with(TABLE_ATTRIBUTES) {
+            let why = format!("\"{tree}\" is a table: its columns change by Table::change_columns");
+            return Err(Error::InvalidArgument(why));
+        }
         change.change_layout(entry.id, parts)?;
         if let Some(attributes) = attributes {
             change.set_attributes(entry.id, attributes)?;
@@ -259,6 +266,24 @@ impl Shared {
     /// An error if a tree has this name, or may have it when the store is opened again.
     pub(super) fn must_be_free(&self, name: &str) -> Result<()> {
         if self.catalog.is_taken(name) { Err(Error::TreeExists(name.into())) } else { Ok(()) }
+    }
+
+    /// Has everything through commit `seqno` applied, which has given trees other layouts: whoever writes their rows by
+    /// these writes them into versions that show the commit, so that no snapshot, slot or backup of before has rows of a
+    /// version that its catalog does not know. A disk that is too full for that gets the trees back as they were.
+    pub(super) fn settle_layouts(&self, seqno: Seqno, before: &[Record]) -> Result<()> {
+        let why = match self.engine.health.watch(self.engine.apply_through(seqno)) {
+            Ok(()) => return Ok(()),
+            Err(Error::Full(why)) => why,
+            Err(error) => return Err(Error::OutcomeUnknown(error.to_string())),
+        };
+        match self.change(before, &[], &[]) {
+            Ok(_) => Err(Error::Full(why)),
+            Err(Error::Full(_)) => Err(Error::Full(format!(
+                "{why}; the change is there when the store is opened again"
+            ))),
+            Err(other) => Err(Error::OutcomeUnknown(other.to_string())),
+        }
     }
 
     /// Makes trees that begin with more than nothing readable, which commit `seqno` has created by these
@@ -314,6 +339,10 @@ impl Shared {
             Record::Counters(counters) => catalog.set_counters(counters),
             Record::Tree(mut record) => {
                 must_know(operators, &record)?;
+                let before = catalog.by_id(record.id).filter(|_| replayed.is_some());
+                if before.is_some_and(|entry| entry.record().value_layout != record.value_layout) {
+                    change = Some(Change::Layout(record.id));
+                }
                 if let Some(seqno) = replayed
                     && catalog.by_id(record.id).is_none()
                 {

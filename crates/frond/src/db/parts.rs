@@ -56,7 +56,11 @@ impl Parts {
     /// An error if they were made for a tree with other layouts.
     pub(super) fn check(&self, typing: Option<&Arc<Typing>>) -> Result<()> {
         let same = |typing: &Arc<Typing>| {
-            Arc::ptr_eq(typing.columns(), &self.columns) || *typing.columns() == self.columns
+            let columns = typing.columns();
+            let is_layout = Arc::ptr_eq(columns, &self.columns) || *columns == self.columns;
+            // Of layouts that are alike, older ones may have been others.
+            let (theirs, own) = (typing.versions(), self.versions.as_ref());
+            is_layout && (theirs.map(Arc::as_ptr) == own.map(Arc::as_ptr) || theirs == own)
         };
         match typing.is_some_and(same) {
             true => Ok(()),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Error, Layout, Result, Seqno, SizeClass, TreeId,
+    Error, Layout, Result, Seqno, SizeClass, TreeId, VALUE_BYTES_MAX,
     catalog::{TreeEntry, TreeRecord},
     layout::{RowVersions, Standing},
     run::Typing,
@@ -95,6 +95,18 @@ impl Tree {
     /// How values become ones of the version in which the handle gives them.
     pub(super) fn versions(&self) -> Option<&Arc<RowVersions>> {
         self.typing.as_ref()?.versions()
+    }
+
+    /// An error if a value is too long, or names a version of its layout that there is not: it would be taken for one of it
+    /// later.
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        }
+        match self.versions().and_then(|versions| versions.beyond(value)) {
+            None => Ok(()),
+            Some(version) => must_be_there(version, self.entry.row_version(), &self.name()),
+        }
     }
 
     /// An error if its values name the version of their layout: an operand does not, and may meet an older one.
@@ -353,9 +365,22 @@ pub(super) fn bring_up(
 /// An error if there is such a version by now, which the reader does not know; else the value only looks like one.
 #[cold]
 pub(super) fn must_be_newer(entry: &TreeEntry, version: u16) -> Result<()> {
-    match entry.row_version().is_some_and(|newest| version <= newest) {
+    // Of a tree that is gone nobody knows the newest.
+    let is_known = entry.check().is_ok();
+    match entry.row_version().is_some_and(|newest| version <= newest || !is_known) {
         true => Err(Error::DefinitionChanged(entry.name())),
         false => Ok(()),
+    }
+}
+
+/// An error if a tree has no such version of its layout.
+#[cold]
+pub(super) fn must_be_there(version: u16, newest: Option<u16>, tree: &str) -> Result<()> {
+    match newest.filter(|newest| version > *newest) {
+        None => Ok(()),
+        Some(newest) => Err(Error::InvalidArgument(format!(
+            "a value names version {version} of its layout, and tree \"{tree}\" has had 0 to {newest}; values that come from another tree are to name one of this"
+        ))),
     }
 }
 

@@ -29,6 +29,8 @@ use crate::{
 
 /// How often the layout of a tree's values may change.
 const VERSIONS_MAX: usize = 255;
+/// Most parts of the maps from all older versions: each has as many as the newest layout, and some tens of bytes a part.
+const MAPPED_PARTS_MAX: usize = 256 << 10;
 /// Longest bytes that a row may get by being mapped, all defaults together.
 const DEFAULTS_BYTES_MAX: usize = 32 << 10;
 /// Longest encoded history, bytes.
@@ -115,12 +117,12 @@ impl History {
             |why: String| Err(Error::InvalidArgument(format!("change of a layout: {why}")));
         let Some(version) = now.version() else {
             return refuse(
-                "its rows do not name their version; make a tree with Layout::versioned, and copy them".into(),
+                "its rows do not name their version; make a tree with Layout::versioned, and copy them as rows of version 0".into(),
             );
         };
         if usize::from(version) >= VERSIONS_MAX {
             return refuse(format!(
-                "it was changed {VERSIONS_MAX} times; copy the rows into a new tree"
+                "it was changed {VERSIONS_MAX} times; copy the rows, as ones of version 0, into a new tree"
             ));
         }
         let mut next = vec![Part::Version(version + 1)];
@@ -181,6 +183,9 @@ impl History {
         };
         if usize::from(version) != self.changes.len() || self.changes.len() > VERSIONS_MAX {
             return Err("it has other versions than its layout names");
+        }
+        if self.changes.len() * newest.parts().len() > MAPPED_PARTS_MAX {
+            return Err("there are too many changes of too many parts");
         }
         let mut older: Vec<Change> = Vec::with_capacity(self.changes.len());
         let mut next = newest;
@@ -314,6 +319,12 @@ impl RowVersions {
     /// True if there is no older one: nothing is ever mapped.
     pub fn is_first(&self) -> bool {
         self.older.is_empty()
+    }
+
+    /// The version that a row names, if it is none that is known here.
+    #[inline]
+    pub fn beyond(&self, row: &[u8]) -> Option<u16> {
+        named(row).filter(|version| *version > self.newest)
     }
 
     /// True if a row names the newest version that is known here.

@@ -448,14 +448,12 @@ impl Run {
         let mut fill = |out: &mut [u8]| self.load(index, out);
         let raw_bytes = entry.raw_bytes as usize;
         let load = Load { raw_bytes, fill: &mut fill, unpack: &|block| self.unpack(block) };
-        let block = source.block(self.block_key(index), load)?;
-        Ok(PinnedBlock(Pin::Cached(block)))
+        source.block(self.block_key(index), load).map(PinnedBlock::cached)
     }
 
     /// A block that was checked, as it is read without a codec, if some column is under one.
     pub(super) fn unpack(&self, block: &[u8]) -> Option<Box<[u8]>> {
-        let is_coded = self.tail.codec != Codec::Raw;
-        is_coded.then(|| self.tail.format.unpack(block)).flatten()
+        (self.tail.codec != Codec::Raw).then(|| self.tail.format.unpack(block))?
     }
 
     pub(super) fn block_key(&self, index: usize) -> BlockKey {

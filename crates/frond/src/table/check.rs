@@ -61,8 +61,12 @@ impl Table {
     pub fn check(&self) -> Result<TableReport> {
         let snapshot = self.db.snapshot();
         // Behind the snapshot: what is dropped from now on can be read there still, and what was built since not yet.
-        let definition = self.state.definition();
-        let (known, mut indexes) = (&definition.rows, definition.indexes.clone());
+        // Not kept: a build waits for whoever has a definition.
+        let (known, mut indexes) = {
+            let definition = self.state.definition();
+            (definition.rows.clone(), definition.indexes.clone())
+        };
+        let known = &known;
         let mut failed = Ok(());
         indexes.retain(|index| match snapshot.get(&index.tree, &[]) {
             Ok(_) => true,

@@ -104,7 +104,9 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Nothing was done. `InvalidArgument` for columns that are not there, twice, or not as their parts say;
+    /// Nothing was done (but where `Full` says that the change will be there when the store is opened again).
+    /// `InvalidArgument` for columns that are not there, twice, or not as their parts say, and after too many changes
+    /// ([`Db::change_layout`](crate::Db::change_layout));
     /// `TableMismatch` if the indexes are not those that the table has, or it was made without columns;
     /// `DefinitionChanged` if its columns have changed since the handle was opened; `LockBusy` while an index is being
     /// built or dropped; those of a commit.
@@ -137,6 +139,7 @@ impl Table {
             columns.into_iter().map(|column| (column.name, column.new)).unzip();
         let stored = Stored { columns: names, ..changing.stored.clone() };
         let mut change = self.db.change_catalog()?;
+        // Where only names change, rows stay what they are.
         change.change_layout(stored.rows, &parts)?;
         change.set_attributes(stored.rows, stored.encode())?;
         change.commit()?;

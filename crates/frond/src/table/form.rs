@@ -8,12 +8,13 @@
 
 use crate::{
     Flaw, TreeId,
+    catalog::TABLE_ATTRIBUTES,
     coding::{Reader, put_bytes, put_varint},
 };
 
 use super::columns::check_columns;
 
-const MAGIC: &[u8; 12] = b"frond table\0";
+const MAGIC: &[u8; 12] = TABLE_ATTRIBUTES;
 const VERSION: u8 = 1;
 /// Of tables whose columns have names, which follow all else.
 const VERSION_COLUMNS: u8 = 2;

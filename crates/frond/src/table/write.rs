@@ -9,7 +9,7 @@
 //!
 //! Threads: as the transaction.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use crate::{Error, Isolation, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
 
@@ -19,6 +19,9 @@ use super::{
     spec::IndexSpec,
     state::{Definition, IndexState},
 };
+
+/// So many milliseconds a call waits for a change of columns that has been committed to reach it.
+const LOOKS_MAX: u32 = 5000;
 
 /// A row that is locked.
 struct Locked {
@@ -102,9 +105,18 @@ impl Table {
         let early = too_early.then(|| self.state.definition());
         let mut old = txn.get_for_update_as_it_is(&self.state.rows, key)?;
         // Whoever wrote the row went by this definition or by one before, and the functions know its version.
-        let definition = early.unwrap_or_else(|| self.state.definition());
+        let mut definition = early.unwrap_or_else(|| self.state.definition());
         if let Some(old) = &mut old {
-            definition.rows.bring_up(old)?;
+            let mut looks = 0;
+            // But a merge may have mapped it to the version of a change that is just being made.
+            while let Err(error) = definition.rows.bring_up(old) {
+                looks += 1;
+                if looks > LOOKS_MAX || !matches!(error, Error::DefinitionChanged(_)) {
+                    return Err(error);
+                }
+                self.db.pause(Duration::from_millis(1));
+                definition = self.state.definition();
+            }
         }
         Ok(Locked { old, definition })
     }

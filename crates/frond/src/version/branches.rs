@@ -40,6 +40,8 @@ pub(crate) enum Change {
     Spill(Arc<SpilledWrites>),
     /// A named snapshot of everything.
     Snapshot { id: u32, name: String },
+    /// Values of a tree get another layout: whoever writes them by that has them in versions that show it, too.
+    Layout(TreeId),
     /// A tree is gone, with all its pages.
     DropTree(TreeId),
     /// A named snapshot is gone.
@@ -61,7 +63,8 @@ pub(crate) struct Loaded {
 impl Change {
     /// True if its commit must be the last one of a memtable: what begins there is the state after it.
     pub fn ends_memtable(&self) -> bool {
-        self.begins_branch() || matches!(self, Change::Load(_) | Change::Spill(_))
+        self.begins_branch()
+            || matches!(self, Change::Load(_) | Change::Spill(_) | Change::Layout(_))
     }
 
     /// True if its commit must be the first one of a memtable, too.

@@ -385,6 +385,66 @@ fn numbers(db: &Db, name: &str) -> Tree {
     tree
 }
 
+fn tree_options() -> TreeOptions {
+    let value_layout = Some(Layout::versioned([Part::Fixed(4, Hint::Integer)]));
+    TreeOptions { value_layout, ..Default::default() }
+}
+
+/// Rows of before a change that wait to be applied are not mapped into what a snapshot of before reads.
+#[test]
+fn a_snapshot_of_before_has_rows_of_before() {
+    for seed in effort::seeds(4) {
+        let mut dice = Dice::new(seed);
+        let engine = DbEngine::tiny(Durability::Lazy);
+        let vfs = SimVfs::new();
+        let options = Options::new()
+            .env(vfs.env(seed))
+            .cache_size(engine.cache_bytes)
+            .tuning(engine.tuning.clone());
+        let db = Db::open("/store", options).unwrap();
+        let tree = db.create_tree("t", tree_options()).unwrap();
+        let row = |key: u8| [0, 0, 0, 0, 0, key];
+        for key in 0..200u8 {
+            tree.put(&[key], &row(key)).unwrap();
+            if dice.chance(1, 60) {
+                db.checkpoint().unwrap();
+            }
+        }
+        let then = db.snapshot();
+        let added = NewPart::Add { part: Part::Fixed(1, Hint::None), default: vec![9] };
+        let now = db.change_layout("t", &[added, NewPart::Keep(1)], None).unwrap();
+        for key in 0..200u8 {
+            now.put(&[key], &[0, 1, 8, 0, 0, 0, key]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        drop((tree, now));
+        db.drop_tree("t").unwrap();
+        let tree = then.open_tree("t").unwrap();
+        assert_eq!(tree.layout_version(), Some(0));
+        for key in 0..200u8 {
+            assert_eq!(then.get(&tree, &[key]).unwrap().unwrap(), row(key), "seed {seed}");
+        }
+    }
+}
+
+/// Parts of one tree say nothing of another one's, whose older rows were others.
+#[test]
+fn parts_are_of_one_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let add = |byte| NewPart::Add { part: Part::Fixed(1, Hint::None), default: vec![byte] };
+    let changed = |name, byte| {
+        db.create_tree(name, tree_options()).unwrap();
+        db.change_layout(name, &[NewPart::Keep(1), add(byte)], None).unwrap()
+    };
+    let (one, other) = (changed("one", 1), changed("other", 2));
+    one.put(&[1], &[0, 0, 0, 0, 0, 7]).unwrap();
+    let mut value = Vec::new();
+    assert!(one.get_parts(&[1], &other.parts(&[2]).unwrap(), &mut value).is_err());
+    assert!(one.get_parts(&[1], &one.parts(&[2]).unwrap(), &mut value).unwrap());
+    assert_eq!(value, [1]);
+}
+
 /// Two parts that are alike change places: the bytes of a layout are the same, and mean something else.
 #[test]
 fn parts_that_are_alike_are_not_mixed_up() {
@@ -484,12 +544,30 @@ fn what_cannot_be_changed_is_refused() {
             .is_err()
     );
     // Bytes that are no row of any version stay what they are.
-    tree.put(&[200], &[77, 77]).unwrap();
+    tree.put(&[200], &[0, 0, 77]).unwrap();
+    // But none may name a version that there is not yet.
+    assert!(tree.put(&[201], &[0, 1, 77]).is_err());
+    assert!(db.begin(Default::default()).unwrap().insert(&tree, &[201], &[77, 77]).is_err());
     let tree = db.change_layout("t", &[NewPart::Keep(1)], None).unwrap();
-    assert_eq!(tree.get(&[200]).unwrap().unwrap(), [77, 77]);
+    assert_eq!(tree.get(&[200]).unwrap().unwrap(), [0, 0, 77]);
+    // Who knows an older one may write what he gets from others, too.
+    let older = tree.clone();
+    let tree = db.change_layout("t", &[], None).unwrap();
+    older.put(&[202], &[0, 2]).unwrap();
+    assert_eq!(tree.get(&[202]).unwrap().unwrap(), [0, 2]);
+    assert_eq!(tree.layout_version(), Some(2));
+    // Nothing changes: neither does the version.
+    let same = db.change_layout("t", &[], Some(b"mine".to_vec())).unwrap();
+    assert_eq!(same.layout_version(), Some(2));
+    assert_eq!(same.info().options.attributes, b"mine");
+    let mut load = db.bulk_load("loaded", tree_options()).unwrap();
+    assert!(load.put(&[1], &[0, 1, 0, 0, 0, 7]).is_err());
+    load.put(&[1], &[0, 0, 0, 0, 0, 7]).unwrap();
+    load.finish().unwrap();
     // Tables say what columns they have.
     let column = || Column::new("c", Part::Fixed(4, Hint::Integer));
     let table = db.table(TableSpec::new("table").columns(vec![column()])).unwrap();
+    invalid(db.change_layout("table", &[], None));
     let other = TableSpec::new("table").columns(vec![Column::new("d", column().part)]);
     assert!(matches!(db.table(other), Err(Error::TableMismatch { .. })));
     let twice = ColumnChange::Add { column: column(), default: vec![0; 4], at: None };

@@ -1,7 +1,7 @@
 //! Writes of one row: locked, looked at, appended, and held against the gaps of others.
 
 use crate::{
-    Error, OPERAND_BYTES_MAX, Result, VALUE_BYTES_MAX,
+    Error, OPERAND_BYTES_MAX, Result,
     run::OPERATOR_USER_MIN,
     sync::MutexGuard,
     txn::{
@@ -72,9 +72,7 @@ impl Txn {
         absent: Absent,
     ) -> Result<Written> {
         let is_insert = matches!(absent, Absent::Must | Absent::Proven);
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
-        }
+        tree.check_value(value)?;
         if value.len() <= self.shared.engine.cx.shape.blob_bytes {
             let leaves = (absent, Leaves::ARow);
             return self.write(tree, key, leaves, |writes, hashed, is_unsaid, rows| {
