@@ -216,14 +216,6 @@ impl Record {
         Some(TreeId(u32::from_be_bytes(number.try_into().ok()?)))
     }
 
-    /// The tree that it tells of.
-    pub fn tree(&self) -> Option<TreeId> {
-        match self {
-            Record::Tree(tree) => Some(tree.id),
-            _ => None,
-        }
-    }
-
     /// The named snapshot whose record is kept under `key`, if it is such a key.
     pub fn snapshot_of_key(key: &[u8]) -> Option<u32> {
         let number = key.strip_prefix(&[SNAPSHOT])?;

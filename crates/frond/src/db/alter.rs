@@ -239,7 +239,7 @@ impl CatalogChange<'_> {
         let before = before.map(|(entry, record)| (entry.record(), record));
         let before = before.filter(|(before, now)| before.value_layout != now.value_layout);
         let before: Vec<_> = before.map(|(before, _)| Record::Tree(before)).collect();
-        changes.extend(before.iter().filter_map(Record::tree).map(Change::Layout));
+        changes.extend((!before.is_empty()).then_some(Change::Layout));
         let seqno = shared.change(&records, &keys, &changes)?;
         if !before.is_empty() {
             shared.settle_layouts(seqno, &before)?;

@@ -341,7 +341,7 @@ impl Shared {
                 must_know(operators, &record)?;
                 let before = catalog.by_id(record.id).filter(|_| replayed.is_some());
                 if before.is_some_and(|entry| entry.record().value_layout != record.value_layout) {
-                    change = Some(Change::Layout(record.id));
+                    change = Some(Change::Layout);
                 }
                 if let Some(seqno) = replayed
                     && catalog.by_id(record.id).is_none()

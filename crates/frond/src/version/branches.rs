@@ -41,7 +41,7 @@ pub(crate) enum Change {
     /// A named snapshot of everything.
     Snapshot { id: u32, name: String },
     /// Values of a tree get another layout: whoever writes them by that has them in versions that show it, too.
-    Layout(TreeId),
+    Layout,
     /// A tree is gone, with all its pages.
     DropTree(TreeId),
     /// A named snapshot is gone.
@@ -63,8 +63,7 @@ pub(crate) struct Loaded {
 impl Change {
     /// True if its commit must be the last one of a memtable: what begins there is the state after it.
     pub fn ends_memtable(&self) -> bool {
-        self.begins_branch()
-            || matches!(self, Change::Load(_) | Change::Spill(_) | Change::Layout(_))
+        self.begins_branch() || matches!(self, Change::Load(_) | Change::Spill(_) | Change::Layout)
     }
 
     /// True if its commit must be the first one of a memtable, too.
