@@ -95,6 +95,7 @@ pub const BUGS: &[Bug] = &[
     bug("locks: who sleeps does not say so", "LockTable::sleep", "schedules of locks"),
     bug("txn: batches pass a closed gate", "LockGate::pass", "schedules of txn"),
     bug("txn: the second committer wins", "Txn::must_not_conflict", "scenarios"),
+    bug("txn: a scan does not miss what has gone", "LockedWalk::nothing_has_gone", "transactions"),
     bug("txn: a rollback keeps the index", "Chains::pop", "txn writes"),
     bug("txn: a rollback keeps the count of rows", "TxnWrites::undo_entry", "txn writes"),
     bug("txn: a rollback keeps the view", "TreeWrites::forget", "txn writes"),

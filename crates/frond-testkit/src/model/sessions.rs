@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub isolation: Isolation,
     level: Option<Durability>,
     /// The step that plain reads see, from the first of them on.
-    snapshot: Option<u64>,
+    pub snapshot: Option<u64>,
     own: Vec<(Place, Write)>,
     /// Number by which it was made, and how much had been written then.
     savepoints: Vec<(u64, usize)>,
@@ -308,9 +308,7 @@ impl Sessions {
         let history = &model.trees[&place.0];
         let is_changed = history.at(&place.1, step) != history.at(&place.1, u64::MAX);
         if is_changed || may_conflict && history.is_touched_since(&place.1, step) {
-            let names = std::mem::take(&mut session.names);
-            let over = Session::new(session.isolation, session.level);
-            *session = Session { is_over: true, names, ..over };
+            session.end();
             return Err(Refusal::Conflict);
         }
         Ok(())
@@ -333,6 +331,12 @@ impl Session {
             written: BTreeSet::new(),
             is_over: false,
         }
+    }
+
+    /// It was rolled back, and answers so.
+    pub fn end(&mut self) {
+        let names = std::mem::take(&mut self.names);
+        *self = Self { is_over: true, names, ..Self::new(self.isolation, self.level) };
     }
 
     fn find(&self, name: u8) -> Result<usize, Refusal> {
@@ -423,7 +427,7 @@ pub(super) fn is_in(key: &[u8], (low, high): &Span) -> bool {
 
 impl Model {
     /// Whether a tree, by its number, was there after a step.
-    fn is_there_at(&self, tree: TreeNumber, step: u64) -> bool {
+    pub(super) fn is_there_at(&self, tree: TreeNumber, step: u64) -> bool {
         self.names_at(step).values().any(|number| *number == tree)
     }
 }

@@ -116,15 +116,21 @@ impl Sessions {
             {
                 continue;
             }
+            let end = end.cloned();
             if is_beyond {
+                self.nothing_has_gone(model, walk, end)?;
                 return Ok(Step::Beyond);
             }
             let Some(key) = seen else {
+                self.nothing_has_gone(model, walk, end)?;
                 walk.is_done = true;
                 return Ok(Step::End);
             };
             let place: Place = (walk.tree, key.clone());
             let locked = self.lock(walk.slot, &place, walk.locking.lock);
+            if locked.is_ok() || walk.locking.if_locked == IfLocked::Skip {
+                self.nothing_has_gone(model, walk, end)?;
+            }
             if locked.is_err() && walk.locking.if_locked == IfLocked::Skip {
                 walk.at = Some(key);
                 continue;
@@ -134,6 +140,37 @@ impl Sessions {
             walk.at = Some(key.clone());
             return Ok(Step::Row(key));
         }
+    }
+
+    /// Ends a snapshot transaction if its snapshot shows a row before `end`, or before the range's, that is not there any more.
+    fn nothing_has_gone(
+        &mut self,
+        model: &Model,
+        walk: &Walk<'_>,
+        end: Option<Vec<u8>>,
+    ) -> Result<(), Refusal> {
+        let session = self.at(walk.slot);
+        let Some(step) = session.snapshot.filter(|_| session.isolation == Isolation::Snapshot)
+        else {
+            return Ok(());
+        };
+        let (mut low, mut high) = walk.rest();
+        match (end, walk.reverse) {
+            (Some(end), false) => high = Bound::Excluded(end),
+            (Some(end), true) => low = Bound::Excluded(end),
+            (None, _) => {}
+        }
+        let span = (low, high);
+        let history = &model.trees[&walk.tree];
+        let mut shown = history.rows_at(step).map(|(key, _)| key);
+        let is_gone = |key: &Vec<u8>| {
+            super::sessions::is_in(key, &span) && history.at(key, u64::MAX).is_none()
+        };
+        if model.is_there_at(walk.tree, step) && shown.any(is_gone) {
+            self.at_mut(walk.slot).end();
+            return Err(Refusal::Conflict);
+        }
+        Ok(())
     }
 
     /// Locks the gap up to the row `end`, or to the end of the range; true if it went to a pending key only.

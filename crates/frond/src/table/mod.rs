@@ -14,6 +14,7 @@
 //! | `read.rs` | a row by its key; an index to read by |
 //! | `scan.rs` | rows in the order of an index |
 //! | `columns.rs` | columns that come, go, and change names and places |
+//! | `beside.rs` | entries that a transaction's own writes stand over |
 //! | `build.rs` | an index of a table that is being written |
 //! | `queue.rs` | changes that waited for a build |
 //! | `check.rs` | whether all is in step |
@@ -24,6 +25,7 @@
 //!
 //! Threads: all; a transaction is one thread's at a time. Guide: docs/tables.md.
 
+mod beside;
 mod build;
 mod check;
 mod columns;

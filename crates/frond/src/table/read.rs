@@ -141,6 +141,10 @@ impl TableIndex {
             let why = format!("index \"{}\" is not unique: scan it", spec.name);
             return Err(Error::InvalidArgument(why));
         }
+        if locking.is_none() && self.can_be_stood_over(txn) && txn.has_said(tree, extracted)? {
+            let mut scan = self.scan(txn, extracted..=extracted)?;
+            return Ok(scan.next()?.map(|found| (found.key.to_vec(), found.row.to_vec())));
+        }
         loop {
             let value = match locking {
                 None => txn.get(tree, extracted)?,
@@ -217,7 +221,11 @@ impl TableIndex {
         let (from, to) = self.index.form().bounds(&range);
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         let cursor = txn.scan(&self.index.tree, range)?;
-        Ok(IndexScan::new(self.clone(), txn, cursor, None))
+        let shown = match self.can_be_stood_over(txn) {
+            true => Some(txn.scan_snapshot(&self.index.tree, range)?),
+            false => None,
+        };
+        Ok(IndexScan::new(self.clone(), txn, (cursor, shown), None))
     }
 
     /// The same, each entry and its row locked as the cursor comes to it, and read at latest. The entry of a row that
@@ -235,6 +243,6 @@ impl TableIndex {
         let (from, to) = self.index.form().bounds(&range);
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked)?;
-        Ok(IndexScan::new(self.clone(), txn, cursor, Some((lock, if_locked))))
+        Ok(IndexScan::new(self.clone(), txn, (cursor, None), Some((lock, if_locked))))
     }
 }

@@ -5,16 +5,19 @@
 //!
 //! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
 
-use crate::{Error, IfLocked, Result, Txn, TxnCursor};
+use crate::{Cursor, Error, IfLocked, Result, Txn, TxnCursor};
 
-use super::read::{Locking, TableIndex};
+use super::{
+    beside::Entries,
+    read::{Locking, TableIndex},
+};
 
 /// A walk over rows in the order of an index, as a transaction sees them.
 #[derive(Debug)]
 pub struct IndexScan<'t> {
     index: TableIndex,
     txn: &'t Txn,
-    cursor: TxnCursor<'t>,
+    entries: Entries<'t>,
     locking: Locking,
     extracted: Vec<u8>,
     key: Vec<u8>,
@@ -36,26 +39,27 @@ impl<'t> IndexScan<'t> {
     pub(super) fn new(
         index: TableIndex,
         txn: &'t Txn,
-        cursor: TxnCursor<'t>,
+        (cursor, shown): (TxnCursor<'t>, Option<Cursor>),
         locking: Locking,
     ) -> Self {
         let (extracted, key, row) = Default::default();
-        Self { index, txn, cursor, locking, extracted, key, row }
+        let entries = Entries::new(&index, txn, cursor, shown);
+        Self { index, txn, entries, locking, extracted, key, row }
     }
 
     /// Moves just below all rows with this extracted, or more.
     pub fn seek(&mut self, extracted: &[u8]) {
-        self.cursor.seek(&self.index.index.form().low(extracted));
+        self.entries.seek(&self.index.index.form().low(extracted));
     }
 
     /// Moves below the first row.
     pub fn seek_first(&mut self) {
-        self.cursor.seek_first();
+        self.entries.seek_first();
     }
 
     /// Moves above the last row.
     pub fn seek_last(&mut self) {
-        self.cursor.seek_last();
+        self.entries.seek_last();
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -102,9 +106,8 @@ impl<'t> IndexScan<'t> {
 
     /// The next entry into the buffers; false at the end.
     fn step(&mut self, forward: bool) -> Result<bool> {
-        let Self { cursor, index, extracted, key, row, .. } = self;
-        let found = if forward { cursor.next()? } else { cursor.prev()? };
-        let Some((at, value)) = found else { return Ok(false) };
+        let Self { entries, index, extracted, key, row, .. } = self;
+        let Some((at, value)) = entries.step(forward)? else { return Ok(false) };
         let entry = index.index.form().read(at, value);
         let entry = entry.map_err(|flaw| index.index.tree.malformed(flaw))?;
         extracted.clear();

@@ -58,11 +58,13 @@ impl Table {
     /// `RowExists` if the key is there, `IndexConflict` if another row has the same in a unique index: it names the
     /// index and that row, whose entry is locked for this transaction; nothing was written. As [`Txn::put`].
     pub fn insert(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<()> {
-        let locked = self.lock(txn, key)?;
-        match locked.old {
-            Some(_) => Err(Error::RowExists { tree: self.name() }),
-            None => self.write(txn, key, &locked, Some(row)),
-        }
+        txn.in_row_call(|| {
+            let locked = self.lock(txn, key)?;
+            match locked.old {
+                Some(_) => Err(Error::RowExists { tree: self.name() }),
+                None => self.write(txn, key, &locked, Some(row)),
+            }
+        })
     }
 
     /// Inserts a row, or changes the one that is there; true if there was one.
@@ -70,9 +72,16 @@ impl Table {
     /// # Errors
     /// As [`insert`](Self::insert), but for `RowExists`.
     pub fn put(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
-        let locked = self.lock(txn, key)?;
-        self.write(txn, key, &locked, Some(row))?;
-        Ok(locked.old.is_some())
+        txn.in_row_call(|| {
+            loop {
+                let locked = self.lock(txn, key)?;
+                match self.write(txn, key, &locked, Some(row)) {
+                    // Somebody came while this one waited for a gap: then it is a change.
+                    Err(Error::RowExists { .. }) if locked.old.is_none() => {}
+                    written => return written.map(|()| locked.old.is_some()),
+                }
+            }
+        })
     }
 
     /// Changes a row; false if there is none.
@@ -145,13 +154,13 @@ impl Table {
             tree: rows,
             old: old.map(|_| key),
             new: new.map(|row| (key, row)),
-            // It was looked for, under its lock.
-            unique: false,
+            unique: old.is_none(),
         };
         let mut changes = Vec::with_capacity(1 + plan.entries.len());
         changes.push(row);
         changes.extend(plan.entries.iter().map(|entry| plan.change(entry, definition)));
-        match txn.update_row(&changes, RowLock::Exclusive)? {
+        // The row was looked for, under its lock, and is again only where that was given back for a wait.
+        match txn.change_row(&changes, RowLock::Exclusive, 1)? {
             None => Ok(()),
             Some(conflict) => Err(self.conflict(&plan, definition, &conflict)),
         }

@@ -301,3 +301,42 @@ fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
     txn.commit().unwrap();
     is_in_step(&db, &table);
 }
+
+/// At repeatable read a transaction writes a unique entry of a row that is newer than its snapshot, where the snapshot shows
+/// that of another row: both are found, or the other alone once the first has gone again.
+#[test]
+fn a_unique_index_shows_rows_that_own_entries_stand_over() {
+    let (_dir, db, table) = people(&[("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3")]);
+    all().into_iter().for_each(|index| table.build_index(index).unwrap());
+    let txn = begin(&db, Isolation::RepeatableRead);
+    assert!(table.get(&txn, b"1").unwrap().is_some());
+    put_all(&db, &table, &[("2", "bb,Oslo,2"), ("3", "cc,Oslo,3")]);
+    let found = |index: &str| -> Vec<String> {
+        by(&table, &txn, index).into_iter().map(|(_, key, row)| key + ":" + &row).collect()
+    };
+    assert!(table.put(&txn, b"1", b"b,Rome,1").unwrap());
+    for index in ["mail", "mail and row"] {
+        assert_eq!(found(index), ["1:b,Rome,1", "2:b,Oslo,2", "3:c,Oslo,3"], "{index}");
+        let mail = table.index(index).unwrap();
+        let found = |text: &[u8]| mail.get(&txn, text).unwrap().map(|(key, _)| key);
+        let keys = [b"a", b"b", b"c"].map(|text| found(text));
+        assert_eq!(keys, [None, Some(b"1".to_vec()), Some(b"3".to_vec())]);
+        // From any place, and around.
+        let mut scan = mail.scan(&txn, &b"b"[..]..).unwrap();
+        assert_eq!(scan.next().unwrap().unwrap().key, b"1");
+        assert_eq!(scan.next().unwrap().unwrap().key, b"2");
+        assert_eq!(scan.next().unwrap().unwrap().key, b"3");
+        assert_eq!(scan.next().unwrap(), None);
+        assert_eq!(scan.prev().unwrap().unwrap().key, b"3");
+        scan.seek(b"c");
+        assert_eq!(scan.prev().unwrap().unwrap().extracted, b"b");
+    }
+    assert!(table.delete(&txn, b"1").unwrap());
+    for index in ["mail", "mail and row"] {
+        assert_eq!(found(index), ["2:b,Oslo,2", "3:c,Oslo,3"], "{index}");
+        let (key, row) = table.index(index).unwrap().get(&txn, b"b").unwrap().unwrap();
+        assert_eq!((text(&key), text(&row)), ("2".into(), "b,Oslo,2".into()));
+    }
+    txn.commit().unwrap();
+    is_in_step(&db, &table);
+}

@@ -465,3 +465,54 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
     assert!(txn.get_parts(&other, b"1", &parts, &mut Vec::new()).is_err());
     assert!(txn.scan(&other, ..).unwrap().only(&parts).is_err());
 }
+
+/// What a snapshot shows and another has deleted is in conflict with a scan that goes over it under locks, as a row that
+/// another has changed is; and so it is whichever way the scan comes, and whatever lies there of its own.
+#[test]
+fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
+    for is_flushed in [false, true] {
+        for forward in [true, false] {
+            for (end, own, conflicts) in [
+                ("9", None, true),
+                ("9", Some("17"), true),
+                ("9", Some("3"), true),
+                ("2", None, false),
+            ] {
+                let store = store(is_flushed);
+                let Store { db, tree, .. } = &store;
+                let one = store.begin(Isolation::Snapshot);
+                assert_eq!(get(&one, tree, "1").as_deref(), Some("10"));
+                // Comes and goes: nobody has seen it.
+                tree.put(b"15", b"").unwrap();
+                tree.delete(b"15").unwrap();
+                tree.delete(b"2").unwrap();
+                if is_flushed {
+                    db.checkpoint().unwrap();
+                }
+                own.map_or(Ok(()), |own: &str| one.put(tree, own.as_bytes(), b"own")).unwrap();
+                let range = &b"1"[..]..end.as_bytes();
+                let mut cursor =
+                    one.scan_locked(tree, range, RowLock::Exclusive, IfLocked::Skip).unwrap();
+                if !forward {
+                    cursor.seek_last();
+                }
+                let scanned = loop {
+                    let found = if forward { cursor.next() } else { cursor.prev() };
+                    match found.map(|row| row.is_some()) {
+                        Ok(true) => {}
+                        Ok(false) => break Ok(()),
+                        Err(error) => break Err(error),
+                    }
+                };
+                match conflicts {
+                    true => assert!(matches!(scanned, Err(Error::Conflict { .. })), "{scanned:?}"),
+                    false => scanned.unwrap(),
+                }
+                drop(cursor);
+                assert_eq!(one.is_over(), conflicts, "{end}, {own:?}");
+                drop(one);
+                store.is_at_rest();
+            }
+        }
+    }
+}

@@ -159,6 +159,20 @@ impl Txn {
         Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)))
     }
 
+    /// What the snapshot of plain reads shows, without the transaction's own writes.
+    pub(crate) fn scan_snapshot<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Cursor> {
+        let mut state = self.enter_tree(tree)?;
+        let snapshot = Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone());
+        if tree.entry.birth() > snapshot.seqno() {
+            return Err(crate::Error::DefinitionChanged(tree.name()));
+        }
+        Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)
+    }
+
     fn cursor<'t>(
         &'t self,
         state: &mut State,

@@ -8,7 +8,9 @@
 //! 1. A row handed out is the newest there is, and stays so until the transaction ends.
 //! 2. With gaps: between two rows handed out one after the other there is no third, and none comes, but those that were
 //!    passed by for being locked.
-//! 3. Publish, then look (Rule: I33): the interval is there before pending keys are asked for, and they are before
+//! 3. A snapshot transaction goes over no row that its snapshot shows and that is not there any more: it would go on as if there
+//!    had never been one (Rule: I27). Rows that are there are looked at one by one.
+//! 4. Publish, then look (Rule: I33): the interval is there before pending keys are asked for, and they are before
 //!    it is looked whether anything was committed.
 //!
 //! Threads: one. Cost: a lock, and with gaps a look at each writer of the tree, for each row; a descent for each row
@@ -22,8 +24,8 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Tree, cursor::Gap},
-    IfLocked, Txn,
+    super::{Cursor, Snapshot, Tree, cursor::Gap},
+    IfLocked, Isolation, Txn,
 };
 use crate::Error;
 
@@ -40,6 +42,8 @@ pub(super) struct LockedWalk<'t> {
     gap: Gap,
     /// Rows in the direction of the last step, from the gap on; `None`: to be looked for anew.
     ahead: Option<(bool, Cursor)>,
+    /// What the transaction's snapshot shows, once it is not the newest.
+    before: Option<Before>,
     /// The interval that grows with the walk, in this direction.
     interval: Option<(bool, RangeLock)>,
     /// The last pending key that was waited for, on the way up.
@@ -74,6 +78,7 @@ impl<'t> LockedWalk<'t> {
             with_gaps: txn.options.isolation.locks_gaps(),
             gap: Gap::Low,
             ahead: None,
+            before: None,
             interval: None,
             waited: None,
             row: Default::default(),
@@ -102,6 +107,7 @@ impl<'t> LockedWalk<'t> {
     fn stand(&mut self, gap: Gap) {
         self.gap = gap;
         (self.ahead, self.interval, self.waited) = (None, None, None);
+        self.before = None;
     }
 
     /// The next row in a direction, locked; no further than `limit`, a key where the caller has a row of its own.
@@ -144,6 +150,8 @@ impl<'t> LockedWalk<'t> {
                     continue;
                 }
             }
+            let end = limit.map(<[u8]>::to_vec).or_else(|| seen.then(|| self.row.0.clone()));
+            self.nothing_has_gone(forward, end.as_deref()).inspect_err(|_| self.ahead = None)?;
             if is_busy {
                 self.pass(forward);
                 continue;
@@ -166,6 +174,38 @@ impl<'t> LockedWalk<'t> {
             self.pass(forward);
             return Ok(Step::Row(&self.row.0, &self.row.1));
         }
+    }
+
+    /// Fails if the snapshot shows a row from the gap to `end`, or to the range's, where there is none (invariant 3): then
+    /// the transaction is over. To be called as long as `ahead` is the newest there is.
+    fn nothing_has_gone(&mut self, forward: bool, end: Option<&[u8]>) -> Result<()> {
+        if self.txn.options.isolation != Isolation::Snapshot {
+            return Ok(());
+        }
+        let state = self.txn.go_on()?;
+        let Some(snapshot) = &state.snapshot else { return Ok(()) };
+        let is_newest =
+            self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at);
+        if is_newest || self.tree.entry.birth() > snapshot.at {
+            return Ok(());
+        }
+        if self.before.as_ref().is_none_or(|before| before.forward != forward) {
+            let snapshot = Snapshot::again(self.txn.shared.clone(), snapshot.clone());
+            let bounds = (self.from.clone(), self.to.clone());
+            let tree = &self.tree;
+            let mut cursor = Cursor::new(snapshot, tree.entry.id, Some(tree), bounds)?;
+            cursor.stand(self.gap.clone());
+            self.before = Some(Before { cursor, forward, next: None });
+        }
+        drop(state);
+        let Some(before) = &mut self.before else { return Ok(()) };
+        let gone = before.is_gone(&self.gap, end).inspect_err(|_| self.before = None)?;
+        if !gone || plant!("txn: a scan does not miss what has gone") {
+            return Ok(());
+        }
+        let mut state = self.txn.go_on()?;
+        self.txn.end(&mut state);
+        Err(Error::Conflict { tree: self.tree.name() })
     }
 
     /// Whether the row that was seen is beyond a key.
@@ -298,6 +338,39 @@ impl<'t> LockedWalk<'t> {
         let reached = if nearest.is_some() { Reached::Pending } else { Reached::End };
         self.waited = nearest.or(self.waited.take());
         Ok(reached)
+    }
+}
+
+/// A walk over what a snapshot shows, beside the one over what is newest.
+#[derive(Debug)]
+struct Before {
+    cursor: Cursor,
+    forward: bool,
+    /// The row that comes next; the inner `None`: there is none.
+    next: Option<Option<Vec<u8>>>,
+}
+
+impl Before {
+    /// Whether there is a row between the gap and `end`; none of those, and that at `end`, comes again.
+    fn is_gone(&mut self, gap: &Gap, end: Option<&[u8]>) -> Result<bool> {
+        loop {
+            if self.next.is_none() {
+                let found = if self.forward { self.cursor.next() } else { self.cursor.prev() };
+                self.next = Some(found?.map(|(key, _)| key.to_vec()));
+            }
+            let Some(Some(key)) = &self.next else { return Ok(false) };
+            // Passed by as a row that is there.
+            let is_behind = match gap {
+                Gap::Above(at) if self.forward => key <= at,
+                Gap::Below(at) if !self.forward => key >= at,
+                _ => false,
+            };
+            if !is_behind {
+                let (key, end) = (key.as_slice(), end);
+                return Ok(end.is_none_or(|end| if self.forward { key < end } else { key > end }));
+            }
+            self.next = None;
+        }
     }
 }
 

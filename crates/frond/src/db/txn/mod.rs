@@ -57,8 +57,8 @@ use crate::{
     txn::{
         LiveWrites, Mark,
         lock_table::{
-            Deadlock, Denied, LiveTxn, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
-            TableMode, Taken,
+            Deadlock, Denied, LiveTxn, LockMark, LockSet, LockStats, LockWait, Owner, Reason,
+            RowMode, TableMode, Taken,
         },
     },
     version::SnapshotState,
@@ -138,6 +138,8 @@ struct State {
     spills: u64,
     /// Calls of rows that are on their way.
     row_calls: u32,
+    /// What was locked when the outermost of them began.
+    row_mark: Option<LockMark>,
     /// Where the scans began that are not over.
     cursor_marks: Vec<Mark>,
     /// Of transactions before.

@@ -5,6 +5,8 @@
 //! Invariants
 //! 1. Of a call that is refused, or fails, nothing is written; the row that refused it is locked as was asked.
 //! 2. What must be absent is locked before it is looked for, at latest, over the transaction's own writes (Rules: I3, I32).
+//! 3. While a call waits for a gap, it gives back what it has itself locked there, or who holds the gap and reads there again would
+//!    be in a circle with it (Rule: I46); then it is looked for again.
 //!
 //! Threads: as the transaction.
 
@@ -125,6 +127,17 @@ impl Txn {
         changes: &[RowChange<'_>],
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
+        self.change_row(changes, lock, 0)
+    }
+
+    /// The same; of the first so many unique ones the caller has looked within the same call of a row
+    /// ([`in_row_call`](Self::in_row_call)): they are absent, and locked.
+    pub(crate) fn change_row(
+        &self,
+        changes: &[RowChange<'_>],
+        lock: RowLock,
+        looked: usize,
+    ) -> Result<Option<RowConflict>> {
         self.or_nothing(|| {
             let leaves = |tree: &Tree, key: &[u8]| {
                 let gone = |change: &RowChange<'_>| {
@@ -132,7 +145,8 @@ impl Txn {
                 };
                 changes.iter().any(gone)
             };
-            for (index, change) in changes.iter().enumerate().filter(|(_, change)| change.unique) {
+            let unique = changes.iter().enumerate().filter(|(_, change)| change.unique);
+            for (index, change) in unique.filter(|(index, _)| *index >= looked) {
                 if let Some(key) = change.comes_to()
                     && !leaves(change.tree, key)
                     && let Some(value) = self.look_for(change.tree, key, lock)?
@@ -236,12 +250,23 @@ impl Txn {
         }
     }
 
-    /// From here on calls are one, until the guard goes: what they wait for locks counts together.
+    /// From here on calls are one, until the guard goes: what they wait for locks counts together, and what they lock, and
+    /// did not have before, they may give back while they wait.
     pub(super) fn begin_calls(&self) -> Result<RowCall<'_>> {
         let mut state = self.go_on()?;
         state.begin_call();
+        if state.row_calls == 0 {
+            state.row_mark = state.lock_mark();
+        }
         state.row_calls += 1;
         Ok(RowCall(self))
+    }
+
+    /// Several calls that are one call of a row.
+    pub(crate) fn in_row_call<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.spill_if_large(&mut *self.go_on()?)?;
+        let _call = self.begin_calls()?;
+        work()
     }
 
     /// Takes back what a call has written unless it comes to its end.
@@ -249,11 +274,12 @@ impl Txn {
         &self,
         work: impl FnOnce() -> Result<Option<RowConflict>>,
     ) -> Result<Option<RowConflict>> {
-        self.spill_if_large(&mut *self.go_on()?)?;
-        let call = self.begin_calls()?;
-        let mark = self.live.lock().mark();
-        let outcome = work();
-        drop(call);
+        let mut begun = None;
+        let outcome = self.in_row_call(|| {
+            begun = Some(self.live.lock().mark());
+            work()
+        });
+        let Some(mark) = begun else { return outcome };
         if !matches!(outcome, Ok(None)) && !self.is_over() {
             let mut writes = self.live.lock();
             writes.rollback_to(mark);

@@ -153,7 +153,10 @@ impl Txn {
         let state = &mut *state;
         self.spill_if_large(state)?;
         let id = tree.entry.id;
-        let held = state.locks.as_ref().map(|locks| locks.mark());
+        let held = match state.row_calls {
+            0 => state.lock_mark(),
+            _ => state.row_mark,
+        };
         let hashed = HashedKey::new(id, key);
         let own = self.own_state(state, hashed)?;
         // What it has written it has locked.
@@ -270,6 +273,11 @@ impl Txn {
 }
 
 impl State {
+    /// What is locked by now.
+    pub(super) fn lock_mark(&self) -> Option<LockMark> {
+        self.locks.as_ref().map(|locks| locks.mark())
+    }
+
     /// Whether there is a row of a key that is about to be written, under its lock, as far as that is known without a
     /// look at the store: by what the transaction has written, by what the write asks for, or by what the last locking
     /// read found. For counting rows (Rule: I51).

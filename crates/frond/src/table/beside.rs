@@ -1,0 +1,212 @@
+//! Entries of an index as a transaction sees them, those included that its own writes stand over.
+//!
+//! Under one key a unique index has one entry. At `RepeatableRead` a transaction goes on from rows that are newer than its
+//! snapshot: it may have written, or deleted, the entry of one row where its snapshot shows that of another, which it has
+//! not written. That row it sees as its snapshot does, and so by the index.
+//!
+//! Invariants
+//! 1. Entries come in the order of their keys; of one key the transaction's own stands below the snapshot's.
+//! 2. An entry of the snapshot comes from here only if the transaction has written its key, and not its row: all others
+//!    come from the transaction's cursor.
+//!
+//! Threads: one. Cost: while the transaction has written nothing, that of its cursor; else a walk over the snapshot, too.
+
+use std::cmp::Ordering;
+
+use crate::{Cursor, Isolation, Result, Tree, Txn, TxnCursor};
+
+use super::read::TableIndex;
+
+/// A key and a value.
+type Found = (Vec<u8>, Vec<u8>);
+
+/// A walk over entries.
+#[derive(Debug)]
+pub(super) struct Entries<'t> {
+    seen: TxnCursor<'t>,
+    beside: Option<Beside<'t>>,
+}
+
+/// What the snapshot shows, where own writes stand over it.
+#[derive(Debug)]
+struct Beside<'t> {
+    txn: &'t Txn,
+    index: TableIndex,
+    shown: Cursor,
+    /// What comes next, of the transaction's cursor and of the snapshot; the outer `None`: it is to be fetched.
+    ahead: [Option<Option<Found>>; 2],
+    forward: bool,
+    position: Position,
+    found: Found,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Position {
+    Low,
+    High,
+    Below(Vec<u8>),
+    /// An entry of this key was handed out.
+    At(Vec<u8>),
+}
+
+impl<'t> Entries<'t> {
+    pub fn new(
+        index: &TableIndex,
+        txn: &'t Txn,
+        seen: TxnCursor<'t>,
+        shown: Option<Cursor>,
+    ) -> Self {
+        let beside = shown.map(|shown| Beside {
+            txn,
+            index: index.clone(),
+            shown,
+            ahead: [None, None],
+            forward: true,
+            position: Position::Low,
+            found: Found::default(),
+        });
+        Self { seen, beside }
+    }
+
+    pub fn seek(&mut self, key: &[u8]) {
+        self.stand(Position::Below(key.to_vec()));
+    }
+
+    pub fn seek_first(&mut self) {
+        self.stand(Position::Low);
+    }
+
+    pub fn seek_last(&mut self) {
+        self.stand(Position::High);
+    }
+
+    fn stand(&mut self, position: Position) {
+        place(&mut self.seen, &position, true);
+        if let Some(beside) = &mut self.beside {
+            beside.stand(position);
+        }
+    }
+
+    /// The next entry in a direction.
+    pub fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let Self { seen, beside } = self;
+        match beside {
+            Some(beside) => beside.step(seen, forward),
+            None if forward => seen.next(),
+            None => seen.prev(),
+        }
+    }
+}
+
+/// Where a walk goes on from a position, in a direction.
+fn place<W: Walk>(walk: &mut W, position: &Position, forward: bool) {
+    match position {
+        Position::Low => walk.seek_first(),
+        Position::High => walk.seek_last(),
+        Position::Below(key) => walk.seek(key),
+        Position::At(key) if forward => walk.seek(&[key, &[0][..]].concat()),
+        Position::At(key) => walk.seek(key),
+    }
+}
+
+impl Beside<'_> {
+    fn stand(&mut self, position: Position) {
+        self.position = position;
+        self.ahead = [None, None];
+        place(&mut self.shown, &self.position, self.forward);
+    }
+
+    fn step(&mut self, seen: &mut TxnCursor<'_>, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        if self.forward != forward {
+            self.forward = forward;
+            place(seen, &self.position, forward);
+            self.stand(self.position.clone());
+        }
+        if self.ahead[0].is_none() {
+            self.ahead[0] = Some(go(seen, forward)?);
+        }
+        while self.ahead[1].is_none() {
+            let next = go(&mut self.shown, forward)?;
+            let counts = next.as_ref().map_or(Ok(true), |next| self.is_stood_over(next))?;
+            self.ahead[1] = counts.then_some(next);
+        }
+        let [own, old] = &mut self.ahead;
+        let order = match (own.iter().flatten().next(), old.iter().flatten().next()) {
+            (None, None) => {
+                self.position = if forward { Position::High } else { Position::Low };
+                return Ok(None);
+            }
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(own), Some(old)) if forward => own.0.cmp(&old.0),
+            (Some(own), Some(old)) => old.0.cmp(&own.0),
+        };
+        // What was written since the scan began does not hide it from the cursor.
+        if order == Ordering::Equal && own == old {
+            *old = None;
+        }
+        let both = order == Ordering::Equal && old.is_some();
+        let is_shown = order == Ordering::Greater || both && !forward;
+        let next = if is_shown { old } else { own };
+        self.found = next.take().flatten().unwrap_or_default();
+        self.position = Position::At(self.found.0.clone());
+        Ok(Some((&self.found.0, &self.found.1)))
+    }
+
+    /// Invariant 2.
+    fn is_stood_over(&self, (key, value): &Found) -> Result<bool> {
+        let (tree, rows): (&Tree, &Tree) = (&self.index.index.tree, &self.index.table.rows);
+        if !self.txn.has_said(tree, key)? {
+            return Ok(false);
+        }
+        let entry = self.index.index.form().read(key, value);
+        let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
+        Ok(!self.txn.has_said(rows, entry.key)?)
+    }
+}
+
+fn go<W: Walk>(walk: &mut W, forward: bool) -> Result<Option<Found>> {
+    let found = if forward { walk.next()? } else { walk.prev()? };
+    Ok(found.map(|(key, value)| (key.to_vec(), value.to_vec())))
+}
+
+/// What both walks can.
+trait Walk {
+    fn seek(&mut self, key: &[u8]);
+    fn seek_first(&mut self);
+    fn seek_last(&mut self);
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
+    fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>>;
+}
+
+macro_rules! walks {
+    ($($cursor:ty),+) => {
+        $(impl Walk for $cursor {
+            fn seek(&mut self, key: &[u8]) {
+                self.seek(key);
+            }
+            fn seek_first(&mut self) {
+                self.seek_first();
+            }
+            fn seek_last(&mut self) {
+                self.seek_last();
+            }
+            fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+                self.next()
+            }
+            fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+                self.prev()
+            }
+        })+
+    };
+}
+
+walks!(Cursor, TxnCursor<'_>);
+
+impl TableIndex {
+    /// Whether own writes of a transaction can stand over an entry of a row that it has not written.
+    pub(super) fn can_be_stood_over(&self, txn: &Txn) -> bool {
+        let is_unique = self.index.spec.unique;
+        is_unique && txn.isolation() == Isolation::RepeatableRead && !txn.is_empty()
+    }
+}

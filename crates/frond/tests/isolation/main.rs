@@ -1,0 +1,119 @@
+//! The isolation table of RELIABILITY §4.6, every row at every level: deterministic sessions that find their rows by the table's
+//! key, by plain and unique indexes and by none, in memory, from disk, and with every commit flushed before the next step.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `cases.rs` | the table: scripts, and what must come of them |
+//! | `script.rs` | scripts read and played |
+//! | `session.rs` | statements, by each way to find a row |
+//!
+//! Promise: P23.
+
+mod cases;
+mod script;
+mod session;
+
+use frond::{CheckMode, Db, Durability, Isolation, Options, Table, io::Env};
+use frond_testkit::disk::SimVfs;
+
+use cases::{CASES, Case};
+use script::{parse, play, told};
+use session::{WAYS, Way};
+
+const LEVELS: [Isolation; 4] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+/// Where the rows are when the first step is made, and when others come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rows {
+    InMemory,
+    /// On disk, the store freshly opened.
+    OnDisk,
+    /// The same, and each commit is there before the next step: what was written since a snapshot is known from
+    /// trees, which know no numbers of commits (Rule: I27).
+    OnDiskAlways,
+}
+
+fn open(vfs: &SimVfs, way: Way) -> (Db, Table) {
+    // Whoever calls does the store's own work: it does not happen beside a step.
+    let env = Env { clock: Env::real().clock, ..vfs.env(0) };
+    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy).env(env);
+    let db = Db::open("/store", options).unwrap();
+    let table = session::open(&db, way);
+    (db, table)
+}
+
+/// The course of a case, and the rows in the end.
+fn course(case: &Case, way: Way, isolation: Isolation, rows: Rows) -> String {
+    let vfs = SimVfs::new();
+    let (mut db, mut table) = open(&vfs, way);
+    session::fill(&db, &table);
+    if rows != Rows::InMemory {
+        drop(table);
+        db.close().unwrap();
+        (db, table) = open(&vfs, way);
+    }
+    let after_commit = |db: &Db| {
+        if rows == Rows::OnDiskAlways {
+            db.checkpoint().unwrap();
+        }
+    };
+    let course = play(&db, &table, (way, isolation), &parse(case.steps), after_commit);
+    let stats = db.lock_stats();
+    assert_eq!((stats.locks, stats.ranges), (0, 0), "locks are given back");
+    let end = told(&session::rows(&db, &table, way));
+    assert!(table.check().unwrap().is_clean());
+    assert!(db.check(CheckMode::Quick).unwrap().is_clean());
+    format!("{course} | {end}")
+}
+
+fn hold(rows: Rows) {
+    let mut wrong = Vec::new();
+    for case in CASES {
+        for isolation in LEVELS {
+            for way in WAYS {
+                let expected = case.said(isolation, way).next().unwrap_or_default();
+                let found = course(case, way, isolation, rows);
+                if found != expected {
+                    wrong.push(format!(
+                        "{}: {isolation:?}, {way:?}\n  steps  {}\n  expected {expected}\n  found    {found}",
+                        case.row, case.steps
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{rows:?}: {} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_case_at_every_level_in_memory() {
+    hold(Rows::InMemory);
+}
+
+#[test]
+fn every_case_at_every_level_from_disk() {
+    hold(Rows::OnDisk);
+}
+
+#[test]
+fn every_case_at_every_level_with_each_commit_flushed() {
+    hold(Rows::OnDiskAlways);
+}
+
+/// Each case says what comes of it at each level and by each way, once.
+#[test]
+fn the_table_is_whole() {
+    for case in CASES {
+        for isolation in LEVELS {
+            for way in WAYS {
+                let said = case.said(isolation, way).count();
+                assert_eq!(said, 1, "{}: {isolation:?}, {way:?}", case.row);
+            }
+        }
+    }
+}

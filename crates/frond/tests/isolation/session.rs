@@ -1,0 +1,271 @@
+//! What a session says, and how it finds its rows: the same statements by the table's own key, by indexes, and without.
+//!
+//! A row is a text, `name,value`. Of row 1 the name is `n1` for good; the value is a number, and what predicates ask for.
+//!
+//! Threads: a statement is carried out by the thread of its session, which may wait.
+
+use std::ops::Range;
+
+use frond::{Db, Error, IfLocked, IndexSpec, Isolation, Result, RowLock, Table, TableSpec, Txn};
+
+use Way::{NoIndex, Primary, Secondary, Unique};
+
+/// How rows are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// By the key, and by a range of keys.
+    Primary,
+    /// By indexes of names and of values, of which any number of rows may have the same.
+    Secondary,
+    /// By unique ones.
+    Unique,
+    /// By walking over the table and looking at each row.
+    NoIndex,
+}
+
+/// All ways.
+pub const WAYS: [Way; 4] = [Primary, Secondary, Unique, NoIndex];
+
+/// Which rows a statement is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    Id(u32),
+    Value(u32),
+    MultiplesOf(u32),
+    All,
+}
+
+/// A statement of one transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Statement {
+    /// A plain read.
+    Read(Which),
+    /// A read that locks against all, or against writers.
+    Lock(Which, bool),
+    Set(u32, u32),
+    Add(Which, u32),
+    Delete(Which),
+    Insert(u32, u32),
+    Commit,
+    Rollback,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// How many rows were written; 1 for an end.
+    Done(usize),
+    Rows(Vec<(u32, u32)>),
+    Conflict,
+    Deadlock,
+    /// The transaction had been ended before.
+    Over,
+}
+
+fn name(id: u32) -> String {
+    format!("n{id}")
+}
+
+fn row(id: u32, value: u32) -> String {
+    format!("{},{value:04}", name(id))
+}
+
+fn key(id: u32) -> Vec<u8> {
+    id.to_string().into_bytes()
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    std::str::from_utf8(bytes).unwrap().parse().unwrap()
+}
+
+fn value_of(row: &[u8]) -> u32 {
+    number(row.split(|byte| *byte == b',').nth(1).unwrap())
+}
+
+fn extracted(value: u32) -> Vec<u8> {
+    format!("{value:04}").into_bytes()
+}
+
+fn index(part: usize, name: &str) -> IndexSpec {
+    IndexSpec::new(name, move |_, row, out| {
+        out.extend_from_slice(row.split(|byte| *byte == b',').nth(part).unwrap());
+        true
+    })
+}
+
+/// The table of a way, as it is or as it is to be.
+pub fn open(db: &Db, way: Way) -> Table {
+    let indexes = [index(0, "name"), index(1, "value")];
+    let spec = match way {
+        Primary | NoIndex => TableSpec::new("test"),
+        Secondary => indexes.into_iter().fold(TableSpec::new("test"), TableSpec::index),
+        Unique => {
+            let unique = indexes.map(IndexSpec::unique);
+            unique.into_iter().fold(TableSpec::new("test"), TableSpec::index)
+        }
+    };
+    db.table(spec).unwrap()
+}
+
+/// Row 1 with 10 and row 2 with 20, as each case begins.
+pub fn fill(db: &Db, table: &Table) {
+    db.transact(|txn| {
+        [(1, 10), (2, 20)]
+            .into_iter()
+            .try_for_each(|(id, value)| table.insert(txn, &key(id), row(id, value).as_bytes()))
+    })
+    .unwrap();
+}
+
+/// One session, with one transaction.
+pub struct Session {
+    pub table: Table,
+    pub way: Way,
+    pub txn: Option<Txn>,
+}
+
+impl Session {
+    pub fn say(&mut self, statement: Statement) -> Answer {
+        match self.carry_out(statement) {
+            Ok(answer) => answer,
+            Err(Error::Conflict { .. }) => Answer::Conflict,
+            Err(Error::Deadlock { .. }) => Answer::Deadlock,
+            Err(Error::TxnEnded) => Answer::Over,
+            Err(error) => panic!("{statement:?}: {error}"),
+        }
+    }
+
+    fn carry_out(&mut self, statement: Statement) -> Result<Answer> {
+        let txn = self.txn.as_ref().expect("a session has one transaction");
+        let lock = |alone| if alone { RowLock::Exclusive } else { RowLock::Shared };
+        let found = match statement {
+            Statement::Commit => {
+                let txn = self.txn.take().expect("asked for above");
+                return txn.commit().map(|_| Answer::Done(1));
+            }
+            Statement::Rollback => {
+                drop(self.txn.take());
+                return Ok(Answer::Done(1));
+            }
+            Statement::Read(which) => return self.find(txn, which, None).map(Answer::Rows),
+            Statement::Lock(which, alone) => {
+                return self.find(txn, which, Some(lock(alone))).map(Answer::Rows);
+            }
+            Statement::Insert(id, value) => {
+                self.table.insert(txn, &key(id), row(id, value).as_bytes())?;
+                return Ok(Answer::Done(1));
+            }
+            Statement::Set(id, _) => self.find(txn, Which::Id(id), Some(RowLock::Exclusive))?,
+            Statement::Add(which, _) | Statement::Delete(which) => {
+                self.find(txn, which, Some(RowLock::Exclusive))?
+            }
+        };
+        // From the last on, so that none comes upon a unique value that the next is about to leave.
+        for &(id, before) in found.iter().rev() {
+            let changed = match statement {
+                Statement::Set(_, value) => self.put(txn, id, value)?,
+                Statement::Add(_, more) => self.put(txn, id, before + more)?,
+                _ => self.table.delete(txn, &key(id))?,
+            };
+            assert!(changed, "what is locked is there");
+        }
+        Ok(Answer::Done(found.len()))
+    }
+
+    fn put(&self, txn: &Txn, id: u32, value: u32) -> Result<bool> {
+        self.table.update(txn, &key(id), row(id, value).as_bytes())
+    }
+
+    /// Ids and values, ascending by what the way walks along.
+    fn find(&self, txn: &Txn, which: Which, lock: Option<RowLock>) -> Result<Vec<(u32, u32)>> {
+        let mut rows = match (self.way, which) {
+            (Primary, Which::Id(id)) => {
+                let row = match lock {
+                    None => self.table.get(txn, &key(id))?,
+                    Some(lock) => self.table.get_locked(txn, &key(id), lock, IfLocked::Wait)?,
+                };
+                row.into_iter().map(|row| (id, value_of(&row))).collect()
+            }
+            (Primary, _) => self.walk(txn, Some(b"0".as_slice()..b":".as_slice()), lock)?,
+            (NoIndex, _) => self.walk(txn, None, lock)?,
+            (Secondary | Unique, Which::Id(id)) => {
+                self.by_index(txn, "name", Some(name(id).as_bytes()), lock)?
+            }
+            (Secondary | Unique, Which::Value(value)) => {
+                self.by_index(txn, "value", Some(&extracted(value)), lock)?
+            }
+            (Secondary | Unique, _) => self.by_index(txn, "value", None, lock)?,
+        };
+        rows.retain(|&(id, value)| match which {
+            Which::Id(of) => id == of,
+            Which::Value(of) => value == of,
+            Which::MultiplesOf(of) => value % of == 0,
+            Which::All => true,
+        });
+        Ok(rows)
+    }
+
+    fn walk(
+        &self,
+        txn: &Txn,
+        range: Option<Range<&[u8]>>,
+        lock: Option<RowLock>,
+    ) -> Result<Vec<(u32, u32)>> {
+        let table = &self.table;
+        let mut cursor = match (range, lock) {
+            (None, None) => table.scan(txn, ..)?,
+            (None, Some(lock)) => table.scan_locked(txn, .., lock, IfLocked::Wait)?,
+            (Some(range), None) => table.scan(txn, range)?,
+            (Some(range), Some(lock)) => table.scan_locked(txn, range, lock, IfLocked::Wait)?,
+        };
+        let mut rows = Vec::new();
+        while let Some((key, row)) = cursor.next()? {
+            rows.push((number(key), value_of(row)));
+        }
+        Ok(rows)
+    }
+
+    fn by_index(
+        &self,
+        txn: &Txn,
+        name: &str,
+        wanted: Option<&[u8]>,
+        lock: Option<RowLock>,
+    ) -> Result<Vec<(u32, u32)>> {
+        let index = self.table.index(name)?;
+        let pair = |key: &[u8], row: &[u8]| (number(key), value_of(row));
+        if let (Unique, Some(wanted)) = (self.way, wanted) {
+            let found = match lock {
+                None => index.get(txn, wanted)?,
+                Some(lock) => index.get_locked(txn, wanted, lock, IfLocked::Wait)?,
+            };
+            return Ok(found.iter().map(|(key, row)| pair(key, row)).collect());
+        }
+        let range = (
+            wanted.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Included),
+            wanted.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Included),
+        );
+        let mut scan = match lock {
+            None => index.scan(txn, range)?,
+            Some(lock) => index.scan_locked(txn, range, lock, IfLocked::Wait)?,
+        };
+        let mut rows = Vec::new();
+        while let Some(found) = scan.next()? {
+            rows.push(pair(found.key, found.row));
+        }
+        Ok(rows)
+    }
+}
+
+/// All rows as they are, by the table and by its indexes, which must be in step.
+pub fn rows(db: &Db, table: &Table, way: Way) -> Vec<(u32, u32)> {
+    let txn = db.begin(frond::TxnOptions::default()).unwrap();
+    assert_eq!(txn.isolation(), Isolation::Snapshot);
+    let mut session = Session { table: table.clone(), way: NoIndex, txn: Some(txn) };
+    let Answer::Rows(found) = session.say(Statement::Read(Which::All)) else { unreachable!() };
+    session.way = way;
+    let Answer::Rows(mut by_way) = session.say(Statement::Read(Which::All)) else { unreachable!() };
+    by_way.sort_unstable();
+    assert_eq!(by_way, found, "{way:?}");
+    found
+}
