@@ -65,6 +65,10 @@
 // A part of values: its LEB128 length stands before it.
 #define FROND_PART_PREFIXED 5
 
+// A part of values, the first one only: the version of their layout, two bytes, big-endian, in all values the same. `width` is the
+// version: 0 in a new tree. Such a layout can be changed: frond_tree_change_layout.
+#define FROND_PART_VERSION 6
+
 // Nothing is known of a fixed part.
 #define FROND_HINT_NONE 0
 
@@ -186,7 +190,7 @@ typedef struct {
 typedef struct {
   // FROND_PART_FIXED, …
   int32_t kind;
-  // Of a fixed one: how many bytes.
+  // Of a fixed one: how many bytes. Of the version: which one.
   uint16_t width;
   // Of a fixed one: FROND_HINT_INTEGER, … . How it is kept depends on it, never what it means.
   int32_t hint;
@@ -243,6 +247,18 @@ typedef struct {
   // How many.
   size_t count;
 } frond_rows;
+
+// A part of values as they are to be: one that they have, or a new one.
+typedef struct {
+  // The number of the part that it is now, from 1: part 0, the version, comes by itself. 0: it is a new part.
+  size_t keep;
+  // Of a new one: what it is.
+  frond_part part;
+  // Of a new one: what all values of before have there, as it stands in a value (one with its length before it, with that).
+  const uint8_t *data;
+  // How many bytes that are.
+  size_t length;
+} frond_new_part;
 
 // Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
 typedef void (*frond_prepared_line)(void *context,
@@ -504,6 +520,23 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 
 // Gives a cursor back. Null is allowed.
 void frond_cursor_free(frond_cursor *cursor);
+
+// Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
+// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null: they stay.
+// `tree` becomes a handle that gives values in the new version; others go on with theirs until they meet a newer value, and then
+// fail with FRD-1006: open the tree again.
+int32_t frond_tree_change_layout(const frond_db *db,
+                                 const char *name,
+                                 const frond_new_part *parts,
+                                 size_t count,
+                                 const uint8_t *attributes,
+                                 size_t attributes_length,
+                                 frond_tree **tree,
+                                 frond_error *error);
+
+// The version of the layout in which a handle gives values, whose first two bytes it is, big-endian; -1 if values name none, or
+// `tree` is null.
+int32_t frond_tree_layout_version(const frond_tree *tree);
 
 // Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
 // layout, each as it stands in the value (one with its length before it, with that).

@@ -22,6 +22,10 @@ pub const FROND_PART_ESCAPED_DESCENDING: i32 = 4;
 /// A part of values: its LEB128 length stands before it.
 pub const FROND_PART_PREFIXED: i32 = 5;
 
+/// A part of values, the first one only: the version of their layout, two bytes, big-endian, in all values the same. `width` is the
+/// version: 0 in a new tree. Such a layout can be changed: frond_tree_change_layout.
+pub const FROND_PART_VERSION: i32 = 6;
+
 /// Nothing is known of a fixed part.
 pub const FROND_HINT_NONE: i32 = 0;
 /// It is an integer, its sign bit flipped.
@@ -37,7 +41,7 @@ pub const FROND_HINT_MICROSECONDS: i32 = 3;
 pub struct frond_part {
     /// FROND_PART_FIXED, …
     pub kind: i32,
-    /// Of a fixed one: how many bytes.
+    /// Of a fixed one: how many bytes. Of the version: which one.
     pub width: u16,
     /// Of a fixed one: FROND_HINT_INTEGER, … . How it is kept depends on it, never what it means.
     pub hint: i32,
@@ -59,7 +63,7 @@ pub(crate) unsafe fn layout(
     Ok(Some(parts?).filter(|parts| !parts.is_empty()).map(Layout::new))
 }
 
-fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Part, Fail> {
+pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Part, Fail> {
     let hint = match hint {
         FROND_HINT_NONE => Hint::None,
         FROND_HINT_INTEGER => Hint::Integer,
@@ -73,6 +77,7 @@ fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Part, Fail> {
         FROND_PART_ESCAPED => Part::Var(End::Escaped),
         FROND_PART_ESCAPED_DESCENDING => Part::Var(End::EscapedDescending),
         FROND_PART_PREFIXED => Part::Var(End::Prefixed),
+        FROND_PART_VERSION => Part::Version(width),
         other => return Err(misuse(format!("there is no kind of part {other}"))),
     })
 }

@@ -295,6 +295,46 @@ static void parts_and_statements(void)
     frond_tree_free(table);
 }
 
+/* A column comes, another goes, and nobody looks at a row. */
+static void layouts_that_change(void)
+{
+    const frond_part before[] = {{FROND_PART_VERSION, 0, 0}, {FROND_PART_FIXED, 2, FROND_HINT_INTEGER}, {FROND_PART_PREFIXED, 0, 0}};
+    const frond_new_part after[] = {{0, {FROND_PART_FIXED, 1, 0}, bytes("\007"), 1}, {2, {0, 0, 0}, NULL, 0}};
+    const frond_new_part wrong[] = {{3, {0, 0, 0}, NULL, 0}}, longer[] = {{0, {FROND_PART_FIXED, 1, 0}, bytes("ab"), 2}};
+    const uint8_t *row = bytes("\000\000\001\002\003abc"), *mapped = bytes("\000\001\007\003abc");
+    frond_tree_options options;
+    frond_tree *table, *now, *plain;
+    frond_buffer value = {0};
+    id_key first = key_of(0), second = key_of(1);
+    frond_tree_options_init(&options);
+    MUST(frond_tree_create(db, "plain", &options, &plain, &error));
+    CHECK(frond_tree_layout_version(plain) == -1 && frond_tree_layout_version(NULL) == -1);
+    GIVES(INVALID, frond_tree_change_layout(db, "plain", after, 2, NULL, 0, &now, &error));
+    options.value_parts = before;
+    options.value_parts_count = 3;
+    MUST(frond_tree_create(db, "layouts", &options, &table, &error));
+    CHECK(frond_tree_layout_version(table) == 0);
+    MUST(frond_put(table, first.bytes, 8, row, 8, &error));
+    GIVES(INVALID, frond_put(table, first.bytes, 8, mapped, 7, &error));
+    GIVES(INVALID, frond_tree_change_layout(db, "layouts", wrong, 1, NULL, 0, &now, &error));
+    GIVES(INVALID, frond_tree_change_layout(db, "layouts", longer, 1, NULL, 0, &now, &error));
+    GIVES(INVALID, frond_tree_change_layout(db, "layouts", NULL, 1, NULL, 0, &now, &error));
+    MUST(frond_tree_change_layout(db, "layouts", after, 2, bytes("new"), 3, &now, &error));
+    CHECK(frond_tree_layout_version(now) == 1 && frond_tree_layout_version(table) == 0);
+    MUST(frond_get(now, first.bytes, 8, &value, &error));
+    CHECK(value.length == 7 && memcmp(value.data, mapped, 7) == 0);
+    MUST(frond_get(table, first.bytes, 8, &value, &error));
+    CHECK(value.length == 8 && memcmp(value.data, row, 8) == 0);
+    MUST(frond_put(now, second.bytes, 8, mapped, 7, &error));
+    GIVES(1006, frond_get(table, second.bytes, 8, &value, &error));
+    MUST(frond_tree_info(now, NULL, &value, &error));
+    CHECK(value.length == 3 && memcmp(value.data, "new", 3) == 0);
+    frond_buffer_free(&value);
+    frond_tree_free(plain);
+    frond_tree_free(table);
+    frond_tree_free(now);
+}
+
 /* A session is killed while it waits; the server has heard who waits for whom. */
 static void kill_a_session(void)
 {
@@ -404,6 +444,7 @@ int main(int count, char **arguments)
     watch(1);
     moments(index);
     parts_and_statements();
+    layouts_that_change();
     MUST(frond_when_synced(db, synced, &ear, &error));
     pthread_mutex_lock(&ear.mutex);
     while (ear.synced == 0)
