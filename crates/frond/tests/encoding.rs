@@ -203,3 +203,32 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
     let all = stats(&db, "numbers");
     assert_eq!((all.leaves.chunks_coded, all.leaves.chunks_raw, all.decoded.chunks), (0, 0, 0));
 }
+
+/// What is written over and over, and read each time, takes the room of what is there, unpacked, not of all that ever was.
+#[test]
+fn blocks_of_runs_that_died_leave_the_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let tree = load(&db, "typed", typed(), text);
+    let read = |salt: u64| {
+        let mut rows = 0;
+        let mut cursor = tree.scan(..).unwrap();
+        while let Some((_, value)) = cursor.next().unwrap() {
+            assert_eq!(value, text(rows + salt));
+            rows += 1;
+        }
+        assert_eq!(rows, ROWS);
+        db.stats().get("cache_bytes").unwrap()
+    };
+    let once = read(0);
+    assert!(once > ROWS * text(0).len() as u64 / 2, "{once}");
+    let mut last = once;
+    for round in 1..=4 {
+        put(&db, &tree, 0..ROWS, |row| text(row + round));
+        db.checkpoint().unwrap();
+        while db.drain_step().unwrap() {}
+        db.checkpoint().unwrap();
+        last = read(round);
+    }
+    assert!(last < 2 * once, "{last} bytes after {once}");
+}

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number never given
-//!    twice, so a reused extent needs no invalidation.
+//!    twice, so a reused extent needs no invalidation. Blocks of runs that die are taken out all the same
+//!    ([`BlockCache::forget`]): they would only push others out.
 //! 2. A block is here only after its checksum and its structure were checked.
 //! 3. A block in use stays alive by its count, evicted or not.
 //!
@@ -171,6 +172,11 @@ impl BlockCache {
     /// True if all that is asked for fits, as far as can be seen: nothing is evicted as long as a quarter is free.
     fn has_room(&self) -> bool {
         self.blocks.weight() < self.blocks.capacity() / 4 * 3
+    }
+
+    /// Drops a block, if it is here: nobody comes for it any more. Whoever holds it keeps it.
+    pub fn forget(&self, key: &BlockKey) {
+        self.blocks.remove(key);
     }
 
     /// Drops everything.

@@ -149,6 +149,7 @@ impl Stats {
             ("log_syncs", log.syncs),
             ("cache_hits", cache.hits),
             ("cache_misses", cache.misses),
+            ("cache_bytes", cache.resident_bytes),
             ("device_reads", cache.device_reads),
             ("device_read_bytes", cache.device_read_bytes),
             ("pieces_read_ahead", count(&counters.pieces_ahead)),

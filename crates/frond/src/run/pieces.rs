@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     block::BadBlock,
-    cache::{BlockSource, Load},
+    cache::{BlockCache, BlockSource, Load},
     error::Result,
 };
 
@@ -127,6 +127,11 @@ impl Run {
                 take(block, PinnedBlock::cached(brought));
             }
         }
+    }
+
+    /// Takes its blocks out of a cache, where nobody comes for them any more.
+    pub fn forget_blocks(&self, cache: &BlockCache) {
+        (0..self.block_count()).for_each(|index| cache.forget(&self.block_key(index)));
     }
 
     /// Blocks to read at once from `first` on: so many that they have about these bytes as stored, and no more

@@ -22,6 +22,7 @@ use arc_swap::{ArcSwapOption, Guard};
 
 use crate::{
     Lineage, Publish,
+    cache::BlockCache,
     error::Result,
     page::{Link, PageKind},
     run::Run,
@@ -92,6 +93,8 @@ pub(crate) struct RunHandle {
     unwritten: Option<Arc<AtomicU64>>,
     /// Where the bytes of an open run's index and filter are counted.
     resident: OnceLock<Arc<AtomicU64>>,
+    /// Where its blocks are kept once it was open.
+    cache: OnceLock<Arc<BlockCache>>,
     /// It could not be read (`damage.rs`).
     marked: AtomicBool,
 }
@@ -270,6 +273,7 @@ impl RunHandle {
             refs_durable: AtomicU32::new(refs),
             unwritten,
             resident: OnceLock::new(),
+            cache: OnceLock::new(),
             marked: AtomicBool::new(false),
         }
     }
@@ -285,6 +289,7 @@ impl RunHandle {
     }
 
     fn count_resident(&self, cx: &TreeContext, run: &Run) {
+        self.cache.get_or_init(|| cx.cache.clone());
         let resident = self.resident.get_or_init(|| cx.resident.clone());
         resident.fetch_add(run.resident_bytes() as u64, Ordering::Relaxed);
     }
@@ -409,6 +414,10 @@ impl Drop for RunHandle {
         self.uncount_resident(&run);
         if let (None, Some(unwritten)) = (self.link.get(), &self.unwritten) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
+        }
+        // Nobody comes for the blocks of a run that is dead in the newest version, and that no other holds.
+        if let (Some(cache), 0) = (self.cache.get(), self.refs()) {
+            run.forget_blocks(cache);
         }
     }
 }
