@@ -210,11 +210,8 @@ impl TypedBuilder {
         if self.same_tag().is_some_and(|tag| tag.without_fresh() == Tag::PUT)
             && let Length::All(length) = self.payloads.length()
             && (length == 0 || side.width == Some(length))
-            && (side.version.is_none() || self.payloads.all(|row| side.is_of_version(row)))
+            && (length == 0 || self.value_cuts.cut_all(side, &self.payloads))
         {
-            if length > 0 {
-                self.value_cuts.cut_all(side, &self.payloads);
-            }
             self.in_columns.resize(self.tags.len(), length > 0);
             return (length > 0, false);
         }

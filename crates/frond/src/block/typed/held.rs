@@ -149,6 +149,9 @@ impl Cuts {
     /// Cuts all strings; false if one does not fit.
     pub fn cut_all(&mut self, side: &Side, held: &Held) -> bool {
         self.clear(side);
+        if side.version.is_some() && !held.all(|row| side.is_of_version(row)) {
+            return false;
+        }
         if let Some(width) = side.width {
             // Words only: what holds for one row holds for all.
             return held.length() == Length::All(width) && self.cut(side, held, 0);
