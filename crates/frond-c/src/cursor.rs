@@ -5,7 +5,7 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use frond::{Cursor, Isolation, Parts, Txn, TxnCursor};
+use frond::{Cursor, Isolation, Parts, TemporaryTree, Txn, TxnCursor};
 
 use crate::{
     bytes::{bytes, give, given, given_mut, take_back},
@@ -63,11 +63,20 @@ pub struct frond_rows {
 enum Walk {
     Plain(Box<Cursor>),
     OfTxn(OwnedCursor),
+    OfTemporary(TemporaryCursor),
 }
 
 self_cell::self_cell!(
     struct OwnedCursor {
         owner: Arc<Txn>,
+        #[not_covariant]
+        dependent: TxnCursor,
+    }
+);
+
+self_cell::self_cell!(
+    struct TemporaryCursor {
+        owner: TemporaryTree,
         #[not_covariant]
         dependent: TxnCursor,
     }
@@ -89,6 +98,10 @@ impl Walk {
                 let row = if forward { cursor.next()? } else { cursor.prev()? };
                 Ok(row.map(|(key, value)| take(key, value)).is_some())
             }),
+            Self::OfTemporary(owned) => owned.with_dependent_mut(|_, cursor| {
+                let row = if forward { cursor.next()? } else { cursor.prev()? };
+                Ok(row.map(|(key, value)| take(key, value)).is_some())
+            }),
         }
     }
 
@@ -100,6 +113,11 @@ impl Walk {
                 Seek::Last => cursor.seek_last(),
             },
             Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| match to {
+                Seek::Key(key) => cursor.seek(key),
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+            }),
+            Self::OfTemporary(owned) => owned.with_dependent_mut(|_, cursor| match to {
                 Seek::Key(key) => cursor.seek(key),
                 Seek::First => cursor.seek_first(),
                 Seek::Last => cursor.seek_last(),
@@ -119,6 +137,15 @@ impl frond_cursor {
     /// One that locks nothing and is of no transaction.
     pub(crate) fn plain(cursor: Cursor) -> Self {
         Self::new(Walk::Plain(Box::new(cursor)), false)
+    }
+
+    /// One over a temporary tree.
+    pub(crate) fn of_temporary(
+        tree: TemporaryTree,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Self, Fail> {
+        let owned = TemporaryCursor::try_new(tree, |tree| tree.scan(range))?;
+        Ok(Self::new(Walk::OfTemporary(owned), false))
     }
 
     fn new(walk: Walk, locks: bool) -> Self {
@@ -216,7 +243,7 @@ pub unsafe extern "C" fn frond_scan(
     }
 }
 
-/// The same as a transaction sees it, with its own writes up to now. With `row_lock`, each row is locked as the cursor
+/// The same as a transaction sees it, with its own writes up to now, or to where its statement began. With `row_lock`, each row is locked as the cursor
 /// hands it out, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps it goes over, too. A cursor is given back
 /// before its transaction ends.
 #[unsafe(no_mangle)]
@@ -350,6 +377,9 @@ impl frond_cursor {
         match &mut self.walk {
             Walk::Plain(cursor) => cursor.set_parts(parts)?,
             Walk::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| cursor.set_parts(parts))?,
+            Walk::OfTemporary(owned) => {
+                owned.with_dependent_mut(|_, cursor| cursor.set_parts(parts))?;
+            }
         }
         Ok(())
     }

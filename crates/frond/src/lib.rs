@@ -53,8 +53,8 @@ pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
     DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts, PreparedInfo, PreparedTxn,
     RangeEstimate, RowBuf, RowChange, RowConflict, RowCount, RowEntry, RowLock, Savepoint,
-    Snapshot, SnapshotInfo, Stats, Tree, TreeInfo, TreeOptions, TreeStats, Txn, TxnCursor,
-    TxnOptions,
+    Snapshot, SnapshotInfo, Stats, TemporaryTree, Tree, TreeInfo, TreeOptions, TreeStats, Txn,
+    TxnCursor, TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use latency::Times;

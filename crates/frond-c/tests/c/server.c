@@ -335,6 +335,43 @@ static void layouts_that_change(void)
     frond_tree_free(now);
 }
 
+/* A session's own tree goes with its transactions and leaves nothing. */
+static void temporary(void)
+{
+    frond_temporary *tree;
+    frond_cursor *cursor;
+    frond_rows batch;
+    frond_buffer value = {0};
+    uint64_t savepoint;
+    id_key one = key_of(1), two = key_of(2);
+    frond_txn *txn = begin(FROND_REPEATABLE_READ, 0), *other = begin(FROND_REPEATABLE_READ, 0);
+    MUST(frond_temporary_create(db, NULL, &tree, &error));
+    MUST(frond_temporary_put(txn, tree, one.bytes, 8, bytes("one"), 3, &error));
+    GIVES(INVALID, frond_temporary_put(other, tree, one.bytes, 8, bytes("one"), 3, &error));
+    GIVES(1108, frond_temporary_insert(txn, tree, one.bytes, 8, bytes("two"), 3, &error));
+    MUST(frond_txn_savepoint(txn, &savepoint, &error));
+    MUST(frond_temporary_insert(txn, tree, two.bytes, 8, bytes("two"), 3, &error));
+    MUST(frond_temporary_delete(txn, tree, one.bytes, 8, &error));
+    GIVES(FROND_NOT_FOUND, frond_temporary_get(tree, one.bytes, 8, &value, &error));
+    MUST(frond_txn_rollback_to(txn, savepoint, &error));
+    GIVES(INVALID, frond_temporary_clear(tree, &error));
+    MUST(frond_txn_commit(txn, NULL, &error));
+    MUST(frond_temporary_get(tree, one.bytes, 8, &value, &error));
+    CHECK(value.length == 3 && memcmp(value.data, "one", 3) == 0);
+    MUST(frond_temporary_scan(tree, NULL, 0, NULL, 0, &cursor, &error));
+    MUST(frond_cursor_next(cursor, 10, &batch, &error));
+    CHECK(batch.count == 1 && batch.rows[0].value_length == 3);
+    GIVES(FROND_NOT_FOUND, frond_cursor_next(cursor, 10, &batch, &error));
+    frond_cursor_free(cursor);
+    MUST(frond_temporary_clear(tree, &error));
+    GIVES(FROND_NOT_FOUND, frond_temporary_get(tree, one.bytes, 8, &value, &error));
+    GIVES(INVALID, frond_temporary_get(NULL, one.bytes, 8, &value, &error));
+    MUST(frond_txn_rollback(other, &error));
+    frond_buffer_free(&value);
+    frond_temporary_free(tree);
+    frond_temporary_free(NULL);
+}
+
 /* A session is killed while it waits; the server has heard who waits for whom. */
 static void kill_a_session(void)
 {
@@ -445,6 +482,7 @@ int main(int count, char **arguments)
     moments(index);
     parts_and_statements();
     layouts_that_change();
+    temporary();
     MUST(frond_when_synced(db, synced, &ear, &error));
     pthread_mutex_lock(&ear.mutex);
     while (ear.synced == 0)

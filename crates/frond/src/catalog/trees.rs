@@ -164,6 +164,11 @@ impl Catalog {
         entry
     }
 
+    /// A tree that never is in the catalog.
+    pub fn private(&self, record: TreeRecord) -> Arc<TreeEntry> {
+        TreeEntry::new(record, &self.work)
+    }
+
     /// Serialises changes; held from the check of a change until it is shown.
     pub fn change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap()

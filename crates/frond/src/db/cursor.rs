@@ -144,6 +144,11 @@ impl Cursor {
         Ok(())
     }
 
+    /// Whether it gives parts of values.
+    pub(super) fn has_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
     /// The last commit that it shows.
     pub(super) fn seqno(&self) -> crate::Seqno {
         self.snapshot.seqno()

@@ -46,8 +46,8 @@ pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 pub use txn::{
-    IfLocked, Interrupter, Isolation, RowChange, RowConflict, RowEntry, RowLock, Savepoint, Txn,
-    TxnCursor, TxnOptions,
+    IfLocked, Interrupter, Isolation, RowChange, RowConflict, RowEntry, RowLock, Savepoint,
+    TemporaryTree, Txn, TxnCursor, TxnOptions,
 };
 
 use crate::{

@@ -9,7 +9,8 @@
 //! 2. An entry of the snapshot comes from here only if the transaction has written its key, and not its row: all others
 //!    come from the transaction's cursor.
 //!
-//! Threads: one. Cost: while the transaction has written nothing, that of its cursor; else a walk over the snapshot, too.
+//! Threads: one. Cost: while the transaction has written nothing to the index, that of its cursor; else a walk over the snapshot beside
+//! it, and a look at own writes for each entry.
 
 use std::cmp::Ordering;
 
@@ -35,6 +36,8 @@ struct Beside<'t> {
     shown: Cursor,
     /// What comes next, of the transaction's cursor and of the snapshot; the outer `None`: it is to be fetched.
     ahead: [Option<Option<Found>>; 2],
+    /// What comes next of the snapshot is known to be stood over.
+    is_judged: bool,
     forward: bool,
     position: Position,
     found: Found,
@@ -45,8 +48,8 @@ enum Position {
     Low,
     High,
     Below(Vec<u8>),
-    /// An entry of this key was handed out.
-    At(Vec<u8>),
+    /// An entry of this key was handed out; whether it was the snapshot's.
+    At(Vec<u8>, bool),
 }
 
 impl<'t> Entries<'t> {
@@ -61,6 +64,7 @@ impl<'t> Entries<'t> {
             index: index.clone(),
             shown,
             ahead: [None, None],
+            is_judged: false,
             forward: true,
             position: Position::Low,
             found: Found::default(),
@@ -81,7 +85,7 @@ impl<'t> Entries<'t> {
     }
 
     fn stand(&mut self, position: Position) {
-        place(&mut self.seen, &position, true);
+        place(&mut self.seen, &position, true, false);
         if let Some(beside) = &mut self.beside {
             beside.stand(position);
         }
@@ -98,14 +102,23 @@ impl<'t> Entries<'t> {
     }
 }
 
-/// Where a walk goes on from a position, in a direction.
-fn place<W: Walk>(walk: &mut W, position: &Position, forward: bool) {
+/// Where a walk goes on from a position, in a direction: that of the snapshot's entries, or the other. Of the two that a key
+/// may have, the snapshot's comes behind.
+fn place<W: Walk>(walk: &mut W, position: &Position, forward: bool, is_shown: bool) {
     match position {
         Position::Low => walk.seek_first(),
         Position::High => walk.seek_last(),
         Position::Below(key) => walk.seek(key),
-        Position::At(key) if forward => walk.seek(&[key, &[0][..]].concat()),
-        Position::At(key) => walk.seek(key),
+        Position::At(key, was_shown) => {
+            let is_passed = match forward {
+                true => *was_shown || !is_shown,
+                false => !*was_shown || is_shown,
+            };
+            match forward == is_passed {
+                true => walk.seek(&[key, &[0][..]].concat()),
+                false => walk.seek(key),
+            }
+        }
     }
 }
 
@@ -113,22 +126,37 @@ impl Beside<'_> {
     fn stand(&mut self, position: Position) {
         self.position = position;
         self.ahead = [None, None];
-        place(&mut self.shown, &self.position, self.forward);
+        place(&mut self.shown, &self.position, self.forward, true);
     }
 
     fn step(&mut self, seen: &mut TxnCursor<'_>, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         if self.forward != forward {
             self.forward = forward;
-            place(seen, &self.position, forward);
+            place(seen, &self.position, forward, false);
             self.stand(self.position.clone());
         }
         if self.ahead[0].is_none() {
             self.ahead[0] = Some(go(seen, forward)?);
         }
-        while self.ahead[1].is_none() {
-            let next = go(&mut self.shown, forward)?;
-            let counts = next.as_ref().map_or(Ok(true), |next| self.is_stood_over(next))?;
-            self.ahead[1] = counts.then_some(next);
+        // No further than the transaction's next one: what lies beyond is looked at when its turn comes.
+        loop {
+            if self.ahead[1].is_none() {
+                (self.ahead[1], self.is_judged) = (Some(go(&mut self.shown, forward)?), false);
+            }
+            let [own, Some(Some(next))] = &self.ahead else { break };
+            let is_beyond = own.iter().flatten().next().is_some_and(|own| match forward {
+                true => own.0 < next.0,
+                false => own.0 > next.0,
+            });
+            if self.is_judged || is_beyond {
+                break;
+            }
+            self.txn.must_not_stop()?;
+            if self.is_stood_over(next)? {
+                self.is_judged = true;
+                break;
+            }
+            self.ahead[1] = None;
         }
         let [own, old] = &mut self.ahead;
         let order = match (own.iter().flatten().next(), old.iter().flatten().next()) {
@@ -149,7 +177,7 @@ impl Beside<'_> {
         let is_shown = order == Ordering::Greater || both && !forward;
         let next = if is_shown { old } else { own };
         self.found = next.take().flatten().unwrap_or_default();
-        self.position = Position::At(self.found.0.clone());
+        self.position = Position::At(self.found.0.clone(), is_shown);
         Ok(Some((&self.found.0, &self.found.1)))
     }
 
@@ -207,6 +235,8 @@ impl TableIndex {
     /// Whether own writes of a transaction can stand over an entry of a row that it has not written.
     pub(super) fn can_be_stood_over(&self, txn: &Txn) -> bool {
         let is_unique = self.index.spec.unique;
-        is_unique && txn.isolation() == Isolation::RepeatableRead && !txn.is_empty()
+        is_unique
+            && txn.isolation() == Isolation::RepeatableRead
+            && txn.has_touched(&self.index.tree)
     }
 }

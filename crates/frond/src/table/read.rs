@@ -198,8 +198,9 @@ impl TableIndex {
         }
         let may_differ =
             matches!(txn.isolation(), Isolation::ReadCommitted | Isolation::RepeatableRead);
-        // What is locked is the newest there is, entry and row.
-        if may_differ && locking.is_none() {
+        // What is locked is the newest there is, entry and row; but for what a statement writes, whose scans see entries as
+        // they were when it began.
+        if may_differ && locking.is_none() || txn.has_said(rows, key)? {
             return Ok(false);
         }
         let why = format!(

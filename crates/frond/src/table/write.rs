@@ -89,11 +89,13 @@ impl Table {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn update(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
-        let locked = self.lock(txn, key)?;
-        if locked.old.is_none() {
-            return Ok(false);
-        }
-        self.write(txn, key, &locked, Some(row)).map(|()| true)
+        txn.in_row_call(|| {
+            let locked = self.lock(txn, key)?;
+            if locked.old.is_none() {
+                return Ok(false);
+            }
+            self.write(txn, key, &locked, Some(row)).map(|()| true)
+        })
     }
 
     /// Deletes a row; false if there is none.
@@ -101,11 +103,13 @@ impl Table {
     /// # Errors
     /// As [`Txn::delete`].
     pub fn delete(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
-        let locked = self.lock(txn, key)?;
-        if locked.old.is_none() {
-            return Ok(false);
-        }
-        self.write(txn, key, &locked, None).map(|()| true)
+        txn.in_row_call(|| {
+            let locked = self.lock(txn, key)?;
+            if locked.old.is_none() {
+                return Ok(false);
+            }
+            self.write(txn, key, &locked, None).map(|()| true)
+        })
     }
 
     /// Step 1, and the definition.

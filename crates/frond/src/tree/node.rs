@@ -93,6 +93,8 @@ pub(crate) struct RunHandle {
     unwritten: Option<Arc<AtomicU64>>,
     /// Where the bytes of an open run's index and filter are counted.
     resident: OnceLock<Arc<AtomicU64>>,
+    /// The newest version let go of it in this handle's life.
+    has_died: AtomicBool,
     /// Where its blocks are kept once it was open.
     cache: OnceLock<Arc<BlockCache>>,
     /// It could not be read (`damage.rs`).
@@ -273,6 +275,7 @@ impl RunHandle {
             refs_durable: AtomicU32::new(refs),
             unwritten,
             resident: OnceLock::new(),
+            has_died: AtomicBool::new(false),
             cache: OnceLock::new(),
             marked: AtomicBool::new(false),
         }
@@ -386,6 +389,9 @@ impl RunHandle {
         let old = i64::from(self.refs.load(Ordering::Relaxed));
         let new = u32::try_from(old + delta).expect("references are counted, never below zero");
         self.refs.store(new, Ordering::Relaxed);
+        if new == 0 {
+            self.has_died.store(true, Ordering::Relaxed);
+        }
         new
     }
 
@@ -415,8 +421,9 @@ impl Drop for RunHandle {
         if let (None, Some(unwritten)) = (self.link.get(), &self.unwritten) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
-        // Nobody comes for the blocks of a run that is dead in the newest version, and that no other holds.
-        if let (Some(cache), 0) = (self.cache.get(), self.refs()) {
+        // Nobody comes for the blocks of a run that the newest version let go of, and that no other holds any more.
+        let has_died = self.has_died.load(Ordering::Relaxed);
+        if let Some(cache) = self.cache.get().filter(|_| has_died) {
             run.forget_blocks(cache);
         }
     }

@@ -10,7 +10,7 @@ use super::*;
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A store whose transactions leave memory after a few rows.
-fn small_store(dir: &std::path::Path, own_writes_bytes: u64) -> Db {
+pub(super) fn small_store(dir: &std::path::Path, own_writes_bytes: u64) -> Db {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     if let Some(limits) = &mut tuning.limits {
         limits.own_writes_bytes = own_writes_bytes;

@@ -8,6 +8,7 @@ mod interrupts;
 mod large;
 mod rows;
 mod scans;
+mod temporary;
 mod together;
 
 use std::{

@@ -65,6 +65,8 @@ pub struct TxnCursor<'t> {
 enum Base<'t> {
     Seen(Box<Cursor>),
     Locked(Box<LockedWalk<'t>>),
+    /// Below what a temporary tree holds there is nothing.
+    Nothing,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -119,6 +121,9 @@ impl Txn {
     ) -> Result<TxnCursor<'_>> {
         let mut state = self.enter_tree(tree)?;
         let (from, to) = bounds(&range)?;
+        if self.private.is_some() {
+            return Ok(self.cursor(&mut state, tree, Base::Nothing, (from, to)));
+        }
         let isolation = self.options.isolation;
         if isolation == Isolation::Serializable && !self.options.read_only {
             let locks = (RowMode::Shared, IfLocked::Wait);
@@ -235,6 +240,7 @@ impl Base<'_> {
         match self {
             Base::Seen(cursor) => cursor.seek(key),
             Base::Locked(walk) => walk.seek(key),
+            Base::Nothing => {}
         }
     }
 
@@ -242,6 +248,7 @@ impl Base<'_> {
         match self {
             Base::Seen(cursor) => cursor.seek_first(),
             Base::Locked(walk) => walk.seek_first(),
+            Base::Nothing => {}
         }
     }
 
@@ -249,11 +256,13 @@ impl Base<'_> {
         match self {
             Base::Seen(cursor) => cursor.seek_last(),
             Base::Locked(walk) => walk.seek_last(),
+            Base::Nothing => {}
         }
     }
 
     fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
         match self {
+            Base::Nothing => Ok(Step::End),
             Base::Locked(walk) => walk.step(forward, limit),
             Base::Seen(cursor) => {
                 let row = if forward { cursor.next()? } else { cursor.prev()? };
@@ -284,7 +293,8 @@ impl TxnCursor<'_> {
         let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
         self.is_placed = false;
         match &mut self.base {
-            Base::Seen(base) if is_untouched && !self.is_whole => {
+            // Once it cuts it goes on so: what was written since, the scan does not see.
+            Base::Seen(base) if (is_untouched || base.has_parts()) && !self.is_whole => {
                 base.set_parts(parts)?;
                 self.parts = None;
             }

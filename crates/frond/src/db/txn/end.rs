@@ -26,6 +26,9 @@ impl Txn {
             true => Ok(self.shared.engine.sequencer.visible()),
             false => self.commit_writes(&mut state),
         };
+        if committed.is_ok() {
+            state.keep_temporary();
+        }
         self.end(&mut state);
         committed
     }
@@ -121,6 +124,7 @@ impl Txn {
     /// Ends it: what is not committed is forgotten, and others may go on.
     pub(super) fn end(&self, state: &mut State) {
         state.is_over = true;
+        state.take_temporary_back();
         drop(Ending { shared: &self.shared, live: &self.live, state });
         self.shared.release_snapshot(state.snapshot.take());
         if state.has_written {

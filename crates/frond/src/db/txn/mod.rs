@@ -13,6 +13,7 @@
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `own_walk.rs` | own writes in order, in memory and beyond |
+//! | `temporary.rs` | trees of a session's own, for as long as it lasts |
 //! | `spill.rs` | what is too much for memory leaves it |
 //! | `end.rs` | commit, rollback |
 //! | `savepoint.rs` | savepoints and statements: how far it can be taken back |
@@ -44,6 +45,7 @@ mod read;
 mod row;
 mod savepoint;
 mod spill;
+mod temporary;
 mod transact;
 mod write;
 
@@ -54,6 +56,7 @@ use crate::{
     catalog::TreeEntry,
     pipeline::Paced,
     sync::{Arc, Mutex, MutexGuard},
+    tree::TreeTraits,
     txn::{
         LiveWrites, Mark,
         lock_table::{
@@ -72,6 +75,8 @@ use kit::{Kit, Spare};
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
 pub use row::{RowChange, RowConflict, RowEntry};
 pub use savepoint::Savepoint;
+pub use temporary::TemporaryTree;
+use temporary::TemporaryUse;
 
 /// A transaction.
 ///
@@ -104,6 +109,8 @@ pub struct Txn {
     options: TxnOptions,
     live: Arc<LiveWrites>,
     state: Mutex<State>,
+    /// It is what a temporary tree holds: of no other tree, without locks, over nothing (`temporary.rs`).
+    private: Option<Box<TreeTraits>>,
 }
 
 /// What only one call at a time touches.
@@ -120,6 +127,8 @@ struct State {
     savepoints_made: u64,
     /// Where the statement began that goes on, and how often writes had left memory then.
     statement: Option<(Mark, u64)>,
+    /// Savepoints that had been made then.
+    made_before: u64,
     /// Number and mark of rollbacks, both ascending: of those to one mark or a lower one, the last.
     rollbacks: Vec<(u64, Mark)>,
     rollbacks_made: u64,
@@ -142,6 +151,8 @@ struct State {
     row_mark: Option<LockMark>,
     /// Where the scans began that are not over.
     cursor_marks: Vec<Mark>,
+    /// Temporary trees that it has written.
+    temporary: Vec<TemporaryUse>,
     /// Of transactions before.
     spare: Spare,
 }
@@ -179,7 +190,7 @@ impl Db {
         }
         let shared = self.shared.clone();
         let Kit { live, state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
-        Ok(Txn { shared, options, live, state: Mutex::new(state) })
+        Ok(Txn { shared, options, live, state: Mutex::new(state), private: None })
     }
 
     /// Calls that wait for a lock now, longest first: who, for whom, and for what.

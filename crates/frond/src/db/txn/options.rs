@@ -51,7 +51,8 @@ pub enum IfLocked {
     Wait,
     /// It fails with [`Error::LockBusy`](crate::Error::LockBusy) at once.
     Fail,
-    /// A scan goes on behind the row; a read of one row fails as above.
+    /// A scan goes on behind the row; a read of one row fails as above. For queues, at `ReadCommitted`: at `Snapshot` a scan
+    /// that comes to a row which others have taken away since is a conflict all the same.
     Skip,
 }
 

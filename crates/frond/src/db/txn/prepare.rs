@@ -30,7 +30,8 @@ impl Txn {
     /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes
     /// locked, until it is committed or rolled back, here or by that name. Synced when it returns.
     ///
-    /// Locks of rows that it has only read, and of gaps, go; but at `Serializable` they stay.
+    /// Locks of rows that it has only read, and of gaps, go; but at `Serializable` they stay. What it has written to temporary
+    /// trees stays there, whatever is decided.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -90,6 +91,8 @@ impl Txn {
         }
         let prepared = prepared?;
         table.note(xid, prepared.since, prepared.insertion.writes.len());
+        // They are the session's, which a prepared transaction outlives.
+        state.keep_temporary();
         state.is_over = true;
         self.shared.release_snapshot(state.snapshot.take());
         Ok(PreparedTxn::new(self.shared.clone(), prepared))

@@ -71,7 +71,8 @@ impl Txn {
         parts.check(tree.typing.as_ref())?;
         let mut state = self.enter(tree, key)?;
         let locks = self.options.isolation == Isolation::Serializable && !self.options.read_only;
-        if locks || state.has_written {
+        let has_touched = state.has_written && self.live.lock().changes(tree.entry.id) != 0;
+        if locks || has_touched {
             drop(state);
             let found = self.get_into(tree, key, value)?;
             if found && let Err(misfit) = parts.keep(Some(&tree.entry), value) {
@@ -211,6 +212,7 @@ impl Txn {
                 }
             }
         }
+        let done = done || self.private.is_some();
         let add = |messages: &mut Messages, value: &mut Vec<u8>, view: &ReadView<'_>| match done {
             true => Ok(()),
             false => view.add_messages(id, key, &Projection::All, messages, value),

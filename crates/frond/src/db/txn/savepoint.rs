@@ -33,6 +33,7 @@ impl Txn {
         let mut state = self.stay()?;
         state.savepoints_made += 1;
         let number = state.savepoints_made;
+        state.mark_temporary(number)?;
         let mark = self.live.lock().mark();
         state.savepoints.push((number, mark));
         Ok(Savepoint { txn: self.place(), number })
@@ -46,6 +47,7 @@ impl Txn {
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
+        state.go_back_in_temporary(savepoint.number)?;
         state.savepoints.truncate(at + 1);
         let mark = state.savepoints[at].1;
         if state.statement.is_some_and(|(began, _)| mark < began) {
@@ -84,8 +86,10 @@ impl Txn {
     /// `TxnEnded`.
     pub fn begin_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
+        state.begin_statement_in_temporary()?;
         let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
         state.statement = Some((mark, state.spills));
+        state.made_before = state.savepoints_made;
         Ok(())
     }
 
@@ -100,14 +104,17 @@ impl Txn {
             let why = "no statement of the transaction was begun";
             return Err(Error::InvalidArgument(why.into()));
         };
-        let left = state.savepoints.partition_point(|(_, savepoint)| *savepoint <= mark);
+        let before = state.made_before;
+        let left = state.savepoints.partition_point(|(number, _)| *number <= before);
         state.savepoints.truncate(left);
+        let last = state.savepoints.last().map_or(0, |(number, _)| *number);
+        state.take_statement_back_in_temporary(last)?;
         state.statement = Some((mark, state.spills));
         self.go_back(&mut state, mark);
         Ok(())
     }
 
-    fn go_back(&self, state: &mut State, mark: Mark) {
+    pub(super) fn go_back(&self, state: &mut State, mark: Mark) {
         state.rollbacks_made += 1;
         let number = state.rollbacks_made;
         while state.rollbacks.last().is_some_and(|(_, last)| *last >= mark) {
@@ -118,6 +125,10 @@ impl Txn {
         state.seen.forget();
         let mut own = self.live.lock();
         own.rollback_to(mark);
+        if self.private.is_some() {
+            // Nobody's locks are what it has taken back.
+            own.forget_dropped();
+        }
         if let Some(locks) = &state.locks {
             locks.owner().set_writes(own.len() as u64);
         }
@@ -130,6 +141,7 @@ impl Txn {
     pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
+        state.release_in_temporary(savepoint.number)?;
         state.savepoints.truncate(at);
         Ok(())
     }

@@ -168,6 +168,16 @@ impl Txn {
         Ok(if is_merged { OwnState::Merged } else { OwnState::Untouched })
     }
 
+    /// True if the transaction has ever written to a tree.
+    pub(crate) fn has_touched(&self, tree: &Tree) -> bool {
+        self.live.lock().changes(tree.entry.id) != 0
+    }
+
+    /// An error if it was asked to stop, or has ended: for those who go on for long.
+    pub(crate) fn must_not_stop(&self) -> Result<()> {
+        self.go_on().map(drop)
+    }
+
     /// True if the transaction has written anything of a key, and not taken it back.
     pub(crate) fn has_said(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         let state = self.stay()?;
@@ -227,7 +237,9 @@ impl Txn {
 
     /// Whether writes that take so much memory should leave it.
     pub(super) fn is_large(&self, bytes: u64) -> bool {
-        bytes > self.shared.engine.limits.own_writes_bytes
+        // A session may have many temporary trees.
+        let share = if self.private.is_some() { 4 } else { 1 };
+        bytes > self.shared.engine.limits.own_writes_bytes / share
     }
 
     fn spill(&self, state: &mut State) -> Result<()> {
@@ -335,6 +347,9 @@ impl Txn {
     }
 
     fn traits(&self, tree: TreeId) -> Result<TreeTraits> {
+        if let Some(private) = &self.private {
+            return Ok(TreeTraits::clone(private));
+        }
         // Its lock on the tree keeps others from dropping it.
         let traits = self.shared.engine.trees.traits(tree);
         traits.ok_or_else(|| Error::NoSuchTree(self.shared.tree_name(tree)))

@@ -160,7 +160,7 @@ impl Txn {
         let hashed = HashedKey::new(id, key);
         let own = self.own_state(state, hashed)?;
         // What it has written it has locked.
-        if own == OwnState::Untouched {
+        if own == OwnState::Untouched && self.private.is_none() {
             self.intend(state, id, RowMode::Write, IfLocked::Wait)?;
             let locks = state.locks.as_mut().expect("there since the intent");
             let patience = self.options.patience(IfLocked::Wait);
@@ -201,7 +201,7 @@ impl Txn {
             return Err(Error::BatchTooLarge { bytes, max, limit });
         }
         drop(writes);
-        if !state.entered.iter().any(|entered| entered.id == id) {
+        if self.private.is_none() && !state.entered.iter().any(|entered| entered.id == id) {
             tree.entry.writers.enter(&self.live);
             state.entered.push(tree.entry.clone());
         }
@@ -210,6 +210,10 @@ impl Txn {
             // It was pending already.
             _ => Ok(false),
         };
+        if let (Ok(true), Some(locks)) = (&waited, &mut state.locks) {
+            // The wait has taken the row again, which is written by now.
+            locks.keep_last();
+        }
         let looked = waited.and_then(|waited| match waited {
             true => self.look(state, tree, key, own, is_insert),
             false => Ok(Written::Done),
@@ -243,6 +247,8 @@ impl Txn {
             && match own {
                 OwnState::Deleted { .. } => false,
                 OwnState::Put { .. } | OwnState::Merged => true,
+                // Below what a temporary tree holds there is nothing.
+                OwnState::Untouched if self.private.is_some() => false,
                 OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key)?,
             };
         Ok(if exists { Written::Exists } else { Written::Done })

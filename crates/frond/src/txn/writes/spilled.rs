@@ -116,6 +116,11 @@ impl TxnWrites {
         &self.dropped
     }
 
+    /// Forgets these, of writes that lock nothing.
+    pub(crate) fn forget_dropped(&mut self) {
+        self.dropped = Arc::default();
+    }
+
     /// What has left memory.
     pub(crate) fn pieces(&self) -> &Pieces {
         &self.pieces

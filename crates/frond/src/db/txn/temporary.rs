@@ -1,0 +1,268 @@
+//! Temporary trees: of one session, for as long as it lasts (Rule: I50).
+//!
+//! What a temporary tree holds is what a transaction of its own has written, one that is never committed: in memory up
+//! to its share, beyond it in sorted runs that nothing links and no crash outlives (`spill.rs`), over nothing. So it is in
+//! no log, catalog or checkpoint, takes no seqno and no lock, and is there at once. The session's transactions write it
+//! as part of themselves: their savepoints, statements and ends mark and take back its writes with their own.
+//!
+//! Invariants
+//! 1. One transaction at a time has written it and not ended; it begins again where that began, unless that commits.
+//! 2. Of a tree that nobody is writing no mark is live: its pieces merge freely.
+//!
+//! Threads: as the transaction. The state of a user's transaction is locked before that of a tree's.
+
+use std::ops::RangeBounds;
+
+use crate::{
+    Error, Result, Seqno, TreeId,
+    catalog::TreeRecord,
+    sync::{Arc, Mutex},
+    tree::TreeTraits,
+    txn::Mark,
+};
+
+use super::{
+    super::{Db, Tree, TreeOptions},
+    Isolation, Savepoint, State, Txn, TxnCursor, TxnOptions,
+};
+
+/// The number of all of them: nobody looks for one by number.
+const TEMPORARY: TreeId = TreeId(u32::MAX - 1);
+
+/// A tree of a session's own: ordered rows that transactions of the session write with everything else, and that are gone with
+/// the last handle. See [`Db::create_temporary`].
+#[derive(Clone, Debug)]
+pub struct TemporaryTree {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    rows: Txn,
+    tree: Tree,
+    /// Whether a transaction has written it and not ended.
+    is_used: Mutex<bool>,
+}
+
+/// A temporary tree that a transaction has written.
+#[derive(Debug)]
+pub(super) struct TemporaryUse {
+    held: Arc<Held>,
+    start: Savepoint,
+    /// By the number of the transaction's savepoint; ascending.
+    marks: Vec<(u64, Savepoint)>,
+}
+
+impl Db {
+    /// Makes a temporary tree: without a name, seen by nobody else, gone when its last handle is dropped, and with the
+    /// process. Takes no time: nothing is written for it before its rows take more than a sixty-fourth of `cache_size`; those
+    /// beyond lie in the store's file, in space that is free again with the tree, or when the store is opened after a crash.
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let sorted = db.create_temporary(Default::default())?;
+    /// let txn = db.begin(Default::default())?;
+    /// sorted.put(&txn, b"pear", b"2")?;
+    /// let before = txn.savepoint()?;
+    /// sorted.put(&txn, b"apple", b"1")?;
+    /// txn.rollback_to(&before)?;
+    /// txn.commit()?;
+    /// let mut rows = sorted.scan(..)?;
+    /// assert_eq!(rows.next()?, Some((&b"pear"[..], &b"2"[..])));
+    /// assert_eq!(rows.next()?, None);
+    /// # drop(rows); drop(sorted);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for layouts that cannot be; `ReadOnly`, `Closed`, `Failed`.
+    pub fn create_temporary(&self, options: TreeOptions) -> Result<TemporaryTree> {
+        for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
+            layout.validate()?;
+        }
+        // Each read sees all there is.
+        let own = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
+        let mut rows = self.begin(own)?;
+        let record = TreeRecord {
+            id: TEMPORARY,
+            name: "a temporary tree".into(),
+            size_class: options.size_class,
+            unique: options.unique,
+            attributes: options.attributes,
+            key_layout: options.key_layout,
+            value_layout: options.value_layout,
+            lineage: TEMPORARY.lineage(),
+            birth: Seqno(0),
+            ..TreeRecord::default()
+        };
+        let entry = self.shared.catalog.private(record);
+        let (lineage, class) = (entry.lineage, entry.class);
+        let traits = TreeTraits { lineage, class, leaf_filters: false, typing: entry.typing() };
+        rows.private = Some(Box::new(traits));
+        let tree = Tree::new(self.shared.clone(), entry);
+        Ok(TemporaryTree { held: Arc::new(Held { rows, tree, is_used: Mutex::new(false) }) })
+    }
+}
+
+impl TemporaryTree {
+    /// Sets a value, as part of a transaction.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if another transaction has written the tree and not ended, or this one is to read only, or of another
+    /// store; `KeyTooLong`, `ValueTooLong`, `TxnEnded`. `Full` and I/O errors where it was to leave memory: the tree is lost,
+    /// and all its calls fail with `TxnEnded` from then on.
+    pub fn put(&self, txn: &Txn, key: &[u8], value: &[u8]) -> Result<()> {
+        self.enroll(txn)?;
+        self.held.rows.put(&self.held.tree, key, value)
+    }
+
+    /// Sets the value of a key that must not exist.
+    ///
+    /// # Errors
+    /// `RowExists`; as [`put`](Self::put).
+    pub fn insert(&self, txn: &Txn, key: &[u8], value: &[u8]) -> Result<()> {
+        self.enroll(txn)?;
+        self.held.rows.insert(&self.held.tree, key, value)
+    }
+
+    /// Deletes a key, if it exists.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&self, txn: &Txn, key: &[u8]) -> Result<()> {
+        self.enroll(txn)?;
+        self.held.rows.delete(&self.held.tree, key)
+    }
+
+    /// The value of a key, as last written.
+    ///
+    /// # Errors
+    /// I/O errors and damage of what has left memory.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.held.rows.get(&self.held.tree, key)
+    }
+
+    /// A cursor over a range of keys, before its first row. It sees what was written until now, or until the statement of
+    /// the transaction that writes it began ([`Txn::begin_statement`]); what is deleted meanwhile is not met.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<TxnCursor<'_>> {
+        self.held.rows.scan(&self.held.tree, range)
+    }
+
+    /// Takes all rows out; no transaction takes that back.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a transaction has written the tree and not ended.
+    pub fn clear(&self) -> Result<()> {
+        if *self.held.is_used.lock().unwrap() {
+            return Err(used());
+        }
+        let rows = &self.held.rows;
+        let mut state = rows.stay()?;
+        rows.go_back(&mut state, Mark::default());
+        Ok(())
+    }
+
+    /// The transaction writes it from here on.
+    fn enroll(&self, txn: &Txn) -> Result<()> {
+        let held = &self.held;
+        let mut state = txn.go_on()?;
+        if state.temporary.iter().any(|using| Arc::ptr_eq(&using.held, held)) {
+            return Ok(());
+        }
+        if !Arc::ptr_eq(&held.rows.shared, &txn.shared) || txn.options.read_only {
+            let why = "a temporary tree is written by transactions of its store that may write";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        if std::mem::replace(&mut *held.is_used.lock().unwrap(), true) {
+            return Err(used());
+        }
+        let begun = held.rows.savepoint().and_then(|start| {
+            // Nothing of the statement was written here so far.
+            let begins = state.statement.is_some().then(|| held.rows.begin_statement());
+            begins.transpose().map(|_| start)
+        });
+        let start = begun.inspect_err(|_| *held.is_used.lock().unwrap() = false)?;
+        state.temporary.push(TemporaryUse { held: held.clone(), start, marks: Vec::new() });
+        Ok(())
+    }
+}
+
+fn used() -> Error {
+    let why = "another transaction has written the temporary tree and not ended";
+    Error::InvalidArgument(why.into())
+}
+
+/// What becomes of a transaction becomes of the temporary trees that it writes.
+impl State {
+    pub(super) fn mark_temporary(&mut self, number: u64) -> Result<()> {
+        for using in &mut self.temporary {
+            using.marks.push((number, using.held.rows.savepoint()?));
+        }
+        Ok(())
+    }
+
+    /// Back to a savepoint; what was enrolled behind it goes back to where it began.
+    pub(super) fn go_back_in_temporary(&mut self, number: u64) -> Result<()> {
+        for TemporaryUse { held, start, marks } in &mut self.temporary {
+            marks.truncate(marks.partition_point(|(other, _)| *other <= number));
+            let to = marks.last().filter(|(other, _)| *other == number);
+            held.rows.rollback_to(to.map_or(start, |(_, mark)| mark))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_in_temporary(&mut self, number: u64) -> Result<()> {
+        for TemporaryUse { held, marks, .. } in &mut self.temporary {
+            let at = marks.partition_point(|(other, _)| *other < number);
+            if let Some((_, mark)) = marks.get(at) {
+                held.rows.release(mark)?;
+            }
+            marks.truncate(at);
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_statement_in_temporary(&self) -> Result<()> {
+        self.temporary.iter().try_for_each(|using| using.held.rows.begin_statement())
+    }
+
+    /// Back to where the statement began; savepoints up to this number stay.
+    pub(super) fn take_statement_back_in_temporary(&mut self, left: u64) -> Result<()> {
+        for TemporaryUse { held, marks, .. } in &mut self.temporary {
+            marks.truncate(marks.partition_point(|(other, _)| *other <= left));
+            held.rows.rollback_statement()?;
+        }
+        Ok(())
+    }
+
+    /// What was written stays.
+    pub(super) fn keep_temporary(&mut self) {
+        self.temporary.drain(..).for_each(|using| using.end(false));
+    }
+
+    /// What was written is taken back.
+    pub(super) fn take_temporary_back(&mut self) {
+        self.temporary.drain(..).for_each(|using| using.end(true));
+    }
+}
+
+impl TemporaryUse {
+    fn end(self, takes_back: bool) {
+        let Self { held, start, .. } = self;
+        // One that is lost says so to whoever comes next.
+        let ended = takes_back.then(|| held.rows.rollback_to(&start)).transpose();
+        let released = ended.and_then(|_| held.rows.release(&start));
+        if released.is_ok()
+            && let Ok(mut state) = held.rows.stay()
+        {
+            state.statement = None;
+        }
+        *held.is_used.lock().unwrap() = false;
+    }
+}

@@ -1,0 +1,231 @@
+//! Temporary trees: written as part of transactions, seen by nobody, gone without a trace.
+
+use std::collections::BTreeMap;
+
+use frond::{Savepoint, TemporaryTree, Xid};
+use frond_testkit::{Dice, effort};
+
+use super::{large::small_store, *};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn rows_of(tree: &TemporaryTree, forward: bool) -> Rows {
+    let mut rows = Rows::new();
+    let mut cursor = tree.scan(..).unwrap();
+    if !forward {
+        cursor.seek_last();
+    }
+    let mut last: Option<Vec<u8>> = None;
+    while let Some((key, value)) = if forward { cursor.next() } else { cursor.prev() }.unwrap() {
+        let ordered = |last: &Vec<u8>| (last.as_slice() < key) == forward;
+        assert!(last.as_ref().is_none_or(ordered), "in order, each once");
+        last = Some(key.to_vec());
+        rows.insert(key.to_vec(), value.to_vec());
+    }
+    rows
+}
+
+fn same(tree: &TemporaryTree, expected: &Rows, forward: bool, what: &str) {
+    let found = rows_of(tree, forward);
+    let keys = found.keys().chain(expected.keys());
+    let differs = keys.filter(|key| found.get(*key) != expected.get(*key)).min();
+    assert!(
+        differs.is_none(),
+        "{what}: of {} and {} rows, {differs:?}",
+        found.len(),
+        expected.len()
+    );
+}
+
+fn stat(db: &Db, name: &str) -> u64 {
+    db.stats().get(name).unwrap()
+}
+
+/// A transaction on its way, and what the trees were where it can go back to.
+struct Going {
+    txn: Txn,
+    began: Vec<Rows>,
+    statement: Option<Vec<Rows>>,
+    savepoints: Vec<(Savepoint, Vec<Rows>)>,
+}
+
+/// Rules: I44, I50. Two temporary trees and one that is none, whose transactions leave memory all the time.
+#[test]
+fn temporary_trees_go_with_their_transactions() {
+    for seed in effort::seeds(6) {
+        let dice = &mut Dice::new(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let db = small_store(dir.path(), *dice.pick(&[300, 2000, 20_000]));
+        let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+        let trees = [(); 2].map(|()| db.create_temporary(TreeOptions::default()).unwrap());
+        let mut rows = vec![Rows::new(), Rows::new(), Rows::new()];
+        let mut going: Option<Going> = None;
+        for step in 0..1500 {
+            let what = format!("seed {seed}, step {step}");
+            let Some(Going { txn, began, statement, savepoints }) = &mut going else {
+                let txn = db.begin(TxnOptions::default()).unwrap();
+                let began = rows.clone();
+                going = Some(Going { txn, began, statement: None, savepoints: Vec::new() });
+                continue;
+            };
+            let key = vec![b'a' + dice.below(26) as u8; dice.between(1, 3) as usize];
+            // Now and then one that goes to extents of its own.
+            let length = if dice.chance(1, 40) { 90_000 } else { *dice.pick(&[3, 60]) };
+            let value = vec![dice.below(250) as u8; length];
+            let which = dice.below(3) as usize;
+            match dice.below(40) {
+                0 => {
+                    savepoints.push((txn.savepoint().unwrap(), rows.clone()));
+                }
+                1 if !savepoints.is_empty() => {
+                    let at = dice.below(savepoints.len() as u64) as usize;
+                    let (savepoint, then) = savepoints[at].clone();
+                    txn.rollback_to(&savepoint).unwrap();
+                    savepoints.truncate(at + 1);
+                    rows.clone_from(&then);
+                    txn.begin_statement().unwrap();
+                    *statement = Some(rows.clone());
+                }
+                2 if !savepoints.is_empty() => {
+                    let at = dice.below(savepoints.len() as u64) as usize;
+                    txn.release(&savepoints[at].0).unwrap();
+                    savepoints.truncate(at);
+                }
+                3 => {
+                    txn.begin_statement().unwrap();
+                    *statement = Some(rows.clone());
+                }
+                4 if statement.is_some() => {
+                    txn.rollback_statement().unwrap();
+                    rows.clone_from(statement.as_ref().unwrap());
+                    // Which of them were made in the statement only the store remembers.
+                    savepoints.clear();
+                }
+                5 => {
+                    let Going { txn, began, .. } = going.take().unwrap();
+                    match dice.below(3) {
+                        0 => drop(txn),
+                        _ => {
+                            txn.commit().unwrap();
+                            continue;
+                        }
+                    }
+                    rows = began;
+                }
+                6..=10 => {
+                    let found = match which {
+                        2 => txn.get(&tree, &key).unwrap(),
+                        which => trees[which].get(&key).unwrap(),
+                    };
+                    assert!(found.as_ref() == rows[which].get(&key), "{what}: {key:?}");
+                }
+                11..=14 => {
+                    match which {
+                        2 => txn.delete(&tree, &key).unwrap(),
+                        which => trees[which].delete(txn, &key).unwrap(),
+                    }
+                    rows[which].remove(&key);
+                }
+                15..=17 if which < 2 => match trees[which].insert(txn, &key, &value) {
+                    Ok(()) => assert!(rows[which].insert(key, value).is_none(), "{what}"),
+                    Err(Error::RowExists { .. }) => {
+                        assert!(rows[which].contains_key(&key), "{what}");
+                    }
+                    Err(other) => panic!("{what}: {other}"),
+                },
+                _ => {
+                    match which {
+                        2 => txn.put(&tree, &key, &value).unwrap(),
+                        which => trees[which].put(txn, &key, &value).unwrap(),
+                    }
+                    rows[which].insert(key, value);
+                }
+            }
+            if dice.chance(1, 20) {
+                if let Some(Going { txn, statement, .. }) = &mut going {
+                    // Scans of a statement see what was there when it began.
+                    txn.begin_statement().unwrap();
+                    *statement = Some(rows.clone());
+                }
+                for (tree, rows) in trees.iter().zip(&rows) {
+                    same(tree, rows, dice.chance(1, 2), &what);
+                }
+            }
+        }
+        if let Some(Going { txn, began, .. }) = going {
+            drop(txn);
+            rows = began;
+        }
+        for (tree, rows) in trees.iter().zip(&rows) {
+            same(tree, rows, true, "at the end");
+            tree.clear().unwrap();
+            same(tree, &Rows::new(), true, "cleared");
+        }
+        // What commits have left of theirs is applied.
+        db.checkpoint().unwrap();
+        assert_eq!(stat(&db, "space_temporary_bytes"), 0);
+        drop(trees);
+        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+    }
+}
+
+/// Rule: I50. Not in log, catalog or checkpoint; what lay in the file is free again.
+#[test]
+fn a_temporary_tree_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_store(dir.path(), 20_000);
+    let counters = ["log_groups", "log_syncs", "store_syncs", "checkpoints"];
+    let count = || counters.map(|name| stat(&db, name));
+    let before = count();
+    let tree = db.create_temporary(TreeOptions::default()).unwrap();
+    assert_eq!(stat(&db, "space_temporary_bytes"), 0);
+    for round in 0..20u64 {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        for row in 0..200u64 {
+            tree.put(&txn, &row.to_be_bytes(), &[round as u8; 100]).unwrap();
+        }
+        if round % 2 == 0 { drop(txn.commit().unwrap()) } else { txn.rollback() }
+    }
+    assert_eq!(count(), before, "{counters:?}");
+    assert_eq!(db.trees().len(), 0);
+    let held = stat(&db, "space_temporary_bytes");
+    // The rows there are take 20 KiB; those that were written over are folded away now and then.
+    assert!((1..2 << 20).contains(&held), "{held}");
+    assert_eq!(tree.get(&7u64.to_be_bytes()).unwrap(), Some(vec![18; 100]));
+    drop(tree);
+    assert_eq!(stat(&db, "space_temporary_bytes"), 0);
+    db.close().unwrap();
+}
+
+#[test]
+fn one_transaction_at_a_time_writes_a_temporary_tree() {
+    let Store { db, tree: rows, _dir } = store(false);
+    let tree = db.create_temporary(TreeOptions::default()).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    tree.put(&txn, b"a", b"1").unwrap();
+    let other = db.begin(TxnOptions::default()).unwrap();
+    let refused = tree.put(&other, b"b", b"2");
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    assert!(tree.clear().is_err());
+    let reads = TxnOptions { read_only: true, ..TxnOptions::default() };
+    assert!(tree.put(&db.begin(reads).unwrap(), b"b", b"2").is_err());
+    // A session sees what it has written, whoever asks.
+    assert_eq!(tree.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    drop(txn);
+    assert_eq!(tree.get(b"a").unwrap(), None);
+    tree.put(&other, b"b", b"2").unwrap();
+    other.put(&rows, b"9", b"9").unwrap();
+    // What is prepared outlives the session; the tree does not.
+    other.prepare(&Xid::new(b"x").unwrap()).unwrap().rollback().unwrap();
+    assert_eq!(tree.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(rows.get(b"9").unwrap(), None);
+    let elsewhere = store(false);
+    assert!(tree.put(&elsewhere.db.begin(TxnOptions::default()).unwrap(), b"b", b"2").is_err());
+    tree.clear().unwrap();
+    assert_eq!(tree.get(b"b").unwrap(), None);
+    // It holds its store, and is of use until it goes.
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    assert!(matches!(tree.insert(&txn, b"c", b"1"), Ok(())));
+    assert!(matches!(tree.insert(&txn, b"c", b"1"), Err(Error::RowExists { .. })));
+    txn.commit().unwrap();
+}
