@@ -31,6 +31,7 @@ mod timing;
 mod tree;
 mod txn;
 
+pub(crate) use crate::catalog::TABLE_ATTRIBUTES;
 pub(crate) use alter::{Alone, CatalogChange, WaitAlone};
 pub use batch::Batch;
 pub use bulk::{BulkLoad, BulkLoaded};

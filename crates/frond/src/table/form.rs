@@ -8,8 +8,8 @@
 
 use crate::{
     Flaw, TreeId,
-    catalog::TABLE_ATTRIBUTES,
     coding::{Reader, put_bytes, put_varint},
+    db::TABLE_ATTRIBUTES,
 };
 
 use super::columns::check_columns;
