@@ -170,6 +170,10 @@ typedef struct frond_prepared frond_prepared;
 // One moment of the store: what is read of it stays the same.
 typedef struct frond_snapshot frond_snapshot;
 
+// A temporary tree: its rows are written as part of a session's transactions, seen by nobody else, and gone with it. One
+// transaction at a time writes it; reads see what was last written.
+typedef struct frond_temporary frond_temporary;
+
 // A tree of an open store.
 typedef struct frond_tree frond_tree;
 
@@ -479,7 +483,7 @@ int32_t frond_scan(const frond_tree *tree,
                    frond_cursor **cursor,
                    frond_error *error);
 
-// The same as a transaction sees it, with its own writes up to now. With `row_lock`, each row is locked as the cursor
+// The same as a transaction sees it, with its own writes up to now, or to where its statement began. With `row_lock`, each row is locked as the cursor
 // hands it out, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps it goes over, too. A cursor is given back
 // before its transaction ends.
 int32_t frond_txn_scan(const frond_txn *txn,
@@ -813,6 +817,60 @@ int32_t frond_tree_info(const frond_tree *tree,
 
 // Tells the names of all trees, in order.
 int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
+
+// Makes a temporary tree, at once and without a name. `options` may be null.
+int32_t frond_temporary_create(const frond_db *db,
+                               const frond_tree_options *options,
+                               frond_temporary **tree,
+                               frond_error *error);
+
+// Gives the tree back, with its rows. Its cursors come before it. Null is allowed.
+void frond_temporary_free(frond_temporary *tree);
+
+// Sets a value, as part of a transaction, whose savepoints, statement and rollback take it back.
+int32_t frond_temporary_put(const frond_txn *txn,
+                            const frond_temporary *tree,
+                            const uint8_t *key,
+                            size_t key_length,
+                            const uint8_t *value,
+                            size_t value_length,
+                            frond_error *error);
+
+// Sets the value of a key that must not exist: else FRD-1108.
+int32_t frond_temporary_insert(const frond_txn *txn,
+                               const frond_temporary *tree,
+                               const uint8_t *key,
+                               size_t key_length,
+                               const uint8_t *value,
+                               size_t value_length,
+                               frond_error *error);
+
+// Deletes a key, if it exists.
+int32_t frond_temporary_delete(const frond_txn *txn,
+                               const frond_temporary *tree,
+                               const uint8_t *key,
+                               size_t key_length,
+                               frond_error *error);
+
+// The value of a key as last written, into `value`. FROND_NOT_FOUND if there is none.
+int32_t frond_temporary_get(const frond_temporary *tree,
+                            const uint8_t *key,
+                            size_t key_length,
+                            frond_buffer *value,
+                            frond_error *error);
+
+// Rows from `from` on and below `to` (null: from the first, to the last), as they are now, or were when the statement of the
+// transaction that writes the tree began.
+int32_t frond_temporary_scan(const frond_temporary *tree,
+                             const uint8_t *from,
+                             size_t from_length,
+                             const uint8_t *to,
+                             size_t to_length,
+                             frond_cursor **cursor,
+                             frond_error *error);
+
+// Takes all rows out, unless a transaction has written the tree and not ended.
+int32_t frond_temporary_clear(const frond_temporary *tree, frond_error *error);
 
 // The value of a key, into `value`. FROND_NOT_FOUND if there is none.
 int32_t frond_get(const frond_tree *tree,
