@@ -228,10 +228,25 @@ fn put(db: &Db, tree: &Tree, rows: &[(u32, Vec<u8>)]) {
     }
 }
 
+/// Fills the cache with what is no more asked for, so that blocks are kept as they are stored from now on.
+fn fill_cache(db: &Db, cache_bytes: u64) {
+    let tree = db.create_tree("others", TreeOptions::default()).unwrap();
+    let mut dice = Dice::new(9);
+    for row in 0..cache_bytes / 4096 {
+        let value: Vec<u8> = (0..512).flat_map(|_| dice.below(u64::MAX).to_le_bytes()).collect();
+        tree.put(&row.to_be_bytes(), &value).unwrap();
+    }
+    db.checkpoint().unwrap();
+    while db.drain_step().unwrap() {}
+    let mut cursor = db.snapshot().scan(&tree, ..).unwrap();
+    while cursor.next().unwrap().is_some() {}
+}
+
 #[test]
 fn strings_that_nobody_asks_for_are_not_decompressed() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("store"), Options::new().cache_size(64 << 20)).unwrap();
+    let db = Db::open(dir.path().join("store"), Options::new().cache_size(32 << 20)).unwrap();
+    fill_cache(&db, 48 << 20);
     let tree = create(&db);
     put(&db, &tree, &texts(&mut Dice::new(3), 0..6000));
     db.checkpoint().unwrap();
@@ -269,6 +284,7 @@ fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() 
     let options = Options::new().cache_size(64 << 20).env(SimVfs::new().env(1));
     let options = options.operator(NUMBER, Arc::new(Append)).unwrap();
     let db = Db::open("/store", options).unwrap();
+    fill_cache(&db, 96 << 20);
     let tree = create(&db);
     let mut dice = Dice::new(5);
     put(&db, &tree, &texts(&mut dice, 0..KEYS));
