@@ -208,7 +208,7 @@ pub fn run(args: &Args) -> Result<()> {
         let loaded = null.flat_map(|(_, outcome)| &outcome.rows).map(|row| row.ops);
         conditions.rows = loaded.sum();
     }
-    let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null));
+    let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null), &conditions);
     match args.workload {
         What::One(Name::Txn) => print!("{}", report::transactions(&conditions, &outcomes, &rows)),
         What::One(_) => print!("{}", report::table(&conditions, &outcomes, &rows)),
@@ -253,11 +253,15 @@ fn make_room(dir: &Path, store: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Subtracts the generator, and gives all rows in the order of the run.
-fn finish(outcomes: &mut [(TargetName, Final)], with_null: bool) -> Vec<Row> {
+/// Subtracts the generator, and gives all rows in the order of the run, with what Frond is to keep and to reach.
+fn finish(
+    outcomes: &mut [(TargetName, Final)],
+    with_null: bool,
+    conditions: &Conditions,
+) -> Vec<Row> {
     let null = outcomes.iter().filter(|(target, _)| *target == TargetName::Null);
     let null: Vec<Row> = null.flat_map(|(_, outcome)| outcome.rows.clone()).collect();
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for (target, outcome) in outcomes {
         if *target != TargetName::Null {
             subtract_generator(&mut outcome.rows, &null);
@@ -271,6 +275,10 @@ fn finish(outcomes: &mut [(TargetName, Final)], with_null: bool) -> Vec<Row> {
             rows.extend(outcome.rows.iter().cloned());
         }
     }
+    let goals: Vec<_> =
+        rows.iter().map(|row| crate::results::goals(row, &rows, conditions.memory_b)).collect();
+    let of_frond = rows.iter_mut().zip(goals).filter(|(row, _)| row.target == "frond");
+    of_frond.for_each(|(row, goals)| row.goals = goals);
     rows
 }
 

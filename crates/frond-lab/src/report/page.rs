@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::scatter::{Point, scatter};
 use super::svg::{Bar, Line, bars, escape, lines};
-use super::table::{figure, percent_done};
+use super::table::{figure, verdict};
 use crate::results::{Conditions, Final, Row};
 use crate::size::Bytes;
 use crate::targets::{Result, TargetName};
@@ -141,7 +141,7 @@ fn caption(conditions: &Conditions, outcomes: &[(TargetName, Final)]) -> String 
 fn stopped(rows: &[Row], outcomes: &[(TargetName, Final)]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| !row.finished) {
-        let part = percent_done(row);
+        let part = row.percent_done();
         let _ = writeln!(
             out,
             "<p class=\"note\"><b>{}</b> was stopped in {} after {part} % of {} operations; its \
@@ -256,6 +256,7 @@ fn section(step: &str, rows: &[&Row], conditions: &Conditions) -> String {
         );
     }
     out.push_str(&budgets(rows));
+    out.push_str(&goals(rows));
     out.push_str(&parts(rows));
     out.push_str(&figures(rows));
     out
@@ -302,6 +303,36 @@ fn budgets(rows: &[&Row]) -> String {
             escape(&budget.what),
             figure(budget.budget),
             figure(budget.measured)
+        );
+    }
+    out + "</table></details>\n"
+}
+
+/// What Frond is to reach in times of a rival.
+fn goals(rows: &[&Row]) -> String {
+    let of_all = || rows.iter().flat_map(|row| &row.goals);
+    if of_all().next().is_none() {
+        return String::new();
+    }
+    let mut out =
+        "<details open><summary>Frond's goals against RocksDB</summary><table><tr><th>column</th>\
+                   <th>for</th><th>measured</th><th>best of RocksDB</th><th>in</th><th>times</th>\
+                   <th>goal</th><th></th></tr>"
+            .to_owned();
+    for goal in of_all() {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{}</td>\
+             <td class=\"{}\">{}</td></tr>",
+            escape(&goal.column),
+            escape(&goal.what),
+            figure(goal.measured),
+            figure(goal.rival_measured),
+            escape(&goal.rival),
+            goal.times(),
+            escape(&goal.wanted()),
+            if goal.is_met() { "wins" } else { "loses" },
+            verdict(goal.is_met())
         );
     }
     out + "</table></details>\n"

@@ -6,8 +6,10 @@
 
 use std::fmt::Write;
 
-use super::table::{aligned, figure, head, notes, percent_done};
-use crate::results::{Conditions, Final, PartSize, Row, bytes_a_row, times_as_large};
+use super::table::{aligned, figure, head, notes, verdict};
+use crate::results::{
+    Conditions, Final, PartSize, Row, bytes_a_row, times as factor, times_as_large,
+};
 use crate::targets::TargetName;
 
 const HEADS: [&str; 12] = [
@@ -30,7 +32,7 @@ Bytes a row on disk, all of the store with its indexes: as the last commit left 
 checkpoint that the bench asks for (flushed; x settled: so many times the last), and at rest, compacted where
 a store can be (InnoDB's tables are not made anew), and closed (settled; x frond: so many times what Frond
 takes). raw: keys and values as they were given. CPU: of a row, until the store was at rest.
-goal: what Frond may take at most, and RocksDB has to take at least in times of that.
+goal: what Frond may take at most, and RocksDB and InnoDB in pages of 4 KiB have to take at least in times of that.
 ";
 
 /// The table of all data sets, the budgets, and how each target ended.
@@ -90,17 +92,14 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
         "frond" => bytes_a_row(&row.step)
             .zip(row.disk_b_row)
             .map(|(goal, bytes)| format!("<= {goal:.0} B {}", verdict(bytes <= goal))),
-        target if target.starts_with("rocksdb") => {
-            times_as_large(&row.step).map(|goal| match times {
-                Some(times) => format!(">= {goal} x {}", verdict(times >= goal)),
-                None => format!(">= {goal} x"),
-            })
-        }
-        _ => None,
+        target => times_as_large(&row.step, target).map(|goal| {
+            let verdict = times.map(|times| verdict(times >= goal));
+            format!(">= {} x {}", factor(goal), verdict.unwrap_or_default()).trim_end().to_owned()
+        }),
     };
     let rows = match row.finished {
         true => row.ops.to_string(),
-        false => format!("{} ({} %)", row.ops, percent_done(row)),
+        false => format!("{} ({} %)", row.ops, row.percent_done()),
     };
     vec![
         row.step.clone(),
@@ -116,10 +115,6 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
         figure(row.ops_s),
         row.cpu_us_op_quiesced.or(row.cpu_us_op).map_or("-".to_owned(), figure),
     ]
-}
-
-fn verdict(is_met: bool) -> &'static str {
-    if is_met { "met" } else { "missed" }
 }
 
 /// The kinds of files that a store's bytes are in, largest first; none for a store of one kind. What is
@@ -182,12 +177,12 @@ mod tests {
         let of = |index: usize| lines[index].join(" ");
         assert_eq!(of(0), "iibench frond 1000 76.0 40.0 30.0 20.0 1.50 - <= 26 B met 0.00 -");
         assert_eq!(of(1), "iibench rocksdb 1000 76.0 80.0 60.0 40.0 1.50 2.00 >= 1.3 x met 0.00 -");
-        assert!(of(2).contains("<= 135 B missed"), "{}", of(2));
+        assert!(of(2).contains("<= 135 B not met"), "{}", of(2));
         assert!(of(2).starts_with("packages frond") && of(3).contains(" 500.0 1.50 2.50 - "));
-        assert!(text.contains("budget  packages disk_b_row: 200 measured, 135 budgeted"));
-        assert!(
-            text.contains("budget  iibench disk_flushed_over_end: 1.50 measured, 1.15 budgeted")
-        );
+        assert!(text.contains("budget  packages disk_b_row: 200 measured, 135 budgeted: not met"));
+        assert!(text.contains(
+            "budget  iibench disk_flushed_over_end: 1.50 measured, 1.15 budgeted: not met"
+        ));
     }
 
     #[test]
@@ -209,7 +204,43 @@ mod tests {
             &[],
             &[row("frond", "linktable", 100), row("rocksdb-m6", "linktable", 119)],
         );
-        assert!(text.contains(" >= 1.2 x missed "), "{text}");
+        assert!(text.contains(" >= 1.2 x not met "), "{text}");
+    }
+
+    #[test]
+    fn innodb_in_small_pages_is_to_take_twice_as_much_and_of_text_a_third_more() {
+        for (set, bytes, verdict) in [
+            ("sbtest", 2_000, ">= 2 x met"),
+            ("iibench", 1_999, ">= 2 x not met"),
+            ("packages", 1_334, ">= 1.33 x met"),
+            ("packages", 1_333, ">= 1.33 x not met"),
+        ] {
+            let rows =
+                [row("innodb-4k", set, bytes), row("frond", set, 1_000), row("innodb", set, 1)];
+            let text = sizes(&Conditions::default(), &[], &rows);
+            let line = |target| {
+                let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some(target));
+                line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+            };
+            assert!(line("innodb-4k").contains(&format!(" {verdict} 0.00")), "{text}");
+            assert!(line("innodb").contains(" 0.00 - 0.00"), "no goal: {text}");
+        }
+    }
+
+    #[test]
+    fn what_a_load_leaves_is_judged_for_every_set() {
+        for set in ["sbtest", "iibench", "weblog", "linktable", "packages"] {
+            for (times, verdict) in [(1.15, "met"), (1.16, "not met")] {
+                let mut row =
+                    Row { disk_flushed_over_end: Some(times), ..row("frond", set, 1_000) };
+                row.budgets = budgets(&row);
+                let text = sizes(&Conditions::default(), &[], &[row]);
+                let line = format!(
+                    "\nbudget  {set} disk_flushed_over_end: {times:.2} measured, 1.15 budgeted: {verdict} ("
+                );
+                assert!(text.contains(&line), "{line} in {text}");
+            }
+        }
     }
 
     #[test]

@@ -63,19 +63,35 @@ pub fn aligned(lines: &[Vec<String>]) -> String {
     out
 }
 
-/// Frond's budgets beside what was measured, and what failed.
+/// Frond's budgets and goals beside what was measured, and what failed.
 pub fn notes(outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| row.target == "frond") {
         for budget in &row.budgets {
             let _ = writeln!(
                 out,
-                "budget  {} {}: {} measured, {} budgeted ({})",
+                "budget  {} {}: {} measured, {} budgeted: {} ({})",
                 row.step,
                 budget.column,
                 figure(budget.measured),
                 figure(budget.budget),
+                verdict(budget.measured <= budget.budget),
                 budget.what
+            );
+        }
+        for goal in &row.goals {
+            let _ = writeln!(
+                out,
+                "goal    {} {}: {} measured, {:.2} x the {} of RocksDB's best ({}), goal {} x: {} ({})",
+                row.step,
+                goal.column,
+                figure(goal.measured),
+                goal.times(),
+                figure(goal.rival_measured),
+                goal.rival,
+                goal.wanted(),
+                verdict(goal.is_met()),
+                goal.what
             );
         }
     }
@@ -102,16 +118,16 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// Whole percents of what was planned, rounded down: what was stopped is never shown as whole.
-pub fn percent_done(row: &Row) -> u64 {
-    100 * row.ops / row.ops_planned.max(1)
+/// How a goal or a budget is said to be kept.
+pub fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "not met" }
 }
 
 fn cells(row: &Row) -> Vec<String> {
     let optional = |value: Option<f64>| value.map_or("-".to_owned(), figure);
     let done = match row.finished {
         true => "all".to_owned(),
-        false => format!("{} %", percent_done(row)),
+        false => format!("{} %", row.percent_done()),
     };
     vec![
         row.target.clone(),
@@ -134,11 +150,38 @@ fn cells(row: &Row) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::{budgets, goals};
 
     #[test]
     fn figures_keep_three_digits() {
         let shown = [1_234_567.0, 45_678.0, 345.6, 12.34, 1.234, 0.0].map(figure);
         assert_eq!(shown, ["1.23M", "45.7k", "346", "12.3", "1.23", "0.00"]);
+    }
+
+    #[test]
+    fn budgets_and_goals_stand_with_their_verdicts() {
+        let row = |target: &str, exit_velocity, cpu_us_op| Row {
+            target: target.to_owned(),
+            step: "iibench".to_owned(),
+            ops: 1000,
+            finished: true,
+            exit_velocity: Some(exit_velocity),
+            cpu_us_op: Some(cpu_us_op),
+            ..Row::default()
+        };
+        let mut frond = row("frond", 290.0, 4.0);
+        let mut rows = vec![row("rocksdb-m3", 100.0, 13.0), row("rocksdb-m6", 99.0, 12.5)];
+        frond.goals = goals(&frond, &rows, 0);
+        frond.budgets = budgets(&frond);
+        rows.push(frond);
+        let text = table(&Conditions::default(), &[], &rows);
+        let has =
+            |line: &str| assert!(text.lines().any(|l| l.starts_with(line)), "{line} in {text}");
+        has("budget  iibench cpu_us_op: 4.00 measured, 4.00 budgeted: met (");
+        has("goal    iibench exit_velocity: 290 measured, 2.90 x the 100 of RocksDB's best \
+             (rocksdb-m3), goal >= 3 x: not met (");
+        has("goal    iibench cpu_us_op: 4.00 measured, 0.32 x the 12.5 of RocksDB's best \
+             (rocksdb-m6), goal <= 0.33 x: met (");
     }
 
     #[test]

@@ -7,10 +7,13 @@
 //!    `cpu_us_op` and `cpu_fg_us_op` and shown as `cpu_generator_us_op`.
 
 mod budget;
+mod goal;
 mod part;
 mod row;
 
 pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
+use goal::is_rocksdb;
+pub use goal::{Goal, goals, times};
 pub use part::PartSize;
 pub use row::{Final, Row, Verified, subtract_generator};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, PartSize};
+use super::{Budget, Goal, PartSize};
 use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
 use crate::workloads::Volume;
 
@@ -145,6 +145,9 @@ pub struct Row {
     pub engine: BTreeMap<String, f64>,
     /// The design's budgets beside what was measured.
     pub budgets: Vec<Budget>,
+    /// Goals in times of a rival of the same run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Goal>,
     /// What the columns take, in a store that keeps rows by part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartSize>,
@@ -230,6 +233,11 @@ impl Row {
             row.write_amp = Some(usage.write_bytes as f64 / volume.changed_bytes as f64);
         }
         row
+    }
+
+    /// Whole percents of what was planned, rounded down: what was stopped is never shown as whole.
+    pub fn percent_done(&self) -> u64 {
+        100 * self.ops / self.ops_planned.max(1)
     }
 
     /// Takes back what was measured of this process: the store works in another.
