@@ -137,6 +137,7 @@ impl Args {
                 (false, false) => Rest::Granted,
             },
             compact: self.compact || sizes,
+            yardstick: sizes,
             verify: !self.no_verify,
             time_limit: self.time_limit,
             base_rss: self.base_rss,
@@ -269,6 +270,8 @@ fn finish(
         for row in &mut outcome.rows {
             if *target != TargetName::Null {
                 row.budgets = crate::results::budgets(row);
+                let of_step = null.iter().find(|null| null.step == row.step);
+                row.yardstick = of_step.and_then(|null| null.yardstick.clone());
             }
         }
         if *target != TargetName::Null || with_null {

@@ -32,6 +32,8 @@ pub struct Order {
     pub rest: Rest,
     /// Whether to run a full compaction after that, where the target has one.
     pub compact: bool,
+    /// Whether to say what the rows take, whatever keeps them. The null target does, which nobody measures then.
+    pub yardstick: bool,
     /// Whether to verify.
     pub verify: bool,
     /// Seconds for all steps.
@@ -93,6 +95,10 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     if order.compact && keeps_rows && target.compact()? {
         compacted = Some(measure::allocated_bytes(&counted));
     }
+    let yardstick = match order.yardstick && !keeps_rows {
+        true => workload.yardstick()?,
+        false => None,
+    };
     let parts = if keeps_rows { target.parts()? } else { Vec::new() };
     target.close()?;
     let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref()).and_then(|l| l.peak_bytes());
@@ -106,6 +112,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         row.rows_crc.clone_from(&crc);
         row.mem_peak_b = mem_peak;
         row.raw_b_row = ratio(raw, rows);
+        row.yardstick.clone_from(&yardstick);
         if matches!(&limit, Some(None)) {
             row.notes.push("page cache not limited: no memory cgroup can be made here".to_owned());
         }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::table::{aligned, figure, head, notes, verdict};
 use crate::results::{
-    Conditions, Final, PartSize, Row, bytes_a_row, times as factor, times_as_large,
+    Conditions, Final, PartSize, Row, Yardstick, bytes_a_row, times as factor, times_as_large,
 };
 use crate::targets::TargetName;
 
@@ -43,7 +43,7 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
             sets.push(&row.step);
         }
     }
-    let (mut files, mut parts) = (String::new(), Vec::new());
+    let (mut files, mut yardsticks, mut parts) = (String::new(), String::new(), Vec::new());
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     for set in sets {
         let mut rows: Vec<&Row> = rows.iter().filter(|row| row.step == set).collect();
@@ -51,6 +51,7 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
         let frond = rows.first().filter(|row| row.target == "frond").and_then(|row| row.disk_b_row);
         lines.extend(rows.iter().map(|row| line(row, frond)));
         rows.iter().for_each(|row| files.push_str(&kinds_of_files(row)));
+        yardsticks.push_str(&yardstick(&rows));
         parts.extend(rows.iter().flat_map(|row| &row.parts));
     }
     let mut out = head(conditions);
@@ -58,6 +59,9 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
     let _ = writeln!(out, "{LEGEND}");
     if !files.is_empty() {
         let _ = writeln!(out, "Of the settled bytes a row:\n{files}");
+    }
+    if !yardsticks.is_empty() {
+        let _ = writeln!(out, "{yardsticks}");
     }
     if !parts.is_empty() {
         let _ = writeln!(out, "{PARTS}\n{}", columns(&parts));
@@ -133,6 +137,46 @@ fn kinds_of_files(row: &Row) -> String {
     };
     let kinds: Vec<String> = kinds.iter().map(of).collect();
     format!("  {} {}: {}\n", row.step, row.target, kinds.join(", "))
+}
+
+/// What the rows of a set take, whatever keeps them, and what that says of the stores. The first of `rows` is
+/// Frond's, if it ran.
+fn yardstick(rows: &[&Row]) -> String {
+    let Some((row, yardstick)) = rows.first().and_then(|row| Some((row, row.yardstick.as_ref()?)))
+    else {
+        return String::new();
+    };
+    match yardstick {
+        Yardstick::Random { b_row, what } => {
+            let taken = |row: &&Row| {
+                let times = row.disk_b_row? / b_row;
+                Some(format!("{} takes {times:.2} x that", row.target))
+            };
+            let taken: Vec<String> = rows.iter().filter_map(taken).collect();
+            let (random, taken) = (bytes(*b_row), taken.join(", "));
+            format!(
+                "{}: {random} B of a row are random, and no store saves them ({what}); {taken}\n",
+                row.step
+            )
+        }
+        Yardstick::ColumnSplit { table, b_row, without } => {
+            let of_table = row.parts.iter().filter(|part| part.keyspace == *table);
+            let ours: f64 = of_table.map(|part| part.b_row).sum();
+            let verdict = match row.target == "frond" && ours > 0.0 {
+                true => format!(
+                    "in Frond {} B; smaller than column-split + zlib-6: {}",
+                    bytes(ours),
+                    verdict(ours < *b_row)
+                ),
+                false => "not measured in Frond".to_owned(),
+            };
+            format!(
+                "{}: {table} takes {} B a row as column-split + zlib-6 (no index, and without {without}), {verdict}\n",
+                row.step,
+                bytes(*b_row)
+            )
+        }
+    }
 }
 
 /// Bytes of a row, to a tenth.
@@ -241,6 +285,50 @@ mod tests {
                 assert!(text.contains(&line), "{line} in {text}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_random_in_the_rows_is_held_against_the_stores() {
+        let yardstick = Yardstick::Random { b_row: 71.0, what: "165 digits".to_owned() };
+        let rows = [("innodb-4k", 142_000), ("frond", 76_680)].map(|(target, bytes)| Row {
+            yardstick: Some(yardstick.clone()),
+            ..row(target, "sbtest", bytes)
+        });
+        let text = sizes(&Conditions::default(), &[], &rows);
+        let line = "\nsbtest: 71.0 B of a row are random, and no store saves them (165 digits); \
+                    frond takes 1.08 x that, innodb-4k takes 2.00 x that\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn the_table_is_held_against_its_columns_under_zlib() {
+        let part = |keyspace: &str, b_row| PartSize {
+            keyspace: keyspace.to_owned(),
+            part: "c".to_owned(),
+            raw_b_row: 0.0,
+            b_row,
+            encoding: String::new(),
+        };
+        let line = |b_row, target| {
+            let (table, without) = ("perf_log".to_owned(), "log_id".to_owned());
+            let row = Row {
+                yardstick: Some(Yardstick::ColumnSplit { table, b_row, without }),
+                parts: vec![part("perf_log", 14.0), part("perf_log", 10.0), part("ix_proc", 4.0)],
+                ..row(target, "weblog", 1_000)
+            };
+            let text = sizes(&Conditions::default(), &[], &[row]);
+            let line = text.lines().find(|line| line.starts_with("weblog: ")).map(str::to_owned);
+            line.unwrap_or(text)
+        };
+        let begin = "weblog: perf_log takes 24.1 B a row as column-split + zlib-6 (no index, and without log_id), ";
+        assert_eq!(
+            line(24.1, "frond"),
+            format!("{begin}in Frond 24.0 B; smaller than column-split + zlib-6: met")
+        );
+        assert!(
+            line(24.0, "frond").ends_with("24.0 B; smaller than column-split + zlib-6: not met")
+        );
+        assert_eq!(line(24.1, "sqlite"), format!("{begin}not measured in Frond"));
     }
 
     #[test]

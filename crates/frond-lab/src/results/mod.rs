@@ -10,12 +10,14 @@ mod budget;
 mod goal;
 mod part;
 mod row;
+mod yardstick;
 
 pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
 use goal::is_rocksdb;
 pub use goal::{Goal, goals, times};
 pub use part::PartSize;
 pub use row::{Final, Row, Verified, subtract_generator};
+pub use yardstick::Yardstick;
 
 use serde::{Deserialize, Serialize};
 

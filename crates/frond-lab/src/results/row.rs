@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, Goal, PartSize};
+use super::{Budget, Goal, PartSize, Yardstick};
 use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
 use crate::workloads::Volume;
 
@@ -148,6 +148,9 @@ pub struct Row {
     /// Goals in times of a rival of the same run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
+    /// What the rows themselves are known to take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub yardstick: Option<Yardstick>,
     /// What the columns take, in a store that keeps rows by part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartSize>,

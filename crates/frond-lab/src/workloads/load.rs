@@ -6,6 +6,7 @@
 
 use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
+use crate::results::Yardstick;
 use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Result, Target};
 
@@ -26,6 +27,10 @@ pub trait Source {
     fn table() -> Table;
     /// Makes the next row; false if there is none.
     fn next(&mut self, record: &mut Self::Record) -> bool;
+    /// What the rows take, whatever keeps them, where that is known.
+    fn yardstick(&self) -> Option<Yardstick> {
+        None
+    }
     /// Columns of a row.
     fn columns<'a>(&'a self, record: &'a Self::Record) -> Self::Columns<'a>;
 }
@@ -103,5 +108,9 @@ impl<S: Source> Workload for Load<S> {
 
     fn volume(&self) -> Volume {
         self.volume
+    }
+
+    fn yardstick(&self) -> Result<Option<Yardstick>> {
+        Ok(self.source.yardstick())
     }
 }

@@ -27,6 +27,7 @@ pub use weblog::Profile;
 
 use std::path::PathBuf;
 
+use crate::results::Yardstick;
 use crate::schema::{Checksum, Index, Table, Value};
 use crate::targets::{Durability, Result};
 
@@ -112,6 +113,10 @@ pub trait Workload {
     fn expected(&self) -> Vec<Checksum>;
     /// Logical bytes alive.
     fn volume(&self) -> Volume;
+    /// What its rows take, whatever keeps them, where that says something. It may make all rows again.
+    fn yardstick(&self) -> Result<Option<Yardstick>> {
+        Ok(None)
+    }
 }
 
 /// Names of the workloads.

@@ -7,7 +7,12 @@
 
 use super::load::Source;
 use crate::random::{Purpose, Random};
+use crate::results::Yardstick;
 use crate::schema::{Column, Index, Table, Type, Value};
+
+/// Groups of digits in `c` and in `pad`, and digits in a group.
+const GROUPS: [u32; 2] = [10, 5];
+const DIGITS: u32 = 11;
 
 /// A row.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +43,8 @@ impl Sbtest {
             if group > 0 {
                 out.push('-');
             }
-            let mut digits = self.random.below(100_000_000_000); // 11 digits
-            let mut place = 10_000_000_000;
+            let mut digits = self.random.below(10_u64.pow(DIGITS));
+            let mut place = 10_u64.pow(DIGITS - 1);
             while place > 0 {
                 out.push(char::from(b'0' + (digits / place) as u8));
                 digits %= place;
@@ -76,9 +81,19 @@ impl Source for Sbtest {
         self.last += 1;
         record.id = self.last;
         record.k = self.random.below(self.rows) as i32 + 1;
-        self.write_digits(10, &mut record.c);
-        self.write_digits(5, &mut record.pad);
+        self.write_digits(GROUPS[0], &mut record.c);
+        self.write_digits(GROUPS[1], &mut record.pad);
         true
+    }
+
+    fn yardstick(&self) -> Option<Yardstick> {
+        let digits = f64::from(GROUPS.iter().sum::<u32>() * DIGITS);
+        let (of_digits, of_k) = (digits * 10_f64.log2() / 8.0, (self.rows as f64).log2() / 8.0);
+        let what = format!(
+            "{digits} digits of c and pad at log2(10) bits: {of_digits:.1} B; k, any of {} ids: {of_k:.1} B",
+            self.rows
+        );
+        Some(Yardstick::Random { b_row: of_digits + of_k, what })
     }
 
     fn columns<'a>(&'a self, record: &'a Record) -> [Value<'a>; 4] {
@@ -118,6 +133,22 @@ mod tests {
         assert!(digits.iter().all(|n| n.abs_diff(tenth) < tenth / 50), "{digits:?}");
         let mean = sum_k / (ROWS as f64).powi(2);
         assert!((0.49..0.51).contains(&mean), "k is {mean} of the ids on average");
+    }
+
+    #[test]
+    fn what_is_random_in_a_row_is_counted_in_its_digits() {
+        let mut sbtest = Sbtest::new(7, 1 << 20);
+        let mut record = Record::default();
+        assert!(sbtest.next(&mut record));
+        let digits =
+            record.c.chars().chain(record.pad.chars()).filter(char::is_ascii_digit).count();
+        let Some(Yardstick::Random { b_row, what }) = sbtest.yardstick() else {
+            panic!("its rows are known");
+        };
+        // An id of 2^20 is 20 bits.
+        assert!((b_row - (digits as f64 * 0.41524 + 2.5)).abs() < 0.01, "{b_row}");
+        assert!(what.starts_with("165 digits") && what.contains(": 68.5 B; "), "{what}");
+        assert!(what.ends_with("any of 1048576 ids: 2.5 B"), "{what}");
     }
 
     #[test]

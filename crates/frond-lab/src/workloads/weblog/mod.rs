@@ -8,6 +8,7 @@
 
 mod generator;
 mod population;
+mod split;
 
 pub use generator::Profile;
 
@@ -15,9 +16,11 @@ use std::sync::Mutex;
 
 use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
+use crate::results::Yardstick;
 use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type};
 use crate::targets::{Result, Target};
 use generator::{Call, Traffic, WebLog, columns};
+use split::{ColumnSplit, LEFT_OUT, PIECE_ROWS};
 
 const ROWS_PER_COMMIT: u64 = 500;
 /// Writers, unless every store is to get the rows in the same order.
@@ -50,6 +53,11 @@ fn table() -> Table {
     }
 }
 
+/// Names of the columns in DDL order.
+fn column_names() -> Vec<&'static str> {
+    table().columns.iter().map(|column| column.name).collect()
+}
+
 /// The load.
 pub struct Load {
     spec: Spec,
@@ -64,6 +72,17 @@ impl Load {
         let table = table();
         let sums = vec![Checksum::default(); table.indexes.len() + 1];
         Self { spec: spec.clone(), table, sums, volume: Volume::default() }
+    }
+
+    /// The generator, before its first row.
+    fn log(&self) -> WebLog {
+        let traffic = Traffic {
+            rows_per_day: self.spec.rows as f64 / DAYS,
+            daily_curve: true,
+            instance_subsets: true,
+            profile: self.spec.profile,
+        };
+        WebLog::new(self.spec.seed, traffic)
     }
 
     fn write(
@@ -125,13 +144,7 @@ impl Workload for Load {
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {
         let rows = self.spec.rows;
-        let traffic = Traffic {
-            rows_per_day: rows as f64 / DAYS,
-            daily_curve: true,
-            instance_subsets: true,
-            profile: self.spec.profile,
-        };
-        let log = WebLog::new(self.spec.seed, traffic);
+        let log = self.log();
         let population = log.population().clone();
         let source = Mutex::new(Source { log, left: rows });
         let mut written = Vec::new();
@@ -163,5 +176,18 @@ impl Workload for Load {
 
     fn volume(&self) -> Volume {
         self.volume
+    }
+
+    fn yardstick(&self) -> Result<Option<Yardstick>> {
+        let mut log = self.log();
+        let population = log.population().clone();
+        let (names, mut split) = (column_names(), ColumnSplit::new(PIECE_ROWS));
+        for _ in 0..self.spec.rows {
+            let call = log.next_call();
+            split.add(&names, &columns(&population, &call))?;
+            log.give_back(call);
+        }
+        let (table, without) = (self.table.name.to_owned(), LEFT_OUT.join(", "));
+        Ok(split.finish()?.map(|b_row| Yardstick::ColumnSplit { table, b_row, without }))
     }
 }
