@@ -2,7 +2,7 @@
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|soak|disk|sanitizers]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|soak|disk|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
@@ -46,8 +46,15 @@ sanitizers() {
   done
 }
 
+# Undefined behaviour in what is unsafe: memory that is cut up by hand, and pointers into it. An interpreter: small cases.
+miri() {
+  rustup toolchain install nightly --profile minimal --component miri --component rust-src
+  MIRIFLAGS="-Zmiri-disable-isolation" FROND_EFFORT=1 cargo +nightly miri test -p frond --locked --lib \
+    --target-dir target/miri -- cache:: memtable::tests::
+}
+
 scripts/install.sh build
-for part in "${@:-campaigns schedules planted soak disk sanitizers}"; do
+for part in "${@:-campaigns schedules planted soak disk sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"

@@ -18,12 +18,14 @@ use crate::results::PartSize;
 use crate::schema::{Keyspace, Table};
 
 /// Statistics that are states now; the others grow.
-const STATES: [&str; 8] = [
+const STATES: [&str; 10] = [
     "memtable_active_bytes",
     "memtables_frozen",
     "runs_unwritten_bytes",
     "frames_used",
     "frames_limit",
+    "memory_mapped_bytes",
+    "memory_taken_bytes",
     "trees",
     "seqno_visible",
     "seqno_applied",

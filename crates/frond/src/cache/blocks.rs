@@ -1,4 +1,5 @@
-//! The block cache: decoded blocks of runs, so that a cached point read costs a search and no codec.
+//! The block cache: blocks of runs in the form that readers search, so that a cached point read costs a search. Opaque
+//! blocks are here without their codec; typed ones as they are stored, or unpacked where there is room.
 //!
 //! Invariants
 //! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number never given
@@ -6,6 +7,8 @@
 //!    ([`BlockCache::forget`]): they would only push others out.
 //! 2. A block is here only after its checksum and its structure were checked.
 //! 3. A block in use stays alive by its count, evicted or not.
+//! 4. If memory that the cache may have is in pieces too small for the next block, the cache lets go of some blocks,
+//!    and holds so much less for a while, before more is taken from the system.
 //!
 //! Threads: all; the cache is sharded, and two threads that miss the same block read it once.
 //! Scan resistance comes from `quick_cache` (S3-FIFO); bulk readers do not come here at all.
@@ -14,10 +17,10 @@ use std::{fmt, ops::Deref};
 
 use quick_cache::{Weighter, sync::Cache};
 
-use super::frames::{FRAME_BYTES, Frame, FramePool};
+use super::frames::{FRAME_BYTES, FramePool, Memory};
 use crate::{
     error::{Error, Result},
-    sync::{Arc, AtomicU64, Ordering},
+    sync::{Arc, AtomicU64, Mutex, Ordering},
 };
 
 /// Names one block of one extent.
@@ -56,42 +59,69 @@ pub struct CachedBlock(Arc<BlockBytes>);
 
 #[derive(Debug)]
 enum BlockBytes {
-    Frame(Frame, usize),
+    Pool(Memory),
     Heap(Box<[u8]>),
 }
 
 /// What an entry costs beside its bytes: key, links and counts in the cache, the shared header.
 const ENTRY_BYTES: u64 = 96;
+/// Blocks that are shorter come from the general allocator: they would waste what memory of the pool is counted in.
+const POOL_BYTES_MIN: usize = 1 << 10;
+
+/// Memory of a pool for a block, if the pool has it or can be made to.
+type FromPool<'a> = &'a dyn Fn(&Arc<FramePool>, usize) -> Memory;
+
+fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
+    pool.memory(bytes).unwrap_or_else(|| pool.memory_beyond(bytes))
+}
+
+impl BlockBytes {
+    /// So many bytes of unspecified content.
+    fn new(pool: &Arc<FramePool>, bytes: usize, from_pool: FromPool<'_>) -> Result<Self> {
+        if (POOL_BYTES_MIN..=FramePool::MEMORY_BYTES_MAX).contains(&bytes) {
+            return Ok(Self::Pool(from_pool(pool, bytes)));
+        }
+        let mut heap = Vec::new();
+        heap.try_reserve_exact(bytes).map_err(|_| Error::NoMemory { bytes, what: "a block" })?;
+        heap.resize(bytes, 0);
+        Ok(Self::Heap(heap.into_boxed_slice()))
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            BlockBytes::Pool(memory) => memory,
+            BlockBytes::Heap(bytes) => bytes,
+        }
+    }
+}
 
 impl CachedBlock {
-    /// Fills a new block. Blocks that fill most of a frame take one, others come from the heap.
+    /// Fills a new block, and says how many bytes came from the device.
     pub fn load(
         pool: &Arc<FramePool>,
         raw_bytes: usize,
         load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
     ) -> Result<(CachedBlock, u64)> {
-        let (bytes, device_bytes) = if (FRAME_BYTES / 2..=FRAME_BYTES).contains(&raw_bytes) {
-            // The cache's weight bounds the frames it holds; a load is transient on top of it.
-            let mut frame = pool.take().unwrap_or_else(|| pool.take_reserve());
-            let device_bytes = load(&mut frame[..raw_bytes])?;
-            (BlockBytes::Frame(frame, raw_bytes), device_bytes)
-        } else {
-            let mut heap = Vec::new();
-            let no_memory = |_| Error::NoMemory { bytes: raw_bytes, what: "a block" };
-            heap.try_reserve_exact(raw_bytes).map_err(no_memory)?;
-            heap.resize(raw_bytes, 0);
-            let device_bytes = load(&mut heap)?;
-            (BlockBytes::Heap(heap.into_boxed_slice()), device_bytes)
-        };
+        Self::load_into(pool, raw_bytes, &as_much_as_it_takes, load)
+    }
+
+    fn load_into(
+        pool: &Arc<FramePool>,
+        raw_bytes: usize,
+        from_pool: FromPool<'_>,
+        load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
+    ) -> Result<(CachedBlock, u64)> {
+        let mut bytes = BlockBytes::new(pool, raw_bytes, from_pool)?;
+        let device_bytes = load(bytes.bytes_mut())?;
         Ok((CachedBlock(Arc::new(bytes)), device_bytes))
     }
 
     fn weight(&self) -> u64 {
-        ENTRY_BYTES
-            + match &*self.0 {
-                BlockBytes::Frame(..) => FRAME_BYTES as u64,
-                BlockBytes::Heap(bytes) => bytes.len() as u64,
-            }
+        let bytes = match &*self.0 {
+            BlockBytes::Pool(memory) => memory.held_bytes(),
+            BlockBytes::Heap(bytes) => bytes.len(),
+        };
+        ENTRY_BYTES + bytes as u64
     }
 }
 
@@ -101,7 +131,7 @@ impl Deref for CachedBlock {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &*self.0 {
-            BlockBytes::Frame(frame, len) => frame.get(..*len).unwrap_or_default(),
+            BlockBytes::Pool(memory) => memory,
             BlockBytes::Heap(bytes) => bytes,
         }
     }
@@ -135,10 +165,24 @@ pub struct BlockCacheStats {
     pub blocks: u64,
 }
 
+/// What the cache may hold.
+#[derive(Debug)]
+struct Share {
+    /// What the budget leaves it.
+    granted: u64,
+    /// What it does without, because memory is in pieces.
+    withheld: u64,
+}
+
+/// Each grant gives back this part of what is withheld, each lack of room withholds that part of what is held.
+const WITHHELD_SHRINKS: u64 = 64;
+const LETS_GO: u64 = 32;
+
 /// The cache.
 pub struct BlockCache {
     blocks: Cache<BlockKey, CachedBlock, ByBytes>,
     pool: Arc<FramePool>,
+    share: Mutex<Share>,
     hits: AtomicU64,
     misses: AtomicU64,
     device_reads: AtomicU64,
@@ -152,6 +196,7 @@ impl BlockCache {
         Arc::new(Self {
             blocks: Cache::with_weighter(items, bytes as u64, ByBytes),
             pool,
+            share: Mutex::new(Share { granted: bytes as u64, withheld: 0 }),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             device_reads: AtomicU64::new(0),
@@ -159,9 +204,33 @@ impl BlockCache {
         })
     }
 
-    /// Changes what may be held; evicts at once if that is less.
+    /// Changes what may be held; evicts at once if that is less. To be told again and again: each time a little comes back of
+    /// what the cache does without because memory is in pieces.
     pub fn set_capacity(&self, bytes: usize) {
-        self.blocks.set_capacity(bytes as u64);
+        let mut share = self.share.lock().unwrap();
+        share.granted = bytes as u64;
+        share.withheld -= share.withheld.div_ceil(WITHHELD_SHRINKS);
+        self.blocks.set_capacity(share.granted.saturating_sub(share.withheld));
+    }
+
+    /// Memory for a block, if need be of blocks that are let go (invariant 4).
+    fn make_room(&self, bytes: usize) -> Memory {
+        if let Some(memory) = self.pool.memory(bytes) {
+            return memory;
+        }
+        let mut share = self.share.lock().unwrap();
+        // Whoever came first may have made room for more than itself.
+        if let Some(memory) = self.pool.memory(bytes) {
+            return memory;
+        }
+        let held = self.blocks.weight();
+        // Of what is granted some is not in use: it is no room that could be given.
+        let idle = share.granted.saturating_sub(share.withheld).saturating_sub(held);
+        let more = idle + (held / LETS_GO).max(bytes as u64);
+        // Half of it stays, whatever pieces there are: memory that blocks do not fill is not the fault of blocks.
+        share.withheld = (share.withheld + more).min(share.granted / 2);
+        self.blocks.set_capacity(share.granted - share.withheld);
+        as_much_as_it_takes(&self.pool, bytes)
     }
 
     /// True if the block is here; does not count as a use.
@@ -212,14 +281,22 @@ impl BlockSource for BlockCache {
         let mut loaded = false;
         let block = self.blocks.get_or_insert_with(&key, || {
             loaded = true;
-            let (block, device_bytes) = CachedBlock::load(&self.pool, raw_bytes, fill)?;
+            let from_pool: FromPool<'_> = &|_, bytes| self.make_room(bytes);
+            let (block, device_bytes) =
+                CachedBlock::load_into(&self.pool, raw_bytes, from_pool, fill)?;
             if device_bytes > 0 {
                 self.device_reads.fetch_add(1, Ordering::Relaxed);
                 self.device_read_bytes.fetch_add(device_bytes, Ordering::Relaxed);
             }
             let unpacked = if self.has_room() { unpack(&block) } else { None };
-            let unpacked = unpacked.map(|bytes| CachedBlock(Arc::new(BlockBytes::Heap(bytes))));
-            Ok::<_, Error>(unpacked.unwrap_or(block))
+            let Some(unpacked) = unpacked else { return Ok::<_, Error>(block) };
+            drop(block);
+            let mut copy = |out: &mut [u8]| {
+                out.copy_from_slice(&unpacked);
+                Ok(0)
+            };
+            CachedBlock::load_into(&self.pool, unpacked.len(), from_pool, &mut copy)
+                .map(|(block, _)| block)
         })?;
         // Found after all: another thread loaded it meanwhile.
         let counter = if loaded { &self.misses } else { &self.hits };
@@ -304,9 +381,37 @@ mod tests {
         for block in 4..400 {
             cache.block(key(block), loads(12_000, &mut |_| Ok(0))).unwrap();
         }
-        assert!(pool.frames_used() <= 20);
+        assert!(pool.taken_bytes() <= 20 * FRAME_BYTES);
         cache.set_capacity(0);
-        assert_eq!(pool.frames_used(), 0);
+        assert_eq!(pool.taken_bytes(), 0);
+    }
+
+    /// Blocks of all lengths come and go, and what the pool may take from the system is all it takes, though
+    /// no hole is as long as the next block.
+    #[test]
+    fn memory_in_pieces_is_not_mended_with_more() {
+        let limit = 8 << 20;
+        let pool = FramePool::new(limit);
+        let cache = BlockCache::new(pool.clone(), limit);
+        let mut held_least = u64::MAX;
+        for block in 0..4000_u32 {
+            // Longer and longer on the whole: holes of those before are too short.
+            let bytes =
+                2000 + block as usize * 10 + block.wrapping_mul(0x9e37_79b9) as usize % 9000;
+            cache.block(key(block), loads(bytes, &mut |_| Ok(1))).unwrap();
+            if block > 2000 {
+                held_least = held_least.min(cache.stats().resident_bytes);
+            }
+            if block % 50 == 0 {
+                cache.set_capacity(limit);
+            }
+        }
+        assert!(pool.mapped_bytes() <= limit, "{pool:?}");
+        assert!(held_least > limit as u64 / 2, "{held_least} bytes of blocks in {pool:?}");
+        // A frame is taken whatever there is; the blocks make room for it at the next grant.
+        let frames: Vec<_> = std::iter::from_fn(|| pool.take()).take(100).collect();
+        assert_eq!(frames.len(), 100);
+        assert!(pool.mapped_bytes() <= limit + 100 * FRAME_BYTES + (2 << 20));
     }
 
     #[test]

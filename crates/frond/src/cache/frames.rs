@@ -2,41 +2,43 @@
 //!
 //! The first touch of a page costs as much as merging its content (1.4–11 µs per 4 KiB on virtual
 //! machines), and a general allocator gives large pieces back to the system and takes them anew. So
-//! memtable arenas, unwritten runs, cached blocks and I/O buffers all take 16 KiB frames from one
-//! pool, which takes them from the system by the slab ([`slab`](super::slab)) and returns them when it
-//! is dropped. One size means
-//! no fragmentation: what one use gives back, any other can take.
+//! memtable arenas, unwritten runs and I/O buffers take 16 KiB frames from one pool, and cached blocks take
+//! memory of their length from the same one: what one use gives back, any other can take. Below both are spans of slabs
+//! ([`spans`](super::spans)).
 //!
 //! Invariants
 //! 1. Frames are aligned to 4096, so any of them can go to direct I/O.
 //! 2. `frames_used` never exceeds the limit, but for `take_reserve` (background work: Rule I36).
-//! 3. A frame's bytes are unspecified when taken, and initialised (no uninitialised memory is
+//! 3. The bytes of a frame or a piece are unspecified when it is taken, and initialised (no uninitialised memory is
 //!    ever visible).
 //!
 //! Threads: all.
 
-use std::{fmt, ops::Range};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut, Range},
+};
 
-use super::slab::FrameMemory;
+use super::spans::{SPAN_BYTES_MAX, Span, Spans};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 /// Size of a frame.
 pub const FRAME_BYTES: usize = 16 << 10;
 
-/// A frame's memory.
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-pub(crate) struct FrameBytes([u8; FRAME_BYTES]);
+/// Frames that are kept at hand, so that the next user gets what a processor's cache still has, and no search.
+const SPARE_MAX: usize = 64;
+/// Frames that are fetched at once.
+const SPARE_FETCHED: usize = 8;
+/// What direct I/O asks for.
+const ALIGN: usize = 4096;
 
-impl FrameBytes {
-    #[inline]
-    pub fn bytes(&self) -> &[u8; FRAME_BYTES] {
-        &self.0
-    }
+/// The memory of one frame.
+pub(crate) struct FrameMemory(Span);
 
-    #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8; FRAME_BYTES] {
-        &mut self.0
+impl FrameMemory {
+    /// Where it lies, for who shares it through pointers of its own while it keeps this.
+    pub fn base(&mut self) -> *mut u8 {
+        self.0.base()
     }
 }
 
@@ -44,7 +46,8 @@ impl FrameBytes {
 pub struct FramePool {
     limit: AtomicUsize,
     used: AtomicUsize,
-    free: Mutex<Vec<FrameMemory>>,
+    spare: Mutex<Vec<FrameMemory>>,
+    spans: Spans,
 }
 
 /// One frame; returns to its pool when dropped.
@@ -53,13 +56,25 @@ pub struct Frame {
     pool: Arc<FramePool>,
 }
 
+/// Memory of any length out of a pool; returns to it when dropped.
+pub(super) struct Memory {
+    span: Option<Span>,
+    bytes: usize,
+    pool: Arc<FramePool>,
+}
+
 impl FramePool {
-    /// A pool that hands out at most `bytes` (rounded up to frames).
+    /// The longest [`Memory`].
+    pub(super) const MEMORY_BYTES_MAX: usize = SPAN_BYTES_MAX;
+
+    /// A pool that hands out frames of at most `bytes` (rounded up to frames), and that takes no more than so much from the system
+    /// as long as nobody takes more.
     pub fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicUsize::new(bytes.div_ceil(FRAME_BYTES)),
             used: AtomicUsize::new(0),
-            free: Mutex::new(Vec::new()),
+            spare: Mutex::new(Vec::new()),
+            spans: Spans::new(bytes),
         })
     }
 
@@ -79,11 +94,28 @@ impl FramePool {
     }
 
     fn hand_out(self: &Arc<Self>) -> Frame {
-        let mut free = self.free.lock().unwrap();
-        if free.is_empty() {
-            free.extend(FrameMemory::slab(self.used.load(Ordering::Relaxed)));
+        let mut spare = self.spare.lock().unwrap();
+        if spare.is_empty() {
+            // The first as a must, the others only where they cost nothing new.
+            spare.push(FrameMemory(self.spans.take_beyond(FRAME_BYTES, ALIGN)));
+            let more = || self.spans.take(FRAME_BYTES, ALIGN).map(FrameMemory);
+            spare.extend(std::iter::from_fn(more).take(SPARE_FETCHED - 1));
         }
-        Frame { memory: free.pop(), pool: self.clone() }
+        Frame { memory: spare.pop(), pool: self.clone() }
+    }
+
+    /// So many bytes, at most `MEMORY_BYTES_MAX`. `None` if the pool would have to take more from the system than it may.
+    pub(super) fn memory(self: &Arc<Self>, bytes: usize) -> Option<Memory> {
+        self.spans.take(bytes, 1).map(|span| self.owned(span, bytes))
+    }
+
+    /// The same, whatever is taken from the system for it.
+    pub(super) fn memory_beyond(self: &Arc<Self>, bytes: usize) -> Memory {
+        self.owned(self.spans.take_beyond(bytes, 1), bytes)
+    }
+
+    fn owned(self: &Arc<Self>, span: Span, bytes: usize) -> Memory {
+        Memory { span: Some(span), bytes, pool: self.clone() }
     }
 
     /// Frames in use.
@@ -94,6 +126,64 @@ impl FramePool {
     /// Frames that may be in use.
     pub fn frames_limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are taken from the system.
+    pub fn mapped_bytes(&self) -> usize {
+        self.spans.mapped_bytes()
+    }
+
+    /// Bytes of them that are in use, or at hand as frames.
+    pub fn taken_bytes(&self) -> usize {
+        self.spans.taken_bytes()
+    }
+
+    /// Changes what may be taken from the system before who can do with less has to.
+    pub fn set_mapped_limit(&self, bytes: usize) {
+        self.spans.set_limit(bytes);
+    }
+}
+
+impl Memory {
+    /// What it takes of its pool.
+    pub fn held_bytes(&self) -> usize {
+        self.span.as_ref().map_or(0, |span| span.bytes().len())
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.span {
+            Some(span) => &span.bytes()[..self.bytes],
+            None => unreachable!("memory has its bytes until it is dropped"),
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.span {
+            Some(span) => &mut span.bytes_mut()[..self.bytes],
+            None => unreachable!("memory has its bytes until it is dropped"),
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({} bytes)", self.bytes)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(span) = self.span.take() {
+            self.pool.spans.give_back(span);
+        }
     }
 }
 
@@ -115,25 +205,31 @@ impl Frame {
 
 impl fmt::Debug for FramePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FramePool({} of {} frames)", self.frames_used(), self.frames_limit())
+        write!(
+            f,
+            "FramePool({} of {} frames, {:?})",
+            self.frames_used(),
+            self.frames_limit(),
+            self.spans
+        )
     }
 }
 
-impl std::ops::Deref for Frame {
+impl Deref for Frame {
     type Target = [u8; FRAME_BYTES];
 
     fn deref(&self) -> &Self::Target {
-        match &self.memory {
-            Some(memory) => memory.bytes(),
+        match self.memory.as_ref().and_then(|memory| memory.0.bytes().first_chunk()) {
+            Some(bytes) => bytes,
             None => unreachable!("a frame has its bytes until it is dropped"),
         }
     }
 }
 
-impl std::ops::DerefMut for Frame {
+impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        match &mut self.memory {
-            Some(memory) => memory.bytes_mut(),
+        match self.memory.as_mut().and_then(|memory| memory.0.bytes_mut().first_chunk_mut()) {
+            Some(bytes) => bytes,
             None => unreachable!("a frame has its bytes until it is dropped"),
         }
     }
@@ -147,9 +243,14 @@ impl fmt::Debug for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            self.pool.free.lock().unwrap().push(memory);
-            self.pool.used.fetch_sub(1, Ordering::Relaxed);
+        let Some(memory) = self.memory.take() else { return };
+        self.pool.used.fetch_sub(1, Ordering::Relaxed);
+        let mut spare = self.pool.spare.lock().unwrap();
+        if spare.len() < SPARE_MAX {
+            spare.push(memory);
+        } else {
+            drop(spare);
+            self.pool.spans.give_back(memory.0);
         }
     }
 }

@@ -3,7 +3,8 @@
 mod blocks;
 mod frames;
 mod slab;
+mod spans;
 
 pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, Load, NoCache};
+pub(crate) use frames::FrameMemory;
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
-pub(crate) use slab::FrameMemory;

@@ -1,87 +1,56 @@
-//! The memory under the frames: slabs from the system, with huge pages as soon as there is much of it.
+//! The memory under everything large: slabs from the system, with huge pages as soon as there is much of it.
 //!
-//! A frame from the general allocator would cost a page more than it has (its header lies in the page
-//! before), a page fault for each 4 KiB, and an entry of the processor's address cache for each 4 KiB
-//! that a reader touches. A large slab is one entry and one fault; the first slabs of a pool are small,
-//! so that a small store stays small.
+//! Pieces of 4 KiB and more from the general allocator cost a page fault for each 4 KiB when they come anew, and an entry of the
+//! processor's address cache for each 4 KiB that a reader touches. A large slab is one entry and one fault; the
+//! first slabs of a pool are small, so that a small store stays small. What is cut from them are spans
+//! ([`spans`](super::spans)).
 //!
-//! Invariants
-//! 1. A slab is zeros, aligned to 4096 at least, and goes back to the system when the last of its frames
-//!    is dropped.
-//! 2. A [`FrameMemory`] alone refers to its part of the slab: parts do not overlap, and each is handed
-//!    out once.
+//! Invariant: a slab is zeros, aligned to 4096 at least, and goes back to the system when the last who
+//! knows it is dropped.
 //!
-//! Threads: frames move freely between threads.
+//! Threads: memory may be used by any.
 
 use std::ptr::NonNull;
 
-use super::frames::{FRAME_BYTES, FrameBytes};
-use crate::sync::Arc;
-
 /// What the system is asked for at once: a huge page.
-const LARGE_BYTES: usize = 2 << 20;
+pub(super) const LARGE_BYTES: usize = 2 << 20;
 /// The same while a pool has less than `LARGE_BYTES`.
-const SMALL_BYTES: usize = 256 << 10;
+pub(super) const SMALL_BYTES: usize = 256 << 10;
+
+/// Length of the next slab of a pool that has so many bytes of them.
+pub(super) fn bytes_after(mapped: usize) -> usize {
+    if mapped >= LARGE_BYTES { LARGE_BYTES } else { SMALL_BYTES }
+}
 
 /// A piece of the system's memory.
-struct Slab {
+pub(super) struct Slab {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a slab is memory and nothing else; who may touch which part is said by invariant 2.
+// SAFETY: a slab is memory and nothing else; who may touch which part is said by the invariants of spans.
 unsafe impl Send for Slab {}
 // SAFETY: as above; the slab itself offers no access at all.
 unsafe impl Sync for Slab {}
 
-/// The memory of one frame.
-pub(crate) struct FrameMemory {
-    bytes: NonNull<FrameBytes>,
-    /// Kept until the last frame goes.
-    _slab: Arc<Slab>,
-}
-
-// SAFETY: it is the only reference to its bytes (invariant 2), as a box would be.
-unsafe impl Send for FrameMemory {}
-// SAFETY: shared, it gives shared access to plain bytes only.
-unsafe impl Sync for FrameMemory {}
-
-impl FrameMemory {
-    /// The frames of a new slab, for a pool that has `frames` frames.
+impl Slab {
+    /// A new one, `SMALL_BYTES` or `LARGE_BYTES` long.
     ///
     /// Without memory this ends the process, as every allocation of the standard library does.
-    pub fn slab(frames: usize) -> impl Iterator<Item = FrameMemory> {
-        let is_large = frames * FRAME_BYTES >= LARGE_BYTES;
-        let bytes = if is_large { LARGE_BYTES } else { SMALL_BYTES };
-        let slab = Arc::new(Slab { start: system::map(bytes), bytes });
-        (0..bytes / FRAME_BYTES).map(move |index| {
-            // SAFETY: inside the slab, which is so many frames long.
-            let bytes = unsafe { slab.start.add(index * FRAME_BYTES) }.cast();
-            FrameMemory { bytes, _slab: slab.clone() }
-        })
+    pub fn map(bytes: usize) -> Self {
+        Self { start: system::map(bytes), bytes }
     }
 
-    /// Where it lies, for who shares it through pointers of its own while it keeps this.
-    pub fn base(&mut self) -> *mut u8 {
-        self.bytes.as_ptr().cast()
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
-}
 
-impl std::ops::Deref for FrameMemory {
-    type Target = FrameBytes;
-
-    #[inline]
-    fn deref(&self) -> &FrameBytes {
-        // SAFETY: invariants 1 and 2: aligned, initialised, alive, and not borrowed mutably.
-        unsafe { self.bytes.as_ref() }
-    }
-}
-
-impl std::ops::DerefMut for FrameMemory {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut FrameBytes {
-        // SAFETY: as above, and this is the only reference.
-        unsafe { self.bytes.as_mut() }
+    /// Where so many bytes of it begin. Panics if they are not inside.
+    pub fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
+        assert!(offset + bytes <= self.bytes, "a span inside its slab");
+        // SAFETY: inside the slab.
+        unsafe { self.start.add(offset) }
     }
 }
 
@@ -133,7 +102,7 @@ mod system {
 
     /// Gives a slab back.
     pub fn unmap(slab: NonNull<u8>, bytes: usize) {
-        // SAFETY: mapped by `map`; the last frame of it is gone.
+        // SAFETY: mapped by `map`; the last span of it is gone.
         let _ = unsafe { munmap(slab.as_ptr().cast(), bytes) };
     }
 }
@@ -166,20 +135,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_a_slab_are_zero_apart_and_outlive_each_other() {
-        for (had, wanted) in [(0, SMALL_BYTES), (LARGE_BYTES / FRAME_BYTES, LARGE_BYTES)] {
-            let mut frames: Vec<FrameMemory> = FrameMemory::slab(had).collect();
-            assert_eq!(frames.len(), wanted / FRAME_BYTES);
-            assert_eq!(frames[0].base().align_offset(4096), 0);
-            for (index, frame) in frames.iter_mut().enumerate() {
-                assert!(frame.bytes().iter().all(|&byte| byte == 0));
-                frame.bytes_mut().fill(index as u8);
-            }
-            let last = frames.pop().unwrap();
-            assert!(frames.iter().zip(0..).all(|(frame, i)| frame.bytes().iter().all(|&b| b == i)));
-            let count = frames.len();
-            drop(frames);
-            assert!(last.bytes().iter().all(|&byte| usize::from(byte) == count));
+    fn slabs_are_zeros_and_lie_at_pages() {
+        for bytes in [SMALL_BYTES, LARGE_BYTES] {
+            let slab = Slab::map(bytes);
+            assert_eq!(slab.at(0, bytes).align_offset(4096), 0);
+            // SAFETY: all of the slab, which nobody else knows.
+            let content = unsafe { std::slice::from_raw_parts(slab.at(0, bytes).as_ptr(), bytes) };
+            assert!(content.iter().all(|&byte| byte == 0));
         }
+        assert_eq!((bytes_after(0), bytes_after(LARGE_BYTES)), (SMALL_BYTES, LARGE_BYTES));
+    }
+
+    #[test]
+    #[should_panic(expected = "inside its slab")]
+    fn no_span_goes_over_the_end() {
+        Slab::map(SMALL_BYTES).at(SMALL_BYTES - 1024, 2048);
     }
 }

@@ -103,6 +103,8 @@ impl Stats {
             ("runs_unwritten_bytes", engine.unwritten_bytes()),
             ("frames_used", engine.cx.pool.frames_used() as u64),
             ("frames_limit", engine.cx.pool.frames_limit() as u64),
+            ("memory_mapped_bytes", engine.cx.pool.mapped_bytes() as u64),
+            ("memory_taken_bytes", engine.cx.pool.taken_bytes() as u64),
             ("run_tails_bytes", count(&engine.cx.resident)),
             ("run_tails_closed", count(&engine.cx.descriptors.closed)),
             ("apply_batches", count(&counters.batches)),

@@ -2,7 +2,8 @@
 //!
 //! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, and the working
 //! memory of jobs and bulk loads come first, because commits wait for them; what is left of the budget holds blocks. The split
-//! is set anew several times a second.
+//! is set anew several times a second. Frames and blocks share what the pool has from the system, which may be all
+//! of the budget but what lies in the general allocator's memory.
 //!
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
 //! that reads go on; the rest has limits of its own (`Limits`), which sum up below that.
@@ -23,19 +24,18 @@ impl Engine {
         let busy = !self.versions.current().frozen.is_empty();
         let pinned = self.snapshots.pinned_memtable_bytes();
         let jobs = if busy { JOB_BYTES * (1 + self.pool.threads() as u64) } else { 0 };
-        let others = memtables
-            + pinned
-            + jobs
+        // In memory that is not the pool's: the log has frames of its own.
+        let elsewhere = jobs
             + self.loads.memory_bytes()
-            + self.readers.held_bytes()
-            + self.unwritten_bytes()
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
+        let in_frames = memtables + pinned + self.readers.held_bytes() + self.unwritten_bytes();
         let budget = self.cache_bytes - self.cache_bytes / 16;
-        let left = budget.saturating_sub(others);
+        let left = budget.saturating_sub(elsewhere + in_frames);
         // Blocks that cannot be found without a read of their run's tail are worth less than the tail.
         let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
         self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
         let tails = self.cx.resident.load(Ordering::Relaxed);
+        self.cx.pool.set_mapped_limit(budget.saturating_sub(elsewhere + tails) as usize);
         let blocks = left.saturating_sub(tails).max(self.cache_bytes / 16);
         self.cx.cache.set_capacity(blocks as usize);
     }

@@ -61,6 +61,7 @@ pub fn everything(block: &Block, format: &Format) -> bool {
         }
         if sound && let Ok(rows) = walked {
             agree(block, format, &rows);
+            unpack(block, format, &rows);
         }
         sound
     });
@@ -142,6 +143,14 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
     }
     assert_eq!(format.columns().project(&[]), Projection::Nothing);
     weighed
+}
+
+/// What a cache with room makes of a sound block is sound as well, and has the same rows.
+fn unpack(block: &Block, format: &Format, rows: &[Row]) {
+    let Some(raw) = format.unpack(&block.raw) else { return };
+    let unpacked = Block { raw: raw.into_vec(), keys: Vec::new(), ..*block };
+    assert!(check(&unpacked, format).is_ok(), "checked, unpacked, and not sound");
+    assert!(walk(&unpacked, format).as_deref() == Ok(rows), "unpacked, and other rows");
 }
 
 /// The rows of a sound block are in order, and each is found as it was walked over.

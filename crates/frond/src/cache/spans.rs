@@ -1,0 +1,416 @@
+//! Spans: contiguous memory of any length, cut from the slabs that frames and cached blocks share.
+//!
+//! Cached blocks have any length, come and go in any order and on any thread. The general allocator keeps memory for
+//! each thread apart and gives holes between living blocks back to nobody else: a cache of 150 MB that 64 threads
+//! filled took 300 from the system, and frames that nobody used lay beside it. Here is one place for both, that knows what
+//! it has from the system and takes no more than it is told to, so that what a DBA grants is what the process takes.
+//!
+//! A slab has a bit a unit. A span goes into the first hole that it fits, of the slab that was made first: so the last
+//! ones empty out and can be given back.
+//!
+//! Invariants
+//! 1. A span's units are marked in its slab's map from the moment it is handed out until it is given back, and belong
+//!    to no other span.
+//! 2. No hole of a slab is longer than `longest` says.
+//! 3. Memory is not mapped beyond the limit but for [`Spans::take_beyond`]. A slab without spans is given back if there is
+//!    another, and more is mapped than the limit says; below it slabs stay, for a new one costs a fault for each page.
+//! 4. Bytes of a span are unspecified when it is handed out, and initialised.
+//!
+//! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: who takes a span is about to read a
+//! block from the device, or to fill a frame.
+
+use std::{fmt, ptr::NonNull};
+
+use super::slab::{self, Slab};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+
+/// What spans are counted in.
+pub(super) const UNIT_BYTES: usize = 1 << 10;
+/// The longest span.
+pub(super) const SPAN_BYTES_MAX: usize = slab::SMALL_BYTES;
+/// Bits of a word of a map.
+const WORD: usize = u64::BITS as usize;
+
+/// A piece of a slab; given back by hand, with [`Spans::give_back`].
+pub(crate) struct Span {
+    start: NonNull<u8>,
+    units: usize,
+    /// Which slab of the spans, and where in it.
+    place: (usize, usize),
+    /// Kept until the last span goes.
+    _slab: Arc<Slab>,
+}
+
+// SAFETY: it is the only reference to its bytes (invariant 1), as a box would be.
+unsafe impl Send for Span {}
+// SAFETY: shared, it gives shared access to plain bytes only.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// Its bytes, whole units.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: inside the slab, which lives as long as this; initialised, and not borrowed mutably.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.units * UNIT_BYTES) }
+    }
+
+    /// The same, to write.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and this is the only reference (invariant 1).
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.units * UNIT_BYTES) }
+    }
+
+    /// Where it lies, for who shares it through pointers of its own while it keeps this.
+    pub fn base(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+/// All slabs of a pool.
+pub(super) struct Spans {
+    slabs: Mutex<Slabs>,
+    /// Bytes of all slabs, and of spans that are handed out.
+    mapped: AtomicUsize,
+    taken: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Slabs {
+    maps: Vec<Option<Map>>,
+    /// Beside `maps`, for a search that touches little: units of the longest hole, at most.
+    longest: Vec<u16>,
+    /// Slabs without spans.
+    empty: usize,
+}
+
+struct Map {
+    slab: Arc<Slab>,
+    /// A bit a unit, set if it is taken.
+    taken: Box<[u64]>,
+    free: usize,
+}
+
+impl Spans {
+    /// No slab, and at most `limit` bytes of them.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            slabs: Mutex::new(Slabs::default()),
+            mapped: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+        }
+    }
+
+    /// Bytes that are taken from the system.
+    pub fn mapped_bytes(&self) -> usize {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of them in spans that are handed out.
+    pub fn taken_bytes(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Changes what may be mapped. What is empty beyond it is given back.
+    pub fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
+        if self.mapped_bytes() <= bytes {
+            return;
+        }
+        let mut slabs = self.slabs.lock().unwrap();
+        let mut gone = Vec::new();
+        for at in 0..slabs.maps.len() {
+            if slabs.empty > 1
+                && self.mapped_bytes() > bytes
+                && slabs.maps[at].as_ref().is_some_and(Map::is_empty)
+            {
+                gone.extend(self.drop_slab(&mut slabs, at));
+            }
+        }
+        drop(slabs);
+        // Here they are unmapped, outside of the lock.
+        drop(gone);
+    }
+
+    /// A span of so many bytes, at most `SPAN_BYTES_MAX`, that begins at a multiple of `align` bytes, at most a page. `None` if no
+    /// hole is as long and the limit is reached.
+    pub fn take(&self, bytes: usize, align: usize) -> Option<Span> {
+        self.take_within(bytes, align, self.limit.load(Ordering::Relaxed))
+    }
+
+    /// The same beyond the limit.
+    pub fn take_beyond(&self, bytes: usize, align: usize) -> Span {
+        match self.take_within(bytes, align, usize::MAX) {
+            Some(span) => span,
+            None => unreachable!("a new slab has room for the longest span"),
+        }
+    }
+
+    fn take_within(&self, bytes: usize, align: usize, limit: usize) -> Option<Span> {
+        assert!(bytes <= SPAN_BYTES_MAX, "longer things have memory of their own");
+        let units = bytes.div_ceil(UNIT_BYTES).max(1);
+        let step = align.div_ceil(UNIT_BYTES).max(1);
+        let mut slabs = self.slabs.lock().unwrap();
+        let found = slabs.take(units, step).or_else(|| {
+            // Asked under the lock, so that of those who find no hole one maps and the others look again.
+            let slab_bytes = slab::bytes_after(self.mapped_bytes());
+            if self.mapped_bytes() + slab_bytes > limit {
+                return None;
+            }
+            slabs.add(Slab::map(slab_bytes));
+            self.mapped.fetch_add(slab_bytes, Ordering::Relaxed);
+            slabs.take(units, step)
+        });
+        drop(slabs);
+        if found.is_some() {
+            self.taken.fetch_add(units * UNIT_BYTES, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Ends a span of these.
+    pub fn give_back(&self, span: Span) {
+        let Span { units, place: (at, first), .. } = span;
+        self.taken.fetch_sub(units * UNIT_BYTES, Ordering::Relaxed);
+        let mut slabs = self.slabs.lock().unwrap();
+        slabs.give_back(at, first, units);
+        let is_empty = slabs.maps[at].as_ref().is_some_and(Map::is_empty);
+        let surplus = slabs.empty > 1 && self.mapped_bytes() > self.limit.load(Ordering::Relaxed);
+        let gone = if is_empty && surplus { self.drop_slab(&mut slabs, at) } else { None };
+        drop(slabs);
+        // Unmapped here if it is gone, outside of the lock, with the span, which knows the slab too.
+        drop(gone);
+    }
+
+    fn drop_slab(&self, slabs: &mut Slabs, at: usize) -> Option<Map> {
+        let gone = slabs.maps[at].take()?;
+        (slabs.longest[at], slabs.empty) = (0, slabs.empty - 1);
+        self.mapped.fetch_sub(gone.slab.bytes(), Ordering::Relaxed);
+        Some(gone)
+    }
+}
+
+impl fmt::Debug for Spans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Spans({} of {} mapped bytes)", self.taken_bytes(), self.mapped_bytes())
+    }
+}
+
+impl Slabs {
+    fn add(&mut self, slab: Slab) {
+        let units = slab.bytes() / UNIT_BYTES;
+        let map = Map { slab: Arc::new(slab), taken: vec![0; units / WORD].into(), free: units };
+        let at = self.maps.iter().position(Option::is_none).unwrap_or(self.maps.len());
+        if at == self.maps.len() {
+            (self.maps.push(None), self.longest.push(0));
+        }
+        (self.maps[at], self.longest[at]) = (Some(map), units as u16);
+        self.empty += 1;
+    }
+
+    fn take(&mut self, units: usize, step: usize) -> Option<Span> {
+        for at in 0..self.maps.len() {
+            if usize::from(self.longest[at]) < units {
+                continue;
+            }
+            let Some(map) = &mut self.maps[at] else { continue };
+            let was_empty = map.is_empty();
+            match map.find(units, step) {
+                Ok(first) => {
+                    map.mark(first, units, true);
+                    self.empty -= usize::from(was_empty);
+                    return Some(map.span(at, first, units));
+                }
+                Err(longest) => self.longest[at] = longest as u16,
+            }
+        }
+        None
+    }
+
+    fn give_back(&mut self, at: usize, first: usize, units: usize) {
+        let Some(map) = &mut self.maps[at] else { unreachable!("a slab stays while it has spans") };
+        map.mark(first, units, false);
+        let hole = map.hole_around(first, units);
+        self.longest[at] = self.longest[at].max(hole as u16);
+        self.empty += usize::from(map.is_empty());
+    }
+}
+
+impl Map {
+    fn units(&self) -> usize {
+        self.taken.len() * WORD
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free == self.units()
+    }
+
+    fn span(&self, at: usize, first: usize, units: usize) -> Span {
+        let start = self.slab.at(first * UNIT_BYTES, units * UNIT_BYTES);
+        Span { start, units, place: (at, first), _slab: self.slab.clone() }
+    }
+
+    fn mark(&mut self, first: usize, units: usize, taken: bool) {
+        let mut at = first;
+        while at < first + units {
+            let (word, bit) = (at / WORD, at % WORD);
+            let now = (WORD - bit).min(first + units - at);
+            let bits = (u64::MAX >> (WORD - now)) << bit;
+            if taken {
+                self.taken[word] |= bits;
+            } else {
+                self.taken[word] &= !bits;
+            }
+            at += now;
+        }
+        if taken { self.free -= units } else { self.free += units }
+    }
+
+    /// The first unit from `from` on that is taken, or not; the end if there is none.
+    fn next(&self, from: usize, taken: bool) -> usize {
+        let mut at = from;
+        while at < self.units() {
+            let word = self.taken[at / WORD];
+            let wanted = (if taken { word } else { !word }) >> (at % WORD);
+            if wanted != 0 {
+                return at + wanted.trailing_zeros() as usize;
+            }
+            at = (at / WORD + 1) * WORD;
+        }
+        self.units()
+    }
+
+    /// Where so many units begin that are free, at a multiple of `step`; or how many are free in a row at most.
+    fn find(&self, units: usize, step: usize) -> Result<usize, usize> {
+        let (mut at, mut longest) = (0, 0);
+        loop {
+            let hole = self.next(at, false);
+            if hole == self.units() {
+                return Err(longest);
+            }
+            at = self.next(hole, true);
+            let first = hole.next_multiple_of(step);
+            if first + units <= at {
+                return Ok(first);
+            }
+            longest = longest.max(at - hole);
+        }
+    }
+
+    /// Units of the hole that these free ones are part of.
+    fn hole_around(&self, first: usize, units: usize) -> usize {
+        let mut begin = first;
+        while begin > 0 {
+            let (word, bit) = ((begin - 1) / WORD, (begin - 1) % WORD);
+            // Free units right below, of the same word.
+            let free = (self.taken[word] << (WORD - 1 - bit)).leading_zeros() as usize;
+            begin -= free.min(bit + 1);
+            if free < bit + 1 {
+                break;
+            }
+        }
+        self.next(first + units, true) - begin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LARGE: usize = slab::LARGE_BYTES;
+
+    fn fill(span: &mut Span, mark: u8) {
+        span.bytes_mut().fill(mark);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 64 }, ..ProptestConfig::default() })]
+
+        /// Whatever comes and goes: no span has bytes of another, they lie where they were asked for, and what is counted is what
+        /// there is.
+        #[test]
+        fn spans_are_apart_and_counted(
+            steps in prop::collection::vec(
+                (0usize..3, 1usize..60_000, prop::sample::select(vec![1usize, 1024, 4096])),
+                1..if cfg!(miri) { 20 } else { 400 },
+            ),
+        ) {
+            let spans = Spans::new(LARGE);
+            let mut held: Vec<(Span, u8)> = Vec::new();
+            for (step, (kind, bytes, align)) in steps.into_iter().enumerate() {
+                if kind == 0 && !held.is_empty() {
+                    let (span, mark) = held.swap_remove(bytes % held.len());
+                    assert!(span.bytes().iter().all(|&byte| byte == mark));
+                    spans.give_back(span);
+                    continue;
+                }
+                let beyond = || (kind == 2).then(|| spans.take_beyond(bytes, align));
+                let Some(mut span) = spans.take(bytes, align).or_else(beyond) else {
+                    assert!(spans.mapped_bytes() + LARGE > LARGE);
+                    continue;
+                };
+                assert_eq!(span.base().align_offset(align), 0);
+                assert_eq!(span.bytes().len(), bytes.next_multiple_of(UNIT_BYTES));
+                fill(&mut span, step as u8);
+                held.push((span, step as u8));
+            }
+            let taken: usize = held.iter().map(|(span, _)| span.bytes().len()).sum();
+            assert_eq!(spans.taken_bytes(), taken);
+            assert!(spans.mapped_bytes() >= taken);
+            for (span, mark) in held {
+                assert!(span.bytes().iter().all(|&byte| byte == mark));
+                spans.give_back(span);
+            }
+            let slabs = spans.slabs.lock().unwrap();
+            let maps: Vec<&Map> = slabs.maps.iter().flatten().collect();
+            assert_eq!(slabs.empty, maps.len());
+            assert!(maps.iter().all(|map| map.is_empty() && map.taken.iter().all(|&word| word == 0)));
+            assert_eq!(maps.iter().map(|map| map.slab.bytes()).sum::<usize>(), spans.mapped_bytes());
+            assert!(spans.mapped_bytes() <= LARGE + LARGE, "what is empty beyond the limit is given back");
+        }
+    }
+
+    #[test]
+    fn holes_side_by_side_are_one() {
+        let spans = Spans::new(slab::SMALL_BYTES);
+        let mut held: Vec<_> = (0..8).map(|_| spans.take(30 * UNIT_BYTES, 1)).collect();
+        let first = held[2].as_ref().map(|span| span.place);
+        // In whichever order they were given back. Nothing else is as long: 256 units hold eight of thirty.
+        for order in [[2, 3, 4], [4, 3, 2], [2, 4, 3]] {
+            order
+                .into_iter()
+                .filter_map(|at| held[at].take())
+                .for_each(|span| spans.give_back(span));
+            let long = spans.take(90 * UNIT_BYTES, 1).expect("three holes are one");
+            assert_eq!(Some(long.place), first);
+            spans.give_back(long);
+            held[2..5].fill_with(|| spans.take(30 * UNIT_BYTES, 1));
+        }
+        assert!(held.iter().all(Option::is_some));
+        held.into_iter().flatten().for_each(|span| spans.give_back(span));
+        assert_eq!((spans.taken_bytes(), spans.mapped_bytes()), (0, slab::SMALL_BYTES));
+    }
+
+    #[test]
+    fn the_limit_holds_and_a_hole_is_used_at_it() {
+        let spans = Spans::new(slab::SMALL_BYTES);
+        let held: Vec<Span> = std::iter::from_fn(|| spans.take(20_000, 1)).collect();
+        assert_eq!(held.len(), slab::SMALL_BYTES / UNIT_BYTES / 20);
+        assert_eq!(spans.mapped_bytes(), slab::SMALL_BYTES);
+        let beyond = spans.take_beyond(20_000, 1);
+        assert!(spans.mapped_bytes() > slab::SMALL_BYTES);
+        let mut held = held.into_iter();
+        spans.give_back(held.next().unwrap());
+        let again = spans.take(20_000, 1).expect("a hole as long");
+        // What was empty first stays, what is empty beside it goes.
+        for span in held.chain([beyond, again]) {
+            spans.give_back(span);
+        }
+        assert_eq!(spans.mapped_bytes(), slab::SMALL_BYTES);
+        assert_eq!(spans.taken_bytes(), 0);
+    }
+}
