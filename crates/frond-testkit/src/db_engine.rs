@@ -5,6 +5,7 @@
 //! many points at once) and panics if two of them disagree: that is never legal, whatever the disk
 //! does.
 
+mod layouts;
 mod txns;
 
 use std::{
@@ -13,8 +14,8 @@ use std::{
 };
 
 use frond::{
-    Batch, CheckMode, Db, Durability, End, Error, Hint, Layout, Limits, Options, Part, Result,
-    RowBuf, Shape, SizeClass, Snapshot, Tree, TreeOptions, Tuning, io::Env, operator,
+    Batch, CheckMode, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape, SizeClass,
+    Snapshot, Tree, TreeOptions, Tuning, io::Env, operator,
 };
 
 use crate::{
@@ -38,6 +39,8 @@ pub struct DbEngine {
     pub size_class: SizeClass,
     /// Log kept for followers.
     pub keep_log_bytes: u64,
+    /// Seed of what trees say of their rows.
+    pub layouts: u64,
 }
 
 /// Where stores are made.
@@ -80,6 +83,7 @@ impl DbEngine {
             tuning,
             size_class: SizeClass::Default,
             keep_log_bytes: 0,
+            layouts: 0,
         }
     }
 
@@ -87,7 +91,7 @@ impl DbEngine {
     pub fn thrown(seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x7e57);
         let level = *dice.pick(&[Durability::Sync, Durability::Os, Durability::Lazy]);
-        let mut engine = Self::tiny(level);
+        let mut engine = Self { layouts: seed, ..Self::tiny(level) };
         engine.size_class = *dice.pick(&[SizeClass::Fast, SizeClass::Default, SizeClass::Small]);
         if let Some(shape) = &mut engine.tuning.shape {
             shape.leaf_bytes = *dice.pick(&[1 << 10, 4 << 10, 16 << 10, 512 << 10]);
@@ -141,6 +145,7 @@ impl Engine for DbEngine {
             db,
             held: BTreeMap::new(),
             size_class: self.size_class,
+            layouts: self.layouts,
             batch: Batch::new(),
             patience,
         })
@@ -158,6 +163,7 @@ pub struct OpenDb {
     db: Db,
     held: BTreeMap<u8, Snapshot>,
     size_class: SizeClass,
+    layouts: u64,
     batch: Batch,
     patience: Arc<Patience>,
 }
@@ -168,19 +174,12 @@ impl OpenDb {
         &self.db
     }
 
-    /// How the tree of this name is made: every other one with layouts, which short keys and most values
-    /// fit.
+    /// How the tree of this name is made.
     fn options_of(&self, tree: &str, unique: bool) -> TreeOptions {
-        let is_typed = tree.bytes().fold(0, u8::wrapping_add) % 2 == 0;
-        let layout = |parts: Vec<Part>| is_typed.then(|| Layout::new(parts));
-        let number = Part::Fixed(4, Hint::Integer);
-        TreeOptions {
-            unique,
-            size_class: self.size_class,
-            key_layout: layout(vec![Part::Fixed(1, Hint::None), number]),
-            value_layout: layout(vec![Part::Fixed(1, Hint::None), number, Part::Var(End::Rest)]),
-            ..TreeOptions::default()
-        }
+        let name = tree.bytes().fold(0, |name, byte| name << 8 | u64::from(byte));
+        let (key_layout, value_layout) = layouts::thrown(&mut Dice::new(self.layouts ^ name));
+        let size_class = self.size_class;
+        TreeOptions { unique, size_class, key_layout, value_layout, ..TreeOptions::default() }
     }
 
     fn try_apply(&mut self, op: &Op) -> Result<Answer> {
