@@ -2,7 +2,7 @@
 //! before it wrote.
 //!
 //! Invariants
-//! 1. All connections of a step together have the cache that one has alone.
+//! 1. All connections of a step together have the cache that one has alone; those that wait for a step have none.
 //! 2. A connection goes back without a transaction, and with the durability of the store.
 //!
 //! Threads: one session each.
@@ -137,6 +137,7 @@ impl Drop for SqliteTransactions<'_> {
         if let Some(mut connection) = self.connection.take()
             && is_clean
             && self.target.set_durability(&mut connection, self.target.durability).is_ok()
+            && connection.execute("PRAGMA shrink_memory").is_ok()
         {
             self.target.give_back(connection);
         }
