@@ -3,6 +3,7 @@
 //!
 //! Sessions that wait are threads; a test goes on once the store says that they wait.
 
+mod absent;
 mod alone;
 mod interrupts;
 mod large;

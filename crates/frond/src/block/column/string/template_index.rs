@@ -121,7 +121,8 @@ impl TemplateIndex {
             }
             packing.undo(before);
         }
-        if tokens.find(string)
+        if !walk.is_complete()
+            && tokens.find(string)
             && let Some(number) = table.find(tokens.hash())
         {
             if packing.string::<false>(number, tokens.slots(), string).is_some() {

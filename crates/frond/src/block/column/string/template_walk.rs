@@ -28,6 +28,8 @@ pub(super) struct TemplateWalk {
     /// First bytes of the literals of edges, and which of them there are.
     heads: Vec<(u64, u64)>,
     edges: Vec<Edge>,
+    /// Every template has its way.
+    is_complete: bool,
 }
 
 /// Edges from here, longest literals first.
@@ -49,7 +51,7 @@ struct Edge {
 impl TemplateWalk {
     /// Through these templates.
     pub fn of(templates: &Templates) -> Self {
-        let mut nodes: Vec<Vec<Edge>> = vec![Vec::new()];
+        let (mut nodes, mut is_complete) = (vec![Vec::<Edge>::new()], true);
         for number in 0..templates.len() {
             let pieces = templates.pieces(number);
             // Strings that come again as they are have a table of their own.
@@ -66,6 +68,7 @@ impl TemplateWalk {
                     continue;
                 }
                 if nodes[at].len() > EDGES_MAX {
+                    is_complete = false;
                     break;
                 }
                 let to = if slot.is_some() { nodes.len() } else { number };
@@ -76,11 +79,12 @@ impl TemplateWalk {
                 }
             }
         }
-        let mut walk = Self::default();
+        let mut walk = Self { is_complete, ..Self::default() };
         for mut edges in nodes {
             edges.sort_by_key(|edge| {
                 (std::cmp::Reverse(edge.literal.len), edge.slot.map(|kind| kind as u8))
             });
+            walk.is_complete &= edges.len() <= EDGES_MAX;
             edges.truncate(if edges.len() > EDGES_MAX { 0 } else { EDGES_MAX });
             walk.nodes.push(Node { first: walk.edges.len() as u32, count: edges.len() as u8 });
             walk.heads.extend(edges.iter().map(|edge| {
@@ -90,6 +94,12 @@ impl TemplateWalk {
             walk.edges.append(&mut edges);
         }
         walk
+    }
+
+    /// Whether there is a way for each of the templates: what has none is of no template, but for slots that are told by
+    /// their contents.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Memory that it holds.
