@@ -1,24 +1,36 @@
 //! What columns and blocks of them take, and what writing, reading and searching them costs.
-//! `cargo bench -p frond --bench columns`, or a part of it: `-- blocks`, `integers`, `strings`, `trying`, `logs`.
+//! `cargo bench -p frond --bench columns`, or a part of it: `-- blocks`, `integers`, `strings`, `quotes`,
+//! `trying`, `logs`, `rows`; with `--strict` it fails if anything takes twice its budget.
+
+use std::process::ExitCode;
 
 #[path = "columns/blocks.rs"]
 mod blocks;
 #[path = "columns/integers.rs"]
 mod integers;
+mod judge;
+#[path = "columns/leaf.rs"]
+mod leaf;
 #[path = "columns/logs.rs"]
 mod logs;
+#[path = "columns/quotes.rs"]
+mod quotes;
+#[path = "columns/rows.rs"]
+mod rows;
 #[path = "columns/strings.rs"]
 mod strings;
 
-const PARTS: [(&str, fn()); 5] = [
+const PARTS: [(&str, fn()); 7] = [
     ("blocks", blocks::print),
     ("integers", integers::print),
     ("strings", strings::print),
+    ("quotes", quotes::print),
     ("trying", logs::print_trying),
     ("logs", logs::print_logs),
+    ("rows", rows::print),
 ];
 
-fn main() {
+fn main() -> ExitCode {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| part == name);
@@ -28,4 +40,5 @@ fn main() {
         }
         print();
     }
+    judge::verdict()
 }

@@ -11,6 +11,8 @@ use frond::{
     },
 };
 
+use crate::judge::judge;
+
 /// Numbers without pattern.
 struct Noise(u64);
 
@@ -214,5 +216,8 @@ pub fn print() {
             rows.len(),
             per_row(block.len()),
         );
+        judge(format!("{name}, built, ns a row"), encode, to_encode);
+        judge(format!("{name}, scanned, ns a row"), scan, to_scan);
+        judge(format!("{name}, found, ns a row"), found, to_find);
     }
 }

@@ -5,6 +5,8 @@ use std::{hint::black_box, time::Instant};
 
 use frond::block::column::{Float, IntEncoder, IntKind, Ints, PAD_BYTES};
 
+use crate::judge::judge;
+
 /// Rows of a block of narrow rows: 32 KiB of 16 bytes each.
 const ROWS: usize = 2048;
 
@@ -78,7 +80,7 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
     ]
 }
 
-/// Prints the table; a word of the command chooses columns by name.
+/// Prints the table; a word of the command that is in names of columns chooses them.
 pub fn print() {
     println!(
         "{:<24}{:>11}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
@@ -99,7 +101,10 @@ pub fn print() {
     );
     let mut state = 7;
     let picks: Vec<usize> = (0..ROWS).map(|_| next(&mut state) as usize % ROWS).collect();
-    let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    let mut words = std::env::args().skip(1);
+    let is_in_some =
+        |word: &String| columns().iter().any(|(name, ..)| name.contains(word.as_str()));
+    let wanted = words.find(is_in_some).unwrap_or_default();
     for (name, kind, values) in columns() {
         if !name.contains(&wanted) {
             continue;
@@ -162,6 +167,10 @@ pub fn print() {
                 black_box(sum);
             })
         });
+        // Floats are made whole numbers first, which takes some more.
+        let more = if kind == IntKind::Decimal { 5.0 } else { 0.0 };
+        judge(format!("{name}, encoded as its kind, ns a value"), encode_as, 5.0 + more);
+        judge(format!("{name}, decoded, ns a value"), decode, 1.3 + more);
         let bits = chosen.bytes as f64 * 8.0 / ROWS as f64;
         let search = search.map_or(String::new(), |ns| format!("{ns:9.1}"));
         println!(

@@ -7,82 +7,17 @@
 use std::{fmt::Write, hint::black_box, sync::Arc, time::Instant};
 
 use frond::{
-    End, Hint, Layout, Part, Tag,
+    Hint, Layout, Part,
     block::{
-        Codec, Pushed, TypedFormat,
-        typed::{
-            Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, TypedRows, find_parts,
-        },
+        Codec, TypedFormat,
+        typed::{Columns, Plans},
     },
 };
 
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Numbers without pattern.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
-    }
-
-    /// One of `end`, the first ones more often, as names are.
-    fn skewed(&mut self, end: u64) -> u64 {
-        let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        ((end as f64).powf(unit) as u64 - 1).min(end - 1)
-    }
-}
-
-/// A kind of block by block: rows of each, and how they are cut.
-struct Leaf {
-    columns: Arc<Columns>,
-    blocks: Vec<Rows>,
-}
-
-/// Blocks after which every column has been measured anew once: plans are those of steady work from then on.
-const PERIOD: usize = 32;
-/// Rounds of which each block's best counts.
-const ROUNDS: usize = 25;
-
-fn prefixed(out: &mut Vec<u8>, text: &[u8]) {
-    let mut length = text.len();
-    while length >= 0x80 {
-        out.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
-    out.extend_from_slice(text);
-}
-
-/// Blocks of about `block_bytes` of these rows.
-fn blocks(
-    count: usize,
-    block_bytes: usize,
-    mut row: impl FnMut() -> (Vec<u8>, Vec<u8>),
-) -> Vec<Rows> {
-    let mut block = || {
-        let (mut rows, mut bytes) = (Rows::new(), 0);
-        while bytes < block_bytes {
-            let (key, value) = row();
-            bytes += key.len() + value.len();
-            rows.push((key, value));
-        }
-        rows
-    };
-    (0..count).map(|_| block()).collect()
-}
-
-fn text() -> Part {
-    Part::Var(End::Prefixed)
-}
+use crate::{
+    judge::judge,
+    leaf::{Leaf, Noise, PERIOD, ROUNDS, blocks, prefixed, read, scan, text},
+};
 
 /// A string of `bytes` random bytes a row, and a number as key.
 fn incompressible(bytes: usize) -> Leaf {
@@ -169,8 +104,8 @@ fn guid(noise: &mut Noise) -> String {
     )
 }
 
-/// A leaf of two MiB of the log, in blocks of 8 KB; calls have so many parameters at least.
-fn log(least: u64) -> Leaf {
+/// A leaf of two MiB of the log, in blocks of so many bytes; calls have so many parameters at least.
+pub fn log(least: u64, block_bytes: usize) -> Leaf {
     let int = |width| Part::Fixed(width, Hint::Integer);
     let micros = Part::Fixed(8, Hint::Microseconds);
     let value = vec![micros, int(4), text(), text(), text(), text(), int(4), int(4), text()];
@@ -215,76 +150,7 @@ fn log(least: u64) -> Leaf {
         prefixed(&mut value, parameters.as_bytes());
         ([begin.to_be_bytes(), id.to_be_bytes()].concat(), value)
     };
-    Leaf { columns: Arc::new(columns), blocks: blocks(256, 8 << 10, row) }
-}
-
-fn row_bytes(rows: &Rows) -> usize {
-    rows.iter().map(|(key, value)| key.len() + value.len()).sum()
-}
-
-impl Leaf {
-    /// What a leaf like this one teaches the next: plans, and models of strings.
-    fn trained(&self, codec: Codec) -> (Plans, TypedFormat) {
-        let mut builder = TypedBuilder::new(self.columns.clone(), codec, Plans::new(&self.columns));
-        let mut samples = Some(Samples::new(&self.columns));
-        for (number, rows) in self.blocks.iter().enumerate() {
-            *builder.samples() = samples.take_if(|_| number % 4 == 0);
-            build(&mut builder, rows, &[]);
-            if let Some(kept) = builder.samples().take() {
-                samples = Some(kept);
-            }
-        }
-        let mut plans = builder.plans().clone();
-        let mut models = vec![None; self.columns.count()];
-        let rows = self.blocks.iter().map(Vec::len).sum();
-        for (number, trained) in samples.expect("they were put back").train(codec, rows) {
-            plans.set(number, &trained);
-            models[number] = trained.model.map(Arc::new);
-        }
-        (plans, TypedFormat::new(self.columns.clone(), models))
-    }
-
-    /// Writes all blocks, one after the other.
-    fn write(&self, codec: Codec, plans: &Plans, format: &TypedFormat) -> Written {
-        let mut nanos = vec![f64::MAX; self.blocks.len()];
-        let (mut blocks, mut tried) = (Vec::new(), 0);
-        for _ in 0..ROUNDS {
-            (blocks, tried) = (Vec::new(), 0);
-            let mut builder = TypedBuilder::new(self.columns.clone(), codec, plans.clone());
-            for (number, (rows, best)) in self.blocks.iter().zip(&mut nanos).enumerate() {
-                let begin = Instant::now();
-                let block = build(&mut builder, black_box(rows), format.models());
-                *best = best.min(begin.elapsed().as_nanos() as f64);
-                blocks.push(block.to_vec());
-                let chunks = builder.take_chunks();
-                tried += if number < PERIOD { 0 } else { chunks.raw };
-            }
-        }
-        // The first blocks make memory warm and plans steady.
-        let mut steady = nanos.split_off(PERIOD);
-        let mean = steady.iter().sum::<f64>() / steady.len() as f64;
-        steady.sort_by(f64::total_cmp);
-        Written { blocks, tried, known: steady[steady.len() / 2], mean }
-    }
-}
-
-/// Blocks, and ns that one takes.
-struct Written {
-    blocks: Vec<Vec<u8>>,
-    /// Times that the codec was tried in vain.
-    tried: u64,
-    /// Most blocks: by their plans.
-    known: f64,
-    /// All, those included at which columns are measured anew.
-    mean: f64,
-}
-
-fn build<'a>(builder: &'a mut TypedBuilder, rows: &Rows, models: &Models) -> &'a [u8] {
-    builder.clear();
-    for (key, value) in rows {
-        assert_eq!(builder.push(key, Tag::PUT, value, 1 << 20), Pushed::Done);
-    }
-    builder.finish(models)
+    Leaf { columns: Arc::new(columns), blocks: blocks((2 << 20) / block_bytes, block_bytes, row) }
 }
 
 /// `plain` is the class without codec. `trying` is what a block takes more under a codec that was in vain; `anew`,
@@ -306,9 +172,9 @@ pub fn print_trying() {
     );
     for bytes in [100, 400, 2000] {
         let leaf = incompressible(bytes);
-        let rows: usize = leaf.blocks.iter().map(Vec::len).sum();
+        let rows = leaf.rows();
         let block_rows = rows as f64 / leaf.blocks.len() as f64;
-        let raw: usize = leaf.blocks.iter().map(row_bytes).sum();
+        let raw = leaf.raw_bytes();
         let nothing = TypedFormat::new(leaf.columns.clone(), Vec::new());
         let plans = Plans::new(&leaf.columns);
         let plain = leaf.write(Codec::Raw, &plans, &nothing);
@@ -335,6 +201,9 @@ pub fn print_trying() {
                 (anew - plain.mean + plain.known) / block_rows,
                 each / block_rows,
             );
+            let of = |what| format!("random strings of {bytes} B under {codec:?}, {what}");
+            judge(of("trying, ns a row"), (written.known - plain.known) / block_rows, 10.0);
+            judge(of("% of the rows"), 100.0 * taken as f64 / raw as f64, 101.0);
         }
     }
 }
@@ -359,17 +228,17 @@ pub fn print_logs() {
         "scan us"
     );
     for least in [0, 3] {
-        print_log(&log(least));
+        print_log(&log(least, 8 << 10));
     }
 }
 
 fn print_log(leaf: &Leaf) {
     print_codecs(leaf);
     for codec in [Codec::Raw, Codec::Lz4, Codec::Zstd1] {
-        let (plans, format) = leaf.trained(codec);
+        let (plans, format, _) = leaf.trained(codec);
         let written = leaf.write(codec, &plans, &format);
-        let raw: usize = leaf.blocks.iter().map(row_bytes).sum();
-        let rows: usize = leaf.blocks.iter().map(Vec::len).sum();
+        let raw = leaf.raw_bytes();
+        let rows = leaf.rows();
         let models = format.models().iter().flatten().map(|model| model.as_bytes().len());
         let taken = written.blocks.iter().map(Vec::len).sum::<usize>() + models.sum::<usize>();
         let of_page = 8192.0 * written.blocks.len() as f64 / raw as f64 / 1000.0;
@@ -389,6 +258,11 @@ fn print_log(leaf: &Leaf) {
             0.6,
             1.6,
         );
+        let of = |what| format!("8 KB of log under {codec:?}, {what}");
+        judge(of("encoded, us"), written.known * of_page, 29.0);
+        judge(of("% of the rows"), 100.0 * taken as f64 / raw as f64, 40.0);
+        judge(of("a row hot, us"), hot, 0.6);
+        judge(of("a row cold, us"), cold, 1.6);
     }
 }
 
@@ -430,61 +304,4 @@ fn print_codecs(leaf: &Leaf) {
             median(&mut decode),
         );
     }
-}
-
-/// Microseconds to find a row by its key and take it out of its block: of one that was just read, and of any of
-/// more blocks than caches of a core hold.
-fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
-    const COLD_BYTES: usize = 256 << 20;
-    const READS: usize = 20_000;
-    let (mut noise, mut payload) = (Noise(5), Vec::new());
-    let mut one = |block: &[u8], key: &[u8]| {
-        let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
-        let found = find_parts(&typed, black_box(key), &Projection::All, &mut payload);
-        assert!(found.expect("a search").is_some());
-        black_box(&payload);
-    };
-    let mut hot = f64::MAX;
-    for (rows, block) in leaf.blocks.iter().zip(blocks).take(PERIOD) {
-        for _ in 0..ROUNDS {
-            let begin = Instant::now();
-            rows.iter().for_each(|(key, _)| one(block, key));
-            hot = hot.min(begin.elapsed().as_nanos() as f64 / rows.len() as f64);
-        }
-    }
-    let leaf_bytes = blocks.iter().map(Vec::len).sum::<usize>();
-    let copies: Vec<Vec<Vec<u8>>> = (0..COLD_BYTES / leaf_bytes).map(|_| blocks.to_vec()).collect();
-    let mut cold = f64::MAX;
-    for _ in 0..3 {
-        let mut pick = |end: usize| noise.below(end as u64) as usize;
-        let picks: Vec<(&[u8], Vec<u8>)> = (0..READS)
-            .map(|_| {
-                let (copy, number) = (pick(copies.len()), pick(blocks.len()));
-                let rows = &leaf.blocks[number];
-                (copies[copy][number].as_slice(), rows[pick(rows.len())].0.clone())
-            })
-            .collect();
-        let begin = Instant::now();
-        picks.iter().for_each(|(block, key)| one(block, key));
-        cold = cold.min(begin.elapsed().as_nanos() as f64 / READS as f64);
-    }
-    (hot / 1000.0, cold / 1000.0)
-}
-
-/// Nanoseconds to walk over all rows of a block, of one that was just read.
-fn scan(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> f64 {
-    let mut best = f64::MAX;
-    for _ in 0..ROUNDS {
-        let begin = Instant::now();
-        for block in blocks {
-            let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
-            let mut rows = TypedRows::new(Projection::All);
-            rows.first(&typed).expect("a row");
-            while rows.next(&typed).expect("a row") {
-                black_box(rows.payload());
-            }
-        }
-        best = best.min(begin.elapsed().as_nanos() as f64 / blocks.len() as f64);
-    }
-    best
 }
