@@ -364,8 +364,7 @@ impl Run {
         self.tail.index.estimate(lo, hi, |entry| entry.rows)
     }
 
-    /// The bounds that cut something off: a run that lies between them is not cut. Estimates of neighbouring ranges
-    /// then sum up to the run or more.
+    /// The bounds that cut something off, so that estimates of neighbouring ranges sum up to the run or more.
     fn within_keys<'k>(
         &self,
         lo: Option<&'k [u8]>,
@@ -415,23 +414,24 @@ impl Run {
         source: &dyn BlockSource,
         projection: &Projection,
     ) -> Result<Option<Found>> {
+        let (blocks, has_filter) = (self.tail.index.len(), self.tail.filter.is_some());
+        let beyond = || self.certainly_empty(Some(key), None) || key < &*self.tail.first_key;
         // A filter says more than the ends do, and takes one cache miss where they take two.
-        let absent = match &self.tail.filter {
-            Some(filter) => !filter.may_contain(hash),
-            None => self.certainly_empty(Some(key), None) || key < &*self.tail.first_key,
-        };
-        if absent || self.tail.index.is_empty() {
+        if blocks == 0 || !self.may_contain(hash) || (!has_filter && beyond()) {
             return Ok(None);
         }
         let index = self.block_for(key);
+        // What it lets through may be beyond them, but only in the first block and the last.
+        if has_filter && (index == 0 || index + 1 == blocks) && beyond() {
+            return Ok(None);
+        }
         let block = self.block(index, source)?;
         let found = self.tail.format.find(&block, key, projection);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found { tag, block, payload }))
     }
 
-    /// Block `index` decoded: from the run's own frames if it lies there raw and in one piece, else
-    /// through `source`.
+    /// Block `index` decoded: from the run's own frames if it lies there raw in one piece, else by `source`.
     pub fn block(&self, index: usize, source: &dyn BlockSource) -> Result<PinnedBlock> {
         let entry = self.tail.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
