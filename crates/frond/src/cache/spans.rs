@@ -204,7 +204,8 @@ impl Slabs {
         let map = Map { slab: Arc::new(slab), taken: vec![0; units / WORD].into(), free: units };
         let at = self.maps.iter().position(Option::is_none).unwrap_or(self.maps.len());
         if at == self.maps.len() {
-            (self.maps.push(None), self.longest.push(0));
+            self.maps.push(None);
+            self.longest.push(0);
         }
         (self.maps[at], self.longest[at]) = (Some(map), units as u16);
         self.empty += 1;
