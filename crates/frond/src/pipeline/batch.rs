@@ -29,8 +29,8 @@ struct MemtableBatch<'a> {
     /// Commits up to this one do not count.
     above: Seqno,
     cx: &'a TreeContext,
-    /// What the batch goes in front of.
-    below: &'a TreeRoot,
+    /// What the batch goes in front of; `None`: that is not a tree alone, and operands stay as many as they are.
+    below: Option<&'a TreeRoot>,
     ranges: RangeDeletes,
     key: Vec<u8>,
     payload: Vec<u8>,
@@ -46,6 +46,16 @@ pub(super) fn batch_of<'a>(
     (above, through): (Seqno, Seqno),
     cx: &'a TreeContext,
     below: &'a TreeRoot,
+) -> Result<Option<Batch<'a>>> {
+    batch_over(table, tree, (above, through), cx, Some(below))
+}
+
+fn batch_over<'a>(
+    table: &Arc<Memtable>,
+    tree: TreeId,
+    (above, through): (Seqno, Seqno),
+    cx: &'a TreeContext,
+    below: Option<&'a TreeRoot>,
 ) -> Result<Option<Batch<'a>>> {
     let drain = table.drain_cursor(tree, through);
     let owned: Vec<(Vec<u8>, Vec<u8>)> = drain
@@ -86,12 +96,13 @@ pub(super) fn batch_of_slot<'a>(
     cx: &'a Arc<TreeContext>,
     below: &'a TreeRoot,
 ) -> Result<Option<Batch<'a>>> {
-    let batch = batch_of(&slot.table, tree, commits, cx, below)?;
     let pieces = slot.spilled().map_or(&[][..], |spilled| spilled.of(tree));
     if pieces.is_empty() {
-        return Ok(batch);
+        return batch_of(&slot.table, tree, commits, cx, below);
     }
-    merged_batch(batch, pieces, cx, below).map(Some)
+    // Between it and the tree are the pieces.
+    let newest = batch_over(&slot.table, tree, commits, cx, None)?;
+    merged_batch(newest, pieces, cx, below).map(Some)
 }
 
 /// A batch, if there is one, over pieces, newest first.
@@ -233,8 +244,9 @@ impl EntrySource for MemtableBatch<'_> {
                 self.tag = tag;
                 self.key.clear();
                 self.key.extend_from_slice(drained.key);
+                let Some(below) = self.below else { return Ok(()) };
                 // What a range delete of the batch covers is gone from below (Rule: I26).
-                let below = (!self.ranges.covers(&self.key)).then_some(self.below);
+                let below = (!self.ranges.covers(&self.key)).then_some(below);
                 let (payload, spare) = (&mut self.payload, &mut self.spare);
                 return bound_operands(self.cx, below, &self.key, (&mut self.tag, payload, spare));
             }
