@@ -140,6 +140,7 @@ impl Engine for DbEngine {
             .env(Env { clock: patience.clone(), ..env.clone() })
             .tuning(self.tuning.clone());
         let db = Db::open(DIR, options)?;
+        txns::must_be_listed_once(&db);
         Ok(OpenDb {
             txns: Txns::default(),
             db,
@@ -246,7 +247,14 @@ impl OpenDb {
             }
             Op::Checkpoint => db.checkpoint()?,
             Op::Begin(slot, isolation, level) => self.txns.begin(db, *slot, *isolation, *level)?,
-            Op::InTxn(slot, call) => return self.txns.call(db, *slot, call),
+            Op::InTxn(slot, call) => {
+                let _limit = self.patience.limit();
+                return self.txns.call(db, *slot, call);
+            }
+            Op::Decide(number, commits) => {
+                let _limit = self.patience.limit();
+                self.txns.decide(db, *number, *commits)?;
+            }
             _ => panic!("the driver does this by itself: {op}"),
         }
         Ok(Answer::Done)
@@ -398,7 +406,7 @@ impl Store for OpenDb {
             let rows = read_named(&self.db, &info.name)?;
             snapshots.insert(info.name, rows);
         }
-        Ok(Everything { trees, snapshots })
+        Ok(Everything { trees, snapshots, undecided: self.txns.undecided(&self.db) })
     }
 
     fn check(&mut self) -> std::result::Result<(), String> {

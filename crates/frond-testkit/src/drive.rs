@@ -13,8 +13,10 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use frond::{Durability, Error, ErrorKind, io::Env};
 
+mod met;
 mod verdict;
 
+pub use met::Met;
 pub use verdict::find_step;
 use verdict::{mismatch, shorten};
 
@@ -116,6 +118,9 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
         Error::Conflict { .. } => Refusal::Conflict,
         Error::TxnEnded => Refusal::Ended,
         Error::DefinitionChanged(_) => Refusal::BornLater,
+        Error::XidExists(_) => Refusal::XidExists,
+        Error::NoSuchXid(_) => Refusal::NoSuchXid,
+        Error::XidBusy(_) => Refusal::XidBusy,
         _ => return Err(error),
     };
     Ok(Answer::Refused(refusal))
@@ -183,29 +188,6 @@ pub struct Run<'e, E: Engine> {
     pub errors_met: u64,
 }
 
-/// What the transactions of a run have come to: proof that they meet.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Met {
-    /// Commits that made a step.
-    pub commits: u64,
-    /// Calls that found a row or a gap busy.
-    pub busy: u64,
-    /// Transactions ended by a conflict.
-    pub conflicts: u64,
-    /// Batches and drops of trees not made, for they would have waited.
-    pub waits: u64,
-}
-
-impl Met {
-    /// Adds what another run has met.
-    pub fn add(&mut self, other: Met) {
-        self.commits += other.commits;
-        self.busy += other.busy;
-        self.conflicts += other.conflicts;
-        self.waits += other.waits;
-    }
-}
-
 struct Recent {
     step: u64,
     at: Duration,
@@ -247,6 +229,8 @@ impl<'e, E: Engine> Run<'e, E> {
         let step = model.step();
         let floors = Note { issued: step, floor_power: step, floor_kill: step };
         vfs.set_note(floors);
+        let mut sessions = Sessions::default();
+        sessions.adopt(&model, true);
         Self {
             engine,
             vfs,
@@ -256,7 +240,7 @@ impl<'e, E: Engine> Run<'e, E> {
             floors,
             recent: Vec::new(),
             held: BTreeMap::new(),
-            sessions: Sessions::default(),
+            sessions,
             errors,
             stopped: false,
             restarts: 0,
@@ -327,16 +311,20 @@ impl<'e, E: Engine> Run<'e, E> {
             self.met.waits += 1;
             return Ok(());
         }
-        let issued = self.model.step() + u64::from(op.is_change());
+        if self.sessions.is_vague(op) {
+            return Ok(());
+        }
+        let level = self.sessions.step_of(op);
+        let issued = self.model.step() + u64::from(op.is_change() || level.is_some());
         self.vfs.set_note(Note { issued, ..self.floors });
-        let level = self.sessions.commits_at(op);
+        let decides = self.sessions.decides(op);
         let answer = match self.store()?.apply(op) {
             Ok(answer) => answer,
             Err(error) => return self.failed(op, &error),
         };
         if self.stopped {
             // The model may be one step ahead of it; only an acknowledgement would be a lie (P12).
-            let changes = level.is_some() || op.is_change() && !matches!(op, Op::InTxn(..));
+            let changes = level.is_some() || op.is_change();
             let lies = changes && answer == Answer::Done;
             return if lies { fail("acknowledged by a store that had stopped") } else { Ok(()) };
         }
@@ -348,22 +336,18 @@ impl<'e, E: Engine> Run<'e, E> {
             Op::ReadHeld(slot) => {
                 Answer::All(self.model.read_all_at(self.held.get(slot).copied().unwrap_or(0)))
             }
-            Op::Begin(..) | Op::InTxn(..) => self.sessions.apply(&mut self.model, op, &answer),
+            Op::Begin(..) | Op::InTxn(..) | Op::Decide(..) => {
+                self.sessions.apply(&mut self.model, op, &answer)
+            }
             _ => self.model.apply(op),
         };
         if answer != expected {
             return fail(mismatch(&expected, &answer));
         }
-        match (op, &answer) {
-            (Op::InTxn(..), Answer::Refused(Refusal::Busy)) => self.met.busy += 1,
-            (Op::InTxn(..), Answer::Refused(Refusal::Conflict)) => self.met.conflicts += 1,
-            (Op::InTxn(..), Answer::Done) => {
-                if let Some(level) = level {
-                    self.met.commits += 1;
-                    self.acknowledged(&Op::Commit(level, Vec::new()));
-                }
-            }
-            (_, Answer::Done) => self.acknowledged(op),
+        self.met.count(op, &answer, level.is_some(), decides);
+        match (&answer, level) {
+            (Answer::Done, Some(level)) => self.acknowledged(&Op::Commit(level, Vec::new())),
+            (Answer::Done, None) => self.acknowledged(op),
             _ => {}
         }
         self.vfs.set_note(self.note());
@@ -402,11 +386,11 @@ impl<'e, E: Engine> Run<'e, E> {
             _ => {}
         }
         if error.kind() == ErrorKind::Reopen {
-            if !self.stopped && op.is_change() {
+            if !self.stopped && (op.is_change() || self.sessions.step_of(op).is_some()) {
                 // It may be there after reopening. A refusal in the model makes no step.
-                match slot {
-                    None => drop(self.model.apply(op)),
-                    Some(_) => drop(self.sessions.apply(&mut self.model, op, &Answer::Done)),
+                match op.is_change() {
+                    true => drop(self.model.apply(op)),
+                    false => drop(self.sessions.apply(&mut self.model, op, &Answer::Done)),
                 }
             }
             self.stopped = true;
@@ -524,7 +508,10 @@ impl<'e, E: Engine> Run<'e, E> {
         self.restarts += 1;
         self.env = self.vfs.env(self.seed.wrapping_add(self.restarts));
         match Opened::open(self.engine, &self.env) {
-            Ok(store) => self.store = store,
+            Ok(store) => {
+                self.store = store;
+                self.sessions.adopt(&self.model, false);
+            }
             Err(error) if self.errors == Errors::Fail => {
                 return fail(format!("does not open: {error}"));
             }
@@ -553,6 +540,7 @@ impl<'e, E: Engine> Run<'e, E> {
         let step = find_step(&self.model, &found, floor, issued)?;
         self.lost += issued - step;
         self.model = self.model.fork_at(step);
+        self.sessions.adopt(&self.model, true);
         self.floors = Note { issued: step, floor_power: step, floor_kill: step };
         self.recent.clear();
         self.vfs.set_note(self.note());
@@ -581,7 +569,7 @@ impl<'e, E: Engine> Run<'e, E> {
         self.close()
     }
 
-    /// Held snapshots and transactions are gone.
+    /// Held snapshots and transactions are gone, but for what is prepared.
     fn forget_handles(&mut self) {
         self.held.clear();
         self.sessions.clear();

@@ -51,8 +51,8 @@ fn large_scripts_make_deep_trees() {
     }
 }
 
-/// Several transactions at once, of all levels, beside batches: what each call reads, who is in whose way, who is
-/// in conflict, and what is there in the end, also after crashes. Promise: P1, P2, P23, P25.
+/// Several transactions at once, of all levels, some of them prepared, beside batches: what each call reads, who is in whose way, who is
+/// in conflict, and what is there in the end, also after crashes. Promise: P1, P2, P4, P23, P25.
 #[test]
 fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
     let (mut operations, mut lost, mut met) = (0, 0, Met::default());
@@ -67,8 +67,9 @@ fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
     }
     println!("{operations} operations, {lost} commits taken by crashes, {met:?}");
     assert!(lost > 0, "no crash of any script ever took anything");
-    let Met { commits, busy, conflicts, waits } = met;
-    assert!([commits, busy, conflicts, waits].iter().all(|count| *count > 0), "{met:?}");
+    let Met { commits, busy, conflicts, waits, prepared, decided, outlived, undone } = met;
+    let counts = [commits, busy, conflicts, waits, prepared, decided, outlived, undone];
+    assert!(counts.iter().all(|count| *count > 0), "{met:?}");
 }
 
 /// A seed replays a run bit for bit: the same calls with the same bytes.

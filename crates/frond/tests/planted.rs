@@ -90,8 +90,12 @@ mod armed {
         model_run(&engine, &generate(seed, &swarm), seed).map(drop)
     }
 
-    /// Transactions that leave memory with every row, or after a few.
+    /// Transactions under all sizes, and some that leave memory with every row, or after a few.
     fn transactions(seed: u64) -> Result<(), Failure> {
+        for seed in 4 * seed..4 * seed + 4 {
+            let swarm = DbEngine::able(Swarm::thrown(seed, 300)).with_transactions(seed);
+            model_run(&DbEngine::thrown(seed), &generate(seed, &swarm), seed)?;
+        }
         let swarm = DbEngine::able(Swarm::thrown(seed, 400)).with_transactions(seed);
         model_run(&small(Durability::Lazy, seed), &generate(seed, &swarm), seed).map(drop)
     }

@@ -11,12 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use frond::{IfLocked, Isolation, RowLock};
+
 use super::guarded;
 use crate::{
     disk::{CrashOptions, CrashState, DiskState, Note, Point, SimVfs, crash_states},
     drive::{Engine, Errors, Failure, Opened, Run, fail, find_step},
     model::Model,
-    ops::{Key, Op, Value, Write},
+    ops::{Key, Locking, Op, TxnOp, Value, Write},
 };
 
 /// How much to try.
@@ -54,6 +56,8 @@ pub struct CrashReport {
     pub nested: u64,
     /// States in which an unacknowledged commit was gone: proof that the crashes bite.
     pub lossy: u64,
+    /// Transactions that were found prepared, and were decided then.
+    pub outlived: u64,
     /// Time taken.
     pub elapsed: Duration,
 }
@@ -67,6 +71,7 @@ impl CrashReport {
         self.distinct += other.distinct;
         self.nested += other.nested;
         self.lossy += other.lossy;
+        self.outlived += other.outlived;
         self.elapsed += other.elapsed;
     }
 
@@ -81,7 +86,7 @@ impl fmt::Display for CrashReport {
         let per_second = self.distinct as f64 / self.elapsed.as_secs_f64().max(1e-9);
         write!(
             f,
-            "crash points used / calls made: {}/{} = {} %; {} states, {} distinct ({} inside recovery, {} lossy), {per_second:.0} distinct/s",
+            "crash points used / calls made: {}/{} = {} %; {} states, {} distinct ({} inside recovery, {} lossy), {} decided behind a crash, {per_second:.0} distinct/s",
             self.points_used,
             self.changes,
             self.percent_used(),
@@ -89,6 +94,7 @@ impl fmt::Display for CrashReport {
             self.distinct,
             self.nested,
             self.lossy,
+            self.outlived,
         )
     }
 }
@@ -103,6 +109,7 @@ struct Campaign<'a, E: Engine> {
     states: AtomicU64,
     nested: AtomicU64,
     lossy: AtomicU64,
+    outlived: AtomicU64,
 }
 
 /// Runs the script once, recording the disk at every call, then tries all crashes.
@@ -135,6 +142,7 @@ pub fn crash_everywhere<E: Engine>(
         states: AtomicU64::new(0),
         nested: AtomicU64::new(0),
         lossy: AtomicU64::new(0),
+        outlived: AtomicU64::new(0),
     };
     let used = campaign.try_points(&points)?;
     let distinct = campaign.known().len() as u64;
@@ -145,6 +153,7 @@ pub fn crash_everywhere<E: Engine>(
         distinct,
         nested: campaign.nested.into_inner(),
         lossy: campaign.lossy.into_inner(),
+        outlived: campaign.outlived.into_inner(),
         elapsed: start.elapsed(),
     })
 }
@@ -259,6 +268,7 @@ impl<E: Engine> Campaign<'_, E> {
         run.script(&probe(run.model(), state.disk.digest()))
             .and_then(|()| run.finish())
             .map_err(|failure| failure.during("going on after recovery"))?;
+        self.outlived.fetch_add(run.met.outlived, Ordering::Relaxed);
         match vfs.violations().first() {
             None => Ok((digest, recovery)),
             Some(violation) => fail(violation.clone()),
@@ -319,10 +329,23 @@ impl<E: Engine> Campaign<'_, E> {
     }
 }
 
-/// What is done to a recovered store to see that it works: rows into trees old and new, work in the
-/// background, a checkpoint.
+/// What is done to a recovered store to see that it works: what is prepared has its rows, and most of it is decided;
+/// rows into trees old and new, work in the background, a checkpoint.
 fn probe(model: &Model, seed: u64) -> Vec<Op> {
-    let mut ops = vec![Op::Create { tree: "probe".into(), unique: false }];
+    let mut ops = vec![Op::Begin(0, Isolation::ReadCommitted, None)];
+    let locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::Fail };
+    let undecided = model.undecided_rows();
+    for (tree, key) in undecided.iter().filter_map(|(_, row)| row.clone()) {
+        ops.push(Op::InTxn(0, TxnOp::Lock(tree, key, locking)));
+    }
+    ops.push(Op::InTxn(0, TxnOp::Rollback));
+    for (number, _) in undecided {
+        match (seed >> 8).wrapping_add(u64::from(number)) % 5 {
+            0 => {}
+            chance => ops.push(Op::Decide(number, chance > 2)),
+        }
+    }
+    ops.push(Op::Create { tree: "probe".into(), unique: false });
     let mut trees = model.tree_names();
     trees.push("probe".into());
     let value = Value { seed: 4_000_000, bytes: 40 };

@@ -5,14 +5,14 @@
 //! [`Patience`] ends the wait, for the simulated clock stands still.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use frond::{
-    Db, Durability, Error, Isolation, Result, Savepoint, Tree, Txn, TxnCursor, TxnOptions,
-    io::Clock, operator,
+    Db, Durability, Error, Isolation, PreparedTxn, Result, Savepoint, Tree, Txn, TxnCursor,
+    TxnOptions, Xid, io::Clock, operator,
 };
 
 use crate::{
@@ -21,13 +21,28 @@ use crate::{
     ops::{TxnOp, Write},
 };
 
-/// Open transactions by their slots.
+/// Transactions by their slots.
 #[derive(Default)]
-pub(super) struct Txns(BTreeMap<u8, Open>);
+pub(super) struct Txns {
+    slots: BTreeMap<u8, Slot>,
+    /// Numbers of what is prepared and has written nothing: it is gone with the process.
+    empty: BTreeSet<u8>,
+}
+
+enum Slot {
+    Open(Box<Open>),
+    /// In hand, and at which level it is committed.
+    Prepared(u8, PreparedTxn, Option<Durability>),
+}
 
 struct Open {
     txn: Txn,
+    level: Option<Durability>,
     savepoints: BTreeMap<u8, Savepoint>,
+}
+
+fn xid(number: u8) -> Result<Xid> {
+    Xid::new(&[b'x', number])
 }
 
 impl Txns {
@@ -38,37 +53,111 @@ impl Txns {
         isolation: Isolation,
         durability: Option<Durability>,
     ) -> Result<()> {
-        self.0.remove(&slot);
+        self.slots.remove(&slot);
         let lock_timeout = Some(Duration::ZERO);
         let options = TxnOptions { isolation, lock_timeout, durability, ..TxnOptions::default() };
         let txn = db.begin(options)?;
-        self.0.insert(slot, Open { txn, savepoints: BTreeMap::new() });
+        let savepoints = BTreeMap::new();
+        let open = Open { txn, level: durability, savepoints };
+        self.slots.insert(slot, Slot::Open(Box::new(open)));
         Ok(())
     }
 
     /// A call; after an error that is no refusal the transaction is gone.
     pub fn call(&mut self, db: &Db, slot: u8, call: &TxnOp) -> Result<Answer> {
-        let answer = match (call, self.0.get_mut(&slot)) {
+        let answer = match (call, self.slots.get_mut(&slot)) {
             (_, None) => return Ok(Answer::Done),
-            (TxnOp::Commit | TxnOp::Rollback, _) => self.end(slot, call),
-            (_, Some(open)) => open.call(db, call),
+            (TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_) | TxnOp::Detach, Some(_)) => {
+                self.end(slot, call).map(|()| Answer::Done)
+            }
+            (_, Some(Slot::Open(open))) => open.call(db, call),
+            (_, Some(Slot::Prepared(..))) => return Ok(Answer::Done),
         };
-        answer_or_error(answer).inspect_err(|_| drop(self.0.remove(&slot)))
+        answer_or_error(answer).inspect_err(|_| drop(self.slots.remove(&slot)))
     }
 
-    fn end(&mut self, slot: u8, call: &TxnOp) -> Result<Answer> {
-        let Some(Open { txn, .. }) = self.0.remove(&slot) else { return Ok(Answer::Done) };
-        match call {
-            TxnOp::Commit => txn.commit().map(drop)?,
-            _ => txn.rollback(),
+    fn end(&mut self, slot: u8, call: &TxnOp) -> Result<()> {
+        let Some(held) = self.slots.remove(&slot) else { return Ok(()) };
+        match (held, call) {
+            (Slot::Open(open), TxnOp::Commit) => open.txn.commit().map(drop),
+            (Slot::Open(open), TxnOp::Rollback) => {
+                open.txn.rollback();
+                Ok(())
+            }
+            (Slot::Open(open), TxnOp::Prepare(number)) => self.prepare(slot, *open, *number),
+            (Slot::Prepared(number, prepared, level), TxnOp::Commit) => {
+                match level {
+                    Some(level) => prepared.commit_with(level)?,
+                    None => prepared.commit()?,
+                };
+                self.empty.remove(&number);
+                Ok(())
+            }
+            (Slot::Prepared(number, prepared, _), TxnOp::Rollback) => {
+                prepared.rollback()?;
+                self.empty.remove(&number);
+                Ok(())
+            }
+            (Slot::Prepared(_, prepared, _), TxnOp::Detach) => {
+                prepared.detach();
+                Ok(())
+            }
+            (held, _) => {
+                self.slots.insert(slot, held);
+                Ok(())
+            }
         }
-        Ok(Answer::Done)
     }
+
+    fn prepare(&mut self, slot: u8, Open { txn, level, .. }: Open, number: u8) -> Result<()> {
+        let is_empty = txn.is_empty();
+        let xid = xid(number)?;
+        let prepared = match level {
+            Some(level) => txn.prepare_with(&xid, level)?,
+            None => txn.prepare(&xid)?,
+        };
+        if is_empty {
+            self.empty.insert(number);
+        }
+        self.slots.insert(slot, Slot::Prepared(number, prepared, level));
+        Ok(())
+    }
+
+    /// By its number, from no slot.
+    pub fn decide(&mut self, db: &Db, number: u8, commits: bool) -> Result<()> {
+        match commits {
+            true => drop(db.commit_prepared(&xid(number)?)?),
+            false => db.rollback_prepared(&xid(number)?)?,
+        }
+        self.empty.remove(&number);
+        Ok(())
+    }
+
+    /// What is prepared and has written something.
+    pub fn undecided(&self, db: &Db) -> BTreeSet<u8> {
+        let numbers = db.prepared().into_iter().map(|info| number_of(&info.xid));
+        numbers.filter(|number| !self.empty.contains(number)).collect()
+    }
+}
+
+fn number_of(xid: &Xid) -> u8 {
+    let [b'x', number] = xid.as_bytes() else {
+        panic!("{xid} is prepared, which nobody has named")
+    };
+    *number
+}
+
+/// What is prepared when a store is opened: each is free to be decided, and is listed once.
+pub(super) fn must_be_listed_once(db: &Db) {
+    let (all, found) = (db.prepared(), db.recover_prepared());
+    assert_eq!(found, all, "what was found is not what is prepared");
+    assert!(found.iter().all(|info| info.is_recovered && info.is_detached), "{found:?}");
+    assert!(db.recover_prepared().is_empty(), "listed again");
 }
 
 impl Open {
     fn call(&mut self, db: &Db, call: &TxnOp) -> Result<Answer> {
-        let Self { txn, savepoints } = self;
+        let Self { txn, savepoints, .. } = self;
         match call {
             TxnOp::Write(entry) => write(txn, &db.open_tree(entry.tree())?, entry)?,
             TxnOp::Get(tree, key) => {
@@ -99,7 +188,9 @@ impl Open {
             TxnOp::Release(number) => {
                 savepoints.get(number).map_or(Ok(()), |savepoint| txn.release(savepoint))?;
             }
-            TxnOp::Commit | TxnOp::Rollback => {}
+            TxnOp::Statement => txn.begin_statement()?,
+            TxnOp::UndoStatement => txn.rollback_statement()?,
+            TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_) | TxnOp::Detach => {}
         }
         Ok(Answer::Done)
     }

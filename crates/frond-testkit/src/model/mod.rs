@@ -12,12 +12,17 @@
 //! between the last that had to survive and the last that was issued.
 
 pub mod operators;
+mod prepared;
 mod sessions;
 mod walk;
 
 pub use sessions::Sessions;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -35,6 +40,8 @@ pub struct Everything {
     pub trees: Dump,
     /// The trees as of each named snapshot.
     pub snapshots: BTreeMap<String, Dump>,
+    /// Numbers by which transactions are prepared that have written something.
+    pub undecided: BTreeSet<u8>,
 }
 
 /// Why an operation was refused, having changed nothing.
@@ -60,6 +67,12 @@ pub enum Refusal {
     Ended,
     /// The tree is younger than the snapshot.
     BornLater,
+    /// Another is prepared by this number: the transaction is over.
+    XidExists,
+    /// Nothing is prepared by this number.
+    NoSuchXid,
+    /// What is prepared is in a slot's hands.
+    XidBusy,
 }
 
 /// What an operation answers.
@@ -124,6 +137,8 @@ pub struct Model {
     trees: BTreeMap<TreeNumber, History>,
     names: Vec<(u64, Names<TreeNumber>)>,
     snapshots: Vec<(u64, Names<u64>)>,
+    /// What is prepared and has written something.
+    undecided: Vec<(u64, prepared::Undecided)>,
     digests: Vec<u64>,
     next_tree: TreeNumber,
 }
@@ -134,6 +149,7 @@ impl Default for Model {
             trees: BTreeMap::new(),
             names: vec![(0, Names::default())],
             snapshots: vec![(0, Names::default())],
+            undecided: vec![(0, prepared::Undecided::default())],
             digests: vec![0],
             next_tree: 1,
         }
@@ -148,18 +164,23 @@ fn tree_digest(name: &str, rows: u64) -> u64 {
     xxh3_64_with_seed(&rows.to_le_bytes(), xxh3_64_with_seed(name.as_bytes(), 2))
 }
 
-/// Digest of what a reader sees: rows of trees, and names of snapshots.
+/// Digest of what a reader sees: rows of trees, names of snapshots, and of what is prepared.
 pub fn digest(everything: &Everything) -> u64 {
     let rows = |rows: &Vec<Row>| {
         rows.iter().fold(0, |sum: u64, (k, v)| sum.wrapping_add(row_digest(k, v)))
     };
     let trees = everything.trees.iter().map(|(name, all)| tree_digest(name, rows(all)));
     let names = everything.snapshots.keys().map(|name| snapshot_digest(name));
-    trees.chain(names).fold(0, u64::wrapping_add)
+    let undecided = everything.undecided.iter().map(|number| undecided_digest(*number));
+    trees.chain(names).chain(undecided).fold(0, u64::wrapping_add)
 }
 
 fn snapshot_digest(name: &str) -> u64 {
     xxh3_64_with_seed(name.as_bytes(), 3)
+}
+
+fn undecided_digest(number: u8) -> u64 {
+    xxh3_64_with_seed(&[number], 4)
 }
 
 impl History {
@@ -218,6 +239,7 @@ impl Model {
         fork.digests.truncate(step as usize + 1);
         fork.names.retain(|(at, _)| *at <= step);
         fork.snapshots.retain(|(at, _)| *at <= step);
+        fork.undecided.retain(|(at, _)| *at <= step);
         fork.trees.values_mut().for_each(|tree| tree.forget_after(step));
         fork
     }
@@ -254,7 +276,8 @@ impl Model {
         let trees = self.read_all_at(self.step());
         let snapshots = self.snapshots().iter();
         let snapshots = snapshots.map(|(name, &step)| (name.clone(), self.read_named_at(step)));
-        Everything { trees, snapshots: snapshots.collect() }
+        let undecided = self.undecided().keys().copied().collect();
+        Everything { trees, snapshots: snapshots.collect(), undecided }
     }
 
     /// The trees there are now, as they were after a step; trees younger than that are left out.
@@ -432,13 +455,12 @@ impl Model {
         Ok(())
     }
 
-    /// One step that sets rows of trees by their numbers.
-    fn commit_rows(&mut self, rows: impl Iterator<Item = (TreeNumber, Vec<u8>, Option<Vec<u8>>)>) {
+    /// Sets rows of trees by their numbers, for the next step.
+    fn set_rows(&mut self, rows: impl Iterator<Item = (TreeNumber, Vec<u8>, Option<Vec<u8>>)>) {
         let step = self.step() + 1;
         for (tree, key, value) in rows {
             self.history(tree).put(key, step, value.map(Into::into));
         }
-        self.finish_step();
     }
 
     fn tree(&self, name: &str) -> Result<TreeNumber, Refusal> {
@@ -472,7 +494,8 @@ impl Model {
         let names = self.names_at(u64::MAX).iter();
         let trees = names.map(|(name, number)| tree_digest(name, self.trees[number].digest));
         let snapshots = self.snapshots().keys().map(|name| snapshot_digest(name));
-        let digest = trees.chain(snapshots).fold(0, u64::wrapping_add);
+        let undecided = self.undecided().keys().map(|number| undecided_digest(*number));
+        let digest = trees.chain(snapshots).chain(undecided).fold(0, u64::wrapping_add);
         self.digests.push(digest);
     }
 }
@@ -499,7 +522,7 @@ fn at_step<T>(history: &[(u64, T)], step: u64) -> &T {
 pub fn difference(expected: &Everything, found: &Everything) -> String {
     let mut lines = dump_difference("", &expected.trees, &found.trees);
     let names = expected.snapshots.keys().chain(found.snapshots.keys());
-    for name in names.collect::<std::collections::BTreeSet<_>>() {
+    for name in names.collect::<BTreeSet<_>>() {
         match (expected.snapshots.get(name), found.snapshots.get(name)) {
             (Some(expected), Some(found)) => {
                 lines.extend(dump_difference(&format!("snapshot {name}: "), expected, found));
@@ -509,6 +532,10 @@ pub fn difference(expected: &Everything, found: &Everything) -> String {
         }
     }
     lines.truncate(12);
+    if expected.undecided != found.undecided {
+        let (expected, found) = (&expected.undecided, &found.undecided);
+        lines.push(format!("prepared are {found:?}, and should be {expected:?}"));
+    }
     lines.join("\n")
 }
 
@@ -516,7 +543,7 @@ pub fn difference(expected: &Everything, found: &Everything) -> String {
 pub fn dump_difference(prefix: &str, expected: &Dump, found: &Dump) -> Vec<String> {
     let mut lines = Vec::new();
     let names = expected.keys().chain(found.keys());
-    for name in names.collect::<std::collections::BTreeSet<_>>() {
+    for name in names.collect::<BTreeSet<_>>() {
         let (Some(want), Some(have)) = (expected.get(name), found.get(name)) else {
             let what =
                 if expected.contains_key(name) { "is missing" } else { "should not be there" };

@@ -6,11 +6,12 @@
 //!
 //! Invariants
 //! 1. A row is locked by one alone, or shared by many; locks go when their transaction ends, never before, but for
-//!    the row of a write that a gap has kept from being done.
+//!    the row of a write that a gap has kept from being done, and what a prepare lets go of (`prepared.rs`).
 //! 2. What is committed is one step of the model, in the order of the commits.
 //!
-//! One thing the engine may answer as it likes: a row that was written since the snapshot, and is as it was. The
-//! memtable knows that somebody wrote it, the tree does not. The model then goes by the answer.
+//! Three things the engine may answer as it likes, and the model goes by the answer: a row that was written since the
+//! snapshot, and is as it was, for the memtable knows that somebody wrote it, and the tree does not; whether a scan hands
+//! out a row that its statement has deleted and written again; and how far a scan has locked a gap in which it failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use std::{
 
 use frond::{Durability, Isolation, RowLock};
 
-use super::{Answer, Model, Refusal, Row, TreeNumber, effect};
+use super::{Answer, Model, Refusal, Row, TreeNumber, effect, prepared::Prepared};
 use crate::ops::{Key, Op, TxnOp, Write};
 
 /// A row by its tree and key.
@@ -27,49 +28,71 @@ pub(super) type Place = (TreeNumber, Vec<u8>);
 /// A stretch of keys.
 pub(super) type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// All transactions that are open, by their slots.
+/// A stretch that is kept from inserts.
+#[derive(Clone, Debug)]
+pub(super) struct Gap {
+    pub tree: TreeNumber,
+    pub span: Span,
+    /// A scan failed in it, and may not have come so far: a row that its statement has deleted is a place to stop at, if
+    /// it has not left memory.
+    pub is_vague: bool,
+}
+
+/// All transactions that are open, by their slots, and those that are prepared.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
-    open: BTreeMap<u8, Session>,
+    pub(super) open: BTreeMap<u8, Session>,
+    /// What is prepared, by number.
+    pub(super) prepared: BTreeMap<u8, Prepared>,
+    /// Slots that have what is prepared in hand, and its number.
+    pub(super) hands: BTreeMap<u8, u8>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub isolation: Isolation,
-    level: Option<Durability>,
+    pub level: Option<Durability>,
     /// The step that plain reads see, from the first of them on.
     pub snapshot: Option<u64>,
-    own: Vec<(Place, Write)>,
+    pub own: Vec<(Place, Write)>,
     /// Number by which it was made, and how much had been written then.
     savepoints: Vec<(u64, usize)>,
     /// The script's numbers of savepoints.
     names: BTreeMap<u8, u64>,
     made: u64,
+    /// How much had been written when its statement began, and how many savepoints made.
+    statement: Option<(usize, u64)>,
     /// Locked rows; true: for it alone.
-    rows: BTreeMap<Place, bool>,
-    gaps: Vec<(TreeNumber, Span)>,
+    pub rows: BTreeMap<Place, bool>,
+    /// Those of them that it locked to write them.
+    pub changing: BTreeSet<Place>,
+    pub gaps: Vec<Gap>,
     /// Trees of which it has locked rows, or wanted to.
-    intents: BTreeSet<TreeNumber>,
+    pub intents: BTreeSet<TreeNumber>,
+    /// Those of them where it wanted rows for itself alone.
+    pub exclusive: BTreeSet<TreeNumber>,
     /// Trees that it has written, even if it has gone back since.
-    written: BTreeSet<TreeNumber>,
-    is_over: bool,
+    pub written: BTreeSet<TreeNumber>,
+    pub is_over: bool,
 }
 
 impl Sessions {
-    /// All are gone, as after a restart.
+    /// All are gone, as in a restart; of what is prepared, [`adopt`](Self::adopt) says what there is.
     pub fn clear(&mut self) {
         self.open.clear();
+        self.hands.clear();
     }
 
-    /// A transaction is rolled back from outside.
+    /// A transaction is rolled back from outside; what is prepared is let go of.
     pub fn forget(&mut self, slot: u8) {
         self.open.remove(&slot);
+        self.hands.remove(&slot);
     }
 
     /// True if the call is a batch, or drops a tree, and would wait for a transaction: of one thread, for ever.
     pub fn would_wait(&self, model: &Model, op: &Op) -> bool {
         let is_used =
-            |tree: TreeNumber| self.open.values().any(|session| session.intents.contains(&tree));
+            |tree: TreeNumber| self.others(None).any(|session| session.intents.contains(&tree));
         let writes = match op {
             Op::Drop(tree) => return model.tree(tree).is_ok_and(is_used),
             Op::Commit(_, writes) => writes,
@@ -80,24 +103,48 @@ impl Sessions {
         places.into_iter().any(|(tree, write)| match write.key() {
             Some(key) => {
                 let place = (tree, key.bytes());
-                self.is_held(None, &place, true) || self.is_in_a_gap(None, model, &place)
+                self.is_held(None, &place, true) || self.is_in_a_gap(None, model, &place, true)
             }
             None => is_used(tree),
         })
     }
 
-    /// If the call is a commit that makes a step: the level it asks for.
-    pub fn commits_at(&self, op: &Op) -> Option<Option<Durability>> {
-        let Op::InTxn(slot, TxnOp::Commit) = op else { return None };
-        let session = self.open.get(slot)?;
-        (!session.own.is_empty()).then_some(session.level)
+    /// If the call makes a step unless it is refused: the level it asks for.
+    pub fn step_of(&self, op: &Op) -> Option<Option<Durability>> {
+        let (changes, level) = match op {
+            Op::InTxn(slot, call) => match (self.hands.get(slot), call) {
+                (Some(number), TxnOp::Commit) => {
+                    let prepared = self.prepared.get(number)?;
+                    (prepared.is_kept, prepared.session.level)
+                }
+                (Some(number), TxnOp::Rollback) => (self.prepared.get(number)?.is_kept, None),
+                (None, TxnOp::Commit) => {
+                    let session = self.open.get(slot)?;
+                    (!session.own.is_empty(), session.level)
+                }
+                (None, TxnOp::Prepare(number)) if !self.prepared.contains_key(number) => {
+                    let session = self.open.get(slot)?;
+                    (!session.own.is_empty(), session.level.or(Some(Durability::Sync)))
+                }
+                _ => return None,
+            },
+            Op::Decide(number, _) => (self.free(*number).ok()?.is_kept, None),
+            _ => return None,
+        };
+        changes.then_some(level)
     }
 
     /// Carries a call out, and says what it must answer. `found` is what the engine has answered.
     pub fn apply(&mut self, model: &mut Model, op: &Op, found: &Answer) -> Answer {
         let answer = match op {
             Op::Begin(slot, isolation, level) => {
+                self.hands.remove(slot);
                 self.open.insert(*slot, Session::new(*isolation, *level));
+                Ok(Answer::Done)
+            }
+            Op::Decide(number, commits) => self.decide_free(model, *number, *commits),
+            Op::InTxn(slot, call) if self.hands.contains_key(slot) => {
+                self.in_hand(model, *slot, call);
                 Ok(Answer::Done)
             }
             Op::InTxn(slot, _) if !self.open.contains_key(slot) => Ok(Answer::Done),
@@ -118,7 +165,7 @@ impl Sessions {
         match call {
             TxnOp::Write(write) => {
                 let tree = self.enter(model, slot, write.tree())?;
-                self.write(model, slot, tree, write, may_conflict)?;
+                self.write(model, slot, tree, write, found)?;
             }
             TxnOp::Get(tree, key) => {
                 let tree = self.enter(model, slot, tree)?;
@@ -128,7 +175,8 @@ impl Sessions {
                     return Ok(Answer::Value(self.at(slot).value(model, &place, u64::MAX)));
                 }
                 let step = self.at_mut(slot).step_seen(model);
-                if !self.at(slot).knows(&place) && !model.is_there_at(tree, step) {
+                // Whatever it has written there itself: a scan would not see the rest.
+                if !model.is_there_at(tree, step) {
                     return Err(Refusal::BornLater);
                 }
                 return Ok(Answer::Value(self.at(slot).value(model, &place, step)));
@@ -150,15 +198,16 @@ impl Sessions {
                 if let Some(locking) = locking {
                     let limits = (*limit as usize, *reverse);
                     return self
-                        .walk(model, slot, tree, (&from, &to), limits, locking, may_conflict)
+                        .walk(model, slot, tree, (&from, &to), limits, locking, found)
                         .map(Answer::Rows);
                 }
                 let step = self.at_mut(slot).step_seen(model);
                 if !model.is_there_at(tree, step) {
                     return Err(Refusal::BornLater);
                 }
-                let rows = self.at(slot).rows_at(model, tree, step, (&from, &to));
-                return Ok(Answer::Rows(cut(rows, *limit as usize, *reverse)));
+                let limits = (*limit as usize, *reverse);
+                let rows = self.at(slot).rows_at(model, (tree, step), (&from, &to), limits, found);
+                return Ok(Answer::Rows(rows));
             }
             TxnOp::Savepoint(name) => {
                 let session = self.going(slot)?;
@@ -170,14 +219,28 @@ impl Sessions {
                 let session = self.going(slot)?;
                 let at = session.find(*name)?;
                 session.savepoints.truncate(at + 1);
-                session.own.truncate(session.savepoints[at].1);
+                let there = session.savepoints[at].1;
+                session.own.truncate(there);
+                // Behind what there is no statement begins.
+                session.statement = session.statement.map(|(began, made)| (began.min(there), made));
             }
             TxnOp::Release(name) if self.at(slot).names.contains_key(name) => {
                 let session = self.going(slot)?;
                 let at = session.find(*name)?;
                 session.savepoints.truncate(at);
             }
-            TxnOp::BackTo(_) | TxnOp::Release(_) => {}
+            TxnOp::Statement => {
+                let session = self.going(slot)?;
+                session.statement = Some((session.own.len(), session.made));
+            }
+            TxnOp::UndoStatement => {
+                let session = self.going(slot)?;
+                let (began, made) = session.statement.ok_or(Refusal::BadCall)?;
+                session.savepoints.retain(|(number, _)| *number <= made);
+                session.own.truncate(began);
+            }
+            TxnOp::BackTo(_) | TxnOp::Release(_) | TxnOp::Detach => {}
+            TxnOp::Prepare(number) => self.prepare(model, slot, *number)?,
             TxnOp::Commit => return self.commit(model, slot),
             TxnOp::Rollback => self.forget(slot),
         }
@@ -213,12 +276,9 @@ impl Sessions {
         if !session.written.iter().all(|tree| model.is_there_at(*tree, u64::MAX)) {
             return Err(Refusal::NoSuchTree);
         }
-        let places: BTreeSet<&Place> = session.own.iter().map(|(place, _)| place).collect();
-        let rows = places
-            .into_iter()
-            .map(|place| (place.0, place.1.clone(), session.value(model, place, u64::MAX)));
-        let rows: Vec<_> = rows.collect();
-        model.commit_rows(rows.into_iter());
+        let rows = session.outcome(model);
+        model.set_rows(rows.into_iter());
+        model.finish_step();
         Ok(Answer::Done)
     }
 
@@ -228,11 +288,14 @@ impl Sessions {
         slot: u8,
         tree: TreeNumber,
         write: &Write,
-        may_conflict: bool,
+        found: &Answer,
     ) -> Result<(), Refusal> {
+        let may_conflict = *found == Answer::Refused(Refusal::Conflict);
+        let may_be_busy = *found == Answer::Refused(Refusal::Busy);
         let place = (tree, write.key().unwrap_or(Key::plain(0)).bytes());
         let before = self.at(slot).rows.get(&place).copied();
         self.lock(slot, &place, RowLock::Exclusive)?;
+        self.at_mut(slot).changing.insert(place.clone());
         let is_own = self.at(slot).own.iter().any(|(own, _)| *own == place);
         if !is_own {
             self.must_not_conflict(model, slot, &place, may_conflict)?;
@@ -242,9 +305,11 @@ impl Sessions {
             return Err(Refusal::KeyExists);
         }
         self.at_mut(slot).written.insert(tree);
-        if !is_own && self.is_in_a_gap(Some(slot), model, &place) {
+        if !is_own && self.is_in_a_gap(Some(slot), model, &place, may_be_busy) {
             if before.is_none() {
-                self.at_mut(slot).rows.remove(&place);
+                let session = self.at_mut(slot);
+                session.rows.remove(&place);
+                session.changing.remove(&place);
             }
             return Err(Refusal::Busy);
         }
@@ -257,7 +322,7 @@ impl Sessions {
         let alone = lock == RowLock::Exclusive;
         let is_held = self.is_held(Some(slot), place, alone);
         let session = self.at_mut(slot);
-        session.intents.insert(place.0);
+        session.intend(place.0, lock);
         if session.rows.get(place).is_some_and(|held| *held || !alone) {
             return Ok(());
         }
@@ -270,7 +335,8 @@ impl Sessions {
 
     fn others(&self, slot: Option<u8>) -> impl Iterator<Item = &Session> {
         let others = self.open.iter().filter(move |(other, _)| Some(**other) != slot);
-        others.map(|(_, session)| session)
+        let prepared = self.prepared.values().map(|prepared| &prepared.session);
+        others.map(|(_, session)| session).chain(prepared)
     }
 
     /// True if another has the row so that nobody else may have it, or may not have it alone.
@@ -278,9 +344,16 @@ impl Sessions {
         self.others(slot).any(|other| other.rows.get(place).is_some_and(|held| *held || alone))
     }
 
-    /// True if the row is not there, and another has locked the gap that it would go into.
-    fn is_in_a_gap(&self, slot: Option<u8>, model: &Model, (tree, key): &Place) -> bool {
-        let holds = |(of, span): &(TreeNumber, Span)| of == tree && is_in(key, span);
+    /// True if the row is not there, and another has locked the gap that it would go into; or may have.
+    fn is_in_a_gap(
+        &self,
+        slot: Option<u8>,
+        model: &Model,
+        (tree, key): &Place,
+        or_may_be: bool,
+    ) -> bool {
+        let holds =
+            |gap: &Gap| gap.tree == *tree && (or_may_be || !gap.is_vague) && is_in(key, &gap.span);
         model.trees[tree].at(key, u64::MAX).is_none()
             && self.others(slot).any(|other| other.gaps.iter().any(holds))
     }
@@ -325,9 +398,12 @@ impl Session {
             savepoints: Vec::new(),
             names: BTreeMap::new(),
             made: 0,
+            statement: None,
             rows: BTreeMap::new(),
+            changing: BTreeSet::new(),
             gaps: Vec::new(),
             intents: BTreeSet::new(),
+            exclusive: BTreeSet::new(),
             written: BTreeSet::new(),
             is_over: false,
         }
@@ -353,24 +429,45 @@ impl Session {
         }
     }
 
-    /// True if own writes alone say what the row is.
-    fn knows(&self, place: &Place) -> bool {
-        let own = self.own.iter().filter(|(own, _)| own == place);
-        own.into_iter().any(|(_, write)| {
-            matches!(write, Write::Put(..) | Write::Insert(..) | Write::Delete(..))
-        })
-    }
-
     /// Own writes over the row of a step.
     pub fn value(&self, model: &Model, place: &Place, step: u64) -> Option<Vec<u8>> {
-        let base = model.trees[&place.0].at(&place.1, step).map(|value| value.to_vec());
-        let own = self.own.iter().filter(|(own, _)| own == place);
-        own.fold(base, |base, (_, write)| effect(write, base.as_deref()))
+        over(&self.own, model, place, step)
     }
 
-    /// Own keys of a tree in a stretch, ascending.
+    /// What a scan meets in a row, if it meets any: own writes from before the statement, over the row of a step. What
+    /// was deleted since it passes by. `is_there`: a row that was deleted and written again since is handed out, which
+    /// depends on what has left memory.
+    pub fn scanned(
+        &self,
+        model: &Model,
+        place: &Place,
+        step: u64,
+        is_there: impl FnOnce() -> bool,
+    ) -> Option<Vec<u8>> {
+        let (before, since) = self.own.split_at(self.scans_to());
+        let mut since = since.iter().filter(|(own, _)| own == place);
+        let last = since.clone().next_back();
+        let is_delete = |(_, write): &(Place, Write)| matches!(write, Write::Delete(..));
+        let value = over(before, model, place, step)?;
+        let is_gone = last.is_some_and(is_delete) || since.any(is_delete) && !is_there();
+        (!is_gone).then_some(value)
+    }
+
+    /// How much of what it has written its scans see.
+    fn scans_to(&self) -> usize {
+        self.statement.map_or(self.own.len(), |(began, _)| began)
+    }
+
+    /// What it makes of the rows that it writes.
+    pub fn outcome(&self, model: &Model) -> Vec<(TreeNumber, Vec<u8>, Option<Vec<u8>>)> {
+        let places: BTreeSet<&Place> = self.own.iter().map(|(place, _)| place).collect();
+        let row = |place: &Place| (place.0, place.1.clone(), self.value(model, place, u64::MAX));
+        places.into_iter().map(row).collect()
+    }
+
+    /// Own keys of a tree in a stretch that scans see, ascending.
     pub fn own_keys(&self, tree: TreeNumber, (from, to): (&[u8], &[u8])) -> BTreeSet<Vec<u8>> {
-        let own = self.own.iter().filter(|((of, _), _)| *of == tree);
+        let own = self.own[..self.scans_to()].iter().filter(|((of, _), _)| *of == tree);
         let keys = own
             .map(|((_, key), _)| key)
             .filter(|key| key.as_slice() >= from && key.as_slice() < to);
@@ -380,34 +477,63 @@ impl Session {
     fn rows_at(
         &self,
         model: &Model,
-        tree: TreeNumber,
-        step: u64,
+        (tree, step): (TreeNumber, u64),
         (from, to): (&[u8], &[u8]),
+        (limit, reverse): (usize, bool),
+        found: &Answer,
     ) -> Vec<Row> {
         let mut keys = self.own_keys(tree, (from, to));
         let committed = model.trees[&tree].rows_at(step).map(|(key, _)| key);
         keys.extend(committed.filter(|key| key.as_slice() >= from && key.as_slice() < to).cloned());
-        let row = |key: Vec<u8>| {
-            let place = (tree, key);
-            self.value(model, &place, step).map(|value| (place.1, value))
-        };
-        keys.into_iter().filter_map(row).collect()
+        let mut keys: Vec<Vec<u8>> = keys.into_iter().collect();
+        if reverse {
+            keys.reverse();
+        }
+        let mut rows = Vec::new();
+        for place in keys.into_iter().map(|key| (tree, key)) {
+            let is_there = || found.has_at(rows.len(), &place.1);
+            if rows.len() == limit {
+                break;
+            }
+            if let Some(value) = self.scanned(model, &place, step, is_there) {
+                rows.push((place.1, value));
+            }
+        }
+        rows
     }
 
     /// Keeps others from inserting here.
-    pub fn lock_gap(&mut self, tree: TreeNumber, span: Span) {
+    pub fn lock_gap(&mut self, tree: TreeNumber, span: Span, lock: RowLock) {
+        self.intend(tree, lock);
+        self.gaps.push(Gap { tree, span, is_vague: false });
+    }
+
+    /// The scan that locked the last gap has failed there.
+    pub fn fails_in_gap(&mut self) {
+        let is_vague = self.statement.is_some();
+        self.gaps.last_mut().into_iter().for_each(|gap| gap.is_vague = is_vague);
+    }
+
+    fn intend(&mut self, tree: TreeNumber, lock: RowLock) {
         self.intents.insert(tree);
-        self.gaps.push((tree, span));
+        if lock == RowLock::Exclusive {
+            self.exclusive.insert(tree);
+        }
     }
 }
 
-/// The first rows, in a direction.
-fn cut(mut rows: Vec<Row>, limit: usize, reverse: bool) -> Vec<Row> {
-    if reverse {
-        rows.reverse();
+impl Answer {
+    /// True of rows, if this one is there at this place.
+    pub(super) fn has_at(&self, at: usize, key: &[u8]) -> bool {
+        matches!(self, Answer::Rows(rows) if rows.get(at).is_some_and(|(found, _)| found == key))
     }
-    rows.truncate(limit);
-    rows
+}
+
+/// Writes over the row of a step.
+fn over(own: &[(Place, Write)], model: &Model, place: &Place, step: u64) -> Option<Vec<u8>> {
+    let base = model.trees[&place.0].at(&place.1, step).map(|value| value.to_vec());
+    let own = own.iter().filter(|(own, _)| own == place);
+    own.fold(base, |base, (_, write)| effect(write, base.as_deref()))
 }
 
 /// True if a key is in a stretch.

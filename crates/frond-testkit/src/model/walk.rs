@@ -9,7 +9,7 @@ use std::ops::Bound;
 use frond::{IfLocked, Isolation, RowLock};
 
 use super::{
-    Model, Refusal, Row, Sessions, TreeNumber,
+    Answer, Model, Refusal, Row, Sessions, TreeNumber,
     sessions::{Place, Span},
 };
 use crate::ops::Locking;
@@ -52,9 +52,10 @@ impl Sessions {
         (from, to): (&[u8], &[u8]),
         (limit, reverse): (usize, bool),
         locking: Locking,
-        may_conflict: bool,
+        found: &Answer,
     ) -> Result<Vec<Row>, Refusal> {
         let (at, waited, is_done) = (None, None, false);
+        let may_conflict = *found == Answer::Refused(Refusal::Conflict);
         let mut walk =
             Walk { slot, tree, from, to, reverse, locking, may_conflict, at, waited, is_done };
         let mut own: Vec<Vec<u8>> = self.at(slot).own_keys(tree, (from, to)).into_iter().collect();
@@ -87,7 +88,8 @@ impl Sessions {
             if ahead.as_ref().is_some_and(|ahead| ahead.as_ref() == Some(&place.1)) {
                 ahead = None;
             }
-            if let Some(value) = self.at(slot).value(model, &place, u64::MAX) {
+            let is_there = || found.has_at(rows.len(), &place.1);
+            if let Some(value) = self.at(slot).scanned(model, &place, u64::MAX, is_there) {
                 rows.push((place.1, value));
             }
         }
@@ -196,11 +198,11 @@ impl Sessions {
             high = Bound::Included(nearest.clone());
             pending.retain(|key| key <= nearest);
         }
-        self.at_mut(walk.slot).lock_gap(walk.tree, (low, high));
+        self.at_mut(walk.slot).lock_gap(walk.tree, (low, high), walk.locking.lock);
         for key in pending {
             let locked = self.lock(walk.slot, &(walk.tree, key), walk.locking.lock);
             if walk.locking.if_locked != IfLocked::Skip {
-                locked?;
+                locked.inspect_err(|_| self.at_mut(walk.slot).fails_in_gap())?;
             }
         }
         let is_pending = nearest.is_some();

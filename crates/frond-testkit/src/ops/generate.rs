@@ -56,6 +56,8 @@ pub struct Swarm {
     pub levels: bool,
     /// Calls of transactions.
     pub txn: u32,
+    /// Decisions of what is prepared, by its number. Without, nothing is prepared.
+    pub decide: u32,
 }
 
 impl Swarm {
@@ -84,6 +86,7 @@ impl Swarm {
             crash: 1,
             levels: true,
             txn: 0,
+            decide: 0,
         }
     }
 
@@ -98,7 +101,7 @@ impl Swarm {
     /// With transactions, mostly, that meet each other and batches often.
     pub fn with_transactions(mut self, seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x7a75);
-        (self.txn, self.commit) = (160, 20);
+        (self.txn, self.commit, self.decide) = (160, 20, 16);
         self.keys = self.keys.min(*dice.pick(&[3, 8, 20, 60]));
         self.trees = self.trees.min(*dice.pick(&[1, 2, 3]));
         self
@@ -152,6 +155,9 @@ impl Swarm {
     }
 }
 
+/// So many may be prepared at once: their rows are in the way of the others.
+const XIDS: u64 = 4;
+
 /// A script by seed. Most of it is valid when run from an empty store; some asks for what is not
 /// there, because refusals must be right as well.
 pub fn generate(seed: u64, swarm: &Swarm) -> Vec<Op> {
@@ -162,6 +168,7 @@ pub fn generate(seed: u64, swarm: &Swarm) -> Vec<Op> {
         snapshots: BTreeSet::new(),
         held: BTreeSet::new(),
         open: BTreeSet::new(),
+        prepared: BTreeMap::new(),
         value_seed: 0,
     };
     let mut script = vec![generator.create_some()];
@@ -180,6 +187,8 @@ struct Generator<'a> {
     held: BTreeSet<u8>,
     /// Slots of transactions that have begun.
     open: BTreeSet<u8>,
+    /// Numbers by which something was prepared, and the slot that has it in hand.
+    prepared: BTreeMap<u8, Option<u8>>,
     value_seed: u32,
 }
 
@@ -200,6 +209,7 @@ impl Generator<'_> {
             swarm.reopen,
             swarm.crash,
             swarm.txn,
+            swarm.decide,
         ];
         match self.weighted(&weights) {
             0 => self.commit(),
@@ -220,17 +230,23 @@ impl Generator<'_> {
             8 => Op::Step(self.dice.between(1, 20) as u32),
             9 => Op::Advance(*self.dice.pick(&[20, 150, 600, 1100, 2500])),
             10 => {
-                self.held.clear();
-                self.open.clear();
+                self.let_go();
                 Op::Reopen
             }
             12 => self.txn(),
+            13 => self.decide(),
             _ => {
-                self.held.clear();
-                self.open.clear();
+                self.let_go();
                 if self.dice.chance(1, 4) { Op::Kill } else { Op::Crash(self.dice.below(1 << 32)) }
             }
         }
+    }
+
+    /// As a restart does.
+    fn let_go(&mut self) {
+        self.held.clear();
+        self.open.clear();
+        self.prepared.values_mut().for_each(|hand| *hand = None);
     }
 
     fn weighted(&mut self, weights: &[u32]) -> usize {
@@ -387,6 +403,9 @@ impl Generator<'_> {
     /// A call of one of four transactions; of one that has not begun, its begin.
     fn txn(&mut self) -> Op {
         let slot = self.dice.below(4) as u8;
+        if let Some(call) = self.in_hand(slot) {
+            return Op::InTxn(slot, call);
+        }
         if self.open.insert(slot) {
             let isolation = *self.dice.pick(&[
                 Isolation::ReadCommitted,
@@ -397,7 +416,8 @@ impl Generator<'_> {
             ]);
             return Op::Begin(slot, isolation, self.level());
         }
-        let call = match self.weighted(&[16, 5, 5, 3, 4, 3, 2, 1, 5, 1]) {
+        let prepares = if self.swarm.decide > 0 { 3 } else { 0 };
+        let call = match self.weighted(&[16, 5, 5, 3, 4, 3, 2, 1, 5, 1, 3, 1, prepares]) {
             0 => match self.write() {
                 Write::Range(tree, key, _) => TxnOp::Write(Write::Delete(tree, key)),
                 write => TxnOp::Write(write),
@@ -413,12 +433,53 @@ impl Generator<'_> {
             6 => TxnOp::BackTo(self.dice.below(3) as u8),
             7 => TxnOp::Release(self.dice.below(3) as u8),
             8 => TxnOp::Commit,
-            _ => TxnOp::Rollback,
+            9 => TxnOp::Rollback,
+            10 => TxnOp::Statement,
+            11 => TxnOp::UndoStatement,
+            _ => {
+                let number = self.dice.below(XIDS) as u8;
+                // Of one that is there already it is refused.
+                self.prepared.entry(number).or_insert(Some(slot));
+                TxnOp::Prepare(number)
+            }
         };
-        if matches!(call, TxnOp::Commit | TxnOp::Rollback) {
+        if matches!(call, TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_)) {
             self.open.remove(&slot);
         }
         Op::InTxn(slot, call)
+    }
+
+    /// What a slot does with what is prepared and in its hands, if anything is; seldom it begins another.
+    fn in_hand(&mut self, slot: u8) -> Option<TxnOp> {
+        let (&number, _) = self.prepared.iter().find(|(_, hand)| **hand == Some(slot))?;
+        let call = match self.weighted(&[4, 1, 5, 1]) {
+            0 => TxnOp::Commit,
+            1 => TxnOp::Rollback,
+            2 => TxnOp::Detach,
+            _ => {
+                self.prepared.insert(number, None);
+                return None;
+            }
+        };
+        match call {
+            TxnOp::Detach => drop(self.prepared.insert(number, None)),
+            _ => drop(self.prepared.remove(&number)),
+        }
+        Some(call)
+    }
+
+    /// Mostly of what nobody has in hand.
+    fn decide(&mut self) -> Op {
+        let free: Vec<u8> =
+            self.prepared.iter().filter(|(_, hand)| hand.is_none()).map(|(xid, _)| *xid).collect();
+        let number = match free.is_empty() || self.dice.chance(1, 10) {
+            true => self.dice.below(XIDS) as u8,
+            false => *self.dice.pick(&free),
+        };
+        if self.prepared.get(&number) == Some(&None) {
+            self.prepared.remove(&number);
+        }
+        Op::Decide(number, self.dice.chance(2, 3))
     }
 
     fn locking(&mut self) -> Locking {

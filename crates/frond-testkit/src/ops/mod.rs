@@ -13,6 +13,7 @@
 //! | `get t0 k1`, `scan t0 k1 k9 10`, `rscan t0 k1 k9 10` | reads; the number is a limit |
 //! | `snapshot s0`, `unsnapshot s0`, `resnapshot s0` | named snapshots: create, drop, read all |
 //! | `begin 0 snapshot default` / `txn 0 put t0 k1 v7*20` … / `txn 0 commit` | transactions, several open at once: see [`TxnOp`] |
+//! | `decide 2 commit`, `decide 2 rollback` | what is prepared is decided: see [`TxnOp`] |
 //! | `hold 0`, `held 0`, `release 0` | a snapshot held in memory: take, read all, let go |
 //! | `checkpoint`, `step 5`, `advance 700`, `reopen`, `crash 99`, `kill` | background, milliseconds, restarts |
 
@@ -172,6 +173,8 @@ pub enum Op {
     Begin(u8, Isolation, Option<Durability>),
     /// A call of the transaction in a slot; nothing if there is none.
     InTxn(u8, TxnOp),
+    /// Decide what was prepared by a number and is in no slot's hands: committed, or not.
+    Decide(u8, bool),
     /// Read one key.
     Get(String, Key),
     /// Read up to `limit` rows of `[from, to)`.
@@ -215,7 +218,9 @@ pub enum Op {
 
 impl Op {
     /// True if the operation changes what a reader of the store sees, when it succeeds: each such
-    /// operation is one step of the commit order.
+    /// operation is one step of the commit order. Of calls of transactions, [`Sessions::step_of`] says it.
+    ///
+    /// [`Sessions::step_of`]: crate::model::Sessions::step_of
     pub fn is_change(&self) -> bool {
         matches!(
             self,
@@ -227,7 +232,6 @@ impl Op {
                 | Op::Bulk { .. }
                 | Op::Snapshot(_)
                 | Op::Unsnapshot(_)
-                | Op::InTxn(_, TxnOp::Commit)
         )
     }
 }

@@ -61,6 +61,8 @@ impl fmt::Display for Op {
                 f.write_str(&txn::begin_text(*slot, *isolation, *level))
             }
             Op::InTxn(slot, call) => write!(f, "txn {slot} {call}"),
+            Op::Decide(number, true) => write!(f, "decide {number} commit"),
+            Op::Decide(number, false) => write!(f, "decide {number} rollback"),
             Op::Get(tree, key) => write!(f, "get {tree} {key}"),
             Op::Scan { tree, from, to, limit, reverse } => {
                 let verb = if *reverse { "rscan" } else { "scan" };
@@ -151,6 +153,11 @@ fn parse_op(line: &str) -> Option<Op> {
             Op::Bulk { tree: name(1)?, unique, value: parse_value(value)?, keys }
         }
         "begin" => txn::parse_begin(&words)?,
+        "decide" => match *words.get(2)? {
+            "commit" => Op::Decide(slot()?, true),
+            "rollback" => Op::Decide(slot()?, false),
+            _ => return None,
+        },
         "get" => Op::Get(name(1)?, parse_key(words.get(2)?)?),
         verb @ ("scan" | "rscan") => Op::Scan {
             tree: name(1)?,

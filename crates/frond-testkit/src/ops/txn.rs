@@ -7,7 +7,11 @@
 //! | `txn 0 get t0 k1`, `txn 0 lock t0 k1 exclusive fail` | a plain read, a locking one |
 //! | `txn 0 scan t0 k1 k9 10`, `txn 0 rscan t0 k1 k9 10 shared skip` | scans, plain and locking |
 //! | `txn 0 savepoint 1`, `txn 0 back 1`, `txn 0 release 1` | savepoints, by numbers of the script's |
+//! | `txn 0 statement`, `txn 0 undo` | a statement begins; what it wrote is taken back |
 //! | `txn 0 commit`, `txn 0 rollback` | its end |
+//! | `txn 0 prepare 2` | prepared by this number: the slot has it in hand, and `commit` or `rollback` there decide it |
+//! | `txn 0 detach` | the slot lets go of what is prepared; so does the next `begin` there |
+//! | `decide 2 commit`, `decide 2 rollback` | decided by its number, from no slot |
 //!
 //! One thread plays all transactions, so none of their calls waits: what is busy is an answer.
 
@@ -56,10 +60,18 @@ pub enum TxnOp {
     BackTo(u8),
     /// Forget a savepoint.
     Release(u8),
-    /// Commit.
+    /// Begin a statement.
+    Statement,
+    /// Take back what the statement wrote.
+    UndoStatement,
+    /// Commit; also of what is prepared and in the slot's hands.
     Commit,
-    /// Roll back.
+    /// Roll back; the same.
     Rollback,
+    /// Prepare by this number, at the transaction's level, `Sync` if it has none. It stays in the slot's hands.
+    Prepare(u8),
+    /// Let go of what is prepared.
+    Detach,
 }
 
 const LEVELS: [(&str, Isolation); 4] = [
@@ -98,8 +110,12 @@ impl fmt::Display for TxnOp {
             TxnOp::Savepoint(number) => write!(f, "savepoint {number}"),
             TxnOp::BackTo(number) => write!(f, "back {number}"),
             TxnOp::Release(number) => write!(f, "release {number}"),
+            TxnOp::Statement => write!(f, "statement"),
+            TxnOp::UndoStatement => write!(f, "undo"),
             TxnOp::Commit => write!(f, "commit"),
             TxnOp::Rollback => write!(f, "rollback"),
+            TxnOp::Prepare(number) => write!(f, "prepare {number}"),
+            TxnOp::Detach => write!(f, "detach"),
         }
     }
 }
@@ -140,8 +156,12 @@ pub(super) fn parse_call(rest: &str) -> Option<Op> {
         "savepoint" => TxnOp::Savepoint(number()?),
         "back" => TxnOp::BackTo(number()?),
         "release" => TxnOp::Release(number()?),
+        "statement" => TxnOp::Statement,
+        "undo" => TxnOp::UndoStatement,
         "commit" => TxnOp::Commit,
         "rollback" => TxnOp::Rollback,
+        "prepare" => TxnOp::Prepare(number()?),
+        "detach" => TxnOp::Detach,
         "range" => return None,
         _ => TxnOp::Write(text::parse_write(call)?),
     };

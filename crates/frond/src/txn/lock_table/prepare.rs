@@ -62,6 +62,7 @@ impl LockTable {
         }
         self.release_others(locks, |name, mode, writes| match name.is_table {
             true => !matches!(mode, Mode::IntentShared | Mode::Shared),
+            false if plant!("txn: a prepare lets go of what it writes") => false,
             // Its own, by which others wait for its end.
             false => writes || name.tree == OWNERS,
         });

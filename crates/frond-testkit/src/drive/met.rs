@@ -1,0 +1,60 @@
+//! What the transactions of a run have come to: proof that they meet.
+
+use crate::{
+    model::{Answer, Refusal},
+    ops::{Op, TxnOp},
+};
+
+/// Counts of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    /// Commits that made a step.
+    pub commits: u64,
+    /// Calls that found a row or a gap busy.
+    pub busy: u64,
+    /// Transactions ended by a conflict.
+    pub conflicts: u64,
+    /// Batches and drops of trees not made, for they would have waited.
+    pub waits: u64,
+    /// Transactions prepared that had written something.
+    pub prepared: u64,
+    /// Those of them that were decided.
+    pub decided: u64,
+    /// Those of the decided that had gone through a crash or a kill.
+    pub outlived: u64,
+    /// Statements taken back.
+    pub undone: u64,
+}
+
+impl Met {
+    /// Adds what another run has met.
+    pub fn add(&mut self, other: Met) {
+        self.commits += other.commits;
+        self.busy += other.busy;
+        self.conflicts += other.conflicts;
+        self.waits += other.waits;
+        self.prepared += other.prepared;
+        self.decided += other.decided;
+        self.outlived += other.outlived;
+        self.undone += other.undone;
+    }
+
+    /// Counts a call of a transaction, by its answer. `is_step`: it has changed what others see; `decides`: what was
+    /// prepared, which has gone through a crash if so.
+    pub(super) fn count(&mut self, op: &Op, answer: &Answer, is_step: bool, decides: Option<bool>) {
+        match (op, answer) {
+            (Op::InTxn(..), Answer::Refused(Refusal::Busy)) => self.busy += 1,
+            (Op::InTxn(..), Answer::Refused(Refusal::Conflict)) => self.conflicts += 1,
+            (Op::InTxn(_, TxnOp::UndoStatement), Answer::Done) => self.undone += 1,
+            (Op::InTxn(..) | Op::Decide(..), Answer::Done) if is_step => match (decides, op) {
+                (Some(outlived), _) => {
+                    self.decided += 1;
+                    self.outlived += u64::from(outlived);
+                }
+                (None, Op::InTxn(_, TxnOp::Prepare(_))) => self.prepared += 1,
+                _ => self.commits += 1,
+            },
+            _ => {}
+        }
+    }
+}
