@@ -23,7 +23,7 @@ use verdict::{mismatch, shorten};
 use crate::{
     disk::{CrashOptions, DiskState, Note, SimVfs, crash_states},
     model::{Answer, Everything, Model, Refusal, Sessions, difference},
-    ops::Op,
+    ops::{Op, Write},
 };
 
 /// How to open a store of one kind, with one set of options.
@@ -346,7 +346,9 @@ impl<'e, E: Engine> Run<'e, E> {
         }
         self.met.count(op, &answer, level.is_some(), decides);
         match (&answer, level) {
-            (Answer::Done, Some(level)) => self.acknowledged(&Op::Commit(level, Vec::new())),
+            (Answer::Done, Some(level)) => {
+                self.acknowledged_at(level.unwrap_or(self.engine.level()));
+            }
             (Answer::Done, None) => self.acknowledged(op),
             _ => {}
         }
@@ -355,14 +357,20 @@ impl<'e, E: Engine> Run<'e, E> {
     }
 
     fn acknowledged(&mut self, op: &Op) {
-        let step = self.model.step();
         let level = match op {
+            // A batch of nothing is no commit.
+            Op::Commit(_, writes) if writes.iter().all(Write::is_nothing) => return,
             Op::Commit(Some(level), _) => *level,
             Op::Commit(None, _) => self.engine.level(),
             Op::Checkpoint => Durability::Sync,
             op if op.is_change() => self.engine.catalog_level(),
             _ => return,
         };
+        self.acknowledged_at(level);
+    }
+
+    fn acknowledged_at(&mut self, level: Durability) {
+        let step = self.model.step();
         if level == Durability::Sync {
             self.floors.floor_power = step;
         } else {

@@ -124,6 +124,11 @@ impl Write {
         }
     }
 
+    /// True of a range without keys.
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Write::Range(_, from, to) if from.bytes() >= to.bytes())
+    }
+
     /// The one key it is for; a range has none.
     pub fn key(&self) -> Option<Key> {
         match self {
