@@ -81,7 +81,8 @@
 // It is microseconds.
 #define FROND_HINT_MICROSECONDS 3
 
-
+// Longest name of a prepared transaction, bytes.
+#define FROND_XID_BYTES_MAX 255
 
 // A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
 #define FROND_SYNC 1
@@ -133,6 +134,18 @@
 
 // Where another has the row: a scan goes on behind it; a read of one row fails.
 #define FROND_SKIP 2
+
+// Adds to an integer of 8 bytes, big-endian, wrapping. A value of another length counts as 0, and so does no value.
+#define FROND_ADD 1
+
+// The greater of two values, as strings of bytes.
+#define FROND_MAX 2
+
+// The lesser of two values, as strings of bytes.
+#define FROND_MIN 3
+
+// Appends to a value.
+#define FROND_APPEND 4
 
 // Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
 #define FROND_COMMITS 1

@@ -12,7 +12,10 @@ use crate::{
 };
 
 /// Longest name of a prepared transaction, bytes.
-pub const FROND_XID_BYTES_MAX: usize = frond::XID_BYTES_MAX;
+pub const FROND_XID_BYTES_MAX: usize = 255;
+
+// The header shows literals alone.
+const _: () = assert!(FROND_XID_BYTES_MAX == frond::XID_BYTES_MAX);
 
 /// A transaction that is prepared, in this session's hands.
 pub struct frond_prepared {

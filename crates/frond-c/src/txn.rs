@@ -277,14 +277,22 @@ pub unsafe extern "C" fn frond_txn_delete(
     }
 }
 
-/// Adds to a value of 8 bytes, little-endian, without reading it.
-pub const FROND_ADD: u8 = frond::operator::ADD;
-/// The greater of two values.
-pub const FROND_MAX: u8 = frond::operator::MAX;
-/// The lesser of two values.
-pub const FROND_MIN: u8 = frond::operator::MIN;
+/// Adds to an integer of 8 bytes, big-endian, wrapping. A value of another length counts as 0, and so does no value.
+pub const FROND_ADD: u8 = 1;
+/// The greater of two values, as strings of bytes.
+pub const FROND_MAX: u8 = 2;
+/// The lesser of two values, as strings of bytes.
+pub const FROND_MIN: u8 = 3;
 /// Appends to a value.
-pub const FROND_APPEND: u8 = frond::operator::APPEND;
+pub const FROND_APPEND: u8 = 4;
+
+// The header shows literals alone.
+const _: () = assert!(
+    FROND_ADD == frond::operator::ADD
+        && FROND_MAX == frond::operator::MAX
+        && FROND_MIN == frond::operator::MIN
+        && FROND_APPEND == frond::operator::APPEND
+);
 
 /// Folds an operand into a value without reading it: FROND_ADD, …
 #[unsafe(no_mangle)]

@@ -80,6 +80,16 @@ fn a_server_asks_for_more() {
     }
 }
 
+/// What neither of the two has a use for: as it is, and under AddressSanitizer.
+#[test]
+fn each_call_does_what_the_header_says() {
+    for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build("calls", &[&["-std=c11"][..], flags].concat(), dir.path());
+        run(&mut Command::new(program), dir.path(), 0);
+    }
+}
+
 /// What docs/c-api.md shows, and the header in C++.
 #[test]
 fn the_example_runs() {

@@ -20,3 +20,20 @@ fn the_header_is_that_of_the_sources() {
         "include/frond.h is not of these sources: run this with FROND_WRITE_HEADER=1"
     );
 }
+
+/// A constant that is not a literal is left out of the header without a word.
+#[test]
+fn every_constant_is_in_the_header() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = std::fs::read_to_string(root.join("include/frond.h")).unwrap();
+    let mut constants = 0;
+    for file in std::fs::read_dir(root.join("src")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for (_, rest) in text.match_indices("pub const FROND_").map(|(at, _)| text.split_at(at)) {
+            let name = rest["pub const ".len()..].split(':').next().unwrap();
+            assert!(header.contains(&format!("#define {name} ")), "{name} is not in frond.h");
+            constants += 1;
+        }
+    }
+    assert!(constants > 30, "{constants} constants: the sources are elsewhere");
+}

@@ -1,0 +1,127 @@
+/*
+ * Calls that neither walk.c nor server.c has a use for: what is folded into values, writes outside of transactions, places of a
+ * cursor, a backup. Prints nothing and returns 0 if all is as it must be.
+ */
+#include "must.h"
+
+static frond_db *db;
+static frond_tree *tree;
+
+static const uint8_t *bytes(const char *text)
+{
+    return (const uint8_t *)text;
+}
+
+static frond_db *open_at(const char *path)
+{
+    frond_options options;
+    frond_db *opened;
+    frond_options_init(&options);
+    options.cache_size = 16u << 20;
+    options.durability = FROND_LAZY;
+    MUST(frond_open(path, &options, &opened, &error));
+    return opened;
+}
+
+static void is_value(frond_tree *of, const char *key, const void *value, size_t length)
+{
+    frond_buffer found = {0};
+    MUST(frond_get(of, bytes(key), strlen(key), &found, &error));
+    CHECK(found.length == length && memcmp(found.data, value, length) == 0);
+    frond_buffer_free(&found);
+}
+
+static void fold(frond_txn *txn, const char *key, uint8_t operation, const void *operand, size_t length)
+{
+    MUST(frond_txn_merge(txn, tree, bytes(key), strlen(key), operation, operand, length, &error));
+}
+
+/* Each operator does what the header says of it. */
+static void merges(void)
+{
+    enum { MISSING_OPERATOR = 1010 };
+    const uint8_t one[8] = {0, 0, 0, 0, 0, 0, 0, 1}, most[8] = {0, 0, 0, 0, 0, 0, 0, 255};
+    const uint8_t sum[8] = {0, 0, 0, 0, 0, 0, 1, 0};
+    frond_txn *txn;
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    fold(txn, "sum", FROND_ADD, most, 8);
+    fold(txn, "sum", FROND_ADD, one, 8);
+    for (int i = 0; i < 3; i++) {
+        const char *word = i == 0 ? "b" : i == 1 ? "c" : "a";
+        fold(txn, "max", FROND_MAX, word, 1);
+        fold(txn, "min", FROND_MIN, word, 1);
+        fold(txn, "all", FROND_APPEND, word, 1);
+    }
+    GIVES(MISSING_OPERATOR, frond_txn_merge(txn, tree, bytes("sum"), 3, 99, one, 8, &error));
+    MUST(frond_txn_commit(txn, NULL, &error));
+    is_value(tree, "sum", sum, 8);
+    is_value(tree, "max", "c", 1);
+    is_value(tree, "min", "a", 1);
+    is_value(tree, "all", "bca", 3);
+    MUST(frond_delete(tree, bytes("sum"), 3, &error));
+    MUST(frond_delete(tree, bytes("never"), 5, &error));
+    frond_buffer none = {0};
+    GIVES(FROND_NOT_FOUND, frond_get(tree, bytes("sum"), 3, &none, &error));
+    frond_buffer_free(&none);
+}
+
+static void is_next(frond_cursor *cursor, const char *key)
+{
+    frond_rows batch;
+    MUST(frond_cursor_next(cursor, 1, &batch, &error));
+    CHECK(batch.count == 1 && batch.rows[0].key_length == strlen(key));
+    CHECK(memcmp(batch.rows[0].key, key, strlen(key)) == 0);
+}
+
+static void places(void)
+{
+    frond_cursor *cursor;
+    frond_rows batch;
+    MUST(frond_scan(tree, NULL, 0, NULL, 0, &cursor, &error));
+    is_next(cursor, "all");
+    MUST(frond_cursor_seek(cursor, bytes("b"), 1, &error));
+    is_next(cursor, "max");
+    MUST(frond_cursor_seek(cursor, bytes("max"), 3, &error));
+    is_next(cursor, "max");
+    is_next(cursor, "min");
+    MUST(frond_cursor_seek_first(cursor, &error));
+    is_next(cursor, "all");
+    MUST(frond_cursor_seek_last(cursor, &error));
+    GIVES(FROND_NOT_FOUND, frond_cursor_next(cursor, 1, &batch, &error));
+    MUST(frond_cursor_seek(cursor, bytes("max"), 3, &error));
+    MUST(frond_cursor_prev(cursor, 1, &batch, &error));
+    CHECK(batch.count == 1 && memcmp(batch.rows[0].key, "all", 3) == 0);
+    frond_cursor_free(cursor);
+}
+
+/* What is copied is a store, as it was. */
+static void backup(const char *path)
+{
+    char copy[4096];
+    frond_db *copied;
+    frond_tree *same;
+    CHECK(snprintf(copy, sizeof copy, "%s-copy", path) < (int)sizeof copy);
+    MUST(frond_backup(db, copy, &error));
+    MUST(frond_put(tree, bytes("later"), 5, NULL, 0, &error));
+    copied = open_at(copy);
+    MUST(frond_tree_open(copied, "words", &same, &error));
+    is_value(same, "all", "bca", 3);
+    frond_buffer none = {0};
+    GIVES(FROND_NOT_FOUND, frond_get(same, bytes("later"), 5, &none, &error));
+    frond_buffer_free(&none);
+    frond_tree_free(same);
+    MUST(frond_close(copied, &error));
+}
+
+int main(int count, char **arguments)
+{
+    CHECK(count >= 2);
+    db = open_at(arguments[1]);
+    MUST(frond_tree_create(db, "words", NULL, &tree, &error));
+    merges();
+    places();
+    backup(arguments[1]);
+    frond_tree_free(tree);
+    MUST(frond_close(db, &error));
+    return 0;
+}
