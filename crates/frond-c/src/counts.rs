@@ -5,6 +5,7 @@ use crate::{
     cursor::range,
     error::{call, frond_error},
     store::frond_tree,
+    txn::frond_txn,
 };
 
 /// How many rows a tree has. `exact` gets whether they were counted: else `rows` is an estimate, for something was put or deleted
@@ -28,7 +29,8 @@ pub unsafe extern "C" fn frond_tree_row_count(
 }
 
 /// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take, without reading any. 0 rows
-/// only if there is none. Null: from the first key, to the last. `data_bytes` may be null.
+/// only if none is committed by now: a transaction may have written some, or see some that are gone since, and asks by
+/// frond_txn_estimate. Null: from the first key, to the last. `data_bytes` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_estimate(
     tree: *const frond_tree,
@@ -45,6 +47,33 @@ pub unsafe extern "C" fn frond_tree_estimate(
         call(error, || {
             let tree = &given(tree, "the tree")?.tree;
             let estimate = tree.estimate(range((from, from_length), (to, to_length))?)?;
+            *given_mut(rows, "the place for the number")? = estimate.rows;
+            data_bytes.as_mut().into_iter().for_each(|bytes| *bytes = estimate.bytes);
+            Ok(())
+        })
+    }
+}
+
+/// The same with what the transaction has written, and where its reads see more than is committed by now, as much as they see:
+/// 0 rows only if neither a plain nor a locking read of it would find one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_estimate(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    rows: *mut u64,
+    data_bytes: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let range = range((from, from_length), (to, to_length))?;
+            let estimate = txn.txn.estimate(&tree.tree, range)?;
             *given_mut(rows, "the place for the number")? = estimate.rows;
             data_bytes.as_mut().into_iter().for_each(|bytes| *bytes = estimate.bytes);
             Ok(())

@@ -10,7 +10,8 @@ use crate::{
     store::{FROND_AS_STORE, durability, frond_db, frond_tree},
 };
 
-/// Each call sees what was committed when it began.
+/// Each call sees what was committed when it began; after frond_txn_begin_statement all plain reads of the statement see what
+/// was committed when the first of them began.
 pub const FROND_READ_COMMITTED: i32 = 1;
 /// Plain reads see what was committed when the first of them began; writes and locking reads the newest commit.
 pub const FROND_REPEATABLE_READ: i32 = 2;

@@ -396,3 +396,52 @@ fn numbers_of_a_tree_without_rows_are_handed_out_once() {
     drop((tree, other));
     db.close().unwrap();
 }
+
+/// Rule: I51. What a transaction has written counts in its estimates, in memory, beyond it, and taken back; and nothing is
+/// told as empty in which one of its reads would find a row.
+#[test]
+fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
+    let db = open(&SimVfs::new().env(0));
+    let tree = db.create_tree("t", unique()).unwrap();
+    let (low, high) = (key(100), key(200));
+    let range = || &low[..]..&high[..];
+    let txn = db.begin(Default::default()).unwrap();
+    assert_eq!(txn.estimate(&tree, range()).unwrap().rows, 0, "proven");
+    let savepoint = txn.savepoint().unwrap();
+    txn.insert(&tree, &key(150), b"own").unwrap();
+    assert_eq!(tree.estimate(range()).unwrap().rows, 0, "nobody else sees it");
+    assert_eq!(txn.estimate(&tree, range()).unwrap().rows, 1);
+    assert_eq!(txn.estimate(&tree, &high[..]..).unwrap().rows, 0);
+    txn.rollback_to(&savepoint).unwrap();
+    assert_eq!(txn.estimate(&tree, range()).unwrap().rows, 0);
+    // Beyond memory, and some of it deleted again.
+    for number in 0..400 {
+        txn.insert(&tree, &key(number), &[7; 40]).unwrap();
+    }
+    for number in 0..50 {
+        txn.delete(&tree, &key(number)).unwrap();
+    }
+    let all = txn.estimate(&tree, ..).unwrap();
+    assert_eq!(all.rows, 350, "not more than there are");
+    let inside = txn.estimate(&tree, range()).unwrap();
+    assert!((20..400).contains(&inside.rows) && inside.bytes > 0, "{inside:?}");
+    assert_eq!(txn.estimate(&tree, &b"later"[..]..).unwrap().rows, 0);
+    txn.commit().unwrap();
+
+    // One that sees what is gone since.
+    let older = db.begin(Default::default()).unwrap();
+    assert!(older.get(&tree, &key(150)).unwrap().is_some());
+    let mut batch = Batch::new();
+    batch.delete_range(&tree, b"", b"l").unwrap();
+    db.commit(&mut batch).unwrap();
+    db.checkpoint().unwrap();
+    while db.step().unwrap() || db.drain_step().unwrap() {}
+    assert_eq!(tree.estimate(range()).unwrap().rows, 0);
+    assert!(older.get(&tree, &key(150)).unwrap().is_some());
+    assert!(older.estimate(&tree, range()).unwrap().rows > 0);
+    older.commit().unwrap();
+    let newer = db.begin(Default::default()).unwrap();
+    assert_eq!(newer.estimate(&tree, range()).unwrap().rows, 0);
+    drop(newer);
+    db.close().unwrap();
+}

@@ -94,6 +94,23 @@ static void places(void)
     frond_cursor_free(cursor);
 }
 
+/* What a transaction has written counts in its own estimates, and is nobody else's. */
+static void estimates(void)
+{
+    uint64_t found = 7, taken = 7;
+    frond_txn *txn;
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_estimate(txn, tree, bytes("x"), 1, bytes("y"), 1, &found, &taken, &error));
+    CHECK(found == 0);
+    MUST(frond_txn_put(txn, tree, bytes("xx"), 2, bytes("own"), 3, &error));
+    MUST(frond_txn_estimate(txn, tree, bytes("x"), 1, bytes("y"), 1, &found, &taken, &error));
+    CHECK(found == 1 && taken > 0);
+    MUST(frond_tree_estimate(tree, bytes("x"), 1, bytes("y"), 1, &found, NULL, &error));
+    CHECK(found == 0);
+    GIVES(1001, frond_txn_estimate(NULL, tree, NULL, 0, NULL, 0, &found, NULL, &error));
+    MUST(frond_txn_rollback(txn, &error));
+}
+
 /* What is copied is a store, as it was. */
 static void backup(const char *path)
 {
@@ -120,6 +137,7 @@ int main(int count, char **arguments)
     MUST(frond_tree_create(db, "words", NULL, &tree, &error));
     merges();
     places();
+    estimates();
     backup(arguments[1]);
     frond_tree_free(tree);
     MUST(frond_close(db, &error));

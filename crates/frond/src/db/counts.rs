@@ -9,9 +9,9 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Result, Seqno};
+use crate::{Result, Seqno, TreeId, tree::Held, version::Version};
 
-use super::{Tree, tree::bounds};
+use super::{Shared, Tree, tree::bounds};
 
 /// How many rows a tree has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +62,8 @@ impl Tree {
         Ok(RowCount { rows: self.estimate(..)?.rows, exact: false })
     }
 
-    fn counted(&self) -> Option<u64> {
+    /// How many rows there are, if everything that was committed knew what it did.
+    pub(super) fn counted(&self) -> Option<u64> {
         let version = self.shared.engine.versions.current();
         let root = version.roots.get(&self.entry.id);
         let applied = root.map_or(Some(0), |root| root.rows())?;
@@ -74,7 +75,8 @@ impl Tree {
     }
 
     /// About how many rows lie in a range, and how many bytes they take. Reads no rows; inner nodes that were not read
-    /// before are. Counts a row that was written anew of late twice, but never more rows than the tree has.
+    /// before are. Counts a row that was written anew of late twice, but never more rows than the tree has. It goes by what is
+    /// committed by now: what a transaction or a snapshot sees may be more ([`Txn::estimate`](crate::Txn::estimate)).
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.
@@ -82,30 +84,41 @@ impl Tree {
         self.entry.check()?;
         self.shared.engine.health.check()?;
         let (from, to) = bounds(&range)?;
-        let range = (from.as_deref(), to.as_deref());
-        if from.is_some() && from == to {
+        if is_nothing(&from, &to) {
             return Ok(RangeEstimate::default());
         }
         let version = self.shared.engine.versions.current();
-        let root = version.roots.get(&self.entry.id);
-        let held = root.map(|root| root.estimate(&self.shared.engine.cx, range));
-        let mut held = held.unwrap_or_default();
-        for slot in version.memtables() {
-            let (rows, bytes) = slot.table.estimate(self.entry.id, range.0, range.1);
-            held.rows += rows;
-            held.bytes += bytes;
-            for piece in slot.spilled_at(self.entry.id, Seqno(u64::MAX)) {
-                // What was written beyond memory is not looked into: of what is cut, a half at each end.
-                let ends = i32::from(range.0.is_some()) + i32::from(range.1.is_some());
-                held.rows += piece.entries() as f64 * 0.5f64.powi(ends);
-                held.is_guessed = true;
-            }
-        }
+        let held = self.shared.held(&version, self.entry.id, (from.as_deref(), to.as_deref()));
         drop(version);
-        let is_empty = held.rows == 0.0 && !held.is_guessed;
-        let rows = if is_empty { 0 } else { held.rows.round().max(1.0) as u64 };
-        let rows =
-            self.counted().map_or(rows, |counted| rows.min(counted.max(u64::from(!is_empty))));
+        let mut rows = held.rows_at_least();
+        if let Some(counted) = self.counted() {
+            rows = rows.min(counted.max(u64::from(rows > 0)));
+        }
         Ok(RangeEstimate { rows, bytes: held.bytes.round() as u64 })
+    }
+}
+
+/// True if no key can lie between the two.
+pub(super) fn is_nothing(from: &Option<Vec<u8>>, to: &Option<Vec<u8>>) -> bool {
+    from.is_some() && from == to
+}
+
+impl Shared {
+    /// About what a version holds of a tree in a range, in whatever memtables it has.
+    pub(super) fn held(
+        &self,
+        version: &Version,
+        tree: TreeId,
+        range: (Option<&[u8]>, Option<&[u8]>),
+    ) -> Held {
+        let root = version.roots.get(&tree);
+        let mut held = root.map(|root| root.estimate(&self.engine.cx, range)).unwrap_or_default();
+        for slot in version.memtables() {
+            let (rows, bytes) = slot.table.estimate(tree, range.0, range.1);
+            held.add(Held { rows, bytes, is_guessed: false });
+            let pieces = slot.spilled_at(tree, Seqno(u64::MAX)).iter();
+            pieces.for_each(|piece| held.add(piece.estimate(range)));
+        }
+        held
     }
 }

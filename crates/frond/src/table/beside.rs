@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Cursor, Isolation, Result, Tree, Txn, TxnCursor};
+use crate::{Cursor, Result, Tree, Txn, TxnCursor};
 
 use super::read::TableIndex;
 
@@ -235,8 +235,6 @@ impl TableIndex {
     /// Whether own writes of a transaction can stand over an entry of a row that it has not written.
     pub(super) fn can_be_stood_over(&self, txn: &Txn) -> bool {
         let is_unique = self.index.spec.unique;
-        is_unique
-            && txn.isolation() == Isolation::RepeatableRead
-            && txn.has_touched(&self.index.tree)
+        is_unique && txn.stands_over_older() && txn.has_touched(&self.index.tree)
     }
 }

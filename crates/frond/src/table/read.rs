@@ -162,17 +162,17 @@ impl TableIndex {
             if self.row(txn, (extracted, entry.key), locking, &mut row)? {
                 return Ok(Some((entry.key.to_vec(), row)));
             }
-            if txn.isolation() != Isolation::ReadCommitted {
+            if txn.isolation() != Isolation::ReadCommitted || txn.stands_over_older() {
                 return Ok(None);
             }
             // The row has changed since the index was asked: that says so by now.
         }
     }
 
-    /// True if an entry and its row are seen at one moment. At repeatable read they are not of a row that the transaction
-    /// has written: it has gone from the newest row there was, and the entry seen may be an older one's.
+    /// True if an entry and its row are seen at one moment. At repeatable read, and in a statement at read committed, they are
+    /// not of a row that the transaction has written: it has gone from the newest row there was, and the entry seen may be an older one's.
     pub(super) fn is_seen_as_it_was(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
-        Ok(txn.isolation() != Isolation::RepeatableRead || !txn.has_said(&self.table.rows, key)?)
+        Ok(!txn.stands_over_older() || !txn.has_said(&self.table.rows, key)?)
     }
 
     /// The row of an entry; false if it is not the entry's any more.

@@ -11,7 +11,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use crate::{Error, Isolation, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
+use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
 
 use super::{
     entry::{Form, write_long_key},
@@ -144,9 +144,8 @@ impl Table {
             return Ok(());
         }
         let rows = &self.state.rows;
-        // An entry that stays is not written, but where plain reads may see an older one: at repeatable read.
-        let sees_older = txn.isolation() == Isolation::RepeatableRead;
-        let rewrites = sees_older && txn.snapshot_seqno().is_some();
+        // An entry that stays is not written, but where plain reads may see an older one.
+        let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
         let mut plan = Plan { rewrites, ..Plan::default() };
         for (at, index) in definition.indexes.iter().enumerate() {
             plan.add(Some(at), &index.spec, index.form(), key, (old, new));

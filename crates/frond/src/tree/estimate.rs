@@ -40,7 +40,15 @@ impl TreeRoot {
 impl Held {
     const UNKNOWN: Self = Self { rows: 0.0, bytes: 0.0, is_guessed: true };
 
-    fn add(&mut self, other: Self) {
+    /// A number of rows; 0 only if there is none.
+    pub fn rows_at_least(&self) -> u64 {
+        match self.rows == 0.0 && !self.is_guessed {
+            true => 0,
+            false => self.rows.round().max(1.0) as u64,
+        }
+    }
+
+    pub fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.bytes += other.bytes;
         self.is_guessed |= other.is_guessed;
@@ -52,7 +60,7 @@ impl Held {
 }
 
 /// Of one run. One that is cut and not open: a half at each end that cuts it.
-fn of_run(run: &RunHandle, (from, to): Range<'_>) -> Held {
+pub(super) fn of_run(run: &RunHandle, (from, to): Range<'_>) -> Held {
     let all =
         Held { rows: run.meta.entries as f64, bytes: run.meta.bytes as f64, is_guessed: false };
     if run.is_hollow() || (from.is_none() && to.is_none()) {

@@ -22,6 +22,7 @@ use crate::{
 
 use super::{
     context::{TreeContext, TreeTraits},
+    estimate::{Held, of_run},
     node::{RunHandle, RunMeta},
 };
 
@@ -94,6 +95,21 @@ impl SortedRuns {
     /// Least and greatest key of each run.
     pub fn ranges(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.runs.iter().map(|run| (&*run.first, &*run.last))
+    }
+
+    /// About what lies in a range; nothing is read for it.
+    pub(crate) fn estimate(&self, (from, to): (Option<&[u8]>, Option<&[u8]>)) -> Held {
+        let mut held = Held::default();
+        let first = from.map_or(0, |from| self.runs.partition_point(|run| &*run.last < from));
+        for run in &self.runs[first..] {
+            if to.is_some_and(|to| to <= &*run.first) {
+                break;
+            }
+            let from = from.filter(|from| **from > *run.first);
+            let to = to.filter(|to| **to <= *run.last);
+            held.add(of_run(&run.handle, (from, to)));
+        }
+        held
     }
 
     /// Least and greatest key.

@@ -260,4 +260,31 @@ pub const CASES: &[Case] = &[
             (SER, BY_INDEX, "1=10,2=20 ~ deadlock 2:. 2:. 2:. over over | 1=11,2=22"),
         ],
     },
+    Case {
+        row: "read skew inside a statement",
+        steps: "1 begin; 1 read; 2 set 1 11; 2 commit; 1 read; 1 lock; 1 read 1; 1 begin; 1 read; 1 commit",
+        ends: &[
+            (RC, ALL, ". 1=10,2=20 . . 1=10,2=20 1=11,2=20 1=10 . 1=11,2=20 . | 1=11,2=20"),
+            (RR, ALL, ". 1=10,2=20 . . 1=10,2=20 1=11,2=20 1=10 . 1=10,2=20 . | 1=11,2=20"),
+            (SI, ALL, ". 1=10,2=20 . . 1=10,2=20 conflict over over over over | 1=11,2=20"),
+            (SER, BY_ROWS, ". 1=10,2=20 ~ 1=10,2=20 1=10,2=20 1=10 . 1=10,2=20 . 2:. 2:. | 1=11,2=20"),
+            (SER, BY_INDEX, ". 1=10,2=20 ~ 1=10,2=20 deadlock 2:. 2:. over over over over | 1=11,2=20"),
+        ],
+    },
+    Case {
+        row: "own write over a newer row than a statement sees",
+        steps: "1 begin; 1 read; 2 set 1 11; 2 commit; 1 add 1 5; 1 read 1; 1 read =10; 1 begin; 1 read; 1 commit",
+        ends: &[
+            (RC, &[Primary], ". 1=10,2=20 . . . 1=16 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (RC, BY_INDEX, ". 1=10,2=20 . . . 1=16 - . 1=16,2=20 . | 1=16,2=20"),
+            (RC, &[NoIndex], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (RR, &[Primary], ". 1=10,2=20 . . . 1=16 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (RR, BY_INDEX, ". 1=10,2=20 . . . 1=16 - . 1=16,2=20 . | 1=16,2=20"),
+            (RR, &[NoIndex], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (SI, ALL, ". 1=10,2=20 . . conflict over over over over over | 1=11,2=20"),
+            (SER, &[Primary], ". 1=10,2=20 ~ . 1=15 1=10 . 1=15,2=20 . 2:. 2:. | 1=11,2=20"),
+            (SER, BY_INDEX, ". 1=10,2=20 ~ deadlock 2:. 2:. over over over over over | 1=11,2=20"),
+            (SER, &[NoIndex], ". 1=10,2=20 ~ . 1=10 1=10 . 1=15,2=20 . 2:. 2:. | 1=11,2=20"),
+        ],
+    },
 ];

@@ -47,6 +47,7 @@ fn parse_step(step: &str) -> Step {
         "add" => Statement::Add(which(2), number(3)),
         "delete" => Statement::Delete(which(2)),
         "insert" => Statement::Insert(number(2), number(3)),
+        "begin" => Statement::Begin,
         "commit" => Statement::Commit,
         "rollback" => Statement::Rollback,
         _ => panic!("{step:?}"),

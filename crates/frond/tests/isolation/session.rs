@@ -46,6 +46,8 @@ pub enum Statement {
     Add(Which, u32),
     Delete(Which),
     Insert(u32, u32),
+    /// A server's statement begins, of several of these.
+    Begin,
     Commit,
     Rollback,
 }
@@ -139,6 +141,7 @@ impl Session {
         let txn = self.txn.as_ref().expect("a session has one transaction");
         let lock = |alone| if alone { RowLock::Exclusive } else { RowLock::Shared };
         let found = match statement {
+            Statement::Begin => return txn.begin_statement().map(|()| Answer::Done(1)),
             Statement::Commit => {
                 let txn = self.txn.take().expect("asked for above");
                 return txn.commit().map(|_| Answer::Done(1));

@@ -516,3 +516,45 @@ fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
         }
     }
 }
+
+/// At READ COMMITTED all plain reads of a statement see one moment, however they read; a locking read sees the newest, and
+/// without statements each call looks anew.
+#[test]
+fn reads_of_a_statement_see_one_moment() {
+    for is_flushed in [false, true] {
+        let store = store(is_flushed);
+        let Store { db, tree, .. } = &store;
+        let one = store.begin(Isolation::ReadCommitted);
+        let set = |value: &[u8]| {
+            tree.put(b"1", value).unwrap();
+            if is_flushed {
+                db.checkpoint().unwrap();
+            }
+        };
+        let seen = |one: &Txn| {
+            let many = one.get_many(tree, &[b"1"]).unwrap().remove(0).map(|value| text(&value));
+            assert_eq!(many, get(one, tree, "1"));
+            assert_eq!(many, scanned(one, tree).first().map(|(_, value)| value.clone()));
+            many.unwrap()
+        };
+        assert_eq!(seen(&one), "10");
+        set(b"11");
+        assert_eq!(seen(&one), "11", "there is no statement yet");
+        one.begin_statement().unwrap();
+        set(b"12");
+        assert_eq!(seen(&one), "12", "its first read");
+        set(b"13");
+        assert_eq!(seen(&one), "12");
+        assert_eq!(one.get_for_share(tree, b"2").unwrap().unwrap(), b"20");
+        assert_eq!(one.get_for_update(tree, b"1").unwrap().unwrap(), b"13");
+        assert_eq!(seen(&one), "12");
+        one.rollback_statement().unwrap();
+        assert_eq!(seen(&one), "13");
+        one.put(tree, b"1", b"own").unwrap();
+        assert_eq!(get(&one, tree, "1").unwrap(), "own", "over the snapshot");
+        one.begin_statement().unwrap();
+        assert_eq!(seen(&one), "own");
+        one.commit().unwrap();
+        store.is_at_rest();
+    }
+}

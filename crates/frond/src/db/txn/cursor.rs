@@ -130,9 +130,9 @@ impl Txn {
             let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), locks);
             return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
         }
-        let snapshot = match isolation {
-            Isolation::ReadCommitted => self.shared.snapshot(),
-            _ => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
+        let snapshot = match self.keeps_snapshot(&state) {
+            false => self.shared.snapshot(),
+            true => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
         };
         if tree.entry.birth() > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));

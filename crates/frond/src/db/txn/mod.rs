@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `options.rs` | levels and waits |
 //! | `read.rs` | plain and locking reads of one row |
+//! | `estimate.rs` | about how much lies in a range |
 //! | `write.rs` | put, insert, delete, merge |
 //! | `row.rs` | a row with all its entries |
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
@@ -35,6 +36,7 @@
 
 mod cursor;
 mod end;
+mod estimate;
 mod interrupt;
 mod kit;
 mod locked_walk;
@@ -118,7 +120,7 @@ pub struct Txn {
 struct State {
     /// From the first lock on; the gate is shut while it is there.
     locks: Option<LockSet>,
-    /// From the first plain read on, at the levels that keep one.
+    /// From the first plain read on, at the levels that keep one; at `ReadCommitted` to the statement's end.
     snapshot: Option<Arc<SnapshotState>>,
     /// Trees that list the transaction as a writer.
     entered: Vec<Arc<TreeEntry>>,
@@ -357,7 +359,8 @@ impl Txn {
         self.options.isolation
     }
 
-    /// The last commit that its plain reads see, once there was one, at the levels that keep a snapshot.
+    /// The last commit that its plain reads see, once there was one, at the levels that keep a snapshot; at `ReadCommitted`
+    /// that of the statement.
     pub fn snapshot_seqno(&self) -> Option<Seqno> {
         self.state.lock().unwrap().snapshot.as_ref().map(|snapshot| snapshot.at)
     }

@@ -11,7 +11,9 @@ use crate::{Durability, txn::lock_table::Patience};
 /// read ([`Txn::get_for_update`](super::Txn::get_for_update)) sees the newest commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
-    /// Each call sees what was committed when it began.
+    /// Each call sees what was committed when it began. Where the program says when its statements begin
+    /// ([`Txn::begin_statement`](super::Txn::begin_statement)), all plain reads of one see what was committed when the first
+    /// of them began.
     ReadCommitted,
     /// Plain reads see what was committed when the first of them began; writes and locking reads go by the newest
     /// commit, as InnoDB has it. A value that was read and is written back may undo what another has committed

@@ -90,7 +90,7 @@ impl Txn {
     /// version that has it.
     fn moment(&self, state: &mut State, tree: &Tree) -> Result<(Arc<Version>, Seqno)> {
         let engine = &self.shared.engine;
-        if self.options.isolation == Isolation::ReadCommitted {
+        if !self.keeps_snapshot(state) {
             let version = engine.versions.hold();
             return Ok((version, engine.sequencer.visible()));
         }
@@ -217,7 +217,7 @@ impl Txn {
             true => Ok(()),
             false => view.add_messages(id, key, &Projection::All, messages, value),
         };
-        match (at, self.options.isolation) {
+        match (at, self.keeps_snapshot(state)) {
             (At::Latest, _) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
@@ -229,13 +229,13 @@ impl Txn {
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Level, Isolation::ReadCommitted) => {
+            (At::Level, false) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Level, _) => {
+            (At::Level, true) => {
                 let snapshot = self.snapshot(state);
                 // Whatever the transaction has written there itself: a scan would not see the rest.
                 if tree.entry.birth() > snapshot.at {
@@ -246,6 +246,23 @@ impl Txn {
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
+        }
+    }
+
+    /// Whether plain reads see a snapshot, and not what is committed when they are called: at `ReadCommitted` only those of
+    /// a statement, all of them the same one.
+    pub(super) fn keeps_snapshot(&self, state: &State) -> bool {
+        match self.options.isolation {
+            Isolation::ReadCommitted => state.statement.is_some() && self.private.is_none(),
+            _ => true,
+        }
+    }
+
+    /// Whether plain reads may see an older row than a write goes on from, and own writes stand over it.
+    pub(crate) fn stands_over_older(&self) -> bool {
+        match self.options.isolation {
+            Isolation::ReadCommitted => self.keeps_snapshot(&self.state.lock().unwrap()),
+            isolation => isolation == Isolation::RepeatableRead,
         }
     }
 

@@ -12,7 +12,7 @@
 
 use crate::{Error, Result, sync::Arc, txn::Mark};
 
-use super::{State, Txn};
+use super::{Isolation, State, Txn};
 
 /// A moment of a transaction to go back to: see [`Txn::savepoint`].
 ///
@@ -64,6 +64,9 @@ impl Txn {
     /// deleted they pass by. Reads of rows see everything. For a server, whose statements scan again and again what they
     /// write to.
     ///
+    /// Of others, all plain reads of a statement see the same at `ReadCommitted`, too: what was committed when the first of
+    /// them began. Locking reads go by the newest commit, as everywhere.
+    ///
     /// ```
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
@@ -91,6 +94,7 @@ impl Txn {
         let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
         state.statement = Some((mark, state.spills));
         state.made_before = state.savepoints_made;
+        self.forget_view(&mut state);
         Ok(())
     }
 
@@ -111,8 +115,16 @@ impl Txn {
         let last = state.savepoints.last().map_or(0, |(number, _)| *number);
         state.take_statement_back_in_temporary(last)?;
         state.statement = Some((mark, state.spills));
+        self.forget_view(&mut state);
         self.go_back(&mut state, mark);
         Ok(())
+    }
+
+    /// A statement begins: at `ReadCommitted` its first plain read looks at what is committed by then.
+    fn forget_view(&self, state: &mut State) {
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.shared.release_snapshot(state.snapshot.take());
+        }
     }
 
     pub(super) fn go_back(&self, state: &mut State, mark: Mark) {

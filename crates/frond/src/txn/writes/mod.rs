@@ -33,6 +33,7 @@
 
 mod chains;
 mod cursor;
+mod estimate;
 mod live;
 mod read;
 mod rollback;

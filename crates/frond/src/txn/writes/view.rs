@@ -143,6 +143,15 @@ impl View {
         Some(At { piece, index: self.pieces.get(piece)?.len() - 1 })
     }
 
+    /// How many keys lie from one place up to, not including, another.
+    pub fn keys_between(&self, from: At, to: At) -> usize {
+        if to.piece < from.piece {
+            return 0;
+        }
+        let whole = self.pieces.get(from.piece..to.piece).unwrap_or_default();
+        whole.iter().map(Vec::len).sum::<usize>() + to.index.saturating_sub(from.index)
+    }
+
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
         let places: usize = self.pieces.iter().map(Vec::capacity).sum();

@@ -1,0 +1,85 @@
+//! About how much of a tree lies in a range, as a transaction sees it (Rule: I51).
+//!
+//! What is committed by now, which locking reads see; what the transaction's snapshot shows, if it has one; and its own
+//! writes, in memory and beyond.
+//!
+//! Invariant: 0 only if none of its reads finds a row there.
+//!
+//! Threads: as the transaction. Cost: as [`Tree::estimate`], twice where the snapshot is not the newest version.
+
+use std::ops::RangeBounds;
+
+use crate::{Result, sync::Arc};
+
+use super::{
+    super::{RangeEstimate, Tree, counts::is_nothing, tree::bounds},
+    State, Txn,
+};
+
+impl Txn {
+    /// About how many rows lie in a range, and how many bytes they take: of what is committed, of what the transaction's
+    /// reads see, whichever is more, and what it has written itself. Reads no rows. 0 rows only if neither a plain nor a
+    /// locking read of the transaction would find one.
+    ///
+    /// # Errors
+    /// `NoSuchTree` if the tree was dropped; `TxnEnded`, `Interrupted`.
+    pub fn estimate<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+    ) -> Result<RangeEstimate> {
+        let state = self.enter_tree(tree)?;
+        let (from, to) = bounds(&range)?;
+        if is_nothing(&from, &to) {
+            return Ok(RangeEstimate::default());
+        }
+        let (shared, id) = (&*self.shared, tree.entry.id);
+        let range = (from.as_deref(), to.as_deref());
+        let (own, delta) = self.own_estimate(&state, tree, range);
+        let now = shared.engine.versions.hold();
+        let held = shared.held(&now, id, range);
+        let mut rows = held.rows_at_least() + own.rows;
+        let mut bytes = held.bytes.round() as u64;
+        if let Some(all) = tree.counted().zip(delta).and_then(|(n, d)| n.checked_add_signed(d)) {
+            rows = rows.min(all.max(u64::from(rows > 0)));
+        }
+        if let Some(snapshot) = &state.snapshot
+            && tree.entry.birth() <= snapshot.at
+        {
+            let then = snapshot.version(&shared.engine.versions);
+            if !Arc::ptr_eq(&then, &now) {
+                let held = shared.held(&then, id, range);
+                rows = rows.max(held.rows_at_least());
+                bytes = bytes.max(held.bytes.round() as u64);
+            }
+        }
+        Ok(RangeEstimate { rows, bytes: bytes + own.bytes })
+    }
+
+    /// What it has written there, and by how much it changes the number of all rows, if that is known.
+    fn own_estimate(
+        &self,
+        state: &State,
+        tree: &Tree,
+        range: (Option<&[u8]>, Option<&[u8]>),
+    ) -> (RangeEstimate, Option<i64>) {
+        if !state.has_written {
+            return (RangeEstimate::default(), Some(0));
+        }
+        let id = tree.entry.id;
+        let mut own = self.live.lock();
+        let (mut rows, mut bytes) = own.estimate(id, range);
+        let delta = match own.changes(id) {
+            0 => Some(0),
+            _ => own.row_deltas().find(|(tree, _)| *tree == id).map(|(_, delta)| delta),
+        };
+        let pieces = own.pieces().clone();
+        drop(own);
+        for runs in pieces.iter().flat_map(|piece| piece.writes.of(id)) {
+            let held = runs.estimate(range);
+            rows += held.rows_at_least();
+            bytes += held.bytes.round() as u64;
+        }
+        (RangeEstimate { rows, bytes }, delta)
+    }
+}
