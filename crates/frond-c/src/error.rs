@@ -29,6 +29,11 @@ pub const FROND_REOPEN: i32 = 5;
 /// Bytes of an error's message, with its end.
 pub const FROND_MESSAGE_BYTES: usize = 504;
 
+/// Bytes of the name of a tree in an error, with its end: names have up to 512.
+pub const FROND_NAME_BYTES: usize = 520;
+/// Bytes of a key that an error holds.
+pub const FROND_KEY_BYTES: usize = 256;
+
 /// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
 #[repr(C)]
 pub struct frond_error {
@@ -38,6 +43,31 @@ pub struct frond_error {
     pub kind: i32,
     /// In words, UTF-8, ends with a zero byte; cut off if it is too long.
     pub message: [c_char; FROND_MESSAGE_BYTES],
+    /// The name of the tree that it is about, ends with a zero byte; empty if it is about none.
+    pub tree: [c_char; FROND_NAME_BYTES],
+    /// Which entry of a batch it is about, from 0; -1 if it is about none.
+    pub entry: i64,
+    /// It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
+    pub has_key: bool,
+    /// Length of that key, bytes; it may be more than `key` holds.
+    pub key_length: usize,
+    /// Its first bytes: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+    pub key: [u8; FROND_KEY_BYTES],
+}
+
+impl frond_error {
+    /// Writes what the engine says of where it went wrong.
+    fn place(&mut self, failed: Option<&frond::Error>) {
+        write(&mut self.tree, failed.and_then(frond::Error::tree).unwrap_or_default());
+        self.entry = match failed {
+            Some(frond::Error::KeyExists { index, .. }) => *index as i64,
+            _ => -1,
+        };
+        let key = failed.and_then(frond::Error::key);
+        let (begin, length) = key.unwrap_or_default();
+        (self.has_key, self.key_length, self.key) = (key.is_some(), length, [0; FROND_KEY_BYTES]);
+        self.key.iter_mut().zip(begin).for_each(|(place, byte)| *place = *byte);
+    }
 }
 
 /// How a call inside the library ends that is no success.
@@ -63,26 +93,27 @@ pub(crate) fn misuse(why: impl Into<String>) -> Fail {
 /// `error` is null, or a place for one.
 pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result<(), Fail>) -> i32 {
     let told = || match work() {
-        Ok(()) => (FROND_OK, 0, String::new()),
-        Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new()),
+        Ok(()) => (FROND_OK, 0, String::new(), None),
+        Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new(), None),
         Err(Fail::Engine(failed)) => {
             let message = failed.to_string();
             // Each message begins with its code (docs/errors.md).
             let code = message.get(4..8).and_then(|code| code.parse().ok());
-            (code.unwrap_or(FROND_PANIC), kind(&failed), message)
+            (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))
         }
     };
     // Whatever a panic leaves behind in the engine poisons its locks: later calls panic too, and end here.
     let outcome = match catch_unwind(AssertUnwindSafe(told)) {
         Ok((code @ (FROND_OK | FROND_NOT_FOUND), ..)) => return code,
         Ok(outcome) => outcome,
-        Err(panic) => (FROND_PANIC, FROND_REOPEN, words(&*panic)),
+        Err(panic) => (FROND_PANIC, FROND_REOPEN, words(&*panic), None),
     };
-    let (code, kind, message) = outcome;
+    let (code, kind, message, failed) = outcome;
     // SAFETY: as the caller promises.
     if let Some(error) = unsafe { error.as_mut() } {
         (error.code, error.kind) = (code, kind);
         write(&mut error.message, &message);
+        error.place(failed.as_ref());
     }
     code
 }
@@ -118,8 +149,21 @@ mod tests {
     use super::*;
     use std::ffi::CStr;
 
+    fn nothing() -> frond_error {
+        frond_error {
+            code: 7,
+            kind: 7,
+            message: [1; FROND_MESSAGE_BYTES],
+            tree: [1; FROND_NAME_BYTES],
+            entry: 7,
+            has_key: true,
+            key_length: 7,
+            key: [7; FROND_KEY_BYTES],
+        }
+    }
+
     fn outcome(work: impl FnOnce() -> Result<(), Fail>) -> (i32, i32, String) {
-        let mut error = frond_error { code: 7, kind: 7, message: [1; FROND_MESSAGE_BYTES] };
+        let mut error = nothing();
         // SAFETY: it is a place for one.
         let code = unsafe { call(&mut error, work) };
         assert!(error.code == code || code <= FROND_NOT_FOUND);
@@ -140,6 +184,19 @@ mod tests {
         assert!(text.ends_with("oh 1"), "{text}");
         let (_, _, text) = outcome(|| Err(misuse("ä".repeat(1000))));
         assert!(text.ends_with('ä') && text.len() < FROND_MESSAGE_BYTES);
+        let (mut error, tree) = (nothing(), String::from("t"));
+        let key = vec![b'k'; 300];
+        let exists = || frond::Error::KeyExists { tree: tree.clone(), index: 3, key: key.clone() };
+        // SAFETY: it is a place for one.
+        assert_eq!(unsafe { call(&mut error, || Err(exists().into())) }, 1103);
+        assert_eq!((error.tree[..2].to_vec(), error.entry), (vec![b't' as c_char, 0], 3));
+        assert!(error.has_key && error.key_length == 300 && error.key == [b'k'; FROND_KEY_BYTES]);
+        // SAFETY: likewise.
+        unsafe { call(&mut error, || Err(misuse("no tree, no key"))) };
+        assert_eq!(
+            (error.tree[0], error.entry, error.has_key, error.key_length),
+            (0, -1, false, 0)
+        );
         // SAFETY: null is allowed.
         assert_eq!(unsafe { call(std::ptr::null_mut(), || Err(misuse(""))) }, 1001);
     }

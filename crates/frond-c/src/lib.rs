@@ -10,6 +10,7 @@
 //! | `watch.rs` | what there is to be seen: numbers, times, who holds locks and who waits |
 //! | `tree.rs` | rows of a tree outside of transactions |
 //! | `txn.rs` | transactions, savepoints |
+//! | `whole_tree.rs` | locks on trees |
 //! | `row.rs` | rows with all their index entries |
 //! | `prepared.rs` | two-phase commit |
 //! | `waits.rs` | interrupts, and what hears of waits for locks |
@@ -50,6 +51,7 @@ mod tree;
 mod txn;
 mod waits;
 mod watch;
+mod whole_tree;
 
 pub use batch::*;
 pub use bytes::*;
@@ -67,3 +69,4 @@ pub use tree::*;
 pub use txn::*;
 pub use waits::*;
 pub use watch::*;
+pub use whole_tree::*;

@@ -73,7 +73,8 @@ pub unsafe extern "C" fn frond_prepared_attach(
     }
 }
 
-/// Gives the commit its place in the order of all: from here on it is decided. `seqno`, which may be null, gets its
+/// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare,
+/// so that it fails only once the store has stopped; but one from before the store was opened may wait for room. `seqno`, which may be null, gets its
 /// number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_commit_ordered(

@@ -73,7 +73,7 @@ fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> 
     Ok(())
 }
 
-/// Inserts a row: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
+/// Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
 /// is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
 /// (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
 #[unsafe(no_mangle)]

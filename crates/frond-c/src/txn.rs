@@ -260,6 +260,29 @@ pub unsafe extern "C" fn frond_txn_insert(
     }
 }
 
+/// Sets the value of a key that the caller knows to be absent, without a look: of a row under a number that was just reserved,
+/// say. If it was there after all, a later delete may bring the older value back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_put_absent(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    value: *const u8,
+    value_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let (key, value) =
+                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
+            Ok(txn.txn.put_absent(&tree.tree, key, value)?)
+        })
+    }
+}
+
 /// Deletes a key, if it exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_delete(

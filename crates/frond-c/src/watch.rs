@@ -33,7 +33,7 @@ pub unsafe extern "C" fn frond_transactions(
     }
 }
 
-/// Tells who waits for a lock now, a line each: who, for what, and behind whom.
+/// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_lock_waits(
     db: *const frond_db,
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn frond_lock_waits(
     }
 }
 
-/// The last deadlock in words. FROND_NOT_FOUND if there was none.
+/// The last deadlock in words, with names of trees and begins of keys. FROND_NOT_FOUND if there was none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_last_deadlock(
     db: *const frond_db,

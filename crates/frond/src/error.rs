@@ -5,7 +5,7 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use crate::types::Xid;
+use crate::types::{KeyStart, Xid};
 
 /// `Result` with Frond's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -76,6 +76,8 @@ pub enum Error {
         what: String,
         /// Who stood against it, in words.
         holder: String,
+        /// The key, if it was one row.
+        key: Option<KeyStart>,
     },
     /// Transactions waited for each other, and this one was chosen to be ended (FRD-1102).
     #[error(
@@ -88,6 +90,8 @@ pub enum Error {
         what: String,
         /// Who stood against it, in words.
         holder: String,
+        /// The key, if it was one row.
+        key: Option<KeyStart>,
     },
     /// A lock is held by another, and the call was not to wait (FRD-1105). Nothing of the call was done.
     #[error("FRD-1105 {what} of tree \"{tree}\" is locked by {holder}")]
@@ -98,6 +102,8 @@ pub enum Error {
         what: String,
         /// Who stood against it, in words.
         holder: String,
+        /// The key, if it was one row.
+        key: Option<KeyStart>,
     },
     /// The call was interrupted (FRD-1106). Nothing of it was done.
     #[error("FRD-1106 interrupted; nothing of the call was done")]
@@ -109,12 +115,16 @@ pub enum Error {
     Conflict {
         /// The tree.
         tree: String,
+        /// The row's key.
+        key: Vec<u8>,
     },
     /// An insert of a transaction met a key that exists (FRD-1108). The row is locked; nothing else was done.
     #[error("FRD-1108 the key exists already in tree \"{tree}\"; nothing was written")]
     RowExists {
         /// The tree.
         tree: String,
+        /// The key.
+        key: Vec<u8>,
     },
     /// The transaction was ended by a deadlock or a conflict (FRD-1109): everything is rolled back.
     #[error("FRD-1109 the transaction is over, and rolled back; begin another one")]
@@ -163,6 +173,8 @@ pub enum Error {
         tree: String,
         /// Position in the batch, from 0.
         index: usize,
+        /// The key.
+        key: Vec<u8>,
     },
     /// Two rows of a bulk load into a unique tree have the same key (FRD-1104). Nothing of the load is
     /// there.
@@ -457,6 +469,47 @@ impl Error {
             | Truncated { .. } => ErrorKind::Restore,
             Failed(_) | OutcomeUnknown(_) => ErrorKind::Reopen,
         }
+    }
+
+    /// The tree or table that it is about, by its name, if it is about one.
+    pub fn tree(&self) -> Option<&str> {
+        use Error::*;
+        match self {
+            LockTimeout { tree, .. }
+            | Deadlock { tree, .. }
+            | LockBusy { tree, .. }
+            | Conflict { tree, .. }
+            | RowExists { tree, .. }
+            | KeyExists { tree, .. }
+            | DuplicateKey { tree, .. }
+            | OperatorNeeded { tree, .. }
+            | NoSuchTree(tree)
+            | TreeExists(tree)
+            | DefinitionChanged(tree) => Some(tree),
+            IndexConflict { table, .. }
+            | IndexDuplicates { table, .. }
+            | TableMismatch { table, .. } => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The begin of the key that it is about, and the whole key's length, if it is about one; of an index of a table, the key
+    /// of the row that was there first. Messages never hold it.
+    pub fn key(&self) -> Option<(&[u8], usize)> {
+        use Error::*;
+        let key = match self {
+            LockTimeout { key, .. } | Deadlock { key, .. } | LockBusy { key, .. } => {
+                return key.as_ref().map(|key| (key.as_bytes(), key.key_bytes()));
+            }
+            Conflict { key, .. }
+            | RowExists { key, .. }
+            | KeyExists { key, .. }
+            | DuplicateKey { key, .. }
+            | IndexConflict { row: key, .. } => key,
+            IndexDuplicates { rows, .. } => rows.first()?,
+            _ => return None,
+        };
+        Some((key, key.len()))
     }
 
     /// True if it is about a page, not about the store: the page cannot be read, now or ever or by this version,

@@ -53,8 +53,8 @@ pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
     DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts, PreparedInfo, PreparedTxn,
     RangeEstimate, RowBuf, RowChange, RowConflict, RowCount, RowEntry, RowLock, Savepoint,
-    Snapshot, SnapshotInfo, Stats, TemporaryTree, Tree, TreeInfo, TreeOptions, TreeStats, Txn,
-    TxnCursor, TxnOptions,
+    Snapshot, SnapshotInfo, Stats, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats,
+    Txn, TxnCursor, TxnOptions,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use latency::Times;
@@ -82,8 +82,8 @@ pub use txn::lock_table::{Deadlock, Hooks as LockHooks, LiveTxn, LockParty, Lock
 #[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{
-    Durability, KEY_BYTES_MAX, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno, SizeClass, StoreId,
-    TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, XID_BYTES_MAX, Xid,
+    Durability, KEY_BYTES_MAX, KeyStart, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno,
+    SizeClass, StoreId, TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, XID_BYTES_MAX, Xid,
 };
 
 /// The example of the README must compile.

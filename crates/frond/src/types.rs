@@ -158,6 +158,51 @@ impl SizeClass {
     }
 }
 
+/// The begin of a key, and how long all of it is: what waits and errors keep of keys, for people to read. `Display` writes it
+/// in quotes, with all that is no plain ASCII escaped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyStart {
+    bytes: Box<[u8]>,
+    key_bytes: usize,
+}
+
+impl KeyStart {
+    /// So many bytes of a key are kept.
+    pub const BYTES_MAX: usize = 64;
+
+    /// That of a key.
+    pub fn of(key: &[u8]) -> Self {
+        let bytes = key.get(..Self::BYTES_MAX).unwrap_or(key).into();
+        Self { bytes, key_bytes: key.len() }
+    }
+
+    /// The first bytes of the key; all of them if it has no more than [`BYTES_MAX`](Self::BYTES_MAX).
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Length of the whole key.
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
+    }
+}
+
+impl fmt::Display for KeyStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.bytes.escape_ascii())?;
+        if self.key_bytes > self.bytes.len() {
+            write!(f, "… ({} bytes)", self.key_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for KeyStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Longest [`Xid`], bytes.
 pub const XID_BYTES_MAX: usize = 255;
 /// Longest key, bytes.

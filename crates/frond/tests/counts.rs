@@ -445,3 +445,74 @@ fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
     drop(newer);
     db.close().unwrap();
 }
+
+/// Rule: I7, last sentence. Entries of indexes that are not unique go with their row as if they had never been: applying has
+/// nothing to write, and their trees count on.
+#[test]
+fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
+    let db = open(&SimVfs::new().env(0));
+    let rows = db.create_tree("rows", unique()).unwrap();
+    let names = db.create_tree("names", TreeOptions::default()).unwrap();
+    fn entry<'a>(tree: &'a Tree, key: &'a [u8], unique: bool) -> RowEntry<'a> {
+        RowEntry { tree, key, value: b"of a row", unique }
+    }
+    let encoded = || db.stats().get("apply_entries_encoded").unwrap();
+    let put = |id: u64, is_row_call: bool| {
+        let (own, name) = (key(id), [&b"name "[..], &key(id)].concat());
+        let txn = db.begin(Default::default()).unwrap();
+        if is_row_call {
+            let entries = [entry(&rows, &own[..], true), entry(&names, &name[..], false)];
+            assert_eq!(txn.insert_row(&entries, RowLock::Exclusive).unwrap(), None);
+        } else {
+            txn.insert(&rows, &own, b"of a row").unwrap();
+            txn.put(&names, &name, b"of a row").unwrap();
+        }
+        txn.commit().unwrap();
+        (own, name)
+    };
+    for id in 0..1000 {
+        put(id * 2, true);
+    }
+    is_counted(&names);
+    db.checkpoint().unwrap();
+    let come_and_go = |is_row_call| {
+        let before = encoded();
+        for id in 0..50 {
+            let (own, name) = put(id * 40 + 1, is_row_call);
+            let txn = db.begin(Default::default()).unwrap();
+            txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
+            txn.commit().unwrap();
+        }
+        db.checkpoint().unwrap();
+        encoded() - before
+    };
+    assert_eq!(come_and_go(true), 0);
+    is_counted(&names);
+    assert!(come_and_go(false) > 0, "deletes of what may be there");
+    assert!(!names.row_count().unwrap().exact);
+
+    // What the transaction itself has deleted may be there: a put over that is none of an absent key.
+    let (own, name) = (key(2), [&b"name "[..], &key(2)].concat());
+    let txn = db.begin(Default::default()).unwrap();
+    txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
+    let entries = [entry(&rows, &own[..], true), entry(&names, &name[..], false)];
+    assert_eq!(txn.insert_row(&entries, RowLock::Exclusive).unwrap(), None);
+    txn.commit().unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
+    txn.commit().unwrap();
+    for _ in 0..2 {
+        assert_eq!((rows.get(&own).unwrap(), names.get(&name).unwrap()), (None, None));
+        db.checkpoint().unwrap();
+    }
+
+    // Known without a look.
+    let serial = db.create_tree("serial", TreeOptions::default()).unwrap();
+    for _ in 0..10 {
+        let id = serial.reserve(0, 1, 1).unwrap().start;
+        db.transact(|txn| txn.put_absent(&serial, &id.to_be_bytes(), b"row")).unwrap();
+    }
+    is_counted(&serial);
+    drop((rows, names, serial));
+    db.close().unwrap();
+}

@@ -107,8 +107,68 @@ static void estimates(void)
     CHECK(found == 1 && taken > 0);
     MUST(frond_tree_estimate(tree, bytes("x"), 1, bytes("y"), 1, &found, NULL, &error));
     CHECK(found == 0);
+    MUST(frond_txn_put_absent(txn, tree, bytes("xy"), 2, bytes("own"), 3, &error));
+    MUST(frond_txn_estimate(txn, tree, bytes("x"), 1, bytes("y"), 1, &found, &taken, &error));
+    CHECK(found == 2);
     GIVES(1001, frond_txn_estimate(NULL, tree, NULL, 0, NULL, 0, &found, NULL, &error));
     MUST(frond_txn_rollback(txn, &error));
+}
+
+static void line(void *context, const char *text, size_t length)
+{
+    (void)text, (void)length;
+    ++*(int *)context;
+}
+
+/* Trees as a whole, and what an error says of where it went wrong. */
+static void whole_trees(void)
+{
+    enum { BUSY = 1105, EXISTS = 1108 };
+    frond_txn *one, *two;
+    MUST(frond_txn_begin(db, NULL, &one, &error));
+    MUST(frond_txn_begin(db, NULL, &two, &error));
+    MUST(frond_txn_lock_tree(one, tree, FROND_TREE_SHARED, FROND_WAIT, &error));
+    MUST(frond_txn_lock_tree(two, tree, FROND_TREE_INTENT_SHARED, FROND_FAIL, &error));
+    GIVES(BUSY, frond_txn_lock_tree(two, tree, FROND_TREE_INTENT_EXCLUSIVE, FROND_FAIL, &error));
+    CHECK(error.kind == FROND_RETRY && strcmp(error.tree, "words") == 0 && !error.has_key && error.entry == -1);
+    GIVES(1001, frond_txn_lock_tree(two, tree, 0, FROND_FAIL, &error));
+    CHECK(error.tree[0] == 0);
+    MUST(frond_txn_rollback(two, &error));
+    MUST(frond_txn_lock_tree(one, tree, FROND_TREE_EXCLUSIVE, FROND_FAIL, &error));
+    MUST(frond_txn_begin(db, NULL, &two, &error));
+    GIVES(BUSY, frond_txn_lock_tree(two, tree, FROND_TREE_INTENT_SHARED, FROND_FAIL, &error));
+    GIVES(EXISTS, frond_txn_insert(one, tree, bytes("max"), 3, NULL, 0, &error));
+    CHECK(error.has_key && error.key_length == 3 && memcmp(error.key, "max", 3) == 0);
+    MUST(frond_txn_rollback(one, &error));
+    MUST(frond_txn_put(two, tree, bytes("max"), 3, bytes("c"), 1, &error));
+    MUST(frond_txn_begin(db, NULL, &one, &error));
+    frond_buffer value = {0};
+    GIVES(BUSY, frond_txn_get(one, tree, bytes("max"), 3, FROND_SHARED, FROND_FAIL, &value, &error));
+    CHECK(strcmp(error.tree, "words") == 0 && error.key_length == 3 && memcmp(error.key, "max", 3) == 0);
+    CHECK(strstr(error.message, "max") == NULL);
+    int waits = 0;
+    MUST(frond_lock_waits(db, line, &waits, &error));
+    CHECK(waits == 0);
+    frond_buffer_free(&value);
+    MUST(frond_txn_rollback(one, &error));
+    MUST(frond_txn_rollback(two, &error));
+}
+
+/* A load that is to be unique says which key is there twice. */
+static void twice(void)
+{
+    enum { TWICE = 1104 };
+    frond_load *load;
+    frond_tree *loaded;
+    frond_tree_options options;
+    frond_tree_options_init(&options);
+    options.unique = true;
+    MUST(frond_load_begin(db, "load", &options, &load, &error));
+    MUST(frond_load_put(load, bytes("one"), 3, NULL, 0, &error));
+    MUST(frond_load_put(load, bytes("two"), 3, NULL, 0, &error));
+    MUST(frond_load_put(load, bytes("one"), 3, NULL, 0, &error));
+    GIVES(TWICE, frond_loads_finish(&load, 1, &loaded, &error));
+    CHECK(strcmp(error.tree, "load") == 0 && error.key_length == 3 && memcmp(error.key, "one", 3) == 0);
 }
 
 /* What is copied is a store, as it was. */
@@ -138,6 +198,8 @@ int main(int count, char **arguments)
     merges();
     places();
     estimates();
+    whole_trees();
+    twice();
     backup(arguments[1]);
     frond_tree_free(tree);
     MUST(frond_close(db, &error));

@@ -385,7 +385,8 @@ impl Shared {
             for entry in writes.entries(tree).filter(|entry| entry.insert) {
                 if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
                     let (tree, index) = (self.tree_name(tree), entry.position);
-                    return Err(Error::KeyExists { tree, index });
+                    let key = entry.key.to_vec();
+                    return Err(Error::KeyExists { tree, index, key });
                 }
             }
         }

@@ -48,7 +48,7 @@ pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 pub use txn::{
     IfLocked, Interrupter, Isolation, RowChange, RowConflict, RowEntry, RowLock, Savepoint,
-    TemporaryTree, Txn, TxnCursor, TxnOptions,
+    TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
 };
 
 use crate::{

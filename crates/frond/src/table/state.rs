@@ -137,6 +137,7 @@ impl TableState {
                 tree: self.rows.name(),
                 what: "the definition of the table".into(),
                 holder: "another change of it".into(),
+                key: None,
             }),
         }
     }

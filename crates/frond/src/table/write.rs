@@ -61,7 +61,7 @@ impl Table {
         txn.in_row_call(|| {
             let locked = self.lock(txn, key)?;
             match locked.old {
-                Some(_) => Err(Error::RowExists { tree: self.name() }),
+                Some(_) => Err(Error::RowExists { tree: self.name(), key: key.to_vec() }),
                 None => self.write(txn, key, &locked, Some(row)),
             }
         })
@@ -163,17 +163,27 @@ impl Table {
         changes.push(row);
         changes.extend(plan.entries.iter().map(|entry| plan.change(entry, definition)));
         // The row was looked for, under its lock, and is again only where that was given back for a wait.
-        match txn.change_row(&changes, RowLock::Exclusive, 1)? {
+        // Of the queue nobody knows what it has of the same key.
+        let of_indexes = plan.entries.iter().take_while(|entry| entry.index.is_some()).count();
+        let new = if old.is_none() { 1 + of_indexes } else { 0 };
+        match txn.change_row(&changes, RowLock::Exclusive, (1, new))? {
             None => Ok(()),
-            Some(conflict) => Err(self.conflict(&plan, definition, &conflict)),
+            Some(conflict) => Err(self.conflict(&plan, definition, (key, &conflict))),
         }
     }
 
-    fn conflict(&self, plan: &Plan, definition: &Definition, conflict: &RowConflict) -> Error {
+    fn conflict(
+        &self,
+        plan: &Plan,
+        definition: &Definition,
+        (key, conflict): (&[u8], &RowConflict),
+    ) -> Error {
         let planned = conflict.index.checked_sub(1).and_then(|at| plan.entries.get(at));
         let index = planned.and_then(|planned| definition.indexes.get(planned.index?));
         let table = self.name();
-        let Some(index) = index else { return Error::RowExists { tree: table } };
+        let Some(index) = index else {
+            return Error::RowExists { tree: table, key: key.to_vec() };
+        };
         match index.form().read(&[], &conflict.value) {
             Ok(entry) => Error::IndexConflict {
                 table,

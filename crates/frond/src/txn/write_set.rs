@@ -226,6 +226,7 @@ impl WriteSet {
                 return Err(Error::KeyExists {
                     tree: format!("number {}", pair[1].tree),
                     index: pair[1].position as usize,
+                    key: self.key(&pair[1]).to_vec(),
                 });
             }
         }

@@ -243,14 +243,13 @@ impl Log {
         })
     }
 
-    /// Makes a segment ready unless one is. `Full` if the disk is.
+    /// Makes a segment ready unless one is, and no other is wanted. `Full` if the disk is.
     pub(super) fn make_spare(&self) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
-        if self.state.lock().unwrap().spares.is_empty() {
-            self.make_next(&mut spares)
-        } else {
-            Ok(())
-        }
+        let state = self.state.lock().unwrap();
+        let is_wanted = state.spares.is_empty() || state.spare_wanted;
+        drop(state);
+        if is_wanted { self.make_next(&mut spares) } else { Ok(()) }
     }
 
     /// Makes the next segment ready.

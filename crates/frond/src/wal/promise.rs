@@ -2,11 +2,12 @@
 //! prepared (Rules: I12, I41).
 //!
 //! Room in the log is of two kinds, buffers and segments. While anything is promised, other records leave the last free buffer
-//! alone, and leave as much of the current segment as the promised ones take, each in a group of its own, unless
-//! the next segment is ready. So a disk that is full, or one that takes its time, holds up others first.
+//! alone, and leave as much of the current segment and of those that are ready as the promised ones take, each in a group of
+//! its own. So a disk that is full, or one that takes its time, holds up others first.
 //!
 //! Invariants
-//! 1. What is promised fits one group, and half of the shortest segment: more is not promised, and whoever asks is told.
+//! 1. What is promised fits one group, and two segments: more is not promised, and whoever asks is told. One record takes at
+//!    most half of the shortest segment.
 //! 2. A promised reservation never meets a full disk. It waits only if somebody has had the last buffer written just
 //!    then (a checkpoint, a sync of what is in it): for that write.
 //!
@@ -26,22 +27,38 @@ pub(super) struct PromisedRoom {
     records: usize,
     /// Bytes of a segment, each record padded as a group.
     groups: u64,
+    /// The longest of those groups, of all since nothing was promised: as much of a segment may be left over at its end.
+    longest: u64,
 }
 
 impl PromisedRoom {
     fn of(payload: usize) -> Self {
         let records = framed_bytes(payload);
-        Self { records, groups: padded(GROUP_HEADER_BYTES + records) as u64 }
+        let groups = padded(GROUP_HEADER_BYTES + records) as u64;
+        Self { records, groups, longest: groups }
     }
 
     fn with(self, other: Self) -> Self {
         let (records, groups) = (self.records + other.records, self.groups + other.groups);
-        Self { records, groups }
+        Self { records, groups, longest: self.longest.max(other.longest) }
     }
 
     fn without(self, other: Self) -> Self {
         let records = self.records.saturating_sub(other.records);
-        Self { records, groups: self.groups.saturating_sub(other.groups) }
+        let groups = self.groups.saturating_sub(other.groups);
+        Self { records, groups, longest: if records > 0 { self.longest } else { 0 } }
+    }
+
+    /// True if it finds its place in a segment of which so much is left, and in others behind it.
+    fn fits(self, left: u64, behind: impl Iterator<Item = u64>) -> bool {
+        let rooms = [left].into_iter().chain(behind.map(room_of));
+        let used = rooms.map(|room| room.saturating_sub(self.longest)).sum::<u64>();
+        left >= self.groups || used >= self.groups
+    }
+
+    /// True if it finds its place in half of a segment of this length.
+    pub fn fits_half(self, segment_bytes: u64) -> bool {
+        self.groups <= room_of(segment_bytes) / 2
     }
 
     pub fn is_some(self) -> bool {
@@ -51,16 +68,17 @@ impl PromisedRoom {
 
 impl Log {
     /// Promises room for a record of `payload` bytes at most; false if there is too much promised already. Waits for
-    /// a buffer, and makes a segment if need be: `Full` if there is no room for one.
+    /// a buffer, and makes segments if need be: `Full` if there is no room for one.
     pub fn promise(&self, payload: usize) -> Result<bool> {
         let own = PromisedRoom::of(payload);
         let group = self.options.begun_bytes_max() - GROUP_HEADER_BYTES;
-        let segment = room_of(self.options.first_segment_bytes) / 2;
+        let segments = 2 * room_of(self.options.segment_bytes);
         loop {
             let mut state = self.state.lock().unwrap();
             self.check(&state)?;
             let all = state.promised.with(own);
-            if all.records > group || all.groups > segment {
+            let is_long = !own.fits_half(self.options.first_segment_bytes);
+            if is_long || all.records > group || all.groups > segments {
                 return Ok(false);
             }
             if state.free.is_empty() {
@@ -73,6 +91,18 @@ impl Log {
                 drop(state);
                 self.make_spare()?;
             }
+        }
+    }
+
+    /// Of a promise that was refused: how much it would have come to, with others, and how much may be promised.
+    pub fn beyond_promises(&self, payload: usize) -> (u64, u64) {
+        let own = PromisedRoom::of(payload);
+        let all = self.state.lock().unwrap().promised.with(own);
+        let group = (self.options.begun_bytes_max() - GROUP_HEADER_BYTES) as u64;
+        match own.fits_half(self.options.first_segment_bytes) {
+            false => (own.groups, room_of(self.options.first_segment_bytes) / 2),
+            true if all.records as u64 > group => (all.records as u64, group),
+            true => (all.groups, 2 * room_of(self.options.segment_bytes)),
         }
     }
 
@@ -119,10 +149,8 @@ impl Log {
         has_buffer && Self::leaves(state, state.promised, bytes)
     }
 
-    fn leaves(state: &State, promised: PromisedRoom, bytes: usize) -> bool {
-        if !state.spares.is_empty() {
-            return true;
-        }
+    /// The same of segments alone.
+    pub(super) fn leaves(state: &State, promised: PromisedRoom, bytes: usize) -> bool {
         let (segment_bytes, used) = match &state.active {
             Some(active) => {
                 let group = padded(active.used + bytes) as u64;
@@ -136,7 +164,22 @@ impl Log {
                 (state.segment_bytes, state.end.0 - state.segment_first.0 + group as u64)
             }
         };
-        room_of(segment_bytes).saturating_sub(used) >= promised.groups
+        let left = room_of(segment_bytes).saturating_sub(used);
+        promised.fits(left, state.spares.iter().copied())
+    }
+
+    /// True if a record of others that begins the next segment would leave too little behind: what is left of the current one
+    /// is lost then.
+    pub(super) fn would_strand(state: &State, bytes: usize) -> bool {
+        let group = (GROUP_HEADER_BYTES + bytes) as u64;
+        let left = room_of(state.segment_bytes) - (state.end.0 - state.segment_first.0);
+        let mut spares = state.spares.iter().copied();
+        if !state.promised.is_some() || group <= left || plant!("wal: promised room is given away")
+        {
+            return false;
+        }
+        let next = spares.next().map(|next| room_of(next).saturating_sub(group));
+        next.is_some_and(|next| !state.promised.fits(next, spares))
     }
 
     /// True if the active group may be closed for want of room: it may be in the last buffer, which is kept.

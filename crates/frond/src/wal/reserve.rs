@@ -114,6 +114,10 @@ impl Log {
         }
         if state.active.is_none() {
             let is_kept = promise.is_none() && state.free.len() <= Self::kept_buffers(&state);
+            if promise.is_none() && Self::would_strand(&state, bytes) {
+                state.spare_wanted = true;
+                return None;
+            }
             if is_kept || !self.activate(&mut state, bytes) {
                 return None;
             }
@@ -123,7 +127,8 @@ impl Log {
             None if Self::leaves_promised(&state, bytes) => {}
             None => {
                 // A buffer, or a segment.
-                state.spare_wanted |= state.spares.is_empty();
+                let leaves = Self::leaves(&state, state.promised, bytes);
+                state.spare_wanted |= state.spares.is_empty() || !leaves;
                 return None;
             }
         }
@@ -213,7 +218,7 @@ impl Log {
             self.check(&state)?;
             if !Self::has_buffer(&state) {
                 state = self.wait_for_buffer(state)?;
-            } else if state.spare_wanted && state.spares.is_empty() {
+            } else if state.spare_wanted {
                 drop(state);
                 return self.make_spare();
             } else {

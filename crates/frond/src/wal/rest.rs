@@ -10,7 +10,8 @@
 //! 1. Numbers have no gap at any moment: the spare that goes is the last, and its number is the next
 //!    to be given.
 //! 2. The short segment begins where all of the log is synced.
-//! 3. Without it nothing is lost, only space: a full disk does not keep a log from resting or from being
+//! 3. While more is promised than fits half of a short segment, it does not rest.
+//! 4. Without it nothing is lost, only space: a full disk does not keep a log from resting or from being
 //!    closed.
 //!
 //! Threads: as in `log.rs`.
@@ -57,11 +58,16 @@ impl Log {
         }
         if now.saturating_sub(state.moved.1) >= REST_INTERVAL {
             let due = self.is_long(state) || state.spares.len() > SPARES_AT_REST;
-            return if due { Rest::Due } else { Rest::Quiet };
+            return if due && self.may_rest(state) { Rest::Due } else { Rest::Quiet };
         }
         let used = end.0 - state.segment_first.0;
         let wanted = used >= state.segment_bytes / NEXT_AT_PART && now >= state.spare_again;
         if wanted && state.spares.is_empty() { Rest::Over } else { Rest::Quiet }
+    }
+
+    /// What is promised would find its place in the short segment.
+    fn may_rest(&self, state: &State) -> bool {
+        state.promised.fits_half(self.options.first_segment_bytes)
     }
 
     fn is_long(&self, state: &State) -> bool {
@@ -74,7 +80,7 @@ impl Log {
         self.sync_through_now()?;
         let mut spares = self.spares.lock().unwrap();
         let state = self.state.lock().unwrap();
-        if !is_still(&state) {
+        if !is_still(&state) || !self.may_rest(&state) {
             return Ok(());
         }
         let long = self.is_long(&state);

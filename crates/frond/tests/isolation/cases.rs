@@ -268,7 +268,7 @@ pub const CASES: &[Case] = &[
             (RR, ALL, ". 1=10,2=20 . . 1=10,2=20 1=11,2=20 1=10 . 1=10,2=20 . | 1=11,2=20"),
             (SI, ALL, ". 1=10,2=20 . . 1=10,2=20 conflict over over over over | 1=11,2=20"),
             (SER, BY_ROWS, ". 1=10,2=20 ~ 1=10,2=20 1=10,2=20 1=10 . 1=10,2=20 . 2:. 2:. | 1=11,2=20"),
-            (SER, BY_INDEX, ". 1=10,2=20 ~ 1=10,2=20 deadlock 2:. 2:. over over over over | 1=11,2=20"),
+            (SER, BY_INDEX, ". 1=10,2=20 ~ 1=10,2=20 1=10,2=20 deadlock 2:. 2:. over over over | 1=11,2=20"),
         ],
     },
     Case {

@@ -7,8 +7,9 @@ use std::{path::Path, thread, time::Duration};
 
 use frond::{
     Batch, Change, CheckMode, Db, Durability, Error, IfLocked, Isolation, Options, RowLock, Tree,
-    Txn, TxnOptions, Xid,
+    TreeLock, Txn, TxnOptions, Xid,
 };
+use frond_testkit::disk::SimVfs;
 
 fn open(dir: &Path) -> Db {
     let options = Options::new().cache_size(64 << 20).durability(Durability::Lazy);
@@ -453,4 +454,109 @@ fn what_left_memory_is_prepared() {
     assert_eq!(tree.get(&9u32.to_be_bytes()).unwrap(), None);
     assert_eq!(tree.get(b"sum").unwrap(), Some(200u64.to_be_bytes().to_vec()));
     is_at_rest(&db);
+}
+
+/// Rules: I12, I52. Trees that are locked as a whole stay so, over a restart, too; what only was meant for reading goes.
+#[test]
+fn trees_that_are_locked_as_a_whole_stay_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for lock in [TreeLock::Shared, TreeLock::Exclusive] {
+        let (name, store) = (xid(&format!("{lock:?}")), dir.path().join(format!("{lock:?}")));
+        std::fs::create_dir(&store).unwrap();
+        let db = open(&store);
+        let trees =
+            ["t", "locked", "read"].map(|name| db.create_tree(name, Default::default()).unwrap());
+        let [tree, locked, read] = &trees;
+        let txn = begin(&db, Isolation::RepeatableRead);
+        txn.put(tree, b"a", b"1").unwrap();
+        txn.lock_tree(locked, lock, IfLocked::Wait).unwrap();
+        txn.lock_tree(read, TreeLock::IntentShared, IfLocked::Wait).unwrap();
+        txn.prepare(&name).unwrap().detach();
+        let holds = |db: &Db| {
+            let [tree, locked, read] =
+                ["t", "locked", "read"].map(|name| db.open_tree(name).unwrap());
+            let txn = begin(db, Isolation::ReadCommitted);
+            let shares = txn.lock_tree(&locked, TreeLock::IntentShared, IfLocked::Fail);
+            assert_eq!(shares.is_ok(), lock == TreeLock::Shared);
+            assert!(txn.lock_tree(&locked, TreeLock::IntentExclusive, IfLocked::Fail).is_err());
+            assert!(txn.lock_tree(&tree, TreeLock::Shared, IfLocked::Fail).is_err());
+            txn.lock_tree(&read, TreeLock::Exclusive, IfLocked::Fail).unwrap();
+            assert!(is_locked(db, &tree, b"a"));
+        };
+        holds(&db);
+        drop(trees);
+        db.close().unwrap();
+        let db = open(&store);
+        holds(&db);
+        db.commit_prepared(&name).unwrap();
+        let txn = begin(&db, Isolation::ReadCommitted);
+        txn.lock_tree(&db.open_tree("locked").unwrap(), TreeLock::Exclusive, IfLocked::Fail)
+            .unwrap();
+        drop(txn);
+        is_at_rest(&db);
+        db.close().unwrap();
+    }
+}
+
+/// Rule: I41. More are prepared than a segment has room for: each has its own, and takes it without a call to the disk. One
+/// for which the log keeps none is not prepared.
+#[test]
+fn what_is_prepared_has_its_place_whoever_else_is() {
+    const MANY: u32 = 1500;
+    let vfs = SimVfs::new();
+    let options = || {
+        let env = vfs.env(0);
+        Options::new().cache_size(64 << 20).durability(Durability::Lazy).env(env)
+    };
+    let db = Db::open("/store", options()).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let mut prepared = Vec::new();
+    for number in 0..MANY {
+        let txn = begin(&db, Isolation::ReadCommitted);
+        txn.put(&tree, &number.to_be_bytes(), b"row").unwrap();
+        let name = xid(&format!("{number:-<40}"));
+        prepared.push(txn.prepare_with(&name, Durability::Lazy).unwrap());
+    }
+    let changes = vfs.changes();
+    let mut last = None;
+    for one in &mut prepared {
+        let seqno = one.commit_ordered().unwrap();
+        assert!(last.is_none_or(|last| seqno > last));
+        last = Some(seqno);
+    }
+    assert_eq!(vfs.changes(), changes, "nothing is written");
+    for one in prepared {
+        one.commit().unwrap();
+    }
+    assert_eq!(tree.row_count().unwrap().rows, u64::from(MANY));
+
+    // Names as long as they may be: at some time there is room for none, and that is said.
+    let mut prepared = Vec::new();
+    let refused = loop {
+        let number = prepared.len() as u32;
+        assert!(number < 100_000, "all that memory has room for");
+        let txn = begin(&db, Isolation::ReadCommitted);
+        txn.put(&tree, &number.to_be_bytes(), b"new").unwrap();
+        match txn.prepare_with(&xid(&format!("{number:-<255}")), Durability::Lazy) {
+            Ok(one) => prepared.push(one),
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, Error::BatchTooLarge { .. }), "{refused}");
+    assert!(prepared.len() > 1000, "{}", prepared.len());
+    assert_eq!(db.prepared().len(), prepared.len());
+    let changes = vfs.changes();
+    for one in &mut prepared {
+        one.commit_ordered().unwrap();
+    }
+    assert_eq!(vfs.changes(), changes, "nothing is written");
+    for one in prepared {
+        one.commit().unwrap();
+    }
+    drop(tree);
+    db.close().unwrap();
+    let db = Db::open("/store", options()).unwrap();
+    assert_eq!(db.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap().unwrap(), b"new");
+    is_at_rest(&db);
+    db.close().unwrap();
 }

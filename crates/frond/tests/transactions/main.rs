@@ -23,7 +23,7 @@ use std::{
 
 use frond::{
     Batch, CheckMode, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options, RowLock,
-    Tree, TreeOptions, Txn, TxnCursor, TxnOptions, operator,
+    Tree, TreeLock, TreeOptions, Txn, TxnCursor, TxnOptions, operator,
 };
 
 const LEVELS: [Isolation; 3] =

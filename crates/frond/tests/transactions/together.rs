@@ -251,3 +251,127 @@ fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
     assert_eq!(tree.get(&large(2).next().unwrap().0).unwrap().unwrap()[0], 2);
     store.is_at_rest();
 }
+
+/// Rule: I52. Who has a tree shared keeps writers out, who has it alone those who read under locks; plain reads go on. Batches
+/// are writers as all. Whatever is taken back, it is held to the end.
+#[test]
+fn a_tree_is_locked_as_a_whole() {
+    let store = store(false);
+    let Store { db, tree, .. } = &store;
+    let quick = || {
+        let lock_timeout = Some(Duration::from_millis(5));
+        db.begin(TxnOptions { lock_timeout, ..Default::default() }).unwrap()
+    };
+    for lock in [TreeLock::Shared, TreeLock::Exclusive] {
+        let (one, two) = (store.begin(Isolation::RepeatableRead), quick());
+        let savepoint = one.savepoint().unwrap();
+        one.lock_tree(tree, lock, IfLocked::Wait).unwrap();
+        one.rollback_to(&savepoint).unwrap();
+        assert_eq!(get(&two, tree, "1").unwrap(), "10", "a plain read");
+        let shares = two.get_for_share(tree, b"1");
+        assert_eq!(shares.is_ok(), lock == TreeLock::Shared, "{shares:?}");
+        let refused = two.put(tree, b"3", b"30").unwrap_err();
+        assert!(matches!(&refused, Error::LockTimeout { key: None, .. }), "{refused}");
+        assert_eq!(refused.tree(), Some("t"));
+        for asked in [TreeLock::IntentExclusive, TreeLock::Exclusive] {
+            let refused = two.lock_tree(tree, asked, IfLocked::Fail);
+            assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
+        }
+        two.rollback();
+        // Its own are none against it: more of the same, and rows.
+        one.lock_tree(tree, TreeLock::Exclusive, IfLocked::Fail).unwrap();
+        one.put(tree, b"1", b"10").unwrap();
+        thread::scope(|scope| {
+            let batch = scope.spawn(|| tree.put(b"4", b"40").unwrap());
+            store.until_waiting(1);
+            let wait = db.lock_waits().remove(0);
+            assert!(
+                wait.key.is_none() && wait.to_string().contains("the whole tree of tree \"t\"")
+            );
+            one.commit().unwrap();
+            batch.join().unwrap();
+        });
+        let three = quick();
+        three.put(tree, b"3", b"30").unwrap();
+        three.rollback();
+    }
+    // By rows of others it waits, too.
+    let (one, two) = (store.begin(Isolation::RepeatableRead), quick());
+    one.get_for_share(tree, b"1").unwrap();
+    two.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).unwrap();
+    assert!(matches!(
+        two.lock_tree(tree, TreeLock::Exclusive, IfLocked::Wait),
+        Err(Error::LockTimeout { .. })
+    ));
+    drop((one, two));
+    let reader = db.begin(TxnOptions { read_only: true, ..Default::default() }).unwrap();
+    assert!(reader.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).is_err());
+    reader.rollback();
+    store.is_at_rest();
+}
+
+/// Who waits for a tree may close a circle; it is told with the names of trees and the begins of keys.
+#[test]
+fn a_circle_through_a_tree_lock_is_ended_and_told() {
+    let store = store(false);
+    let Store { db, tree, .. } = &store;
+    let other = db.create_tree("other \"one\"", TreeOptions::default()).unwrap();
+    let long = [b'k'; 100];
+    let (one, two) =
+        (store.begin(Isolation::RepeatableRead), store.begin(Isolation::RepeatableRead));
+    one.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).unwrap();
+    two.put(&other, &long, b"").unwrap();
+    two.put(&other, b"second", b"").unwrap();
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| two.put(tree, b"1", b"11"));
+        store.until_waiting(1);
+        let closes = one.put(&other, &long, b"").unwrap_err();
+        let Error::Deadlock { key: Some(key), .. } = &closes else { panic!("{closes}") };
+        assert_eq!((key.as_bytes(), key.key_bytes()), (&long[..64], 100));
+        assert_eq!(closes.key(), Some((&long[..64], 100)));
+        assert!(!closes.to_string().contains("kkk"), "no keys in messages: {closes}");
+        writes.join().unwrap().unwrap();
+    });
+    let told = db.last_deadlock().unwrap().to_string();
+    for part in ["the whole tree of tree \"t\"", "of key \"kkkk", "… (100 bytes) of tree \"other"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    two.commit().unwrap();
+    drop(one);
+    store.is_at_rest();
+}
+
+/// Who asks is told which key is waited for; so is who did not get it.
+#[test]
+fn waits_and_refusals_name_the_key() {
+    let store = store(false);
+    let Store { db, tree, .. } = &store;
+    let one = store.begin(Isolation::Snapshot);
+    one.put(tree, b"1", b"11").unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| store.begin(Isolation::Snapshot).get_for_update(tree, b"1"));
+        store.until_waiting(1);
+        let wait = db.lock_waits().remove(0);
+        assert_eq!((&*wait.tree_name, wait.key.as_ref().unwrap().as_bytes()), ("t", &b"1"[..]));
+        assert!(wait.to_string().contains("the row of key \"1\" of tree \"t\""), "{wait}");
+        let two = store.begin(Isolation::Snapshot);
+        let busy = two.get_locked(tree, b"1", RowLock::Shared, IfLocked::Fail).unwrap_err();
+        assert_eq!((busy.tree(), busy.key()), (Some("t"), Some((&b"1"[..], 1))));
+        let exists = two.insert(tree, b"2", b"").unwrap_err();
+        assert_eq!((exists.tree(), exists.key()), (Some("t"), Some((&b"2"[..], 1))));
+        one.commit().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    let two = store.begin(Isolation::Snapshot);
+    assert_eq!(get(&two, tree, "1").unwrap(), "11");
+    tree.put(b"1", b"12").unwrap();
+    let conflict = two.put(tree, b"1", b"13").unwrap_err();
+    assert_eq!((conflict.tree(), conflict.key()), (Some("t"), Some((&b"1"[..], 1))));
+    let mut batch = Batch::new();
+    batch.insert(tree, b"7", b"").unwrap();
+    batch.insert(tree, b"2", b"").unwrap();
+    let exists = db.commit(&mut batch).unwrap_err();
+    assert!(matches!(&exists, Error::KeyExists { index: 1, key, .. } if key == b"2"), "{exists:?}");
+    store.is_at_rest();
+}

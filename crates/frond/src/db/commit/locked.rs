@@ -98,7 +98,8 @@ impl Shared {
 
     /// What a caller is told who did not get a lock.
     pub(in crate::db) fn lock_error(&self, denied: Denied) -> crate::Error {
-        denied.into_error(&self.tree_name(denied.tree))
+        let tree = self.tree_name(denied.tree);
+        denied.into_error(&tree)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The content of what is prepared: what it will do, and what it keeps locked.
 //!
-//! Most keep nothing locked but the rows they write, which the entries tell; only who must stay serializable has a
-//! list of locks (Rule: I54).
+//! Most keep nothing locked but the rows they write, which the entries tell; only who must stay serializable, or has locked
+//! trees as a whole, has a list of locks (Rules: I12, I54).
 //!
 //! Invariants
 //! 1. Reading gives back what was written.

@@ -147,13 +147,13 @@ impl PreparedTxn {
     }
 
     /// Gives the commit its place in the order of all: from here on it is decided, and later commits come later,
-    /// in the log, too. Takes the room that the log has kept for it, and waits for no row and for no disk; but the last
-    /// of a thousand that are prepared at once, and one with hundreds of long values, may find none kept, and ask
-    /// for room as every commit does. Others see it once it is visible, at the latest when [`commit`](Self::commit)
-    /// returns. Returns its number.
+    /// in the log, too. Takes the room that the log has kept for it since its prepare, and waits for no row and for no disk;
+    /// but one that was prepared before the store was opened, by a process that gave it more memory or on a disk that is
+    /// full by now, may find none kept, and asks for room as every commit does. Others see it once it is visible, at
+    /// the latest when [`commit`](Self::commit) returns. Returns its number.
     ///
     /// # Errors
-    /// `Failed`, `Closed`; `Full` where no room was kept: it is prepared still.
+    /// `Failed`, `Closed`; `Full` of such a one from before: it is prepared still.
     pub fn commit_ordered(&mut self) -> Result<Seqno> {
         if let Some(Sequenced { seqno, .. }) = &self.ordered {
             return Ok(*seqno);
@@ -260,13 +260,19 @@ impl Shared {
         sequenced
     }
 
-    /// Has the log keep room for the commit; where it cannot, for there are too many, the commit waits for
-    /// room as others do.
-    pub(super) fn promise_room(&self, prepared: &mut Prepared) -> Result<()> {
+    /// Length of the record of the commit.
+    pub(super) fn commit_bytes(&self, prepared: &Prepared) -> usize {
         let mut record = RECORD.take();
         prepared.build_commit(&mut record);
         let bytes = record.bytes() + TRAILER_BYTES;
         RECORD.set(record);
+        bytes
+    }
+
+    /// Has the log keep room for the commit. Where it keeps none, for too much is prepared already, nothing is
+    /// [`promised`](Prepared::promised).
+    pub(super) fn promise_room(&self, prepared: &mut Prepared) -> Result<()> {
+        let bytes = self.commit_bytes(prepared);
         let promised = self.engine.health.watch(self.engine.log().promise(bytes))?;
         prepared.promised = promised.then_some(bytes);
         Ok(())

@@ -199,13 +199,15 @@ impl<'t> LockedWalk<'t> {
         }
         drop(state);
         let Some(before) = &mut self.before else { return Ok(()) };
-        let gone = before.is_gone(&self.gap, end).inspect_err(|_| self.before = None)?;
-        if !gone || plant!("txn: a scan does not miss what has gone") {
+        let is_gone = before.is_gone(&self.gap, end).inspect_err(|_| self.before = None)?;
+        let gone = self.before.as_ref().and_then(|before| before.next.clone().flatten());
+        let gone = gone.unwrap_or_default();
+        if !is_gone || plant!("txn: a scan does not miss what has gone") {
             return Ok(());
         }
         let mut state = self.txn.go_on()?;
         self.txn.end(&mut state);
-        Err(Error::Conflict { tree: self.tree.name() })
+        Err(Error::Conflict { tree: self.tree.name(), key: gone })
     }
 
     /// Whether the row that was seen is beyond a key.

@@ -11,6 +11,7 @@
 //! | `estimate.rs` | about how much lies in a range |
 //! | `write.rs` | put, insert, delete, merge |
 //! | `row.rs` | a row with all its entries |
+//! | `whole_tree.rs` | locks on trees as a whole |
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
 //! | `own_walk.rs` | own writes in order, in memory and beyond |
@@ -49,6 +50,7 @@ mod savepoint;
 mod spill;
 mod temporary;
 mod transact;
+mod whole_tree;
 mod write;
 
 use std::{cell::OnceCell, time::Duration};
@@ -79,6 +81,7 @@ pub use row::{RowChange, RowConflict, RowEntry};
 pub use savepoint::Savepoint;
 pub use temporary::TemporaryTree;
 use temporary::TemporaryUse;
+pub use whole_tree::TreeLock;
 
 /// A transaction.
 ///
@@ -195,9 +198,11 @@ impl Db {
         Ok(Txn { shared, options, live, state: Mutex::new(state), private: None })
     }
 
-    /// Calls that wait for a lock now, longest first: who, for whom, and for what.
+    /// Calls that wait for a lock now, longest first: who, for whom, and for what, with the begin of the key.
     pub fn lock_waits(&self) -> Vec<LockWait> {
-        self.shared.lock_table.waits()
+        let mut waits = self.shared.lock_table.waits();
+        waits.iter_mut().for_each(|wait| wait.tree_name = self.shared.tree_name(wait.tree));
+        waits
     }
 
     /// Transactions that hold locks, and batches that do, longest first. One that has only read without locks, or has done
@@ -211,9 +216,13 @@ impl Db {
         self.shared.lock_table.stats()
     }
 
-    /// The last circle of waits that was ended; its `Display` tells it in words.
+    /// The last circle of waits that was ended; its `Display` tells it in words, the begins of keys among them.
     pub fn last_deadlock(&self) -> Option<Arc<Deadlock>> {
-        self.shared.lock_table.last_deadlock()
+        let mut last = Deadlock::clone(&*self.shared.lock_table.last_deadlock()?);
+        for party in &mut last.parties {
+            party.tree_name = self.shared.tree_name(party.tree);
+        }
+        Some(Arc::new(last))
     }
 }
 
@@ -256,6 +265,21 @@ impl Txn {
         if self.options.read_only {
             return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
         }
+        let intent = match mode {
+            RowMode::Shared => TableMode::IntentShared,
+            RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
+        };
+        self.take_tree(state, tree, (intent, mode), wait)
+    }
+
+    /// Locks a tree, or says what is meant to be done to rows of it: for reading or for writing.
+    fn take_tree(
+        &self,
+        state: &mut State,
+        tree: TreeId,
+        (lock, mode): (TableMode, RowMode),
+        wait: IfLocked,
+    ) -> Result<()> {
         let (table, patience) = (&self.shared.lock_table, self.options.patience(wait));
         if state.locks.is_none() {
             self.slow_down(state, mode, wait)?;
@@ -267,11 +291,7 @@ impl Txn {
             state.locks = Some(locks);
         }
         let locks = state.locks.as_mut().expect("made above");
-        let intent = match mode {
-            RowMode::Shared => TableMode::IntentShared,
-            RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
-        };
-        let taken = table.lock_table(locks, tree, intent, patience);
+        let taken = table.lock_table(locks, tree, lock, patience);
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
@@ -322,6 +342,7 @@ impl Txn {
             tree: self.shared.tree_name(tree),
             what: "a row".into(),
             holder: "a batch that is being committed".into(),
+            key: None,
         })
     }
 
@@ -346,7 +367,7 @@ impl Txn {
             return Ok(());
         }
         self.end(state);
-        Err(Error::Conflict { tree: tree.name() })
+        Err(Error::Conflict { tree: tree.name(), key: key.to_vec() })
     }
 
     /// The transaction's name in reports of locks.

@@ -137,8 +137,15 @@ impl Txn {
         let merged = self.merged_pieces()?;
         let _turn = engine.make_room(bytes, &|| state.must_go_on())?;
         let keeps_all = self.options.isolation == Isolation::Serializable;
-        let list = state.locks.as_ref().filter(|_| keeps_all);
-        let list: Option<LockList> = list.map(|locks| shared.lock_table.list(locks));
+        let list = state.locks.as_ref().and_then(|locks| {
+            let table = &shared.lock_table;
+            if keeps_all {
+                return Some(table.list(locks));
+            }
+            // The rows that it writes it has again by themselves.
+            let tables = table.whole_trees(locks);
+            (!tables.is_empty()).then(|| LockList { tables, ..LockList::default() })
+        });
         let mut rows = Insertion { relieves: only_deletes, ..Insertion::default() };
         {
             let mut own = self.live.lock();
@@ -177,6 +184,12 @@ impl Txn {
         }
         prepared.admitted = bytes;
         let put = shared.promise_room(prepared).and_then(|()| {
+            if prepared.promised.is_none() {
+                // Its commit could fail, or wait for a disk (Rule: I41).
+                let limit = "the room that the log keeps for the commits of all that is prepared";
+                let (bytes, max) = engine.log().beyond_promises(shared.commit_bytes(prepared));
+                return Err(Error::BatchTooLarge { bytes, max, limit });
+            }
             engine.undecided.keep(&prepared.xid, prepared.blobs.clone());
             shared.commit_insertion(&Arc::new(rows), &prepared.blobs, level, &[], ())
         });

@@ -5,12 +5,17 @@
 //! Invariants
 //! 1. Of a call that is refused, or fails, nothing is written; the row that refused it is locked as was asked.
 //! 2. What must be absent is locked before it is looked for, at latest, over the transaction's own writes (Rules: I3, I32).
-//! 3. While a call waits for a gap, it gives back what it has itself locked there, or who holds the gap and reads there again would
+//! 3. Entries that are not unique hold the row's key: those of a row that was not there were not there either, and are fresh as
+//!    it is (Rule: I7).
+//! 4. While a call waits for a gap, it gives back what it has itself locked there, or who holds the gap and reads there again would
 //!    be in a circle with it (Rule: I46); then it is looked for again.
 //!
 //! Threads: as the transaction.
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    txn::{HashedKey, OwnState},
+};
 
 use super::{
     super::Tree,
@@ -69,6 +74,9 @@ impl Txn {
     /// Inserts a row. If one of its unique entries is there already, says which is the first and what it holds,
     /// leaves that entry locked by `lock`, and writes nothing.
     ///
+    /// Begin with the row's own entry: if that is unique, those that are not are taken for its entries in indexes, whose keys
+    /// hold its key, and which are not there if it is not.
+    ///
     /// ```
     /// # fn main() -> frond::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
@@ -106,9 +114,12 @@ impl Txn {
                     return Ok(Some(RowConflict { index, value }));
                 }
             }
+            let own = entries.first().filter(|own| own.unique && entries.iter().any(|e| !e.unique));
+            let follows = own.map_or(Ok(Absent::Whatever), |own| self.of_new(own.tree, own.key))?;
             for (index, entry) in entries.iter().enumerate() {
                 let RowEntry { tree, key, value, unique } = *entry;
-                if let Some(conflict) = self.put_entry((index, tree), (key, value), unique, lock)? {
+                let absent = if unique { Absent::Proven } else { follows };
+                if let Some(conflict) = self.put_entry((index, tree), (key, value), absent, lock)? {
                     return Ok(Some(conflict));
                 }
             }
@@ -127,16 +138,17 @@ impl Txn {
         changes: &[RowChange<'_>],
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
-        self.change_row(changes, lock, 0)
+        self.change_row(changes, lock, (0, 0))
     }
 
     /// The same; of the first so many unique ones the caller has looked within the same call of a row
-    /// ([`in_row_call`](Self::in_row_call)): they are absent, and locked.
+    /// ([`in_row_call`](Self::in_row_call)): they are absent, and locked. So many of the first come with a row that is new, the
+    /// first of them.
     pub(crate) fn change_row(
         &self,
         changes: &[RowChange<'_>],
         lock: RowLock,
-        looked: usize,
+        (looked, new): (usize, usize),
     ) -> Result<Option<RowConflict>> {
         self.or_nothing(|| {
             let leaves = |tree: &Tree, key: &[u8]| {
@@ -160,11 +172,19 @@ impl Txn {
                     .leaves()
                     .map_or(Ok(()), |old| self.delete_checked(change.tree, old, Absent::Not))?;
             }
+            let own = changes.first().filter(|own| own.unique && new > 1);
+            let own = own.and_then(|own| Some((own.tree, own.comes_to()?)));
+            let follows = own.map_or(Ok(Absent::Whatever), |(tree, key)| self.of_new(tree, key))?;
             for (index, change) in changes.iter().enumerate() {
-                let RowChange { tree, new, unique, .. } = *change;
-                match new {
+                let RowChange { tree, new: row, unique, .. } = *change;
+                let absent = match unique {
+                    true => Absent::Proven,
+                    false if index < new => follows,
+                    false => Absent::Whatever,
+                };
+                match row {
                     Some(row) if change.comes_to().is_some() => {
-                        if let Some(conflict) = self.put_entry((index, tree), row, unique, lock)? {
+                        if let Some(conflict) = self.put_entry((index, tree), row, absent, lock)? {
                             return Ok(Some(conflict));
                         }
                     }
@@ -229,22 +249,27 @@ impl Txn {
         }
     }
 
+    /// What is to be known of the entries of a row that was looked for and is not there: that they are not either, but where
+    /// the transaction has deleted it itself, for of such rows nobody knows what the trees have.
+    fn of_new(&self, tree: &Tree, key: &[u8]) -> Result<Absent> {
+        let own = self.own_state(&*self.go_on()?, HashedKey::new(tree.entry.id, key))?;
+        let is_untouched = own == OwnState::Untouched;
+        Ok(if is_untouched { Absent::Follows } else { Absent::Whatever })
+    }
+
     fn put_entry(
         &self,
         (index, tree): (usize, &Tree),
         (key, value): (&[u8], &[u8]),
-        unique: bool,
+        absent: Absent,
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
-        if !unique {
-            return self.put(tree, key, value).map(|()| None);
-        }
-        match self.put_checked(tree, key, value, Absent::Proven)? {
+        match self.put_checked(tree, key, value, absent)? {
             Written::Done => Ok(None),
             // Somebody came while this one waited for a gap.
             Written::Exists => {
                 let found = self.look_for(tree, key, lock)?;
-                let gone = || Error::RowExists { tree: tree.name() };
+                let gone = || Error::RowExists { tree: tree.name(), key: key.to_vec() };
                 Ok(Some(RowConflict { index, value: found.ok_or_else(gone)? }))
             }
         }

@@ -21,6 +21,8 @@ pub(super) enum Absent {
     Must,
     /// The same, which was looked at under the row's lock, and is looked at again only after a wait.
     Proven,
+    /// The same, which follows from something else: it is the entry of a row that is not there, or the caller says so.
+    Follows,
     /// That it is there, says the caller.
     Not,
 }
@@ -60,8 +62,19 @@ impl Txn {
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         match self.put_checked(tree, key, value, Absent::Must)? {
             Written::Done => Ok(()),
-            Written::Exists => Err(Error::RowExists { tree: tree.name() }),
+            Written::Exists => Err(Error::RowExists { tree: tree.name(), key: key.to_vec() }),
         }
+    }
+
+    /// Sets the value of a key that the program knows to be absent, without a look: of a row under a number that it has just
+    /// [reserved](crate::Tree::reserve), say, or of an entry in an index of such a row. A delete of it costs the store nothing
+    /// then, and the tree goes on counting its rows. Where the key was there after all, a later delete may bring the older
+    /// value back: if in doubt, [`insert`](Self::insert).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_absent(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_checked(tree, key, value, Absent::Follows).map(drop)
     }
 
     pub(super) fn put_checked(
@@ -71,7 +84,7 @@ impl Txn {
         value: &[u8],
         absent: Absent,
     ) -> Result<Written> {
-        let is_insert = matches!(absent, Absent::Must | Absent::Proven);
+        let is_insert = matches!(absent, Absent::Must | Absent::Proven | Absent::Follows);
         tree.check_value(value)?;
         if value.len() <= self.shared.engine.cx.shape.blob_bytes {
             let leaves = (absent, Leaves::ARow);
@@ -291,7 +304,7 @@ impl State {
         match (own, absent) {
             (OwnState::Put { .. } | OwnState::Merged, _) => Some(true),
             (OwnState::Deleted { .. }, _) => Some(false),
-            (OwnState::Untouched, Absent::Must | Absent::Proven) => Some(false),
+            (OwnState::Untouched, Absent::Must | Absent::Proven | Absent::Follows) => Some(false),
             (OwnState::Untouched, Absent::Not) => Some(true),
             (OwnState::Untouched, Absent::Whatever) => {
                 let Seen { tree, key: seen, is_there } = &self.seen;

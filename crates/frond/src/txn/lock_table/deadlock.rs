@@ -22,12 +22,12 @@ use std::{
 
 use super::{
     LockTable,
-    denied::{LockOn, Locked},
+    denied::{LockOn, Locked, NamedTree},
     owner::{Owner, Wait},
     queue::Edge,
     waits::{Waiting, Waits},
 };
-use crate::{TreeId, sync::Arc};
+use crate::{KeyStart, TreeId, sync::Arc};
 
 /// One transaction on a cycle.
 #[derive(Clone, Debug)]
@@ -40,8 +40,12 @@ pub struct Party {
     pub on: LockOn,
     /// In which tree.
     pub tree: TreeId,
+    /// Its name, if there is still such a tree.
+    pub tree_name: String,
     /// 128 bits that stand for the key.
     pub key_hash: u128,
+    /// The begin of the key; `None` if it was the whole tree that it waited for.
+    pub key: Option<KeyStart>,
     /// In which mode it wanted it, in words.
     pub mode: &'static str,
     /// For how long it had waited.
@@ -64,8 +68,9 @@ impl fmt::Display for Deadlock {
         write!(f, "deadlock of {} transactions:", self.parties.len())?;
         let next = self.parties.iter().cycle().skip(1);
         for (party, next) in self.parties.iter().zip(next) {
-            let Party { id, writes, on, tree, key_hash, mode, waited } = party;
-            let what = Locked { on: *on, key_hash: *key_hash };
+            let Party { id, writes, on, tree, tree_name, key_hash, key, mode, waited } = party;
+            let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref() };
+            let tree = NamedTree(tree_name, *tree);
             write!(
                 f,
                 " transaction {id} ({writes} writes) waits for {ms} ms for {mode} access to {what} of tree {tree}, \
@@ -133,6 +138,7 @@ impl LockTable {
     fn edges(&self, waits: &Waits, number: u32, edges: &mut Vec<Edge>) {
         let Some(Waiting { owner, request, key, .. }) = waits.waiting.get(&number) else { return };
         if request.on == LockOn::Insert {
+            let key = key.as_deref().unwrap_or_default();
             let gaps = self.gaps_of_waiter(owner, request.tree, key);
             edges.extend(gaps.into_iter().map(|to| Edge { from: number, to, is_walked: false }));
         } else if let Some(queue) = self.lock_shard(request.hash).1.queue(request.hash) {
@@ -163,13 +169,15 @@ impl LockTable {
     fn described(&self, waits: &Waits, cycle: &[u32], victim: u32) -> Deadlock {
         let now = self.clock.now();
         let party = |number: &u32| {
-            let Waiting { owner, request, since, .. } = &waits.waiting[number];
+            let Waiting { owner, request, key, since, .. } = &waits.waiting[number];
             Party {
                 id: owner.id(),
                 writes: owner.writes(),
                 on: request.on,
                 tree: request.tree,
+                tree_name: String::new(),
                 key_hash: request.hash.0,
+                key: key.as_deref().map(KeyStart::of),
                 mode: request.mode.in_words(),
                 waited: now.saturating_sub(*since),
             }

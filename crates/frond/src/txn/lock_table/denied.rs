@@ -5,7 +5,7 @@
 use std::{fmt, time::Duration};
 
 use super::{mode::Mode, shard::LockHash};
-use crate::{Error, TreeId};
+use crate::{Error, KeyStart, TreeId};
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub enum LockOn {
 
 /// A request that was not granted. The transaction holds what it held before; of an insert see
 /// [`LockTable::before_insert`](super::LockTable::before_insert).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Denied {
     /// Why.
     pub reason: Reason,
@@ -54,6 +54,8 @@ pub struct Denied {
     pub tree: TreeId,
     /// 128 bits that stand for the key; of a tree as a whole, its own.
     pub key_hash: u128,
+    /// The begin of the key, of a row; what is locked again after a restart is known by its hash alone.
+    pub key: Option<KeyStart>,
     /// The id of a transaction that stood against it, if it was still there when it was asked for.
     pub holder: Option<u64>,
 }
@@ -70,8 +72,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub fn denied(&self, reason: Reason, holder: Option<u64>) -> Denied {
-        Denied { reason, on: self.on, tree: self.tree, key_hash: self.hash.0, holder }
+    pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<&[u8]>) -> Denied {
+        let Self { on, tree, hash, .. } = *self;
+        Denied { reason, on, tree, key_hash: hash.0, key: key.map(KeyStart::of), holder }
     }
 }
 
@@ -79,17 +82,18 @@ impl Denied {
     /// As an error of a call on the tree of this name.
     pub fn into_error(self, tree: &str) -> Error {
         let tree = tree.to_owned();
-        let (what, holder) = (self.what(), self.held_by());
+        let (what, holder, key) = (self.what(), self.held_by(), self.key);
         match self.reason {
-            Reason::Busy => Error::LockBusy { tree, what, holder },
-            Reason::Timeout => Error::LockTimeout { tree, what, holder },
-            Reason::Deadlock => Error::Deadlock { tree, what, holder },
+            Reason::Busy => Error::LockBusy { tree, what, holder, key },
+            Reason::Timeout => Error::LockTimeout { tree, what, holder, key },
+            Reason::Deadlock => Error::Deadlock { tree, what, holder, key },
             Reason::Interrupted => Error::Interrupted,
         }
     }
 
     fn what(&self) -> String {
-        Locked { on: self.on, key_hash: self.key_hash }.to_string()
+        // Messages of errors hold no keys: the field does.
+        Locked { on: self.on, key_hash: self.key_hash, key: None }.to_string()
     }
 
     fn held_by(&self) -> String {
@@ -97,18 +101,35 @@ impl Denied {
     }
 }
 
-/// What is locked, in words; never the key itself.
-pub(super) struct Locked {
+/// What is locked, in words; with the key's begin, if that may be told.
+pub(super) struct Locked<'k> {
     pub on: LockOn,
     pub key_hash: u128,
+    pub key: Option<&'k KeyStart>,
 }
 
-impl fmt::Display for Locked {
+impl fmt::Display for Locked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.on {
-            LockOn::Row => write!(f, "the row of key hash {:032x}", self.key_hash),
-            LockOn::Insert => write!(f, "the gap of key hash {:032x}", self.key_hash),
-            LockOn::Table => write!(f, "the whole tree"),
+        let what = match self.on {
+            LockOn::Row => "the row",
+            LockOn::Insert => "the gap",
+            LockOn::Table => return write!(f, "the whole tree"),
+        };
+        match self.key {
+            Some(key) => write!(f, "{what} of key {key}"),
+            None => write!(f, "{what} of key hash {:032x}", self.key_hash),
+        }
+    }
+}
+
+/// A tree by its name, if that is known; else by its number.
+pub(super) struct NamedTree<'n>(pub &'n str, pub TreeId);
+
+impl fmt::Display for NamedTree<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => write!(f, "{}", self.1),
+            name => write!(f, "\"{name}\""),
         }
     }
 }

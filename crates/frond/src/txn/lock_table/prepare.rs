@@ -54,20 +54,36 @@ pub struct LockList {
 
 impl LockTable {
     /// Gives back what a prepared transaction does not need: all but rows locked for writing, exclusive
-    /// intents on trees, and trees it has for itself. With `keep_all`, as for transactions that must stay
+    /// intents on trees, and trees that were locked as a whole. With `keep_all`, as for transactions that must stay
     /// serializable, nothing.
     pub fn release_at_prepare(&self, locks: &mut LockSet, keep_all: bool) {
         if keep_all {
             return;
         }
         self.release_others(locks, |name, mode, writes| match name.is_table {
-            true => !matches!(mode, Mode::IntentShared | Mode::Shared),
+            true => mode != Mode::IntentShared,
             false if plant!("txn: a prepare lets go of what it writes") => false,
             // Its own, by which others wait for its end.
             false => writes || name.tree == OWNERS,
         });
         self.release_ranges(locks);
         self.release_shared_intents(locks);
+    }
+
+    /// Trees that a set has locked as a whole, and its exclusive intents, for the record of a prepare that keeps no more;
+    /// nothing if there are only intents.
+    pub fn whole_trees(&self, locks: &LockSet) -> Vec<(TreeId, TableMode)> {
+        let mut list = LockList::default();
+        if !locks.strong.is_empty() {
+            self.each_held(locks, |name, mode, _| {
+                if name.is_table {
+                    list_table(&mut list, name.tree, mode);
+                }
+            });
+            self.each_intent(locks, |tree, mode| list_table(&mut list, tree, mode));
+            list.tables.retain(|(_, mode)| *mode != TableMode::IntentShared);
+        }
+        list.tables
     }
 
     /// What a set holds, for the record of its prepare.
@@ -118,7 +134,7 @@ impl LockTable {
                 mode: row.mode.into(),
                 writes: row.mode == RowMode::Write,
             };
-            self.take(locks, &request, Patience::NoWait)?;
+            self.take(locks, &request, None, Patience::NoWait)?;
         }
         for RangeEntry { tree, from, to } in &list.ranges {
             let span = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));

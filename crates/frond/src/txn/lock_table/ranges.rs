@@ -185,7 +185,7 @@ impl LockTable {
         let request = Request { on: LockOn::Insert, tree, hash, mode, writes: true };
         if patience == Patience::NoWait {
             let holder = self.gaps_against(&locks.owner, tree, key).first().copied();
-            return Err(request.denied(Reason::Busy, self.id_of(holder)));
+            return Err(request.denied(Reason::Busy, self.id_of(holder), Some(key)));
         }
         let deadline = self.deadline(locks, patience);
         loop {
@@ -271,7 +271,7 @@ impl LockTable {
             self.withdraw_insert(owner.number(), tree);
             return Ok(());
         }
-        self.note(&mut waits, owner, request, key, deadline);
+        self.note(&mut waits, owner, request, Some(key), deadline);
         self.sleep(waits, owner, request, deadline).map(drop)
     }
 

@@ -75,7 +75,7 @@ impl LockTable {
             writes: mode == RowMode::Write,
         };
         locks.last = None;
-        let (place, taken) = self.take(locks, &request, patience)?;
+        let (place, taken) = self.take(locks, &request, Some(key), patience)?;
         locks.last = Some((request.hash, place, taken));
         if self.spilled.any()
             && let Err(denied) = self.pass_spilled(locks, (tree, key), patience)
@@ -155,11 +155,12 @@ impl LockTable {
         (number, shard.lock().unwrap())
     }
 
-    /// Takes a lock of the table, and notes it.
+    /// Takes a lock of the table, and notes it. `key` is told to whoever asks what is waited for.
     pub(super) fn take(
         &self,
         locks: &mut LockSet,
         request: &Request,
+        key: Option<&[u8]>,
         patience: Patience,
     ) -> Result<(u32, Taken), Denied> {
         let number = locks.owner.number();
@@ -170,12 +171,12 @@ impl LockTable {
             None if patience == Patience::NoWait => {
                 let holder = guard.refuses(request.hash, number, request.mode);
                 drop(guard);
-                return Err(request.denied(Reason::Busy, self.id_of(holder)));
+                return Err(request.denied(Reason::Busy, self.id_of(holder), key));
             }
             None => {
                 drop(guard);
                 let deadline = self.deadline(locks, patience);
-                self.wait_for_lock(&locks.owner, request, deadline)?
+                self.wait_for_lock(&locks.owner, request, key, deadline)?
             }
         };
         if taken == Taken::New {

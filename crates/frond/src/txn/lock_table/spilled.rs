@@ -94,7 +94,7 @@ impl LockTable {
                 mode: Mode::Exclusive,
                 writes: false,
             };
-            self.take(locks, &own, Patience::NoWait)
+            self.take(locks, &own, None, Patience::NoWait)
                 .expect("nobody asks for it before it is listed");
             self.spilled.list(Holder { id, rows: rows.clone() });
             locks.spilled = Some(rows);
@@ -135,7 +135,7 @@ impl LockTable {
                 writes: false,
             };
             let last = locks.last.take();
-            let waited = self.take(locks, &end, patience);
+            let waited = self.take(locks, &end, Some(key), patience);
             if let Ok((place, Taken::New)) = waited {
                 self.give_back(locks, place);
             }

@@ -71,13 +71,13 @@ impl LockTable {
         let Name { hash, .. } = name_of(tree);
         let request = Request { on: LockOn::Table, tree, hash, mode, writes: false };
         if is_intent {
-            return Ok(self.take(locks, &request, patience)?.1);
+            return Ok(self.take(locks, &request, None, patience)?.1);
         }
         self.strong_of(tree).fetch_add(1, Ordering::SeqCst);
         if !plant!("locks: intents of before are not asked for") {
             self.gather(tree);
         }
-        let taken = self.take(locks, &request, patience);
+        let taken = self.take(locks, &request, None, patience);
         match taken {
             Ok((_, Taken::New | Taken::Upgraded)) => locks.strong.push(tree),
             _ => drop(self.strong_of(tree).fetch_sub(1, Ordering::SeqCst)),
@@ -155,7 +155,7 @@ impl LockTable {
         for at in 0..locks.intents {
             let places = &locks.owner.intents;
             let own = places[at].load(Ordering::SeqCst);
-            if matches!(self.mode_now(&locks.owner, own), Mode::IntentShared | Mode::Shared) {
+            if self.mode_now(&locks.owner, own) == Mode::IntentShared {
                 if places[at].swap(0, Ordering::SeqCst) & MOVED != 0 {
                     self.release_moved(&locks.owner, tree_of(own));
                 }

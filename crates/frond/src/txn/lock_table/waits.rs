@@ -33,8 +33,8 @@ use crate::sync::{Arc, MutexGuard};
 pub(super) struct Waiting {
     pub owner: Arc<Owner>,
     pub request: Request,
-    /// Of an insert, its key: gaps are kept by key.
-    pub key: Box<[u8]>,
+    /// The key of a row: gaps are kept by key, and people ask which it is.
+    pub key: Option<Box<[u8]>>,
     pub since: Duration,
     pub deadline: Option<Duration>,
 }
@@ -52,6 +52,7 @@ impl LockTable {
         &self,
         owner: &Arc<Owner>,
         request: &Request,
+        key: Option<&[u8]>,
         deadline: Option<Duration>,
     ) -> Result<(u32, Taken), Denied> {
         let number = owner.number();
@@ -73,7 +74,7 @@ impl LockTable {
         *owner.wait.lock().unwrap() = Wait::On;
         guard.enqueue(request.hash, owner.clone(), request.mode);
         drop(guard);
-        self.note(&mut waits, owner, request, &[], deadline);
+        self.note(&mut waits, owner, request, key, deadline);
         let place = self.sleep(waits, owner, request, deadline)?;
         if request.writes {
             self.lock_shard(request.hash).1.mark_written(request.hash);
@@ -87,12 +88,12 @@ impl LockTable {
         waits: &mut Waits,
         owner: &Arc<Owner>,
         request: &Request,
-        key: &[u8],
+        key: Option<&[u8]>,
         deadline: Option<Duration>,
     ) {
         let since = self.clock.now();
-        let (owner, request) = (owner.clone(), *request);
-        let waiting = Waiting { owner, request, key: key.into(), since, deadline };
+        let (owner, request, key) = (owner.clone(), *request, key.map(Box::from));
+        let waiting = Waiting { owner, request, key, since, deadline };
         waits.waiting.insert(waiting.owner.number(), waiting);
         self.counters.began();
     }
@@ -124,12 +125,14 @@ impl LockTable {
         let waited = waits.waiting.remove(&number);
         drop(waits);
         let now = self.clock.now();
-        let lasted = waited.map_or(Duration::ZERO, |waited| now.saturating_sub(waited.since));
+        let began = waited.as_ref().map(|waited| waited.since);
+        let lasted = began.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        let key = waited.as_ref().and_then(|waited| waited.key.as_deref());
         let ended = match wait {
             Ok(Wait::Granted(place)) => Ok(place),
-            Ok(Wait::Victim) => Err(request.denied(Reason::Deadlock, against)),
+            Ok(Wait::Victim) => Err(request.denied(Reason::Deadlock, against, key)),
             Ok(Wait::Look | Wait::On) => Ok(0),
-            Err(reason) => Err(request.denied(reason, against)),
+            Err(reason) => Err(request.denied(reason, against, key)),
         };
         self.counters.ended(lasted, ended.as_ref().err().map(|denied| denied.reason));
         ended
@@ -192,7 +195,7 @@ impl LockTable {
             return Vec::new();
         };
         if request.on == LockOn::Insert {
-            return self.gaps_of_waiter(owner, request.tree, key);
+            return self.gaps_of_waiter(owner, request.tree, key.as_deref().unwrap_or_default());
         }
         let guard = self.lock_shard(request.hash).1;
         guard.queue(request.hash).map_or_else(Vec::new, |queue| queue.blockers(number))

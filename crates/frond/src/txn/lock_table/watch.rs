@@ -8,11 +8,11 @@ use std::{fmt, time::Duration};
 use super::{
     LockTable,
     deadlock::Deadlock,
-    denied::{LockOn, Locked, Reason},
+    denied::{LockOn, Locked, NamedTree, Reason},
     waits::Waiting,
 };
 use crate::{
-    TreeId,
+    KeyStart, TreeId,
     latency::{Histogram, Times},
     sync::{Arc, AtomicU64, Ordering},
 };
@@ -28,8 +28,12 @@ pub struct LockWait {
     pub on: LockOn,
     /// In which tree.
     pub tree: TreeId,
+    /// Its name, if there is such a tree.
+    pub tree_name: String,
     /// 128 bits that stand for the key.
     pub key_hash: u128,
+    /// The begin of the key; `None` if it is the whole tree that is waited for.
+    pub key: Option<KeyStart>,
     /// In which mode, in words.
     pub mode: &'static str,
     /// Since when, by the store's clock.
@@ -40,8 +44,9 @@ pub struct LockWait {
 
 impl fmt::Display for LockWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { waiter, holders, on, tree, key_hash, mode, lasts, .. } = self;
-        let what = Locked { on: *on, key_hash: *key_hash };
+        let Self { waiter, holders, on, tree, tree_name, key_hash, key, mode, lasts, .. } = self;
+        let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref() };
+        let tree = NamedTree(tree_name, *tree);
         write!(f, "transaction {waiter} has waited {:.3} s ", lasts.as_secs_f64())?;
         write!(f, "for {mode} access to {what} of tree {tree}, behind")?;
         holders.iter().try_for_each(|holder| write!(f, " {holder}"))
@@ -137,12 +142,12 @@ impl Counters {
 }
 
 impl LockTable {
-    /// All waits that go on, longest first.
+    /// All waits that go on, longest first; names of trees are not known here.
     pub fn waits(&self) -> Vec<LockWait> {
         let now = self.clock.now();
         let waits = self.waits.lock().unwrap();
         let mut live: Vec<LockWait> = Vec::with_capacity(waits.waiting.len());
-        for (number, Waiting { owner, request, since, .. }) in &waits.waiting {
+        for (number, Waiting { owner, request, key, since, .. }) in &waits.waiting {
             let holders = self.blockers(&waits, *number);
             let holders: Vec<u64> =
                 holders.into_iter().filter_map(|number| self.id_of(Some(number))).collect();
@@ -153,7 +158,9 @@ impl LockTable {
                     holders,
                     on: request.on,
                     tree: request.tree,
+                    tree_name: String::new(),
                     key_hash: request.hash.0,
+                    key: key.as_deref().map(KeyStart::of),
                     mode: request.mode.in_words(),
                     since: *since,
                     lasts: now.saturating_sub(*since),

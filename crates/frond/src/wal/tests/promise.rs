@@ -54,11 +54,10 @@ fn others_leave_the_rest_of_a_buffer() {
 pub(super) fn others_leave_room_in_the_segment() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
-    let mut promised = 0;
-    while log.promise(300).unwrap() {
-        promised += 1;
+    let promised = 4;
+    for _ in 0..promised {
+        assert!(log.promise(300).unwrap(), "in a segment of 24 KiB");
     }
-    assert!((2..6).contains(&promised), "{promised}: half of a segment of 24 KiB");
     while let Some(reservation) = log.try_reserve(1000) {
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
@@ -73,8 +72,34 @@ pub(super) fn others_leave_room_in_the_segment() {
     log.close().unwrap();
 }
 
+/// More is promised than the current segment has room for, and no further one can be made once it is: others stop, and each
+/// record that was promised finds its place, by itself. Rule: I41.
+fn others_leave_room_in_the_segments() {
+    let env = env();
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
+    let (mut promised, mut filled) = (0, 0);
+    while log.promise(300).unwrap() {
+        promised += 1;
+    }
+    assert!(promised > 6, "{promised}: more than a segment has room for");
+    while let Some(reservation) = log.try_reserve(1000) {
+        log.fill(&reservation, &[&[1; 1000]]);
+        log.wait(&reservation, Durability::Sync).unwrap();
+        filled += 1;
+    }
+    for _ in 0..promised {
+        let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+        log.fill(&reservation, &[&[2; 300]]);
+        log.wait(&reservation, Durability::Sync).unwrap();
+    }
+    append(&log, b"in the next one").unwrap();
+    log.sync_through_now().unwrap();
+    assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0.len(), filled + promised + 1);
+}
+
 #[test]
 fn what_is_promised_is_left_alone() {
+    others_leave_room_in_the_segments();
     others_leave_a_buffer();
     others_leave_the_rest_of_a_buffer();
     others_leave_room_in_the_segment();

@@ -216,7 +216,7 @@ impl Model {
             let Some(mode) = lock.holders.get(&owner).copied() else { continue };
             let is_kept = match id {
                 Id::Row(..) => self.written.contains(&(owner, *id)),
-                Id::Table(_) => !matches!(mode, Mode::IntentShared | Mode::Shared),
+                Id::Table(_) => mode != Mode::IntentShared,
             };
             if !is_kept {
                 lock.holders.remove(&owner);
