@@ -450,7 +450,9 @@ fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
 /// nothing to write, and their trees count on.
 #[test]
 fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
-    let db = open(&SimVfs::new().env(0));
+    // With memtables of the usual length: what comes and goes is in one.
+    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    let db = Db::open(DIR, options.env(SimVfs::new().env(0))).unwrap();
     let rows = db.create_tree("rows", unique()).unwrap();
     let names = db.create_tree("names", TreeOptions::default()).unwrap();
     fn entry<'a>(tree: &'a Tree, key: &'a [u8], unique: bool) -> RowEntry<'a> {

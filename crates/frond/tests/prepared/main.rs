@@ -543,7 +543,7 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
         }
     };
     assert!(matches!(refused, Error::BatchTooLarge { .. }), "{refused}");
-    assert!(prepared.len() > 1000, "{}", prepared.len());
+    assert!(prepared.len() > 500, "{}", prepared.len());
     assert_eq!(db.prepared().len(), prepared.len());
     let changes = vfs.changes();
     for one in &mut prepared {
