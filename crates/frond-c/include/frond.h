@@ -50,6 +50,12 @@
 // Bytes of an error's message, with its end.
 #define FROND_MESSAGE_BYTES 504
 
+// Bytes of the name of a tree in an error, with its end: names have up to 512.
+#define FROND_NAME_BYTES 520
+
+// Bytes of a key that an error holds.
+#define FROND_KEY_BYTES 256
+
 // A part: `width` bytes, big-endian.
 #define FROND_PART_FIXED 1
 
@@ -105,7 +111,8 @@
 // zstd leaves of a higher level, and dictionaries: size before speed.
 #define FROND_SMALL 3
 
-// Each call sees what was committed when it began.
+// Each call sees what was committed when it began; after frond_txn_begin_statement all plain reads of the statement see what
+// was committed when the first of them began.
 #define FROND_READ_COMMITTED 1
 
 // Plain reads see what was committed when the first of them began; writes and locking reads the newest commit.
@@ -156,6 +163,18 @@
 // How long calls waited for locks, of those that did.
 #define FROND_LOCK_WAITS 3
 
+// Rows of the tree will be locked shared: what every locking read says by itself. Against FROND_TREE_EXCLUSIVE.
+#define FROND_TREE_INTENT_SHARED 1
+
+// Rows of it will be locked exclusively, or written: what every write says by itself. Against FROND_TREE_SHARED, too.
+#define FROND_TREE_INTENT_EXCLUSIVE 2
+
+// Nobody else writes it.
+#define FROND_TREE_SHARED 3
+
+// Nobody else writes it, nor reads it under locks.
+#define FROND_TREE_EXCLUSIVE 4
+
 // Writes that are committed together, in the order in which they were added.
 typedef struct frond_batch frond_batch;
 
@@ -201,6 +220,16 @@ typedef struct {
   int32_t kind;
   // In words, UTF-8, ends with a zero byte; cut off if it is too long.
   char message[FROND_MESSAGE_BYTES];
+  // The name of the tree that it is about, ends with a zero byte; empty if it is about none.
+  char tree[FROND_NAME_BYTES];
+  // Which entry of a batch it is about, from 0; -1 if it is about none.
+  int64_t entry;
+  // It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
+  bool has_key;
+  // Length of that key, bytes; it may be more than `key` holds.
+  size_t key_length;
+  // Its first bytes: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+  uint8_t key[FROND_KEY_BYTES];
 } frond_error;
 
 // A part of keys or values.
@@ -461,7 +490,8 @@ int32_t frond_tree_row_count(const frond_tree *tree,
                              frond_error *error);
 
 // About how many rows lie from `from` up to, not including, `to`, and how many bytes they take, without reading any. 0 rows
-// only if there is none. Null: from the first key, to the last. `data_bytes` may be null.
+// only if none is committed by now: a transaction may have written some, or see some that are gone since, and asks by
+// frond_txn_estimate. Null: from the first key, to the last. `data_bytes` may be null.
 int32_t frond_tree_estimate(const frond_tree *tree,
                             const uint8_t *from,
                             size_t from_length,
@@ -470,6 +500,18 @@ int32_t frond_tree_estimate(const frond_tree *tree,
                             uint64_t *rows,
                             uint64_t *data_bytes,
                             frond_error *error);
+
+// The same with what the transaction has written, and where its reads see more than is committed by now, as much as they see:
+// 0 rows only if neither a plain nor a locking read of it would find one.
+int32_t frond_txn_estimate(const frond_txn *txn,
+                           const frond_tree *tree,
+                           const uint8_t *from,
+                           size_t from_length,
+                           const uint8_t *to,
+                           size_t to_length,
+                           uint64_t *rows,
+                           uint64_t *data_bytes,
+                           frond_error *error);
 
 // Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. They are not
 // handed out again, whatever becomes of the transaction; over a restart at least none that a commit can have used.
@@ -617,7 +659,8 @@ int32_t frond_prepared_attach(const frond_db *db,
                               frond_prepared **prepared,
                               frond_error *error);
 
-// Gives the commit its place in the order of all: from here on it is decided. `seqno`, which may be null, gets its
+// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare,
+// so that it fails only once the store has stopped; but one from before the store was opened may wait for room. `seqno`, which may be null, gets its
 // number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
 int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
                                       uint64_t *seqno,
@@ -645,7 +688,7 @@ int32_t frond_prepared_list(const frond_db *db,
                             void *context,
                             frond_error *error);
 
-// Inserts a row: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
+// Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
 // is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
 // (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
 int32_t frond_txn_insert_row(const frond_txn *txn,
@@ -956,6 +999,16 @@ int32_t frond_txn_insert(const frond_txn *txn,
                          size_t value_length,
                          frond_error *error);
 
+// Sets the value of a key that the caller knows to be absent, without a look: of a row under a number that was just reserved,
+// say. If it was there after all, a later delete may bring the older value back.
+int32_t frond_txn_put_absent(const frond_txn *txn,
+                             const frond_tree *tree,
+                             const uint8_t *key,
+                             size_t key_length,
+                             const uint8_t *value,
+                             size_t value_length,
+                             frond_error *error);
+
 // Deletes a key, if it exists.
 int32_t frond_txn_delete(const frond_txn *txn,
                          const frond_tree *tree,
@@ -1033,11 +1086,16 @@ int32_t frond_transactions(const frond_db *db,
                            void *context,
                            frond_error *error);
 
-// Tells who waits for a lock now, a line each: who, for what, and behind whom.
-int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
+// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom.
+int32_t frond_lock_waits(const frond_db *db,
+                         frond_line tell,
+                         void *context,
+                         frond_error *error);
 
-// The last deadlock in words. FROND_NOT_FOUND if there was none.
-int32_t frond_last_deadlock(const frond_db *db, frond_buffer *words, frond_error *error);
+// The last deadlock in words, with names of trees and begins of keys. FROND_NOT_FOUND if there was none.
+int32_t frond_last_deadlock(const frond_db *db,
+                            frond_buffer *words,
+                            frond_error *error);
 
 // One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
 int32_t frond_stat(const frond_db *db,
@@ -1057,6 +1115,14 @@ int32_t frond_times(const frond_db *db,
                     uint64_t *count,
                     uint64_t *nanos,
                     frond_error *error);
+
+// Locks a tree as a whole until the transaction ends, whatever of it is taken back; one that is prepared keeps it. `mode` is
+// FROND_TREE_SHARED, …; `when_locked` FROND_WAIT, or FROND_FAIL for FRD-1105 if another stands against it. Plain reads go on.
+int32_t frond_txn_lock_tree(const frond_txn *txn,
+                            const frond_tree *tree,
+                            int32_t mode,
+                            int32_t when_locked,
+                            frond_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"
