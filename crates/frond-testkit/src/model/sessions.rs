@@ -232,12 +232,14 @@ impl Sessions {
             TxnOp::Statement => {
                 let session = self.going(slot)?;
                 session.statement = Some((session.own.len(), session.made));
+                session.looks_anew();
             }
             TxnOp::UndoStatement => {
                 let session = self.going(slot)?;
                 let (began, made) = session.statement.ok_or(Refusal::BadCall)?;
                 session.savepoints.retain(|(number, _)| *number <= made);
                 session.own.truncate(began);
+                session.looks_anew();
             }
             TxnOp::BackTo(_) | TxnOp::Release(_) | TxnOp::Detach => {}
             TxnOp::Prepare(number) => self.prepare(model, slot, *number)?,
@@ -421,10 +423,17 @@ impl Session {
         found.ok_or(Refusal::BadCall)
     }
 
+    /// A statement begins: at READ COMMITTED its first plain read sees what is committed by then, and the others the same.
+    fn looks_anew(&mut self) {
+        if self.isolation == Isolation::ReadCommitted {
+            self.snapshot = None;
+        }
+    }
+
     /// The step that a plain read sees.
     fn step_seen(&mut self, model: &Model) -> u64 {
         match self.isolation {
-            Isolation::ReadCommitted => model.step(),
+            Isolation::ReadCommitted if self.statement.is_none() => model.step(),
             _ => *self.snapshot.get_or_insert(model.step()),
         }
     }
