@@ -2,21 +2,25 @@
 
 use std::path::Path;
 
-#[test]
-fn the_header_is_that_of_the_sources() {
+/// The header of the sources as they are.
+fn made() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let made = cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap();
     let mut text = Vec::new();
     made.write(&mut text);
-    let text = String::from_utf8(text).unwrap();
-    let place = root.join("include/frond.h");
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn the_header_is_that_of_the_sources() {
+    let (made, place) = (made(), Path::new(env!("CARGO_MANIFEST_DIR")).join("include/frond.h"));
     if std::env::var_os("FROND_WRITE_HEADER").is_some() {
-        std::fs::write(&place, &text).unwrap();
+        std::fs::write(&place, &made).unwrap();
     }
     let kept = std::fs::read_to_string(&place).unwrap_or_default();
     assert!(
-        kept == text,
+        kept == made,
         "include/frond.h is not of these sources: run this with FROND_WRITE_HEADER=1"
     );
 }
@@ -24,10 +28,8 @@ fn the_header_is_that_of_the_sources() {
 /// A constant that is not a literal is left out of the header without a word.
 #[test]
 fn every_constant_is_in_the_header() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let header = std::fs::read_to_string(root.join("include/frond.h")).unwrap();
-    let mut constants = 0;
-    for file in std::fs::read_dir(root.join("src")).unwrap() {
+    let (header, mut constants) = (made(), 0);
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         for (_, rest) in text.match_indices("pub const FROND_").map(|(at, _)| text.split_at(at)) {
             let name = rest["pub const ".len()..].split(':').next().unwrap();
