@@ -228,7 +228,9 @@ typedef struct {
   bool has_key;
   // Length of that key, bytes; it may be more than `key` holds.
   size_t key_length;
-  // Its first bytes: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+  // So many of its first bytes are in `key`: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+  size_t key_held;
+  // These, and zeros.
   uint8_t key[FROND_KEY_BYTES];
 } frond_error;
 
@@ -691,6 +693,10 @@ int32_t frond_prepared_list(const frond_db *db,
 // Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
 // is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
 // (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
+//
+// If the row's own entry is a unique one, entries that are not unique are taken to be absent with it, without a look, as those are that hold the
+// row's key: a key that may be there already is to be put by itself (frond_txn_put). What was there all the same may come
+// back with the row's deletion, and rows are counted wrong.
 int32_t frond_txn_insert_row(const frond_txn *txn,
                              const frond_entry *entries,
                              size_t count,
@@ -1030,6 +1036,11 @@ int32_t frond_txn_merge(const frond_txn *txn,
 // what the transaction had written before it, so that it never meets what it writes itself. Reads of rows see everything.
 int32_t frond_txn_begin_statement(const frond_txn *txn,
                                   frond_error *error);
+
+// Lets go of what the plain reads of a statement looked at at FROND_READ_COMMITTED: for sessions that stay idle within a
+// transaction, for which the store would keep what others change. Scans go on; the statement can still be taken back.
+int32_t frond_txn_end_statement(const frond_txn *txn,
+                                frond_error *error);
 
 // Takes back what was written since the statement began, and forgets savepoints that were made in it; costs what it takes
 // back. Rows stay locked.

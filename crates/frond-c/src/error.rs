@@ -51,7 +51,9 @@ pub struct frond_error {
     pub has_key: bool,
     /// Length of that key, bytes; it may be more than `key` holds.
     pub key_length: usize,
-    /// Its first bytes: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+    /// So many of its first bytes are in `key`: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+    pub key_held: usize,
+    /// These, and zeros.
     pub key: [u8; FROND_KEY_BYTES],
 }
 
@@ -66,6 +68,7 @@ impl frond_error {
         let key = failed.and_then(frond::Error::key);
         let (begin, length) = key.unwrap_or_default();
         (self.has_key, self.key_length, self.key) = (key.is_some(), length, [0; FROND_KEY_BYTES]);
+        self.key_held = begin.len().min(FROND_KEY_BYTES);
         self.key.iter_mut().zip(begin).for_each(|(place, byte)| *place = *byte);
     }
 }
@@ -158,6 +161,7 @@ mod tests {
             entry: 7,
             has_key: true,
             key_length: 7,
+            key_held: 7,
             key: [7; FROND_KEY_BYTES],
         }
     }
@@ -191,6 +195,7 @@ mod tests {
         assert_eq!(unsafe { call(&mut error, || Err(exists().into())) }, 1103);
         assert_eq!((error.tree[..2].to_vec(), error.entry), (vec![b't' as c_char, 0], 3));
         assert!(error.has_key && error.key_length == 300 && error.key == [b'k'; FROND_KEY_BYTES]);
+        assert_eq!(error.key_held, FROND_KEY_BYTES);
         // SAFETY: likewise.
         unsafe { call(&mut error, || Err(misuse("no tree, no key"))) };
         assert_eq!(

@@ -76,6 +76,10 @@ fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> 
 /// Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
 /// is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
 /// (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
+///
+/// If the row's own entry is a unique one, entries that are not unique are taken to be absent with it, without a look, as those are that hold the
+/// row's key: a key that may be there already is to be put by itself (frond_txn_put). What was there all the same may come
+/// back with the row's deletion, and rows are counted wrong.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_insert_row(
     txn: *const frond_txn,

@@ -352,6 +352,17 @@ pub unsafe extern "C" fn frond_txn_begin_statement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_statement()?)) }
 }
 
+/// Lets go of what the plain reads of a statement looked at at FROND_READ_COMMITTED: for sessions that stay idle within a
+/// transaction, for which the store would keep what others change. Scans go on; the statement can still be taken back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_end_statement(
+    txn: *const frond_txn,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.end_statement()?)) }
+}
+
 /// Takes back what was written since the statement began, and forgets savepoints that were made in it; costs what it takes
 /// back. Rows stay locked.
 #[unsafe(no_mangle)]

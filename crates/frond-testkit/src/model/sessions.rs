@@ -174,6 +174,9 @@ impl Sessions {
                     self.lock(slot, &place, RowLock::Shared)?;
                     return Ok(Answer::Value(self.at(slot).value(model, &place, u64::MAX)));
                 }
+                if self.at(slot).is_over_newest(&place) {
+                    return Ok(Answer::Value(self.at(slot).value(model, &place, model.step())));
+                }
                 let step = self.at_mut(slot).step_seen(model);
                 // Whatever it has written there itself: a scan would not see the rest.
                 if !model.is_there_at(tree, step) {
@@ -221,8 +224,12 @@ impl Sessions {
                 session.savepoints.truncate(at + 1);
                 let there = session.savepoints[at].1;
                 session.own.truncate(there);
-                // Behind what there is no statement begins.
+                // Behind what there is no statement begins: it is taken back, and begins anew.
+                let is_beyond = session.statement.is_some_and(|(began, _)| there < began);
                 session.statement = session.statement.map(|(began, made)| (began.min(there), made));
+                if is_beyond {
+                    session.looks_anew();
+                }
             }
             TxnOp::Release(name) if self.at(slot).names.contains_key(name) => {
                 let session = self.going(slot)?;
@@ -436,6 +443,16 @@ impl Session {
             Isolation::ReadCommitted if self.statement.is_none() => model.step(),
             _ => *self.snapshot.get_or_insert(model.step()),
         }
+    }
+
+    /// Whether it has written operands there that are over what others have committed, whatever its statement sees of these: the
+    /// row is locked, so that is what they will be over.
+    fn is_over_newest(&self, place: &Place) -> bool {
+        let mut own =
+            self.own.iter().filter(|(at, _)| at == place).map(|(_, write)| write).peekable();
+        let base =
+            |write: &Write| matches!(write, Write::Put(..) | Write::Insert(..) | Write::Delete(..));
+        self.isolation == Isolation::ReadCommitted && own.peek().is_some() && !own.any(base)
     }
 
     /// Own writes over the row of a step.

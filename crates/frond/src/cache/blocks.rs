@@ -65,8 +65,9 @@ enum BlockBytes {
 
 /// What an entry costs beside its bytes: key, links and counts in the cache, the shared header.
 const ENTRY_BYTES: u64 = 96;
-/// Blocks that are shorter come from the general allocator: they would waste what memory of the pool is counted in.
-const POOL_BYTES_MIN: usize = 1 << 10;
+/// Blocks that are shorter come from the general allocator: most of what memory of the pool is counted in would be wasted on
+/// them.
+const POOL_BYTES_MIN: usize = 1 << 8;
 
 /// Memory of a pool for a block, if the pool has it or can be made to.
 type FromPool<'a> = &'a dyn Fn(&Arc<FramePool>, usize) -> Memory;
@@ -209,8 +210,10 @@ impl BlockCache {
     pub fn set_capacity(&self, bytes: usize) {
         let mut share = self.share.lock().unwrap();
         share.granted = bytes as u64;
-        share.withheld -= share.withheld.div_ceil(WITHHELD_SHRINKS);
-        self.blocks.set_capacity(share.granted.saturating_sub(share.withheld));
+        let withheld = share.withheld - share.withheld.div_ceil(WITHHELD_SHRINKS);
+        // Half of it stays, here and below, whatever pieces there are: memory that blocks do not fill is not the fault of blocks.
+        share.withheld = withheld.min(share.granted / 2);
+        self.blocks.set_capacity(share.granted - share.withheld);
     }
 
     /// Memory for a block, if need be of blocks that are let go (invariant 4).
@@ -227,7 +230,6 @@ impl BlockCache {
         // Of what is granted some is not in use: it is no room that could be given.
         let idle = share.granted.saturating_sub(share.withheld).saturating_sub(held);
         let more = idle + (held / LETS_GO).max(bytes as u64);
-        // Half of it stays, whatever pieces there are: memory that blocks do not fill is not the fault of blocks.
         share.withheld = (share.withheld + more).min(share.granted / 2);
         self.blocks.set_capacity(share.granted - share.withheld);
         as_much_as_it_takes(&self.pool, bytes)

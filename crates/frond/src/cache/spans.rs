@@ -11,7 +11,7 @@
 //! Invariants
 //! 1. A span's units are marked in its slab's map from the moment it is handed out until it is given back, and belong
 //!    to no other span.
-//! 2. No hole of a slab is longer than `longest` says.
+//! 2. No hole of a slab is longer than `longest` says. All who ask for a place ask for any, or for a page.
 //! 3. Memory is not mapped beyond the limit but for [`Spans::take_beyond`]. A slab without spans is given back if there is
 //!    another, and more is mapped than the limit says; below it slabs stay, for a new one costs a fault for each page.
 //! 4. Bytes of a span are unspecified when it is handed out, and initialised.
@@ -79,8 +79,9 @@ pub(super) struct Spans {
 #[derive(Default)]
 struct Slabs {
     maps: Vec<Option<Map>>,
-    /// Beside `maps`, for a search that touches little: units of the longest hole, at most.
-    longest: Vec<u16>,
+    /// Beside `maps`, for a search that touches little: units of the longest hole, at most, where any place will do, and where it is
+    /// to begin at a page.
+    longest: Vec<[u16; 2]>,
     /// Slabs without spans.
     empty: usize,
 }
@@ -155,8 +156,13 @@ impl Spans {
         let mut slabs = self.slabs.lock().unwrap();
         let found = slabs.take(units, step).or_else(|| {
             // Asked under the lock, so that of those who find no hole one maps and the others look again.
-            let slab_bytes = slab::bytes_after(self.mapped_bytes());
-            if self.mapped_bytes() + slab_bytes > limit {
+            let mapped = self.mapped_bytes();
+            // Where a large one is too much, a small one may not be.
+            let slab_bytes = match slab::bytes_after(mapped) {
+                large if mapped + large > limit => slab::SMALL_BYTES,
+                as_due => as_due,
+            };
+            if mapped + slab_bytes > limit {
                 return None;
             }
             slabs.add(Slab::map(slab_bytes));
@@ -186,7 +192,7 @@ impl Spans {
 
     fn drop_slab(&self, slabs: &mut Slabs, at: usize) -> Option<Map> {
         let gone = slabs.maps[at].take()?;
-        (slabs.longest[at], slabs.empty) = (0, slabs.empty - 1);
+        (slabs.longest[at], slabs.empty) = ([0; 2], slabs.empty - 1);
         self.mapped.fetch_sub(gone.slab.bytes(), Ordering::Relaxed);
         Some(gone)
     }
@@ -205,15 +211,16 @@ impl Slabs {
         let at = self.maps.iter().position(Option::is_none).unwrap_or(self.maps.len());
         if at == self.maps.len() {
             self.maps.push(None);
-            self.longest.push(0);
+            self.longest.push([0; 2]);
         }
-        (self.maps[at], self.longest[at]) = (Some(map), units as u16);
+        (self.maps[at], self.longest[at]) = (Some(map), [units as u16; 2]);
         self.empty += 1;
     }
 
     fn take(&mut self, units: usize, step: usize) -> Option<Span> {
         for at in 0..self.maps.len() {
-            if usize::from(self.longest[at]) < units {
+            let longest = &mut self.longest[at][usize::from(step > 1)];
+            if usize::from(*longest) < units {
                 continue;
             }
             let Some(map) = &mut self.maps[at] else { continue };
@@ -224,7 +231,7 @@ impl Slabs {
                     self.empty -= usize::from(was_empty);
                     return Some(map.span(at, first, units));
                 }
-                Err(longest) => self.longest[at] = longest as u16,
+                Err(found) => *longest = found as u16,
             }
         }
         None
@@ -234,7 +241,7 @@ impl Slabs {
         let Some(map) = &mut self.maps[at] else { unreachable!("a slab stays while it has spans") };
         map.mark(first, units, false);
         let hole = map.hole_around(first, units);
-        self.longest[at] = self.longest[at].max(hole as u16);
+        self.longest[at] = self.longest[at].map(|longest| longest.max(hole as u16));
         self.empty += usize::from(map.is_empty());
     }
 }
@@ -283,7 +290,8 @@ impl Map {
         self.units()
     }
 
-    /// Where so many units begin that are free, at a multiple of `step`; or how many are free in a row at most.
+    /// Where so many units begin that are free, at a multiple of `step`; or how many are free in a row from such a place on,
+    /// at most.
     fn find(&self, units: usize, step: usize) -> Result<usize, usize> {
         let (mut at, mut longest) = (0, 0);
         loop {
@@ -296,7 +304,7 @@ impl Map {
             if first + units <= at {
                 return Ok(first);
             }
-            longest = longest.max(at - hole);
+            longest = longest.max(at.saturating_sub(first));
         }
     }
 

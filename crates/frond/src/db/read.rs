@@ -66,6 +66,11 @@ impl Messages {
         true
     }
 
+    /// True if operands were taken, and nothing yet that they are over.
+    pub fn is_open(&self) -> bool {
+        !self.operands.is_empty() && self.base == Base::None
+    }
+
     /// True if the key exists; the value is not looked at.
     pub fn exists(&self) -> bool {
         self.base_exists() || !self.operands.is_empty()

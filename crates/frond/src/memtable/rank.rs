@@ -36,26 +36,47 @@ impl Memtable {
     }
 }
 
-fn share_between(tree: Tree<'_>, from: Option<&[u8]>, to: Option<&[u8]>) -> f64 {
-    let low = from.map_or(Some(0.0), |key| share_below(tree, key));
-    let high = to.map_or(Some(1.0), |key| share_below(tree, key));
-    // A tree without a root has nothing.
-    let is_there = tree.find_any();
-    low.zip(high).filter(|_| is_there).map_or(0.0, |(low, high)| (high - low).max(0.0))
+/// Where a key belongs in a tree.
+struct End {
+    /// Which share of the tree's keys lies below it.
+    share: f64,
+    /// The leaf, its version, and the slot: what has the same is the same place, with nothing between.
+    place: (usize, u64, usize),
 }
 
-/// Which share of the tree's keys lies below this one; `None` if there are none.
-fn share_below(tree: Tree<'_>, key: &[u8]) -> Option<f64> {
+fn share_between(tree: Tree<'_>, from: Option<&[u8]>, to: Option<&[u8]>) -> f64 {
+    // A tree without a root has nothing.
+    if !tree.find_any() {
+        return 0.0;
+    }
+    let [low, high] = [from, to].map(|key| key.map(|key| end(tree, key)));
+    let is_nothing = match (&low, &high) {
+        (Some(Some(low)), Some(Some(high))) => low.place == high.place,
+        (None, Some(Some(high))) => high.share == 0.0,
+        _ => false,
+    };
+    if is_nothing {
+        return 0.0;
+    }
+    let share =
+        |end: Option<Option<End>>, open| end.map_or(open, |end| end.map_or(open, |end| end.share));
+    // What splits between the two descents moves one of them: that they meet then proves nothing.
+    (share(high, 1.0) - share(low, 0.0)).max(f64::MIN_POSITIVE)
+}
+
+/// Where this key belongs; `None` if there are none.
+fn end(tree: Tree<'_>, key: &[u8]) -> Option<End> {
     loop {
-        let (share, leaf) = descend(tree, key)?;
+        let (share, leaf, slot) = descend(tree, key)?;
         // Only of a leaf that stood still it is sure that nothing lies between two places.
         if leaf.node.lock().validate(leaf.version) {
-            return Some(share);
+            let address = std::ptr::from_ref(leaf.node.lock()).addr();
+            return Some(End { share, place: (address, leaf.version, slot) });
         }
     }
 }
 
-fn descend<'a>(tree: Tree<'a>, key: &[u8]) -> Option<(f64, Seen<'a>)> {
+fn descend<'a>(tree: Tree<'a>, key: &[u8]) -> Option<(f64, Seen<'a>, usize)> {
     let (below, width, level) = (Cell::new(0.0), Cell::new(1.0), Cell::new(u32::MAX));
     let step = |slot: usize, count: usize| {
         let part = width.get() / count.max(1) as f64;
@@ -73,6 +94,7 @@ fn descend<'a>(tree: Tree<'a>, key: &[u8]) -> Option<(f64, Seen<'a>)> {
         step(slot, node.count());
         slot
     })?;
-    step(leaf.node.search(tree.arena, key).slot, leaf.node.count());
-    Some((below.get(), leaf))
+    let slot = leaf.node.search(tree.arena, key).slot;
+    step(slot, leaf.node.count());
+    Some((below.get(), leaf, slot))
 }

@@ -56,7 +56,7 @@ fn absent_keys_are_absent_without_a_read() {
                 key[8..11].copy_from_slice(&(dice.bits() as u32).to_be_bytes()[..3]);
             }
             match txn.insert(&tree, &key, b"new") {
-                Ok(()) | Err(Error::KeyExists { .. }) => {}
+                Ok(()) | Err(Error::RowExists { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -74,7 +74,7 @@ fn absent_keys_are_absent_without_a_read() {
     // What is there is read, so reads are counted.
     let before = device_reads(&db);
     for key in &there {
-        assert!(matches!(txn.insert(&tree, key, b"new"), Err(Error::KeyExists { .. })));
+        assert!(matches!(txn.insert(&tree, key, b"new"), Err(Error::RowExists { .. })));
     }
     assert!(device_reads(&db) - before > there.len() as u64 / 4, "the tree is larger than memory");
 }

@@ -375,3 +375,33 @@ fn waits_and_refusals_name_the_key() {
     assert!(matches!(&exists, Error::KeyExists { index: 1, key, .. } if key == b"2"), "{exists:?}");
     store.is_at_rest();
 }
+
+/// At READ COMMITTED the reads of a statement go by one moment, but for a row with operands of its own: that shows what the commit will
+/// make of it. The moment ends with the statement.
+#[test]
+fn what_a_statement_adds_to_is_the_newest() {
+    let store = store(false);
+    let tree = &store.tree;
+    let put = |key: &[u8], count: i64| tree.put(key, &count.to_be_bytes()).unwrap();
+    put(b"c", 10);
+    put(b"d", 1);
+    let txn = store.begin(Isolation::ReadCommitted);
+    let count = |key: &[u8]| {
+        let value = txn.get(tree, key).unwrap().unwrap();
+        i64::from_be_bytes(value.try_into().unwrap())
+    };
+    txn.begin_statement().unwrap();
+    assert_eq!((count(b"c"), count(b"d")), (10, 1));
+    put(b"c", 20);
+    put(b"d", 2);
+    txn.merge(tree, b"c", frond::operator::ADD, &1_i64.to_be_bytes()).unwrap();
+    assert_eq!((count(b"c"), count(b"d")), (21, 1));
+    txn.end_statement().unwrap();
+    assert_eq!((count(b"c"), count(b"d")), (21, 2));
+    txn.rollback_statement().unwrap();
+    assert_eq!(count(b"c"), 20);
+    txn.merge(tree, b"c", frond::operator::ADD, &1_i64.to_be_bytes()).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(tree.get(b"c").unwrap().unwrap(), 21_i64.to_be_bytes());
+    store.is_at_rest();
+}

@@ -217,7 +217,10 @@ impl Txn {
             true => Ok(()),
             false => view.add_messages(id, key, &Projection::All, messages, value),
         };
-        match (at, self.keeps_snapshot(state)) {
+        // Operands are over what the row is by now, which is locked: a moment of before is not what they will be over.
+        let is_over_newest =
+            messages.is_open() && !done && self.options.isolation == Isolation::ReadCommitted;
+        match (at, self.keeps_snapshot(state) && !is_over_newest) {
             (At::Latest, _) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };

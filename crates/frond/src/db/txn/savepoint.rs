@@ -54,6 +54,7 @@ impl Txn {
         if is_beyond && !plant!("txn: a statement begins behind what is left") {
             // Invariant 2.
             state.statement = Some((mark, state.spills));
+            self.forget_view(&mut state);
         }
         self.go_back(&mut state, mark);
         Ok(())
@@ -117,6 +118,18 @@ impl Txn {
         state.statement = Some((mark, state.spills));
         self.forget_view(&mut state);
         self.go_back(&mut state, mark);
+        Ok(())
+    }
+
+    /// Lets go of what the plain reads of a statement looked at, if the transaction is at `ReadCommitted`, where no other
+    /// statement looks there. For a server whose sessions stay idle within transactions: until the next statement begins the
+    /// store would keep for it what others change. Scans go on; the statement can still be taken back.
+    ///
+    /// # Errors
+    /// `TxnEnded`.
+    pub fn end_statement(&self) -> Result<()> {
+        let mut state = self.stay()?;
+        self.forget_view(&mut state);
         Ok(())
     }
 
