@@ -163,7 +163,8 @@ fn dropped_trees_leave_nothing_behind() {
         if round > 0 {
             db.drop_tree(&format!("t{}", round - 1)).unwrap();
         }
-        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+        let report = db.check(CheckMode::Full).unwrap();
+        assert!(report.is_clean(), "{report}");
     }
     db.drop_tree("t5").unwrap();
     for _ in 0..3 {

@@ -123,6 +123,11 @@ impl FramePool {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Bytes of frames in use.
+    pub fn frames_bytes(&self) -> usize {
+        self.frames_used() * FRAME_BYTES
+    }
+
     /// Frames that may be in use.
     pub fn frames_limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)

@@ -10,7 +10,7 @@
 //!
 //! Threads: the log thread, or `step`.
 
-use crate::{cache::FRAME_BYTES, sync::Ordering};
+use crate::sync::Ordering;
 
 use super::Engine;
 
@@ -26,13 +26,12 @@ impl Engine {
         let jobs = if busy { JOB_BYTES * (1 + self.pool.threads() as u64) } else { 0 };
         let in_frames = memtables + pinned + self.readers.held_bytes() + self.unwritten_bytes();
         // In memory that is not the pool's: the log has frames of its own, and long records of memtables have none.
-        let frames = (self.cx.pool.frames_used() * FRAME_BYTES) as u64;
         let elsewhere = jobs
             + self.loads.memory_bytes()
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
         let budget = self.cache_bytes - self.cache_bytes / 16;
         let left = budget.saturating_sub(elsewhere + in_frames);
-        let elsewhere = elsewhere + in_frames.saturating_sub(frames);
+        let elsewhere = elsewhere + in_frames.saturating_sub(self.cx.pool.frames_bytes() as u64);
         // Blocks that cannot be found without a read of their run's tail are worth less than the tail.
         let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
         self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
