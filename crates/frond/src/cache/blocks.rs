@@ -391,6 +391,7 @@ mod tests {
     /// Blocks of all lengths come and go, and what the pool may take from the system is all it takes, though
     /// no hole is as long as the next block.
     #[test]
+    #[cfg_attr(miri, ignore = "minutes under an interpreter")]
     fn memory_in_pieces_is_not_mended_with_more() {
         let limit = 8 << 20;
         let pool = FramePool::new(limit);
