@@ -69,8 +69,8 @@ const ENTRY_BYTES: u64 = 96;
 /// them.
 const POOL_BYTES_MIN: usize = 1 << 8;
 
-/// Memory of a pool for a block, if the pool has it or can be made to.
-type FromPool<'a> = &'a dyn Fn(&Arc<FramePool>, usize) -> Memory;
+/// Memory of a pool for so many bytes of a block.
+type FromPool<'a> = &'a dyn Fn(usize) -> Memory;
 
 fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
     pool.memory(bytes).unwrap_or_else(|| pool.memory_beyond(bytes))
@@ -78,9 +78,9 @@ fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
 
 impl BlockBytes {
     /// So many bytes of unspecified content.
-    fn new(pool: &Arc<FramePool>, bytes: usize, from_pool: FromPool<'_>) -> Result<Self> {
+    fn new(bytes: usize, from_pool: FromPool<'_>) -> Result<Self> {
         if (POOL_BYTES_MIN..=FramePool::MEMORY_BYTES_MAX).contains(&bytes) {
-            return Ok(Self::Pool(from_pool(pool, bytes)));
+            return Ok(Self::Pool(from_pool(bytes)));
         }
         let mut heap = Vec::new();
         heap.try_reserve_exact(bytes).map_err(|_| Error::NoMemory { bytes, what: "a block" })?;
@@ -103,16 +103,15 @@ impl CachedBlock {
         raw_bytes: usize,
         load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
     ) -> Result<(CachedBlock, u64)> {
-        Self::load_into(pool, raw_bytes, &as_much_as_it_takes, load)
+        Self::load_into(raw_bytes, &|bytes| as_much_as_it_takes(pool, bytes), load)
     }
 
     fn load_into(
-        pool: &Arc<FramePool>,
         raw_bytes: usize,
         from_pool: FromPool<'_>,
         load: &mut dyn FnMut(&mut [u8]) -> Result<u64>,
     ) -> Result<(CachedBlock, u64)> {
-        let mut bytes = BlockBytes::new(pool, raw_bytes, from_pool)?;
+        let mut bytes = BlockBytes::new(raw_bytes, from_pool)?;
         let device_bytes = load(bytes.bytes_mut())?;
         Ok((CachedBlock(Arc::new(bytes)), device_bytes))
     }
@@ -283,9 +282,8 @@ impl BlockSource for BlockCache {
         let mut loaded = false;
         let block = self.blocks.get_or_insert_with(&key, || {
             loaded = true;
-            let from_pool: FromPool<'_> = &|_, bytes| self.make_room(bytes);
-            let (block, device_bytes) =
-                CachedBlock::load_into(&self.pool, raw_bytes, from_pool, fill)?;
+            let from_pool: FromPool<'_> = &|bytes| self.make_room(bytes);
+            let (block, device_bytes) = CachedBlock::load_into(raw_bytes, from_pool, fill)?;
             if device_bytes > 0 {
                 self.device_reads.fetch_add(1, Ordering::Relaxed);
                 self.device_read_bytes.fetch_add(device_bytes, Ordering::Relaxed);
@@ -297,8 +295,7 @@ impl BlockSource for BlockCache {
                 out.copy_from_slice(&unpacked);
                 Ok(0)
             };
-            CachedBlock::load_into(&self.pool, unpacked.len(), from_pool, &mut copy)
-                .map(|(block, _)| block)
+            CachedBlock::load_into(unpacked.len(), from_pool, &mut copy).map(|(block, _)| block)
         })?;
         // Found after all: another thread loaded it meanwhile.
         let counter = if loaded { &self.misses } else { &self.hits };

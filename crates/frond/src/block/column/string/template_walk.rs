@@ -51,7 +51,7 @@ struct Edge {
 impl TemplateWalk {
     /// Through these templates.
     pub fn of(templates: &Templates) -> Self {
-        let (mut nodes, mut is_complete) = (vec![Vec::<Edge>::new()], true);
+        let mut nodes: Vec<Vec<Edge>> = vec![Vec::new()];
         for number in 0..templates.len() {
             let pieces = templates.pieces(number);
             // Strings that come again as they are have a table of their own.
@@ -68,7 +68,6 @@ impl TemplateWalk {
                     continue;
                 }
                 if nodes[at].len() > EDGES_MAX {
-                    is_complete = false;
                     break;
                 }
                 let to = if slot.is_some() { nodes.len() } else { number };
@@ -79,11 +78,12 @@ impl TemplateWalk {
                 }
             }
         }
-        let mut walk = Self { is_complete, ..Self::default() };
+        let mut walk = Self { is_complete: true, ..Self::default() };
         for mut edges in nodes {
             edges.sort_by_key(|edge| {
                 (std::cmp::Reverse(edge.literal.len), edge.slot.map(|kind| kind as u8))
             });
+            // Of one with too many, some may never have come in.
             walk.is_complete &= edges.len() <= EDGES_MAX;
             edges.truncate(if edges.len() > EDGES_MAX { 0 } else { EDGES_MAX });
             walk.nodes.push(Node { first: walk.edges.len() as u32, count: edges.len() as u8 });
