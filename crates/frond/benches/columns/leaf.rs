@@ -44,8 +44,8 @@ pub struct Leaf {
     pub blocks: Vec<Rows>,
 }
 
-/// Blocks after which every column has been measured anew once: plans are those of steady work from then on.
-pub const PERIOD: usize = 32;
+/// Blocks that are in the caches of a core.
+const HOT_BLOCKS: usize = 32;
 /// Rounds of which each block's best counts.
 pub const ROUNDS: usize = 25;
 
@@ -123,27 +123,35 @@ impl Leaf {
         (plans, TypedFormat::new(self.columns.clone(), models), nanos)
     }
 
-    /// Writes all blocks, one after the other.
+    /// Writes all blocks, one after the other, again and again: after the first round plans are those of steady work.
     pub fn write(&self, codec: Codec, plans: &Plans, format: &TypedFormat) -> Written {
         let mut nanos = vec![f64::MAX; self.blocks.len()];
-        let (mut blocks, mut tried) = (Vec::new(), 0);
-        for _ in 0..ROUNDS {
+        let (mut blocks, mut tried, mut measuring) = (Vec::new(), 0, Vec::new());
+        let mut builder = TypedBuilder::new(self.columns.clone(), codec, plans.clone());
+        for round in 0..ROUNDS {
             (blocks, tried) = (Vec::new(), 0);
-            let mut builder = TypedBuilder::new(self.columns.clone(), codec, plans.clone());
             for (number, (rows, best)) in self.blocks.iter().zip(&mut nanos).enumerate() {
+                let measured = builder.columns_measured();
                 let begin = Instant::now();
                 let block = build(&mut builder, black_box(rows), format.models());
-                *best = best.min(begin.elapsed().as_nanos() as f64);
+                let took = begin.elapsed().as_nanos() as f64;
                 blocks.push(block.to_vec());
-                let chunks = builder.take_chunks();
-                tried += if number < PERIOD { 0 } else { chunks.raw };
+                tried += builder.take_chunks().raw;
+                if builder.columns_measured() == measured {
+                    *best = best.min(took);
+                } else if round > 0 {
+                    measuring.push((number, took));
+                }
             }
         }
-        // The first blocks make memory warm and plans steady.
-        let mut steady = nanos.split_off(PERIOD);
-        let mean = steady.iter().sum::<f64>() / steady.len() as f64;
-        steady.sort_by(f64::total_cmp);
-        Written { blocks, tried, known: steady[steady.len() / 2], mean }
+        let mut sorted = nanos.clone();
+        sorted.sort_by(f64::total_cmp);
+        let known = sorted[sorted.len() / 2];
+        // A block that was never written without is as others are.
+        let without = |number: usize| if nanos[number] < f64::MAX { nanos[number] } else { known };
+        let more = measuring.iter().map(|&(number, took)| took - without(number));
+        let measuring = more.sum::<f64>() / (self.blocks.len() * (ROUNDS - 1)) as f64;
+        Written { blocks, tried, known, measuring }
     }
 }
 
@@ -154,8 +162,8 @@ pub struct Written {
     pub tried: u64,
     /// Most blocks: by their plans.
     pub known: f64,
-    /// All, those included at which columns are measured anew.
-    pub mean: f64,
+    /// What measuring columns anew adds to that, spread over all blocks.
+    pub measuring: f64,
 }
 
 /// A block of these rows.
@@ -180,7 +188,7 @@ pub fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
         black_box(&payload);
     };
     let mut hot = f64::MAX;
-    for (rows, block) in leaf.blocks.iter().zip(blocks).take(PERIOD) {
+    for (rows, block) in leaf.blocks.iter().zip(blocks).take(HOT_BLOCKS) {
         for _ in 0..ROUNDS {
             let begin = Instant::now();
             rows.iter().for_each(|(key, _)| one(block, key));

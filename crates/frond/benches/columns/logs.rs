@@ -16,7 +16,7 @@ use frond::{
 
 use crate::{
     judge::judge,
-    leaf::{Leaf, Noise, PERIOD, ROUNDS, blocks, prefixed, read, scan, text},
+    leaf::{Leaf, Noise, ROUNDS, blocks, prefixed, read, scan, text},
 };
 
 /// A string of `bytes` random bytes a row, and a number as key.
@@ -31,7 +31,7 @@ fn incompressible(bytes: usize) -> Leaf {
         prefixed(&mut value, &string);
         (id.to_be_bytes().to_vec(), value)
     };
-    Leaf { columns: Arc::new(columns), blocks: blocks(3 * PERIOD, 32 << 10, row) }
+    Leaf { columns: Arc::new(columns), blocks: blocks(96, 32 << 10, row) }
 }
 
 /// Who calls what with which parameters.
@@ -187,7 +187,6 @@ pub fn print_trying() {
                 each = each.min(begin.elapsed().as_nanos() as f64);
             }
             let taken: usize = written.blocks.iter().map(Vec::len).sum();
-            let anew = written.mean - written.known;
             println!(
                 "{:<28}{:>8.1}{:>8.1}{:>8.1}{:>8.1}{:>8.1}{:>8}{:>8.1}{:>8.1}{:>12.1}",
                 format!("{bytes} B, {codec:?}, {} tries", written.tried),
@@ -197,8 +196,8 @@ pub fn print_trying() {
                 written.known / block_rows,
                 (written.known - plain.known) / block_rows,
                 10,
-                anew / block_rows,
-                (anew - plain.mean + plain.known) / block_rows,
+                written.measuring / block_rows,
+                (written.measuring - plain.measuring) / block_rows,
                 each / block_rows,
             );
             let of = |what| format!("random strings of {bytes} B under {codec:?}, {what}");
@@ -254,7 +253,7 @@ fn print_log(leaf: &Leaf) {
             "> 60",
             written.known * of_page,
             29,
-            written.mean * of_page,
+            (written.known + written.measuring) * of_page,
             0.6,
             1.6,
         );

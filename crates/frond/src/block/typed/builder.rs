@@ -117,6 +117,11 @@ impl TypedBuilder {
         std::mem::take(&mut self.writer.chunks)
     }
 
+    /// How many times a column was measured anew so far.
+    pub fn columns_measured(&self) -> u64 {
+        self.writer.measured
+    }
+
     /// How columns are best written, as far as it was learnt.
     pub fn plans(&self) -> &Plans {
         &self.plans

@@ -1,9 +1,10 @@
 //! How each column is best written, from block to block.
 //!
 //! What was best for a column of one block mostly is for the next: it is written that way, and when that
-//! takes a tenth more or less a row than it did, all ways are measured anew; also every so many blocks, for rows
-//! may change and take as much as before. Measuring strings takes some times as long as writing them, so one
-//! that misses again and again is measured every eighth time.
+//! takes a tenth more or less a row than it ever did, all ways are measured anew; also every so many blocks, for rows
+//! may change and take as much as before. Measuring strings takes ten times as long as writing them: one
+//! that misses again and again is measured every eighth time, and the longer a form stays the best, the more
+//! blocks go by until it is looked at again.
 
 use super::{
     super::{
@@ -26,11 +27,12 @@ use super::{
 /// Bytes a block that no column is measured for.
 const SLACK_BYTES: usize = 8;
 /// Blocks after which strings that miss are measured again.
-const STRING_BLOCKS: u8 = 8;
-/// Blocks after which a column is measured whether it misses or not.
-const BLOCKS_MAX: u8 = 32;
-/// Rows that a trained plan's promise is noted for.
-const PROMISED_ROWS: usize = 1 << 12;
+const STRING_BLOCKS: u16 = 8;
+/// What a form is to save of another one to take its place: the best of one block by less is the next block's second.
+const OTHER: usize = 50;
+/// Blocks after which a column is measured whether it misses or not: of a form that is new, and at most.
+const BLOCKS_NEW: u16 = 32;
+const BLOCKS_MAX: u16 = 512;
 
 /// How the columns of a tree's blocks are written, as far as it is known. One run's last are the best
 /// guess for the next run's first.
@@ -50,7 +52,9 @@ struct Quotes {
     /// Their numbers; none if it is written as it is.
     columns: Vec<usize>,
     /// Blocks until that is measured again.
-    blocks_left: u8,
+    left: u16,
+    /// And how many those were.
+    wait: u16,
 }
 
 /// How words are written.
@@ -63,31 +67,50 @@ struct WordForm {
     on_line: bool,
 }
 
-/// What was chosen, and what it took.
+/// What was chosen, and what it took where it was measured to be the best.
 #[derive(Clone, Copy, Debug)]
 struct Kept<F> {
     form: Option<F>,
-    bytes: usize,
-    rows: usize,
-    /// Blocks since it was measured.
-    blocks: u8,
+    /// Least and most bytes of a row.
+    range: (f64, f64),
+    /// Blocks since it was measured, and until it is again.
+    blocks: u16,
+    wait: u16,
 }
 
 impl<F> Default for Kept<F> {
     fn default() -> Self {
-        Self { form: None, bytes: 0, rows: 0, blocks: STRING_BLOCKS }
+        Self { form: None, range: (0.0, 0.0), blocks: STRING_BLOCKS, wait: BLOCKS_NEW }
     }
 }
 
 impl<F> Kept<F> {
     /// Whether so many bytes are a tenth off what was to be expected.
     fn misses(&self, bytes: usize, rows: usize) -> bool {
-        let expected = self.bytes * rows / self.rows.max(1);
-        bytes.abs_diff(expected) > expected / 10 + SLACK_BYTES
+        let (bytes, rows, slack) = (bytes as f64, rows as f64, SLACK_BYTES as f64);
+        let (least, most) = self.range;
+        bytes + slack < 0.9 * least * rows || bytes > 1.1 * most * rows + slack
     }
 
+    /// Another form is the best.
     fn keep(&mut self, form: F, bytes: usize, rows: usize) {
-        *self = Self { form: Some(form), bytes, rows, blocks: self.blocks };
+        self.promise(form, bytes as f64 / rows.max(1) as f64);
+    }
+
+    fn promise(&mut self, form: F, row_bytes: f64) {
+        let range = (row_bytes, row_bytes);
+        *self = Self { form: Some(form), range, wait: BLOCKS_NEW, ..*self };
+    }
+
+    /// The form is still the best. Rows that differ by little from block to block miss no more; others are new ones.
+    fn confirm(&mut self, bytes: usize, rows: usize) {
+        let row_bytes = bytes as f64 / rows.max(1) as f64;
+        let (least, most) = (self.range.0.min(row_bytes), self.range.1.max(row_bytes));
+        if most > 1.5 * least {
+            (self.range, self.wait) = ((row_bytes, row_bytes), BLOCKS_NEW);
+        } else {
+            (self.range, self.wait) = ((least, most), (2 * self.wait).min(BLOCKS_MAX));
+        }
     }
 }
 
@@ -106,8 +129,7 @@ impl Plans {
     /// models of the run, as long as it keeps its promise.
     pub fn set(&mut self, number: usize, trained: &Trained) {
         if let Some(kept) = self.strings.get_mut(number) {
-            let bytes = (trained.row_bytes * PROMISED_ROWS as f64) as usize;
-            kept.keep(trained.plan, bytes, PROMISED_ROWS);
+            kept.promise(trained.plan, trained.row_bytes);
         }
     }
 
@@ -192,6 +214,8 @@ pub(super) struct ColumnWriter {
     pub samples: Option<Samples>,
     /// What was written since they were last taken.
     pub chunks: ChunkCounts,
+    /// Times that a column was measured anew.
+    pub measured: u64,
 }
 
 impl ColumnWriter {
@@ -210,6 +234,7 @@ impl ColumnWriter {
             other,
             samples: None,
             chunks,
+            measured: 0,
         }
     }
 
@@ -230,28 +255,32 @@ impl ColumnWriter {
         let Some(mut best) = known else {
             let best = self.put_shortest(float, values, earlier, out);
             // A column that is not there in this block mostly is there again in the next.
-            let waits = kept.form.is_some() && kept.blocks < BLOCKS_MAX;
+            let waits = kept.form.is_some() && kept.blocks < kept.wait;
             if waits {
                 kept.blocks += 1;
             } else {
+                self.measured += 1;
                 kept.keep(best, out.len() - start, rows);
             }
             return best.beside.is_some();
         };
         let bytes = out.len() - start;
         kept.blocks += 1;
-        if kept.blocks >= BLOCKS_MAX || kept.misses(bytes, rows) {
+        if kept.blocks >= kept.wait || kept.misses(bytes, rows) {
             kept.blocks = 0;
+            self.measured += 1;
             let mut other = std::mem::take(&mut self.other);
             other.clear();
             let again = self.put_shortest(float, values, earlier, &mut other);
-            if other.len() < bytes {
+            if other.len() < bytes - bytes / OTHER {
                 out.truncate(start);
                 out.extend_from_slice(&other);
                 best = again;
+                kept.keep(best, other.len(), rows);
+            } else {
+                kept.confirm(bytes, rows);
             }
             self.other = other;
-            kept.keep(best, out.len() - start, rows);
         }
         best.beside.is_some()
     }
@@ -338,16 +367,18 @@ impl ColumnWriter {
         out: &mut Vec<u8>,
     ) -> bool {
         let quotes = plans.quotes.get_mut(number).expect("there is a plan for each column");
-        match quotes.blocks_left.checked_sub(1) {
-            Some(left) => quotes.blocks_left = left,
+        match quotes.left.checked_sub(1) {
+            Some(left) => quotes.left = left,
             None => {
-                quotes.blocks_left = BLOCKS_MAX;
+                self.measured += 1;
                 let chosen = self.choose_quoted(model, strings, quotable);
+                quotes.wait = (2 * quotes.wait).clamp(BLOCKS_NEW, BLOCKS_MAX);
                 if chosen != quotes.columns {
                     // What is known of its strings is of others than those to come.
-                    quotes.columns = chosen;
+                    (quotes.columns, quotes.wait) = (chosen, BLOCKS_NEW);
                     plans.strings[number] = Kept::default();
                 }
+                quotes.left = quotes.wait;
             }
         }
         let find = |number: &usize| quotable.iter().find(|quotable| quotable.number == *number);
@@ -416,17 +447,21 @@ impl ColumnWriter {
         strings: &Strings,
         out: &mut Vec<u8>,
     ) -> Codec {
+        // What others quote is read with them, and under a codec they could not.
+        let is_quoted = plans.quotes.iter().any(|quotes| quotes.columns.contains(&number));
+        let codec = if is_key || is_quoted { Codec::Raw } else { self.codec };
         if let Some(samples) = &mut self.samples {
             samples.keep(number, is_key, strings);
         }
         let rows = strings.len();
         let kept = &mut plans.strings[number];
         let start = out.len();
-        let Self { strings: encoder, other, codec, chunks, .. } = self;
-        let purpose = Purpose { key: is_key, codec: *codec, model_rows: 0 };
+        let Self { strings: encoder, other, chunks, measured, .. } = self;
+        let purpose = Purpose { key: is_key, codec, model_rows: 0 };
         let sample = std::slice::from_ref(strings);
-        let may_be =
-            |plan: &StringPlan| !is_key || plan.kind.may_be_key() && plan.codec == Codec::Raw;
+        let may_be = |plan: &StringPlan| {
+            (!is_key || plan.kind.may_be_key()) && [Codec::Raw, codec].contains(&plan.codec)
+        };
         // Of a run whose model lacks the part, as of one before its first models, nothing is known.
         let serves = |plan: &StringPlan| {
             let served = |model: &StringModel| model.plans(plan.codec).any(|of| of == *plan);
@@ -438,16 +473,19 @@ impl ColumnWriter {
         if known.is_some() {
             kept.blocks += 1;
             let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
-            if !misses && kept.blocks < BLOCKS_MAX {
+            if !misses && kept.blocks < kept.wait {
                 chunks.count(plan.codec, written);
                 return written.chunk.codec;
             }
             kept.blocks = 0;
+            kept.confirm(written.bytes, rows);
+        } else {
+            kept.keep(plan, written.bytes, rows);
         }
-        kept.keep(plan, written.bytes, rows);
+        *measured += 1;
         let mut best = written;
         let newer = known.map(|_| train(encoder, sample, purpose).plan);
-        let by_model = model.into_iter().flat_map(|model| model.plans(*codec));
+        let by_model = model.into_iter().flat_map(|model| model.plans(codec));
         for newer in newer.into_iter().chain(by_model.filter(may_be)) {
             other.clear();
             let again = encoder.encode(strings, model, newer, other);
@@ -458,15 +496,15 @@ impl ColumnWriter {
                 kept.keep(newer, best.bytes, rows);
             }
         }
-        // Measuring tries the codec on all but keys.
-        chunks.count(if is_key { Codec::Raw } else { *codec }, best);
+        // Measuring tries the codec.
+        chunks.count(codec, best);
         best.chunk.codec
     }
 }
 
-/// Whether a column is better written again like this. Templates give way to a codec, which all reads of the column
-/// pay for, only where that saves a tenth.
+/// Whether a column is better written again like this. A codec, which all reads of the column pay for and which keeps
+/// others from quoting it, has to save a tenth, as in training.
 fn beats(again: Written, best: Written) -> bool {
-    let pays = best.kind == StrKind::Templates && again.chunk.codec != Codec::Raw;
-    again.bytes < best.bytes - if pays { best.bytes / 10 } else { 0 }
+    let cost = |of: Written| of.bytes * if of.chunk.codec == Codec::Raw { 9 } else { 10 };
+    cost(again) < cost(best) - cost(best) / OTHER
 }

@@ -205,7 +205,7 @@ fn plans_follow_the_rows() {
             }
         }
         // Columns are measured every so many blocks: the same sort comes until they were.
-        for _ in 0..32 {
+        for _ in 0..512 {
             kept.finish(&[]);
         }
         let (kept_bytes, fresh_bytes) = (kept.finish(&[]).len(), fresh.finish(&[]).len());
