@@ -30,8 +30,10 @@ const SLACK_BYTES: usize = 8;
 const STRING_BLOCKS: u16 = 8;
 /// What a form is to save of another one to take its place: the best of one block by less is the next block's second.
 const OTHER: usize = 50;
-/// Blocks after which a column is measured whether it misses or not: of a form that is new, and at most.
+/// Blocks after which a column is measured whether it misses or not: of a form that is new, and at most; words
+/// cost little.
 const BLOCKS_NEW: u16 = 32;
+const WORD_BLOCKS_MAX: u16 = 64;
 const BLOCKS_MAX: u16 = 512;
 
 /// How the columns of a tree's blocks are written, as far as it is known. One run's last are the best
@@ -103,13 +105,13 @@ impl<F> Kept<F> {
     }
 
     /// The form is still the best. Rows that differ by little from block to block miss no more; others are new ones.
-    fn confirm(&mut self, bytes: usize, rows: usize) {
+    fn confirm(&mut self, bytes: usize, rows: usize, blocks_max: u16) {
         let row_bytes = bytes as f64 / rows.max(1) as f64;
         let (least, most) = (self.range.0.min(row_bytes), self.range.1.max(row_bytes));
         if most > 1.5 * least {
             (self.range, self.wait) = ((row_bytes, row_bytes), BLOCKS_NEW);
         } else {
-            (self.range, self.wait) = ((least, most), (2 * self.wait).min(BLOCKS_MAX));
+            (self.range, self.wait) = ((least, most), (2 * self.wait).min(blocks_max));
         }
     }
 }
@@ -272,13 +274,13 @@ impl ColumnWriter {
             let mut other = std::mem::take(&mut self.other);
             other.clear();
             let again = self.put_shortest(float, values, earlier, &mut other);
-            if other.len() < bytes - bytes / OTHER {
+            if other.len() < bytes {
                 out.truncate(start);
                 out.extend_from_slice(&other);
                 best = again;
                 kept.keep(best, other.len(), rows);
             } else {
-                kept.confirm(bytes, rows);
+                kept.confirm(bytes, rows, WORD_BLOCKS_MAX);
             }
             self.other = other;
         }
@@ -478,7 +480,7 @@ impl ColumnWriter {
                 return written.chunk.codec;
             }
             kept.blocks = 0;
-            kept.confirm(written.bytes, rows);
+            kept.confirm(written.bytes, rows, BLOCKS_MAX);
         } else {
             kept.keep(plan, written.bytes, rows);
         }
