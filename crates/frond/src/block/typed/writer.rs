@@ -24,8 +24,9 @@ use super::{
     samples::Samples,
 };
 
-/// Bytes a block that no column is measured for.
-const SLACK_BYTES: usize = 8;
+/// Bytes a block that no column is measured for: of words, and of strings.
+const WORD_SLACK: usize = 8;
+const STRING_SLACK: usize = 64;
 /// Blocks after which strings that miss are measured again.
 const STRING_BLOCKS: u16 = 8;
 /// What a form is to save of another one to take its place: the best of one block by less is the next block's second.
@@ -88,8 +89,8 @@ impl<F> Default for Kept<F> {
 
 impl<F> Kept<F> {
     /// Whether so many bytes are a tenth off what was to be expected.
-    fn misses(&self, bytes: usize, rows: usize) -> bool {
-        let (bytes, rows, slack) = (bytes as f64, rows as f64, SLACK_BYTES as f64);
+    fn misses(&self, bytes: usize, rows: usize, slack: usize) -> bool {
+        let (bytes, rows, slack) = (bytes as f64, rows as f64, slack as f64);
         let (least, most) = self.range;
         bytes + slack < 0.9 * least * rows || bytes > 1.1 * most * rows + slack
     }
@@ -108,7 +109,7 @@ impl<F> Kept<F> {
     fn confirm(&mut self, bytes: usize, rows: usize, blocks_max: u16) {
         let row_bytes = bytes as f64 / rows.max(1) as f64;
         let (least, most) = (self.range.0.min(row_bytes), self.range.1.max(row_bytes));
-        if most > 1.5 * least {
+        if most > 2.0 * least {
             (self.range, self.wait) = ((row_bytes, row_bytes), BLOCKS_NEW);
         } else {
             (self.range, self.wait) = ((least, most), (2 * self.wait).min(blocks_max));
@@ -268,7 +269,7 @@ impl ColumnWriter {
         };
         let bytes = out.len() - start;
         kept.blocks += 1;
-        if kept.blocks >= kept.wait || kept.misses(bytes, rows) {
+        if kept.blocks >= kept.wait || kept.misses(bytes, rows, WORD_SLACK) {
             kept.blocks = 0;
             self.measured += 1;
             let mut other = std::mem::take(&mut self.other);
@@ -474,7 +475,7 @@ impl ColumnWriter {
         let written = encoder.encode(strings, model, plan, out);
         if known.is_some() {
             kept.blocks += 1;
-            let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows);
+            let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows, STRING_SLACK);
             if !misses && kept.blocks < kept.wait {
                 chunks.count(plan.codec, written);
                 return written.chunk.codec;
