@@ -28,6 +28,7 @@ use super::{
     },
     columns::{Column, Holds},
     frame::{TOO_LONG, Typed},
+    row::Places,
 };
 use crate::layout::{End, Part};
 
@@ -107,12 +108,19 @@ impl<'a> Texts<'a> {
         self.strs.bytes_used() + if self.quotes() { head_bytes(self.count) } else { 0 }
     }
 
-    /// Appends string `row` of the block to `out`; on an error `out` may hold a part of it.
+    /// Appends string `row` of the block to `out`, which has others of the row in these places; on an error `out`
+    /// may hold a part of it.
     #[inline]
-    pub fn get(&self, typed: &Typed<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
+    pub fn get(
+        &self,
+        typed: &Typed<'_>,
+        row: usize,
+        places: &Places,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BadBlock> {
         match self.count {
             0 => self.strs.get(row, out),
-            _ => self.get_quoting(typed, row, out),
+            _ => self.get_quoting(typed, row, places, out),
         }
     }
 
@@ -121,13 +129,20 @@ impl<'a> Texts<'a> {
         &self,
         typed: &Typed<'_>,
         row: usize,
+        places: &Places,
         out: &mut Vec<u8>,
     ) -> Result<(), BadBlock> {
         let mut string = Vec::new();
         self.strs.get(row, &mut string)?;
         let base = out.len();
-        // Where each quoted string stands once it was read: many are quoted twice.
+        // Where each quoted string stands: read before as a part of the row, or here, for many are quoted twice.
         let mut found: [Option<Range<usize>>; QUOTED_MAX] = [const { None }; QUOTED_MAX];
+        for (found, quoted) in found.iter_mut().zip(self.quoted.iter().take(self.count)) {
+            *found = places.of(quoted.at).map(|place| {
+                let end = place.end.saturating_sub(quoted.ending).max(place.start);
+                place.start..end
+            });
+        }
         spell(&string, |piece| {
             match piece {
                 Piece::Bytes(bytes) => out.extend_from_slice(bytes),

@@ -1,5 +1,7 @@
 //! One row out of its columns, and point lookups, which read no other.
 
+use std::ops::Range;
+
 use super::{
     super::BadBlock,
     columns::{Column, Holds, Projection, put_word},
@@ -7,6 +9,34 @@ use super::{
     search::place,
 };
 use crate::{coding::put_varint, message::Tag};
+
+/// Strings of a row whose places are known: columns that quote mostly quote those before them.
+const PLACES: usize = 8;
+
+/// Where strings of the row being read stand in what was read so far.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// By number in the directory.
+    all: [(usize, Range<usize>); PLACES],
+    count: usize,
+}
+
+impl Places {
+    #[inline]
+    fn note(&mut self, at: usize, range: Range<usize>) {
+        if let Some(place) = self.all.get_mut(self.count) {
+            *place = (at, range);
+            self.count += 1;
+        }
+    }
+
+    /// Where the string of column `at` stands, if it was read.
+    #[inline]
+    pub fn of(&self, at: usize) -> Option<Range<usize>> {
+        let known = self.all.get(..self.count)?;
+        known.iter().find(|(of, _)| *of == at).map(|(_, range)| range.clone())
+    }
+}
 
 /// The tag of `key`, if the block has it, and whether its value is in the columns; the payload, or of a value
 /// there the parts that are wanted, is put into `payload`. Reads no column of the value that is not wanted,
@@ -51,12 +81,13 @@ pub(super) fn append_payload(
         return typed.strs(at, &mut Vec::new())?.get(row, out);
     }
     let bytes_max = out.len() + typed.raw_bytes();
+    let mut places = Places::default();
     for &index in wanted {
         let index = usize::from(index);
         if let (Some(column), Some(at)) =
             (typed.columns().value.columns.get(index), typed.value_at(index))
         {
-            append_part(typed, at, column, row, out)?;
+            append_part(typed, at, column, row, &mut places, out)?;
         }
         if out.len() > bytes_max {
             return Err(TOO_LONG);
@@ -71,16 +102,22 @@ fn append_part(
     at: usize,
     column: &Column,
     row: usize,
+    places: &mut Places,
     out: &mut Vec<u8>,
 ) -> Result<(), BadBlock> {
+    let start = out.len();
     match column.holds {
         Holds::Word(bytes, _) => put_word(typed.int(at, row)?, bytes, out),
-        Holds::String(_) => append_text(typed, at, row, out)?,
+        Holds::String(_) => {
+            append_text(typed, at, row, places, out)?;
+            places.note(at, start..out.len());
+        }
         Holds::Content => {
-            let start = out.len();
             out.push(0);
-            append_text(typed, at, row, out)?;
+            append_text(typed, at, row, places, out)?;
+            let length = out.len() - start - 1;
             put_length_at(start, out);
+            places.note(at, out.len() - length..out.len());
         }
     }
     Ok(())
@@ -91,12 +128,13 @@ fn append_text(
     typed: &Typed<'_>,
     at: usize,
     row: usize,
+    places: &Places,
     out: &mut Vec<u8>,
 ) -> Result<(), BadBlock> {
     if typed.read_string(at, row, out)? {
         return Ok(());
     }
-    typed.texts(at, &mut Vec::new())?.get(typed, row, out)
+    typed.texts(at, &mut Vec::new())?.get(typed, row, places, out)
 }
 
 /// Writes the length of what follows the byte at `start` there: mostly it is that byte, else what follows makes room.

@@ -475,7 +475,8 @@ impl ColumnWriter {
         let written = encoder.encode(strings, model, plan, out);
         if known.is_some() {
             kept.blocks += 1;
-            let misses = kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows, STRING_SLACK);
+            let misses =
+                kept.blocks >= STRING_BLOCKS && kept.misses(written.bytes, rows, STRING_SLACK);
             if !misses && kept.blocks < kept.wait {
                 chunks.count(plan.codec, written);
                 return written.chunk.codec;

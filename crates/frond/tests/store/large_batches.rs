@@ -2,8 +2,6 @@
 //! Batches of many entries: they stand where their number says, between small ones; they stay within the
 //! memory that memtables have; and what no store can take is refused before anything is done.
 
-mod common;
-
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -50,9 +48,9 @@ fn values(tree: &Tree, reverse: bool) -> Vec<Vec<u8>> {
 fn a_large_batch_stands_between_the_small_ones_before_and_after_it() {
     let dir = tempfile::tempdir().unwrap();
     // Large enough that nothing is applied until it is asked for.
-    let mut tuning = common::tiny();
+    let mut tuning = crate::common::tiny();
     tuning.limits.as_mut().unwrap().memtable_bytes = 4 << 20;
-    let options = || common::options().cache_size(64 << 20).tuning(tuning.clone());
+    let options = || crate::common::options().cache_size(64 << 20).tuning(tuning.clone());
     let db = Db::open(dir.path(), options()).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     tree.put(&key(3), b"early").unwrap();

@@ -1,8 +1,6 @@
 //! Numbers of rows and estimates: what is said to be exact is what a walk counts, whatever happened to the store since
 //! (Rule: I51).
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use frond::{
@@ -18,7 +16,7 @@ const DIR: &str = "/store";
 
 fn open(env: &Env) -> Db {
     let options = Options::new().cache_size(8 << 20).durability(Durability::Sync);
-    let mut tuning = common::tiny();
+    let mut tuning = crate::common::tiny();
     if let Some(limits) = &mut tuning.limits {
         // Some transactions leave memory.
         limits.own_writes_bytes = 1500;
@@ -185,7 +183,7 @@ fn a_count_is_exact_after_a_crash_anywhere() {
 fn what_nobody_looked_for_is_not_counted_and_that_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let db = Db::open(&path, common::options()).unwrap();
+    let db = Db::open(&path, crate::common::options()).unwrap();
     let (seen, blind) = (db.create_tree("seen", unique()), db.create_tree("blind", unique()));
     let (seen, blind) = (seen.unwrap(), blind.unwrap());
     let number = |number: u32| number.to_be_bytes();
@@ -208,7 +206,7 @@ fn what_nobody_looked_for_is_not_counted_and_that_is_said() {
     let at = dir.path().join("restored");
     restore(&copy, &[] as &[&str], &at, Env::real()).unwrap();
     for path in [&path, &at] {
-        let db = Db::open(path, common::options()).unwrap();
+        let db = Db::open(path, crate::common::options()).unwrap();
         is_counted(&db.open_tree("seen").unwrap());
         let blind = db.open_tree("blind").unwrap();
         assert!(!blind.row_count().unwrap().exact);
@@ -225,7 +223,7 @@ fn what_nobody_looked_for_is_not_counted_and_that_is_said() {
 #[test]
 fn a_loaded_tree_is_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let mut load = db.bulk_load("t", unique()).unwrap();
     for row in 0..3000u32 {
         load.put(&(row * 7919 % 3000).to_be_bytes(), b"loaded").unwrap();
@@ -236,7 +234,7 @@ fn a_loaded_tree_is_counted() {
     is_counted(&loaded.tree);
     db.close().unwrap();
     drop(loaded);
-    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     is_counted(&db.open_tree("t").unwrap());
     db.close().unwrap();
 }
@@ -245,7 +243,7 @@ fn a_loaded_tree_is_counted() {
 #[test]
 fn estimates_are_of_the_right_size() {
     let dir = tempfile::tempdir().unwrap();
-    let mut db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let mut db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let mut tree = db.create_tree("t", unique()).unwrap();
     let mut rows: BTreeMap<u32, ()> = BTreeMap::new();
     let dice = &mut Dice::new(7);
@@ -262,7 +260,7 @@ fn estimates_are_of_the_right_size() {
         if round == 30 {
             db.close().unwrap();
             drop((tree, db));
-            db = Db::open(dir.path().join("store"), common::options()).unwrap();
+            db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
             tree = db.open_tree("t").unwrap();
         }
         let reads = db.stats().get("device_reads").unwrap();

@@ -2,8 +2,6 @@
 //! Merge operators of the program's own: a store is never without those that its rows wait for, whatever
 //! happened to it; and what operands grow to stays within bounds.
 
-mod common;
-
 use std::{
     path::Path,
     sync::{
@@ -64,26 +62,26 @@ fn refused(opened: Result<Db>) -> (String, u8, String, String) {
 #[test]
 fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let db = Db::open(dir.path(), with(crate::common::options(), "tail")).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     db.create_tree("plain", Default::default()).unwrap();
     db.close().unwrap();
     drop((tree, db));
     // Registered is not used.
-    let db = Db::open(dir.path(), common::options()).unwrap();
+    let db = Db::open(dir.path(), crate::common::options()).unwrap();
     let tree = db.open_tree("t").unwrap();
     assert!(matches!(merge(&db, &tree, b"k", b"x"), Err(Error::MissingOperator(NUMBER))));
     db.close().unwrap();
     drop((tree, db));
 
-    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let db = Db::open(dir.path(), with(crate::common::options(), "tail")).unwrap();
     let tree = db.open_tree("t").unwrap();
     merge(&db, &tree, b"k", b"abc").unwrap();
     db.close().unwrap();
     drop((tree, db));
     let needed = |found: &str| ("t".into(), NUMBER, "tail".into(), found.into());
     for read_only in [false, true] {
-        let options = || common::options().read_only(read_only);
+        let options = || crate::common::options().read_only(read_only);
         assert_eq!(refused(Db::open(dir.path(), options())), needed("none"));
         let other = with(options(), "head");
         assert_eq!(refused(Db::open(dir.path(), other)), needed("\"head\""));
@@ -91,10 +89,10 @@ fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     // Refused again and again, it takes no more room.
     let files = || std::fs::read_dir(dir.path()).unwrap().count();
     let before = files();
-    refused(Db::open(dir.path(), common::options()));
+    refused(Db::open(dir.path(), crate::common::options()));
     assert_eq!(files(), before);
 
-    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let db = Db::open(dir.path(), with(crate::common::options(), "tail")).unwrap();
     let tree = db.open_tree("t").unwrap();
     merge(&db, &tree, b"k", b"de").unwrap();
     assert_eq!(tree.get(b"k").unwrap().unwrap(), b"bcde");
@@ -105,14 +103,14 @@ fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     db.drop_tree("u").unwrap();
     db.close().unwrap();
     drop((tree, db));
-    assert_eq!(refused(Db::open(dir.path(), common::options())).0, "v");
-    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    assert_eq!(refused(Db::open(dir.path(), crate::common::options())).0, "v");
+    let db = Db::open(dir.path(), with(crate::common::options(), "tail")).unwrap();
     assert_eq!(db.open_tree("v").unwrap().get(b"k").unwrap().unwrap(), b"bcde");
     db.create_snapshot("then").unwrap();
     db.drop_tree("v").unwrap();
     db.close().unwrap();
     drop(db);
-    let db = Db::open(dir.path(), common::options()).unwrap();
+    let db = Db::open(dir.path(), crate::common::options()).unwrap();
     let then: Snapshot = db.open_snapshot("then").unwrap();
     assert!(matches!(then.open_tree("v"), Err(Error::OperatorNeeded { .. })));
     then.open_tree("plain").unwrap();
@@ -134,8 +132,8 @@ fn rows_never_survive_without_the_word_for_their_operator() {
     let vfs = SimVfs::new();
     let dir = Path::new("/store");
     let options = |vfs: &SimVfs, seed| {
-        let options = common::options().durability(Durability::Lazy).env(vfs.env(seed));
-        options.tuning(common::tiny())
+        let options = crate::common::options().durability(Durability::Lazy).env(vfs.env(seed));
+        options.tuning(crate::common::tiny())
     };
     let db = Db::open(dir, with(options(&vfs, 1), "tail")).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -175,7 +173,7 @@ fn operands_beyond_all_bounds_end_in_a_value() {
     let vfs = SimVfs::new();
     let dir = Path::new("/store");
     let options = |seed| {
-        let options = common::options().env(vfs.env(seed)).tuning(tiny_values());
+        let options = crate::common::options().env(vfs.env(seed)).tuning(tiny_values());
         options.operator(NUMBER, Arc::new(Tail("tail", 5000))).unwrap()
     };
     let db = Db::open(dir, options(1)).unwrap();
@@ -215,7 +213,7 @@ fn operands_beyond_all_bounds_end_in_a_value() {
 
 /// Values of more than 100 bytes are long ones, a memtable holds some thousand bytes.
 fn tiny_values() -> frond::Tuning {
-    let mut tuning = common::tiny();
+    let mut tuning = crate::common::tiny();
     let shape = tuning.shape.as_mut().unwrap();
     (shape.blob_bytes, shape.blob_piece_bytes) = (100, 512);
     tuning.limits.as_mut().unwrap().memtable_bytes = 4 << 10;
@@ -226,7 +224,7 @@ fn tiny_values() -> frond::Tuning {
 #[test]
 fn thousands_of_operands_in_one_batch_are_one() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), common::options()).unwrap();
+    let db = Db::open(dir.path(), crate::common::options()).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();
     let mut expected = Vec::new();
@@ -269,7 +267,7 @@ fn a_panic_in_the_background_stops_the_store_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let env = Env { workers: Workers::Threads(2), ..Env::real() };
-    let options = common::options().durability(Durability::Sync).env(env);
+    let options = crate::common::options().durability(Durability::Sync).env(env);
     let explosive = options.operator(NUMBER, Arc::new(Explosive(panics.clone()))).unwrap();
     let db = Db::open(dir.path(), explosive).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -293,7 +291,7 @@ fn a_panic_in_the_background_stops_the_store_and_loses_nothing() {
     db.close().unwrap();
     drop((tree, db));
 
-    let db = Db::open(dir.path(), with(common::options(), "tail")).unwrap();
+    let db = Db::open(dir.path(), with(crate::common::options(), "tail")).unwrap();
     let tree = db.open_tree("t").unwrap();
     for number in 0..acknowledged {
         assert!(tree.get(&number.to_be_bytes()).unwrap().is_some(), "{number} of {acknowledged}");

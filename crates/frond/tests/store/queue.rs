@@ -1,7 +1,5 @@
 //! Queues: what is deleted at the left end is not walked again, and no row is ever jumped over.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +20,7 @@ fn first(tree: &Tree) -> Option<u64> {
 #[test]
 fn the_first_row_is_found_whatever_was_deleted_before_it() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let tree = db.create_tree("queue", TreeOptions::default()).unwrap();
     let mut model = BTreeMap::new();
     let mut dice = Dice::new(3);
@@ -64,7 +62,7 @@ fn the_first_row_is_found_whatever_was_deleted_before_it() {
 #[test]
 fn a_row_put_into_an_empty_stretch_is_found_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let tree = db.create_tree("queue", TreeOptions::default()).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

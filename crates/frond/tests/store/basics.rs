@@ -1,11 +1,9 @@
 //! The public API from the outside: what is written is read, in order, also after reopening, with a
 //! tree so finely cut that a few thousand keys make it several levels deep.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::options;
+use crate::common::options;
 use frond::{Batch, Db, Error, Tree, TreeOptions};
 use frond_testkit::Dice;
 
