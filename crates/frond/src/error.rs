@@ -267,6 +267,14 @@ pub enum Error {
         /// What does not fit, and what to do.
         why: String,
     },
+    /// A step of a change of trees cannot be made (FRD-1016). Nothing of the change was done.
+    #[error("FRD-1016 step {step} of the change cannot be made, and nothing was done: {error}")]
+    Step {
+        /// Its position in the change, from 0.
+        step: usize,
+        /// Why.
+        error: Box<Error>,
+    },
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
@@ -423,6 +431,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         use Error::*;
         match self {
+            Step { error, .. } => error.kind(),
             LockTimeout { .. }
             | Deadlock { .. }
             | LockBusy { .. }
@@ -475,6 +484,7 @@ impl Error {
     pub fn tree(&self) -> Option<&str> {
         use Error::*;
         match self {
+            Step { error, .. } => error.tree(),
             LockTimeout { tree, .. }
             | Deadlock { tree, .. }
             | LockBusy { tree, .. }
@@ -498,6 +508,7 @@ impl Error {
     pub fn key(&self) -> Option<(&[u8], usize)> {
         use Error::*;
         let key = match self {
+            Step { error, .. } => return error.key(),
             LockTimeout { key, .. } | Deadlock { key, .. } | LockBusy { key, .. } => {
                 return key.as_ref().map(|key| (key.as_bytes(), key.key_bytes()));
             }

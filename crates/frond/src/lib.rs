@@ -50,11 +50,11 @@ pub use check::{
 #[doc(hidden)]
 pub use db::Tuning;
 pub use db::{
-    Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangedTree, Commit, Cursor,
-    DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts, PreparedInfo, PreparedTxn,
-    RangeEstimate, RowBuf, RowChange, RowConflict, RowCount, RowEntry, RowLock, Savepoint,
-    Snapshot, SnapshotInfo, Stats, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats,
-    Txn, TxnCursor, TxnOptions,
+    Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangeStep, ChangedTree,
+    Commit, Cursor, DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts,
+    PreparedInfo, PreparedTxn, RangeEstimate, RowBuf, RowChange, RowConflict, RowCount, RowEntry,
+    RowLock, Savepoint, Snapshot, SnapshotInfo, Stats, TemporaryTree, Tree, TreeInfo, TreeLock,
+    TreeOptions, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use latency::Times;

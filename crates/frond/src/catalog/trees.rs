@@ -35,6 +35,8 @@ pub(crate) struct TreeEntry {
     pub lineage: Lineage,
     pub class: SizeClass,
     pub unique: bool,
+    /// The commit that made it, which its birth may have moved away from.
+    made: Seqno,
     birth: AtomicU64,
     pub vacancy: Vacancy,
     /// Transactions that have written it and are not done.
@@ -69,6 +71,8 @@ struct State {
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
     /// Dropped, and not yet gone from the roots: memtables older than the drop are still applied.
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
+    /// Gone from the roots, before whoever drops them has come to hide them.
+    gone: BTreeSet<TreeId>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
     /// Names of trees that are in tree 0 and cannot be read before the next opening.
@@ -83,6 +87,7 @@ impl TreeEntry {
             lineage: record.lineage,
             class: record.size_class,
             unique: record.unique,
+            made: record.birth,
             birth: AtomicU64::new(record.birth.0),
             vacancy: Vacancy::default(),
             writers: TreeWriters::default(),
@@ -180,8 +185,12 @@ impl Catalog {
 
     /// True if a tree has this name, or will have it at the next opening.
     pub fn is_taken(&self, name: &str) -> bool {
-        let state = self.state.read().unwrap();
-        state.by_name.contains_key(name) || state.reserved.contains(name)
+        self.by_name(name).is_some() || self.is_reserved(name)
+    }
+
+    /// True if a tree will have this name at the next opening.
+    pub fn is_reserved(&self, name: &str) -> bool {
+        self.state.read().unwrap().reserved.contains(name)
     }
 
     /// A tree of this name is in tree 0, and could neither be made readable nor taken back.
@@ -208,32 +217,29 @@ impl Catalog {
 
     /// Shows a tree, or what has changed about it.
     pub fn show_tree(&self, record: TreeRecord) -> Arc<TreeEntry> {
-        let mut state = self.state.write().unwrap();
-        if let Some(entry) = state.by_id.get(&record.id).cloned() {
-            entry.birth.store(record.birth.0, Ordering::Release);
-            let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
-            if old.value_layout != record.value_layout {
-                // What rows taught in their old layout says little of the new one's.
-                *entry.typing.write().unwrap() = record.typing(&entry.work);
-            }
-            if !plant!("catalog: rename forgets the old name") {
-                state.by_name.remove(&old.name);
-            }
-            state.by_name.insert(record.name, entry.clone());
-            return entry;
-        }
-        let name = record.name.clone();
-        let entry = TreeEntry::new(record, &self.work);
-        state.by_id.insert(entry.id, entry.clone());
-        state.by_name.insert(name, entry.clone());
-        entry
+        self.state.write().unwrap().show(record, &self.work)
     }
 
     /// Takes a dropped tree away from users.
     pub fn hide_tree(&self, id: TreeId) {
+        self.state.write().unwrap().hide(id);
+    }
+
+    /// Shows what one commit has made of trees: nobody finds a part of it. Of each of `clones` the first goes on
+    /// counting from where the second is.
+    pub fn show_change(
+        &self,
+        put: Vec<TreeRecord>,
+        drops: &BTreeSet<TreeId>,
+        clones: &[(TreeId, TreeId)],
+    ) {
         let mut state = self.state.write().unwrap();
-        if let Some(entry) = state.take(id) {
-            state.leaving.insert(id, entry);
+        drops.iter().for_each(|&id| state.hide(id));
+        put.into_iter().for_each(|record| drop(state.show(record, &self.work)));
+        for (clone, of) in clones {
+            if let (Some(clone), Some(of)) = (state.by_id.get(clone), state.by_id.get(of)) {
+                clone.counters.raise(of.counters.counts());
+            }
         }
     }
 
@@ -259,6 +265,45 @@ impl Catalog {
 }
 
 impl State {
+    fn show(&mut self, record: TreeRecord, work: &WorkByTree) -> Arc<TreeEntry> {
+        if let Some(entry) = self.by_id.get(&record.id).cloned() {
+            entry.birth.store(record.birth.0, Ordering::Release);
+            let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
+            if old.value_layout != record.value_layout {
+                // What rows taught in their old layout says little of the new one's.
+                *entry.typing.write().unwrap() = record.typing(&entry.work);
+            }
+            // Another one of the same commit may have the name by now.
+            let is_own = |named: &Arc<TreeEntry>| named.id == record.id;
+            if self.by_name.get(&old.name).is_some_and(is_own)
+                && !plant!("catalog: rename forgets the old name")
+            {
+                self.by_name.remove(&old.name);
+            }
+            self.by_name.insert(record.name, entry.clone());
+            return entry;
+        }
+        let name = record.name.clone();
+        let entry = TreeEntry::new(record, work);
+        self.by_id.insert(entry.id, entry.clone());
+        self.by_name.insert(name, entry.clone());
+        entry
+    }
+
+    fn hide(&mut self, id: TreeId) {
+        if let Some(entry) = self.take(id)
+            && !self.gone.remove(&id)
+        {
+            self.leaving.insert(id, entry);
+        }
+    }
+
+    /// A tree whose rows are still applied.
+    fn applied(&self, id: TreeId) -> Option<&Arc<TreeEntry>> {
+        let entry = self.by_id.get(&id).or_else(|| self.leaving.get(&id));
+        entry.filter(|_| !self.gone.contains(&id))
+    }
+
     /// Takes a tree out of what users find.
     fn take(&mut self, id: TreeId) -> Option<Arc<TreeEntry>> {
         let entry = self.by_id.remove(&id)?;
@@ -282,7 +327,7 @@ impl TreeDirectory for Catalog {
             });
         }
         let state = self.state.read().unwrap();
-        let entry = state.by_id.get(&tree).or_else(|| state.leaving.get(&tree))?;
+        let entry = state.applied(tree)?;
         Some(TreeTraits {
             lineage: entry.lineage,
             class: entry.class,
@@ -306,22 +351,24 @@ impl TreeDirectory for Catalog {
 
     fn counts(&self, tree: TreeId) -> Counts {
         let state = self.state.read().unwrap();
-        let entry = state.by_id.get(&tree).or_else(|| state.leaving.get(&tree));
+        let entry = state.applied(tree);
         entry.map_or_else(Counts::default, |entry| entry.counters.counts())
     }
 
     fn counting(&self, through: Seqno) -> Vec<TreeId> {
         let state = self.state.read().unwrap();
-        let counting = state.by_id.values().filter(|entry| {
-            entry.birth() <= through && entry.counters.counts() != Counts::default()
-        });
+        let counting = state
+            .by_id
+            .values()
+            .filter(|entry| entry.made <= through && entry.counters.counts() != Counts::default());
         counting.map(|entry| entry.id).collect()
     }
 
     fn forget(&self, tree: TreeId) {
         let mut state = self.state.write().unwrap();
-        // Whoever drops it may not have come to hide it yet.
-        state.take(tree);
-        state.leaving.remove(&tree);
+        // Whoever drops it may not have come to hide it yet, and shows at once what he has done besides.
+        if state.leaving.remove(&tree).is_none() && state.by_id.contains_key(&tree) {
+            state.gone.insert(tree);
+        }
     }
 }

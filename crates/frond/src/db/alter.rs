@@ -1,26 +1,25 @@
-//! Several changes of the catalog as one commit, and what rooms above need to know of who uses a tree: for tables,
-//! whose trees come, change and go together.
+//! What rooms above need to know of who uses a tree: for tables, whose trees come, change and go together.
 //!
 //! Invariants
-//! 1. Changes are made under the lock of catalog changes, and shown once their commit is synced (P7).
-//! 2. A tree's number is given away when it is asked for, whatever becomes of the change (Rule: I35).
+//! 1. Who wants several trees for himself takes them in the order of their numbers, for one owner: so two changes of the
+//!    catalog never wait for each other in a circle, and a transaction that waits for one of them is seen.
+//! 2. Trees are had before the lock of catalog changes is: nobody who has that waits for a transaction.
 //!
-//! Threads: all; one change at a time.
+//! Threads: all.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    Error, NewPart, Result, Seqno, TreeId,
-    catalog::{Kept, Record, TreeRecord},
-    sync::{Arc, MutexGuard},
+    Error, Result, TreeId,
+    catalog::Kept,
+    sync::Arc,
     txn::{
         LiveWrites,
         lock_table::{LockSet, Patience, Reason, TableMode},
     },
-    version::Change,
 };
 
-use super::{BulkLoad, Db, Shared, Tree, TreeOptions, commit::LOCK_WAIT};
+use super::{BulkLoad, Db, Shared, Tree, commit::LOCK_WAIT};
 
 /// How long to wait until a tree is nobody else's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +30,7 @@ pub(crate) enum WaitAlone {
     Usual,
 }
 
-/// A tree that no transaction has rows of, or takes any.
+/// Trees that no transaction has rows of, or takes any.
 #[derive(Debug)]
 pub(crate) struct Alone<'a> {
     shared: &'a Shared,
@@ -62,27 +61,7 @@ impl WritersThen {
     }
 }
 
-/// Changes of the catalog that are to be one commit. Others wait until it is made, or dropped.
-#[derive(Debug)]
-pub(crate) struct CatalogChange<'a> {
-    db: &'a Db,
-    _turn: MutexGuard<'a, ()>,
-    /// As the catalog is to have them.
-    put: BTreeMap<TreeId, TreeRecord>,
-    drops: Vec<TreeId>,
-    /// Of those that are put: no snapshot of before may read them.
-    born: Vec<TreeId>,
-}
-
 impl Db {
-    /// Begins a change.
-    pub(crate) fn change_catalog(&self) -> Result<CatalogChange<'_>> {
-        self.shared.check_writable()?;
-        let turn = self.shared.catalog.change();
-        let (put, drops, born) = Default::default();
-        Ok(CatalogChange { db: self, _turn: turn, put, drops, born })
-    }
-
     /// The tree of this number.
     pub(crate) fn tree(&self, id: TreeId) -> Option<Tree> {
         let entry = self.shared.catalog.by_id(id)?;
@@ -101,30 +80,54 @@ impl Db {
 
     /// Waits until no transaction has rows of a tree, those that are prepared included, and keeps them away.
     pub(crate) fn lock_tree<'a>(&'a self, tree: &Tree, wait: WaitAlone) -> Result<Alone<'a>> {
+        self.lock_trees(std::slice::from_ref(tree), wait)
+    }
+
+    /// The same of several trees.
+    pub(crate) fn lock_trees<'a>(&'a self, trees: &[Tree], wait: WaitAlone) -> Result<Alone<'a>> {
         let patience = match wait {
             WaitAlone::Not => Patience::NoWait,
             WaitAlone::For(time) => Patience::For(time),
             WaitAlone::Usual => Patience::For(LOCK_WAIT),
         };
-        self.shared.lock_alone(tree.entry.id, patience)
+        let mut trees: Vec<TreeId> = trees.iter().map(Tree::id).collect();
+        trees.sort_unstable();
+        self.shared.lock_alone(&trees, patience).map_err(|(_, error)| error)
     }
 }
 
 impl Shared {
-    /// Waits until no transaction has rows of a tree, and keeps them away (Rule: I52).
-    pub(super) fn lock_alone(&self, tree: TreeId, patience: Patience) -> Result<Alone<'_>> {
-        let locks = self.lock_table.begin(self.next_txn());
-        let mut alone = Alone { shared: self, locks };
-        let mode = TableMode::Exclusive;
-        let locked = self.lock_table.lock_table(&mut alone.locks, tree, mode, patience);
-        locked.map_err(|mut denied| {
-            // It has written nothing, so it is the one that is ended; and has nothing to lose: it may ask again.
+    /// Waits until no transaction has rows of any of these trees, whose numbers ascend, and keeps them away (Rule: I52). If that
+    /// is not to be had, says which tree is not.
+    pub(super) fn lock_alone(
+        &self,
+        trees: &[TreeId],
+        patience: Patience,
+    ) -> Result<Alone<'_>, (TreeId, Error)> {
+        let clock = &self.engine.env.clock;
+        let until = match patience {
+            Patience::For(time) => Some(clock.now().saturating_add(time)),
+            Patience::NoWait | Patience::Forever => None,
+        };
+        loop {
+            let mut alone = Alone { shared: self, locks: self.lock_table.begin(self.next_txn()) };
+            until.inspect(|&until| alone.locks.wait_until(until));
+            let locked = trees.iter().try_for_each(|&tree| {
+                let locks = &mut alone.locks;
+                let mode = TableMode::Exclusive;
+                self.lock_table.lock_table(locks, tree, mode, patience).map(drop)
+            });
+            let Err(mut denied) = locked else { return Ok(alone) };
             if denied.reason == Reason::Deadlock {
+                // It has written nothing, so it is the one that is ended; and has nothing to lose: it lets all go, which ends
+                // the circle, and asks again.
+                if trees.len() > 1 && until.is_none_or(|until| clock.now() < until) {
+                    continue;
+                }
                 denied.reason = Reason::Timeout;
             }
-            self.lock_error(denied)
-        })?;
-        Ok(alone)
+            return Err((denied.tree, self.lock_error(denied)));
+        }
     }
 }
 
@@ -156,99 +159,5 @@ impl BulkLoad {
     /// The number that the tree will have.
     pub(crate) fn tree_id(&self) -> TreeId {
         self.record.id
-    }
-}
-
-impl CatalogChange<'_> {
-    /// A new tree, empty.
-    pub fn create(&mut self, name: &str, options: TreeOptions) -> Result<TreeId> {
-        if self.put.values().any(|record| record.name == name) {
-            return Err(Error::TreeExists(name.into()));
-        }
-        let (counters, record) = self.db.new_tree(name, options)?;
-        self.db.shared.catalog.set_counters(counters);
-        let id = record.id;
-        self.put.insert(id, record);
-        self.born.push(id);
-        Ok(id)
-    }
-
-    /// Another blob of its owner's for a tree.
-    pub fn set_attributes(&mut self, id: TreeId, attributes: Vec<u8>) -> Result<()> {
-        self.record(id)?.attributes = attributes;
-        Ok(())
-    }
-
-    /// Values of a tree get another layout: see [`Db::change_layout`].
-    pub fn change_layout(&mut self, id: TreeId, parts: &[NewPart]) -> Result<()> {
-        let record = self.record(id)?;
-        let Some(now) = &record.value_layout else {
-            let why = format!("tree \"{}\" was made without a layout of values", record.name);
-            return Err(Error::InvalidArgument(why));
-        };
-        let kept = (1..now.parts().len()).map(NewPart::Keep);
-        if now.version().is_some() && kept.eq(parts.iter().cloned()) {
-            // Rows are what they were, and so is their version.
-            return Ok(());
-        }
-        let (next, history) = record.history.change(now, parts)?;
-        (record.value_layout, record.history) = (Some(next), history);
-        Ok(())
-    }
-
-    /// The tree begins with this change: who sees less gets an error (Rule: I43).
-    pub fn begin(&mut self, id: TreeId) -> Result<()> {
-        let birth = self.db.shared.engine.sequencer.visible().next();
-        self.record(id)?.birth = birth;
-        self.born.push(id);
-        Ok(())
-    }
-
-    /// The tree goes, if it is there. No transaction may have rows of it.
-    pub fn drop_tree(&mut self, id: TreeId) {
-        if self.db.shared.catalog.by_id(id).is_some() {
-            self.drops.push(id);
-        }
-    }
-
-    fn record(&mut self, id: TreeId) -> Result<&mut TreeRecord> {
-        let catalog = &self.db.shared.catalog;
-        Ok(match self.put.entry(id) {
-            std::collections::btree_map::Entry::Occupied(record) => record.into_mut(),
-            std::collections::btree_map::Entry::Vacant(place) => {
-                let entry = catalog.by_id(id);
-                let entry = entry.ok_or_else(|| Error::NoSuchTree(format!("number {id:?}")))?;
-                place.insert(entry.record())
-            }
-        })
-    }
-
-    /// Makes the changes. Synced when it returns.
-    ///
-    /// # Errors
-    /// `Full`: nothing was done. `OutcomeUnknown`, `Failed`: the store has stopped.
-    pub fn commit(self) -> Result<Seqno> {
-        let Self { db, put, drops, born, _turn } = self;
-        let (shared, catalog) = (&db.shared, &db.shared.catalog);
-        let counters = Record::Counters(catalog.counters());
-        let records: Vec<_> =
-            std::iter::once(counters).chain(put.values().cloned().map(Record::Tree)).collect();
-        let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
-        let mut changes: Vec<_> = drops.iter().map(|&id| Change::DropTree(id)).collect();
-        let before = put.values().filter_map(|record| catalog.by_id(record.id).zip(Some(record)));
-        let before = before.map(|(entry, record)| (entry.record(), record));
-        let before = before.filter(|(before, now)| before.value_layout != now.value_layout);
-        let before: Vec<_> = before.map(|(before, _)| Record::Tree(before)).collect();
-        changes.extend((!before.is_empty()).then_some(Change::Layout));
-        let seqno = shared.change(&records, &keys, &changes)?;
-        if !before.is_empty() {
-            shared.settle_layouts(seqno, &before)?;
-        }
-        for (id, record) in put {
-            let birth = if born.contains(&id) { seqno } else { record.birth };
-            catalog.show_tree(TreeRecord { birth, ..record });
-        }
-        drops.into_iter().for_each(|id| catalog.hide_tree(id));
-        Ok(seqno)
     }
 }

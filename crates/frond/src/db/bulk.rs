@@ -85,7 +85,9 @@ impl Db {
         shared.check_writable()?;
         let record = {
             let _change = shared.catalog.change();
-            let (counters, record) = self.new_tree(name, options)?;
+            shared.must_be_free(name)?;
+            let mut counters = shared.catalog.counters();
+            let record = self.new_tree(name, options, &mut counters)?;
             // Nobody else gets its number, also if no tree ever does.
             shared.catalog.set_counters(counters);
             record

@@ -1,4 +1,4 @@
-//! Catalog changes: trees created, cloned, dropped, renamed.
+//! Catalog changes of one tree: created, cloned, dropped, renamed, given another layout; and how the catalog is read again.
 //!
 //! A change is a commit to tree 0, synced before it is shown and before the call returns (P7). What
 //! roots follow of it travels with the commit's memtable (`version/branches.rs`).
@@ -6,18 +6,15 @@
 use crate::{
     Durability, Error, NewPart, Result, Seqno, Tag, TreeId,
     catalog::{
-        CATALOG_TREE, Catalog, CounterRecord, Parent, Record, TABLE_ATTRIBUTES, TreeEntry,
-        TreeRecord, validate_name,
+        CATALOG_TREE, Catalog, CounterRecord, Record, TABLE_ATTRIBUTES, TreeEntry, TreeRecord,
+        validate_name,
     },
     run::Operators,
     sync::Arc,
-    txn::lock_table::Patience,
     version::Change,
 };
 
-use super::{
-    Batch, Db, Shared, Tree, TreeInfo, TreeOptions, commit::LOCK_WAIT, operators::must_know,
-};
+use super::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions, operators::must_know};
 
 impl Db {
     /// Creates a tree. Synced when it returns, whatever the durability of the store.
@@ -25,24 +22,19 @@ impl Db {
     /// # Errors
     /// `TreeExists`; `InvalidArgument` for a name or attributes that are not allowed.
     pub fn create_tree(&self, name: &str, options: TreeOptions) -> Result<Tree> {
-        let shared = &self.shared;
-        let _change = shared.catalog.change();
-        let (counters, mut record) = self.new_tree(name, options)?;
-        let put = [Record::Counters(counters.clone()), Record::Tree(record.clone())];
-        // What was committed beside it is before it, too.
-        record.birth = shared.change(&put, &[], &[])?;
-        shared.catalog.set_counters(counters);
-        let entry = shared.catalog.show_tree(record);
-        Ok(self.handle(entry))
+        let mut change = self.change_catalog()?;
+        let id = change.create(name, options)?;
+        change.commit()?;
+        self.tree(id).ok_or_else(|| Error::NoSuchTree(name.into()))
     }
 
-    /// What the catalog will say of a new tree, and of the numbers that come next. Under the lock of
-    /// catalog changes.
+    /// What the catalog will say of a new tree, which takes the next number. Under the lock of catalog changes.
     pub(super) fn new_tree(
         &self,
         name: &str,
         options: TreeOptions,
-    ) -> Result<(CounterRecord, TreeRecord)> {
+        counters: &mut CounterRecord,
+    ) -> Result<TreeRecord> {
         validate_name(name)?;
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
@@ -54,11 +46,9 @@ impl Db {
                 "layout: keys have no version, and that of values begins with 0".into(),
             ));
         }
-        self.shared.must_be_free(name)?;
-        let mut counters = self.shared.catalog.counters();
         let id = counters.next_tree.max(TreeId(1));
         counters.next_tree = id.next();
-        let record = TreeRecord {
+        Ok(TreeRecord {
             id,
             name: name.into(),
             size_class: options.size_class,
@@ -73,8 +63,7 @@ impl Db {
             operators: Default::default(),
             history: Default::default(),
             carried: Default::default(),
-        };
-        Ok((counters, record))
+        })
     }
 
     /// Opens a tree.
@@ -92,16 +81,7 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`; `LockTimeout` if such a transaction lasts ten seconds.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
-        let shared = &self.shared;
-        let entry = self.entry(name)?;
-        // Before other changes of the catalog are kept waiting.
-        let _alone = shared.lock_alone(entry.id, Patience::For(LOCK_WAIT))?;
-        let _change = shared.catalog.change();
-        entry.check()?;
-        let change = Change::DropTree(entry.id);
-        shared.change(&[], &[Record::tree_key(entry.id)], &[change])?;
-        shared.catalog.hide_tree(entry.id);
-        Ok(())
+        self.change_trees().drop_tree(name).commit_one().map(drop)
     }
 
     /// Makes a tree that holds what another holds now, and goes its own way from there. Copies
@@ -127,32 +107,8 @@ impl Db {
     /// `NoSuchTree`, `TreeExists`, `InvalidArgument`, `Full`: nothing was done, unless `Full` says that the
     /// clone will be there when the store is opened again.
     pub fn clone_tree(&self, from: &str, to: &str) -> Result<Tree> {
-        let shared = &self.shared;
-        validate_name(to)?;
-        let _change = shared.catalog.change();
-        let source = self.entry(from)?;
-        self.shared.must_be_free(to)?;
-        let mut counters = shared.catalog.counters();
-        let id = counters.next_tree;
-        counters.next_tree = id.next();
-        let visible = shared.engine.sequencer.visible();
-        let parent = Parent { tree: source.id, lineage: source.lineage, at: visible };
-        let mut record = TreeRecord {
-            id,
-            name: to.into(),
-            lineage: id.lineage(),
-            birth: visible.next(),
-            parent: Some(parent),
-            ..source.record()
-        };
-        let put = [Record::Counters(counters.clone()), Record::Tree(record.clone())];
-        record.birth = shared.change(&put, &[], &[Change::Clone { tree: id, of: source.id }])?;
-        // The number is given away, whatever becomes of the rest (Rule: I35).
-        shared.catalog.set_counters(counters);
-        shared.begin_trees(record.birth, &put)?;
-        let entry = shared.catalog.show_tree(record);
-        entry.counters.raise(source.counters.counts());
-        Ok(self.handle(entry))
+        let clone = self.change_trees().clone_tree(from, to).commit_one()?;
+        clone.ok_or_else(|| Error::NoSuchTree(to.into()))
     }
 
     /// Gives a tree another name. Synced when it returns; handles stay good.
@@ -160,15 +116,7 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`, `TreeExists`, `InvalidArgument`.
     pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
-        let shared = &self.shared;
-        validate_name(to)?;
-        let _change = shared.catalog.change();
-        let entry = self.entry(from)?;
-        self.shared.must_be_free(to)?;
-        let record = TreeRecord { name: to.into(), ..entry.record() };
-        shared.change(&[Record::Tree(record.clone())], &[], &[])?;
-        shared.catalog.show_tree(record);
-        Ok(())
+        self.change_trees().rename(from, to).commit_one().map(drop)
     }
 
     /// Gives the values of a tree another layout, without a look at any of them: parts come, go, and change their
@@ -266,24 +214,6 @@ impl Shared {
     /// An error if a tree has this name, or may have it when the store is opened again.
     pub(super) fn must_be_free(&self, name: &str) -> Result<()> {
         if self.catalog.is_taken(name) { Err(Error::TreeExists(name.into())) } else { Ok(()) }
-    }
-
-    /// Has everything through commit `seqno` applied, which has given trees other layouts: whoever writes their rows by
-    /// these writes them into versions that show the commit, so that no snapshot, slot or backup of before has rows of a
-    /// version that its catalog does not know. A disk that is too full for that gets the trees back as they were.
-    pub(super) fn settle_layouts(&self, seqno: Seqno, before: &[Record]) -> Result<()> {
-        let why = match self.engine.health.watch(self.engine.apply_through(seqno)) {
-            Ok(()) => return Ok(()),
-            Err(Error::Full(why)) => why,
-            Err(error) => return Err(Error::OutcomeUnknown(error.to_string())),
-        };
-        match self.change(before, &[], &[]) {
-            Ok(_) => Err(Error::Full(why)),
-            Err(Error::Full(_)) => Err(Error::Full(format!(
-                "{why}; the change is there when the store is opened again"
-            ))),
-            Err(other) => Err(Error::OutcomeUnknown(other.to_string())),
-        }
     }
 
     /// Makes trees that begin with more than nothing readable, which commit `seqno` has created by these

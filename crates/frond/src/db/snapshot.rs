@@ -198,7 +198,7 @@ impl Snapshot {
         }
         let now = shared.catalog.by_id(record.id);
         let entry = now.unwrap_or_else(|| shared.catalog.gone(record.clone()));
-        Ok(Tree::new(shared.clone(), entry))
+        Ok(Tree::of_snapshot(shared.clone(), entry, record.birth))
     }
 
     fn then(&self) -> Result<TreesThen> {
@@ -228,8 +228,8 @@ impl Snapshot {
             return Err(Error::InvalidArgument(why));
         }
         let was_there = match &self.then {
-            Some(then) => then.contains_key(&tree.entry.id),
-            None => tree.entry.birth() <= self.state.at,
+            Some(then) => then.contains_key(&tree.entry.id) && tree.birth() <= self.state.at,
+            None => tree.birth() <= self.state.at,
         };
         if was_there { Ok(()) } else { Err(Error::DefinitionChanged(tree.name())) }
     }

@@ -51,17 +51,20 @@ pub struct TreeInfo {
 
 impl From<TreeRecord> for TreeInfo {
     fn from(record: TreeRecord) -> Self {
+        let options = TreeOptions::of(&record);
+        Self { id: record.id, name: record.name, birth: record.birth, options }
+    }
+}
+
+impl TreeOptions {
+    /// Those of a tree.
+    pub(super) fn of(record: &TreeRecord) -> Self {
         Self {
-            id: record.id,
-            name: record.name,
-            birth: record.birth,
-            options: TreeOptions {
-                size_class: record.size_class,
-                unique: record.unique,
-                attributes: record.attributes,
-                key_layout: record.key_layout,
-                value_layout: record.value_layout,
-            },
+            size_class: record.size_class,
+            unique: record.unique,
+            attributes: record.attributes.clone(),
+            key_layout: record.key_layout.clone(),
+            value_layout: record.value_layout.clone(),
         }
     }
 }
@@ -78,13 +81,26 @@ pub struct Tree {
     pub(crate) entry: Arc<TreeEntry>,
     /// As of when the handle was opened.
     pub(super) typing: Option<Arc<Typing>>,
+    /// Of one that was opened in a snapshot: the birth that the tree had then.
+    then: Option<Seqno>,
 }
 
 impl Tree {
     /// A handle that knows the tree as it is now.
     pub(super) fn new(shared: Arc<Shared>, entry: Arc<TreeEntry>) -> Self {
         let typing = entry.typing();
-        Self { shared, entry, typing }
+        Self { shared, entry, typing, then: None }
+    }
+
+    /// A handle from a snapshot, in which the tree had this birth: it may be read there, whatever was made of it since.
+    pub(super) fn of_snapshot(shared: Arc<Shared>, entry: Arc<TreeEntry>, then: Seqno) -> Self {
+        Self { then: Some(then), ..Self::new(shared, entry) }
+    }
+
+    /// The commit with which the tree begins for who reads by this handle (Rule: I43).
+    pub(super) fn birth(&self) -> Seqno {
+        let birth = self.entry.birth();
+        self.then.map_or(birth, |then| then.min(birth))
     }
 
     /// The version of the layout in which the handle gives values, if these name theirs.

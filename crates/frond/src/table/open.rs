@@ -153,8 +153,7 @@ impl Db {
         let indexes = stored.indexes.iter().map(|index| index.tree);
         let trees = indexes.chain(stored.leftovers.iter().copied()).filter_map(|id| self.tree(id));
         let trees: Vec<Tree> = std::iter::once(rows).chain(trees).collect();
-        let alone = trees.iter().map(|tree| self.lock_tree(tree, WaitAlone::Usual));
-        let _alone = alone.collect::<Result<Vec<_>>>()?;
+        let _alone = self.lock_trees(&trees, WaitAlone::Usual)?;
         let mut change = self.change_catalog()?;
         trees.iter().for_each(|tree| change.drop_tree(tree.id()));
         change.commit().map(drop)
@@ -178,9 +177,8 @@ impl Db {
         };
         let gone = stored.indexes.remove(at);
         let tree = self.tree(gone.tree);
-        let _alone = self.lock_tree(&rows, WaitAlone::Usual)?;
-        let _alone_too = tree.as_ref().map(|tree| self.lock_tree(tree, WaitAlone::Usual));
-        let _alone_too = _alone_too.transpose()?;
+        let both: Vec<Tree> = std::iter::once(rows.clone()).chain(tree).collect();
+        let _alone = self.lock_trees(&both, WaitAlone::Usual)?;
         let mut change = self.change_catalog()?;
         change.set_attributes(rows.id(), stored.encode())?;
         change.drop_tree(gone.tree);

@@ -134,7 +134,7 @@ impl Txn {
             false => self.shared.snapshot(),
             true => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
         };
-        if tree.entry.birth() > snapshot.seqno() {
+        if tree.birth() > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));
         }
         let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
@@ -172,7 +172,7 @@ impl Txn {
     ) -> Result<Cursor> {
         let mut state = self.enter_tree(tree)?;
         let snapshot = Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone());
-        if tree.entry.birth() > snapshot.seqno() {
+        if tree.birth() > snapshot.seqno() {
             return Err(crate::Error::DefinitionChanged(tree.name()));
         }
         Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)

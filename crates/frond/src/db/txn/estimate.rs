@@ -44,7 +44,7 @@ impl Txn {
             rows = rows.min(all.max(u64::from(rows > 0)));
         }
         if let Some(snapshot) = &state.snapshot
-            && tree.entry.birth() <= snapshot.at
+            && tree.birth() <= snapshot.at
         {
             let then = snapshot.version(&shared.engine.versions);
             if !Arc::ptr_eq(&then, &now) {

@@ -186,7 +186,7 @@ impl<'t> LockedWalk<'t> {
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
         let is_newest =
             self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at);
-        if is_newest || self.tree.entry.birth() > snapshot.at {
+        if is_newest || self.tree.birth() > snapshot.at {
             return Ok(());
         }
         if self.before.as_ref().is_none_or(|before| before.forward != forward) {

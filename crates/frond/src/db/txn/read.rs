@@ -95,7 +95,7 @@ impl Txn {
             return Ok((version, engine.sequencer.visible()));
         }
         let snapshot = self.snapshot(state);
-        if tree.entry.birth() > snapshot.at {
+        if tree.birth() > snapshot.at {
             return Err(Error::DefinitionChanged(tree.name()));
         }
         Ok((snapshot.version(&engine.versions), snapshot.at))
@@ -241,7 +241,7 @@ impl Txn {
             (At::Level, true) => {
                 let snapshot = self.snapshot(state);
                 // Whatever the transaction has written there itself: a scan would not see the rest.
-                if tree.entry.birth() > snapshot.at {
+                if tree.birth() > snapshot.at {
                     return Err(Error::DefinitionChanged(tree.name()));
                 }
                 let version = snapshot.version_for_a_call(&engine.versions);

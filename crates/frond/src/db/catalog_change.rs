@@ -1,0 +1,287 @@
+//! Several changes of the catalog as one commit.
+//!
+//! A change is made on a picture of the catalog: what trees there will be, and what each will be called. The commit writes
+//! the records that differ, and takes the others away; a crash leaves all of it or nothing.
+//!
+//! Invariants
+//! 1. Changes are made under the lock of catalog changes, and shown once their commit is synced (P7), all at once: who looks
+//!    for a name finds the tree that had it, or the one that has it now.
+//! 2. At each moment of a change a name belongs to one tree of the picture.
+//! 3. The numbers of new trees are given away when the commit is begun, whatever becomes of it (Rule: I35).
+//! 4. A change that needs more than its commit, for a tree begins as another's clone or rows get another layout, is taken back
+//!    whole if the disk has no room for that: so it drops no tree that existed.
+//!
+//! Threads: all; one change at a time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::{
+    Error, NewPart, Result, Seqno, TreeId,
+    catalog::{CounterRecord, Parent, Record, TreeRecord, validate_name},
+    sync::MutexGuard,
+    version::Change,
+};
+
+use super::{Db, Shared, TreeOptions};
+
+/// Changes of the catalog that are to be one commit. Others wait until it is made, or dropped.
+#[derive(Debug)]
+pub(crate) struct CatalogChange<'a> {
+    db: &'a Db,
+    _turn: MutexGuard<'a, ()>,
+    counters: CounterRecord,
+    /// As the catalog is to have them.
+    put: BTreeMap<TreeId, TreeRecord>,
+    /// The same by name.
+    names: HashMap<String, TreeId>,
+    /// Of those that are in the catalog.
+    drops: BTreeSet<TreeId>,
+    /// Of those that are put: no snapshot of before may read them.
+    born: BTreeSet<TreeId>,
+    /// New trees, and what they begin as.
+    clones: Vec<(TreeId, TreeId)>,
+}
+
+impl Db {
+    /// Begins a change.
+    pub(crate) fn change_catalog(&self) -> Result<CatalogChange<'_>> {
+        self.shared.check_writable()?;
+        let turn = self.shared.catalog.change();
+        let counters = self.shared.catalog.counters();
+        let (put, names, drops, born, clones) = Default::default();
+        Ok(CatalogChange { db: self, _turn: turn, counters, put, names, drops, born, clones })
+    }
+}
+
+impl CatalogChange<'_> {
+    /// The tree that has this name in the picture.
+    pub fn find(&self, name: &str) -> Option<TreeId> {
+        if let Some(&id) = self.names.get(name) {
+            return Some(id);
+        }
+        let id = self.db.shared.catalog.by_name(name)?.id;
+        // If it is put, it has another name by now.
+        let has_gone = self.put.contains_key(&id) || self.drops.contains(&id);
+        (!has_gone).then_some(id)
+    }
+
+    /// What the picture says of a tree; nothing if it is none.
+    pub fn look(&self, id: TreeId) -> Option<TreeRecord> {
+        if let Some(record) = self.put.get(&id) {
+            return Some(record.clone());
+        }
+        let entry = self.db.shared.catalog.by_id(id).filter(|_| !self.drops.contains(&id));
+        Some(entry?.record())
+    }
+
+    /// True if such a tree was made, now or ever.
+    pub fn was_made(&self, id: TreeId) -> bool {
+        TreeId(0) < id && id < self.counters.next_tree
+    }
+
+    /// True if the tree is made by this change.
+    pub fn is_new(&self, id: TreeId) -> bool {
+        self.put.contains_key(&id) && self.db.shared.catalog.by_id(id).is_none()
+    }
+
+    /// A new tree, empty.
+    pub fn create(&mut self, name: &str, options: TreeOptions) -> Result<TreeId> {
+        self.must_be_free(name)?;
+        let record = self.db.new_tree(name, options, &mut self.counters)?;
+        Ok(self.add(record))
+    }
+
+    /// A new tree that begins as what another holds at the commit. Not beside drops of trees that existed (invariant 4).
+    pub fn clone_tree(&mut self, of: TreeId, to: &str) -> Result<TreeId> {
+        validate_name(to)?;
+        let source = self.must_be_there(of)?;
+        self.must_be_free(to)?;
+        let at = self.db.shared.engine.sequencer.visible();
+        let parent = Some(Parent { tree: of, lineage: source.lineage, at });
+        let id = self.next_id();
+        let lineage = id.lineage();
+        let record =
+            TreeRecord { id, name: to.into(), lineage, birth: at.next(), parent, ..source };
+        self.clones.push((id, of));
+        Ok(self.add(record))
+    }
+
+    /// A new tree in the place of another, under its name and like it, but empty; the other one goes. No transaction may have
+    /// rows of that.
+    pub fn truncate(&mut self, id: TreeId) -> Result<TreeId> {
+        let old = self.must_be_there(id)?;
+        self.drop_tree(id);
+        let id = self.next_id();
+        let birth = self.db.shared.engine.sequencer.visible().next();
+        // It has no rows that would wait for an operator, and none that it shares with another.
+        let (operators, parent, lineage) = (Default::default(), None, id.lineage());
+        Ok(self.add(TreeRecord { id, lineage, birth, operators, parent, ..old }))
+    }
+
+    /// Another name for a tree.
+    pub fn rename(&mut self, id: TreeId, to: &str) -> Result<()> {
+        validate_name(to)?;
+        let before = self.must_be_there(id)?.name;
+        self.must_be_free(to)?;
+        self.record(id)?.name = to.into();
+        self.names.remove(&before);
+        self.names.insert(to.into(), id);
+        Ok(())
+    }
+
+    /// Two trees exchange their names, and both begin with this change (Rule: I43).
+    pub fn swap(&mut self, one: TreeId, other: TreeId) -> Result<()> {
+        // Both are in the picture under their names, before either has another.
+        let names = [self.record(one)?.name.clone(), self.record(other)?.name.clone()];
+        for (id, name) in [other, one].into_iter().zip(names) {
+            self.record(id)?.name.clone_from(&name);
+            self.names.insert(name, id);
+            self.begin(id)?;
+        }
+        Ok(())
+    }
+
+    /// Another blob of its owner's for a tree.
+    pub fn set_attributes(&mut self, id: TreeId, attributes: Vec<u8>) -> Result<()> {
+        self.record(id)?.attributes = attributes;
+        Ok(())
+    }
+
+    /// Values of a tree get another layout: see [`Db::change_layout`].
+    pub fn change_layout(&mut self, id: TreeId, parts: &[NewPart]) -> Result<()> {
+        let record = self.record(id)?;
+        let Some(now) = &record.value_layout else {
+            let why = format!("tree \"{}\" was made without a layout of values", record.name);
+            return Err(Error::InvalidArgument(why));
+        };
+        let kept = (1..now.parts().len()).map(NewPart::Keep);
+        if now.version().is_some() && kept.eq(parts.iter().cloned()) {
+            // Rows are what they were, and so is their version.
+            return Ok(());
+        }
+        let (next, history) = record.history.change(now, parts)?;
+        (record.value_layout, record.history) = (Some(next), history);
+        Ok(())
+    }
+
+    /// The tree begins with this change: who sees less gets an error (Rule: I43).
+    pub fn begin(&mut self, id: TreeId) -> Result<()> {
+        let birth = self.db.shared.engine.sequencer.visible().next();
+        self.record(id)?.birth = birth;
+        self.born.insert(id);
+        Ok(())
+    }
+
+    /// The tree goes, if it is there. No transaction may have rows of it.
+    pub fn drop_tree(&mut self, id: TreeId) {
+        if let Some(record) = self.put.remove(&id) {
+            self.names.remove(&record.name);
+            self.born.remove(&id);
+            self.clones.retain(|(clone, _)| *clone != id);
+        }
+        if self.db.shared.catalog.by_id(id).is_some() {
+            self.drops.insert(id);
+        }
+    }
+
+    fn next_id(&mut self) -> TreeId {
+        let id = self.counters.next_tree.max(TreeId(1));
+        self.counters.next_tree = id.next();
+        id
+    }
+
+    fn add(&mut self, record: TreeRecord) -> TreeId {
+        let id = record.id;
+        self.names.insert(record.name.clone(), id);
+        self.put.insert(id, record);
+        self.born.insert(id);
+        id
+    }
+
+    fn must_be_free(&self, name: &str) -> Result<()> {
+        match self.find(name).is_some() || self.db.shared.catalog.is_reserved(name) {
+            true => Err(Error::TreeExists(name.into())),
+            false => Ok(()),
+        }
+    }
+
+    fn must_be_there(&self, id: TreeId) -> Result<TreeRecord> {
+        self.look(id).ok_or_else(|| Error::NoSuchTree(format!("number {}", id.0)))
+    }
+
+    fn record(&mut self, id: TreeId) -> Result<&mut TreeRecord> {
+        if !self.put.contains_key(&id) {
+            let record = self.must_be_there(id)?;
+            self.names.insert(record.name.clone(), id);
+            self.put.insert(id, record);
+        }
+        Ok(self.put.get_mut(&id).expect("it was put"))
+    }
+
+    /// Makes the changes. Synced when it returns.
+    ///
+    /// # Errors
+    /// `Full`: nothing was done, unless it says that the change will be there when the store is opened again.
+    /// `OutcomeUnknown`, `Failed`: the store has stopped.
+    pub fn commit(self) -> Result<Seqno> {
+        let Self { db, put, drops, born, clones, counters, .. } = &self;
+        let (shared, catalog) = (&db.shared, &db.shared.catalog);
+        let existing = || put.keys().filter_map(|id| catalog.by_id(*id));
+        let before: Vec<TreeRecord> = existing().map(|entry| entry.record()).collect();
+        let has_layouts = before.iter().any(|record| {
+            put.get(&record.id).is_some_and(|now| now.value_layout != record.value_layout)
+        });
+        let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
+        let mut changes: Vec<Change> = begun.collect();
+        changes.extend(drops.iter().map(|&id| Change::DropTree(id)));
+        changes.extend(has_layouts.then_some(Change::Layout));
+        catalog.set_counters(counters.clone());
+        let records = std::iter::once(Record::Counters(counters.clone()));
+        let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
+        let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
+        let seqno = shared.change(&records, &keys, &changes)?;
+        if has_layouts || !clones.is_empty() {
+            shared.settle(seqno, before, put)?;
+        }
+        let birth = |record: &TreeRecord| match born.contains(&record.id) {
+            // What was committed beside it is before it, too.
+            true => seqno,
+            false => record.birth,
+        };
+        let put = put.values().map(|record| TreeRecord { birth: birth(record), ..record.clone() });
+        catalog.show_change(put.collect(), drops, clones);
+        Ok(seqno)
+    }
+}
+
+impl Shared {
+    /// Has everything through commit `seqno` applied, so that clones have the roots that they begin with, and whoever writes
+    /// rows by a new layout writes them into versions that show the commit: no snapshot, slot or backup of before has rows of
+    /// a version that its catalog does not know. A disk that is too full for that gets the catalog back as it was (invariant 4).
+    fn settle(
+        &self,
+        seqno: Seqno,
+        before: Vec<TreeRecord>,
+        put: &BTreeMap<TreeId, TreeRecord>,
+    ) -> Result<()> {
+        let why = match self.engine.health.watch(self.engine.apply_through(seqno)) {
+            Ok(()) => return Ok(()),
+            Err(Error::Full(why)) => why,
+            Err(error) => return Err(Error::OutcomeUnknown(error.to_string())),
+        };
+        let new = put.keys().filter(|id| self.catalog.by_id(**id).is_none());
+        let (keys, drops): (Vec<_>, Vec<_>) =
+            new.map(|&id| (Record::tree_key(id), Change::DropTree(id))).unzip();
+        let before: Vec<Record> = before.into_iter().map(Record::Tree).collect();
+        match self.change(&before, &keys, &drops) {
+            Ok(_) => Err(Error::Full(why)),
+            // No room even for that: it is there from the next opening on.
+            Err(Error::Full(_)) => {
+                put.values().for_each(|record| self.catalog.reserve_name(record.name.clone()));
+                let why = format!("{why}; the change is there when the store is opened again");
+                Err(Error::Full(why))
+            }
+            Err(other) => Err(Error::OutcomeUnknown(other.to_string())),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Changes of many trees with a crash at every call: each is there as a whole, or not at all; and a log of them that is done
+//! again then comes to what it comes to without a crash.
+
+use frond::{Durability, io::Env};
+use frond_testkit::{
+    DbEngine,
+    disk::{CrashOptions, Note, SimVfs, crash_states},
+    effort,
+};
+
+use super::*;
+
+type All = BTreeMap<String, (TreeId, Vec<u8>, Rows)>;
+
+fn open_sim(engine: &DbEngine, env: Env) -> Db {
+    let options = frond::Options::new()
+        .env(env)
+        .cache_size(engine.cache_bytes)
+        .durability(Durability::Sync)
+        .tuning(engine.tuning.clone());
+    Db::open("/store", options).expect("it opens")
+}
+
+fn everything(db: &Db) -> All {
+    let trees = db.trees().into_iter().map(|info| {
+        let rows = rows_at(&db.snapshot(), &db.open_tree(&info.name).unwrap());
+        (info.name, (info.id, info.options.attributes, rows))
+    });
+    trees.collect()
+}
+
+fn fill(db: &Db, name: &str, rows: u32) {
+    let tree = db.open_tree(name).unwrap();
+    let mut batch = frond::Batch::new();
+    (0..rows).for_each(|row| batch.put(&tree, &row.to_be_bytes(), name.as_bytes()).unwrap());
+    db.commit(&mut batch).unwrap();
+}
+
+/// What a server's log says, one change an entry; each of several trees.
+fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::TreesChange {
+    let id = |tree: usize| ids[tree];
+    let mut change = db.change_trees();
+    change.repeatable();
+    match number {
+        // Six trees: a table of three, made anew, takes the place of the old one.
+        0 => {
+            for (tree, name) in ["t", "t.1", "t.2"].into_iter().enumerate() {
+                let (new, to) = (format!("{name} new"), format!("{name} old"));
+                change.rename((id(tree), name), &to);
+                change.rename((id(tree + 3), new.as_str()), name).publish((id(tree + 3), name));
+            }
+        }
+        1 => {
+            for (tree, name) in ["t old", "t.1 old", "t.2 old"].into_iter().enumerate() {
+                change.drop_tree((id(tree), name));
+            }
+            change.set_attributes((id(3), "t"), b"made anew".to_vec());
+        }
+        2 => {
+            for (tree, name) in ["u", "u.1", "u.2"].into_iter().enumerate() {
+                change.truncate((id(tree + 6), name));
+            }
+            change.swap((id(9), "v"), (id(4), "t.1")).rename((id(5), "t.2"), "w");
+        }
+        _ => {
+            for name in ["t", "t.1", "v"] {
+                change.clone_tree(name, &format!("{name} copy"));
+            }
+            let attributes = b"uuid".to_vec();
+            change.create("x", TreeOptions { attributes, ..Default::default() });
+            change.create("y", TreeOptions { unique: true, ..Default::default() });
+        }
+    }
+    change
+}
+
+const ENTRIES: usize = 4;
+const NAMES: [&str; 10] =
+    ["t", "t.1", "t.2", "t new", "t.1 new", "t.2 new", "u", "u.1", "u.2", "v"];
+
+/// Names, attributes and rows: the numbers of trees that a repetition makes are others.
+fn without_numbers(all: &All) -> BTreeMap<String, (Vec<u8>, Rows)> {
+    all.iter().map(|(name, (_, of, rows))| (name.clone(), (of.clone(), rows.clone()))).collect()
+}
+
+/// Promises: P1, P4, P7. Rule: I35.
+#[test]
+fn a_change_that_crashes_is_made_or_is_not() {
+    let (mut points, mut tried, mut between) = (0, 0, 0);
+    for seed in effort::seeds(2) {
+        let engine = DbEngine::tiny(Durability::Sync);
+        let vfs = SimVfs::new();
+        let db = open_sim(&engine, vfs.env(seed));
+        let ids = NAMES.map(|name| db.create_tree(name, TreeOptions::default()).unwrap().id());
+        NAMES.iter().for_each(|name| fill(&db, name, 40));
+        if seed % 2 == 1 {
+            db.checkpoint().unwrap();
+        }
+        vfs.record();
+        let mut states = vec![everything(&db)];
+        let note = |issued: usize, floor: usize| {
+            let (issued, floor) = (issued as u64, floor as u64);
+            vfs.set_note(Note { issued, floor_power: floor, floor_kill: floor });
+        };
+        for number in 0..ENTRIES {
+            note(number + 1, number);
+            assert!(entry(&db, number, &ids).commit().unwrap().seqno.is_some());
+            states.push(everything(&db));
+            note(number + 1, number + 1);
+            // Some of it reaches the trees before the next.
+            for _ in 0..seed % 3 {
+                db.step().unwrap();
+            }
+        }
+        db.close().unwrap();
+        assert_eq!(vfs.violations(), Vec::<String>::new());
+        for point in vfs.recorded() {
+            points += 1;
+            let options = CrashOptions::short().with_seed(seed ^ point.change_number);
+            for state in crash_states(&point.disk, &options) {
+                tried += 1;
+                let what = format!("seed {seed}, before {}: {}", point.call, state.what);
+                let db = open_sim(&engine, SimVfs::start(state.disk).env(seed ^ 7));
+                let found = everything(&db);
+                let possible = point.note.floor_power as usize..=point.note.issued as usize;
+                let done = possible.clone().find(|at| states[*at] == found);
+                let Some(done) = done else {
+                    let names: Vec<_> = found.keys().collect();
+                    panic!("{what}: {names:?} is none of {possible:?}");
+                };
+                between += usize::from(possible.count() > 1 && done == point.note.issued as usize);
+                // The log again: from where it was, or from its begin.
+                let from = if tried % 2 == 0 { 0 } else { done };
+                for number in from..ENTRIES {
+                    entry(&db, number, &ids).commit().unwrap();
+                }
+                let now = everything(&db);
+                assert!(without_numbers(&now) == without_numbers(&states[ENTRIES]), "{what}");
+                assert!(db.check(CheckMode::Full).unwrap().is_clean(), "{what}");
+                db.close().unwrap();
+            }
+        }
+    }
+    assert!(between > 0);
+    println!(
+        "{points} points, {tried} crashes, {between} of them found a change that was not acknowledged"
+    );
+}
