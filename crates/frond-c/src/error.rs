@@ -45,7 +45,7 @@ pub struct frond_error {
     pub message: [c_char; FROND_MESSAGE_BYTES],
     /// The name of the tree that it is about, ends with a zero byte; empty if it is about none.
     pub tree: [c_char; FROND_NAME_BYTES],
-    /// Which entry of a batch it is about, from 0; -1 if it is about none.
+    /// Which entry of a batch, or step of a change of trees, it is about, from 0; -1 if it is about none.
     pub entry: i64,
     /// It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
     pub has_key: bool,
@@ -63,6 +63,7 @@ impl frond_error {
         write(&mut self.tree, failed.and_then(frond::Error::tree).unwrap_or_default());
         self.entry = match failed {
             Some(frond::Error::KeyExists { index, .. }) => *index as i64,
+            Some(frond::Error::Step { step, .. }) => *step as i64,
             _ => -1,
         };
         let key = failed.and_then(frond::Error::key);
@@ -99,7 +100,11 @@ pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result
         Ok(()) => (FROND_OK, 0, String::new(), None),
         Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new(), None),
         Err(Fail::Engine(failed)) => {
-            let message = failed.to_string();
+            // Of a step the code is that of what was wrong with it: which one it was, the entry says.
+            let message = match &failed {
+                frond::Error::Step { error, .. } => error.to_string(),
+                failed => failed.to_string(),
+            };
             // Each message begins with its code (docs/errors.md).
             let code = message.get(4..8).and_then(|code| code.parse().ok());
             (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))

@@ -7,6 +7,7 @@
 //! | `error.rs` | outcomes: a code, and a message in the caller's struct |
 //! | `bytes.rs` | strings that go in and come out |
 //! | `store.rs` | open, close, trees, checkpoints |
+//! | `change.rs` | changes of several trees that are one commit |
 //! | `watch.rs` | what there is to be seen: numbers, times, who holds locks and who waits |
 //! | `tree.rs` | rows of a tree outside of transactions |
 //! | `txn.rs` | transactions, savepoints |
@@ -37,6 +38,7 @@
 
 mod batch;
 mod bytes;
+mod change;
 mod counts;
 mod cursor;
 mod error;
@@ -55,6 +57,7 @@ mod whole_tree;
 
 pub use batch::*;
 pub use bytes::*;
+pub use change::*;
 pub use counts::*;
 pub use cursor::*;
 pub use error::*;

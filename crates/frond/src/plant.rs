@@ -168,6 +168,8 @@ pub const BUGS: &[Bug] = &[
         "layout",
     ),
     bug("layout: a row of any version fits", "Side::is_of_version", "layout"),
+    bug("db: each tree of a change is a commit of its own", "CatalogChange::commit", "scenarios"),
+    bug("db: swapped trees are as old as they were", "CatalogChange::swap", "scenarios"),
     bug("catalog: rename forgets the old name", "Catalog::show_tree", "model"),
     bug("db: a scan believes that a Put is fresh", "MemSource::settle", "scenarios"),
     bug("db: insert does not look", "unique check of insert", "model"),

@@ -1,6 +1,6 @@
 /*
  * Calls that neither walk.c nor server.c has a use for: what is folded into values, writes outside of transactions, places of a
- * cursor, a backup. Prints nothing and returns 0 if all is as it must be.
+ * cursor, changes of several trees, a backup. Prints nothing and returns 0 if all is as it must be.
  */
 #include "must.h"
 
@@ -171,6 +171,127 @@ static void twice(void)
     CHECK(strcmp(error.tree, "load") == 0 && error.key_length == 3 && memcmp(error.key, "one", 3) == 0);
 }
 
+static uint32_t number_of(const char *name)
+{
+    frond_tree *of;
+    MUST(frond_tree_open(db, name, &of, &error));
+    uint32_t number = frond_tree_id(of);
+    frond_tree_free(of);
+    return number;
+}
+
+static void is_in(const char *name, const char *value)
+{
+    frond_tree *of;
+    MUST(frond_tree_open(db, name, &of, &error));
+    is_value(of, "is", value, strlen(value));
+    frond_tree_free(of);
+}
+
+/* What a server's log says: a table made anew takes the place of the old one, which goes; another is emptied, one is noted. */
+static uint64_t do_entry(uint32_t old, uint32_t new, uint32_t emptied, bool made)
+{
+    frond_tree_change *change;
+    frond_change_options options;
+    frond_tree *now;
+    uint64_t seqno = 1;
+    bool was_made = !made;
+    frond_change_options_init(&options);
+    CHECK(!options.repeatable && options.lock_timeout_ms == 10000);
+    options.repeatable = true;
+    MUST(frond_change_begin(db, &options, &change, &error));
+    MUST(frond_change_swap(change, old, "table", new, "made anew", &error));
+    MUST(frond_change_drop(change, old, "made anew", &error));
+    MUST(frond_change_truncate(change, emptied, "queue", &error));
+    MUST(frond_change_attributes(change, new, NULL, bytes("noted"), 5, &error));
+    MUST(frond_change_create(change, "log", NULL, &error));
+    MUST(frond_change_rename(change, 0, "before", "after", &error));
+    GIVES(1001, frond_change_tree(change, 0, &now, NULL, &error));
+    MUST(frond_change_commit(change, &seqno, &error));
+    GIVES(1001, frond_change_commit(change, NULL, &error));
+    GIVES(1001, frond_change_drop(change, 0, "log", &error));
+    MUST(frond_change_tree(change, 3, &now, &was_made, &error));
+    CHECK(frond_tree_id(now) == new && was_made == made);
+    frond_tree_free(now);
+    GIVES(FROND_NOT_FOUND, frond_change_tree(change, 1, &now, NULL, &error));
+    GIVES(1001, frond_change_tree(change, 6, &now, NULL, &error));
+    CHECK(frond_change_tree(change, 2, NULL, NULL, &error) == (made ? FROND_OK : FROND_NOT_FOUND));
+    frond_change_free(change);
+    return seqno;
+}
+
+/* Several trees change in one commit, which may be done again. */
+static void changes(void)
+{
+    enum { NONE = 1004, THERE = 1005, LATER = 1006, TIMEOUT = 1101 };
+    frond_tree_change *change;
+    frond_change_options options;
+    frond_snapshot *then;
+    frond_tree *now, *was, *queue;
+    frond_txn *txn;
+    frond_buffer value = {0};
+    static const char *const names[] = {"table", "made anew", "queue", "before"};
+    for (int i = 0; i < 4; i++) {
+        MUST(frond_tree_create(db, names[i], NULL, &now, &error));
+        MUST(frond_put(now, bytes("is"), 2, bytes(names[i]), strlen(names[i]), &error));
+        frond_tree_free(now);
+    }
+    uint32_t old = number_of("table"), new = number_of("made anew"), emptied = number_of("queue");
+    MUST(frond_snapshot_take(db, &then, &error));
+    MUST(frond_tree_open(db, "queue", &queue, &error));
+    CHECK(do_entry(old, new, emptied, true) > 0);
+    CHECK(do_entry(old, new, emptied, false) == 0);
+    is_in("table", "made anew");
+    is_in("after", "before");
+    GIVES(NONE, frond_put(queue, bytes("is"), 2, NULL, 0, &error));
+    frond_tree_free(queue);
+    MUST(frond_tree_open(db, "queue", &queue, &error));
+    GIVES(FROND_NOT_FOUND, frond_get(queue, bytes("is"), 2, &value, &error));
+    /* A snapshot of before reads neither by its new handle; as it was then it has it. */
+    MUST(frond_tree_open(db, "table", &now, &error));
+    GIVES(LATER, frond_snapshot_get(then, now, bytes("is"), 2, &value, &error));
+    MUST(frond_snapshot_tree_open(then, "table", &was, &error));
+    CHECK(frond_tree_id(was) == old && frond_tree_id(now) == new);
+    MUST(frond_snapshot_get(then, was, bytes("is"), 2, &value, &error));
+    CHECK(value.length == 5 && memcmp(value.data, "table", 5) == 0);
+    uint64_t birth = 0;
+    MUST(frond_tree_info(now, &birth, &value, &error));
+    CHECK(birth > 0 && value.length == 5 && memcmp(value.data, "noted", 5) == 0);
+    frond_tree_free(was);
+    frond_snapshot_free(then);
+    /* What cannot be made says which step it is; and who has rows is waited for. */
+    MUST(frond_change_begin(db, NULL, &change, &error));
+    MUST(frond_change_clone(change, 0, "table", "copy", &error));
+    MUST(frond_change_publish(change, frond_tree_id(now), "table", &error));
+    MUST(frond_change_rename(change, 0, "copy", "log", &error));
+    GIVES(THERE, frond_change_commit(change, NULL, &error));
+    CHECK(error.entry == 2 && strcmp(error.tree, "log") == 0 && error.kind == FROND_FIX_CALL);
+    frond_change_free(change);
+    GIVES(NONE, frond_tree_open(db, "copy", &was, &error));
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_put(txn, now, bytes("row"), 3, NULL, 0, &error));
+    frond_change_options_init(&options);
+    options.lock_timeout_ms = 1;
+    MUST(frond_change_begin(db, &options, &change, &error));
+    MUST(frond_change_create(change, "more", NULL, &error));
+    MUST(frond_change_drop(change, 0, "table", &error));
+    GIVES(TIMEOUT, frond_change_commit(change, NULL, &error));
+    CHECK(error.entry == 1 && error.kind == FROND_RETRY);
+    MUST(frond_txn_rollback(txn, &error));
+    MUST(frond_change_commit(change, NULL, &error));
+    frond_change_free(change);
+    GIVES(NONE, frond_put(now, bytes("is"), 2, NULL, 0, &error));
+    GIVES(1001, frond_change_begin(NULL, NULL, &change, &error));
+    GIVES(1001, frond_change_drop(NULL, 1, NULL, &error));
+    MUST(frond_change_begin(db, NULL, &change, &error));
+    GIVES(1001, frond_change_drop(change, 0, NULL, &error));
+    frond_change_free(change);
+    frond_change_free(NULL);
+    frond_tree_free(now);
+    frond_tree_free(queue);
+    frond_buffer_free(&value);
+}
+
 /* What is copied is a store, as it was. */
 static void backup(const char *path)
 {
@@ -200,6 +321,7 @@ int main(int count, char **arguments)
     estimates();
     whole_trees();
     twice();
+    changes();
     backup(arguments[1]);
     frond_tree_free(tree);
     MUST(frond_close(db, &error));

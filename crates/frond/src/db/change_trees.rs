@@ -33,9 +33,16 @@ pub struct WhichTree {
     store: Option<StoreId>,
 }
 
+impl WhichTree {
+    /// By number, by name, or by both; by neither it is none.
+    pub fn new(id: Option<TreeId>, name: Option<&str>) -> Self {
+        Self { id, name: name.map(Into::into), store: None }
+    }
+}
+
 impl From<&str> for WhichTree {
     fn from(name: &str) -> Self {
-        Self { id: None, name: Some(name.into()), store: None }
+        Self::new(None, Some(name))
     }
 }
 
@@ -47,7 +54,7 @@ impl From<&String> for WhichTree {
 
 impl From<TreeId> for WhichTree {
     fn from(id: TreeId) -> Self {
-        Self { id: Some(id), name: None, store: None }
+        Self::new(Some(id), None)
     }
 }
 
@@ -60,7 +67,7 @@ impl From<&Tree> for WhichTree {
 
 impl From<(TreeId, &str)> for WhichTree {
     fn from((id, name): (TreeId, &str)) -> Self {
-        Self { id: Some(id), name: Some(name.into()), store: None }
+        Self::new(Some(id), Some(name))
     }
 }
 

@@ -4,6 +4,14 @@ use frond::{Change, Options, io::Env};
 
 use super::*;
 
+/// A tree with so many rows more.
+fn tree_of(db: &Db, name: &str, rows: u32) {
+    let tree = tree(db, name);
+    for row in 0..rows {
+        tree.put(&row.to_be_bytes(), name.as_bytes()).unwrap();
+    }
+}
+
 /// What a follower makes of the feed: trees by number, with names and rows.
 type Followed = BTreeMap<TreeId, (String, Rows)>;
 
@@ -82,8 +90,7 @@ fn backups_have_changes_whole() {
     let at = |name: &str| dir.path().join(name);
     let db = Db::open(at("store"), common::options()).unwrap();
     for name in ["a", "b", "c"] {
-        let tree = tree(&db, name);
-        (0..2000u32).for_each(|row| drop(tree.put(&row.to_be_bytes(), name.as_bytes()).unwrap()));
+        tree_of(&db, name, 2000);
     }
     let full = db.backup(at("full")).unwrap();
     db.change_trees().swap("a", "b").truncate("c").commit().unwrap();
@@ -107,8 +114,7 @@ fn backups_have_changes_whole() {
 fn names_and_clones_keep_what_was_there() {
     let (dir, mut db) = store();
     for name in ["a", "b"] {
-        let tree = tree(&db, name);
-        (0..3000u32).for_each(|row| drop(tree.put(&row.to_be_bytes(), name.as_bytes()).unwrap()));
+        tree_of(&db, name, 3000);
     }
     let a = db.open_tree("a").unwrap().id();
     db.create_snapshot("then").unwrap();

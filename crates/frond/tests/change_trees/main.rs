@@ -131,7 +131,9 @@ fn a_truncated_tree_is_like_the_old_one_but_empty() {
     let tree = db.change_layout("t", &[NewPart::Keep(1), shoe, NewPart::Keep(2)], None).unwrap();
     let row = [&[0, 1][..], &[0; 8], b"text"].concat();
     let ids = tree.reserve(0, 1, 3000).unwrap();
-    ids.for_each(|id| drop(tree.put(&(id as u32).to_be_bytes(), &row).unwrap()));
+    for id in ids {
+        tree.put(&(id as u32).to_be_bytes(), &row).unwrap();
+    }
     db.checkpoint().unwrap();
     let (before, old, mut options) = (db.snapshot(), tree.id(), tree.info().options);
     db.create_snapshot("before").unwrap();

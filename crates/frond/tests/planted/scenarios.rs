@@ -9,7 +9,7 @@ use frond::{
 use frond_testkit::{
     DbEngine, Dice,
     campaign::{CrashPlan, crash_everywhere},
-    disk::{CrashOptions, SimVfs},
+    disk::{CrashOptions, SimVfs, crash_states},
     ops::{Key, Op, Value, Write},
 };
 
@@ -25,6 +25,7 @@ pub fn all(seed: u64) {
     a_prepared_transaction_outlives_restarts(seed);
     rows_that_left_memory_are_locked(seed);
     what_leaves_memory_is_cut_at_savepoints(seed);
+    a_change_of_trees_is_whole(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
     // Last, as it takes longest.
@@ -45,6 +46,34 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
         }
         let refused = txn.put(&tree, b"row", b"3");
         assert!(matches!(refused, Err(Error::Conflict { .. })), "I27: {refused:?}");
+    }
+}
+
+/// Promise: P7. Rule: I43. Trees change places at once, and who has seen the one does not read the other in its place.
+fn a_change_of_trees_is_whole(seed: u64) {
+    let vfs = SimVfs::new();
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    for name in ["a", "b", "c"] {
+        let tree = db.create_tree(name, Default::default()).unwrap();
+        tree.put(b"name", name.as_bytes()).unwrap();
+    }
+    let names = |db: &Db| -> Vec<Vec<u8>> {
+        let trees = db.trees().into_iter().map(|info| db.open_tree(&info.name).unwrap());
+        trees.map(|tree| tree.get(b"name").unwrap().unwrap()).collect()
+    };
+    db.checkpoint().unwrap();
+    let (before, snapshot) = (names(&db), db.snapshot());
+    vfs.record();
+    db.change_trees().swap("a", "b").swap("b", "c").commit().unwrap();
+    let after = names(&db);
+    let refused = snapshot.get(&db.open_tree("a").unwrap(), b"name");
+    assert!(matches!(refused, Err(Error::DefinitionChanged(_))), "{refused:?}");
+    for point in vfs.recorded() {
+        for state in crash_states(&point.disk, &CrashOptions::short()) {
+            let db = Db::open("/store", options(&SimVfs::start(state.disk), seed)).unwrap();
+            let found = names(&db);
+            assert!(found == before || found == after, "{}: {found:?}", state.what);
+        }
     }
 }
 
