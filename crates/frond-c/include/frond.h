@@ -209,6 +209,10 @@ typedef struct frond_temporary frond_temporary;
 // A tree of an open store.
 typedef struct frond_tree frond_tree;
 
+// Changes of trees on their way to be one commit: steps are added in their order, then frond_change_commit makes them. A step names
+// its tree by number (0: by its name alone), by name (null: by its number alone), or by both: then the tree must have that name.
+typedef struct frond_tree_change frond_tree_change;
+
 // A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
 typedef struct frond_txn frond_txn;
 
@@ -222,7 +226,7 @@ typedef struct {
   char message[FROND_MESSAGE_BYTES];
   // The name of the tree that it is about, ends with a zero byte; empty if it is about none.
   char tree[FROND_NAME_BYTES];
-  // Which entry of a batch it is about, from 0; -1 if it is about none.
+  // Which entry of a batch, or step of a change of trees, it is about, from 0; -1 if it is about none.
   int64_t entry;
   // It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
   bool has_key;
@@ -275,6 +279,16 @@ typedef struct {
   // For how many there is memory.
   size_t capacity;
 } frond_buffer;
+
+// How a change is made. Filled by frond_change_options_init, then changed.
+typedef struct {
+  // The change may have been made before, and later ones, too: a step is passed over whose outcome is there, or whose tree is
+  // gone or has another name than the step says. A swap then needs numbers and names, a truncation the number; a tree counts
+  // as created if one of that name has the same options: give it attributes that no other has.
+  bool repeatable;
+  // How long the commit waits for transactions that have rows of trees that go, milliseconds; below 0: until they have ended.
+  int64_t lock_timeout_ms;
+} frond_change_options;
 
 // A row of a batch.
 typedef struct {
@@ -483,6 +497,89 @@ int32_t frond_loads_finish(frond_load *const *loads,
 
 // Gives the memory of a buffer back, and empties it. Null is allowed.
 void frond_buffer_free(frond_buffer *buffer);
+
+// Fills options with what is usual: not repeatable, ten seconds.
+void frond_change_options_init(frond_change_options *options);
+
+// Begins a change; nothing is locked or done before its commit. `options` may be null. To be given back by frond_change_free.
+int32_t frond_change_begin(const frond_db *db,
+                           const frond_change_options *options,
+                           frond_tree_change **change,
+                           frond_error *error);
+
+// Gives a change back, whether it was committed or not. Null is allowed.
+void frond_change_free(frond_tree_change *change);
+
+// Adds a step: a new tree, as by frond_tree_create. `options` may be null.
+int32_t frond_change_create(frond_tree_change *change,
+                            const char *name,
+                            const frond_tree_options *options,
+                            frond_error *error);
+
+// Adds a step: another name for a tree, which is free once the steps before are made.
+int32_t frond_change_rename(frond_tree_change *change,
+                            uint32_t number,
+                            const char *name,
+                            const char *to,
+                            frond_error *error);
+
+// Adds a step: a tree goes, as by frond_tree_drop.
+int32_t frond_change_drop(frond_tree_change *change,
+                          uint32_t number,
+                          const char *name,
+                          frond_error *error);
+
+// Adds a step: two trees exchange their names. Snapshots of before fail with FRD-1006 in both, as if they had been created now.
+int32_t frond_change_swap(frond_tree_change *change,
+                          uint32_t number,
+                          const char *name,
+                          uint32_t other_number,
+                          const char *other_name,
+                          frond_error *error);
+
+// Adds a step: a new, empty tree takes the name of a tree, with another number, like it in all it was made with, its counters at
+// their begin; the old one goes. Handles of that fail with FRD-1004, snapshots of before keep its rows.
+int32_t frond_change_truncate(frond_tree_change *change,
+                              uint32_t number,
+                              const char *name,
+                              frond_error *error);
+
+// Adds a step: a new tree that holds what another does, as by frond_tree_clone. Not in one change with drops or truncations.
+int32_t frond_change_clone(frond_tree_change *change,
+                           uint32_t number,
+                           const char *name,
+                           const char *to,
+                           frond_error *error);
+
+// Adds a step: other bytes are kept with a tree, up to 1 MiB.
+int32_t frond_change_attributes(frond_tree_change *change,
+                                uint32_t number,
+                                const char *name,
+                                const uint8_t *attributes,
+                                size_t length,
+                                frond_error *error);
+
+// Adds a step: a tree begins with this change, and a snapshot of before fails with FRD-1006 there. For one that was filled under
+// another name, and is renamed by a step beside.
+int32_t frond_change_publish(frond_tree_change *change,
+                             uint32_t number,
+                             const char *name,
+                             frond_error *error);
+
+// Makes all steps, in one commit that is synced when it returns: after a crash all of it is there, or nothing. Waits for transactions
+// that have rows of trees that it drops or truncates. `seqno`, which may be null, gets its number, 0 if there was nothing to be
+// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again.
+int32_t frond_change_commit(frond_tree_change *change,
+                            uint64_t *seqno,
+                            frond_error *error);
+
+// Of a change that is committed: the tree that a step, from 0, was about or made; of a truncation the new one. FROND_NOT_FOUND if it
+// is gone. `was_made`, which may be null, gets false if the step was passed over, for it had been made. `tree` may be null, too.
+int32_t frond_change_tree(const frond_tree_change *change,
+                          size_t step,
+                          frond_tree **tree,
+                          bool *was_made,
+                          frond_error *error);
 
 // How many rows a tree has. `exact` gets whether they were counted: else `rows` is an estimate, for something was put or deleted
 // of which nobody knew whether it was there.

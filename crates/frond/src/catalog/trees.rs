@@ -357,10 +357,10 @@ impl TreeDirectory for Catalog {
 
     fn counting(&self, through: Seqno) -> Vec<TreeId> {
         let state = self.state.read().unwrap();
-        let counting = state
-            .by_id
-            .values()
-            .filter(|entry| entry.made <= through && entry.counters.counts() != Counts::default());
+        let counting = state.by_id.values().filter(|entry| {
+            let is_there = entry.made <= through && !state.gone.contains(&entry.id);
+            is_there && entry.counters.counts() != Counts::default()
+        });
         counting.map(|entry| entry.id).collect()
     }
 
