@@ -3,13 +3,14 @@
 //! A call hands out a batch of rows that lie in the cursor's own memory until its next call. A first batch is small, for
 //! whoever wants one row, and each next one four times as large, for whoever wants all.
 
-use std::{ops::Bound, sync::Arc};
+use std::{ops::Bound, sync::Arc, time::Duration};
 
-use frond::{Cursor, Isolation, Parts, TemporaryTree, Txn, TxnCursor};
+use frond::{Cursor, Isolation, Parts, ReadOptions, TemporaryTree, Txn, TxnCursor};
 
 use crate::{
     bytes::{bytes, give, given, given_mut, take_back},
-    error::{Fail, call, frond_error},
+    error::{Fail, call, frond_error, misuse},
+    read_as::{frond_read_options, read_options, wait},
     store::frond_tree,
     txn::{frond_txn, if_locked, lock},
 };
@@ -26,8 +27,8 @@ pub struct frond_cursor {
     walk: Walk,
     /// Keys and values of the batch, back to back.
     memory: Vec<u8>,
-    /// Where each row's key begins, and the lengths of key and value.
-    places: Vec<(usize, usize, usize)>,
+    /// Where each row lies in it.
+    places: Vec<Place>,
     rows: Vec<frond_row>,
     /// Rows of the next batch where the caller does not say.
     next_rows: usize,
@@ -35,6 +36,31 @@ pub struct frond_cursor {
     locks: bool,
     /// What was met behind the last row of the batch: for the next call.
     met: Option<frond::Error>,
+}
+
+/// Where a row lies in a cursor's memory, key before value.
+struct Place {
+    at: usize,
+    key_length: usize,
+    value_length: usize,
+    locked: bool,
+}
+
+impl Place {
+    /// Puts a row away.
+    fn put(memory: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Self {
+        let at = memory.len();
+        memory.extend_from_slice(key);
+        memory.extend_from_slice(value);
+        Self { at, key_length: key.len(), value_length: value.len(), locked: false }
+    }
+
+    /// The row, as long as the memory is not written to.
+    fn row(&self, memory: &[u8]) -> frond_row {
+        let Self { at, key_length, value_length, locked } = *self;
+        let (key, rest) = memory[at..].split_at(key_length);
+        frond_row { key: key.as_ptr(), key_length, value: rest.as_ptr(), value_length, locked }
+    }
 }
 
 /// A row of a batch.
@@ -49,6 +75,9 @@ pub struct frond_row {
     pub value: *const u8,
     /// Bytes of it.
     pub value_length: usize,
+    /// The cursor has locked it: not so if it locks nothing, or met another's lock and read what was last committed
+    /// (FROND_LAST_COMMIT).
+    pub locked: bool,
 }
 
 /// A batch of rows, which the cursor keeps until it is called again.
@@ -83,25 +112,40 @@ self_cell::self_cell!(
 );
 
 impl Walk {
-    /// The next row, forward or backward, given to `take`; false at the end.
+    /// The next row, forward or backward, put away by `take`; `None` at the end.
     fn step(
         &mut self,
         forward: bool,
-        take: impl FnOnce(&[u8], &[u8]),
-    ) -> Result<bool, frond::Error> {
+        take: impl FnOnce(&[u8], &[u8]) -> Place,
+    ) -> Result<Option<Place>, frond::Error> {
         match self {
             Self::Plain(cursor) => {
                 let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map(|(key, value)| take(key, value)).is_some())
+                Ok(row.map(|(key, value)| take(key, value)))
             }
+            Self::OfTxn(owned) => {
+                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
+            }
+            Self::OfTemporary(owned) => {
+                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
+            }
+        }
+    }
+
+    /// Locks the row that was given last, and reads it again; `None` if it has gone.
+    fn relock(
+        &mut self,
+        wait: Option<Duration>,
+        take: impl FnOnce(&[u8], &[u8]) -> Place,
+    ) -> Result<Option<Place>, Fail> {
+        match self {
             Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| {
-                let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map(|(key, value)| take(key, value)).is_some())
+                let row = cursor.relock(wait)?;
+                Ok(row.map(|(key, value)| Place { locked: true, ..take(key, value) }))
             }),
-            Self::OfTemporary(owned) => owned.with_dependent_mut(|_, cursor| {
-                let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map(|(key, value)| take(key, value)).is_some())
-            }),
+            Self::Plain(_) | Self::OfTemporary(_) => {
+                Err(misuse("the cursor locks nothing, and so nothing again"))
+            }
         }
     }
 
@@ -126,6 +170,17 @@ impl Walk {
     }
 }
 
+/// The next row of a transaction's cursor, with whether that has locked it.
+fn step_of(
+    cursor: &mut TxnCursor<'_>,
+    forward: bool,
+    take: impl FnOnce(&[u8], &[u8]) -> Place,
+) -> Result<Option<Place>, frond::Error> {
+    let row = if forward { cursor.next()? } else { cursor.prev()? };
+    let place = row.map(|(key, value)| take(key, value));
+    Ok(place.map(|place| Place { locked: cursor.is_locked(), ..place }))
+}
+
 #[derive(Clone, Copy)]
 enum Seek<'a> {
     Key(&'a [u8]),
@@ -146,6 +201,19 @@ impl frond_cursor {
     ) -> Result<Self, Fail> {
         let owned = TemporaryCursor::try_new(tree, |tree| tree.scan(range))?;
         Ok(Self::new(Walk::OfTemporary(owned), false))
+    }
+
+    /// One of a transaction, over a range of a tree.
+    fn of_txn(
+        txn: &frond_txn,
+        tree: &frond::Tree,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        options: &ReadOptions<'_>,
+    ) -> Result<Self, Fail> {
+        let locks = options.lock.is_some() || txn.txn.isolation() == Isolation::Serializable;
+        let owned =
+            OwnedCursor::try_new(txn.txn.clone(), |txn| txn.scan_with(tree, range, options))?;
+        Ok(Self::new(Walk::OfTxn(owned), locks))
     }
 
     fn new(walk: Walk, locks: bool) -> Self {
@@ -176,14 +244,9 @@ impl frond_cursor {
         places.clear();
         rows.clear();
         while places.len() < count && memory.len() < BATCH_BYTES {
-            let took = walk.step(forward, |key, value| {
-                places.push((memory.len(), key.len(), value.len()));
-                memory.extend_from_slice(key);
-                memory.extend_from_slice(value);
-            });
-            match took {
-                Ok(true) => {}
-                Ok(false) => break,
+            match walk.step(forward, |key, value| Place::put(memory, key, value)) {
+                Ok(Some(place)) => places.push(place),
+                Ok(None) => break,
                 Err(error) if places.is_empty() => return Err(error.into()),
                 Err(error) => {
                     *met = Some(error);
@@ -191,12 +254,22 @@ impl frond_cursor {
                 }
             }
         }
-        rows.extend(places.iter().map(|&(at, key_length, value_length)| {
-            let (key, rest) = memory[at..].split_at(key_length);
-            let value = &rest[..value_length];
-            frond_row { key: key.as_ptr(), key_length, value: value.as_ptr(), value_length }
-        }));
+        rows.extend(places.iter().map(|place| place.row(memory)));
         if rows.is_empty() { Err(Fail::NotFound) } else { Ok(()) }
+    }
+}
+
+impl frond_cursor {
+    /// Locks the last row that was given, which is then the only one of the batch.
+    fn relock(&mut self, wait: Option<Duration>) -> Result<(), Fail> {
+        let Self { walk, memory, places, rows, .. } = self;
+        memory.clear();
+        places.clear();
+        rows.clear();
+        let place = walk.relock(wait, |key, value| Place::put(memory, key, value))?;
+        let place = place.ok_or(Fail::NotFound)?;
+        rows.push(place.row(memory));
+        Ok(())
     }
 }
 
@@ -264,16 +337,61 @@ pub unsafe extern "C" fn frond_txn_scan(
         call(error, || {
             give(cursor, || {
                 let range = range((from, from_length), (to, to_length))?;
-                let (lock, meet) = (lock(row_lock)?, if_locked(when_locked)?);
+                let lock = lock(row_lock)?;
+                let options =
+                    ReadOptions { lock, if_locked: if_locked(when_locked)?, ..Default::default() };
                 let tree = &given(tree, "the tree")?.tree;
-                let txn = given(txn, "the transaction")?.txn.clone();
-                let locks = lock.is_some() || txn.isolation() == Isolation::Serializable;
-                let owned = OwnedCursor::try_new(txn, |txn| match lock {
-                    None => txn.scan(tree, range),
-                    Some(lock) => txn.scan_locked(tree, range, lock, meet),
-                })?;
-                Ok(frond_cursor::new(Walk::OfTxn(owned), locks))
+                frond_cursor::of_txn(given(txn, "the transaction")?, tree, range, &options)
             })
+        })
+    }
+}
+
+/// The same with all that can be said of how it reads. `with_last` says nothing here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_read_range(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    options: *const frond_read_options,
+    cursor: *mut *mut frond_cursor,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(cursor, || {
+                let range = range((from, from_length), (to, to_length))?;
+                let options = read_options(options)?;
+                let tree = &given(tree, "the tree")?.tree;
+                frond_cursor::of_txn(given(txn, "the transaction")?, tree, range, &options)
+            })
+        })
+    }
+}
+
+/// Locks the last row that the cursor gave, as it locks rows, and reads it again as it is by now: `rows` gets it, and it alone.
+/// FROND_NOT_FOUND if it has gone; it is locked all the same. Waits for who has it for `wait_ms`; below 0: as long as the cursor
+/// does. For a row that is not `locked` and is wanted. The cursor stays where it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_relock(
+    cursor: *mut frond_cursor,
+    wait_ms: i64,
+    rows: *mut frond_rows,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let out = given_mut(rows, "the place for rows")?;
+            *out = frond_rows { rows: std::ptr::null(), count: 0 };
+            let cursor = given_mut(cursor, "the cursor")?;
+            cursor.relock(wait(wait_ms))?;
+            *out = frond_rows { rows: cursor.rows.as_ptr(), count: cursor.rows.len() };
+            Ok(())
         })
     }
 }

@@ -12,6 +12,7 @@
 //! | `tree.rs` | rows of a tree outside of transactions |
 //! | `txn.rs` | transactions, savepoints |
 //! | `whole_tree.rs` | locks on trees |
+//! | `read_as.rs` | reads with all that can be said of them |
 //! | `row.rs` | rows with all their index entries |
 //! | `prepared.rs` | two-phase commit |
 //! | `waits.rs` | interrupts, and what hears of waits for locks |
@@ -45,6 +46,7 @@ mod error;
 mod layouts;
 mod parts;
 mod prepared;
+mod read_as;
 mod row;
 mod snapshot;
 mod store;
@@ -64,6 +66,7 @@ pub use error::*;
 pub use layouts::*;
 pub use parts::*;
 pub use prepared::*;
+pub use read_as::*;
 pub use row::*;
 pub use snapshot::*;
 pub use store::*;

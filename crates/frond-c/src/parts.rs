@@ -49,7 +49,7 @@ pub struct frond_part {
 
 /// Parts of a tree's values that reads are to give; made once, for any number of reads.
 pub struct frond_parts {
-    parts: Parts,
+    pub(crate) parts: Parts,
 }
 
 /// A layout, if there are parts.

@@ -166,7 +166,9 @@ pub unsafe extern "C" fn frond_txn_delete_row(
     }
 }
 
-/// Gives the lock back that the last locking read of one row took, if it was new: for a row that is not wanted.
+/// Gives back what the last locking read took, if it was new: for what is not wanted. That is the row, or the row that a cursor gave
+/// last, with the entry that named it (`with_last` of frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has
+/// locked stay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_unlock_last(
     txn: *const frond_txn,

@@ -287,22 +287,35 @@ unsafe fn many(
     });
     let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
     let found = get(&listed)?;
-    let all: Vec<u8> = found.iter().flatten().flatten().copied().collect();
+    // SAFETY: see `bytes.rs`: one place for each key, which nobody reads any more.
+    unsafe { lay_out(found.iter().map(Option::as_deref), memory, values) };
+    Ok(())
+}
+
+/// Puts values into a buffer, one after the other, and where each lies into the caller's places; null: there is none.
+///
+/// # Safety
+/// There are as many places as values.
+pub(crate) unsafe fn lay_out<'a>(
+    found: impl Iterator<Item = Option<&'a [u8]>> + Clone,
+    memory: &mut frond_buffer,
+    values: *mut frond_bytes,
+) {
+    let all: Vec<u8> = found.clone().flatten().flatten().copied().collect();
     memory.copy(&all);
     // An empty value has an address, too.
     let start = if memory.data.is_null() { [].as_ptr() } else { memory.data.cast_const() };
     let mut at = 0;
-    for (number, value) in found.iter().enumerate() {
+    for (number, value) in found.enumerate() {
         let place = match value {
             None => frond_bytes { data: std::ptr::null(), length: 0 },
             // SAFETY: inside of what was copied.
             Some(value) => frond_bytes { data: unsafe { start.add(at) }, length: value.len() },
         };
-        // SAFETY: one of as many places as there are keys, which nobody reads any more.
+        // SAFETY: promised above.
         unsafe { values.add(number).write(place) };
-        at += value.as_ref().map_or(0, Vec::len);
+        at += value.map_or(0, <[u8]>::len);
     }
-    Ok(())
 }
 
 /// Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,

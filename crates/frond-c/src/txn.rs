@@ -33,6 +33,9 @@ pub const FROND_WAIT: i32 = 0;
 pub const FROND_FAIL: i32 = 1;
 /// Where another has the row: a scan goes on behind it; a read of one row fails.
 pub const FROND_SKIP: i32 = 2;
+/// Where another has the row: it is read as it was last committed, without a lock, and that is said of it (`locked`). Calls that
+/// cannot say so wait, and all do at FROND_SERIALIZABLE.
+pub const FROND_LAST_COMMIT: i32 = 3;
 
 /// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
 pub struct frond_txn {
@@ -107,6 +110,7 @@ pub(crate) fn if_locked(number: i32) -> Result<IfLocked, Fail> {
         FROND_WAIT => Ok(IfLocked::Wait),
         FROND_FAIL => Ok(IfLocked::Fail),
         FROND_SKIP => Ok(IfLocked::Skip),
+        FROND_LAST_COMMIT => Ok(IfLocked::LastCommit),
         other => Err(misuse(format!("there is no way {other} to meet a lock"))),
     }
 }

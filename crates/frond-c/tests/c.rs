@@ -90,6 +90,16 @@ fn each_call_does_what_the_header_says() {
     }
 }
 
+/// Reads with all that can be said of them: as it is, and under AddressSanitizer.
+#[test]
+fn rows_are_read_as_asked() {
+    for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build("reads", &[&["-std=c11"][..], flags].concat(), dir.path());
+        run(&mut Command::new(program), dir.path(), 0);
+    }
+}
+
 /// What docs/c-api.md shows, and the header in C++.
 #[test]
 fn the_example_runs() {

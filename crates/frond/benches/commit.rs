@@ -1,10 +1,11 @@
 //! What a commit costs the thread that makes it: `cargo bench -p frond --bench commit [ENTRIES]`.
 //!
-//! Small commits, one row each, as a batch and as a transaction; reads of one row in a transaction. Then batches of random keys into a memtable that is half full, with and
+//! Small commits, one row each, as a batch and as a transaction; reads of one row in a transaction, and the same of two threads
+//! at once. Then batches of random keys into a memtable that is half full, with and
 //! without mini-runs, and what point reads cost there afterwards: where mini-runs begin to pay decides
 //! `MINI_RUN_ENTRIES_MIN`. Times are of the processor, of the committing thread alone.
 
-use std::hint::black_box;
+use std::{hint::black_box, thread};
 
 use frond::{Batch, Db, Durability, Limits, Options, Tree, Tuning, TxnOptions};
 
@@ -87,6 +88,25 @@ fn small() {
             "one row read: {plain:>7.1} ns, in a transaction {:>7.1} ns",
             per(start, SMALL_COMMITS)
         );
+
+        // What only one of them has in hand costs as much as alone; what they pass to each other, more.
+        let times: Vec<f64> = thread::scope(|scope| {
+            let reader = |seed| {
+                scope.spawn(move || {
+                    let (mut random, mut value) = (seed, Vec::new());
+                    let start = cpu_ns();
+                    for _ in 0..10 * SMALL_COMMITS {
+                        let txn = db.begin(TxnOptions::default()).expect("begun");
+                        black_box(txn.get_into(tree, &key(&mut random), &mut value).expect("read"));
+                        txn.commit().expect("committed");
+                    }
+                    per(start, 10 * SMALL_COMMITS)
+                })
+            };
+            let readers = [1, 1].map(reader);
+            readers.into_iter().map(|reader| reader.join().expect("no panic")).collect()
+        });
+        println!("by two threads at once: {:>7.1} and {:>7.1} ns", times[0], times[1]);
     });
 }
 

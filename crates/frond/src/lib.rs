@@ -52,9 +52,10 @@ pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangeStep, ChangedTree,
     Commit, Cursor, DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts,
-    PreparedInfo, PreparedTxn, RangeEstimate, RowBuf, RowChange, RowConflict, RowCount, RowEntry,
-    RowLock, Savepoint, Snapshot, SnapshotInfo, Stats, TemporaryTree, Tree, TreeInfo, TreeLock,
-    TreeOptions, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
+    PreparedInfo, PreparedTxn, RangeEstimate, ReadOptions, RowBuf, RowChange, RowConflict,
+    RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot, SnapshotInfo, Stats,
+    TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats, TreesChange, TreesChanged,
+    Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use latency::Times;

@@ -130,17 +130,32 @@ impl Sessions {
             };
             let place: Place = (walk.tree, key.clone());
             let locked = self.lock(walk.slot, &place, walk.locking.lock);
-            if locked.is_ok() || walk.locking.if_locked == IfLocked::Skip {
+            let passes = self.passes_busy(walk);
+            if locked.is_ok() || passes {
                 self.nothing_has_gone(model, walk, end)?;
             }
-            if locked.is_err() && walk.locking.if_locked == IfLocked::Skip {
-                walk.at = Some(key);
-                continue;
+            if locked.is_err() && passes {
+                walk.at = Some(key.clone());
+                match walk.locking.if_locked {
+                    // As it was last committed.
+                    IfLocked::LastCommit => return Ok(Step::Row(key)),
+                    _ => continue,
+                }
             }
             locked?;
             self.must_not_conflict(model, walk.slot, &place, walk.may_conflict)?;
             walk.at = Some(key.clone());
             return Ok(Step::Row(key));
+        }
+    }
+
+    /// Whether a row that another has is passed by, or given as it was last committed.
+    fn passes_busy(&self, walk: &Walk<'_>) -> bool {
+        let is_serial = self.at(walk.slot).isolation == Isolation::Serializable;
+        match walk.locking.if_locked {
+            IfLocked::Skip => true,
+            IfLocked::LastCommit => !is_serial,
+            IfLocked::Wait | IfLocked::Fail => false,
         }
     }
 
@@ -201,7 +216,7 @@ impl Sessions {
         self.at_mut(walk.slot).lock_gap(walk.tree, (low, high), walk.locking.lock);
         for key in pending {
             let locked = self.lock(walk.slot, &(walk.tree, key), walk.locking.lock);
-            if walk.locking.if_locked != IfLocked::Skip {
+            if !self.passes_busy(walk) {
                 locked.inspect_err(|_| self.at_mut(walk.slot).fails_in_gap())?;
             }
         }

@@ -484,7 +484,12 @@ impl Generator<'_> {
 
     fn locking(&mut self) -> Locking {
         let lock = *self.dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
-        let if_locked = *self.dice.pick(&[IfLocked::Wait, IfLocked::Fail, IfLocked::Skip]);
+        let if_locked = *self.dice.pick(&[
+            IfLocked::Wait,
+            IfLocked::Fail,
+            IfLocked::Skip,
+            IfLocked::LastCommit,
+        ]);
         Locking { lock, if_locked }
     }
 

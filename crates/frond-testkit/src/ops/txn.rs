@@ -91,6 +91,7 @@ impl fmt::Display for Locking {
             IfLocked::Wait => "wait",
             IfLocked::Fail => "fail",
             IfLocked::Skip => "skip",
+            IfLocked::LastCommit => "last",
         };
         write!(f, "{lock} {if_locked}")
     }
@@ -179,6 +180,7 @@ fn parse_locking(words: &[&str]) -> Option<Locking> {
         "wait" => IfLocked::Wait,
         "fail" => IfLocked::Fail,
         "skip" => IfLocked::Skip,
+        "last" => IfLocked::LastCommit,
         _ => return None,
     };
     Some(Locking { lock, if_locked })

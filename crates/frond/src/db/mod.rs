@@ -14,6 +14,7 @@ mod commit;
 mod counters;
 mod counts;
 mod cursor;
+mod distinct;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod named;
@@ -51,8 +52,8 @@ pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 pub use txn::{
-    IfLocked, Interrupter, Isolation, RowChange, RowConflict, RowEntry, RowLock, Savepoint,
-    TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
+    IfLocked, Interrupter, Isolation, ReadOptions, RowChange, RowConflict, RowEntry, RowLock,
+    RowRead, Savepoint, Sees, TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
 };
 
 use crate::{

@@ -19,13 +19,18 @@ pub(super) fn in_key_order<K: AsRef<[u8]>>(
     keys: &[K],
     mut get: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>>,
 ) -> Result<Vec<Option<Vec<u8>>>> {
-    let mut order: Vec<usize> = (0..keys.len()).collect();
-    order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
     let mut values: Vec<Option<Vec<u8>>> = keys.iter().map(|_| None).collect();
-    for index in order {
+    for index in key_order(keys) {
         values[index] = get(keys[index].as_ref())?;
     }
     Ok(values)
+}
+
+/// The places of keys, in the order of these.
+pub(super) fn key_order<K: AsRef<[u8]>>(keys: &[K]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+    order
 }
 
 /// Messages of one key, newest first, until a base is met.

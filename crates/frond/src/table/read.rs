@@ -8,7 +8,9 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Error, IfLocked, Isolation, Result, RowLock, Tree, Txn, TxnCursor, sync::Arc};
+use crate::{
+    Error, IfLocked, Isolation, ReadOptions, Result, RowLock, Tree, Txn, TxnCursor, sync::Arc,
+};
 
 use super::{
     open::{Table, mismatch},
@@ -22,6 +24,11 @@ pub(super) type Row = (Vec<u8>, Vec<u8>);
 
 /// How a row is locked as it is read.
 pub(super) type Locking = Option<(RowLock, IfLocked)>;
+
+/// The same where there is nothing to be read without a lock.
+fn that_locks(if_locked: IfLocked) -> IfLocked {
+    if if_locked == IfLocked::LastCommit { IfLocked::Wait } else { if_locked }
+}
 
 impl Table {
     /// A row by its key: see [`Txn::get`].
@@ -121,7 +128,7 @@ impl TableIndex {
         self.look_up(txn, extracted, Some((RowLock::Exclusive, IfLocked::Wait)))
     }
 
-    /// The same, locked as asked.
+    /// The same, locked as asked: the entry and the row, which [`Txn::unlock_last`] gives back together.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_locked`].
@@ -132,7 +139,7 @@ impl TableIndex {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<Option<Row>> {
-        self.look_up(txn, extracted, Some((lock, if_locked)))
+        self.look_up(txn, extracted, Some((lock, that_locks(if_locked))))
     }
 
     fn look_up(&self, txn: &Txn, extracted: &[u8], locking: Locking) -> Result<Option<Row>> {
@@ -187,8 +194,16 @@ impl TableIndex {
         let is_there = match locking {
             None => txn.get_into(rows, key, row)?,
             Some((lock, if_locked)) => {
-                let found = txn.get_locked(rows, key, lock, if_locked)?;
-                found.map(|found| *row = found).is_some()
+                // What is given back is the entry and the row.
+                let options = ReadOptions {
+                    lock: Some(lock),
+                    if_locked,
+                    with_last: true,
+                    ..ReadOptions::default()
+                };
+                let found = txn.read(rows, key, &options)?;
+                *row = found.value;
+                found.exists
             }
         };
         let mut now = Vec::new();
@@ -230,7 +245,8 @@ impl TableIndex {
     }
 
     /// The same, each entry and its row locked as the cursor comes to it, and read at latest. The entry of a row that
-    /// is passed by, because another has it, stays locked.
+    /// is passed by, because another has it, stays locked, but at `ReadCommitted`. [`IfLocked::LastCommit`] waits: entries and
+    /// rows of before need not belong to each other. [`Txn::unlock_last`] gives an entry and its row back together.
     ///
     /// # Errors
     /// As [`Txn::scan_locked`].
@@ -241,6 +257,7 @@ impl TableIndex {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<IndexScan<'t>> {
+        let if_locked = that_locks(if_locked);
         let (from, to) = self.index.form().bounds(&range);
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked)?;

@@ -5,7 +5,7 @@
 //!
 //! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
 
-use crate::{Cursor, Error, IfLocked, Result, Txn, TxnCursor};
+use crate::{Cursor, Error, IfLocked, Isolation, Result, Txn, TxnCursor};
 
 use super::{
     beside::Entries,
@@ -93,7 +93,12 @@ impl<'t> IndexScan<'t> {
                 Ok(true) => return Ok(Some(self.found())),
                 Ok(false) => {}
                 Err(Error::LockBusy { .. })
-                    if self.locking.is_some_and(|(_, busy)| busy == IfLocked::Skip) => {}
+                    if self.locking.is_some_and(|(_, busy)| busy == IfLocked::Skip) =>
+                {
+                    if self.txn.isolation() == Isolation::ReadCommitted {
+                        self.txn.unlock_last()?;
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }

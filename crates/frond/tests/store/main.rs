@@ -6,6 +6,7 @@ mod branches;
 mod common;
 mod counts;
 mod dictionaries;
+mod distinct;
 mod drop;
 mod encoding;
 mod large_batches;

@@ -1,6 +1,6 @@
 //! Transactions that are asked to stop, and what a server hears of waits and has a say in (Rule: I53).
 
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 
 use frond::{LockHooks, LockParty};
 
@@ -186,4 +186,104 @@ fn gaps_do_not_stand_between_those_whose_order_is_settled() {
     other.commit().unwrap();
     stranger.commit().unwrap();
     store.is_at_rest();
+}
+
+/// Whoever is asked waits until others have begun a wait elsewhere and ended it.
+#[derive(Debug)]
+struct Slow {
+    asked: Mutex<mpsc::Sender<bool>>,
+    done: Mutex<mpsc::Receiver<()>>,
+    questions: Arc<AtomicU64>,
+    missed: Arc<AtomicU64>,
+}
+
+impl Slow {
+    fn meanwhile(&self) {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        let _ = self.asked.lock().unwrap().send(true);
+        // Were others kept away they would be so for ever.
+        if self.done.lock().unwrap().recv_timeout(Duration::from_secs(60)).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl LockHooks for Slow {
+    fn prefer(&self, a: &LockParty, b: &LockParty) -> Option<u64> {
+        self.meanwhile();
+        Some(if a.tag() > b.tag() { a.id() } else { b.id() })
+    }
+
+    fn needs_order(&self, inserter: &LockParty, holder: &LockParty) -> bool {
+        self.meanwhile();
+        inserter.tag() < 100 || holder.tag() < 100
+    }
+}
+
+/// Rule: I53: a server that is asked takes its time, and nobody else's.
+#[test]
+fn others_wait_and_end_their_waits_while_a_server_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let ((asked, hears), (tells, done)) = (mpsc::channel(), mpsc::channel());
+    let (questions, missed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let hooks = Slow {
+        asked: Mutex::new(asked.clone()),
+        done: Mutex::new(done),
+        questions: questions.clone(),
+        missed: missed.clone(),
+    };
+    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options.lock_hooks(hooks)).unwrap();
+    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    for key in [b"1", b"2", b"3", b"9"] {
+        tree.put(key, b"").unwrap();
+    }
+    let store = Store { db, tree, _dir: dir };
+    let isolation = Isolation::ReadCommitted;
+    let blocker = store.begin(isolation);
+    blocker.put(&store.tree, b"9", b"").unwrap();
+    let lock_timeout = Some(Duration::ZERO);
+    let asks = TxnOptions { isolation, lock_timeout, ..Default::default() };
+    let asks = store.db.begin(asks).unwrap();
+    let asked_by_now = || questions.load(Ordering::Relaxed);
+    thread::scope(|scope| {
+        let tree = &store.tree;
+        scope.spawn(move || {
+            while hears.recv().unwrap() {
+                assert!(asks.get_for_update(tree, b"9").is_err(), "another has it");
+                let _ = tells.send(());
+            }
+        });
+        let (keeps, goes) = (tagged(&store, 101), tagged(&store, 102));
+        keeps.put(tree, b"1", b"kept").unwrap();
+        goes.put(tree, b"2", b"").unwrap();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| goes.put(tree, b"1", b""));
+            store.until_waiting(1);
+            keeps.put(tree, b"2", b"kept").unwrap();
+            assert!(matches!(waits.join().unwrap(), Err(Error::Deadlock { .. })));
+        });
+        let of_circle = asked_by_now();
+        assert!(of_circle > 0);
+        keeps.commit().unwrap();
+        drop(goes);
+        let (holds, inserts) = (tagged(&store, 1), tagged(&store, 2));
+        let range = &b"1"[..]..&b"8"[..];
+        let mut scan = holds.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait).unwrap();
+        while scan.next().unwrap().is_some() {}
+        drop(scan);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| inserts.put(tree, b"4", b"new"));
+            while store.db.lock_waits().is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            holds.commit().unwrap();
+            waits.join().unwrap().unwrap();
+        });
+        assert!(asked_by_now() > of_circle);
+        inserts.commit().unwrap();
+        assert_eq!(missed.load(Ordering::Relaxed), 0, "others were kept away");
+        asked.send(false).unwrap();
+    });
+    blocker.rollback();
 }

@@ -10,16 +10,16 @@
 //! Threads: one. Cost: as long as the transaction has written nothing to the tree, that of a cursor's row and one
 //! look; else a copy of each row more.
 
-use std::{cmp::Ordering, ops::RangeBounds};
+use std::{cmp::Ordering, ops::RangeBounds, time::Duration};
 
 use crate::{
-    Kind, Result, TreeId,
-    txn::{Mark, OwnCursor, lock_table::RowMode},
+    Error, Kind, Result, TreeId,
+    txn::{Mark, OwnCursor},
 };
 
 use super::{
     super::{Cursor, Parts, Snapshot, Tree, tree::bounds},
-    IfLocked, Isolation, RowLock, State, Txn,
+    IfLocked, Meeting, ReadOptions, RowLock, RowRead, Sees, State, Txn,
     locked_walk::{LockedWalk, Step},
     own_walk::OwnWalk,
 };
@@ -58,6 +58,10 @@ pub struct TxnCursor<'t> {
     forward: bool,
     /// Both walks stand where they should.
     is_placed: bool,
+    /// The row handed out is locked by this scan.
+    is_locked: bool,
+    /// A row was handed out since it was placed; `at` is its key.
+    has_given: bool,
 }
 
 /// What is committed.
@@ -119,23 +123,45 @@ impl Txn {
         tree: &Tree,
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<TxnCursor<'_>> {
+        self.scan_as(tree, bounds(&range)?, &ReadOptions::default())
+    }
+
+    /// A cursor that reads rows as asked: locking none, or each as it comes to it, as [`scan_locked`](Self::scan_locked) does.
+    /// [`ReadOptions::with_last`] says nothing here: to a row that the cursor locks others may be joined.
+    ///
+    /// # Errors
+    /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::only`].
+    pub fn scan_with<'k>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<&'k [u8]>,
+        options: &ReadOptions<'_>,
+    ) -> Result<TxnCursor<'_>> {
+        let mut cursor = self.scan_as(tree, bounds(&range)?, options)?;
+        options.parts.map_or(Ok(()), |parts| cursor.set_parts(parts))?;
+        Ok(cursor)
+    }
+
+    fn scan_as(
+        &self,
+        tree: &Tree,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+        options: &ReadOptions<'_>,
+    ) -> Result<TxnCursor<'_>> {
         let mut state = self.enter_tree(tree)?;
-        let (from, to) = bounds(&range)?;
         if self.private.is_some() {
             return Ok(self.cursor(&mut state, tree, Base::Nothing, (from, to)));
         }
-        let isolation = self.options.isolation;
-        if isolation == Isolation::Serializable && !self.options.read_only {
-            let locks = (RowMode::Shared, IfLocked::Wait);
+        if let Some(locks) = self.locking(options) {
             let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), locks);
             return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
         }
-        let snapshot = match self.keeps_snapshot(&state) {
-            false => self.shared.snapshot(),
-            true => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
+        let snapshot = match options.sees == Sees::Newest || !self.keeps_snapshot(&state) {
+            true => self.shared.snapshot(),
+            false => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
         };
         if tree.birth() > snapshot.seqno() {
-            return Err(crate::Error::DefinitionChanged(tree.name()));
+            return Err(Error::DefinitionChanged(tree.name()));
         }
         let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
@@ -154,14 +180,8 @@ impl Txn {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<TxnCursor<'_>> {
-        let mut state = self.enter_tree(tree)?;
-        let (from, to) = bounds(&range)?;
-        let mode = match lock {
-            RowLock::Shared => RowMode::Shared,
-            RowLock::Exclusive => RowMode::Exclusive,
-        };
-        let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), (mode, if_locked));
-        Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)))
+        let options = ReadOptions { lock: Some(lock), if_locked, ..Default::default() };
+        self.scan_as(tree, bounds(&range)?, &options)
     }
 
     /// What the snapshot of plain reads shows, without the transaction's own writes.
@@ -173,7 +193,7 @@ impl Txn {
         let mut state = self.enter_tree(tree)?;
         let snapshot = Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone());
         if tree.birth() > snapshot.seqno() {
-            return Err(crate::Error::DefinitionChanged(tree.name()));
+            return Err(Error::DefinitionChanged(tree.name()));
         }
         Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)
     }
@@ -208,6 +228,8 @@ impl Txn {
             position: Position::Low,
             forward: true,
             is_placed: false,
+            is_locked: false,
+            has_given: false,
         }
     }
 }
@@ -323,6 +345,7 @@ impl TxnCursor<'_> {
 
     fn stand(&mut self, position: Position) {
         (self.position, self.is_placed) = (position, false);
+        self.has_given = false;
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -343,8 +366,43 @@ impl TxnCursor<'_> {
         self.go(false)
     }
 
+    /// Whether the row that the cursor has come to is locked: not so if the scan locks nothing, or met another's lock and
+    /// read what was last committed ([`IfLocked::LastCommit`]).
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
+    }
+
+    /// Locks the row that the cursor gave last, as the scan locks rows, and reads it again as it is by now; `None` if it has
+    /// gone. Waits for who has it, as long as `wait` says, or else the scan's or the transaction's options. The cursor stays
+    /// where it is.
+    ///
+    /// # Errors
+    /// As [`Txn::read`]; `InvalidArgument` of a scan that locks nothing, or has given no row since it was placed.
+    pub fn relock(&mut self, wait: Option<Duration>) -> Result<Option<(&[u8], &[u8])>> {
+        let Base::Locked(walk) = &self.base else {
+            let why = "a scan that locks nothing locks nothing again";
+            return Err(Error::InvalidArgument(why.into()));
+        };
+        if !self.has_given {
+            let why = "the cursor has given no row since it was placed";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        let (mode, meeting) = walk.lock();
+        let meeting = Meeting { wait: wait.or(meeting.wait), ..meeting.that_waits() };
+        let mut row = RowRead { value: std::mem::take(&mut self.row.value), ..Default::default() };
+        let read = self.txn.read_again(&self.entry, &self.at, (mode, meeting), &mut row);
+        self.row.value = row.value;
+        read?;
+        self.is_locked = true;
+        self.row.key.clone_from(&self.at);
+        let found = self.cut(row.exists)?;
+        Ok(found.then_some((&self.row.key, &self.row.value)))
+    }
+
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        let spills = self.txn.must_have(self.mark, self.rollbacks)?;
+        let locks = matches!(self.base, Base::Locked(_));
+        let spills = self.txn.must_have(self.mark, self.rollbacks, locks)?;
+        self.is_locked = false;
         if self.spills != spills {
             // What it sees of own writes lies elsewhere now.
             self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
@@ -363,6 +421,7 @@ impl TxnCursor<'_> {
         if found {
             self.at.clear();
             self.at.extend_from_slice(&self.row.key);
+            self.has_given = true;
         }
         self.position = match found {
             true => Position::Row,
@@ -465,8 +524,11 @@ impl TxnCursor<'_> {
                 let ranges = self.own.range_deletes();
                 exists = !ranges.is_some_and(|ranges| ranges.covers(&base.key));
                 std::mem::swap(&mut self.row, base);
+                self.is_locked = matches!(&self.base, Base::Locked(walk) if walk.is_locked());
             }
             if order != Ordering::Less {
+                // What it has written it has locked.
+                self.is_locked = matches!(self.base, Base::Locked(_));
                 exists = self.take_own(exists)?;
                 self.own.step()?;
             }

@@ -5,7 +5,8 @@
 //! snapshot in which the row was found, it is looked for again. What is read ahead is not locked.
 //!
 //! Invariants
-//! 1. A row handed out is the newest there is, and stays so until the transaction ends.
+//! 1. A row handed out is the newest there is, and stays so until the transaction ends; but one that another has, where it is
+//!    to be read as it was last committed, is that and not locked.
 //! 2. With gaps: between two rows handed out one after the other there is no third, and none comes, but those that were
 //!    passed by for being locked.
 //! 3. A snapshot transaction goes over no row that its snapshot shows and that is not there any more: it would go on as if there
@@ -25,7 +26,7 @@ use crate::{
 
 use super::{
     super::{Cursor, Snapshot, Tree, cursor::Gap},
-    IfLocked, Isolation, Txn,
+    IfLocked, Isolation, Meeting, Txn,
 };
 use crate::Error;
 
@@ -37,7 +38,9 @@ pub(super) struct LockedWalk<'t> {
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     mode: RowMode,
-    if_locked: IfLocked,
+    meeting: Meeting,
+    /// Whether the row handed out last is locked.
+    is_locked: bool,
     with_gaps: bool,
     gap: Gap,
     /// Rows in the direction of the last step, from the gap on; `None`: to be looked for anew.
@@ -66,7 +69,7 @@ impl<'t> LockedWalk<'t> {
         txn: &'t Txn,
         tree: &Tree,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
-        (mode, if_locked): (RowMode, IfLocked),
+        (mode, meeting): (RowMode, Meeting),
     ) -> Self {
         Self {
             txn,
@@ -74,7 +77,8 @@ impl<'t> LockedWalk<'t> {
             from,
             to,
             mode,
-            if_locked,
+            meeting,
+            is_locked: false,
             with_gaps: txn.options.isolation.locks_gaps(),
             gap: Gap::Low,
             ahead: None,
@@ -130,7 +134,8 @@ impl<'t> LockedWalk<'t> {
                 }
             }
             let takes = seen && !is_beyond;
-            let is_busy = takes && !self.lock_row()?;
+            let has = takes && self.lock_row()?;
+            let is_busy = takes && !has;
             // Whatever was committed since may be here.
             let is_newest = self.ahead.as_ref().is_some_and(|(_, cursor)| {
                 cursor.seqno() == self.txn.shared.engine.sequencer.visible()
@@ -145,14 +150,17 @@ impl<'t> LockedWalk<'t> {
                     (None, None) => !again,
                 };
                 if !is_same {
-                    // Another row comes first, or it has gone; its lock stays.
+                    // Another row comes first, or it has gone.
+                    if has {
+                        self.leave_row();
+                    }
                     self.ahead = None;
                     continue;
                 }
             }
             let end = limit.map(<[u8]>::to_vec).or_else(|| seen.then(|| self.row.0.clone()));
             self.nothing_has_gone(forward, end.as_deref()).inspect_err(|_| self.ahead = None)?;
-            if is_busy {
+            if is_busy && self.meeting.if_locked == IfLocked::Skip {
                 self.pass(forward);
                 continue;
             }
@@ -164,13 +172,16 @@ impl<'t> LockedWalk<'t> {
                 self.gap = if forward { Gap::High } else { Gap::Low };
                 return Ok(Step::End);
             }
-            let mut state = self.txn.go_on()?;
-            let conflict = self.txn.must_not_conflict(&mut state, &self.tree, &self.row.0);
-            if conflict.is_ok() {
-                state.seen.note(self.tree.entry.id, &self.row.0, true);
+            self.is_locked = has;
+            if has {
+                let mut state = self.txn.go_on()?;
+                let conflict = self.txn.must_not_conflict(&mut state, &self.tree, &self.row.0);
+                if conflict.is_ok() {
+                    state.seen.note(self.tree.entry.id, &self.row.0, true);
+                }
+                drop(state);
+                conflict.inspect_err(|_| self.ahead = None)?;
             }
-            drop(state);
-            conflict.inspect_err(|_| self.ahead = None)?;
             self.pass(forward);
             return Ok(Step::Row(&self.row.0, &self.row.1));
         }
@@ -251,17 +262,43 @@ impl<'t> LockedWalk<'t> {
         Ok(false)
     }
 
-    /// Locks the row that was seen; false if it is to be passed by, being locked by another.
+    /// How rows are locked.
+    pub fn lock(&self) -> (RowMode, Meeting) {
+        (self.mode, self.meeting)
+    }
+
+    /// Whether the row handed out last is locked.
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
+    }
+
+    /// Whether a row that another has is passed by, or handed out as it was last committed.
+    fn passes_busy(&self) -> bool {
+        matches!(self.meeting.if_locked, IfLocked::Skip | IfLocked::LastCommit)
+    }
+
+    /// Gives the row back that was locked and is not the next any more: but where what was looked at must stay as it was.
+    fn leave_row(&self) {
+        if self.txn.options.isolation == Isolation::ReadCommitted
+            && let Ok(mut state) = self.txn.stay()
+            && let Some(locks) = &mut state.locks
+        {
+            self.txn.shared.lock_table.unlock_last(locks);
+        }
+    }
+
+    /// Locks the row that was seen; false if another has it, and it is not to be waited for.
     fn lock_row(&mut self) -> Result<bool> {
         let id = self.tree.entry.id;
         let mut state = self.txn.go_on()?;
-        let locked = self.txn.intend(&mut state, id, self.mode, IfLocked::Wait).and_then(|()| {
-            self.txn.lock_row(&mut state, (id, &self.row.0), self.mode, self.if_locked)
+        let of_tree = self.meeting.that_waits();
+        let locked = self.txn.intend(&mut state, id, self.mode, of_tree).and_then(|()| {
+            self.txn.lock_row(&mut state, (id, &self.row.0), self.mode, self.meeting)
         });
         drop(state);
         match locked {
             Ok(_) => Ok(true),
-            Err(Error::LockBusy { .. }) if self.if_locked == IfLocked::Skip => Ok(false),
+            Err(Error::LockBusy { .. }) if self.passes_busy() => Ok(false),
             // The row is to be seen again.
             Err(error) => {
                 self.ahead = None;
@@ -312,7 +349,7 @@ impl<'t> LockedWalk<'t> {
         }
         let mut state = self.txn.go_on()?;
         // The first lock shuts the gate and says so of the tree.
-        self.txn.intend(&mut state, id, self.mode, IfLocked::Wait)?;
+        self.txn.intend(&mut state, id, self.mode, self.meeting.that_waits())?;
         let Some(locks) = &mut state.locks else { return Ok(Reached::End) };
         let interval = self.interval.map(|(_, range)| {
             if forward {
@@ -329,13 +366,17 @@ impl<'t> LockedWalk<'t> {
         for writer in writers {
             let mut at = first.clone();
             while shared.pending_key(&writer, id, (&at, end.as_deref()), &mut pending)? {
-                match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.if_locked) {
+                match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.meeting) {
                     // It is not there for anybody yet.
-                    Err(Error::LockBusy { .. }) if self.if_locked == IfLocked::Skip => {}
+                    Err(Error::LockBusy { .. }) if self.passes_busy() => {}
                     locked => drop(locked?),
                 }
                 at = after(&pending);
             }
+        }
+        if let Some(locks) = &mut state.locks {
+            // What was waited for in the gap is no row that was handed out.
+            locks.keep_last();
         }
         let reached = if nearest.is_some() { Reached::Pending } else { Reached::End };
         self.waited = nearest.or(self.waited.take());

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `options.rs` | levels and waits |
 //! | `read.rs` | plain and locking reads of one row |
+//! | `read_as.rs` | reads of rows with all that can be said of them |
 //! | `estimate.rs` | about how much lies in a range |
 //! | `write.rs` | put, insert, delete, merge |
 //! | `row.rs` | a row with all its entries |
@@ -45,6 +46,7 @@ mod options;
 mod own_walk;
 mod prepare;
 mod read;
+mod read_as;
 mod row;
 mod savepoint;
 mod spill;
@@ -76,7 +78,9 @@ pub use cursor::TxnCursor;
 pub use interrupt::Interrupter;
 pub(super) use kit::Kits;
 use kit::{Kit, Spare};
+use options::Meeting;
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
+pub use read_as::{ReadOptions, RowRead, Sees};
 pub use row::{RowChange, RowConflict, RowEntry};
 pub use savepoint::Savepoint;
 pub use temporary::TemporaryTree;
@@ -251,17 +255,23 @@ impl Txn {
         state: &mut State,
         (tree, key): (TreeId, &[u8]),
         mode: RowMode,
-        wait: IfLocked,
+        meeting: Meeting,
     ) -> Result<Taken> {
-        self.intend(state, tree, mode, wait)?;
+        self.intend(state, tree, mode, meeting)?;
         let locks = state.locks.as_mut().expect("there since the intent");
-        let patience = self.options.patience(wait);
+        let patience = self.options.patience(meeting);
         let taken = self.shared.lock_table.lock_row(locks, tree, key, mode, patience);
         taken.map_err(|denied| self.denied(state, denied))
     }
 
     /// Says of a tree that rows of it will be locked. The first time the gate is shut.
-    fn intend(&self, state: &mut State, tree: TreeId, mode: RowMode, wait: IfLocked) -> Result<()> {
+    fn intend(
+        &self,
+        state: &mut State,
+        tree: TreeId,
+        mode: RowMode,
+        meeting: Meeting,
+    ) -> Result<()> {
         if self.options.read_only {
             return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
         }
@@ -269,7 +279,7 @@ impl Txn {
             RowMode::Shared => TableMode::IntentShared,
             RowMode::Exclusive | RowMode::Write => TableMode::IntentExclusive,
         };
-        self.take_tree(state, tree, (intent, mode), wait)
+        self.take_tree(state, tree, (intent, mode), meeting)
     }
 
     /// Locks a tree, or says what is meant to be done to rows of it: for reading or for writing.
@@ -278,13 +288,13 @@ impl Txn {
         state: &mut State,
         tree: TreeId,
         (lock, mode): (TableMode, RowMode),
-        wait: IfLocked,
+        meeting: Meeting,
     ) -> Result<()> {
-        let (table, patience) = (&self.shared.lock_table, self.options.patience(wait));
+        let (table, patience) = (&self.shared.lock_table, self.options.patience(meeting));
         if state.locks.is_none() {
-            self.slow_down(state, mode, wait)?;
+            self.slow_down(state, mode, meeting.if_locked)?;
             // Batches that are on their way are nobody's locks.
-            let waits_until = self.shut_gate(state, tree)?;
+            let waits_until = self.shut_gate(state, tree, self.options.wait(meeting))?;
             let mut locks = self.lock_set(state);
             table.begins(&locks);
             waits_until.inspect(|until| locks.wait_until(*until));
@@ -328,12 +338,17 @@ impl Txn {
     }
 
     /// Before its first lock: batches that need none must be done. Until when the call waits, if it had to.
-    fn shut_gate(&self, state: &State, tree: TreeId) -> Result<Option<Duration>> {
+    fn shut_gate(
+        &self,
+        state: &State,
+        tree: TreeId,
+        wait: Option<Duration>,
+    ) -> Result<Option<Duration>> {
         let clock = &self.shared.engine.env.clock;
         // The clock is read once somebody has to be waited for.
         let until = OnceCell::new();
         let end = |time| *until.get_or_init(|| clock.now().saturating_add(time));
-        let is_early = || self.options.lock_timeout.is_none_or(|time| clock.now() < end(time));
+        let is_early = || wait.is_none_or(|time| clock.now() < end(time));
         if self.shared.gate.close(|| is_early() && !state.is_interrupted()) {
             return Ok(until.get().copied());
         }

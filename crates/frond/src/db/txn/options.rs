@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::super::commit::LOCK_WAIT;
-use crate::{Durability, txn::lock_table::Patience};
+use crate::{
+    Durability,
+    txn::lock_table::{Patience, RowMode},
+};
 
 /// What a transaction sees of others, and when two stand against each other.
 ///
@@ -45,6 +48,15 @@ pub enum RowLock {
     Exclusive,
 }
 
+impl From<RowLock> for RowMode {
+    fn from(lock: RowLock) -> Self {
+        match lock {
+            RowLock::Shared => Self::Shared,
+            RowLock::Exclusive => Self::Exclusive,
+        }
+    }
+}
+
 /// What a locking read does if another has the row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IfLocked {
@@ -56,6 +68,10 @@ pub enum IfLocked {
     /// A scan goes on behind the row; a read of one row fails as above. For queues, at `ReadCommitted`: at `Snapshot` a scan
     /// that comes to a row which others have taken away since is a conflict all the same.
     Skip,
+    /// It reads the row as it was last committed, says so, and does not lock it: for a statement that wants few of the rows
+    /// it comes to, and locks those then ([`TxnCursor::relock`](super::TxnCursor::relock)). Calls that cannot say so wait, and
+    /// all do at [`Isolation::Serializable`].
+    LastCommit,
 }
 
 /// Options of one transaction.
@@ -86,12 +102,43 @@ impl Default for TxnOptions {
     }
 }
 
+/// How a call meets the locks of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Meeting {
+    pub if_locked: IfLocked,
+    /// For how long it waits, if not as long as the transaction's options say.
+    pub wait: Option<Duration>,
+}
+
+impl From<IfLocked> for Meeting {
+    fn from(if_locked: IfLocked) -> Self {
+        Self { if_locked, wait: None }
+    }
+}
+
+impl Meeting {
+    /// The same of locks for which there is nothing but to wait.
+    pub fn that_waits(self) -> Self {
+        Self { if_locked: IfLocked::Wait, ..self }
+    }
+
+    /// The same of a call that locks whatever it reads.
+    pub fn that_locks(self) -> Self {
+        if self.if_locked == IfLocked::LastCommit { self.that_waits() } else { self }
+    }
+}
+
 impl TxnOptions {
-    pub(super) fn patience(&self, wait: IfLocked) -> Patience {
-        match (wait, self.lock_timeout) {
-            (IfLocked::Fail | IfLocked::Skip, _) => Patience::NoWait,
+    pub(super) fn patience(&self, meeting: Meeting) -> Patience {
+        match (meeting.if_locked, self.wait(meeting)) {
+            (IfLocked::Fail | IfLocked::Skip | IfLocked::LastCommit, _) => Patience::NoWait,
             (IfLocked::Wait, Some(time)) => Patience::For(time),
             (IfLocked::Wait, None) => Patience::Forever,
         }
+    }
+
+    /// For how long a call waits, if it waits; `None`: until it gets what it waits for.
+    pub(super) fn wait(&self, meeting: Meeting) -> Option<Duration> {
+        meeting.wait.or(self.lock_timeout).filter(|wait| *wait != Duration::MAX)
     }
 }

@@ -14,16 +14,19 @@ use super::{
         batch::check_key,
         read::{Messages, ReadView, in_key_order},
     },
-    IfLocked, Isolation, RowLock, State, Txn,
+    IfLocked, Isolation, Meeting, RowLock, State, Txn,
+    read_as::Sees,
 };
 
 /// What a read goes by.
 #[derive(Clone, Copy)]
-enum At<'a> {
+pub(super) enum At<'a> {
     /// What the transaction's level says.
     Level,
     /// The newest commit, visible or about to be: under the row's lock.
     Latest,
+    /// The last commit that is visible.
+    Visible,
     /// What was committed through this one, in a version that has it.
     Moment(&'a Version, Seqno),
 }
@@ -47,12 +50,12 @@ impl Txn {
     pub fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let mut state = self.enter(tree, key)?;
         if self.options.isolation != Isolation::Serializable || self.options.read_only {
-            return self.read(&mut state, tree, key, At::Level, value);
+            return self.read_shown(&mut state, tree, key, At::Level, value);
         }
         // The lock is on the key: it keeps a row that is not there from being made, too.
-        self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait)?;
+        self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait.into())?;
         tree.entry.check()?;
-        self.read(&mut state, tree, key, At::Latest, value)
+        self.read_shown(&mut state, tree, key, At::Latest, value)
     }
 
     /// Parts of a value, as [`Tree::get_parts`](crate::Tree::get_parts) gives them: false, and an empty buffer, if there is no
@@ -82,15 +85,20 @@ impl Txn {
             return Ok(found);
         }
         let engine = &self.shared.engine;
-        let (version, at) = self.moment(&mut state, tree)?;
+        let (version, at) = self.moment(&mut state, tree, Sees::AsLevel)?;
         ReadView { engine, version: &version, at }.get_parts(&tree.entry, key, parts, value)
     }
 
-    /// What plain reads of the tree go by now, at a level where they lock nothing: the last commit that they see, in a
-    /// version that has it.
-    fn moment(&self, state: &mut State, tree: &Tree) -> Result<(Arc<Version>, Seqno)> {
+    /// What plain reads of the tree go by now, where they lock nothing: the last commit that they see, in a version that has
+    /// it.
+    pub(super) fn moment(
+        &self,
+        state: &mut State,
+        tree: &Tree,
+        sees: Sees,
+    ) -> Result<(Arc<Version>, Seqno)> {
         let engine = &self.shared.engine;
-        if !self.keeps_snapshot(state) {
+        if sees == Sees::Newest || !self.keeps_snapshot(state) {
             let version = engine.versions.hold();
             return Ok((version, engine.sequencer.visible()));
         }
@@ -119,7 +127,8 @@ impl Txn {
         self.get_locked(tree, key, RowLock::Shared, IfLocked::Wait)
     }
 
-    /// One of these two, which may be told not to wait. To skip rows that are busy, go on behind `LockBusy`.
+    /// One of these two, which may be told not to wait. To skip rows that are busy, go on behind `LockBusy`; to see them as
+    /// they were last committed, and for all else that can be asked of a read, see [`read`](Self::read).
     ///
     /// # Errors
     /// As [`get_for_update`](Self::get_for_update); `LockBusy` if it was not to wait: nothing was done.
@@ -130,10 +139,7 @@ impl Txn {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<Option<Vec<u8>>> {
-        let mode = match lock {
-            RowLock::Shared => RowMode::Shared,
-            RowLock::Exclusive => RowMode::Exclusive,
-        };
+        let mode = RowMode::from(lock);
         let mut found = self.get_locking(tree, key, mode, if_locked)?;
         if let Some(value) = &mut found {
             tree.bring_up(value)?;
@@ -157,10 +163,11 @@ impl Txn {
         tree: &Tree,
         key: &[u8],
         mode: RowMode,
-        wait: IfLocked,
+        if_locked: IfLocked,
     ) -> Result<Option<Vec<u8>>> {
         let mut state = self.enter(tree, key)?;
-        self.lock_row(&mut state, (tree.entry.id, key), mode, wait)?;
+        let meeting = Meeting::from(if_locked).that_locks();
+        self.lock_row(&mut state, (tree.entry.id, key), mode, meeting)?;
         // It may have waited for who dropped the tree.
         tree.entry.check()?;
         self.must_not_conflict(&mut state, tree, key)?;
@@ -171,7 +178,7 @@ impl Txn {
     }
 
     /// The value in the version of the layout that the handle knows.
-    fn read(
+    pub(super) fn read_shown(
         &self,
         state: &mut State,
         tree: &Tree,
@@ -185,7 +192,7 @@ impl Txn {
     }
 
     /// The value in the version that it names, if it names one.
-    fn read_as_it_is(
+    pub(super) fn read_as_it_is(
         &self,
         state: &mut State,
         tree: &Tree,
@@ -232,7 +239,7 @@ impl Txn {
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Level, false) => {
+            (At::Visible, _) | (At::Level, false) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
                 add(&mut messages, value, &view)?;
@@ -320,11 +327,12 @@ impl Txn {
         }
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let mut state = self.enter_tree(tree)?;
-        let (version, at) = self.moment(&mut state, tree)?;
+        let (version, at) = self.moment(&mut state, tree, Sees::AsLevel)?;
         in_key_order(keys, |key| {
             state.must_go_on()?;
             let mut value = Vec::new();
-            let found = self.read(&mut state, tree, key, At::Moment(&version, at), &mut value)?;
+            let found =
+                self.read_shown(&mut state, tree, key, At::Moment(&version, at), &mut value)?;
             Ok(found.then_some(value))
         })
     }

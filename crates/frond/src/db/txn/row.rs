@@ -211,8 +211,10 @@ impl Txn {
         .map(drop)
     }
 
-    /// Gives the lock back that the last locking read of one row took, if it was new, or what it was more than before.
-    /// For a row that a statement has looked at and does not want; not for one that it has decided by.
+    /// Gives back what the last locking read took, if it was new, or what it was more than before: the row, or the row that a
+    /// cursor gave last, with the index's entry that named it ([`ReadOptions::with_last`](super::ReadOptions::with_last)), or
+    /// all rows of a call that read many. For what a statement has looked at and does not want; not for what it has decided by.
+    /// Gaps that a scan has locked stay.
     ///
     /// # Errors
     /// `TxnEnded`.

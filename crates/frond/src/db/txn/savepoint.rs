@@ -186,9 +186,13 @@ impl Txn {
 
     /// A scan goes on: an error if the transaction is over, or has gone back beyond `mark` since so many rollbacks. How
     /// often writes have left memory.
-    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64) -> Result<u64> {
+    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64, locks: bool) -> Result<u64> {
         let mut state = self.go_on()?;
         state.begin_call();
+        if let Some(locks) = state.locks.as_mut().filter(|_| locks) {
+            // What it gives next need not be what was locked last.
+            locks.keep_last();
+        }
         let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
         match state.rollbacks.get(since) {
             Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(

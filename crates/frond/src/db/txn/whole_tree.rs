@@ -10,7 +10,7 @@ use crate::{
     txn::lock_table::{RowMode, TableMode},
 };
 
-use super::{super::Tree, IfLocked, Txn};
+use super::{super::Tree, IfLocked, Meeting, Txn};
 
 /// How a transaction locks a tree as a whole.
 ///
@@ -69,7 +69,8 @@ impl Txn {
             TreeLock::Exclusive => (TableMode::Exclusive, RowMode::Write),
         };
         let mut state = self.enter_tree(tree)?;
-        self.take_tree(&mut state, tree.entry.id, (lock, mode), if_locked)?;
+        let meeting = Meeting::from(if_locked).that_locks();
+        self.take_tree(&mut state, tree.entry.id, (lock, mode), meeting)?;
         // It may have waited for who dropped the tree.
         tree.entry.check()
     }

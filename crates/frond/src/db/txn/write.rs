@@ -174,9 +174,9 @@ impl Txn {
         let own = self.own_state(state, hashed)?;
         // What it has written it has locked.
         if own == OwnState::Untouched && self.private.is_none() {
-            self.intend(state, id, RowMode::Write, IfLocked::Wait)?;
+            self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
             let locks = state.locks.as_mut().expect("there since the intent");
-            let patience = self.options.patience(IfLocked::Wait);
+            let patience = self.options.patience(IfLocked::Wait.into());
             let table = &self.shared.lock_table;
             let taken = match state.spills > 0 && state.rollbacks_made > 0 {
                 // What it has taken back it has locked, too.
@@ -284,7 +284,7 @@ impl Txn {
         }
         // Without a mark, it held nothing before this call.
         let mark = held.unwrap_or_default();
-        let patience = self.options.patience(IfLocked::Wait);
+        let patience = self.options.patience(IfLocked::Wait.into());
         let passed =
             self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, patience);
         passed.map_err(|denied| self.denied(state, denied))

@@ -12,6 +12,9 @@
 //!    been woken meanwhile by one of several gaps that has gone; when it looks again it begins a wait, and
 //!    searches for itself.
 //!
+//! 3. The server is asked under no mutex. What it has said of two transactions is good for the whole search; between
+//!    a question and the answer others may come and go, so then the search begins again.
+//!
 //! Threads: under the mutex of the waits; shards are looked at one at a time.
 
 use std::{
@@ -25,9 +28,13 @@ use super::{
     denied::{LockOn, Locked, NamedTree},
     owner::{Owner, Wait},
     queue::Edge,
+    said::Said,
     waits::{Waiting, Waits},
 };
-use crate::{KeyStart, TreeId, sync::Arc};
+use crate::{
+    KeyStart, TreeId,
+    sync::{Arc, MutexGuard},
+};
 
 /// One transaction on a cycle.
 #[derive(Clone, Debug)]
@@ -84,15 +91,30 @@ impl fmt::Display for Deadlock {
 }
 
 impl LockTable {
-    /// Ends every cycle through this owner, which begins to wait.
-    pub(super) fn end_cycles(&self, waits: &mut Waits, start: u32) {
+    /// Ends every cycle through this owner, which begins to wait. The mutex of the waits is let go while the server is asked.
+    pub(super) fn end_cycles<'a>(
+        &'a self,
+        mut waits: MutexGuard<'a, Waits>,
+        start: u32,
+    ) -> MutexGuard<'a, Waits> {
         if plant!("locks: nobody looks for a cycle") {
-            return;
+            return waits;
         }
-        while let Some(cycle) = self.cycle(waits, start) {
-            let victim = self.victim(waits, &cycle);
-            let deadlock = self.described(waits, &cycle, victim);
-            let Some(Waiting { owner, request, .. }) = waits.waiting.get(&victim) else { return };
+        let mut said = Said::new(self.hooks.as_ref());
+        loop {
+            let cycle = self.cycle(&waits, start, &mut said);
+            let victim = cycle.as_ref().map(|cycle| self.victim(&waits, cycle, &mut said));
+            if said.has_questions() {
+                drop(waits);
+                said.ask();
+                waits = self.waits.lock().unwrap();
+                continue;
+            }
+            let (Some(cycle), Some(victim)) = (cycle, victim) else { return waits };
+            let deadlock = self.described(&waits, &cycle, victim);
+            let Some(Waiting { owner, request, .. }) = waits.waiting.get(&victim) else {
+                return waits;
+            };
             if !self.withdraw(victim, request) {
                 let was_woken = request.on == LockOn::Insert;
                 assert!(was_woken, "locks, deadlock, invariant 2: who is on a cycle waits");
@@ -101,19 +123,19 @@ impl LockTable {
             owner.tell(Wait::Victim);
             waits.last_deadlock = Some(Arc::new(deadlock));
             if victim == start {
-                return;
+                return waits;
             }
         }
     }
 
     /// A cycle through this owner: numbers, each of whom waits for the next, from `start` on.
-    fn cycle(&self, waits: &Waits, start: u32) -> Option<Vec<u32>> {
+    fn cycle(&self, waits: &Waits, start: u32, said: &mut Said<'_>) -> Option<Vec<u32>> {
         let mut came_from: BTreeMap<u32, u32> = BTreeMap::new();
         let mut work = vec![start];
         let mut edges = Vec::new();
         while let Some(number) = work.pop() {
             edges.clear();
-            self.edges(waits, number, &mut edges);
+            self.edges(waits, number, said, &mut edges);
             for &Edge { from, to, is_walked } in &edges {
                 if to == start {
                     let mut cycle = vec![from];
@@ -135,26 +157,26 @@ impl LockTable {
     }
 
     /// Edges from this owner, and from those it waits behind.
-    fn edges(&self, waits: &Waits, number: u32, edges: &mut Vec<Edge>) {
-        let Some(Waiting { owner, request, key, .. }) = waits.waiting.get(&number) else { return };
+    fn edges(&self, waits: &Waits, number: u32, said: &mut Said<'_>, edges: &mut Vec<Edge>) {
+        let Some(Waiting { owner, request, .. }) = waits.waiting.get(&number) else { return };
         if request.on == LockOn::Insert {
-            let key = key.as_deref().unwrap_or_default();
-            let gaps = self.gaps_of_waiter(owner, request.tree, key);
-            edges.extend(gaps.into_iter().map(|to| Edge { from: number, to, is_walked: false }));
+            for to in self.gaps_of_waiter(number, request.tree) {
+                if said.needs_order(owner, || self.owners.find(to)) {
+                    edges.push(Edge { from: number, to, is_walked: false });
+                }
+            }
         } else if let Some(queue) = self.lock_shard(request.hash).1.queue(request.hash) {
             queue.closure(number, edges);
         }
     }
 
     /// Who of a cycle is ended; the searcher comes first, so equals are decided against it.
-    fn victim(&self, waits: &Waits, cycle: &[u32]) -> u32 {
+    fn victim(&self, waits: &Waits, cycle: &[u32], said: &mut Said<'_>) -> u32 {
         let owner = |number: &u32| -> &Arc<Owner> { &waits.waiting[number].owner };
         let mut chosen = cycle[0];
         for other in &cycle[1..] {
             let (a, b) = (owner(&chosen), owner(other));
-            let preferred =
-                self.hooks.as_ref().and_then(|hooks| hooks.prefer(&a.party(), &b.party()));
-            let b_is_chosen = match preferred {
+            let b_is_chosen = match said.prefer(a, b) {
                 Some(id) if id == a.id() => false,
                 Some(id) if id == b.id() => true,
                 _ => b.writes() < a.writes(),
@@ -177,7 +199,7 @@ impl LockTable {
                 tree: request.tree,
                 tree_name: String::new(),
                 key_hash: request.hash.0,
-                key: key.as_deref().map(KeyStart::of),
+                key: key.clone(),
                 mode: request.mode.in_words(),
                 waited: now.saturating_sub(*since),
             }

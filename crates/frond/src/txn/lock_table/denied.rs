@@ -72,9 +72,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<&[u8]>) -> Denied {
+    pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<KeyStart>) -> Denied {
         let Self { on, tree, hash, .. } = *self;
-        Denied { reason, on, tree, key_hash: hash.0, key: key.map(KeyStart::of), holder }
+        Denied { reason, on, tree, key_hash: hash.0, key, holder }
     }
 }
 

@@ -7,12 +7,7 @@
 
 use std::time::Duration;
 
-use super::{
-    owner::Owner,
-    ranges::RangeLock,
-    shard::{LockHash, Taken},
-    spilled::HoldsRows,
-};
+use super::{owner::Owner, ranges::RangeLock, shard::Taken, spilled::HoldsRows};
 use crate::{
     TreeId,
     sync::{Arc, panicking},
@@ -25,8 +20,10 @@ pub struct LockSet {
     pub(super) owner: Arc<Owner>,
     /// Shard and place of each lock of the table.
     pub(super) held: Vec<u32>,
-    /// The row that was asked for last, its place, and what that came to.
-    pub(super) last: Option<(LockHash, u32, Taken)>,
+    /// Where the rows lie that were asked for last, together, and what that came to.
+    pub(super) last: Vec<(u32, Taken)>,
+    /// The next row belongs to those.
+    pub(super) joins: bool,
     pub(super) ranges: Vec<RangeLock>,
     /// How many of the owner's places for intents are in use.
     pub(super) intents: usize,
@@ -47,7 +44,8 @@ impl LockSet {
         Self {
             owner,
             held: Vec::new(),
-            last: None,
+            last: Vec::new(),
+            joins: false,
             ranges: Vec::new(),
             intents: 0,
             strong: Vec::new(),
@@ -84,7 +82,26 @@ impl LockSet {
 
     /// What was taken last is to stay: [`unlock_last`](super::LockTable::unlock_last) finds nothing.
     pub fn keep_last(&mut self) {
-        self.last = None;
+        self.last.clear();
+        self.joins = false;
+    }
+
+    /// The next row that is asked for may be given back together with those before it: with an index's entry, say, the row
+    /// that it names.
+    pub fn join_last(&mut self) {
+        self.joins = true;
+    }
+
+    /// How many rows belong together that were asked for last.
+    pub fn last_rows(&self) -> usize {
+        self.last.len()
+    }
+
+    /// A row is asked for: those before it stay, unless it belongs to them.
+    pub(super) fn asks(&mut self) {
+        if !std::mem::take(&mut self.joins) {
+            self.last.clear();
+        }
     }
 
     /// True if it holds nothing.
@@ -94,7 +111,9 @@ impl LockSet {
 
     /// Memory of the list itself.
     pub fn bytes(&self) -> usize {
-        self.held.capacity() * size_of::<u32>() + self.ranges.capacity() * size_of::<RangeLock>()
+        self.held.capacity() * size_of::<u32>()
+            + self.ranges.capacity() * size_of::<RangeLock>()
+            + self.last.capacity() * size_of::<(u32, Taken)>()
     }
 
     /// Makes an empty set the next transaction's, whose id is greater, or names its own once more: its memory and its

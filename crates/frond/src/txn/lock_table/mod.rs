@@ -49,6 +49,7 @@ mod prepare;
 mod queue;
 mod ranges;
 mod rows;
+mod said;
 mod shard;
 mod spilled;
 mod tables;
@@ -93,7 +94,8 @@ const STRONG: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// What a server wants to know, and to have a say in (Rule: I53).
 ///
 /// Each call is made by the thread that waits, or is about to. None may call the store but to interrupt who is told of;
-/// those may have ended since. A commit, the end of a transaction and an interrupt never wait for a call.
+/// those may have ended since. No lock is held that another thread could need: whoever waits, commits, ends or is interrupted
+/// meanwhile does so.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {

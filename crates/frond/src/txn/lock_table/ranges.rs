@@ -20,11 +20,11 @@ use super::{
     intervals::{At, Intervals},
     lock_set::{LockMark, LockSet},
     mode::{Mode, RowMode},
-    owner::{Owner, Wait},
+    owner::{LockParty, Owner, Wait},
     shard::LockHash,
 };
 use crate::{
-    TreeId,
+    KeyStart, TreeId,
     sync::{Arc, AtomicU32, Mutex, Ordering, fence},
 };
 
@@ -184,8 +184,9 @@ impl LockTable {
         let mode = Mode::Exclusive;
         let request = Request { on: LockOn::Insert, tree, hash, mode, writes: true };
         if patience == Patience::NoWait {
-            let holder = self.gaps_against(&locks.owner, tree, key).first().copied();
-            return Err(request.denied(Reason::Busy, self.id_of(holder), Some(key)));
+            let holders = self.gaps_against(&locks.owner, tree, key);
+            let holder = holders.first().map(LockParty::id);
+            return Err(request.denied(Reason::Busy, holder, Some(KeyStart::of(key))));
         }
         let deadline = self.deadline(locks, patience);
         loop {
@@ -222,31 +223,28 @@ impl LockTable {
         found && !self.gaps_against(owner, tree, key).is_empty()
     }
 
-    /// Who has locked the gap against this owner: numbers.
-    pub(super) fn gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> Vec<u32> {
+    /// Who has locked the gap against this owner.
+    fn gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> Vec<LockParty> {
         let over = self.range_shard(tree).1.inner.lock().unwrap().over(tree, key, owner.number());
-        self.that_need_order(owner, over)
+        self.that_need_order(&owner.party(), self.parties(over))
     }
 
-    /// The same of an insert that waits; nothing if it does not wait any more.
-    pub(super) fn gaps_of_waiter(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> Vec<u32> {
+    /// Whose intervals hold the key of an insert that waits, whether they stand against it or not: numbers; nothing if it does
+    /// not wait any more.
+    pub(super) fn gaps_of_waiter(&self, number: u32, tree: TreeId) -> Vec<u32> {
         let inner = self.range_shard(tree).1.inner.lock().unwrap();
-        let number = owner.number();
-        if !inner.waiting.iter().any(|waiter| waiter.owner.number() == number) {
-            return Vec::new();
-        }
-        let over = inner.over(tree, key, number);
-        drop(inner);
-        self.that_need_order(owner, over)
+        let waiter = inner.waiting.iter().find(|waiter| waiter.owner.number() == number);
+        waiter.map_or_else(Vec::new, |waiter| inner.over(tree, &waiter.key, number))
     }
 
-    fn that_need_order(&self, owner: &Arc<Owner>, mut holders: Vec<u32>) -> Vec<u32> {
+    /// Those of the holders of a gap that stand against an insert. Under no mutex (Invariant 4 of `mod.rs`): the server is asked.
+    pub(super) fn that_need_order(
+        &self,
+        inserter: &LockParty,
+        mut holders: Vec<LockParty>,
+    ) -> Vec<LockParty> {
         if let Some(hooks) = &self.hooks {
-            let inserter = owner.party();
-            holders.retain(|holder| {
-                let holder = self.owners.find(*holder);
-                holder.is_some_and(|holder| hooks.needs_order(&inserter, &holder.party()))
-            });
+            holders.retain(|holder| hooks.needs_order(inserter, holder));
         }
         holders
     }
@@ -259,19 +257,27 @@ impl LockTable {
         key: &[u8],
         deadline: Option<std::time::Duration>,
     ) -> Result<(), Denied> {
-        let tree = request.tree;
+        let (tree, number) = (request.tree, owner.number());
+        let waiter = InsertWaiter { owner: owner.clone(), tree, key: key.into() };
+        let waiting = self.waiting(owner, request, Some(key), deadline);
         let mut waits = self.waits.lock().unwrap();
         *owner.wait.lock().unwrap() = Wait::On;
         let mut inner = self.range_shard(tree).1.inner.lock().unwrap();
-        let over = inner.over(tree, key, owner.number());
+        let over = inner.over(tree, key, number);
         // It waits from now on: a gap that goes while the server is asked is not missed.
-        inner.waiting.push(InsertWaiter { owner: owner.clone(), tree, key: key.into() });
+        inner.waiting.push(waiter);
         drop(inner);
-        if self.that_need_order(owner, over).is_empty() {
-            self.withdraw_insert(owner.number(), tree);
-            return Ok(());
+        waits.waiting.insert(number, waiting);
+        if self.hooks.is_some() || over.is_empty() {
+            drop(waits);
+            let stands = !self.that_need_order(&owner.party(), self.parties(over)).is_empty();
+            waits = self.waits.lock().unwrap();
+            // Who was told something meanwhile hears of it below.
+            if !stands && self.withdraw_insert(number, tree) {
+                waits.waiting.remove(&number);
+                return Ok(());
+            }
         }
-        self.note(&mut waits, owner, request, Some(key), deadline);
         self.sleep(waits, owner, request, deadline).map(drop)
     }
 

@@ -11,7 +11,7 @@ use super::{
     shard::{LockHash, Name, Shard, Taken},
 };
 use crate::{
-    TreeId,
+    KeyStart, TreeId,
     sync::{Mutex, MutexGuard},
 };
 
@@ -53,7 +53,7 @@ impl LockTable {
         patience: Patience,
     ) -> Result<Taken, Denied> {
         if self.is_spilled_own(locks, tree, key) {
-            locks.last = None;
+            locks.asks();
             return Ok(Taken::AlreadyHeld);
         }
         self.lock_unwritten(locks, (tree, key), mode, patience)
@@ -74,13 +74,13 @@ impl LockTable {
             mode: Mode::from(mode),
             writes: mode == RowMode::Write,
         };
-        locks.last = None;
+        locks.asks();
         let (place, taken) = self.take(locks, &request, Some(key), patience)?;
-        locks.last = Some((request.hash, place, taken));
+        locks.last.push((place, taken));
         if self.spilled.any()
             && let Err(denied) = self.pass_spilled(locks, (tree, key), patience)
         {
-            self.unlock_last(locks);
+            self.unlock_behind(locks, locks.last_rows() - 1);
             return Err(denied);
         }
         Ok(taken)
@@ -91,21 +91,30 @@ impl LockTable {
         LockHash::of_row(tree, key).0
     }
 
-    /// Gives back what the last [`lock_row`](Self::lock_row) of this set newly took: the lock, or what it
-    /// was more than before (Rule: I46). Once.
+    /// Gives back what the last [`lock_row`](Self::lock_row) of this set newly took, and those that it was
+    /// [joined](LockSet::join_last) to: the locks, or what they were more than before (Rule: I46). Once.
     pub fn unlock_last(&self, locks: &mut LockSet) {
-        let Some((_, place, taken)) = locks.last.take() else { return };
-        let (shard, at) = parts(place);
-        match taken {
-            Taken::New => self.give_back(locks, place),
-            // Of a row, what is less than exclusive.
-            Taken::Upgraded => self.shards[shard].0.lock().unwrap().downgrade(
-                at,
-                locks.owner.number(),
-                Mode::Shared,
-                granting(shard),
-            ),
-            Taken::AlreadyHeld => {}
+        self.unlock_behind(locks, 0);
+        locks.joins = false;
+    }
+
+    /// The same of those that belong together, but for the first `kept`.
+    pub fn unlock_behind(&self, locks: &mut LockSet, kept: usize) {
+        while locks.last.len() > kept
+            && let Some((place, taken)) = locks.last.pop()
+        {
+            let (shard, at) = parts(place);
+            match taken {
+                Taken::New => self.give_back(locks, place),
+                // Of a row, what is less than exclusive.
+                Taken::Upgraded => self.shards[shard].0.lock().unwrap().downgrade(
+                    at,
+                    locks.owner.number(),
+                    Mode::Shared,
+                    granting(shard),
+                ),
+                Taken::AlreadyHeld => {}
+            }
         }
     }
 
@@ -119,7 +128,7 @@ impl LockTable {
         let Some(index) = behind.iter().rposition(|&held| held == place) else { return false };
         guard.release(at, number, granting(shard));
         locks.held.remove(mark.0 + index);
-        locks.last = None;
+        locks.keep_last();
         true
     }
 
@@ -137,8 +146,9 @@ impl LockTable {
         // What one transaction took many of, the next one will not keep.
         if locks.held.capacity() > 1 << 16 {
             locks.held = Vec::new();
+            locks.last = Vec::new();
         }
-        locks.last = None;
+        locks.keep_last();
         self.release_ranges(locks);
         self.release_intents(locks);
         self.release_strong(locks);
@@ -171,7 +181,11 @@ impl LockTable {
             None if patience == Patience::NoWait => {
                 let holder = guard.refuses(request.hash, number, request.mode);
                 drop(guard);
-                return Err(request.denied(Reason::Busy, self.id_of(holder), key));
+                return Err(request.denied(
+                    Reason::Busy,
+                    self.id_of(holder),
+                    key.map(KeyStart::of),
+                ));
             }
             None => {
                 drop(guard);
@@ -193,7 +207,7 @@ impl LockTable {
         mut is_kept: impl FnMut(Name, Mode, bool) -> bool,
     ) {
         let number = locks.owner.number();
-        locks.last = None;
+        locks.keep_last();
         locks.held.retain(|&place| {
             let (shard, at) = parts(place);
             let mut guard = self.shards[shard].0.lock().unwrap();

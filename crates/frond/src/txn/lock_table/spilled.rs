@@ -134,12 +134,10 @@ impl LockTable {
                 mode: Mode::Shared,
                 writes: false,
             };
-            let last = locks.last.take();
             let waited = self.take(locks, &end, Some(key), patience);
             if let Ok((place, Taken::New)) = waited {
                 self.give_back(locks, place);
             }
-            locks.last = last;
             waited?;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! 1. Under the mutex of the waits the request is made once more; if it is refused again, its owner is
 //!    put in the queue, and the wait is written down.
-//! 2. Under the same mutex cycles are looked for, and ended (`deadlock.rs`).
+//! 2. Under the same mutex cycles are looked for, and ended (`deadlock.rs`). What the server has to say of them it is asked
+//!    without the mutex, and then they are looked for again.
 //! 3. Without any mutex the server hears whom it waits for; then the owner sleeps.
 //! 4. A grant, or the end of a cycle, is told to the owner and takes it out of the queue. The clock and an
 //!    interrupt only wake it: it takes itself out of the queue, unless it was granted meanwhile.
@@ -26,15 +27,18 @@ use super::{
     rows::{granting, located},
     shard::Taken,
 };
-use crate::sync::{Arc, MutexGuard};
+use crate::{
+    KeyStart,
+    sync::{Arc, MutexGuard},
+};
 
 /// A wait that goes on.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub owner: Arc<Owner>,
     pub request: Request,
-    /// The key of a row: gaps are kept by key, and people ask which it is.
-    pub key: Option<Box<[u8]>>,
+    /// The begin of a row's key, for people who ask which it is.
+    pub key: Option<KeyStart>,
     pub since: Duration,
     pub deadline: Option<Duration>,
 }
@@ -56,6 +60,8 @@ impl LockTable {
         deadline: Option<Duration>,
     ) -> Result<(u32, Taken), Denied> {
         let number = owner.number();
+        // Before the mutex of all waits: it takes memory.
+        let waiting = self.waiting(owner, request, key, deadline);
         let mut waits = self.waits.lock().unwrap();
         let (shard, mut guard) = self.lock_shard(request.hash);
         // It may have become free before it could be waited for.
@@ -74,7 +80,7 @@ impl LockTable {
         *owner.wait.lock().unwrap() = Wait::On;
         guard.enqueue(request.hash, owner.clone(), request.mode);
         drop(guard);
-        self.note(&mut waits, owner, request, key, deadline);
+        waits.waiting.insert(number, waiting);
         let place = self.sleep(waits, owner, request, deadline)?;
         if request.writes {
             self.lock_shard(request.hash).1.mark_written(request.hash);
@@ -82,41 +88,45 @@ impl LockTable {
         Ok((place, taken))
     }
 
-    /// Writes a wait down that has begun.
-    pub(super) fn note(
+    /// What is written down of a wait that begins now.
+    pub(super) fn waiting(
         &self,
-        waits: &mut Waits,
         owner: &Arc<Owner>,
         request: &Request,
         key: Option<&[u8]>,
         deadline: Option<Duration>,
-    ) {
+    ) -> Waiting {
         let since = self.clock.now();
-        let (owner, request, key) = (owner.clone(), *request, key.map(Box::from));
-        let waiting = Waiting { owner, request, key, since, deadline };
-        waits.waiting.insert(waiting.owner.number(), waiting);
-        self.counters.began();
+        let (owner, request, key) = (owner.clone(), *request, key.map(KeyStart::of));
+        Waiting { owner, request, key, since, deadline }
     }
 
     /// Ends cycles, tells the server, and sleeps until the wait has come to something: the place that was
     /// granted, or 0 if it is to look again.
-    pub(super) fn sleep(
-        &self,
-        mut waits: MutexGuard<'_, Waits>,
+    pub(super) fn sleep<'a>(
+        &'a self,
+        mut waits: MutexGuard<'a, Waits>,
         owner: &Arc<Owner>,
         request: &Request,
         deadline: Option<Duration>,
     ) -> Result<u32, Denied> {
         let number = owner.number();
-        let against = self.blockers(&waits, number).first().copied();
-        let against = self.id_of(against);
-        self.end_cycles(&mut waits, number);
+        self.counters.began();
+        let against = self.parties(self.blockers(&waits, number));
+        waits = self.end_cycles(waits, number);
         // Told behind the search: whose wait it has ended, waits for nobody.
         let holders = self.hooks.as_ref().map(|_| self.holders(&waits, number));
         drop(waits);
+        let needs = |holders| match request.on {
+            LockOn::Insert => self.that_need_order(&owner.party(), holders),
+            LockOn::Row | LockOn::Table => holders,
+        };
+        let against = needs(against).first().map(LockParty::id);
         if let Some(hooks) = &self.hooks {
             let waiter = owner.party();
-            holders.iter().flatten().for_each(|holder| hooks.on_wait(&waiter, holder));
+            needs(holders.unwrap_or_default())
+                .iter()
+                .for_each(|holder| hooks.on_wait(&waiter, holder));
         }
         owner.set_sleeps(!plant!("locks: who sleeps does not say so"));
         let wait = self.sleep_until(owner, request, deadline);
@@ -127,7 +137,7 @@ impl LockTable {
         let now = self.clock.now();
         let began = waited.as_ref().map(|waited| waited.since);
         let lasted = began.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        let key = waited.as_ref().and_then(|waited| waited.key.as_deref());
+        let key = waited.and_then(|waited| waited.key);
         let ended = match wait {
             Ok(Wait::Granted(place)) => Ok(place),
             Ok(Wait::Victim) => Err(request.denied(Reason::Deadlock, against, key)),
@@ -189,19 +199,24 @@ impl LockTable {
         guard.withdraw(request.hash, number, granting(shard))
     }
 
-    /// Whom an owner waits for.
+    /// Whom an owner waits for; of an insert all who hold the gap, for the server is not asked here.
     pub(super) fn blockers(&self, waits: &Waits, number: u32) -> Vec<u32> {
-        let Some(Waiting { owner, request, key, .. }) = waits.waiting.get(&number) else {
+        let Some(Waiting { request, .. }) = waits.waiting.get(&number) else {
             return Vec::new();
         };
         if request.on == LockOn::Insert {
-            return self.gaps_of_waiter(owner, request.tree, key.as_deref().unwrap_or_default());
+            return self.gaps_of_waiter(number, request.tree);
         }
         let guard = self.lock_shard(request.hash).1;
         guard.queue(request.hash).map_or_else(Vec::new, |queue| queue.blockers(number))
     }
 
-    /// The same as a server is told of them. Who ended while he was named, and whose owner is another's now, is told of
+    /// Owners that there still are, as others know them.
+    pub(super) fn parties(&self, numbers: Vec<u32>) -> Vec<LockParty> {
+        numbers.into_iter().filter_map(|at| Some(self.owners.find(at)?.party())).collect()
+    }
+
+    /// Whom an owner waits for, as a server is told of them. Who ended while he was named, and whose owner is another's now, is told of
     /// only if that other stands in the way, too.
     fn holders(&self, waits: &Waits, number: u32) -> Vec<LockParty> {
         let owners: Vec<_> = self

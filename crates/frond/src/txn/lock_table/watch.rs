@@ -9,6 +9,7 @@ use super::{
     LockTable,
     deadlock::Deadlock,
     denied::{LockOn, Locked, NamedTree, Reason},
+    owner::LockParty,
     waits::Waiting,
 };
 use crate::{
@@ -146,28 +147,39 @@ impl LockTable {
     pub fn waits(&self) -> Vec<LockWait> {
         let now = self.clock.now();
         let waits = self.waits.lock().unwrap();
-        let mut live: Vec<LockWait> = Vec::with_capacity(waits.waiting.len());
+        let mut live: Vec<(LockWait, Vec<LockParty>)> = Vec::with_capacity(waits.waiting.len());
+        let mut waiters = Vec::with_capacity(waits.waiting.len());
         for (number, Waiting { owner, request, key, since, .. }) in &waits.waiting {
-            let holders = self.blockers(&waits, *number);
-            let holders: Vec<u64> =
-                holders.into_iter().filter_map(|number| self.id_of(Some(number))).collect();
-            // Granted, and not awake yet.
-            if !holders.is_empty() {
-                live.push(LockWait {
+            let parties = self.parties(self.blockers(&waits, *number));
+            // Else granted, and not awake yet.
+            if !parties.is_empty() {
+                waiters.push(owner.party());
+                let wait = LockWait {
                     waiter: owner.id(),
-                    holders,
+                    holders: Vec::new(),
                     on: request.on,
                     tree: request.tree,
                     tree_name: String::new(),
                     key_hash: request.hash.0,
-                    key: key.as_deref().map(KeyStart::of),
+                    key: key.clone(),
                     mode: request.mode.in_words(),
                     since: *since,
                     lasts: now.saturating_sub(*since),
-                });
+                };
+                live.push((wait, parties));
             }
         }
         drop(waits);
+        let tell = |(mut wait, holders): (LockWait, Vec<LockParty>), waiter: LockParty| {
+            let holders = match wait.on {
+                LockOn::Insert => self.that_need_order(&waiter, holders),
+                LockOn::Row | LockOn::Table => holders,
+            };
+            wait.holders = holders.iter().map(LockParty::id).collect();
+            (!wait.holders.is_empty()).then_some(wait)
+        };
+        let told = live.into_iter().zip(waiters);
+        let mut live: Vec<_> = told.filter_map(|(wait, waiter)| tell(wait, waiter)).collect();
         live.sort_by_key(|wait| (wait.since, wait.waiter));
         live
     }

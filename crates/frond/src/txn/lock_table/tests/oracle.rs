@@ -287,7 +287,7 @@ impl Game {
         let mode = modes[self.next(5) as usize];
         let patience = self.patience();
         let call: Call = Box::new(move |table, locks| {
-            locks.last = None;
+            locks.keep_last();
             locks.begin_call();
             match table.lock_table(locks, tree, mode, patience) {
                 Ok(_) => Answer::Taken(Taken::New),

@@ -1,0 +1,173 @@
+//! Reads with all that can be said of them: what they see, what they lock, how they meet the locks of others, for how long.
+
+use std::time::Duration;
+
+use frond::{ReadOptions, RowRead, Sees};
+
+use crate::{
+    bytes::{bytes, frond_buffer, given, given_mut, list},
+    error::{Fail, call, frond_error, misuse},
+    parts::frond_parts,
+    snapshot::{frond_bytes, lay_out},
+    store::frond_tree,
+    txn::{FROND_NO_LOCK, FROND_WAIT, frond_txn, if_locked, lock},
+};
+
+/// A read without a lock sees what the transaction's level shows.
+pub const FROND_AS_LEVEL: i32 = 0;
+/// A read without a lock sees the newest commit, whatever snapshot the transaction has.
+pub const FROND_NEWEST: i32 = 1;
+
+/// A wait that lasts until it is granted, or ended by a deadlock or an interrupt.
+pub const FROND_FOREVER: i64 = 0x7fff_ffff_ffff_ffff;
+
+/// How a read goes. Filled by frond_read_options_init, then changed.
+#[repr(C)]
+pub struct frond_read_options {
+    /// What it sees, if it locks nothing: FROND_AS_LEVEL, FROND_NEWEST. With a lock it is always the newest.
+    pub sees: i32,
+    /// How it locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At FROND_SERIALIZABLE, FROND_NO_LOCK is FROND_SHARED.
+    pub row_lock: i32,
+    /// What it does if another has the row: FROND_WAIT, FROND_FAIL, FROND_SKIP, FROND_LAST_COMMIT.
+    pub when_locked: i32,
+    /// What it locks belongs to what the last locking read has locked, and frond_txn_unlock_last gives both back: for the row that
+    /// an index's entry names.
+    pub with_last: bool,
+    /// How long it waits for locks, all of the call together, in milliseconds; FROND_FOREVER; below 0: as long as the options of
+    /// the transaction say.
+    pub wait_ms: i64,
+    /// The parts of values that it gives; null: whole values. Looked at by the call alone.
+    pub parts: *const frond_parts,
+    /// To be 0.
+    pub reserved: [u64; 4],
+}
+
+/// Fills options with what is usual: a read without a lock, of what the level shows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_options) {
+    // SAFETY: see `bytes.rs`, here and below.
+    if let Some(options) = unsafe { options.as_mut() } {
+        *options = frond_read_options {
+            sees: FROND_AS_LEVEL,
+            row_lock: FROND_NO_LOCK,
+            when_locked: FROND_WAIT,
+            with_last: false,
+            wait_ms: -1,
+            parts: std::ptr::null(),
+            reserved: [0; 4],
+        };
+    }
+}
+
+/// A time to wait; `None` for what is usual.
+pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
+    match milliseconds {
+        FROND_FOREVER => Some(Duration::MAX),
+        milliseconds => u64::try_from(milliseconds).ok().map(Duration::from_millis),
+    }
+}
+
+/// What a program has asked for; null: what is usual.
+pub(crate) unsafe fn read_options<'a>(
+    from: *const frond_read_options,
+) -> Result<ReadOptions<'a>, Fail> {
+    // SAFETY: see `bytes.rs`.
+    let Some(from) = (unsafe { from.as_ref() }) else { return Ok(ReadOptions::default()) };
+    if from.reserved != [0; 4] {
+        return Err(misuse("what is reserved in the options of a read is not 0"));
+    }
+    Ok(ReadOptions {
+        sees: match from.sees {
+            FROND_AS_LEVEL => Sees::AsLevel,
+            FROND_NEWEST => Sees::Newest,
+            other => return Err(misuse(format!("there is no way {other} to see commits"))),
+        },
+        lock: lock(from.row_lock)?,
+        if_locked: if_locked(from.when_locked)?,
+        wait: wait(from.wait_ms),
+        with_last: from.with_last,
+        // SAFETY: see `bytes.rs`.
+        parts: unsafe { from.parts.as_ref() }.map(|parts| &parts.parts),
+    })
+}
+
+/// The value of a key, into `value`, read as asked. FROND_NOT_FOUND if there is none; the key is locked then all the same, if so
+/// asked. `locked`, which may be null, gets whether it is locked for the transaction: with a lock asked for, not so only where
+/// another has it (FROND_LAST_COMMIT). `options` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_read(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    options: *const frond_read_options,
+    value: *mut frond_buffer,
+    locked: *mut bool,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            if let Some(locked) = locked.as_mut() {
+                *locked = false;
+            }
+            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
+            let key = bytes(key, key_length, "the key")?;
+            let options = read_options(options)?;
+            let value = given_mut(value, "the buffer")?;
+            let key = value.apart(key);
+            value.fill(|out| {
+                let mut row = RowRead { value: std::mem::take(out), ..RowRead::default() };
+                let read = txn.read_into(&tree.tree, &key, &options, &mut row);
+                *out = row.value;
+                read?;
+                if let Some(locked) = locked.as_mut() {
+                    *locked = row.locked;
+                }
+                if row.exists { Ok(()) } else { Err(Fail::NotFound) }
+            })
+        })
+    }
+}
+
+/// The values of many keys, read as asked. Without a lock they are all of one moment; with one, all rows are locked first, in key
+/// order, and then read: who locks the same rows in another order waits, and is in no circle. `values` is as long as `keys`, and
+/// gets where each value lies in `memory`, until that is used again; null data: there is no such row, or others have it and it was
+/// skipped. `locked`, which may be null, is as long, and gets whether each is locked. If the call fails, it has locked nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_read_many(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    keys: *const frond_bytes,
+    count: usize,
+    options: *const frond_read_options,
+    memory: *mut frond_buffer,
+    values: *mut frond_bytes,
+    locked: *mut bool,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
+            let options = read_options(options)?;
+            // Before anything is locked for nobody.
+            let memory = given_mut(memory, "the buffer")?;
+            if values.is_null() && count > 0 {
+                return Err(misuse("the places for values are null"));
+            }
+            let listed = list(keys, count, "the keys")?;
+            let listed = listed.iter().map(|key| bytes(key.data, key.length, "a key"));
+            let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
+            let rows = txn.read_many(&tree.tree, &listed, &options)?;
+            let found = rows.iter().map(|row| row.exists.then_some(&row.value[..]));
+            lay_out(found, memory, values);
+            if !locked.is_null() {
+                for (number, row) in rows.iter().enumerate() {
+                    locked.add(number).write(row.locked);
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! How many different values the first parts of keys have: against exact counts, on even and uneven data (Rule: I51).
+
+use std::collections::BTreeSet;
+
+use frond::{Batch, Db, Durability, End, Hint, Layout, Options, Part, Tree, TreeOptions};
+use frond_testkit::Dice;
+
+/// What the documentation of `Tree::distinct_prefixes` promises, of even data and of uneven.
+const EVEN: f64 = 2.0;
+const UNEVEN: f64 = 3.0;
+
+fn store() -> (Db, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().cache_size(64 << 20).durability(Durability::Lazy);
+    (Db::open(dir.path().join("store"), options).unwrap(), dir)
+}
+
+fn tree(db: &Db, name: &str, parts: Vec<Part>) -> Tree {
+    let options = TreeOptions { key_layout: Some(Layout::new(parts)), ..Default::default() };
+    db.create_tree(name, options).unwrap()
+}
+
+const NUMBER: Part = Part::Fixed(4, Hint::None);
+
+/// Fills a tree with keys of numbers, and says how many values their prefixes have.
+fn fill<const N: usize>(db: &Db, tree: &Tree, keys: impl Iterator<Item = [u32; N]>) -> Vec<u64> {
+    let mut values: Vec<BTreeSet<Vec<u32>>> = vec![BTreeSet::new(); N];
+    let mut batch = Batch::new();
+    for key in keys {
+        for (part, values) in values.iter_mut().enumerate() {
+            values.insert(key[..=part].to_vec());
+        }
+        let bytes: Vec<u8> = key.iter().flat_map(|number| number.to_be_bytes()).collect();
+        batch.put(tree, &bytes, b"some value").unwrap();
+        if batch.len() == 10_000 {
+            db.commit(&mut batch).unwrap();
+        }
+    }
+    db.commit(&mut batch).unwrap();
+    values.iter().map(|values| values.len() as u64).collect()
+}
+
+fn must_be_within(factor: f64, tree: &Tree, exact: &[u64], what: &str) {
+    let found = tree.distinct_prefixes().unwrap();
+    assert_eq!(found.len(), exact.len(), "{what}");
+    for (found, exact) in found.iter().zip(exact) {
+        let (found, exact) = (*found as f64, *exact as f64);
+        let is_near = found >= exact / factor && found <= exact * factor;
+        // Few are counted.
+        let is_right = if exact <= 64.0 { found == exact } else { is_near };
+        assert!(is_right, "{what}: {found} of {exact}, within {factor}");
+    }
+    assert!(found.is_sorted(), "{what}: {found:?}");
+}
+
+#[test]
+fn even_data() {
+    let rows = 60_000;
+    for is_flushed in [false, true] {
+        let (db, _dir) = store();
+        for values in [1, 7, 64, 65, 200, 1000, 6000, 40_000] {
+            let name = format!("{values} values");
+            let tree = tree(&db, &name, vec![NUMBER, NUMBER, NUMBER]);
+            // Far apart, near each other, and neither.
+            let spread = u32::MAX / (values + 1);
+            let keys = (0..rows).map(|row| [(row % values) * spread, row % (values * 3), row]);
+            let exact = fill(&db, &tree, keys);
+            if is_flushed {
+                db.checkpoint().unwrap();
+            }
+            must_be_within(EVEN, &tree, &exact, &format!("{name} {is_flushed}"));
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn uneven_data() {
+    let rows = 60_000u32;
+    for is_flushed in [false, true] {
+        let (db, _dir) = store();
+        let mut dice = Dice::new(7);
+        let mut cases: Vec<(&str, Vec<[u32; 2]>)> = vec![
+            // Half of all rows have one value, the others one each.
+            ("half", (0..rows).map(|row| [if row % 2 == 0 { 5 } else { row }, row]).collect()),
+            // A tenth does.
+            ("tenth", (0..rows).map(|row| [if row % 10 != 0 { 500 } else { row }, row]).collect()),
+            // Sizes that differ by powers of two.
+            (
+                "powers",
+                (1..rows)
+                    .map(|row| [row.leading_zeros() * 1000 + row % (row.ilog2() * 40 + 1), row])
+                    .collect(),
+            ),
+        ];
+        // The n-th value has an n-th of the rows of the first.
+        let zipf =
+            |dice: &mut Dice| (dice.below(1_000_000) as f64 / 1e6 * 10_000f64.ln()).exp() as u32;
+        cases.push(("zipf", (0..rows).map(|row| [zipf(&mut dice), row]).collect()));
+        for (name, keys) in cases {
+            let tree = tree(&db, name, vec![NUMBER, NUMBER]);
+            let exact = fill(&db, &tree, keys.into_iter());
+            if is_flushed {
+                db.checkpoint().unwrap();
+            }
+            must_be_within(UNEVEN, &tree, &exact, &format!("{name} {is_flushed}"));
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn small_trees_are_counted_and_none_says_nothing() {
+    let (db, _dir) = store();
+    let two = vec![Part::Var(End::Escaped), Part::Var(End::Rest)];
+    let named = tree(&db, "named", two);
+    assert_eq!(named.distinct_prefixes().unwrap(), [1, 1], "never 0");
+    let key = |name: &[u8], rest: &[u8]| [name, b"\x00\x01", rest].concat();
+    for row in 0..300u32 {
+        let name = format!("name {}", row % 40);
+        named.put(&key(name.as_bytes(), &row.to_be_bytes()), b"").unwrap();
+    }
+    assert_eq!(named.distinct_prefixes().unwrap(), [40, 300]);
+    // What does not fit the layout has one part.
+    named.put(b"no end", b"").unwrap();
+    assert_eq!(named.distinct_prefixes().unwrap(), [41, 301]);
+    for row in 0..300u32 {
+        let name = format!("name {}", row % 40);
+        named.delete(&key(name.as_bytes(), &row.to_be_bytes())).unwrap();
+    }
+    named.delete(b"no end").unwrap();
+    assert_eq!(named.distinct_prefixes().unwrap(), [1, 1]);
+    // Keys without a layout have one part.
+    let plain = db.create_tree("plain", TreeOptions::default()).unwrap();
+    assert_eq!(plain.distinct_prefixes().unwrap(), [1]);
+    for row in 0..100u32 {
+        plain.put(&row.to_be_bytes(), b"").unwrap();
+    }
+    assert_eq!(plain.distinct_prefixes().unwrap(), [100]);
+    db.drop_tree("plain").unwrap();
+    assert!(plain.distinct_prefixes().is_err());
+    db.close().unwrap();
+}
+
+/// However many rows there are, so many are looked at.
+#[test]
+fn what_is_read_does_not_grow_with_the_tree() {
+    let (db, dir) = store();
+    let tree = tree(&db, "t", vec![NUMBER, NUMBER]);
+    let exact = fill(&db, &tree, (0..400_000u32).map(|row| [row / 40, row]));
+    db.close().unwrap();
+    let options = Options::new().cache_size(64 << 20).create(false);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    must_be_within(EVEN, &tree, &exact, "read anew");
+    let blocks = db.stats().get("device_reads").unwrap();
+    assert!(blocks < 1000, "{blocks}");
+    db.close().unwrap();
+}

@@ -1,0 +1,530 @@
+//! Reads with all that can be said of them: what they see, what they lock, how they meet others' locks, what they give back.
+
+use frond::{End, Hint, IndexSpec, Layout, Part, ReadOptions, RowRead, Sees, TableSpec};
+
+use super::*;
+
+const ALL: [Isolation; 4] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+const ALONE: Option<RowLock> = Some(RowLock::Exclusive);
+
+/// Locks, and reads what was last committed where another has the row.
+fn semi() -> ReadOptions<'static> {
+    ReadOptions { lock: ALONE, if_locked: IfLocked::LastCommit, ..Default::default() }
+}
+
+/// Who waits does so for no time: what is had at once is had, all else fails.
+fn at_once() -> ReadOptions<'static> {
+    ReadOptions { lock: ALONE, wait: Some(Duration::ZERO), ..Default::default() }
+}
+
+/// A session whose calls would wait for ever.
+fn patient(store: &Store, isolation: Isolation) -> Txn {
+    store.db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap()
+}
+
+fn row(value: &str, locked: bool) -> RowRead {
+    RowRead { exists: true, locked, value: value.into() }
+}
+
+/// Whether somebody has locked the row.
+fn is_locked(store: &Store, key: &str) -> bool {
+    let other = store.begin(Isolation::ReadCommitted);
+    let met = other.get_locked(&store.tree, key.as_bytes(), RowLock::Exclusive, IfLocked::Fail);
+    match met {
+        Ok(_) => false,
+        Err(Error::LockBusy { .. }) => true,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn locked_of<const N: usize>(store: &Store, keys: [&str; N]) -> [bool; N] {
+    keys.map(|key| is_locked(store, key))
+}
+
+/// Rows as a cursor gives them, with what it says of each.
+fn given(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(String, String, bool)> {
+    let mut rows = Vec::new();
+    loop {
+        let row = if forward { cursor.next() } else { cursor.prev() };
+        let Some((key, value)) = row.unwrap() else { return rows };
+        let (key, value) = (text(key), text(value));
+        rows.push((key, value, cursor.is_locked()));
+    }
+}
+
+/// Rule: I46.
+#[test]
+fn what_another_has_is_read_as_it_was_last_committed() {
+    for isolation in ALL {
+        for is_flushed in [false, true] {
+            let store = store(is_flushed);
+            let tree = &store.tree;
+            let one = store.begin(isolation);
+            one.put(tree, b"1", b"11").unwrap();
+            one.insert(tree, b"3", b"30").unwrap();
+            let two = patient(&store, isolation);
+            let look = |key: &[u8]| {
+                two.read(tree, key, &ReadOptions { wait: Some(Duration::ZERO), ..semi() })
+            };
+            assert_eq!(look(b"2").unwrap(), row("20", true));
+            if isolation == Isolation::Serializable {
+                // What it decides by is locked, or it does not decide.
+                assert!(matches!(look(b"1"), Err(Error::LockTimeout { .. })));
+            } else {
+                assert_eq!(look(b"1").unwrap(), row("10", false));
+                assert_eq!(look(b"3").unwrap(), RowRead::default());
+            }
+            // A call that cannot say so waits.
+            let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
+            let short = store.db.begin(TxnOptions { isolation, ..short }).unwrap();
+            let met = short.get_locked(tree, b"1", RowLock::Exclusive, IfLocked::LastCommit);
+            assert!(matches!(met, Err(Error::LockTimeout { .. })));
+            short.rollback();
+            one.commit().unwrap();
+            assert_eq!(look(b"1").unwrap(), row("11", true));
+            two.rollback();
+            store.is_at_rest();
+        }
+    }
+}
+
+#[test]
+fn scans_say_which_rows_they_have_and_lock_the_others_when_told() {
+    for isolation in ALL {
+        for (is_flushed, forward) in [(false, true), (false, false), (true, true), (true, false)] {
+            let store = store(is_flushed);
+            let tree = &store.tree;
+            tree.put(b"3", b"30").unwrap();
+            let one = store.begin(isolation);
+            one.put(tree, b"2", b"21").unwrap();
+            one.insert(tree, b"25", b"x").unwrap();
+            let two = patient(&store, isolation);
+            let options = ReadOptions { wait: Some(Duration::ZERO), ..semi() };
+            let mut cursor = two.scan_with(tree, .., &options).unwrap();
+            if !forward {
+                cursor.seek_last();
+            }
+            if isolation == Isolation::Serializable {
+                let step = |cursor: &mut TxnCursor<'_>| {
+                    let row = if forward { cursor.next() } else { cursor.prev() };
+                    row.map(|row| row.map(|(key, _)| text(key)))
+                };
+                let first = if forward { "1" } else { "3" };
+                // On the way down, the key that is not there yet is met first.
+                let met = step(&mut cursor);
+                assert!(met.is_err() || met.unwrap().as_deref() == Some(first));
+                assert!(matches!(step(&mut cursor), Err(Error::LockTimeout { .. })));
+                drop(cursor);
+                two.rollback();
+                one.rollback();
+                continue;
+            }
+            let mut expected = [("1", "10", true), ("2", "20", false), ("3", "30", true)];
+            if !forward {
+                expected.reverse();
+            }
+            let expected: Vec<_> =
+                expected.iter().map(|(k, v, is)| (k.to_string(), v.to_string(), *is)).collect();
+            assert_eq!(given(&mut cursor, forward), expected, "{isolation:?}");
+            // What it wants it locks, as it is by then.
+            if forward {
+                cursor.seek(b"2")
+            } else {
+                cursor.seek(b"21")
+            }
+            let stands = if forward { cursor.next() } else { cursor.prev() };
+            assert_eq!(stands.unwrap().unwrap().0, b"2");
+            assert!(matches!(cursor.relock(None), Err(Error::LockTimeout { .. })), "the scan's");
+            assert!(!cursor.is_locked());
+            one.commit().unwrap();
+            let locked = cursor.relock(None).unwrap().map(|(key, value)| (text(key), text(value)));
+            assert_eq!(locked, Some(("2".into(), "21".into())));
+            assert!(cursor.is_locked() && is_locked(&store, "2"));
+            two.unlock_last().unwrap();
+            assert!(!is_locked(&store, "2"));
+            let next = if forward { cursor.next() } else { cursor.prev() };
+            let next = next.unwrap().map(|(key, _)| text(key));
+            let beside = if forward { "25" } else { "1" };
+            assert_eq!(next.as_deref(), Some(beside), "it stays where it is");
+            drop(cursor);
+            two.rollback();
+            store.is_at_rest();
+        }
+    }
+}
+
+#[test]
+fn a_row_that_has_gone_meanwhile_is_not_there_under_its_lock() {
+    let store = store(true);
+    let tree = &store.tree;
+    let one = store.begin(Isolation::ReadCommitted);
+    one.delete(tree, b"2").unwrap();
+    let two = patient(&store, Isolation::ReadCommitted);
+    let mut cursor = two.scan_with(tree, &b"2"[..].., &semi()).unwrap();
+    assert!(matches!(cursor.relock(None), Err(Error::InvalidArgument(_))), "it stands on no row");
+    assert_eq!(cursor.next().unwrap(), Some((&b"2"[..], &b"20"[..])));
+    // It waits, as told, however long its transaction would.
+    assert!(matches!(cursor.relock(Some(Duration::ZERO)), Err(Error::LockTimeout { .. })));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| cursor.relock(None).unwrap().is_none());
+        store.until_waiting(1);
+        one.commit().unwrap();
+        assert!(waits.join().unwrap(), "the row has gone");
+    });
+    assert!(is_locked(&store, "2"), "nobody makes it anew");
+    drop(cursor);
+    let mut plain = two.scan(tree, ..).unwrap();
+    plain.next().unwrap();
+    assert!(matches!(plain.relock(None), Err(Error::InvalidArgument(_))), "it locks nothing");
+    drop(plain);
+    two.rollback();
+    // The newest is not what a snapshot shows: who locks it is told.
+    let one = store.begin(Isolation::Snapshot);
+    one.put(tree, b"1", b"11").unwrap();
+    let two = patient(&store, Isolation::Snapshot);
+    assert_eq!(get(&two, tree, "1").as_deref(), Some("10"));
+    let mut cursor = two.scan_with(tree, .., &semi()).unwrap();
+    assert_eq!(cursor.next().unwrap(), Some((&b"1"[..], &b"10"[..])));
+    one.commit().unwrap();
+    assert!(matches!(cursor.relock(None), Err(Error::Conflict { .. })));
+    drop(cursor);
+    assert!(two.is_over());
+    store.is_at_rest();
+}
+
+#[test]
+fn a_call_waits_as_long_as_it_says() {
+    for isolation in ALL {
+        let store = store(false);
+        let tree = &store.tree;
+        let one = store.begin(isolation);
+        one.put(tree, b"1", b"11").unwrap();
+        let two = patient(&store, isolation);
+        assert!(matches!(two.read(tree, b"1", &at_once()), Err(Error::LockTimeout { .. })));
+        let many = two.read_many(tree, &[b"2", b"1"], &at_once());
+        assert!(matches!(many, Err(Error::LockTimeout { .. })));
+        let mut cursor = two.scan_with(tree, .., &at_once()).unwrap();
+        assert!(matches!(cursor.next(), Err(Error::LockTimeout { .. })));
+        drop(cursor);
+        // One that would not wait does, for as long as it takes.
+        let hasty = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
+        let hasty = store.db.begin(TxnOptions { isolation, ..hasty }).unwrap();
+        let endless = ReadOptions { wait: Some(Duration::MAX), ..at_once() };
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| hasty.read(tree, b"1", &endless).unwrap());
+            store.until_waiting(1);
+            one.commit().unwrap();
+            assert_eq!(waits.join().unwrap(), row("11", true));
+        });
+        two.rollback();
+        hasty.rollback();
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn the_newest_is_seen_without_a_lock_beside_a_snapshot() {
+    for isolation in ALL {
+        let store = store(true);
+        let tree = &store.tree;
+        let reader = store.begin(isolation);
+        reader.begin_statement().unwrap();
+        let before = get(&reader, tree, "2");
+        assert_eq!(before.as_deref(), Some("20"));
+        // At `Serializable` that has locked it.
+        tree.put(b"1", b"11").unwrap();
+        reader.put(tree, b"4", b"own").unwrap();
+        let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
+        let locks = isolation == Isolation::Serializable;
+        let read = |key: &[u8]| reader.read(tree, key, &newest).unwrap();
+        assert_eq!(read(b"1"), row("11", locks));
+        assert_eq!(read(b"4"), row("own", locks));
+        let as_level = if locks { "11" } else { "10" };
+        assert_eq!(reader.read(tree, b"1", &Default::default()).unwrap(), row(as_level, locks));
+        let keys = [&b"4"[..], b"1", b"x"];
+        let many = reader.read_many(tree, &keys, &newest).unwrap();
+        let none = RowRead { locked: locks, ..Default::default() };
+        assert_eq!(many, [row("own", locks), row("11", locks), none]);
+        let mut cursor = reader.scan_with(tree, .., &newest).unwrap();
+        // The statement's own writes its scans do not meet.
+        let expected = [("1", "11"), ("2", "20")];
+        let expected = expected.map(|(key, value)| (key.to_string(), value.to_string(), locks));
+        assert_eq!(given(&mut cursor, true), expected);
+        drop(cursor);
+        assert_eq!(is_locked(&store, "1"), locks);
+        reader.rollback();
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn many_rows_are_locked_in_one_call() {
+    for isolation in ALL {
+        for is_flushed in [false, true] {
+            let store = store(is_flushed);
+            let tree = &store.tree;
+            let txn = store.begin(isolation);
+            let keys = [&b"9"[..], b"2", b"1", b"2"];
+            let found = txn.read_many(tree, &keys, &at_once()).unwrap();
+            let none = RowRead { locked: true, ..Default::default() };
+            assert_eq!(found, [none, row("20", true), row("10", true), row("20", true)]);
+            assert_eq!(locked_of(&store, ["1", "2", "9", "3"]), [true, true, true, false]);
+            txn.unlock_last().unwrap();
+            assert_eq!(locked_of(&store, ["1", "2", "9"]), [false; 3], "all of the call");
+            // What it had before, it keeps.
+            txn.get_for_update(tree, b"2").unwrap();
+            txn.read_many(tree, &keys, &at_once()).unwrap();
+            txn.unlock_last().unwrap();
+            assert_eq!(locked_of(&store, ["1", "2", "9"]), [false, true, false]);
+            txn.rollback();
+            store.is_at_rest();
+        }
+    }
+}
+
+#[test]
+fn of_many_rows_others_have_some() {
+    for isolation in ALL {
+        let store = store(true);
+        let tree = &store.tree;
+        let one = store.begin(isolation);
+        one.put(tree, b"2", b"21").unwrap();
+        let two = patient(&store, isolation);
+        let keys = [&b"3"[..], b"2", b"1"];
+        let read = |if_locked| {
+            let options = ReadOptions { if_locked, ..at_once() };
+            two.read_many(tree, &keys, &options)
+        };
+        two.get_for_share(tree, b"0").unwrap();
+        assert!(matches!(read(IfLocked::Wait), Err(Error::LockTimeout { .. })));
+        assert!(matches!(read(IfLocked::Fail), Err(Error::LockBusy { .. })));
+        assert_eq!(locked_of(&store, ["0", "1", "3"]), [true, false, false], "nothing is kept");
+        let three = RowRead { locked: true, ..Default::default() };
+        let skipped = read(IfLocked::Skip).unwrap();
+        assert_eq!(skipped, [three.clone(), RowRead::default(), row("10", true)]);
+        two.unlock_last().unwrap();
+        if isolation != Isolation::Serializable {
+            let seen = read(IfLocked::LastCommit).unwrap();
+            assert_eq!(seen, [three, row("20", false), row("10", true)]);
+        }
+        one.rollback();
+        two.rollback();
+        store.is_at_rest();
+    }
+}
+
+/// In key order, whatever the order of the calls: two that want the same rows are in no circle.
+#[test]
+fn who_locks_the_same_rows_the_other_way_round_waits() {
+    let store = store(false);
+    let (tree, rounds) = (&store.tree, 200);
+    thread::scope(|scope| {
+        for keys in [[&b"1"[..], b"2"], [b"2", b"1"]] {
+            let store = &store;
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    let txn = patient(store, Isolation::ReadCommitted);
+                    let options = ReadOptions { wait: None, ..at_once() };
+                    assert!(
+                        txn.read_many(tree, &keys, &options).unwrap().iter().all(|row| row.locked)
+                    );
+                    txn.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(store.db.lock_stats().deadlocks, 0);
+    store.is_at_rest();
+}
+
+#[test]
+fn what_a_cursor_gave_last_is_given_back() {
+    for isolation in ALL {
+        for forward in [true, false] {
+            let store = store(true);
+            let tree = &store.tree;
+            tree.put(b"4", b"40").unwrap();
+            let txn = store.begin(isolation);
+            // Own rows stand between others' rows, and behind them.
+            txn.put(tree, b"15", b"own").unwrap();
+            txn.put(tree, if forward { b"5" } else { b"0" }, b"own").unwrap();
+            let mut cursor = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+            if !forward {
+                cursor.seek_last();
+            }
+            let mut wanted = true;
+            let mut kept = Vec::new();
+            loop {
+                let row = if forward { cursor.next() } else { cursor.prev() };
+                let Some(key) = row.unwrap().map(|(key, _)| text(key)) else { break };
+                wanted = !wanted;
+                let is_own = key == "15" || key == "5" || key == "0";
+                if wanted || is_own {
+                    kept.push(key.clone());
+                }
+                if !wanted {
+                    txn.unlock_last().unwrap();
+                }
+                let is_kept = wanted || is_own;
+                assert_eq!(is_locked(&store, &key), is_kept, "{isolation:?} {forward} {key}");
+            }
+            // At the end it stands on no row.
+            txn.unlock_last().unwrap();
+            assert!(kept.len() > 2);
+            assert!(kept.iter().all(|key| is_locked(&store, key)), "{isolation:?} {kept:?}");
+            drop(cursor);
+            txn.rollback();
+            store.is_at_rest();
+        }
+    }
+}
+
+/// At `ReadCommitted` what a scan has waited for in vain is free again; where gaps count it stays as it was. Rule: I46.
+#[test]
+fn rows_that_have_gone_while_a_scan_waited_for_them() {
+    for (isolation, is_kept) in
+        [(Isolation::ReadCommitted, false), (Isolation::RepeatableRead, true)]
+    {
+        let store = store(true);
+        let tree = &store.tree;
+        let one = store.begin(isolation);
+        one.delete(tree, b"1").unwrap();
+        let two = patient(&store, isolation);
+        let mut cursor = two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| text(cursor.next().unwrap().unwrap().0));
+            store.until_waiting(1);
+            one.commit().unwrap();
+            assert_eq!(waits.join().unwrap(), "2");
+        });
+        assert_eq!(locked_of(&store, ["1", "2"]), [is_kept, true]);
+        drop(cursor);
+        two.rollback();
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn an_entry_and_its_row_are_given_back_together() {
+    for isolation in ALL {
+        let store = store(false);
+        let index = store.db.create_tree("by value", TreeOptions::default()).unwrap();
+        index.put(b"10", b"1").unwrap();
+        index.put(b"20", b"2").unwrap();
+        let txn = store.begin(isolation);
+        let mut cursor = txn.scan_locked(&index, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+        let with_last = ReadOptions { with_last: true, ..at_once() };
+        let is_free = |key: &[u8]| {
+            let other = store.begin(Isolation::ReadCommitted);
+            other.get_locked(&index, key, RowLock::Exclusive, IfLocked::Fail).is_ok()
+        };
+        let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
+        assert_eq!(txn.read(&store.tree, &entry, &with_last).unwrap(), row("10", true));
+        assert!(!is_free(b"10") && is_locked(&store, "1"));
+        txn.unlock_last().unwrap();
+        assert!(is_free(b"10") && !is_locked(&store, "1"));
+        // If others have the row, the entry is still what was locked last.
+        let other = store.begin(Isolation::ReadCommitted);
+        other.get_for_update(&store.tree, b"2").unwrap();
+        let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
+        assert!(txn.read(&store.tree, &entry, &with_last).is_err());
+        assert!(!is_free(b"20"));
+        txn.unlock_last().unwrap();
+        assert!(is_free(b"20"));
+        drop(cursor);
+        other.rollback();
+        txn.rollback();
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn a_table_gives_back_what_an_index_has_found() {
+    let store = store(false);
+    let first = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+        out.push(row[0]);
+        true
+    };
+    let spec = TableSpec::new("rows").index(IndexSpec::new("first", first).unique());
+    let table = store.db.table(spec).unwrap();
+    let txn = store.begin(Isolation::ReadCommitted);
+    table.insert(&txn, b"a", b"1").unwrap();
+    table.insert(&txn, b"b", b"2").unwrap();
+    txn.commit().unwrap();
+    let index = table.index("first").unwrap();
+    let locks = || store.db.lock_stats().locks;
+    let txn = store.begin(Isolation::ReadCommitted);
+    assert!(index.get_for_update(&txn, b"1").unwrap().is_some());
+    assert_eq!(locks(), 2);
+    txn.unlock_last().unwrap();
+    assert_eq!(locks(), 0);
+    // Who passes a row by passes its entry by.
+    let other = store.begin(Isolation::ReadCommitted);
+    table.get_for_update(&other, b"a").unwrap();
+    let mut scan = index.scan_locked(&txn, .., RowLock::Exclusive, IfLocked::Skip).unwrap();
+    assert_eq!(scan.next().unwrap().map(|found| found.key.to_vec()), Some(b"b".to_vec()));
+    assert_eq!(locks(), 3);
+    txn.unlock_last().unwrap();
+    assert_eq!(locks(), 1);
+    drop(scan);
+    // What cannot be read without a lock is waited for.
+    let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
+    let short = store.db.begin(short).unwrap();
+    let mut scan = index.scan_locked(&short, .., RowLock::Shared, IfLocked::LastCommit).unwrap();
+    assert!(matches!(scan.next(), Err(Error::LockTimeout { .. })));
+    drop(scan);
+    txn.rollback();
+    other.rollback();
+    short.rollback();
+}
+
+#[test]
+fn parts_of_rows_under_locks_and_of_others() {
+    for is_flushed in [false, true] {
+        let store = store(false);
+        let layout = Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]);
+        let options = TreeOptions { value_layout: Some(layout), ..Default::default() };
+        let tree = store.db.create_tree("parts", options).unwrap();
+        tree.put(b"1", b"abc").unwrap();
+        tree.put(b"2", b"def").unwrap();
+        if is_flushed {
+            store.db.checkpoint().unwrap();
+        }
+        let parts = tree.parts(&[1]).unwrap();
+        let one = store.begin(Isolation::ReadCommitted);
+        one.put(&tree, b"1", b"xyz").unwrap();
+        let two = store.begin(Isolation::ReadCommitted);
+        let plain = ReadOptions { parts: Some(&parts), ..Default::default() };
+        let semi = ReadOptions { parts: Some(&parts), ..semi() };
+        for options in [plain, ReadOptions { sees: Sees::Newest, ..plain }, semi] {
+            let locks = options.lock.is_some();
+            assert_eq!(two.read(&tree, b"1", &options).unwrap(), row("bc", false));
+            assert_eq!(two.read(&tree, b"2", &options).unwrap(), row("ef", locks));
+            let many = two.read_many(&tree, &[b"2", b"1"], &options).unwrap();
+            assert_eq!(many, [row("ef", locks), row("bc", false)]);
+            let mut cursor = two.scan_with(&tree, .., &options).unwrap();
+            let expected = [("1", "bc", false), ("2", "ef", locks)];
+            let expected = expected.map(|(k, v, is)| (k.to_string(), v.to_string(), is));
+            assert_eq!(given(&mut cursor, true), expected);
+        }
+        let mut cursor = two.scan_with(&tree, .., &semi).unwrap();
+        assert_eq!(cursor.next().unwrap(), Some((&b"1"[..], &b"bc"[..])));
+        one.commit().unwrap();
+        assert_eq!(cursor.relock(None).unwrap(), Some((&b"1"[..], &b"yz"[..])));
+        drop(cursor);
+        let own = ReadOptions { parts: Some(&parts), ..at_once() };
+        assert_eq!(two.read(&tree, b"1", &own).unwrap(), row("yz", true));
+        two.put(&tree, b"2", b"short").unwrap();
+        assert_eq!(two.read(&tree, b"2", &plain).unwrap(), row("hort", false));
+        // Parts of another tree are none of this one.
+        assert!(two.read(&store.tree, b"1", &plain).is_err());
+        assert!(two.read_many(&store.tree, &[b"1"], &plain).is_err());
+        assert!(two.scan_with(&store.tree, .., &plain).is_err());
+        two.rollback();
+    }
+}
