@@ -90,6 +90,15 @@
 // Longest name of a prepared transaction, bytes.
 #define FROND_XID_BYTES_MAX 255
 
+// A read without a lock sees what the transaction's level shows.
+#define FROND_AS_LEVEL 0
+
+// A read without a lock sees the newest commit, whatever snapshot the transaction has.
+#define FROND_NEWEST 1
+
+// A wait that lasts until it is granted, or ended by a deadlock or an interrupt.
+#define FROND_FOREVER 9223372036854775807
+
 // A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
 #define FROND_SYNC 1
 
@@ -141,6 +150,10 @@
 
 // Where another has the row: a scan goes on behind it; a read of one row fails.
 #define FROND_SKIP 2
+
+// Where another has the row: it is read as it was last committed, without a lock, and that is said of it (`locked`). Calls that
+// cannot say so wait, and all do at FROND_SERIALIZABLE.
+#define FROND_LAST_COMMIT 3
 
 // Adds to an integer of 8 bytes, big-endian, wrapping. A value of another length counts as 0, and so does no value.
 #define FROND_ADD 1
@@ -290,6 +303,26 @@ typedef struct {
   int64_t lock_timeout_ms;
 } frond_change_options;
 
+// How a read goes. Filled by frond_read_options_init, then changed.
+typedef struct {
+  // What it sees, if it locks nothing: FROND_AS_LEVEL, FROND_NEWEST. With a lock it is always the newest.
+  int32_t sees;
+  // How it locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At FROND_SERIALIZABLE, FROND_NO_LOCK is FROND_SHARED.
+  int32_t row_lock;
+  // What it does if another has the row: FROND_WAIT, FROND_FAIL, FROND_SKIP, FROND_LAST_COMMIT.
+  int32_t when_locked;
+  // What it locks belongs to what the last locking read has locked, and frond_txn_unlock_last gives both back: for the row that
+  // an index's entry names.
+  bool with_last;
+  // How long it waits for locks, all of the call together, in milliseconds; FROND_FOREVER; below 0: as long as the options of
+  // the transaction say.
+  int64_t wait_ms;
+  // The parts of values that it gives; null: whole values. Looked at by the call alone.
+  const frond_parts *parts;
+  // To be 0.
+  uint64_t reserved[4];
+} frond_read_options;
+
 // A row of a batch.
 typedef struct {
   // Its key.
@@ -300,6 +333,9 @@ typedef struct {
   const uint8_t *value;
   // Bytes of it.
   size_t value_length;
+  // The cursor has locked it: not so if it locks nothing, or met another's lock and read what was last committed
+  // (FROND_LAST_COMMIT).
+  bool locked;
 } frond_row;
 
 // A batch of rows, which the cursor keeps until it is called again.
@@ -328,6 +364,14 @@ typedef void (*frond_prepared_line)(void *context,
                                     size_t xid_length,
                                     size_t rows,
                                     bool is_detached);
+
+// Bytes that lie elsewhere.
+typedef struct {
+  // The first of them; null: there are none, not even an empty string.
+  const uint8_t *data;
+  // How many.
+  size_t length;
+} frond_bytes;
 
 // One entry of a row: its own, or one in an index.
 typedef struct {
@@ -369,14 +413,6 @@ typedef struct {
 
 // Is told a line of text of `length` bytes, which ends with a zero byte besides.
 typedef void (*frond_line)(void *context, const char *text, size_t length);
-
-// Bytes that lie elsewhere.
-typedef struct {
-  // The first of them; null: there are none, not even an empty string.
-  const uint8_t *data;
-  // How many.
-  size_t length;
-} frond_bytes;
 
 // Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
 // nothing of the library but the frond_party calls. Those told of may have ended since.
@@ -627,6 +663,16 @@ int32_t frond_tree_next_number(const frond_tree *tree,
                                uint64_t *next,
                                frond_error *error);
 
+// About how many different values the first part of a tree's keys has, the first two, and so on: as many numbers as its keys have
+// parts, one if they have none. `counts` gets the first `counts_max` of them, and `count` how many there are; 0 and null only ask
+// for that. None is 0, also of an empty tree. Up to 64, and of trees of some thousand rows, they are exact if nobody writes; larger ones
+// are estimates. Reads some tens of thousands of rows, however many there are.
+int32_t frond_tree_distinct_prefixes(const frond_tree *tree,
+                                     uint64_t *counts,
+                                     size_t counts_max,
+                                     size_t *count,
+                                     frond_error *error);
+
 // A cursor over the keys from `from` on and below `to` (null for no end), before its first row; it sees what is
 // committed now.
 int32_t frond_scan(const frond_tree *tree,
@@ -650,6 +696,25 @@ int32_t frond_txn_scan(const frond_txn *txn,
                        int32_t when_locked,
                        frond_cursor **cursor,
                        frond_error *error);
+
+// The same with all that can be said of how it reads. `with_last` says nothing here.
+int32_t frond_txn_read_range(const frond_txn *txn,
+                             const frond_tree *tree,
+                             const uint8_t *from,
+                             size_t from_length,
+                             const uint8_t *to,
+                             size_t to_length,
+                             const frond_read_options *options,
+                             frond_cursor **cursor,
+                             frond_error *error);
+
+// Locks the last row that the cursor gave, as it locks rows, and reads it again as it is by now: `rows` gets it, and it alone.
+// FROND_NOT_FOUND if it has gone; it is locked all the same. Waits for who has it for `wait_ms`; below 0: as long as the cursor
+// does. For a row that is not `locked` and is wanted. The cursor stays where it is.
+int32_t frond_cursor_relock(frond_cursor *cursor,
+                            int64_t wait_ms,
+                            frond_rows *rows,
+                            frond_error *error);
 
 // The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
 // locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood.
@@ -787,6 +852,35 @@ int32_t frond_prepared_list(const frond_db *db,
                             void *context,
                             frond_error *error);
 
+// Fills options with what is usual: a read without a lock, of what the level shows.
+void frond_read_options_init(frond_read_options *options);
+
+// The value of a key, into `value`, read as asked. FROND_NOT_FOUND if there is none; the key is locked then all the same, if so
+// asked. `locked`, which may be null, gets whether it is locked for the transaction: with a lock asked for, not so only where
+// another has it (FROND_LAST_COMMIT). `options` may be null.
+int32_t frond_txn_read(const frond_txn *txn,
+                       const frond_tree *tree,
+                       const uint8_t *key,
+                       size_t key_length,
+                       const frond_read_options *options,
+                       frond_buffer *value,
+                       bool *locked,
+                       frond_error *error);
+
+// The values of many keys, read as asked. Without a lock they are all of one moment; with one, all rows are locked first, in key
+// order, and then read: who locks the same rows in another order waits, and is in no circle. `values` is as long as `keys`, and
+// gets where each value lies in `memory`, until that is used again; null data: there is no such row, or others have it and it was
+// skipped. `locked`, which may be null, is as long, and gets whether each is locked. If the call fails, it has locked nothing.
+int32_t frond_txn_read_many(const frond_txn *txn,
+                            const frond_tree *tree,
+                            const frond_bytes *keys,
+                            size_t count,
+                            const frond_read_options *options,
+                            frond_buffer *memory,
+                            frond_bytes *values,
+                            bool *locked,
+                            frond_error *error);
+
 // Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
 // is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
 // (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
@@ -815,7 +909,9 @@ int32_t frond_txn_delete_row(const frond_txn *txn,
                              size_t count,
                              frond_error *error);
 
-// Gives the lock back that the last locking read of one row took, if it was new: for a row that is not wanted.
+// Gives back what the last locking read took, if it was new: for what is not wanted. That is the row, or the row that a cursor gave
+// last, with the entry that named it (`with_last` of frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has
+// locked stay.
 int32_t frond_txn_unlock_last(const frond_txn *txn,
                               frond_error *error);
 

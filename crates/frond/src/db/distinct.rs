@@ -326,10 +326,7 @@ mod tests {
             let mut low = low.to_vec();
             let mut steps = 0;
             while let Some(middle) = between(&low, high) {
-                assert!(
-                    &low[..] < &middle[..] && &middle[..] <= high,
-                    "{low:x?} {middle:x?} {high:x?}"
-                );
+                assert!(low < middle && middle[..] <= *high, "{low:x?} {middle:x?} {high:x?}");
                 low = middle;
                 steps += 1;
                 assert!(steps < 200);
