@@ -176,10 +176,10 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// Two rows of a bulk load into a unique tree have the same key (FRD-1104). Nothing of the load is
-    /// there.
+    /// Two rows of a bulk load into a unique tree, or of a build of one, have the same key (FRD-1104). Nothing of it
+    /// is there.
     #[error(
-        "FRD-1104 two rows of the load of unique tree \"{tree}\" have the same key; nothing was loaded"
+        "FRD-1104 two rows that were to be in unique tree \"{tree}\" have the same key; it was not made"
     )]
     DuplicateKey {
         /// The tree.

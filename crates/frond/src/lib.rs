@@ -20,6 +20,7 @@ mod check;
 mod coding;
 mod db;
 mod error;
+mod heed;
 pub mod io;
 mod latency;
 mod layout;
@@ -51,13 +52,14 @@ pub use check::{
 pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangeStep, ChangedTree,
-    Commit, Cursor, DamagedRange, Db, IfLocked, Interrupter, Isolation, Options, Parts,
-    PreparedInfo, PreparedTxn, RangeEstimate, ReadOptions, RowBuf, RowChange, RowConflict,
-    RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot, SnapshotInfo, Stats,
-    TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats, TreesChange, TreesChanged,
-    Txn, TxnCursor, TxnOptions, WhichTree,
+    Commit, Cursor, DamagedRange, Db, IfLocked, IndexBuild, Interrupter, Isolation, Options, Parts,
+    PreparedInfo, PreparedTxn, RangeEstimate, ReadOptions, RowBuf, RowChange, RowChanged,
+    RowConflict, RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot, SnapshotInfo,
+    Stats, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats, TreesChange,
+    TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
+pub use heed::{Progress, ProgressNow};
 pub use latency::Times;
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part};
 pub use message::{Kind, Message, Tag};

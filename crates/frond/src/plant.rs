@@ -159,9 +159,10 @@ pub const BUGS: &[Bug] = &[
     bug("txn: rows that left memory are nobody's", "LockTable::pass_spilled", "scenarios"),
     bug("backup: a tree that was loaded is passed by", "Walk::tree", "backup"),
     bug("table: a call goes by the definition it came with", "Table::write", "table"),
-    bug("table: who has it in the index has it for ever", "Applying::choose", "table"),
-    bug("table: writers of before are not waited for", "Build::begin", "table"),
-    bug("table: an index begins with its load", "Build::publish", "table"),
+    bug("db: of a build's round, entries come before all have gone", "begin_round", "table"),
+    bug("db: a build drops queues that are still written", "IndexBuild::turn", "table"),
+    bug("db: writers of before a build are not waited for", "IndexBuild::snapshot", "table"),
+    bug("db: an index begins with its load", "IndexBuild::publish", "table"),
     bug(
         "layout: a row that is mapped keeps the version that it had",
         "RowVersions::map_from",

@@ -4,12 +4,15 @@
 
 mod counters;
 mod prepared;
+mod queue;
 mod record;
 mod trees;
 
 pub(crate) use prepared::{Pieces, pieces};
+pub(crate) use queue::ChangeQueue;
 pub use record::{
-    ATTRIBUTES_BYTES_MAX, CounterRecord, DroppedRecord, NAME_BYTES_MAX, Parent, PreparedPiece,
-    RECORD_BYTES_MAX, Record, SnapshotRecord, TABLE_ATTRIBUTES, TreeRecord, validate_name,
+    ATTRIBUTES_BYTES_MAX, BUILD_ATTRIBUTES, CounterRecord, DroppedRecord, NAME_BYTES_MAX, Parent,
+    PreparedPiece, RECORD_BYTES_MAX, Record, SnapshotRecord, TABLE_ATTRIBUTES, TreeRecord,
+    validate_name,
 };
 pub(crate) use trees::{CATALOG_TREE, Catalog, Kept, TreeEntry};

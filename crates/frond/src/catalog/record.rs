@@ -38,6 +38,8 @@ pub const RECORD_BYTES_MAX: usize =
 
 /// How the attributes of a tree begin that holds the rows of a table.
 pub const TABLE_ATTRIBUTES: &[u8; 12] = b"frond table\0";
+/// The attributes of a tree that a build of indexes makes, until it is published.
+pub const BUILD_ATTRIBUTES: &[u8; 12] = b"frond build\0";
 
 const VERSION: u8 = 1;
 /// From this number on, a field that is not known may be carried along unread.

@@ -13,13 +13,14 @@ use std::{
 
 use super::{
     counters::Counters,
+    queue::QueueSlot,
     record::{CounterRecord, SnapshotRecord, TreeRecord},
 };
 use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, RwLock, Weak},
+    sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
     types::Counts,
@@ -41,6 +42,8 @@ pub(crate) struct TreeEntry {
     pub vacancy: Vacancy,
     /// Transactions that have written it and are not done.
     pub writers: TreeWriters,
+    /// For who writes it while indexes of it are built.
+    pub queue: QueueSlot,
     /// Another one once the layout of its values has changed.
     typing: RwLock<Option<Arc<Typing>>>,
     /// What was done on its runs.
@@ -59,6 +62,10 @@ pub(crate) struct Catalog {
     state: RwLock<State>,
     change: Mutex<()>,
     pub kept: Kept,
+    /// Trees of builds that are on their way; others that look like such are leftovers.
+    pub building: Mutex<BTreeSet<TreeId>>,
+    /// Trees that have a queue: as long as there is none, nobody looks for one.
+    pub queues: AtomicUsize,
     /// What was done on the runs of all trees.
     pub work: Arc<WorkByTree>,
     /// What was done on the runs of tree 0.
@@ -91,6 +98,7 @@ impl TreeEntry {
             birth: AtomicU64::new(record.birth.0),
             vacancy: Vacancy::default(),
             writers: TreeWriters::default(),
+            queue: QueueSlot::default(),
             typing: RwLock::new(record.typing(&work)),
             work,
             counters: Counters::default(),
@@ -122,6 +130,11 @@ impl TreeEntry {
 
     pub fn record(&self) -> TreeRecord {
         self.record.lock().unwrap().clone()
+    }
+
+    /// True if these are its attributes.
+    pub fn is_marked(&self, attributes: &[u8]) -> bool {
+        self.record.lock().unwrap().attributes == attributes
     }
 
     /// True if the catalog says that its rows may wait for this merge operator.
@@ -157,6 +170,8 @@ impl Catalog {
             state: RwLock::default(),
             change: Mutex::new(()),
             kept: Kept::default(),
+            building: Mutex::default(),
+            queues: AtomicUsize::new(0),
             work,
             own_work,
         }

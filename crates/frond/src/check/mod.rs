@@ -50,7 +50,7 @@ pub use report::{CheckMode, CheckReport, Checked, Finding, Severity};
 use std::path::Path;
 
 use crate::{
-    Db, Error, ErrorKind, Result,
+    Db, Error, ErrorKind, Interrupter, Progress, Result,
     io::Env,
     page::PageKind,
     store::{self, Extent, SlotState, Store, Superblock},
@@ -97,6 +97,19 @@ impl Db {
     /// # Errors
     /// `Closed`. Damage is no error.
     pub fn check(&self, mode: CheckMode) -> Result<CheckReport> {
+        self.check_heeding(mode, &Interrupter::new(), &Progress::default())
+    }
+
+    /// The same; tells `progress` how far it is, and ends when it is interrupted.
+    ///
+    /// # Errors
+    /// `Interrupted`, `Closed`.
+    pub fn check_heeding(
+        &self,
+        mode: CheckMode,
+        interrupter: &Interrupter,
+        progress: &Progress,
+    ) -> Result<CheckReport> {
         let shared = &self.shared;
         if shared.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -104,6 +117,13 @@ impl Db {
         let engine = &shared.engine;
         let mut report = CheckReport::new(mode);
         let mut scanned = ScannedRuns::default();
+        let interrupter = interrupter.clone();
+        scanned.heed.progress = progress.clone();
+        scanned.heed.set(move || interrupter.is_interrupted());
+        progress.note_to_check(match mode {
+            CheckMode::Full => engine.store.space().stats().live,
+            CheckMode::Quick => 0,
+        });
         memory::check_memory(shared, mode, &mut report, &mut scanned);
         let durable = engine.log.as_ref().map(|log| log.durable());
         let (slots, held) = engine.store.hold_slots();
@@ -113,7 +133,7 @@ impl Db {
         // What the log names now may lie where an older version had something: no map to compare.
         check_versions(&engine.store, &good, &[], &mut report, &mut scanned);
         drop(held);
-        Ok(report)
+        if scanned.has_stopped { Err(Error::Interrupted) } else { Ok(report) }
     }
 
     /// Segments go when a checkpoint no longer needs them: then the log is looked at anew, from where

@@ -18,7 +18,9 @@ use std::{
 
 use crate::{
     Lineage, Publish,
+    blob::BlobRef,
     error::Error,
+    heed::Heed,
     page::{Link, PageKind},
     run::Run,
     sync::Arc,
@@ -55,6 +57,17 @@ pub(super) type Pages = BTreeMap<u64, Reached>;
 pub(super) struct ScannedRuns {
     runs: HashMap<(u64, u64), Scanned>,
     pub blobs: ReadBlobs,
+    pub heed: Heed,
+    /// The check was asked to stop: what it has found by then is of no use.
+    pub has_stopped: bool,
+}
+
+impl ScannedRuns {
+    /// True once the check was asked to stop.
+    fn stops(&mut self) -> bool {
+        self.has_stopped = self.has_stopped || self.heed.must_go_on().is_err();
+        self.has_stopped
+    }
 }
 
 /// The tree that is walked.
@@ -182,6 +195,9 @@ impl<'a> Walk<'a> {
         range: Range<'_>,
         max: Option<&[u8]>,
     ) {
+        if self.scanned.stops() {
+            return;
+        }
         let link = node.link().copied();
         let met = link.map(|link| self.meet(scope, &link, PageKind::Node, true));
         match met {
@@ -197,6 +213,7 @@ impl<'a> Walk<'a> {
             Err(error) => return self.fail(scope, &error),
         };
         self.report.checked.nodes += 1;
+        self.note_read(link.as_ref());
         // A node that was never written has not been through the reader.
         if let Some(why) = content.flaw() {
             self.bad(scope, link.as_ref(), "malformed", format!("node page is malformed: {why}"));
@@ -356,18 +373,36 @@ impl<'a> Walk<'a> {
         if let Some(scanned) = self.scanned.runs.get(&key) {
             return Some((run, *scanned));
         }
+        if self.scanned.stops() {
+            return None;
+        }
         let mut found = Vec::new();
         let scanned = scan(&run, &mut self.report.checked, &mut |finding| found.push(finding));
         let file = self.cx.store.file();
         for listed in run.blobs() {
+            let before = self.report.checked.blobs;
             let read = self.scanned.blobs.read(file, &listed.reference, &mut self.report.checked);
             found.extend(read.err());
+            if before < self.report.checked.blobs
+                && let Some(blob) = BlobRef::from_disk(&listed.reference)
+            {
+                self.scanned.heed.progress.note_checked(blob.extent().bytes.into());
+            }
+            if self.scanned.stops() {
+                return None;
+            }
         }
+        self.note_read(link.as_ref());
         for finding in found {
             self.add(scope, link.as_ref(), finding);
         }
         self.scanned.runs.insert(key, scanned);
         Some((run, scanned))
+    }
+
+    /// Says that a page was read; one that was never written is not of the file.
+    fn note_read(&self, link: Option<&Link>) {
+        self.scanned.heed.progress.note_checked(link.map_or(0, |link| link.bytes.into()));
     }
 
     /// Meets a run; true if what it lists is to be noted: at first, and when the tree that wrote it turns

@@ -32,12 +32,12 @@ pub(crate) enum WaitAlone {
 
 /// Trees that no transaction has rows of, or takes any.
 #[derive(Debug)]
-pub(crate) struct Alone<'a> {
-    shared: &'a Shared,
+pub(crate) struct Alone {
+    shared: Arc<Shared>,
     locks: LockSet,
 }
 
-impl Drop for Alone<'_> {
+impl Drop for Alone {
     fn drop(&mut self) {
         self.shared.lock_table.release_all(&mut self.locks);
     }
@@ -79,12 +79,12 @@ impl Db {
     }
 
     /// Waits until no transaction has rows of a tree, those that are prepared included, and keeps them away.
-    pub(crate) fn lock_tree<'a>(&'a self, tree: &Tree, wait: WaitAlone) -> Result<Alone<'a>> {
+    pub(crate) fn lock_tree(&self, tree: &Tree, wait: WaitAlone) -> Result<Alone> {
         self.lock_trees(std::slice::from_ref(tree), wait)
     }
 
     /// The same of several trees.
-    pub(crate) fn lock_trees<'a>(&'a self, trees: &[Tree], wait: WaitAlone) -> Result<Alone<'a>> {
+    pub(crate) fn lock_trees(&self, trees: &[Tree], wait: WaitAlone) -> Result<Alone> {
         let patience = match wait {
             WaitAlone::Not => Patience::NoWait,
             WaitAlone::For(time) => Patience::For(time),
@@ -100,17 +100,18 @@ impl Shared {
     /// Waits until no transaction has rows of any of these trees, whose numbers ascend, and keeps them away (Rule: I52). If that
     /// is not to be had, says which tree is not.
     pub(super) fn lock_alone(
-        &self,
+        self: &Arc<Self>,
         trees: &[TreeId],
         patience: Patience,
-    ) -> Result<Alone<'_>, (TreeId, Error)> {
+    ) -> Result<Alone, (TreeId, Error)> {
         let clock = &self.engine.env.clock;
         let until = match patience {
             Patience::For(time) => Some(clock.now().saturating_add(time)),
             Patience::NoWait | Patience::Forever => None,
         };
         loop {
-            let mut alone = Alone { shared: self, locks: self.lock_table.begin(self.next_txn()) };
+            let mut alone =
+                Alone { shared: self.clone(), locks: self.lock_table.begin(self.next_txn()) };
             until.inspect(|&until| alone.locks.wait_until(until));
             let locked = trees.iter().try_for_each(|&tree| {
                 let locks = &mut alone.locks;

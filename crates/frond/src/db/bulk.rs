@@ -15,7 +15,7 @@
 //! Threads: a load has one owner; finishing takes the lock of catalog changes.
 
 use crate::{
-    Error, Result, Tag, VALUE_BYTES_MAX,
+    Error, Progress, Result, Tag, VALUE_BYTES_MAX,
     catalog::{Record, TreeRecord},
     load::{Loader, Made},
     run::Work,
@@ -24,7 +24,10 @@ use crate::{
     version::{Change, Loaded},
 };
 
-use super::{Db, Shared, Tree, TreeOptions, batch::check_key, tree::must_be_there};
+use super::{Db, Interrupter, Shared, Tree, TreeOptions, batch::check_key, tree::must_be_there};
+
+/// Rows between two looks whether to go on, and two words of how far it is.
+const ROWS_A_LOOK: u64 = 256;
 
 /// Loads rows in any order into a tree that it creates; see [`Db::bulk_load`].
 ///
@@ -37,6 +40,8 @@ pub struct BulkLoad {
     pub(crate) loader: Loader,
     /// Why it cannot go on.
     failed: Option<Error>,
+    /// Rows that were put.
+    rows: u64,
     /// Held, so that counting goes on from here when the tree is there.
     work: Arc<Work>,
 }
@@ -100,11 +105,27 @@ impl Db {
         let birth = engine.versions.current().publish;
         let kind = (name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);
-        Ok(BulkLoad { shared: shared.clone(), record, loader, failed: None, work })
+        Ok(BulkLoad { shared: shared.clone(), record, loader, failed: None, rows: 0, work })
     }
 }
 
 impl BulkLoad {
+    /// From here on an interrupt ends the call that the load is in, also its end, with `Interrupted`, and with it the load.
+    pub fn heed(&mut self, interrupter: &Interrupter) {
+        let interrupter = interrupter.clone();
+        self.loader.heed.set(move || interrupter.is_interrupted());
+    }
+
+    /// How far it is, for others to look at: also while it is [finished](Self::finish).
+    pub fn progress(&self) -> Progress {
+        self.loader.heed.progress.clone()
+    }
+
+    /// Tells this one, which others may tell, too, how far it is.
+    pub(super) fn tell(&mut self, progress: &Progress) {
+        self.loader.heed.progress = progress.clone();
+    }
+
     /// Adds a row. Of a key that comes more than once the row that came last stays, unless the tree is
     /// `unique`: then that is an error, told here or at the latest by [`finish`](Self::finish).
     ///
@@ -112,7 +133,7 @@ impl BulkLoad {
     ///
     /// # Errors
     /// `KeyTooLong`, `ValueTooLong`: the row was not added, and the load may go on. After any other error
-    /// it cannot: `DuplicateKey`, `Full`, I/O errors, `Closed`, `Failed`.
+    /// it cannot: `DuplicateKey`, `Full`, `Interrupted`, I/O errors, `Closed`, `Failed`.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check()?;
         check_key(key)?;
@@ -123,6 +144,11 @@ impl BulkLoad {
         if let (Some(newest), Some(named)) = (newest, value.first_chunk()) {
             must_be_there(u16::from_be_bytes(*named), Some(newest), &self.record.name)?;
         }
+        if self.rows % ROWS_A_LOOK == ROWS_A_LOOK - 1 {
+            self.loader.heed.must_go_on().inspect_err(|error| self.failed = Some(error.clone()))?;
+            self.loader.heed.progress.note_rows(ROWS_A_LOOK);
+        }
+        self.rows += 1;
         let cx = &self.shared.engine.cx;
         let put = if value.len() <= cx.shape.blob_bytes {
             self.loader.put(key, Tag::PUT, value)
@@ -141,7 +167,7 @@ impl BulkLoad {
     ///
     /// # Errors
     /// `DuplicateKey` if two rows of a unique tree have the same key; `TreeExists` if the name was given
-    /// away meanwhile; `Full`; what [`put`](Self::put) has failed with: nothing is there (unless `Full` says that
+    /// away meanwhile; `Full`; `Interrupted`; what [`put`](Self::put) has failed with: nothing is there (unless `Full` says that
     /// the tree will be when the store is opened again). `OutcomeUnknown`, `Failed`: the store has stopped.
     pub fn finish(self) -> Result<BulkLoaded> {
         let mut loaded = Self::finish_all(vec![self])?;
@@ -165,6 +191,9 @@ impl BulkLoad {
                 let why = format!("\"{name}\" is loaded twice, or into another store");
                 return Err(Error::InvalidArgument(why));
             }
+        }
+        for load in &loads {
+            load.loader.heed.progress.note_rows(load.rows % ROWS_A_LOOK);
         }
         let _counted: Vec<_> = loads.iter().map(|load| load.work.clone()).collect();
         let made = loads.into_iter().map(|load| Ok((load.record, load.loader.finish()?)));

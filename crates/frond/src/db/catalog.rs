@@ -6,8 +6,8 @@
 use crate::{
     Durability, Error, NewPart, Result, Seqno, Tag, TreeId,
     catalog::{
-        CATALOG_TREE, Catalog, CounterRecord, Record, TABLE_ATTRIBUTES, TreeEntry, TreeRecord,
-        validate_name,
+        BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, CounterRecord, Record, TABLE_ATTRIBUTES,
+        TreeEntry, TreeRecord, validate_name,
     },
     run::Operators,
     sync::Arc,
@@ -36,6 +36,7 @@ impl Db {
         counters: &mut CounterRecord,
     ) -> Result<TreeRecord> {
         validate_name(name)?;
+        must_be_no_mark(&options.attributes)?;
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
         }
@@ -172,6 +173,7 @@ impl Db {
         }
         change.change_layout(entry.id, parts)?;
         if let Some(attributes) = attributes {
+            must_be_no_mark(&attributes)?;
             change.set_attributes(entry.id, attributes)?;
         }
         change.commit()?;
@@ -294,5 +296,13 @@ impl Shared {
             Record::Dropped(_) | Record::Prepared(_) => {}
         }
         Ok(change)
+    }
+}
+
+/// An error for attributes by which a tree would be taken for one of a build of indexes, and dropped.
+pub(super) fn must_be_no_mark(attributes: &[u8]) -> Result<()> {
+    match attributes == BUILD_ATTRIBUTES {
+        true => Err(Error::InvalidArgument("attributes: these mark trees of builds".into())),
+        false => Ok(()),
     }
 }

@@ -94,8 +94,31 @@ impl Shared {
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
-        turn: Option<MutexGuard<'_, ()>>,
+        mut turn: Option<MutexGuard<'_, ()>>,
     ) -> Result<Seqno> {
+        loop {
+            let queues = self.queue_changes(&mut batch.writes)?;
+            let done = self.commit_once(batch, level, changes, &mut turn);
+            match done {
+                Ok(Some(seqno)) => return Ok(seqno),
+                // A build of indexes has begun meanwhile, or turned to another queue.
+                Ok(None) => batch.writes.forget(&queues),
+                Err(error) => {
+                    batch.writes.forget(&queues);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// `None` if it is to have word for a build of indexes, or for another one than it has.
+    fn commit_once(
+        &self,
+        batch: &mut Batch,
+        level: Durability,
+        changes: &[Change],
+        turn: &mut Option<MutexGuard<'_, ()>>,
+    ) -> Result<Option<Seqno>> {
         let engine = &*self.engine;
         let bytes = batch.bytes() as u64;
         let Batch { writes, blobs, .. } = &mut *batch;
@@ -106,6 +129,9 @@ impl Shared {
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
         let passed = if is_user { self.gate.pass(thread_number()) } else { None };
         if !is_user || passed.is_some() {
+            if is_user && self.lacks_queue(&trees) {
+                return Ok(None);
+            }
             let keys = self.lock_checked(writes, &trees)?;
             self.must_be_absent(writes, &trees)?;
             if writes.has_inserts() {
@@ -115,10 +141,10 @@ impl Shared {
             let locks = (keys, passed);
             let done = self.commit_insertion(&insertion, &batch.blobs, level, changes, locks);
             give_back_writes(batch, insertion);
-            return done;
+            return done.map(Some);
         }
         // Who has the turn waits for no row, as whoever has rows may wait for the turn.
-        drop(turn);
+        drop(turn.take());
         let rows = self.lock_batch(writes, &trees)?;
         let insertion = self.take_writes(batch, trees);
         let done = self.commit_locked(rows, &insertion, &batch.blobs, (level, bytes));
@@ -458,6 +484,7 @@ pub(super) fn build_record(
 }
 
 mod locked;
+mod queued;
 pub(super) use locked::LOCK_WAIT;
 #[cfg(all(test, not(shuttle)))]
 mod stalled;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 use super::{
-    Parts, Snapshot,
+    Interrupter, Parts, Snapshot,
     ahead::{Ahead, WalkedLeaf},
     piece::{Fetched, Piece, Shape},
     rows::RowBuf,
@@ -82,6 +82,7 @@ pub struct Cursor {
     /// Bytes to read at once.
     ahead: usize,
     lone: Option<Lone>,
+    heeds: Option<Interrupter>,
 }
 
 /// Where the last piece of a walk up ended, if only one run has entries in the rest of its stretch.
@@ -118,7 +119,19 @@ impl Cursor {
             ahead: 0,
             lone: None,
             flights: None,
+            heeds: None,
         })
+    }
+
+    /// From here on an interrupt ends steps with `Interrupted`, at the latest when the rows are handed out that are fetched already,
+    /// some thousands; the cursor stays where it is, and once the interrupt is cleared it goes on.
+    pub fn heed(&mut self, interrupter: &Interrupter) {
+        self.heeds = Some(interrupter.clone());
+    }
+
+    /// An error if whoever it heeds was asked to stop.
+    fn must_go_on(&self) -> Result<()> {
+        self.heeds.as_ref().map_or(Ok(()), Interrupter::must_go_on)
     }
 
     /// Gives only these parts of values from here on, one after the other: see [`Tree::parts`](crate::Tree::parts).
@@ -182,7 +195,7 @@ impl Cursor {
     /// The next row up, or `None` at the end of the range.
     ///
     /// # Errors
-    /// I/O errors and damage of what had to be read.
+    /// I/O errors and damage of what had to be read; `Interrupted` if it [heeds](Self::heed) somebody.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.turn(true);
@@ -286,6 +299,7 @@ impl Cursor {
     /// Fetches the piece above the gap; false if there is none. What was fetched before an error comes first,
     /// and the next fetch meets the error.
     fn fetch_up(&mut self) -> Result<bool> {
+        self.must_go_on()?;
         self.gap = self.edge();
         self.rows.clear();
         self.index = 0;
@@ -332,6 +346,7 @@ impl Cursor {
                 self.remember_empty(walked, tombstones);
                 return Ok(false);
             }
+            self.must_go_on()?;
             let position = at.as_deref().map_or(Position::First, Position::At);
             let version = self.snapshot.version();
             let stretch = self.stretch(&version, position)?;
@@ -419,6 +434,7 @@ impl Cursor {
 
     /// Fetches the piece below the gap; false if there is none.
     fn fetch_down(&mut self) -> Result<bool> {
+        self.must_go_on()?;
         self.gap = self.edge();
         self.rows.clear();
         self.index = 0;

@@ -5,6 +5,7 @@
 mod ahead;
 mod alter;
 mod batch;
+mod build;
 mod bulk;
 mod catalog;
 mod catalog_change;
@@ -37,6 +38,7 @@ mod txn;
 pub(crate) use crate::catalog::TABLE_ATTRIBUTES;
 pub(crate) use alter::{Alone, WaitAlone};
 pub use batch::Batch;
+pub use build::{IndexBuild, RowChanged};
 pub use bulk::{BulkLoad, BulkLoaded};
 pub(crate) use catalog_change::CatalogChange;
 pub use change_trees::{ChangeStep, TreesChange, TreesChanged, WhichTree};

@@ -256,6 +256,13 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         }),
     };
     db.shared.adopt_prepared(prepared)?;
+    if !options.read_only {
+        // A disk too full for it is no reason to keep the store shut.
+        match db.sweep_builds() {
+            Err(Error::Full(_)) => {}
+            swept => swept?,
+        }
+    }
     Ok(db)
 }
 

@@ -18,12 +18,13 @@ mod pieces;
 #[cfg(test)]
 mod tests;
 
-use std::{cmp::Ordering as Order, collections::BTreeMap};
+use std::{cmp::Ordering as Order, collections::BTreeMap, ops::Range};
 
 use crate::{
     Error, Kind, Publish, Tag,
     blob::{BlobHold, BlobRef},
     error::Result,
+    heed::Heed,
     run::{BULK_BYTES, Entry},
     store::HeldPages,
     sync::{Arc, AtomicU64, Ordering},
@@ -37,6 +38,8 @@ use pieces::{Piece, PieceWriter, merge};
 const CURSOR_BYTES: u64 = BULK_BYTES as u64 + (32 << 10);
 /// Pieces merged at once, whatever the budget; and at most, for the comparisons.
 const PIECES_MERGED: std::ops::RangeInclusive<u64> = 4..=64;
+/// Rows between two looks whether to go on, and two words of how far it is.
+const ROWS_A_LOOK: u64 = 1024;
 /// The leaf and the nodes being built.
 const BUILDER_BYTES: u64 = 1 << 20;
 /// Above that of any merge: rows that were written as leaves and have to be read again.
@@ -144,6 +147,7 @@ pub(crate) struct Loader {
     /// Oldest first.
     pieces: Vec<Piece>,
     losers: Losers,
+    pub heed: Heed,
 }
 
 /// Long values of the rows that stand, by the place of their extent; those of rows that were replaced
@@ -166,6 +170,37 @@ impl Losers {
             self.blobs.remove(&reference.extent().offset);
         }
         Ok(())
+    }
+}
+
+/// The neighbours to be merged next, of pieces of so many bytes, until there are no more than `count`.
+fn to_merge(bytes: &[u64], count: usize) -> Option<Range<usize>> {
+    let surplus = bytes.len().checked_sub(count).filter(|surplus| *surplus > 0)?;
+    let width = (surplus + 1).min(count);
+    let windows = bytes.windows(width).map(|window| window.iter().sum::<u64>());
+    let (first, _) = windows.enumerate().min_by_key(|&(_, bytes)| bytes)?;
+    Some(first..first + width)
+}
+
+/// Counts rows on their way into leaves.
+struct Written {
+    heed: Heed,
+    rows: u64,
+}
+
+impl Written {
+    fn look(&mut self) -> Result<()> {
+        self.rows += 1;
+        if self.rows.is_multiple_of(ROWS_A_LOOK) {
+            self.heed.must_go_on()?;
+            self.heed.progress.note_written(ROWS_A_LOOK);
+        }
+        Ok(())
+    }
+
+    fn end(self) -> u64 {
+        self.heed.progress.note_written(self.rows % ROWS_A_LOOK);
+        self.rows
     }
 }
 
@@ -197,6 +232,7 @@ impl Loader {
             ascending: None,
             pieces: Vec::new(),
             losers: Losers { refuses, ..Losers::default() },
+            heed: Heed::default(),
         }
     }
 
@@ -262,11 +298,11 @@ impl Loader {
     fn read_leaves_again(&mut self) -> Result<()> {
         let Some(mut ascending) = self.ascending.take() else { return Ok(()) };
         ascending.write()?;
-        let Ascending { builder, first_key, key, .. } = *ascending;
+        let Ascending { builder, first_key, key, rows, .. } = *ascending;
         let runs = builder.into_leaves()?;
         let bytes = runs.iter().map(|(link, _)| u64::from(link.bytes)).sum();
         let (level, last_key, runs) = (LEAVES_LEVEL, key, runs.into());
-        self.pieces.push(Piece { level, bytes, first_key, last_key, runs });
+        self.pieces.push(Piece { level, bytes, rows, first_key, last_key, runs });
         Ok(())
     }
 
@@ -275,7 +311,9 @@ impl Loader {
         self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
         self.buffer.settle(|row| self.losers.lose(row))?;
         let mut writer = PieceWriter::new(&self.cx, (self.birth, self.traits.lineage), 0);
+        self.heed.progress.note_to_sort(self.buffer.rows());
         self.buffer.iter().try_for_each(|row| writer.push(row))?;
+        self.heed.progress.note_sorted(self.buffer.rows());
         self.keep(writer.finish()?);
         self.buffer.clear();
         let merged = self.pieces_merged();
@@ -285,6 +323,8 @@ impl Loader {
         {
             // A merge needs the memory that the buffer has.
             self.buffer = RowBuffer::default();
+            let rows = self.pieces[first..].iter().map(|piece| piece.rows).sum();
+            self.heed.progress.note_to_sort(rows);
             self.merge_pieces(first, merged)?;
         }
         Ok(())
@@ -308,8 +348,23 @@ impl Loader {
         let level = pieces.iter().map(|piece| piece.level.saturating_add(1)).max();
         let birth = (self.birth, self.traits.lineage);
         let mut writer = PieceWriter::new(&self.cx, birth, level.unwrap_or_default());
-        let loser = |row: Entry<'_>| self.losers.lose(row);
-        merge(&self.cx, pieces, loser, |row| writer.push(row))?;
+        let rows: u64 = pieces.iter().map(|piece| piece.rows).sum();
+        let (losers, heed, mut count) = (&mut self.losers, &self.heed, 0u64);
+        merge(
+            &self.cx,
+            pieces,
+            |row| losers.lose(row),
+            |row| {
+                count += 1;
+                if count % ROWS_A_LOOK == 0 {
+                    heed.must_go_on()?;
+                    heed.progress.note_sorted(ROWS_A_LOOK);
+                }
+                writer.push(row)
+            },
+        )?;
+        // Those that were replaced, too.
+        heed.progress.note_sorted(rows.saturating_sub(count - count % ROWS_A_LOOK));
         let merged = writer.finish()?;
         self.share.loads.spilled_bytes.fetch_add(merged.bytes, Ordering::Relaxed);
         self.pieces.insert(first, merged);
@@ -318,44 +373,64 @@ impl Loader {
 
     /// All rows are there: builds what is not built yet.
     pub fn finish(mut self) -> Result<Made> {
+        self.heed.must_go_on()?;
         if let Some(mut ascending) = self.ascending.take() {
             ascending.write()?;
             let Ascending { builder, rows, .. } = *ascending;
+            self.heed.progress.note_written(rows);
             return self.made(builder, rows);
         }
         let mut builder = self.builder();
+        let mut written = Written { heed: self.heed.clone(), rows: 0 };
         if self.pieces.is_empty() {
             self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
             self.buffer.settle(|row| self.losers.lose(row))?;
-            self.buffer.iter().try_for_each(|row| builder.push(row.key, row.tag, row.payload))?;
-            let rows = self.buffer.rows();
-            return self.made(builder, rows);
+            for row in self.buffer.iter() {
+                written.look()?;
+                builder.push(row.key, row.tag, row.payload)?;
+            }
+            return self.made(builder, written.end());
         }
         self.spill()?;
         self.buffer = RowBuffer::default();
-        self.merge_down_to(self.pieces_merged())?;
+        let merged = self.pieces_merged();
+        self.heed.progress.note_to_sort(self.to_merge_down_to(merged));
+        self.merge_down_to(merged)?;
         self.share.charge(self.pieces.len() as u64 * CURSOR_BYTES + BUILDER_BYTES);
         let pieces = std::mem::take(&mut self.pieces);
-        let mut rows = 0;
         let loser = |row: Entry<'_>| self.losers.lose(row);
         merge(&self.cx, pieces, loser, |row| {
-            rows += 1;
+            written.look()?;
             builder.push(row.key, row.tag, row.payload)
         })?;
-        self.made(builder, rows)
+        self.made(builder, written.end())
     }
 
     /// Merges pieces until there are no more than `count`: always neighbours, those with the fewest bytes.
     fn merge_down_to(&mut self, count: usize) -> Result<()> {
-        while let Some(surplus @ 1..) = self.pieces.len().checked_sub(count) {
-            let width = (surplus + 1).min(count);
-            let windows = self.pieces.windows(width);
-            let bytes = windows.map(|window| window.iter().map(|piece| piece.bytes).sum::<u64>());
-            let least = bytes.enumerate().min_by_key(|&(_, bytes)| bytes);
-            let Some((first, _)) = least else { return Ok(()) };
-            self.merge_pieces(first, width)?;
+        while let Some(window) =
+            to_merge(&self.pieces.iter().map(|piece| piece.bytes).collect::<Vec<_>>(), count)
+        {
+            self.merge_pieces(window.start, window.len())?;
         }
         Ok(())
+    }
+
+    /// How many rows that merges, each as often as it does.
+    fn to_merge_down_to(&self, count: usize) -> u64 {
+        let (mut bytes, mut rows): (Vec<_>, Vec<_>) =
+            self.pieces.iter().map(|piece| (piece.bytes, piece.rows)).unzip();
+        let mut all = 0;
+        while let Some(window) = to_merge(&bytes, count) {
+            let merge = |of: &mut Vec<u64>| {
+                let sum: u64 = of[window.clone()].iter().sum();
+                of.splice(window.clone(), [sum]);
+                sum
+            };
+            merge(&mut bytes);
+            all += merge(&mut rows);
+        }
+        all
     }
 
     fn made(self, builder: TreeBuilder, rows: u64) -> Result<Made> {

@@ -31,6 +31,7 @@ pub(super) struct Piece {
     /// Merges that its rows have been through.
     pub level: u32,
     pub bytes: u64,
+    pub rows: u64,
     pub first_key: Vec<u8>,
     pub last_key: Vec<u8>,
     pub runs: Runs,
@@ -48,7 +49,7 @@ pub(super) struct PieceWriter<'a> {
 impl<'a> PieceWriter<'a> {
     pub fn new(cx: &'a Arc<TreeContext>, (birth, lineage): (Publish, Lineage), level: u32) -> Self {
         let (first_key, last_key) = (Vec::new(), Vec::new());
-        let piece = Piece { level, bytes: 0, first_key, last_key, runs: Runs::new() };
+        let piece = Piece { level, bytes: 0, rows: 0, first_key, last_key, runs: Runs::new() };
         Self { cx, birth, lineage, builder: builder(cx), piece }
     }
 
@@ -57,6 +58,7 @@ impl<'a> PieceWriter<'a> {
         if self.builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
             self.end_run()?;
         }
+        self.piece.rows += 1;
         self.builder.push(entry.key, entry.tag, entry.payload)
     }
 

@@ -122,12 +122,12 @@ impl Table {
         let definition = self.state.definition_for(&self.rows)?;
         let there = definition.indexes.iter().map(|index| &index.spec).collect();
         let specs = must_fit(&self.rows, &indexes, there)?;
-        if changing.stored.columns.is_empty() {
+        if changing.columns.is_empty() {
             let why =
                 "it was made without columns; make one with TableSpec::columns, and copy the rows";
             return Err(mismatch(&self.rows, why.into()));
         }
-        let names = changing.stored.columns.iter();
+        let names = changing.columns.iter();
         let mut columns: Vec<Planned> =
             (1..).zip(names).map(|(number, name)| Planned::kept(name, number)).collect();
         changes.iter().try_for_each(|change| apply(&mut columns, change))?;
@@ -137,14 +137,14 @@ impl Table {
         }
         let (names, parts): (Vec<_>, Vec<_>) =
             columns.into_iter().map(|column| (column.name, column.new)).unzip();
-        let stored = Stored { columns: names, ..changing.stored.clone() };
+        let stored = Stored { columns: names, ..changing.clone() };
         let mut change = self.db.change_catalog()?;
         // Where only names change, rows stay what they are.
         change.change_layout(stored.rows, &parts)?;
         change.set_attributes(stored.rows, stored.encode())?;
         change.commit()?;
         let id = stored.rows;
-        changing.stored = stored;
+        *changing = stored;
         let rows = self.db.tree(id).ok_or_else(|| Error::NoSuchTree(self.name()))?;
         let with_function = |(index, spec): (&Arc<IndexState>, &IndexSpec)| {
             let (number, tree) = (index.number, index.tree.clone());
@@ -152,9 +152,8 @@ impl Table {
         };
         let indexes = definition.indexes.iter().zip(specs).map(with_function).collect();
         drop(definition);
-        let next = Definition { rows: rows.clone(), indexes, queue: None };
-        // Calls that have it write what the new functions would; who waits for calls waits for these, too.
-        changing.retired.push(self.state.turn_to(next));
+        // Calls that have the one of before write what the new functions would.
+        self.state.turn_to(Definition { rows: rows.clone(), indexes });
         Ok(Self { db: self.db.clone(), state: self.state.clone(), rows })
     }
 }

@@ -6,7 +6,6 @@
 //! | plain, clustering | the same | row |
 //! | unique | extracted | row's key |
 //! | unique, clustering | extracted | length of row's key, row's key, row |
-//! | what waits for a build | extracted, escaped; row's key | 00, or 01 and the row if clustering |
 //!
 //! Invariants
 //! 1. Entries of an index are ordered as what was extracted is, then by the row's key.
@@ -37,16 +36,6 @@ pub(super) struct Entry<'a> {
     /// Of a clustering index.
     pub row: Option<&'a [u8]>,
 }
-
-/// What a queue says of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Queued<'a> {
-    Deleted,
-    Put { row: Option<&'a [u8]> },
-}
-
-const DELETED: u8 = 0;
-const PUT: u8 = 1;
 
 /// Appends what delimits itself.
 pub(super) fn escape(extracted: &[u8], out: &mut Vec<u8>) {
@@ -87,28 +76,6 @@ impl Form {
         }
         if self.clustering {
             out.extend_from_slice(row);
-        }
-    }
-
-    /// What stands in a queue for an entry that is put, or that goes.
-    pub fn write_queued(self, row: Option<&[u8]>, out: &mut Vec<u8>) {
-        match row {
-            None => out.push(DELETED),
-            Some(row) => {
-                out.push(PUT);
-                if self.clustering {
-                    out.extend_from_slice(row);
-                }
-            }
-        }
-    }
-
-    pub fn read_queued(self, value: &[u8]) -> Result<Queued<'_>, Flaw> {
-        match value.split_first() {
-            Some((&DELETED, [])) => Ok(Queued::Deleted),
-            Some((&PUT, [])) if !self.clustering => Ok(Queued::Put { row: None }),
-            Some((&PUT, row)) if self.clustering => Ok(Queued::Put { row: Some(row) }),
-            _ => Err(refused("a queued change is none")),
         }
     }
 
@@ -191,14 +158,7 @@ mod tests {
                 let row = form.clustering.then_some(row);
                 let entry = Entry { extracted: extracted.into(), key, row };
                 assert_eq!(form.read(&at, &value), Ok(entry));
-                let mut queued = Vec::new();
-                form.write_queued(Some(b"row"), &mut queued);
-                assert_eq!(form.read_queued(&queued), Ok(Queued::Put { row }));
             }
-            let mut queued = Vec::new();
-            form.write_queued(None, &mut queued);
-            assert_eq!(form.read_queued(&queued), Ok(Queued::Deleted));
-            assert!(form.read_queued(b"").is_err() && form.read_queued(b"\x02").is_err());
         }
     }
 

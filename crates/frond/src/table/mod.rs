@@ -16,7 +16,6 @@
 //! | `columns.rs` | columns that come, go, and change names and places |
 //! | `beside.rs` | entries that a transaction's own writes stand over |
 //! | `build.rs` | an index of a table that is being written |
-//! | `queue.rs` | changes that waited for a build |
 //! | `check.rs` | whether all is in step |
 //!
 //! Invariants
@@ -32,7 +31,6 @@ mod columns;
 mod entry;
 mod form;
 mod open;
-mod queue;
 mod read;
 mod scan;
 mod spec;

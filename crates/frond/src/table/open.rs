@@ -18,7 +18,7 @@ use super::{
     columns::{check_columns, must_have_columns},
     form::{self, Stored, StoredIndex},
     spec::{IndexInfo, IndexSpec, TableSpec},
-    state::{Changing, Definition, IndexState, TableState, is_unused},
+    state::{Definition, IndexState, TableState},
 };
 
 /// A tree of rows, and the indexes that are kept in step with it: see [`Db::table`].
@@ -109,7 +109,7 @@ impl Db {
             Ok(Arc::new(IndexState { number: index.number, spec: spec.clone(), tree }))
         };
         let indexes = stored.indexes.iter().zip(specs).map(with_tree).collect::<Result<_>>()?;
-        let definition = Definition { rows: rows.clone(), indexes, queue: None };
+        let definition = Definition { rows: rows.clone(), indexes };
         let id = rows.id();
         let state = Arc::new(TableState::new(rows.clone(), definition, stored));
         let table = Table { db: self.clone(), state, rows };
@@ -187,7 +187,7 @@ impl Db {
             let mut definition = Definition::clone(&state.definition());
             definition.indexes.retain(|index| index.number != gone.number);
             state.turn_to(definition);
-            changing.stored = stored;
+            **changing = stored;
         }
         Ok(())
     }
@@ -339,15 +339,11 @@ impl Table {
         self.db.drop_index(&self.name(), name)
     }
 
-    /// Drops what builds have left behind, as far as nobody can have rows of it (Invariant 2).
-    pub(super) fn sweep(&self, changing: &mut Changing) -> Result<()> {
-        changing.retired.retain_mut(|definition| !is_unused(definition));
-        if changing.stored.leftovers.is_empty() || !changing.retired.is_empty() {
-            return Ok(());
-        }
+    /// Drops what builds of earlier versions have left behind, as far as nobody can have rows of it (Invariant 2).
+    pub(super) fn sweep(&self, stored: &mut Stored) -> Result<()> {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
-        let mut alone: Vec<Alone<'_>> = Vec::new();
-        for &id in &changing.stored.leftovers {
+        let mut alone: Vec<Alone> = Vec::new();
+        for &id in &stored.leftovers {
             let Some(tree) = self.db.tree(id) else { continue };
             match self.db.lock_tree(&tree, WaitAlone::Not) {
                 Ok(locked) => {
@@ -358,15 +354,15 @@ impl Table {
                 Err(error) => return Err(error),
             }
         }
-        if kept.len() == changing.stored.leftovers.len() {
+        if kept.len() == stored.leftovers.len() {
             return Ok(());
         }
-        let stored = Stored { leftovers: kept, ..changing.stored.clone() };
+        let next = Stored { leftovers: kept, ..stored.clone() };
         let mut change = self.db.change_catalog()?;
-        change.set_attributes(stored.rows, stored.encode())?;
+        change.set_attributes(next.rows, next.encode())?;
         gone.into_iter().for_each(|id| change.drop_tree(id));
         change.commit()?;
-        changing.stored = stored;
+        *stored = next;
         Ok(())
     }
 }

@@ -53,26 +53,12 @@ impl IndexState {
     }
 }
 
-/// An index that is being built: its changes wait in a queue.
-#[derive(Clone, Debug)]
-pub(super) struct Queue {
-    pub spec: IndexSpec,
-    pub tree: Tree,
-}
-
-impl Queue {
-    pub fn form(&self) -> Form {
-        Form { unique: self.spec.unique, clustering: self.spec.clustering }
-    }
-}
-
 /// What a writer keeps in step.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     /// Rows in the version that the functions of the indexes know.
     pub rows: Tree,
     pub indexes: Vec<Arc<IndexState>>,
-    pub queue: Option<Queue>,
 }
 
 /// Of one table of one open store.
@@ -81,21 +67,12 @@ pub(super) struct TableState {
     /// The tree of the rows; in which version they are read, handles and definitions say.
     pub rows: Tree,
     current: RwLock<Arc<Definition>>,
-    stored: Mutex<Changing>,
-}
-
-/// For whoever changes the definition.
-#[derive(Debug)]
-pub(super) struct Changing {
-    pub stored: Stored,
-    /// Definitions that calls may still have, by which they write to trees that are leftovers.
-    pub retired: Vec<Arc<Definition>>,
+    stored: Mutex<Stored>,
 }
 
 impl TableState {
     pub fn new(rows: Tree, definition: Definition, stored: Stored) -> Self {
-        let changing = Changing { stored, retired: Vec::new() };
-        Self { rows, current: RwLock::new(Arc::new(definition)), stored: Mutex::new(changing) }
+        Self { rows, current: RwLock::new(Arc::new(definition)), stored: Mutex::new(stored) }
     }
 
     /// For a call that writes: under the lock of its row (Invariant 1).
@@ -122,13 +99,13 @@ impl TableState {
         })
     }
 
-    /// Calls take this one from now on; returns what they had until now.
-    pub fn turn_to(&self, definition: Definition) -> Arc<Definition> {
-        std::mem::replace(&mut *self.current.write().unwrap(), Arc::new(definition))
+    /// Calls take this one from now on.
+    pub fn turn_to(&self, definition: Definition) {
+        *self.current.write().unwrap() = Arc::new(definition);
     }
 
     /// The right to change the definition; nobody waits for it, as a build may last.
-    pub fn change(&self) -> Result<MutexGuard<'_, Changing>> {
+    pub fn change(&self) -> Result<MutexGuard<'_, Stored>> {
         match self.stored.try_lock() {
             Ok(changing) => Ok(changing),
             // A function of the program's has panicked in a build, which has cleared away.
@@ -141,10 +118,4 @@ impl TableState {
             }),
         }
     }
-}
-
-/// True once no call has a definition that was turned from.
-pub(super) fn is_unused(definition: &mut Arc<Definition>) -> bool {
-    // Pairs with the release of the last call that had it: what it has appended is to be found.
-    Arc::get_mut(definition).is_some()
 }

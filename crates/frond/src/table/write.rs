@@ -5,20 +5,15 @@
 //!    and are to be is asked of the program's functions. What does not change is not written.
 //! 3. One call of the transaction looks for unique ones and writes all, or nothing (Rule: I48).
 //!
-//! Of an index that is being built the changes go to its queue, and nothing is looked for.
+//! Of an index that is being built nothing is known here: the tree of the rows keeps word of what changes (`db/build/`).
 //!
 //! Threads: as the transaction.
 
 use std::{ops::Range, time::Duration};
 
-use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
+use crate::{Error, Result, RowChange, RowConflict, RowLock, Txn, sync::Arc};
 
-use super::{
-    entry::{Form, write_long_key},
-    open::Table,
-    spec::IndexSpec,
-    state::{Definition, IndexState},
-};
+use super::{entry::Form, open::Table, spec::IndexSpec, state::Definition};
 
 /// So many milliseconds a call waits for a change of columns that has been committed to reach it.
 const LOOKS_MAX: u32 = 5000;
@@ -34,8 +29,8 @@ struct Locked {
 /// How one entry changes: places in the bytes of a [`Plan`].
 #[derive(Debug)]
 struct Planned {
-    /// Of the definition's indexes; `None`: the queue.
-    index: Option<usize>,
+    /// Of the definition's.
+    index: usize,
     old: Option<Range<usize>>,
     new: Option<(Range<usize>, Range<usize>)>,
 }
@@ -148,10 +143,7 @@ impl Table {
         let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
         let mut plan = Plan { rewrites, ..Plan::default() };
         for (at, index) in definition.indexes.iter().enumerate() {
-            plan.add(Some(at), &index.spec, index.form(), key, (old, new));
-        }
-        if let Some(queue) = &definition.queue {
-            plan.add_queued(&queue.spec, queue.form(), key, (old, new));
+            plan.add(at, &index.spec, index.form(), key, (old, new));
         }
         let row = RowChange {
             tree: rows,
@@ -163,9 +155,7 @@ impl Table {
         changes.push(row);
         changes.extend(plan.entries.iter().map(|entry| plan.change(entry, definition)));
         // The row was looked for, under its lock, and is again only where that was given back for a wait.
-        // Of the queue nobody knows what it has of the same key.
-        let of_indexes = plan.entries.iter().take_while(|entry| entry.index.is_some()).count();
-        let new = if old.is_none() { 1 + of_indexes } else { 0 };
+        let new = if old.is_none() { changes.len() } else { 0 };
         match txn.change_row(&changes, RowLock::Exclusive, (1, new))? {
             None => Ok(()),
             Some(conflict) => Err(self.conflict(&plan, definition, (key, &conflict))),
@@ -179,7 +169,7 @@ impl Table {
         (key, conflict): (&[u8], &RowConflict),
     ) -> Error {
         let planned = conflict.index.checked_sub(1).and_then(|at| plan.entries.get(at));
-        let index = planned.and_then(|planned| definition.indexes.get(planned.index?));
+        let index = planned.and_then(|planned| definition.indexes.get(planned.index));
         let table = self.name();
         let Some(index) = index else {
             return Error::RowExists { tree: table, key: key.to_vec() };
@@ -204,7 +194,7 @@ pub(super) fn extract(spec: &IndexSpec, key: &[u8], row: Option<&[u8]>, out: &mu
 impl Plan {
     fn add(
         &mut self,
-        index: Option<usize>,
+        index: usize,
         spec: &IndexSpec,
         form: Form,
         key: &[u8],
@@ -232,40 +222,9 @@ impl Plan {
         self.entries.push(Planned { index, old, new });
     }
 
-    /// What comes and what goes are entries of the queue, each under its own key.
-    fn add_queued(
-        &mut self,
-        spec: &IndexSpec,
-        form: Form,
-        key: &[u8],
-        (old, new): (Option<&[u8]>, Option<&[u8]>),
-    ) {
-        let [before, after] = &mut self.extracted;
-        let was = extract(spec, key, old, before);
-        let is = extract(spec, key, new, after);
-        let stays = was && is && before == after;
-        let mut add = |extracted: &[u8], row: Option<&[u8]>| {
-            let from = self.bytes.len();
-            write_long_key(extracted, key, &mut self.bytes);
-            let value = self.bytes.len();
-            form.write_queued(row, &mut self.bytes);
-            let new = Some((from..value, value..self.bytes.len()));
-            self.entries.push(Planned { index: None, old: None, new });
-        };
-        if was && !stays {
-            add(before, None);
-        }
-        if is && (!stays || form.clustering) {
-            add(after, new);
-        }
-    }
-
     fn change<'a>(&'a self, planned: &Planned, definition: &'a Definition) -> RowChange<'a> {
-        let (tree, unique) = match (planned.index, &definition.queue) {
-            (Some(at), _) => index_of(&definition.indexes[at]),
-            (None, Some(queue)) => (&queue.tree, false),
-            (None, None) => unreachable!("what is queued is planned where there is a queue"),
-        };
+        let index = &definition.indexes[planned.index];
+        let (tree, unique) = (&index.tree, index.spec.unique);
         let bytes = |range: &Range<usize>| &self.bytes[range.clone()];
         RowChange {
             tree,
@@ -274,8 +233,4 @@ impl Plan {
             unique,
         }
     }
-}
-
-fn index_of(index: &IndexState) -> (&Tree, bool) {
-    (&index.tree, index.spec.unique)
 }

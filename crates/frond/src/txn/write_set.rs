@@ -123,6 +123,11 @@ impl WriteSet {
         self.ranges.push(RangeSlot { tree, from, to, position: self.positions });
     }
 
+    /// Takes the entries of these trees out again.
+    pub fn forget(&mut self, trees: &[TreeId]) {
+        self.slots.retain(|slot| !trees.contains(&slot.tree));
+    }
+
     fn key(&self, slot: &Slot) -> &[u8] {
         let start = slot.start as usize;
         &self.arena[start..start + slot.key_bytes as usize]

@@ -80,20 +80,23 @@ impl Shared {
         Ok(held)
     }
 
-    /// Commits what these rows were locked for.
+    /// Commits what these rows were locked for; `None`: see `queued.rs`.
     pub(super) fn commit_locked(
         &self,
         mut rows: BatchLocks<'_>,
         insertion: &Arc<Insertion>,
         blobs: &[Arc<BlobHold>],
         (level, bytes): (Durability, u64),
-    ) -> Result<Seqno> {
+    ) -> Result<Option<Seqno>> {
         rows.publish(insertion)?;
+        if self.lacks_queue(&insertion.trees) {
+            return Ok(None);
+        }
         let _turn = self.engine.make_room(bytes, &|| Ok(()))?;
         let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
         self.must_be_absent(&insertion.writes, &insertion.trees)?;
         // They could be said to be fresh (Rule: I7), were the set not where others look already.
-        self.commit_insertion(insertion, blobs, level, &[], (keys, rows))
+        self.commit_insertion(insertion, blobs, level, &[], (keys, rows)).map(Some)
     }
 
     /// What a caller is told who did not get a lock.

@@ -1,4 +1,4 @@
-//! Asking a transaction to stop what it does, from another thread (Rule: I53).
+//! Asking a transaction, or other long work, to stop what it does, from another thread (Rule: I53).
 //!
 //! Invariants
 //! 1. An interrupt is of one transaction: where it comes late, it is no other's (`lock_table/owner.rs`).
@@ -8,23 +8,70 @@
 //!
 //! Threads: an [`Interrupter`] is anybody's; all else is the transaction's own.
 
-use crate::{Error, Result, sync::Arc, txn::lock_table::Owner};
+use crate::{
+    Error, Result,
+    sync::{Arc, AtomicBool, Ordering},
+    txn::lock_table::Owner,
+};
 
 use super::{State, Txn};
 
-/// Asks one transaction to stop: see [`Txn::interrupter`]. May outlive it.
+/// Asks one transaction to stop ([`Txn::interrupter`]), or all work that was told to heed this one: cursors, bulk loads, builds of
+/// indexes, checks. May outlive them.
 #[derive(Clone, Debug)]
 pub struct Interrupter {
-    owner: Arc<Owner>,
-    id: u64,
+    whom: Whom,
+}
+
+#[derive(Clone, Debug)]
+enum Whom {
+    Txn { owner: Arc<Owner>, id: u64 },
+    Heeding(Arc<AtomicBool>),
+}
+
+impl Default for Interrupter {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Interrupter {
+    /// One that is of no transaction, for what can be told to heed it: [`Cursor::heed`](crate::Cursor::heed),
+    /// [`BulkLoad::heed`](crate::BulkLoad::heed), [`IndexBuild::heed`](crate::IndexBuild::heed),
+    /// [`Db::check_heeding`](crate::Db::check_heeding). These heed that of a transaction, too.
+    pub fn new() -> Self {
+        Self { whom: Whom::Heeding(Arc::default()) }
+    }
+
     /// The call that the transaction is in ends with [`Error::Interrupted`], if it waits for a lock or for room or walks
-    /// over rows, and so does every later one until [`Txn::clear_interrupt`]. Never waits; does nothing if the transaction
-    /// is over.
+    /// over rows, and so does every later one until [`Txn::clear_interrupt`]; likewise of what heeds it, until
+    /// [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
-        self.owner.interrupt(self.id);
+        match &self.whom {
+            Whom::Txn { owner, id } => owner.interrupt(*id),
+            Whom::Heeding(interrupted) => interrupted.store(true, Ordering::Release),
+        }
+    }
+
+    /// Says of one that is of no transaction that what it was for is done. That of a transaction is cleared by
+    /// [`Txn::clear_interrupt`] alone.
+    pub fn clear(&self) {
+        if let Whom::Heeding(interrupted) = &self.whom {
+            interrupted.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether it was asked to stop, and that was not cleared since.
+    pub fn is_interrupted(&self) -> bool {
+        match &self.whom {
+            Whom::Txn { owner, id } => owner.was_interrupted(*id),
+            Whom::Heeding(interrupted) => interrupted.load(Ordering::Acquire),
+        }
+    }
+
+    /// An error if it was asked to stop.
+    pub(crate) fn must_go_on(&self) -> Result<()> {
+        if self.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -62,7 +109,7 @@ impl Txn {
             }
         };
         state.owner = Some(owner.clone());
-        Ok(Interrupter { owner, id: self.id() })
+        Ok(Interrupter { whom: Whom::Txn { owner, id: self.id() } })
     }
 
     /// Says that what it was asked to do is done: the statement has ended. Interrupts that come from now on count anew.

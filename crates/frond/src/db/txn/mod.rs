@@ -11,6 +11,7 @@
 //! | `read_as.rs` | reads of rows with all that can be said of them |
 //! | `estimate.rs` | about how much lies in a range |
 //! | `write.rs` | put, insert, delete, merge |
+//! | `queued.rs` | word for builds of indexes |
 //! | `row.rs` | a row with all its entries |
 //! | `whole_tree.rs` | locks on trees as a whole |
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
@@ -45,6 +46,7 @@ mod locked_walk;
 mod options;
 mod own_walk;
 mod prepare;
+mod queued;
 mod read;
 mod read_as;
 mod row;

@@ -218,11 +218,13 @@ impl Txn {
             tree.entry.writers.enter(&self.live);
             state.entered.push(tree.entry.clone());
         }
-        let waited = match own {
+        // Behind the list of writers, where a build of indexes looks for those who do not know of it.
+        let queued = self.queue_change(state, tree, key);
+        let waited = queued.and_then(|()| match own {
             OwnState::Untouched => self.pass_gaps(state, tree, key, held),
             // It was pending already.
             _ => Ok(false),
-        };
+        });
         if let (Ok(true), Some(locks)) = (&waited, &mut state.locks) {
             // The wait has taken the row again, which is written by now.
             locks.keep_last();

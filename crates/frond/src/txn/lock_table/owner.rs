@@ -134,6 +134,11 @@ impl Owner {
         self.interrupted.load(Ordering::SeqCst) == self.id.load(Ordering::Relaxed) + 1
     }
 
+    /// The same of the transaction of this id, which it may not be any more.
+    pub fn was_interrupted(&self, id: u64) -> bool {
+        self.interrupted.load(Ordering::SeqCst) == id + 1
+    }
+
     /// What was asked is done: the statement has ended. Only the transaction's own thread says so.
     pub fn clear_interrupt(&self) {
         self.interrupted.store(0, Ordering::SeqCst);

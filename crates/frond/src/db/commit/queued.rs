@@ -1,0 +1,60 @@
+//! Word of rows that a batch changes, for builds of indexes of their trees (`db/build/`).
+//!
+//! The keys go into the batch itself, before it is sealed. Where a build begins, or turns to another queue, between that and
+//! the moment from which on it would wait for the batch (behind the gate, or in the list of writers), the batch begins again.
+//!
+//! Threads: as commits. Cost without a build: two loads; with one, the batch is sorted twice.
+
+use crate::{
+    Result, Tag, TreeId,
+    catalog::ChangeQueue,
+    sync::{Arc, Ordering},
+    txn::WriteSet,
+};
+
+use super::super::Shared;
+
+impl Shared {
+    /// Puts the keys of trees that have a queue there; returns the queues.
+    pub(super) fn queue_changes(&self, writes: &mut WriteSet) -> Result<Vec<TreeId>> {
+        let mut queues = Vec::new();
+        if !self.has_queues() {
+            return Ok(queues);
+        }
+        for tree in writes.trees() {
+            let Some(queue) = self.queue_of(tree) else { continue };
+            writes.seal(&self.engine.cx.folder())?;
+            let mut keys: Vec<_> = writes.entries(tree).map(|entry| entry.key.to_vec()).collect();
+            if let Some((from, _)) = writes.ranges(tree).next() {
+                queue.has_missed.store(true, Ordering::Release);
+                // So that the batch has word for this queue.
+                keys.push(from.to_vec());
+            }
+            for key in keys {
+                writes.check_room(key.len())?;
+                writes.push(queue.tree, &key, Tag::PUT, &[], false);
+            }
+            queues.push(queue.tree);
+        }
+        Ok(queues)
+    }
+
+    /// True if a tree has a queue by now that a sealed batch of these trees has no word for.
+    pub(super) fn lacks_queue(&self, trees: &[TreeId]) -> bool {
+        if !self.has_queues() {
+            return false;
+        }
+        let mut queues = trees.iter().filter_map(|&tree| self.queue_of(tree));
+        queues.any(|queue| !trees.contains(&queue.tree))
+    }
+
+    fn has_queues(&self) -> bool {
+        // SeqCst, as the counts of the gate: see `QueueSlot`, invariant 1.
+        self.catalog.queues.load(Ordering::SeqCst) > 0
+    }
+
+    fn queue_of(&self, tree: TreeId) -> Option<Arc<ChangeQueue>> {
+        // Tree 0 is in no catalog.
+        self.catalog.by_id(tree)?.queue.get()
+    }
+}

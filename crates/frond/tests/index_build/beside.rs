@@ -1,0 +1,177 @@
+//! Writers of all kinds beside a build, in an order that is the same each time, and in threads.
+
+use super::*;
+use frond_testkit::effort;
+use std::sync::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+#[test]
+fn each_way_to_write_is_seen() {
+    let (_dir, db, base) = people(&ROWS);
+    // It had written before: it is waited for.
+    let before = begin(&db);
+    before.put(&base, b"1", b"anna,Oslo").unwrap();
+    let mut build = db.build_indexes(&base, &indexes()).unwrap();
+    let waits = build.snapshot(Duration::ZERO);
+    assert!(matches!(waits, Err(Error::LockTimeout { .. })), "{waits:?}");
+    before.commit().unwrap();
+    feed_base(&mut build, &base).unwrap();
+
+    let txn = begin(&db);
+    let own = RowEntry { tree: &base, key: b"5", value: b"dan,Bonn", unique: true };
+    assert_eq!(txn.insert_row(&[own], RowLock::Exclusive).unwrap(), None);
+    txn.put(&base, b"6", b"fay,Bonn").unwrap();
+    let point = txn.savepoint().unwrap();
+    txn.put(&base, b"6", b"not,so").unwrap();
+    txn.delete(&base, b"2").unwrap();
+    txn.rollback_to(&point).unwrap();
+    txn.delete(&base, b"3").unwrap();
+    txn.put_absent(&base, b"7", b"gil,").unwrap();
+    // A batch that locks, for there is a transaction.
+    put(&base, "8", "hal,Rome");
+    assert_eq!(feed_round(&mut build).unwrap(), 1);
+    txn.commit().unwrap();
+    // One that does not.
+    let mut batch = Batch::new();
+    batch.put(&base, b"9", b"ida,Rome").unwrap();
+    batch.delete(&base, b"1").unwrap();
+    db.commit(&mut batch).unwrap();
+    assert_eq!(feed_round(&mut build).unwrap(), 6);
+
+    let (prepared, xid) = (begin(&db), Xid::new(b"two").unwrap());
+    prepared.put(&base, b"4", b"eva,Bonn").unwrap();
+    prepared.prepare(&xid).unwrap().detach();
+    assert_eq!(feed_round(&mut build).unwrap(), 0);
+    let waits = build.lock(Duration::from_millis(3));
+    assert!(matches!(waits, Err(Error::LockTimeout { .. })), "{waits:?}");
+    db.commit_prepared(&xid).unwrap();
+    let gone = begin(&db);
+    gone.put(&base, b"4", b"nobody,").unwrap();
+    drop(gone);
+    feed_rest(&mut build).unwrap();
+    build.publish(|_| {}).unwrap();
+    is_in_step(&db);
+    assert_eq!(rows(&base).len(), 7);
+}
+
+/// Nobody knows which rows went: the build says so, and is to begin again.
+#[test]
+fn ranges_that_go_end_a_build() {
+    let (_dir, db, base) = people(&ROWS);
+    let mut build = db.build_indexes(&base, &indexes()).unwrap();
+    feed_base(&mut build, &base).unwrap();
+    let mut batch = Batch::new();
+    batch.delete_range(&base, b"2", b"4").unwrap();
+    db.commit(&mut batch).unwrap();
+    let refused = feed_round(&mut build);
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    drop(build);
+    build_all(&db, &base).unwrap();
+    is_in_step(&db);
+}
+
+/// Rule: I43.
+#[test]
+fn who_has_read_before_is_told() {
+    let (_dir, db, base) = people(&ROWS);
+    let snapshot = db.snapshot();
+    let trees = build_all(&db, &base).unwrap();
+    let refused = snapshot.get(&trees[0], b"ada");
+    assert!(matches!(refused, Err(Error::DefinitionChanged(_))), "{refused:?}");
+    assert!(snapshot.get(&base, b"1").unwrap().is_some());
+    assert_eq!(db.snapshot().get(&trees[0], b"ada").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// What writers go by: changed while the build has the tree for itself.
+#[derive(Default)]
+struct Definition {
+    indexes: RwLock<Vec<Tree>>,
+    is_over: AtomicBool,
+}
+
+/// Rows of one writer, whose keys and names are no other's, changed at random.
+fn write(db: &Db, base: &Tree, own: u64, definition: &Definition) {
+    let mut seed = own.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = move |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    // Some more after the publication.
+    let mut left = 200;
+    while left > 0 {
+        if definition.is_over.load(Ordering::Acquire) {
+            left -= 1;
+        }
+        let isolation = [Isolation::ReadCommitted, Isolation::RepeatableRead][random(2) as usize];
+        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        txn.lock_tree(base, TreeLock::IntentExclusive, frond::IfLocked::Wait).unwrap();
+        let indexes = definition.indexes.read().unwrap().clone();
+        for _ in 0..=random(4) {
+            let key = format!("{own} {}", random(40)).into_bytes();
+            let old = txn.get_for_update(base, &key).unwrap();
+            let new = format!("{own} {},{}", random(1 << 40), random(5)).into_bytes();
+            let new = Some(new).filter(|_| random(4) > 0);
+            match &new {
+                Some(row) => txn.put(base, &key, row).unwrap(),
+                None => txn.delete(base, &key).unwrap(),
+            }
+            for (number, tree) in indexes.iter().enumerate() {
+                let was = old.as_deref().and_then(|row| entry(number, &key, row));
+                was.iter().for_each(|(key, _)| txn.delete(tree, key).unwrap());
+                let is = new.as_deref().and_then(|row| entry(number, &key, row));
+                is.iter().for_each(|(key, value)| txn.put(tree, key, value).unwrap());
+            }
+        }
+        // Batches, as long as they need know of no index: the transaction's intent keeps the build from publishing one.
+        if indexes.is_empty() {
+            let key = format!("{own} batch {}", random(40)).into_bytes();
+            let row = format!("{own} batch {},x", random(1 << 40));
+            base.put(&key, row.as_bytes()).unwrap();
+        }
+        if random(8) > 0 {
+            txn.commit().unwrap();
+        }
+    }
+}
+
+#[test]
+fn indexes_are_built_while_threads_write() {
+    for seed in effort::seeds(2) {
+        let (_dir, db, base) = people(&[]);
+        for n in 0..2000 {
+            put(&base, &format!("row {n}"), &format!("name {n},{}", n % 7));
+        }
+        let (definition, batches) = (Definition::default(), Definition::default());
+        std::thread::scope(|scope| {
+            for own in 0..3 {
+                let (db, base, definition) = (&db, &base, &definition);
+                scope.spawn(move || write(db, base, 3 * seed + own, definition));
+            }
+            // Nothing but batches, which lock only if others do; over before the publication.
+            let (base, batches) = (&base, &batches);
+            let alone = scope.spawn(move || {
+                let mut n = 0u64;
+                while !batches.is_over.load(Ordering::Acquire) {
+                    n += 1;
+                    put(base, &format!("alone {}", n % 50), &format!("alone {n},y"));
+                }
+            });
+            let mut build = db.build_indexes(base, &indexes()).unwrap();
+            feed_base(&mut build, base).unwrap();
+            for _ in 0..3 {
+                feed_round(&mut build).unwrap();
+            }
+            batches.is_over.store(true, Ordering::Release);
+            alone.join().unwrap();
+            feed_rest(&mut build).unwrap();
+            let then = |trees: &[Tree]| *definition.indexes.write().unwrap() = trees.to_vec();
+            build.publish(then).unwrap();
+            definition.is_over.store(true, Ordering::Release);
+        });
+        is_in_step(&db);
+    }
+}
