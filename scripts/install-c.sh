@@ -3,15 +3,19 @@
 #
 #   scripts/install-c.sh [PREFIX]
 #
-# DESTDIR, if set, stands before PREFIX where files are put, and not in what they say.
+# DESTDIR, if set, stands before PREFIX where files are put, and not in what they say. FROND_BUILT, if set, is where the
+# libraries lie that are installed, instead of new ones: tests install their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${1:-/usr/local}
 root=${DESTDIR:-}$prefix
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
-built=${CARGO_TARGET_DIR:-target}/release
+built=${FROND_BUILT:-}
 
-cargo build --release --locked -p frond-c
+if [[ -z $built ]]; then
+    cargo build --release --locked -p frond-c
+    built=${CARGO_TARGET_DIR:-target}/release
+fi
 install -d "$root/include" "$root/lib/pkgconfig"
 install -m 644 crates/frond-c/include/frond.h "$root/include/frond.h"
 install -m 755 "$built/libfrond_c.so" "$root/lib/libfrond.so.0"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a target of the Makefile needs and this machine lacks.
 #
-#   scripts/install.sh build        C and C++ compilers (for zstd and the C API) and Rust
+#   scripts/install.sh build        C and C++ compilers (for zstd and the C API), pkg-config (for its test) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
 #   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
 #   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests)
@@ -41,6 +41,7 @@ for what in "$@"; do
     build)
         need build-essential cc
         need g++ c++
+        need pkg-config pkg-config
         want_rust=1
         ;;
     rivals)

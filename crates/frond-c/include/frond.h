@@ -1283,8 +1283,9 @@ int32_t frond_when_synced(const frond_db *db,
                           void *cookie,
                           frond_error *error);
 
-// Tells who holds locks now, a line each, longest first: since when, and how much it has written. Who has only read without
-// locks is not among them.
+// Tells who holds locks or a snapshot now, a line each, longest first: for how long, how much it has written, and as of which
+// commit it reads; snapshots that are no transaction's, too. Who holds neither, for it has done nothing yet or is between two
+// statements at FROND_READ_COMMITTED, is not among them.
 int32_t frond_transactions(const frond_db *db,
                            frond_line tell,
                            void *context,

@@ -15,8 +15,9 @@ pub const FROND_SYNC_WAITS: i32 = 2;
 /// How long calls waited for locks, of those that did.
 pub const FROND_LOCK_WAITS: i32 = 3;
 
-/// Tells who holds locks now, a line each, longest first: since when, and how much it has written. Who has only read without
-/// locks is not among them.
+/// Tells who holds locks or a snapshot now, a line each, longest first: for how long, how much it has written, and as of which
+/// commit it reads; snapshots that are no transaction's, too. Who holds neither, for it has done nothing yet or is between two
+/// statements at FROND_READ_COMMITTED, is not among them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_transactions(
     db: *const frond_db,

@@ -137,3 +137,51 @@ fn valgrind_has_nothing_to_say() {
     ]);
     run(valgrind.arg(program), dir.path(), 500);
 }
+
+/// Installed as anybody would have it, the example is built by what pkg-config says of it: with the shared library, and with the
+/// static one, which then is all it needs.
+#[test]
+fn what_is_installed_is_found_and_linked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (prefix, root) = (dir.path().join("usr"), Path::new(env!("CARGO_MANIFEST_DIR")));
+    let installed = Command::new(root.join("../../scripts/install-c.sh"))
+        .arg(&prefix)
+        .env("FROND_BUILT", libraries())
+        .env_remove("DESTDIR")
+        .output()
+        .unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    for linked in ["shared", "static"] {
+        let is_static = linked == "static";
+        if is_static {
+            // Where there are both, linkers take the shared one.
+            for name in ["libfrond.so", "libfrond.so.0"] {
+                std::fs::remove_file(prefix.join("lib").join(name)).unwrap();
+            }
+        }
+        let mut asked = Command::new("pkg-config");
+        asked.args(["--cflags", "--libs", "frond"]).args(is_static.then_some("--static"));
+        let said = asked.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output();
+        let said = said.expect("pkg-config");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let program = dir.path().join(linked);
+        let flags = String::from_utf8(said.stdout).unwrap();
+        let built = Command::new("cc")
+            .args(["-std=c11", "-Wall", "-Werror"])
+            .arg(root.join("tests/c/hello.c"))
+            .arg("-o")
+            .arg(&program)
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{flags}: {}", String::from_utf8_lossy(&built.stderr));
+        let mut hello = Command::new(&program);
+        hello.arg(dir.path().join("store of").with_extension(linked));
+        if !is_static {
+            hello.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        }
+        let ran = hello.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "bob has 100\n", "{linked}: {ran:?}");
+        assert!(ran.status.success());
+    }
+}

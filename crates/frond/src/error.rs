@@ -140,6 +140,18 @@ pub enum Error {
         "FRD-1112 the prepared transaction {0} is in the hands of another session; end it there, or let it be detached"
     )]
     XidBusy(Xid),
+    /// The transaction finds no room beside others that are prepared and not decided (FRD-1115).
+    #[error(
+        "FRD-1115 {bytes} bytes would be prepared and not decided, more than {max}: {limit}; try again when others of `Db::prepared` are committed or rolled back"
+    )]
+    TooMuchPrepared {
+        /// What it would come to, with the others.
+        bytes: u64,
+        /// How much that may be.
+        max: u64,
+        /// Whose bound it is.
+        limit: &'static str,
+    },
     /// A row of a table has what another row has in a unique index (FRD-1113). Nothing was written.
     #[error(
         "FRD-1113 another row of table \"{table}\" has the same in its unique index \"{index}\"; nothing was written"
@@ -436,6 +448,7 @@ impl Error {
             | Deadlock { .. }
             | LockBusy { .. }
             | Conflict { .. }
+            | TooMuchPrepared { .. }
             | XidBusy(_) => ErrorKind::Retry,
             InvalidArgument(_)
             | KeyTooLong { .. }

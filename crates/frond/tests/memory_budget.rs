@@ -1,7 +1,10 @@
 //! What a store takes in memory: `cache_size` for everything, with a snapshot held all the time, and a stated
-//! constant beside it. A test of its own, because the kernel counts for the whole process.
+//! constant beside it. A test of its own, because the kernel counts for the whole process; so what is counted beside that
+//! has a process of its own, this test's binary run again.
 
-use frond::{Batch, Db, Durability, Options, Tree};
+use std::process::Command;
+
+use frond::{Batch, Db, Durability, Options, Stats, Tree, Txn, TxnOptions};
 use frond_testkit::Dice;
 
 const CACHE: u64 = 64 << 20;
@@ -81,5 +84,91 @@ fn rows_of_three_times_the_cache_stay_within_it() {
     assert!(db.stats().get("checkpoints") > Some(2), "nothing was written yet");
     assert!(took <= CACHE + CACHE / 10 + CONSTANT, "{took} bytes, of {CACHE}");
     drop(held);
+    db.close().unwrap();
+}
+
+const LARGE: &str = "FROND_LARGE_TRANSACTIONS";
+const LARGE_CACHE: u64 = 8 << 20;
+/// And what a cache that is so small makes no room for; a transaction held in memory would be five times as much.
+const LARGE_CONSTANT: u64 = CONSTANT + (4 << 20);
+const LARGE_TIMES: u64 = 10;
+const LARGE_ROW: usize = 1000;
+
+/// Promise: P15. Rules: I44, I47.
+#[test]
+fn transactions_of_ten_times_the_cache_stay_within_it() {
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "large_transactions", "--nocapture"])
+        .env(LARGE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+    println!("{said}");
+    assert!(ran.status.success() && said.contains("1 passed"), "{}", ran.status);
+}
+
+/// Writes rows of many times the memory, each new; those of a transaction that is rolled back are others.
+fn fill(txn: &Txn, tree: &Tree, seed: u64) -> u64 {
+    let (mut dice, mut value) = (Dice::new(seed), [0; LARGE_ROW]);
+    let rows = LARGE_TIMES * LARGE_CACHE / LARGE_ROW as u64;
+    for _ in 0..rows {
+        value.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&dice.bits().to_be_bytes()));
+        txn.put(tree, &dice.bits().to_be_bytes(), &value).unwrap();
+    }
+    rows
+}
+
+/// What files were asked for: reads and writes of the store, and bytes of the log.
+fn work(stats: &Stats) -> [u64; 3] {
+    ["store_reads", "store_writes", "log_written_bytes"].map(|name| stats.get(name).unwrap())
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn large_transactions() {
+    if std::env::var_os(LARGE).is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let before = peak();
+    let options = Options::new().cache_size(LARGE_CACHE).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let took = |what: &str| {
+        let took = peak() - before;
+        println!("{what}: {:.2} of the cache", took as f64 / LARGE_CACHE as f64);
+        assert!(took <= LARGE_CACHE + LARGE_CACHE / 10 + LARGE_CONSTANT, "{what}: {took} bytes");
+    };
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    fill(&txn, &tree, 1);
+    took("before the rollback");
+    // Nothing is read, written or logged to take it all back, however much it is: nothing of it is in a tree or in the log. Beside
+    // it the log may mark that it is idle, a page.
+    let stats = db.stats();
+    assert!(stats.get("store_written_bytes") > Some(LARGE_CACHE), "it has left memory");
+    let before_rollback = work(&stats);
+    txn.rollback();
+    let after = work(&db.stats());
+    let did = [0, 1, 2].map(|which| after[which] - before_rollback[which]);
+    println!("the rollback: {did:?} reads, writes, bytes of log");
+    assert!(did[0] == 0 && did[1] == 0 && did[2] <= 8192, "{did:?}");
+    assert_eq!(db.lock_stats().locks, 0);
+    assert!(tree.scan(..).unwrap().next().unwrap().is_none());
+    took("after the rollback");
+
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let rows = fill(&txn, &tree, 2);
+    txn.commit().unwrap();
+    took("after the commit");
+    db.checkpoint().unwrap();
+    let mut cursor = tree.scan(..).unwrap();
+    let found = std::iter::from_fn(|| cursor.next().unwrap().map(drop)).count();
+    assert_eq!(found as u64, rows);
+    drop(cursor);
+    took("once it is in the tree");
+    // What the first one had on disk is free: another finds its place there.
+    let space = |stats: &Stats| stats.get("space_temporary_bytes").unwrap();
+    assert!(space(&db.stats()) < LARGE_CACHE, "nothing of them is left over");
+    drop(tree);
     db.close().unwrap();
 }

@@ -161,3 +161,74 @@ fn a_server_sees_who_waits_and_how_long_things_took() {
     assert!(stats.lock_waits.longest() >= stats.lock_waits.per_mille(500));
     db.close().unwrap();
 }
+
+/// Who only reads is there, too, by transactions and by snapshots; and what snapshots keep is counted.
+#[test]
+fn holders_of_snapshots_are_known_and_what_they_keep() {
+    let (_dir, db) = open(Durability::Lazy);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let fill = |value: &[u8]| {
+        for row in 0..2000 {
+            tree.put(&key(row), value).unwrap();
+        }
+        db.checkpoint().unwrap();
+    };
+    fill(&[1; 100]);
+    let begin = |tag, read_only, isolation| {
+        db.begin(TxnOptions { tag, read_only, isolation, ..Default::default() }).unwrap()
+    };
+    let reader = begin(7, true, Isolation::Snapshot);
+    let writer = begin(8, false, Isolation::RepeatableRead);
+    let of_calls = begin(9, true, Isolation::ReadCommitted);
+    assert!(db.transactions().is_empty(), "they hold nothing yet");
+    let numbers = |db: &Db| {
+        let stats = db.stats();
+        ["snapshots", "snapshot_oldest_seqno", "snapshot_kept_bytes"]
+            .map(|name| stats.get(name).unwrap())
+    };
+    assert_eq!(numbers(&db), [0, 0, 0]);
+    let at = db.snapshot().seqno();
+    reader.get(&tree, &key(1)).unwrap();
+    of_calls.get(&tree, &key(1)).unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    let later = tree.put(b"later", b"").unwrap();
+    writer.get(&tree, &key(1)).unwrap();
+    writer.put(&tree, b"mine", b"").unwrap();
+    let held = db.snapshot();
+    let after = tree.put(b"last", b"").unwrap();
+    let (also, cursor) = (db.snapshot(), tree.scan(..).unwrap());
+    let live = db.transactions();
+    let seen: Vec<_> = live
+        .iter()
+        .map(|one| (one.id, one.tag, one.locks.is_some(), one.snapshot.map(|(at, _)| at)))
+        .collect();
+    assert_eq!(seen.len(), 3, "{live:?}");
+    // The first of them has waited longest; of the others that is not said.
+    assert_eq!(seen[0], (reader.id(), 7, false, Some(at)));
+    assert!(seen.contains(&(writer.id(), 8, true, Some(later))), "{live:?}");
+    assert!(seen.contains(&(0, 0, false, Some(after))), "of two handles and a cursor: {live:?}");
+    assert!(live.is_sorted_by_key(|one| std::cmp::Reverse(one.lasts())));
+    let said: Vec<_> = live.iter().map(ToString::to_string).collect();
+    let begins = format!("transaction {} (tag 7) has read as of commit {at} for 0.", reader.id());
+    assert!(said[0].starts_with(&begins), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("a snapshot has read as of")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains(" 1 writes, has read as of")), "{said:?}");
+    drop((also, cursor));
+    assert_eq!(numbers(&db)[..2], [3, at.0], "the reader's, the writer's and what is held");
+    assert!(db.stats().get("snapshot_oldest_millis") >= Some(20), "a tick of the clock ago");
+
+    // Every page is another by now, and the old ones stay.
+    writer.rollback();
+    drop(held);
+    fill(&[2; 100]);
+    db.checkpoint().unwrap();
+    db.checkpoint().unwrap();
+    let kept = numbers(&db)[2];
+    assert!(kept > 20_000, "{kept} bytes");
+    assert_eq!(reader.get(&tree, &key(1)).unwrap().as_deref(), Some(&[1; 100][..]));
+    reader.rollback();
+    assert_eq!(numbers(&db), [0, 0, 0]);
+    assert!(db.transactions().is_empty());
+    drop((of_calls, tree));
+    db.close().unwrap();
+}

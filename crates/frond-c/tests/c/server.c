@@ -180,7 +180,8 @@ static void number(void *context, const char *name, uint64_t value)
 static void watch(uint64_t waits)
 {
     int lines = 0;
-    uint64_t count = 0, half = 0, longest = 0, listed = 0;
+    uint64_t count = 0, half = 0, longest = 0, listed = 0, before = 0;
+    frond_buffer value = {0};
     MUST(frond_transactions(db, line, &lines, &error));
     CHECK(lines == 0);
     frond_txn *holder = begin(FROND_SNAPSHOT, 5);
@@ -188,6 +189,21 @@ static void watch(uint64_t waits)
     MUST(frond_txn_put(holder, rows, key.bytes, 8, bytes("mine"), 4, &error));
     MUST(frond_transactions(db, line, &lines, &error));
     CHECK(lines == 1);
+    /* Who only reads is there, too, and by its age. */
+    frond_txn *reader = begin(FROND_SNAPSHOT, 6);
+    MUST(frond_stat(db, "snapshots", &before, &error));
+    CHECK(frond_txn_get(reader, rows, key.bytes, 8, FROND_NO_LOCK, FROND_WAIT, &value, &error) != INVALID);
+    lines = 0;
+    MUST(frond_transactions(db, line, &lines, &error));
+    CHECK(lines == 2);
+    MUST(frond_stat(db, "snapshots", &count, &error));
+    CHECK(count == before + 1);
+    MUST(frond_stat(db, "snapshot_oldest_seqno", &count, &error));
+    CHECK(count > 0);
+    MUST(frond_stat(db, "snapshot_oldest_millis", &count, &error));
+    MUST(frond_stat(db, "snapshot_kept_bytes", &count, &error));
+    MUST(frond_txn_rollback(reader, &error));
+    frond_buffer_free(&value);
     MUST(frond_txn_rollback(holder, &error));
     GIVES(INVALID, frond_transactions(db, NULL, NULL, &error));
     MUST(frond_stats(db, number, &listed, &error));

@@ -122,7 +122,8 @@ impl Shared {
         let engine = &*self.engine;
         let bytes = batch.bytes() as u64;
         let Batch { writes, blobs, .. } = &mut *batch;
-        writes.seal(&engine.cx.folder())?;
+        let sealed = writes.seal(&engine.cx.folder());
+        sealed.map_err(|error| self.naming_tree(error, writes))?;
         self.separate(writes, blobs)?;
         let trees = writes.trees();
         // Nobody locks rows of the catalog.
@@ -396,6 +397,17 @@ impl Shared {
             }
         }
         Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
+    }
+
+    /// An error of a set of writes, which knows no names of trees.
+    fn naming_tree(&self, error: Error, writes: &WriteSet) -> Error {
+        match error {
+            Error::KeyExists { index, key, .. } => {
+                let tree = writes.tree_added_at(index).map(|tree| self.tree_name(tree));
+                Error::KeyExists { tree: tree.unwrap_or_default(), index, key }
+            }
+            other => other,
+        }
     }
 
     /// An error unless all keys are absent that are inserted with a check.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    CheckMode, Limits, Shape,
+    CheckMode, Limits, Shape, Xid,
     io::{Clock, Env, MemoryVfs, Rng, Workers},
     run::OPERATOR_APPEND,
     sync::{AtomicU64, explore, thread},
@@ -38,6 +38,15 @@ struct Counting(AtomicU64);
 impl Rng for Counting {
     fn next_u64(&self) -> u64 {
         (self.0.fetch_add(1, Ordering::Relaxed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+fn env() -> Env {
+    Env {
+        vfs: Arc::new(MemoryVfs::new()),
+        clock: Arc::new(Still),
+        rng: Arc::new(Counting::default()),
+        workers: Workers::Manual,
     }
 }
 
@@ -101,12 +110,7 @@ fn assert_whole(snapshot: &Snapshot, tree: &Tree) -> Vec<u8> {
 
 /// Rules: I2, I4, I8, I9, I10, I18.
 fn one_store_shared_by_all() {
-    let env = Env {
-        vfs: Arc::new(MemoryVfs::new()),
-        clock: Arc::new(Still),
-        rng: Arc::new(Counting::default()),
-        workers: Workers::Manual,
-    };
+    let env = env();
     let db = Db::open("/store", options(&env)).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let mut threads = Vec::new();
@@ -152,12 +156,7 @@ fn commits_applies_drains_checkpoints_and_reads_share_one_store() {
 /// Rule: I8. Something waits in the buffers of a tree, and something in a frozen memtable: the drain of
 /// the one and the apply of the other each begin at the root that the other has left.
 fn a_drain_beside_an_apply() {
-    let env = Env {
-        vfs: Arc::new(MemoryVfs::new()),
-        clock: Arc::new(Still),
-        rng: Arc::new(Counting::default()),
-        workers: Workers::Manual,
-    };
+    let env = env();
     let db = Db::open("/store", options(&env)).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let put = |rows: std::ops::Range<u8>, value: u8| {
@@ -202,6 +201,176 @@ fn a_drain_beside_an_apply() {
 #[test]
 fn a_drain_and_an_apply_of_one_tree_take_turns() {
     explore(200, a_drain_beside_an_apply);
+}
+
+/// A store with two rows of each of so many transactions that are prepared: row 0 of it is new, row 1 is there and has its
+/// number added.
+fn with_prepared(env: &Env, count: u8) -> (Db, Tree) {
+    let db = Db::open("/store", options(env)).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    for number in 0..count {
+        tree.put(&[number, 1], b"").unwrap();
+        let isolation = Isolation::RepeatableRead;
+        let txn = db.begin(TxnOptions { isolation, ..TxnOptions::default() }).unwrap();
+        txn.put(&tree, &[number, 0], &[number; 20]).unwrap();
+        txn.put(&tree, &[number, 1], &[number; 3]).unwrap();
+        txn.prepare_with(&xid(number), Durability::Lazy).unwrap().detach();
+    }
+    (db, tree)
+}
+
+fn xid(number: u8) -> Xid {
+    Xid::new(&[b'x', number]).unwrap()
+}
+
+/// Whether it is seen, which is wholly or not at all.
+fn sees(number: u8, get: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
+    let (new, changed) = (get(&[number, 0]), get(&[number, 1]).expect("it was there before"));
+    assert_eq!(new.is_some(), !changed.is_empty(), "{number}: a part of it");
+    new.is_some()
+}
+
+/// Two commits that take their places under a lock, as a server's do; a snapshot taken under the same lock; a third that
+/// two sessions want to decide; applies beside all of it.
+///
+/// Rules: I4, I29, I41.
+fn ordered_commits_beside_snapshots() {
+    let env = env();
+    let (db, tree) = with_prepared(&env, 3);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut threads = Vec::new();
+    for number in 0..2 {
+        let (db, order) = (db.clone(), order.clone());
+        threads.push(thread::spawn(move || {
+            let mut prepared = db.attach_prepared(&xid(number)).unwrap();
+            let mut order = order.lock().unwrap();
+            let seqno = prepared.commit_ordered().unwrap();
+            assert!(order.last().is_none_or(|(last, _)| *last < seqno), "in the order of calls");
+            order.push((seqno, number));
+            drop(order);
+            // One is let go by its owner, who has ordered it: it is committed all the same.
+            match number {
+                0 => drop(prepared),
+                _ => assert_eq!(prepared.commit_with(Durability::Lazy).unwrap(), seqno),
+            }
+        }));
+    }
+    let reading = {
+        let (db, tree, order) = (db.clone(), tree.clone(), order.clone());
+        thread::spawn(move || {
+            let txn = db.begin(TxnOptions::default()).unwrap();
+            let ordered = order.lock().unwrap();
+            let at = txn.take_snapshot().unwrap();
+            let before: Vec<(Seqno, u8)> = ordered.clone();
+            drop(ordered);
+            let seen = |number| sees(number, |key| txn.get(&tree, key).unwrap());
+            for number in 0..2 {
+                let is_before = before.iter().any(|(_, one)| *one == number);
+                assert_eq!(seen(number), is_before, "{number} at {at}, after {before:?}");
+            }
+            assert!(before.iter().all(|(seqno, _)| *seqno <= at));
+            let third = seen(2);
+            thread::yield_now();
+            assert_eq!(seen(2), third, "the snapshot moved");
+        })
+    };
+    let deciding = [true, false].map(|commits| {
+        let db = db.clone();
+        thread::spawn(move || {
+            let Ok(prepared) = db.attach_prepared(&xid(2)) else { return None };
+            // Given back once: whoever of the two comes then decides it.
+            prepared.detach();
+            let prepared = db.attach_prepared(&xid(2)).ok()?;
+            match commits {
+                true => drop(prepared.commit_with(Durability::Lazy).unwrap()),
+                false => prepared.rollback().unwrap(),
+            }
+            Some(commits)
+        })
+    });
+    let stepping = db.clone();
+    threads.push(thread::spawn(move || {
+        for _ in 0..3 {
+            stepping.step().unwrap();
+        }
+    }));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    reading.join().unwrap();
+    let decided: Vec<bool> =
+        deciding.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
+    assert!(decided.len() <= 1, "one decides");
+    assert_eq!(db.prepared().len(), 1 - decided.len());
+    let outcome = [true, true, decided.first().copied().unwrap_or(false)];
+    let check = |db: &Db| {
+        let tree = db.open_tree("t").unwrap();
+        for (number, committed) in (0..).zip(outcome) {
+            assert_eq!(sees(number, |key| tree.get(key).unwrap()), committed, "{number}");
+        }
+        let report = db.check(CheckMode::Full).unwrap();
+        assert!(report.is_clean(), "{report}");
+    };
+    check(&db);
+    drop(tree);
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open("/store", options(&env)).unwrap();
+    assert_eq!(db.recover_prepared().len(), 1 - decided.len());
+    check(&db);
+}
+
+#[test]
+fn ordered_commits_snapshots_and_decisions_share_one_store() {
+    explore(200, ordered_commits_beside_snapshots);
+}
+
+/// The store is closed while what is prepared is decided: what was acknowledged is there when it is opened again, and what
+/// was refused is prepared still.
+///
+/// Rules: I12, I41.
+fn decisions_beside_a_close() {
+    let env = env();
+    let (db, tree) = with_prepared(&env, 3);
+    let deciding: Vec<_> = (0..3)
+        .map(|number| {
+            let db = db.clone();
+            thread::spawn(move || {
+                let mut prepared = db.attach_prepared(&xid(number)).unwrap();
+                match number {
+                    0 => prepared.commit().is_ok().then_some(true),
+                    // In its place, and let go of: the close may come between.
+                    1 => prepared.commit_ordered().is_ok().then_some(true),
+                    _ => prepared.rollback().is_ok().then_some(false),
+                }
+            })
+        })
+        .collect();
+    let closing = {
+        let db = db.clone();
+        thread::spawn(move || db.close().unwrap())
+    };
+    let decided: Vec<Option<bool>> =
+        deciding.into_iter().map(|thread| thread.join().unwrap()).collect();
+    closing.join().unwrap();
+    drop((tree, db));
+    let db = Db::open("/store", options(&env)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    let left: Vec<Xid> = db.recover_prepared().into_iter().map(|one| one.xid).collect();
+    for (number, decided) in (0..).zip(decided) {
+        let committed = sees(number, |key| tree.get(key).unwrap());
+        assert_eq!(left.contains(&xid(number)), decided.is_none(), "{number}: {decided:?}");
+        assert_eq!(committed, decided == Some(true), "{number}: {decided:?}");
+    }
+    for xid in &left {
+        db.commit_prepared(xid).unwrap();
+    }
+    assert_eq!(db.lock_stats().locks, 0);
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+#[test]
+fn what_is_decided_beside_a_close_is_decided_or_prepared() {
+    explore(200, decisions_beside_a_close);
 }
 
 #[cfg(feature = "planted-bugs")]

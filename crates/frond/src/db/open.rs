@@ -181,6 +181,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         signal: Default::default(),
         env: env.clone(),
     });
+    engine.snapshots.tick(env.clock.now());
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     for (tree, counts) in counts {

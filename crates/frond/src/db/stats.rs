@@ -1,5 +1,7 @@
 //! Statistics: what the engine has done and holds, as named numbers with units.
 
+use std::{cmp::Reverse, time::Duration};
+
 use crate::{
     TreeId,
     catalog::CATALOG_TREE,
@@ -93,6 +95,10 @@ impl Stats {
         let locks = shared.lock_table.stats();
         let (commits, sync_waits, lock_waits) =
             (shared.timings.commits.times(), shared.timings.syncs.times(), locks.lasted);
+        let snapshots = engine.snapshots.live(engine.env.clock.now());
+        let oldest = snapshots.iter().max_by_key(|one| (one.lasts, Reverse(one.at)));
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let kept_for_snapshots = engine.store.space().kept_for(&engine.snapshots.pinned_versions());
         let mut values = vec![
             ("seqno_visible", engine.sequencer.visible().0),
             ("seqno_applied", version.applied.0),
@@ -142,6 +148,10 @@ impl Stats {
             ("checkpoints", count(&engine.checkpoint.count)),
             ("checkpoint_pages_written", count(&engine.checkpoint.pages_written)),
             ("checkpoint_bytes_written", count(&engine.checkpoint.bytes_written)),
+            ("snapshots", engine.snapshots.holders()),
+            ("snapshot_oldest_millis", oldest.map_or(0, |one| millis(one.lasts))),
+            ("snapshot_oldest_seqno", oldest.map_or(0, |one| one.at.0)),
+            ("snapshot_kept_bytes", kept_for_snapshots),
             ("snapshot_memtable_bytes", engine.snapshots.pinned_memtable_bytes()),
             ("snapshot_spills", count(&engine.spill.count)),
             ("snapshot_spilled_bytes", count(&engine.spill.bytes_written)),

@@ -355,7 +355,9 @@ impl Engine {
     /// One unit of background work on this thread, whatever is most due; false if there is none.
     pub fn step(&self) -> Result<bool> {
         self.health.check()?;
-        self.log().tick(self.env.clock.now())?;
+        let now = self.env.clock.now();
+        self.snapshots.tick(now);
+        self.log().tick(now)?;
         self.answer_sync_requests()?;
         self.balance_memory();
         self.probe_damage();

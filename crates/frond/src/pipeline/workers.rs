@@ -117,7 +117,9 @@ impl Engine {
 
     fn log_loop(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Acquire) && self.health.check().is_ok() {
-            self.log().tick(self.env.clock.now())?;
+            let now = self.env.clock.now();
+            self.snapshots.tick(now);
+            self.log().tick(now)?;
             self.answer_sync_requests()?;
             self.balance_memory();
             self.env.clock.sleep(Duration::from_millis(20));

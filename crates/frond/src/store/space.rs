@@ -143,6 +143,14 @@ pub(super) struct Zone {
     pub dirty: bool,
 }
 
+/// Dead extents that have one keeper.
+#[derive(Debug, Default)]
+struct Kept {
+    offsets: Vec<u64>,
+    /// Of all of them.
+    bytes: u64,
+}
+
 /// Everything under the lock.
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -150,7 +158,7 @@ pub(super) struct Inner {
     pub alloc: Allocator,
     pub pins: Pins,
     /// Dead extents by what keeps them.
-    kept: BTreeMap<Keeper, Vec<u64>>,
+    kept: BTreeMap<Keeper, Kept>,
     /// Dead extents that only the log keeps.
     kept_by_log: BTreeMap<Lsn, Vec<u64>>,
     /// The version pinned for the older slot.
@@ -223,6 +231,13 @@ impl Space {
     /// Sums.
     pub fn stats(&self) -> SpaceStats {
         self.lock().stats()
+    }
+
+    /// Bytes of dead pages that go on for one of these versions, and for no later one.
+    pub fn kept_for(&self, versions: &[Publish]) -> u64 {
+        let inner = self.lock();
+        let kept = |version: &Publish| inner.kept.get(&Keeper::Version(*version));
+        versions.iter().filter_map(kept).map(|kept| kept.bytes).sum()
     }
 }
 
@@ -485,7 +500,9 @@ impl Inner {
         if record.holds > 0 {
             self.change(offset, |record| record.waits = true);
         } else if let Some(keeper) = self.pins.keeper(record.lineage, record.birth, record.death) {
-            self.kept.entry(keeper).or_default().push(offset);
+            let kept = self.kept.entry(keeper).or_default();
+            kept.offsets.push(offset);
+            kept.bytes += u64::from(record.bytes);
         } else if let Some(lsn) = record.log.filter(|&lsn| lsn >= self.log_kept_from) {
             self.kept_by_log.entry(lsn).or_default().push(offset);
         } else {
@@ -518,7 +535,7 @@ impl Inner {
     }
 
     fn settle_list(&mut self, keeper: Keeper) {
-        for offset in self.kept.remove(&keeper).unwrap_or_default() {
+        for offset in self.kept.remove(&keeper).unwrap_or_default().offsets {
             self.settle(offset);
         }
     }

@@ -219,6 +219,12 @@ impl WriteSet {
         Ok(())
     }
 
+    /// The tree of the entry that was added at a position.
+    pub fn tree_added_at(&self, position: usize) -> Option<TreeId> {
+        let slot = self.slots.iter().find(|slot| slot.position as usize == position);
+        slot.map(|slot| slot.tree)
+    }
+
     fn is_same_key(&self, a: &Slot, b: &Slot) -> bool {
         a.tree == b.tree && self.key(a) == self.key(b)
     }
@@ -229,7 +235,8 @@ impl WriteSet {
         for pair in group.windows(2) {
             if pair[1].insert && pair[0].tag.kind() != Kind::Delete {
                 return Err(Error::KeyExists {
-                    tree: format!("number {}", pair[1].tree),
+                    // Names are the caller's to know: `tree_added_at`.
+                    tree: String::new(),
                     index: pair[1].position as usize,
                     key: self.key(&pair[1]).to_vec(),
                 });

@@ -22,7 +22,7 @@ mod snapshots;
 mod spilled;
 
 pub(crate) use branches::{Branches, Change, Loaded, NamedRoots, NamedVersion};
-pub(crate) use snapshots::{SnapshotState, Snapshots};
+pub(crate) use snapshots::{LiveSnapshot, Reader, SnapshotState, Snapshots};
 pub(crate) use spilled::SpilledWrites;
 
 use std::collections::BTreeMap;

@@ -8,7 +8,8 @@
 //! disk in the memtable's stead (`pipeline/spill.rs`): no long reader holds memory (Rule: I28).
 //!
 //! Threads register in lists that few of them share, as a transaction of one read is a snapshot too; who publishes
-//! takes all.
+//! takes all. Since when a snapshot is held goes by a clock that a thread of the store sets from time to time: reading it is
+//! reading a place that hardly ever changes.
 //!
 //! Invariants
 //! 1. Registration and publishing exclude each other: a snapshot is either in the registry when a
@@ -19,11 +20,13 @@
 //!
 //! Threads: all. Ranks: lists in their order.
 
+use std::time::Duration;
+
 use arc_swap::Guard;
 
 use crate::{
     Publish, Seqno,
-    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, thread_number},
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_number},
 };
 
 use super::{MemSlot, Version, Versions};
@@ -41,6 +44,24 @@ pub(crate) struct SnapshotState {
     is_registered: bool,
     /// Of a registered one.
     list: usize,
+    /// When the first of its holders registered it, milliseconds.
+    since: u64,
+}
+
+/// A transaction that holds a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reader {
+    /// Its id, and the program's name for it.
+    pub id: u64,
+    pub tag: u64,
+}
+
+/// A snapshot that is held, by a transaction or, if it is none's, by handles and cursors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LiveSnapshot {
+    pub reader: Option<Reader>,
+    pub at: Seqno,
+    pub lasts: Duration,
 }
 
 /// The version of a snapshot that the current one has gone beyond. Nearly every snapshot ends before
@@ -54,26 +75,45 @@ struct Pinned {
 /// Snapshots of some threads, by seqno, ascending, and how many hold each.
 type Held = Vec<(Arc<SnapshotState>, usize)>;
 
+/// What some threads have registered.
+#[derive(Debug, Default)]
+struct Listed {
+    held: Held,
+    /// Transactions among the holders, with what they hold and since when, milliseconds.
+    readers: Vec<(Reader, Seqno, u64)>,
+}
+
 /// One list on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct List(Mutex<Held>);
+struct List(Mutex<Listed>);
+
+/// The time, milliseconds, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Now(AtomicU64);
 
 /// All snapshots that are held.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     lists: Box<[List]>,
+    now: Now,
 }
 
 /// The registry, locked for a publish.
 pub(crate) struct Publishing<'a> {
-    lists: Vec<MutexGuard<'a, Held>>,
+    lists: Vec<MutexGuard<'a, Listed>>,
 }
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Self { lists: (0..LISTS).map(|_| List::default()).collect() }
+        Self { lists: (0..LISTS).map(|_| List::default()).collect(), now: Now::default() }
     }
+}
+
+/// A time of the store's clock.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Where a seqno is in a list, or would be.
@@ -82,23 +122,50 @@ fn find(held: &Held, at: Seqno) -> Result<usize, usize> {
 }
 
 impl Snapshots {
+    /// Says what time it is: snapshots that are taken from here on are taken now, until this is called again.
+    pub fn tick(&self, now: Duration) {
+        self.now.0.store(millis(now), Ordering::Relaxed);
+    }
+
     /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state, if their threads
     /// share a list.
     pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
+        self.register_by(visible, None)
+    }
+
+    /// The same for a transaction, which lets it go by [`release_by`](Self::release_by).
+    pub fn register_for(
+        &self,
+        reader: Reader,
+        visible: impl FnOnce() -> Seqno,
+    ) -> Arc<SnapshotState> {
+        self.register_by(visible, Some(reader))
+    }
+
+    fn register_by(
+        &self,
+        visible: impl FnOnce() -> Seqno,
+        reader: Option<Reader>,
+    ) -> Arc<SnapshotState> {
         let list = thread_number() % LISTS;
-        let mut held = self.lists[list].0.lock().unwrap();
+        // Relaxed: nothing is read by it. Some milliseconds are as good as others.
+        let since = self.now.0.load(Ordering::Relaxed);
+        let mut listed = self.lists[list].0.lock().unwrap();
+        let Listed { held, readers } = &mut *listed;
         let at = visible();
-        let index = find(&held, at).unwrap_or_else(|index| {
-            let state = SnapshotState { at, pinned: Pinned::default(), is_registered: true, list };
+        let index = find(held, at).unwrap_or_else(|index| {
+            let pinned = Pinned::default();
+            let state = SnapshotState { at, pinned, is_registered: true, list, since };
             held.insert(index, (Arc::new(state), 0));
             index
         });
+        readers.extend(reader.map(|reader| (reader, at, since)));
         let (state, count) = &mut held[index];
         *count += 1;
         state.clone()
     }
 
-    fn list(&self, state: &SnapshotState) -> MutexGuard<'_, Held> {
+    fn list(&self, state: &SnapshotState) -> MutexGuard<'_, Listed> {
         self.lists[state.list].0.lock().unwrap()
     }
 
@@ -107,24 +174,66 @@ impl Snapshots {
         if !state.is_registered {
             return;
         }
-        let mut held = self.list(state);
-        if let Ok(index) = find(&held, state.at) {
+        let held = &mut self.list(state).held;
+        if let Ok(index) = find(held, state.at) {
             held[index].1 += 1;
         }
     }
 
     /// One holder less.
     pub fn release(&self, state: &SnapshotState) {
+        if state.is_registered {
+            self.list(state).let_go(state);
+        }
+    }
+
+    /// The transaction `id` less.
+    pub fn release_by(&self, state: &SnapshotState, id: u64) {
         if !state.is_registered {
             return;
         }
-        let mut held = self.list(state);
-        if let Ok(index) = find(&held, state.at) {
-            held[index].1 -= 1;
-            if held[index].1 == 0 {
-                held.remove(index);
+        let mut listed = self.list(state);
+        // Who came last most often goes first.
+        if let Some(index) = listed.readers.iter().rposition(|(reader, ..)| reader.id == id) {
+            listed.readers.swap_remove(index);
+        }
+        listed.let_go(state);
+    }
+
+    /// All snapshots that are held, by `now`: a line for each transaction, and for each that is no transaction's.
+    pub fn live(&self, now: Duration) -> Vec<LiveSnapshot> {
+        let lasts = |since: u64| Duration::from_millis(millis(now).saturating_sub(since));
+        let mut live = Vec::new();
+        for list in &self.lists {
+            let listed = list.0.lock().unwrap();
+            for &(reader, at, since) in &listed.readers {
+                live.push(LiveSnapshot { reader: Some(reader), at, lasts: lasts(since) });
+            }
+            let readers = &listed.readers;
+            let nobodys = |state: &SnapshotState| readers.iter().all(|(_, at, _)| *at != state.at);
+            for (state, _) in listed.held.iter().filter(|(state, _)| nobodys(state)) {
+                live.push(LiveSnapshot { reader: None, at: state.at, lasts: lasts(state.since) });
             }
         }
+        live
+    }
+
+    /// How many hold snapshots: transactions, handles and cursors.
+    pub fn holders(&self) -> u64 {
+        let of = |list: &List| {
+            let held = &list.0.lock().unwrap().held;
+            held.iter().map(|(_, holders)| *holders as u64).sum::<u64>()
+        };
+        self.lists.iter().map(of).sum()
+    }
+
+    /// Versions that only snapshots go on reading, each once.
+    pub fn pinned_versions(&self) -> Vec<Publish> {
+        let pinned = self.publishing().pinned();
+        let mut versions: Vec<_> = pinned.iter().map(|(_, version)| version.publish).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        versions
     }
 
     /// Keeps registrations away while a publish is decided and done.
@@ -152,9 +261,9 @@ impl Snapshots {
 
     /// Snapshots at `at`, if they are still held and read `old`, read `new` from now on.
     pub fn move_over(&self, at: Seqno, old: &Arc<Version>, new: Arc<Version>) {
-        for held in &self.publishing().lists {
-            if let Ok(index) = find(held, at)
-                && let (state, _) = &held[index]
+        for listed in &self.publishing().lists {
+            if let Ok(index) = find(&listed.held, at)
+                && let (state, _) = &listed.held[index]
                 && state.pinned.get().is_some_and(|pinned| Arc::ptr_eq(&pinned, old))
             {
                 state.pinned.set(new.clone());
@@ -177,10 +286,21 @@ impl Snapshots {
     }
 }
 
+impl Listed {
+    fn let_go(&mut self, state: &SnapshotState) {
+        if let Ok(index) = find(&self.held, state.at) {
+            self.held[index].1 -= 1;
+            if self.held[index].1 == 0 {
+                self.held.remove(index);
+            }
+        }
+    }
+}
+
 impl Publishing<'_> {
     /// Pinned versions, with the snapshots that read them.
     fn pinned(&self) -> Vec<(Seqno, Arc<Version>)> {
-        let all = self.lists.iter().flat_map(|held| held.iter());
+        let all = self.lists.iter().flat_map(|listed| listed.held.iter());
         all.filter_map(|(state, _)| Some((state.at, state.pinned.get()?))).collect()
     }
 
@@ -195,7 +315,8 @@ impl Publishing<'_> {
         let Some(last) = slot.last() else { return };
         let mut kept: Option<Arc<Version>> = None;
         let below = |held: &'_ Held| find(held, last).unwrap_or_else(|index| index);
-        for (state, _) in self.lists.iter().flat_map(|held| &held[..below(held)]) {
+        let held = self.lists.iter().map(|listed| &listed.held);
+        for (state, _) in held.flat_map(|held| &held[..below(held)]) {
             if state.pinned.get().is_none() {
                 debug_assert!(state.at >= old.applied, "snapshots.rs invariant 1");
                 let kept = kept.get_or_insert_with(|| match slot.spilled() {
@@ -227,7 +348,7 @@ impl SnapshotState {
     pub fn named(version: Version) -> Arc<Self> {
         let (at, pinned) = (version.applied, Pinned::default());
         pinned.set(Arc::new(version));
-        Arc::new(Self { at, pinned, is_registered: false, list: 0 })
+        Arc::new(Self { at, pinned, is_registered: false, list: 0, since: 0 })
     }
 
     /// The version to read, filtered by `at`.

@@ -262,6 +262,8 @@ impl Log {
                 Ok(())
             }
             Err(Error::Io { source, .. }) if is_full(&source) => {
+                // Who needs it is told, and asks again if it comes again; others have what they need.
+                self.state.lock().unwrap().spare_wanted = false;
                 Err(Error::Full(format!("no room for a log segment of {bytes} bytes")))
             }
             Err(error) => self.or_fail(Err(error)),

@@ -50,6 +50,7 @@ mod tests;
 
 pub use feed::{LogFeed, TakeCommit, in_group};
 pub use log::{Log, LogOptions, LogStats};
+pub use promise::PromiseRefused;
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,

@@ -66,6 +66,17 @@ impl PromisedRoom {
     }
 }
 
+/// More than can be promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PromiseRefused {
+    /// What it would have come to, with others, bytes.
+    pub bytes: u64,
+    /// How much may be promised.
+    pub max: u64,
+    /// It is too long by itself; else it has room once others are taken or ended.
+    pub is_alone: bool,
+}
+
 impl Log {
     /// Promises room for a record of `payload` bytes at most; false if there is too much promised already. Waits for
     /// a buffer, and makes segments if need be: `Full` if there is no room for one.
@@ -94,15 +105,22 @@ impl Log {
         }
     }
 
-    /// Of a promise that was refused: how much it would have come to, with others, and how much may be promised.
-    pub fn beyond_promises(&self, payload: usize) -> (u64, u64) {
+    /// Why a promise was refused.
+    pub fn refusal(&self, payload: usize) -> PromiseRefused {
         let own = PromisedRoom::of(payload);
         let all = self.state.lock().unwrap().promised.with(own);
         let group = (self.options.begun_bytes_max() - GROUP_HEADER_BYTES) as u64;
+        let (half, segments) = (
+            room_of(self.options.first_segment_bytes) / 2,
+            2 * room_of(self.options.segment_bytes),
+        );
+        let refused = |bytes, max, alone| PromiseRefused { bytes, max, is_alone: alone > max };
         match own.fits_half(self.options.first_segment_bytes) {
-            false => (own.groups, room_of(self.options.first_segment_bytes) / 2),
-            true if all.records as u64 > group => (all.records as u64, group),
-            true => (all.groups, 2 * room_of(self.options.segment_bytes)),
+            false => refused(own.groups, half, own.groups),
+            true if all.records as u64 > group => {
+                refused(all.records as u64, group, own.records as u64)
+            }
+            true => refused(all.groups, segments, own.groups),
         }
     }
 

@@ -10,7 +10,8 @@
 //! 1. Numbers have no gap at any moment: the spare that goes is the last, and its number is the next
 //!    to be given.
 //! 2. The short segment begins where all of the log is synced.
-//! 3. While more is promised than fits half of a short segment, it does not rest.
+//! 3. While more is promised than fits half of a short segment, it does not rest. Promises are made while it prepares to:
+//!    so that is looked at under the same lock as each step that takes room away.
 //! 4. Without it nothing is lost, only space: a full disk does not keep a log from resting or from being
 //!    closed.
 //!
@@ -103,17 +104,19 @@ impl Log {
         }
         drop(spares);
         let state = self.state.lock().unwrap();
-        if is_still(&state) {
+        // Where it goes on after all, the short one waits behind the current segment as any other.
+        if is_still(&state) && self.may_rest(&state) {
             drop(self.mark_idle(state, true)?);
         }
         Ok(())
     }
 
-    /// Unlinks the segments that are ready and promised to no group, but `keep` of them.
+    /// Unlinks the segments that are ready and promised to no group, but `keep` of them; of a log that goes on, none that
+    /// promised records may need.
     fn remove_spares(&self, spares: &mut Spares, keep: usize) -> Result<()> {
         loop {
             let mut state = self.state.lock().unwrap();
-            if state.spares.len() <= keep {
+            if state.spares.len() <= keep || !(state.closing || self.may_rest(&state)) {
                 return Ok(());
             }
             state.spares.pop_back();

@@ -6,8 +6,8 @@ mod crashes;
 use std::{path::Path, thread, time::Duration};
 
 use frond::{
-    Batch, Change, CheckMode, Db, Durability, Error, IfLocked, Isolation, Options, RowLock, Tree,
-    TreeLock, Txn, TxnOptions, Xid,
+    Batch, Change, CheckMode, Db, Durability, Error, ErrorKind, IfLocked, Isolation, Options,
+    RowLock, Tree, TreeLock, Txn, TxnOptions, Xid,
 };
 use frond_testkit::disk::SimVfs;
 
@@ -542,7 +542,8 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
             Err(refused) => break refused,
         }
     };
-    assert!(matches!(refused, Error::BatchTooLarge { .. }), "{refused}");
+    assert!(matches!(refused, Error::TooMuchPrepared { .. }), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Retry, "others may be decided");
     assert!(prepared.len() > 500, "{}", prepared.len());
     assert_eq!(db.prepared().len(), prepared.len());
     let changes = vfs.changes();
@@ -557,6 +558,36 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
     db.close().unwrap();
     let db = Db::open("/store", options()).unwrap();
     assert_eq!(db.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap().unwrap(), b"new");
+    is_at_rest(&db);
+    db.close().unwrap();
+}
+
+/// What others keep from being prepared can be tried again; what never fits cannot.
+#[test]
+fn room_that_others_take_is_there_once_they_are_decided() {
+    let dir = tempfile::tempdir().unwrap();
+    // A quarter of it for all that is prepared.
+    let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let prepare = |name: &str, kib: u32| {
+        let txn = begin(&db, Isolation::ReadCommitted);
+        for row in 0..kib {
+            txn.put(&tree, format!("{name} {row}").as_bytes(), &[7; 1024]).unwrap();
+        }
+        txn.prepare_with(&xid(name), Durability::Lazy).map(|prepared| prepared.detach())
+    };
+    prepare("first", 2500).unwrap();
+    let refused = prepare("second", 2500).unwrap_err();
+    assert!(matches!(refused, Error::TooMuchPrepared { .. }), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Retry);
+    assert!(!is_locked(&db, &tree, b"second 1"), "it was rolled back");
+    let refused = prepare("third", 5000).unwrap_err();
+    assert!(matches!(refused, Error::BatchTooLarge { .. }), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::FixCall, "it never fits");
+    db.rollback_prepared(&xid("first")).unwrap();
+    prepare("second", 2500).unwrap();
+    db.commit_prepared(&xid("second")).unwrap();
     is_at_rest(&db);
     db.close().unwrap();
 }

@@ -10,6 +10,7 @@ mod large;
 mod reads;
 mod rows;
 mod scans;
+mod shared_syncs;
 mod temporary;
 mod together;
 

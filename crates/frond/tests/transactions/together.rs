@@ -373,6 +373,13 @@ fn waits_and_refusals_name_the_key() {
     batch.insert(tree, b"2", b"").unwrap();
     let exists = db.commit(&mut batch).unwrap_err();
     assert!(matches!(&exists, Error::KeyExists { index: 1, key, .. } if key == b"2"), "{exists:?}");
+    let mut batch = Batch::new();
+    batch.put(tree, b"0", b"").unwrap();
+    batch.insert(tree, b"7", b"").unwrap();
+    batch.insert(tree, b"7", b"").unwrap();
+    let twice = db.commit(&mut batch).unwrap_err();
+    assert!(matches!(twice, Error::KeyExists { index: 2, .. }), "{twice:?}");
+    assert_eq!((twice.tree(), twice.key()), (Some("t"), Some((&b"7"[..], 1))));
     store.is_at_rest();
 }
 

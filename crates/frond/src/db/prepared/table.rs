@@ -53,14 +53,14 @@ struct All {
 
 impl PreparedTable {
     /// Takes a name for a transaction that is about to be prepared, and whose writes take so many bytes: all that is
-    /// prepared may take `bytes_max`.
+    /// prepared may take `bytes_max`, as this one alone does.
     pub fn reserve(&self, xid: &Xid, bytes: u64, bytes_max: u64) -> Result<()> {
         let mut locked = self.lock();
         let table = &mut *locked;
         let all = table.bytes.saturating_add(bytes);
         if all > bytes_max {
             let limit = "all that is prepared in a store with this memory (a quarter of it)";
-            return Err(Error::BatchTooLarge { bytes: all, max: bytes_max, limit });
+            return Err(Error::TooMuchPrepared { bytes: all, max: bytes_max, limit });
         }
         match table.known.entry(xid.clone()) {
             Entry::Occupied(_) => Err(Error::XidExists(xid.clone())),

@@ -126,7 +126,7 @@ impl Txn {
         state.is_over = true;
         state.take_temporary_back();
         drop(Ending { shared: &self.shared, live: &self.live, state });
-        self.shared.release_snapshot(state.snapshot.take());
+        self.release_snapshot(state.snapshot.take());
         if state.has_written {
             self.live.clear();
         }

@@ -22,6 +22,7 @@
 //! | `end.rs` | commit, rollback |
 //! | `savepoint.rs` | savepoints and statements: how far it can be taken back |
 //! | `interrupt.rs` | another thread asks a transaction to stop |
+//! | `live.rs` | who is there: holders of locks and of snapshots |
 //! | `kit.rs` | memory, from one transaction to the next |
 //! | `prepare.rs` | the first of two phases |
 //! | `transact.rs` | a closure, again if others were in its way |
@@ -42,6 +43,7 @@ mod end;
 mod estimate;
 mod interrupt;
 mod kit;
+mod live;
 mod locked_walk;
 mod options;
 mod own_walk;
@@ -68,8 +70,8 @@ use crate::{
     txn::{
         LiveWrites, Mark,
         lock_table::{
-            Deadlock, Denied, LiveTxn, LockMark, LockSet, LockStats, LockWait, Owner, Reason,
-            RowMode, TableMode, Taken,
+            Deadlock, Denied, LockMark, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
+            TableMode, Taken,
         },
     },
     version::SnapshotState,
@@ -209,12 +211,6 @@ impl Db {
         let mut waits = self.shared.lock_table.waits();
         waits.iter_mut().for_each(|wait| wait.tree_name = self.shared.tree_name(wait.tree));
         waits
-    }
-
-    /// Transactions that hold locks, and batches that do, longest first. One that has only read without locks, or has done
-    /// nothing yet, is not among them.
-    pub fn transactions(&self) -> Vec<LiveTxn> {
-        self.shared.lock_table.live()
     }
 
     /// Locks there are, and how waits ended.

@@ -12,7 +12,7 @@ use crate::{
     pipeline::Insertion,
     sync::Arc,
     txn::lock_table::{LockList, LockTable},
-    wal::{RECORD_BYTES_MAX, RecordBuilder},
+    wal::{PromiseRefused, RECORD_BYTES_MAX, RecordBuilder},
 };
 
 use super::{
@@ -52,8 +52,8 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// All is rolled back with `XidExists`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
-    /// `Closed`. `TxnEnded`. `Failed`, `OutcomeUnknown`: the store has stopped; it may be prepared.
+    /// All is rolled back with `XidExists`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `TooMuchPrepared`,
+    /// `ReadOnly`, `Closed`. `TxnEnded`. `Failed`, `OutcomeUnknown`: the store has stopped; it may be prepared.
     pub fn prepare(self, xid: &Xid) -> Result<PreparedTxn> {
         self.prepare_with(xid, Durability::Sync)
     }
@@ -94,7 +94,7 @@ impl Txn {
         // They are the session's, which a prepared transaction outlives.
         state.keep_temporary();
         state.is_over = true;
-        self.shared.release_snapshot(state.snapshot.take());
+        self.release_snapshot(state.snapshot.take());
         Ok(PreparedTxn::new(self.shared.clone(), prepared))
     }
 
@@ -186,14 +186,26 @@ impl Txn {
         let put = shared.promise_room(prepared).and_then(|()| {
             if prepared.promised.is_none() {
                 // Its commit could fail, or wait for a disk (Rule: I41).
-                let limit = "the room that the log keeps for the commits of all that is prepared";
-                let (bytes, max) = engine.log().beyond_promises(shared.commit_bytes(prepared));
-                return Err(Error::BatchTooLarge { bytes, max, limit });
+                return Err(beyond(engine.log().refusal(shared.commit_bytes(prepared))));
             }
             engine.undecided.keep(&prepared.xid, prepared.blobs.clone());
             shared.commit_insertion(&Arc::new(rows), &prepared.blobs, level, &[], ())
         });
         put.map(drop).inspect_err(|_| shared.end_promises(prepared))
+    }
+}
+
+/// What a promise comes to that the log has refused.
+fn beyond(PromiseRefused { bytes, max, is_alone }: PromiseRefused) -> Error {
+    match is_alone {
+        true => {
+            let limit = "the room that the log keeps for the commit of one that is prepared";
+            Error::BatchTooLarge { bytes, max, limit }
+        }
+        false => {
+            let limit = "the room that the log keeps for the commits of all that is prepared";
+            Error::TooMuchPrepared { bytes, max, limit }
+        }
     }
 }
 

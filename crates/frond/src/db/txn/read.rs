@@ -5,7 +5,7 @@ use crate::{
     block::typed::Projection,
     sync::Arc,
     txn::{HashedKey, lock_table::RowMode},
-    version::{SnapshotState, Version},
+    version::{Reader, SnapshotState, Version},
 };
 
 use super::{
@@ -280,7 +280,8 @@ impl Txn {
     pub(super) fn snapshot<'s>(&self, state: &'s mut State) -> &'s Arc<SnapshotState> {
         let engine = &self.shared.engine;
         let visible = || engine.sequencer.visible();
-        let snapshot = state.snapshot.get_or_insert_with(|| engine.snapshots.register(visible));
+        let register = || engine.snapshots.register_for(self.reader(), visible);
+        let snapshot = state.snapshot.get_or_insert_with(register);
         if snapshot.at > visible() {
             // It was taken before those commits could be seen; here nobody waits for this call.
             engine.wait_visible(snapshot.at);
@@ -306,7 +307,7 @@ impl Txn {
             let last = engine.enter().last();
             // What became visible meanwhile may be in trees already.
             let at = || last.max(engine.sequencer.visible());
-            state.snapshot = Some(engine.snapshots.register(at));
+            state.snapshot = Some(engine.snapshots.register_for(self.reader(), at));
         }
         Ok(state.snapshot.as_ref().map_or(Seqno(0), |snapshot| snapshot.at))
     }
@@ -338,14 +339,21 @@ impl Txn {
     }
 }
 
-impl Shared {
-    /// Lets a transaction's snapshot go.
-    pub(super) fn release_snapshot(&self, snapshot: Option<Arc<SnapshotState>>) {
-        if let Some(snapshot) = snapshot {
-            self.engine.snapshots.release(&snapshot);
-        }
+impl Txn {
+    /// Under what name its snapshot is held.
+    fn reader(&self) -> Reader {
+        Reader { id: self.id(), tag: self.options.tag }
     }
 
+    /// Lets its snapshot go.
+    pub(super) fn release_snapshot(&self, snapshot: Option<Arc<SnapshotState>>) {
+        if let Some(snapshot) = snapshot {
+            self.shared.engine.snapshots.release_by(&snapshot, self.id());
+        }
+    }
+}
+
+impl Shared {
     /// Whether a row exists, at the newest inserted version. Under its lock (Rule: I3).
     pub(in crate::db) fn exists_at_latest(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;

@@ -136,7 +136,7 @@ impl Txn {
     /// A statement begins: at `ReadCommitted` its first plain read looks at what is committed by then.
     fn forget_view(&self, state: &mut State) {
         if self.options.isolation == Isolation::ReadCommitted {
-            self.shared.release_snapshot(state.snapshot.take());
+            self.release_snapshot(state.snapshot.take());
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     waits::Waiting,
 };
 use crate::{
-    KeyStart, TreeId,
+    KeyStart, Seqno, TreeId,
     latency::{Histogram, Times},
     sync::{Arc, AtomicU64, Ordering},
 };
@@ -54,29 +54,48 @@ impl fmt::Display for LockWait {
     }
 }
 
-/// A transaction that holds locks, or a batch that does.
+/// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that is no transaction's.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LiveTxn {
-    /// Its id, as in reports of waits.
+    /// Its id, as in reports of waits; 0 for a snapshot that is no transaction's.
     pub id: u64,
-    /// The program's own name for it; 0 for a batch, and for what was prepared before the store was opened.
+    /// The program's own name for it; 0 for a batch, a snapshot, and for what was prepared before the store was opened.
     pub tag: u64,
     /// About how many entries it has written.
     pub writes: u64,
-    /// For how long it has held locks.
-    pub lasts: Duration,
-    /// It waits for one.
+    /// For how long it has held locks, if it holds any.
+    pub locks: Option<Duration>,
+    /// The last commit that its reads see, and for how long it has held that snapshot, if it holds one.
+    pub snapshot: Option<(Seqno, Duration)>,
+    /// It waits for a lock.
     pub waits: bool,
+}
+
+impl LiveTxn {
+    /// For how long it has held what it has held longest.
+    pub fn lasts(&self) -> Duration {
+        self.locks.max(self.snapshot.map(|(_, lasts)| lasts)).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for LiveTxn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, tag, writes, lasts, waits } = self;
-        write!(f, "transaction {id}")?;
+        let Self { id, tag, writes, locks, snapshot, waits } = self;
+        match id {
+            0 => write!(f, "a snapshot")?,
+            _ => write!(f, "transaction {id}")?,
+        }
         if *tag != 0 {
             write!(f, " (tag {tag})")?;
         }
-        write!(f, " has held locks for {:.3} s, {writes} writes", lasts.as_secs_f64())?;
+        if let Some(lasts) = locks {
+            write!(f, " has held locks for {:.3} s, {writes} writes", lasts.as_secs_f64())?;
+        }
+        if let Some((at, lasts)) = snapshot {
+            let and = if locks.is_some() { "," } else { "" };
+            write!(f, "{and} has read as of commit {at} for {:.3} s", lasts.as_secs_f64())?;
+        }
         if *waits { write!(f, ", waits") } else { Ok(()) }
     }
 }
@@ -184,7 +203,7 @@ impl LockTable {
         live
     }
 
-    /// Everybody who holds locks, longest first.
+    /// Everybody who holds locks.
     pub fn live(&self) -> Vec<LiveTxn> {
         let now = self.clock.now();
         let waiting: Vec<u32> = self.waits.lock().unwrap().waiting.keys().copied().collect();
@@ -196,12 +215,12 @@ impl LockTable {
                     id: party.id(),
                     tag: party.tag(),
                     writes: party.writes(),
-                    lasts: now.saturating_sub(since),
+                    locks: Some(now.saturating_sub(since)),
+                    snapshot: None,
                     waits: waiting.contains(&owner.number()),
                 });
             }
         });
-        live.sort_by_key(|one| (std::cmp::Reverse(one.lasts), one.id));
         live
     }
 

@@ -147,6 +147,45 @@ fn append_checkpoint_and_recycle_share_one_log() {
     explore(500, model);
 }
 
+/// Promises are made while the log comes to rest: they have their room in whichever segment it goes on. Rule: I41
+#[test]
+fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
+    const GROWING: LogOptions = LogOptions {
+        segment_bytes: 64 << 10,
+        first_segment_bytes: 24 << 10,
+        group_bytes: 8 << 10,
+        groups: 3,
+    };
+    let model = || {
+        let disk = Disk::default();
+        let env = env_on(&disk);
+        let log = Arc::new(Log::create(env, DIR, STORE, Durability::Sync, GROWING).unwrap());
+        // It is in a longer segment than the one that it rests in.
+        while log.stats().segments == 0 {
+            let reservation = append(&log, &[1; 5000]).unwrap();
+            log.wait(&reservation, Durability::Sync).unwrap();
+        }
+        let resting = {
+            let log = log.clone();
+            thread::spawn(move || log.rest().unwrap())
+        };
+        let mut promised = 0;
+        for _ in 0..4 {
+            promised += usize::from(log.promise(300).unwrap());
+        }
+        resting.join().unwrap();
+        assert_eq!(promised, 4);
+        disk.be_full(true);
+        // Each in a group of its own, as if there was a sync for each.
+        for _ in 0..promised {
+            let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+            log.fill(&reservation, &[&[2; 300]]);
+            log.wait(&reservation, Durability::Sync).unwrap();
+        }
+    };
+    explore(500, model);
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {

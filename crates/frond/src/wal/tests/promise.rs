@@ -1,6 +1,6 @@
 //! Room that is promised: others leave it alone, whatever the disk does.
 
-use super::*;
+use super::{disk::*, *};
 
 fn fill_up(log: &Log, payload: &[u8]) -> usize {
     let mut filled = 0;
@@ -123,4 +123,29 @@ fn promises_end_and_are_bounded() {
     assert!(filled >= 12, "{filled}: both buffers");
     log.close().unwrap();
     assert!(log.promise(100).is_err());
+}
+
+/// What found no room on a full disk is refused, and that is all: who needs no segment is not asked to make one.
+#[test]
+fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
+    let disk = Disk::default();
+    disk.be_full(false);
+    let env = Env { vfs: Arc::new(disk.clone()), ..env() };
+    let log = Log::create(env, DIR, STORE, Durability::Sync, SMALL).unwrap();
+    disk.be_full(true);
+    let mut promised = 0;
+    let refused = loop {
+        match log.promise(300) {
+            Ok(true) => promised += 1,
+            Ok(false) => panic!("there is room for {promised} and no more, and segments to make"),
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, Error::Full(_)) && promised > 2, "{refused}");
+    // There is room in the segment for one that promised nothing, and buffers are free: nobody has to wait.
+    log.end_promise(300);
+    log.wait_for_room().unwrap();
+    append(&log, b"small").unwrap();
+    disk.be_full(false);
+    log.close().unwrap();
 }

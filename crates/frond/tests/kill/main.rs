@@ -10,6 +10,10 @@
 //! 3. Nothing is there that a transaction had taken back, by a savepoint or as a whole.
 //!
 //! And the accounts together have what they had, so that no amount was taken and not given, or counted twice.
+//!
+//! `two_phases.rs` does the same to those who commit in two phases.
+
+mod two_phases;
 
 use std::{
     fs::{File, OpenOptions},
