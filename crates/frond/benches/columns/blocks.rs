@@ -6,7 +6,7 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 use frond::{
     End, Hint, Layout, Part, Tag,
     block::{
-        Codec, Pushed,
+        Chunks, Codec, Pushed,
         typed::{Columns, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find_parts},
     },
 };
@@ -198,7 +198,13 @@ pub fn print() {
         let mut payload = Vec::new();
         let found = measure(picks.len(), || {
             for key in &picks {
-                let found = find_parts(&parse(), key, &Projection::All, &mut payload);
+                let found = find_parts(
+                    &parse(),
+                    key,
+                    &Projection::All,
+                    &mut Chunks::default(),
+                    &mut payload,
+                );
                 assert!(found.expect("a search").is_some());
             }
         });

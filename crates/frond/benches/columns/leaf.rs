@@ -5,7 +5,7 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 use frond::{
     End, Part, Tag,
     block::{
-        Codec, Pushed, TypedFormat,
+        Chunks, Codec, Pushed, TypedFormat,
         typed::{
             Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, TypedRows, find_parts,
         },
@@ -183,7 +183,13 @@ pub fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
     let (mut noise, mut payload) = (Noise(5), Vec::new());
     let mut one = |block: &[u8], key: &[u8]| {
         let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
-        let found = find_parts(&typed, black_box(key), &Projection::All, &mut payload);
+        let found = find_parts(
+            &typed,
+            black_box(key),
+            &Projection::All,
+            &mut Chunks::default(),
+            &mut payload,
+        );
         assert!(found.expect("a search").is_some());
         black_box(&payload);
     };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use frond::{
     Hint, Layout, Part,
     block::{
-        Codec,
+        Chunks, Codec,
         typed::{Columns, Typed, unpack},
     },
 };
@@ -191,7 +191,8 @@ fn print_sort(name: &str, leaf: &Leaf, budget: &Budget) {
         .iter()
         .map(|block| {
             let (mut out, typed) = (Vec::new(), Typed::parse(block, &leaf.columns, models));
-            let has_codec = unpack(&typed.expect("a block"), &mut out).expect("a block");
+            let has_codec = unpack(&typed.expect("a block"), &mut Chunks::default(), &mut out)
+                .expect("a block");
             if has_codec { out } else { block.clone() }
         })
         .collect();

@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::{
-    BadBlock, Codec, DecodeMeter,
+    BadBlock, Chunks, Codec, DecodeMeter,
     column::string::{MODEL_VERSION, StringModel},
     rows::{self, Shape},
     typed::{self, Columns, Models, Projection, Typed},
@@ -81,8 +81,14 @@ impl Format {
     }
 
     /// Checks everything about a block that has so many rows of that length, as the index of its run says: before
-    /// it is believed.
-    pub fn check(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
+    /// it is believed. What codecs give of its columns stays in `chunks`, which has nothing yet.
+    pub fn check(
+        &self,
+        block: &[u8],
+        rows: u32,
+        row_bytes: u32,
+        chunks: &mut Chunks,
+    ) -> Result<(), BadBlock> {
         match self {
             Format::Opaque => {
                 let shape = Shape::parse(block)?;
@@ -92,18 +98,20 @@ impl Format {
             Format::Typed(format) => {
                 let block = format.block(block)?;
                 same(block.rows(), rows, block.raw_bytes(), row_bytes)?;
-                typed::check(&block)
+                typed::check_into(&block, chunks)
             }
         }
     }
 
-    /// The message of `key`, if the block has one; of a value that is in columns the parts that are wanted.
+    /// The message of `key`, if the block has one; of a value that is in columns the parts that are wanted. What codecs
+    /// gave of the block before is in `chunks`.
     #[inline]
     pub fn find(
         &self,
         block: &[u8],
         key: &[u8],
         projection: &Projection,
+        chunks: &mut Chunks,
     ) -> Result<Option<(Tag, Payload)>, BadBlock> {
         match self {
             Format::Opaque => {
@@ -114,7 +122,7 @@ impl Format {
                 let mut payload = Vec::new();
                 let projection = format.columns.projection(projection);
                 let block = format.block(block)?;
-                let found = typed::find_parts(&block, key, projection, &mut payload)?;
+                let found = typed::find_parts(&block, key, projection, chunks, &mut payload)?;
                 Ok(found.map(|(tag, in_columns)| match projection {
                     Projection::All => (tag, Payload::Made(payload)),
                     _ if in_columns => (tag, Payload::Parts(payload)),
@@ -137,12 +145,13 @@ impl Format {
         same(found, rows, found_bytes, row_bytes)
     }
 
-    /// A block that was checked, with no column under a codec, if it has any that is.
-    pub fn unpack(&self, block: &[u8]) -> Option<Box<[u8]>> {
+    /// A block that was checked, with no column under a codec, if it has any that is; what is in `chunks` is not decoded
+    /// again.
+    pub fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
         let Format::Typed(format) = self else { return None };
         let mut out = Vec::new();
         let typed = format.block(block).ok()?;
-        matches!(typed::unpack(&typed, &mut out), Ok(true)).then(|| out.into_boxed_slice())
+        matches!(typed::unpack(&typed, chunks, &mut out), Ok(true)).then(|| out.into_boxed_slice())
     }
 
     /// Whether a block of a run of format `from` can be read as one of this.

@@ -23,6 +23,7 @@
 
 mod builder;
 mod bytes;
+mod chunks;
 mod codec;
 pub mod column;
 mod dictionary;
@@ -37,6 +38,7 @@ pub mod typed;
 pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;
 pub(crate) use bytes::{varint_bytes, varint32};
+pub use chunks::Chunks;
 pub use codec::Codec;
 pub use dictionary::{Dictionary, DictionaryEncoder, train};
 pub use format::{Format, MODELS_MEMORY_MAX, Payload, TypedFormat};

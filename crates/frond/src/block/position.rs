@@ -5,7 +5,7 @@
 //! these; in a typed one key and payload lie in the position's own memory.
 
 use super::{
-    BadBlock,
+    BadBlock, Chunks,
     format::Format,
     rows::{Rows, Shape},
     typed::{Projection, TypedRows},
@@ -72,12 +72,12 @@ impl Position {
         }
     }
 
-    /// Comes into a block: before any move in it.
+    /// Comes into a block: before any move in it. What was decoded of it before is `known`, or nothing.
     #[inline]
-    pub fn enter(&mut self, block: &[u8]) -> Result<(), BadBlock> {
+    pub fn enter(&mut self, block: &[u8], known: Chunks) -> Result<(), BadBlock> {
         match &mut self.0 {
             Kind::Opaque { shape, .. } => *shape = Shape::parse(block)?,
-            Kind::Typed(rows) => rows.leave(),
+            Kind::Typed(rows) => rows.leave(known),
         }
         Ok(())
     }

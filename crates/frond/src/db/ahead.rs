@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 use crate::{
     Result, TreeId,
+    block::Chunks,
     page::Link,
     pipeline::{Engine, PieceMemory},
     run::{AheadOfCursor, BULK_BYTES, PinnedBlock, Run},
@@ -70,6 +71,9 @@ pub(super) struct Flights {
     pieces: Mutex<VecDeque<Arc<Flight>>>,
 }
 
+/// A block, its number, and what its codecs gave.
+type Brought = (usize, PinnedBlock, Chunks);
+
 /// A piece of a leaf on its way into the cache.
 #[derive(Debug)]
 struct Flight {
@@ -90,7 +94,7 @@ struct State {
     end: Option<usize>,
     stage: Stage,
     /// What it has brought and the walk has not come for.
-    brought: VecDeque<(usize, PinnedBlock)>,
+    brought: VecDeque<Brought>,
     memory: Option<PieceMemory>,
     panicked: bool,
     /// What a reader is to hold.
@@ -218,7 +222,7 @@ impl Ahead {
                 Arc::new(Flight { number, run, start, bytes, state, arrived })
             };
             let Some(run) = front.leaf.run.resident() else {
-                let bytes = (BULK_BYTES + PIECE_BYTES_MAX) as u64;
+                let bytes = (BULK_BYTES + 2 * PIECE_BYTES_MAX) as u64;
                 let flight = flight(None, Stage::Waiting, bytes);
                 front.opening = Some(flight.clone());
                 return Ok(Some(flight));
@@ -268,16 +272,24 @@ impl Flights {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Flight>>> {
         self.pieces.lock().unwrap()
     }
-}
 
-impl AheadOfCursor for Flights {
-    fn meet(&self, run: &Run, block: usize) -> Option<PinnedBlock> {
+    /// The one that brings this block.
+    fn of(&self, run: &Run, block: usize) -> Option<Arc<Flight>> {
         let link = run.link();
         let holds = |flight: &&Arc<Flight>| {
             flight.run.link() == link.as_ref() && flight.start <= block && !flight.ends_by(block)
         };
-        let flight = self.lock().iter().find(holds).cloned();
-        flight.and_then(|flight| flight.meet(block))
+        self.lock().iter().find(holds).cloned()
+    }
+}
+
+impl AheadOfCursor for Flights {
+    fn meet(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)> {
+        self.of(run, block).and_then(|flight| flight.meet(block))
+    }
+
+    fn brought(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)> {
+        self.of(run, block).and_then(|flight| flight.lock().take(block))
     }
 }
 
@@ -324,8 +336,8 @@ impl Flight {
         self.lock().end = Some(piece.end);
         let piece = run.wanted(piece, &*cx.cache);
         cx.counters.pieces_ahead.fetch_add(1, Ordering::Relaxed);
-        run.bring(piece, &*cx.cache, |block, brought| {
-            self.lock().brought.push_back((block, brought));
+        run.bring(piece, &*cx.cache, |block, brought, chunks| {
+            self.lock().brought.push_back((block, brought, chunks));
             self.arrived.notify_all();
         });
     }
@@ -335,21 +347,15 @@ impl Flight {
     }
 
     /// The walk needs this block of those that it brings.
-    fn meet(&self, block: usize) -> Option<PinnedBlock> {
+    fn meet(&self, block: usize) -> Option<(PinnedBlock, Chunks)> {
         let mut state = self.lock();
         if state.stage == Stage::Waiting {
             // The walk is as quick itself.
             state.land(self.start);
         }
         loop {
-            // In order: what comes before it has been walked over.
-            while let Some((index, _)) = state.brought.front()
-                && *index <= block
-            {
-                let brought = state.brought.pop_front().filter(|(index, _)| *index == block);
-                if let Some((_, brought)) = brought {
-                    return Some(brought);
-                }
+            if let Some(brought) = state.take(block) {
+                return Some(brought);
             }
             // As it would have done here.
             assert!(!state.panicked, "a thread that read ahead panicked");
@@ -370,6 +376,19 @@ impl Flight {
 }
 
 impl State {
+    /// This block, if it was brought; in order: what comes before it has been walked over.
+    fn take(&mut self, block: usize) -> Option<(PinnedBlock, Chunks)> {
+        while let Some((index, ..)) = self.brought.front()
+            && *index <= block
+        {
+            let brought = self.brought.pop_front().filter(|(index, ..)| *index == block);
+            if let Some((_, brought, chunks)) = brought {
+                return Some((brought, chunks));
+            }
+        }
+        None
+    }
+
     /// Of a leaf that was not opened, nothing from block `start` on was brought.
     fn land(&mut self, start: usize) {
         self.end.get_or_insert(start);

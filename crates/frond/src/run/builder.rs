@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, Codec, Format, Position, Pushed,
-        common_prefix,
+        BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, Chunks, Codec, Format, Position,
+        Pushed, common_prefix,
     },
     cache::{FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
@@ -489,7 +489,7 @@ impl RunBuilder {
         from.decode(entry.packing, encoded, &mut raw).map_err(bad)?;
         let format = from.format();
         let mut rows = Position::new(format);
-        rows.enter(&raw).and_then(|()| rows.first(&raw, format)).map_err(bad)?;
+        rows.enter(&raw, Chunks::default()).and_then(|()| rows.first(&raw, format)).map_err(bad)?;
         if self.before == Before::Nothing {
             self.first_key = Some(rows.key().into());
         }
@@ -522,7 +522,7 @@ impl RunBuilder {
         entry
             .packing
             .decode(dictionary, &encoded, &mut raw)
-            .and_then(|()| rows.enter(&raw))
+            .and_then(|()| rows.enter(&raw, Chunks::default()))
             .and_then(|()| rows.last(&raw, &format))
             .map_err(|bad| malformed(bad.0))?;
         self.before = Before::Key;

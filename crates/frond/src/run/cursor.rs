@@ -17,7 +17,7 @@ use super::{
     reader::{PinnedBlock, Run},
 };
 use crate::{
-    block::{BadBlock, Position, typed::Projection},
+    block::{BadBlock, Chunks, Position, typed::Projection},
     cache::BlockSource,
     error::{Error, Result},
     sync::Arc,
@@ -26,7 +26,10 @@ use crate::{
 /// Who reads ahead of cursors, on other threads.
 pub trait AheadOfCursor: Send + Sync + std::fmt::Debug {
     /// A cursor needs this block, which is not in the cache. Waits for who is about to bring it.
-    fn meet(&self, run: &Run, block: usize) -> Option<PinnedBlock>;
+    fn meet(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)>;
+
+    /// The same, if the block is here already.
+    fn brought(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)>;
 }
 
 /// A position in a run.
@@ -154,7 +157,7 @@ impl RunCursor {
         if !self.on_entry || self.run.format().is_opaque() {
             return Ok(());
         }
-        let entered = self.rows.enter(self.bytes.get());
+        let entered = self.rows.enter(self.bytes.get(), Chunks::default());
         let at = entered.and_then(|()| self.rows.row_at(self.bytes.get(), self.run.format(), row));
         at.map_err(|bad| self.fail(bad))
     }
@@ -462,18 +465,27 @@ impl RunCursor {
             return Ok(false);
         }
         self.block = index;
+        let mut chunks = Chunks::default();
         match &mut self.access {
             Access::Cached { source, ahead: (direction, bytes), others } => {
-                let others = others.as_ref().filter(|_| self.run.wants(index, &**source));
-                let block = match others.and_then(|others| others.meet(&self.run, index)) {
-                    Some(block) => block,
+                let run = &self.run;
+                let brought = others.as_ref().and_then(|others| {
+                    let brought = others.brought(run, index);
+                    brought
+                        .or_else(|| run.wants(index, &**source).then(|| others.meet(run, index))?)
+                });
+                let block = match brought {
+                    Some((block, decoded)) => {
+                        chunks = decoded;
+                        block
+                    }
                     None => {
                         // Walking down, the range begins in this block, and the walk goes on below it.
                         let is_up = *direction == Direction::Forward;
                         let start = if is_up { self.blocks_start } else { 0 };
                         let blocks = start..self.blocks_end;
                         let piece = piece(&self.run, index, blocks, *direction, *bytes);
-                        self.run.block_of(index, piece, &**source)?
+                        self.run.block_of(index, piece, &**source, &mut chunks)?
                     }
                 };
                 self.bytes = Bytes::Pinned(block);
@@ -488,11 +500,11 @@ impl RunCursor {
                 self.bytes = Bytes::Own(own);
             }
         }
-        let entered = self.rows.enter(self.bytes.get());
-        entered.map_err(|bad| self.run.bad_block(index, bad))?;
         if self.checking {
-            self.run.check_block(index, self.bytes.get())?;
+            self.run.check_block(index, self.bytes.get(), &mut chunks)?;
         }
+        let entered = self.rows.enter(self.bytes.get(), chunks);
+        entered.map_err(|bad| self.run.bad_block(index, bad))?;
         Ok(true)
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! Threads: a piece belongs to its cursor.
 
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
 
 use super::{
     Direction,
     reader::{Data, Filled, PinnedBlock, ReadBuf, Run},
 };
 use crate::{
-    block::BadBlock,
+    block::{BadBlock, Chunks, Codec},
     cache::{BlockCache, BlockSource, Load},
     error::Result,
 };
@@ -94,13 +94,14 @@ impl Run {
         piece
     }
 
-    /// Reads these blocks at once into `source`, if they lie in the file, and hands them to `take`. A hint:
+    /// Reads these blocks at once into `source`, if they lie in the file, and hands them to `take`, with what their codecs
+    /// gave if they were not there. A hint:
     /// whoever comes to read one that cannot be read is told so.
     pub(crate) fn bring(
         &self,
         piece: Range<usize>,
         source: &dyn BlockSource,
-        mut take: impl FnMut(usize, PinnedBlock),
+        mut take: impl FnMut(usize, PinnedBlock, Chunks),
     ) {
         let data = self.data.load_full();
         let Data::Written { file, link } = &*data else { return };
@@ -113,18 +114,20 @@ impl Run {
         let mut device_bytes = buf.device_bytes();
         for (block, entry) in piece.zip(entries) {
             let at = skip + entry.offset as usize - start;
+            let chunks = RefCell::new(Chunks::default());
             let mut fill = |out: &mut [u8]| {
                 let encoded = buf.get(at, entry.encoded_bytes as usize);
                 self.verify_block(block, encoded)?;
-                self.decode_checked(block, encoded, out)?;
+                self.decode_checked(block, encoded, out, &mut chunks.borrow_mut())?;
                 Ok(std::mem::take(&mut device_bytes))
             };
             // Damage of one is told to whoever comes to read it.
             let key = self.block_key(block);
             let raw_bytes = entry.raw_bytes as usize;
-            let load = Load { raw_bytes, fill: &mut fill, unpack: &|block| self.unpack(block) };
+            let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
+            let load = Load { raw_bytes, fill: &mut fill, unpack: &unpack };
             if let Ok(brought) = source.block(key, load) {
-                take(block, PinnedBlock::cached(brought));
+                take(block, PinnedBlock::cached(brought), chunks.into_inner());
             }
         }
     }
@@ -153,11 +156,16 @@ impl Run {
         first..first + fits.count()
     }
 
-    /// Bytes of these blocks as stored, and once decoded.
+    /// Bytes of these blocks as stored, and once decoded, with what the codecs of their columns give.
     pub(crate) fn piece_bytes(&self, piece: Range<usize>) -> (u64, u64) {
         let entries = self.blocks().entries().get(piece).unwrap_or_default();
         let stored = entries.iter().map(|entry| u64::from(entry.encoded_bytes)).sum();
-        (stored, entries.iter().map(|entry| u64::from(entry.raw_bytes)).sum())
+        let has_chunks = !self.format().is_opaque() && self.codec() != Codec::Raw;
+        let decoded = entries.iter().map(|entry| {
+            let chunks = if has_chunks { entry.row_bytes } else { 0 };
+            u64::from(entry.raw_bytes) + u64::from(chunks)
+        });
+        (stored, decoded.sum())
     }
 }
 

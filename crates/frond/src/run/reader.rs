@@ -10,6 +10,7 @@
 //! Threads: all.
 
 use std::{
+    cell::RefCell,
     fmt,
     ops::{Deref, Range},
 };
@@ -25,8 +26,8 @@ use super::{
 };
 use crate::{
     block::{
-        BadBlock, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, Payload, TypedFormat,
-        typed::Projection,
+        BadBlock, Chunks, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, Payload,
+        TypedFormat, typed::Projection,
     },
     cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool, Load},
     error::{Error, Place, Result},
@@ -425,14 +426,21 @@ impl Run {
         if has_filter && (index == 0 || index + 1 == blocks) && beyond() {
             return Ok(None);
         }
-        let block = self.block(index, source)?;
-        let found = self.tail.format.find(&block, key, projection);
+        let mut chunks = Chunks::default();
+        let block = self.block(index, source, &mut chunks)?;
+        let found = self.tail.format.find(&block, key, projection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found { tag, block, payload }))
     }
 
-    /// Block `index` decoded: from the run's own frames if it lies there raw in one piece, else by `source`.
-    pub fn block(&self, index: usize, source: &dyn BlockSource) -> Result<PinnedBlock> {
+    /// Block `index` decoded: from the run's own frames if it lies there raw in one piece, else by `source`. If it had to
+    /// be loaded, `chunks`, which has nothing yet, has what its codecs gave.
+    pub fn block(
+        &self,
+        index: usize,
+        source: &dyn BlockSource,
+        chunks: &mut Chunks,
+    ) -> Result<PinnedBlock> {
         let entry = self.tail.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
         if entry.packing.is_raw() {
@@ -445,15 +453,22 @@ impl Run {
                 }
             }
         }
-        let mut fill = |out: &mut [u8]| self.load(index, out);
-        let raw_bytes = entry.raw_bytes as usize;
-        let load = Load { raw_bytes, fill: &mut fill, unpack: &|block| self.unpack(block) };
+        let chunks = RefCell::new(chunks);
+        let mut fill = |out: &mut [u8]| self.load(index, out, &mut chunks.borrow_mut());
+        let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
+        let load = Load { raw_bytes: entry.raw_bytes as usize, fill: &mut fill, unpack: &unpack };
         source.block(self.block_key(index), load).map(PinnedBlock::cached)
     }
 
-    /// A block that was checked, as it is read without a codec, if some column is under one.
-    pub(super) fn unpack(&self, block: &[u8]) -> Option<Box<[u8]>> {
-        (self.tail.codec != Codec::Raw).then(|| self.tail.format.unpack(block))?
+    /// A block that was checked, as it is read without a codec, if some column is under one; what its codecs gave is then
+    /// of no use any more.
+    pub(super) fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
+        if self.tail.codec == Codec::Raw {
+            return None;
+        }
+        let unpacked = self.tail.format.unpack(block, chunks)?;
+        *chunks = Chunks::default();
+        Some(unpacked)
     }
 
     pub(super) fn block_key(&self, index: usize) -> BlockKey {
@@ -471,11 +486,12 @@ impl Run {
         index: usize,
         piece: Range<usize>,
         source: &dyn BlockSource,
+        chunks: &mut Chunks,
     ) -> Result<PinnedBlock> {
         if piece.len() > 1 && self.wants(index, source) {
-            self.bring(piece, source, |_, _| ());
+            self.bring(piece, source, |_, _, _| ());
         }
-        self.block(index, source)
+        self.block(index, source, chunks)
     }
 
     /// True if block `index` is not in `source`, and would be if it were read now.
@@ -484,10 +500,10 @@ impl Run {
     }
 
     /// Fills `out` with block `index`, checked throughout; returns bytes read from the device.
-    fn load(&self, index: usize, out: &mut [u8]) -> Result<u64> {
+    fn load(&self, index: usize, out: &mut [u8], chunks: &mut Chunks) -> Result<u64> {
         let mut buf = ReadBuf::new(self.pool.clone());
         let encoded = self.encoded_block(index, &mut buf)?;
-        self.decode_checked(index, encoded, out)?;
+        self.decode_checked(index, encoded, out, chunks)?;
         Ok(if buf.frames.is_empty() { 0 } else { buf.frames.len() as u64 })
     }
 
@@ -496,10 +512,11 @@ impl Run {
         index: usize,
         encoded: &[u8],
         out: &mut [u8],
+        chunks: &mut Chunks,
     ) -> Result<()> {
         let packing = self.tail.index.entry(index).map_or(Packing::RAW, |entry| entry.packing);
         self.decode(packing, encoded, out).map_err(|bad| self.bad_block(index, bad))?;
-        self.check_block(index, out)
+        self.check_block(index, out, chunks)
     }
 
     /// Decodes a block that is stored so, and counts that.
@@ -521,10 +538,15 @@ impl Run {
         }
     }
 
-    /// Checks everything about a block.
-    pub(super) fn check_block(&self, index: usize, block: &[u8]) -> Result<()> {
+    /// Checks everything about a block. What its codecs give stays in `chunks`, which has nothing yet.
+    pub(super) fn check_block(
+        &self,
+        index: usize,
+        block: &[u8],
+        chunks: &mut Chunks,
+    ) -> Result<()> {
         let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
-        let checked = self.tail.format.check(block, entry.rows, entry.row_bytes);
+        let checked = self.tail.format.check(block, entry.rows, entry.row_bytes, chunks);
         checked.map_err(|bad| self.bad_block(index, bad))
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::*;
 use crate::{
-    block::Codec,
+    block::{Chunks, Codec},
     cache::{BlockCache, BlockSource, FramePool, NoCache},
     error::Error,
     io::{MemoryVfs, OpenMode, Vfs},
@@ -101,7 +101,7 @@ fn a_run_reads_the_same_unwritten_written_and_opened() {
         let file = file();
         let link = write(&run, &file, 8192);
         assert_eq!(link.bytes, run.extent_bytes());
-        let pinned = run.block(0, &*cache).unwrap();
+        let pinned = run.block(0, &*cache, &mut Chunks::default()).unwrap();
         let before = pinned.to_vec();
         run.set_written(file.clone(), link);
         assert_eq!(*pinned, *before, "a pinned block outlives the switch");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use frond::{
     Tag,
     block::{
-        BadBlock, Format, Payload, Position, TypedFormat,
+        BadBlock, Chunks, Format, Payload, Position, TypedFormat,
         typed::{self, Projection, TypedRows},
     },
 };
@@ -71,7 +71,7 @@ pub fn everything(block: &Block, format: &Format) -> bool {
 }
 
 fn check(block: &Block, format: &Format) -> Result<(), BadBlock> {
-    format.check(&block.raw, block.rows, block.row_bytes)
+    format.check(&block.raw, block.rows, block.row_bytes, &mut Chunks::default())
 }
 
 /// All rows, forward; backward there are as many, and the same if the block is sound.
@@ -81,7 +81,7 @@ fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
     let raw = &block.raw[..];
     let mut at = Position::new(format);
     let mut bytes = 0;
-    at.enter(raw)?;
+    at.enter(raw, Chunks::default())?;
     at.last(raw, format)?;
     let mut backward = 1;
     while at.prev(raw, format)? {
@@ -110,13 +110,13 @@ fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
 fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
     let raw = &block.raw[..];
     let mut at = Position::new(format);
-    let found = format.find(raw, key, &typed::Projection::All).map(|_| ());
-    at.enter(raw)?;
+    let found = format.find(raw, key, &typed::Projection::All, &mut Chunks::default()).map(|_| ());
+    at.enter(raw, Chunks::default())?;
     let mut sought = at.seek_before(raw, format, key);
     if let Ok(true) = sought {
         sought = at.prev(raw, format).and_then(|_| at.next(raw, format));
     }
-    at.enter(raw)?;
+    at.enter(raw, Chunks::default())?;
     if at.seek(raw, format, key)? {
         at.next(raw, format)?;
         at.prev(raw, format)?;
@@ -135,7 +135,7 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
     for part in [0, 2] {
         let projection = format.columns().project(&[part]);
         for key in &block.keys {
-            typed::find_parts(&typed, key, &projection, &mut payload)?;
+            typed::find_parts(&typed, key, &projection, &mut Chunks::default(), &mut payload)?;
         }
         let mut at = TypedRows::new(projection);
         at.first(&typed)?;
@@ -147,7 +147,21 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
 
 /// What a cache with room makes of a sound block is sound as well, and has the same rows.
 fn unpack(block: &Block, format: &Format, rows: &[Row]) {
-    let Some(raw) = format.unpack(&block.raw) else { return };
+    let mut chunks = Chunks::default();
+    let checked = format.check(&block.raw, block.rows, block.row_bytes, &mut chunks);
+    assert!(checked.is_ok(), "it was sound");
+    // Whoever loads a block hands on what the check decoded of it.
+    if let Some((key, tag, _)) = rows.last() {
+        let found = format.find(&block.raw, key, &typed::Projection::All, &mut chunks);
+        assert_eq!(found.expect("it is sound").map(|(tag, _)| tag), Some(*tag));
+    }
+    let mut at = Position::new(format);
+    at.enter(&block.raw, chunks.clone()).expect("it is sound");
+    if let Some((key, tag, payload)) = rows.first() {
+        at.first(&block.raw, format).expect("it is sound");
+        assert_eq!((at.key(), at.tag(), at.payload(&block.raw)), (&key[..], *tag, &payload[..]));
+    }
+    let Some(raw) = format.unpack(&block.raw, &mut chunks) else { return };
     let unpacked = Block { raw: raw.into_vec(), keys: Vec::new(), ..*block };
     assert!(check(&unpacked, format).is_ok(), "checked, unpacked, and not sound");
     assert!(walk(&unpacked, format).as_deref() == Ok(rows), "unpacked, and other rows");
@@ -163,10 +177,12 @@ fn agree(block: &Block, format: &Format, rows: &[Row]) {
         return;
     }
     let mut at = Position::new(format);
-    at.enter(raw).expect("it is sound");
+    at.enter(raw, Chunks::default()).expect("it is sound");
     for (number, (key, tag, payload)) in rows.iter().enumerate() {
         assert!(number == 0 || rows[number - 1].0 < *key, "checked, and descends");
-        let found = format.find(raw, key, &typed::Projection::All).expect("it is sound");
+        let found = format
+            .find(raw, key, &typed::Projection::All, &mut Chunks::default())
+            .expect("it is sound");
         let (found, place) = found.unwrap_or_else(|| panic!("row {number} is not found"));
         let found_payload = match &place {
             Payload::InBlock(range) => &raw[range.clone()],

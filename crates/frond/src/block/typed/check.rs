@@ -5,7 +5,7 @@
 
 use super::{
     super::{
-        BLOCK_RAW_BYTES_MAX, BadBlock,
+        BLOCK_RAW_BYTES_MAX, BadBlock, Chunks,
         column::{PAD_BYTES, string::Strings},
         varint_bytes,
     },
@@ -17,7 +17,8 @@ use super::{
 const DESCENDS: BadBlock = BadBlock("its keys do not ascend");
 
 /// What was seen so far.
-struct Seen {
+struct Seen<'c> {
+    chunks: &'c mut Chunks,
     /// Of each row whether its value is in the columns.
     in_columns: Vec<bool>,
     /// Of each row whether its key is known to be above the one before.
@@ -35,13 +36,14 @@ struct Seen {
 
 /// Checks order, lengths, tags, and that every column is what its place asks for. Takes 26 bytes a row, and for the
 /// longest column of strings and a codec's chunk the length of the rows and their fillers twice each; with quotes as much
-/// again, and once for each of four quoted columns.
-pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
+/// again, and once for each of four quoted columns. What codecs give stays in `chunks`, which has nothing yet.
+pub fn check_into(typed: &Typed<'_>, chunks: &mut Chunks) -> Result<(), BadBlock> {
     if typed.raw_bytes() > BLOCK_RAW_BYTES_MAX {
         return Err(TOO_LONG);
     }
     let rows = typed.rows();
     let mut seen = Seen {
+        chunks,
         in_columns: Vec::with_capacity(rows),
         above: vec![false; rows],
         raw_bytes: 0,
@@ -87,7 +89,12 @@ pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
     Ok(())
 }
 
-impl Seen {
+/// The same, keeping nothing.
+pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
+    check_into(typed, &mut Chunks::default())
+}
+
+impl Seen<'_> {
     fn look_at_words(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
         let words = typed.words(at)?;
         fills(typed, at, words.bytes_used())?;
@@ -98,8 +105,7 @@ impl Seen {
 
     /// Of the value: strings that may quote others, which were looked at before.
     fn look_at_texts(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
-        let mut chunk = Vec::new();
-        let texts = typed.texts(at, &mut chunk)?;
+        let texts = typed.texts(at, self.chunks.of(at))?;
         self.quoting += usize::from(texts.quotes());
         if self.quoting > quotes::QUOTING_MAX {
             return Err(BadBlock("too many columns quote others"));
@@ -111,8 +117,7 @@ impl Seen {
     }
 
     fn look_at_strings(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
-        let mut chunk = Vec::new();
-        let strs = typed.strs(at, &mut chunk)?;
+        let strs = typed.strs(at, self.chunks.of(at))?;
         fills(typed, at, strs.bytes_used())?;
         strs.check()?;
         self.strings.clear();

@@ -59,7 +59,7 @@ mod weigh;
 mod writer;
 
 pub use builder::TypedBuilder;
-pub use check::check;
+pub use check::{check, check_into};
 pub use columns::{Columns, Projection};
 pub use difference::Against;
 pub use frame::{Models, Typed};

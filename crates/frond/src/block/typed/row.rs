@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    super::BadBlock,
+    super::{BadBlock, Chunks},
     columns::{Column, Holds, Projection, put_word},
     frame::{TOO_LONG, Typed},
     search::place,
@@ -40,20 +40,22 @@ impl Places {
 
 /// The tag of `key`, if the block has it, and whether its value is in the columns; the payload, or of a value
 /// there the parts that are wanted, is put into `payload`. Reads no column of the value that is not wanted,
-/// and no other row.
+/// and no other row. What codecs gave of the block, or give now, is in `chunks`.
 pub fn find_parts(
     typed: &Typed<'_>,
     key: &[u8],
     projection: &Projection,
+    chunks: &mut Chunks,
     payload: &mut Vec<u8>,
 ) -> Result<Option<(Tag, bool)>, BadBlock> {
-    let (row, is_here) = place(typed, key)?;
+    let (row, is_here) = place(typed, key, chunks)?;
     if !is_here {
         return Ok(None);
     }
     let (tag, in_columns) = typed.tag(row)?;
     payload.clear();
-    append_payload(typed, row, in_columns, typed.columns().wanted(projection), payload)?;
+    let wanted = typed.columns().wanted(projection);
+    append_payload(typed, row, in_columns, wanted, chunks, payload)?;
     Ok(Some((tag, in_columns)))
 }
 
@@ -65,7 +67,7 @@ pub fn find(
     projection: &Projection,
     payload: &mut Vec<u8>,
 ) -> Result<Option<Tag>, BadBlock> {
-    Ok(find_parts(typed, key, projection, payload)?.map(|(tag, _)| tag))
+    Ok(find_parts(typed, key, projection, &mut Chunks::default(), payload)?.map(|(tag, _)| tag))
 }
 
 /// Appends the payload of row `row`, of which it is known where it is.
@@ -74,11 +76,12 @@ pub(super) fn append_payload(
     row: usize,
     in_columns: bool,
     wanted: &[u16],
+    chunks: &mut Chunks,
     out: &mut Vec<u8>,
 ) -> Result<(), BadBlock> {
     if !in_columns {
         let Some(at) = typed.others_at() else { return Ok(()) };
-        return typed.strs(at, &mut Vec::new())?.get(row, out);
+        return typed.strs(at, chunks.of(at))?.get(row, out);
     }
     let bytes_max = out.len() + typed.raw_bytes();
     let mut places = Places::default();
@@ -87,7 +90,7 @@ pub(super) fn append_payload(
         if let (Some(column), Some(at)) =
             (typed.columns().value.columns.get(index), typed.value_at(index))
         {
-            append_part(typed, at, column, row, &mut places, out)?;
+            append_part(typed, at, column, row, (&mut places, chunks), out)?;
         }
         if out.len() > bytes_max {
             return Err(TOO_LONG);
@@ -102,19 +105,19 @@ fn append_part(
     at: usize,
     column: &Column,
     row: usize,
-    places: &mut Places,
+    (places, chunks): (&mut Places, &mut Chunks),
     out: &mut Vec<u8>,
 ) -> Result<(), BadBlock> {
     let start = out.len();
     match column.holds {
         Holds::Word(bytes, _) => put_word(typed.int(at, row)?, bytes, out),
         Holds::String(_) => {
-            append_text(typed, at, row, places, out)?;
+            append_text(typed, at, row, (places, chunks), out)?;
             places.note(at, start..out.len());
         }
         Holds::Content => {
             out.push(0);
-            append_text(typed, at, row, places, out)?;
+            append_text(typed, at, row, (places, chunks), out)?;
             let length = out.len() - start - 1;
             put_length_at(start, out);
             places.note(at, out.len() - length..out.len());
@@ -128,13 +131,13 @@ fn append_text(
     typed: &Typed<'_>,
     at: usize,
     row: usize,
-    places: &Places,
+    (places, chunks): (&Places, &mut Chunks),
     out: &mut Vec<u8>,
 ) -> Result<(), BadBlock> {
     if typed.read_string(at, row, out)? {
         return Ok(());
     }
-    typed.texts(at, &mut Vec::new())?.get(typed, row, places, out)
+    typed.texts(at, chunks.of(at))?.get(typed, row, places, out)
 }
 
 /// Writes the length of what follows the byte at `start` there: mostly it is that byte, else what follows makes room.

@@ -6,7 +6,7 @@
 //! block beside it and begins with sixty-four.
 
 use super::{
-    super::BadBlock,
+    super::{BadBlock, Chunks},
     columns::Projection,
     frame::Typed,
     search::place,
@@ -100,7 +100,7 @@ impl TypedRows {
 
     /// Goes to the first row whose key is not below `key`; false if there is none.
     pub fn seek(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<bool, BadBlock> {
-        let (row, _) = place(typed, key)?;
+        let (row, _) = place(typed, key, self.vector.chunks())?;
         if row >= typed.rows() {
             self.vector.clear();
             self.row = typed.rows();
@@ -111,17 +111,17 @@ impl TypedRows {
 
     /// Goes to the last row whose key is below `key`; false if there is none.
     pub fn seek_before(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<bool, BadBlock> {
-        let (row, _) = place(typed, key)?;
+        let (row, _) = place(typed, key, self.vector.chunks())?;
         match row.checked_sub(1) {
             Some(before) => self.jump(typed, before).map(|()| true),
             None => self.jump(typed, 0).map(|()| false),
         }
     }
 
-    /// Forgets the block that it stood in: comes before any move in another one.
+    /// Forgets the block that it stood in: comes before any move in another one, of which codecs gave this.
     #[inline]
-    pub fn leave(&mut self) {
-        self.vector.leave();
+    pub fn leave(&mut self, known: Chunks) {
+        self.vector.leave(known);
     }
 
     /// Goes to the next row, if that has been decoded; else it stays, and false says nothing.

@@ -8,15 +8,19 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::{BadBlock, column::string::Strs},
+    super::{BadBlock, Chunks, column::string::Strs},
     columns::{Holds, word_at},
     frame::Typed,
 };
 
 /// The first row whose key is not below `key`, the number of rows if there is none, and whether it is
-/// `key`.
+/// `key`. What codecs gave of the block, or give now, is in `chunks`.
 #[inline]
-pub(super) fn place(typed: &Typed<'_>, key: &[u8]) -> Result<(usize, bool), BadBlock> {
+pub(super) fn place(
+    typed: &Typed<'_>,
+    key: &[u8],
+    chunks: &mut Chunks,
+) -> Result<(usize, bool), BadBlock> {
     let mut rest = key;
     let mut rows = 0..typed.rows();
     for (index, column) in typed.key_side().columns.iter().enumerate() {
@@ -35,8 +39,7 @@ pub(super) fn place(typed: &Typed<'_>, key: &[u8]) -> Result<(usize, bool), BadB
                 };
             }
             Holds::String(_) | Holds::Content => {
-                let mut chunk = Vec::new();
-                let strs = typed.strs(at, &mut chunk);
+                let strs = typed.strs(at, chunks.of(at));
                 // It is long: it stays where it was read.
                 let strs = strs.as_ref().map_err(|bad| *bad)?;
                 let Some((part, after)) =

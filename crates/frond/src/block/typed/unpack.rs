@@ -9,15 +9,15 @@
 //! 2. It is made only of a block that [`check`](super::check) has passed, and never written.
 
 use super::{
-    super::{BadBlock, column::PAD_BYTES, column::string::Strs},
+    super::{BadBlock, Chunks, column::PAD_BYTES, column::string::Strs},
     builder::join,
     columns::Holds,
     frame::Typed,
     quotes,
 };
 
-/// The block without codecs in `out`; false if it has none.
-pub fn unpack(typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<bool, BadBlock> {
+/// The block without codecs in `out`; false if it has none. What was decoded of it before is not decoded again.
+pub fn unpack(typed: &Typed<'_>, chunks: &mut Chunks, out: &mut Vec<u8>) -> Result<bool, BadBlock> {
     let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(typed.column_count()));
     let mut any = false;
     for at in 0..typed.column_count() {
@@ -39,8 +39,11 @@ pub fn unpack(typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<bool, BadBlock> {
                 any = true;
                 body.extend_from_slice(&bytes[..head]);
                 let bytes_max = typed.bytes_max(1) * if head > 0 { 2 } else { 1 };
-                let begun = typed.meter().map(|meter| (meter, meter.begin()));
-                let decoded = Strs::unpack(&padded[head..], typed.rows(), bytes_max, &mut body)?;
+                let chunk = chunks.of(at);
+                let meter = typed.meter().filter(|_| chunk.is_empty());
+                let begun = meter.map(|meter| (meter, meter.begin()));
+                let (bytes, rows) = (&padded[head..], typed.rows());
+                let decoded = Strs::unpack(bytes, rows, bytes_max, chunk, &mut body)?;
                 if let Some((meter, begun)) = begun {
                     meter.end(begun, decoded);
                 }

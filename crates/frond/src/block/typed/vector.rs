@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::{
-    super::{BLOCK_RAW_BYTES_MAX, BadBlock, column::string::Strings},
+    super::{BLOCK_RAW_BYTES_MAX, BadBlock, Chunks, column::string::Strings},
     columns::{Column, Holds, put_word},
     frame::{TOO_LONG, Typed},
     quotes,
@@ -54,8 +54,8 @@ struct Lines {
 struct Scratch {
     words: Vec<u64>,
     strings: Vec<Strings>,
-    /// By column of the directory, what codecs gave of this block: a walk decodes it once.
-    chunks: Vec<Vec<u8>>,
+    /// What codecs gave of this block: a walk decodes it once.
+    chunks: Chunks,
     quotes: quotes::Scratch,
 }
 
@@ -133,7 +133,7 @@ impl Vector {
         }
         others.clear();
         if some_out && let Some(at) = typed.others_at() {
-            typed.strs(at, chunk(&mut scratch.chunks, at))?.decode(rows.clone(), others)?;
+            typed.strs(at, scratch.chunks.of(at))?.decode(rows.clone(), others)?;
         }
         self.rows = rows;
         Ok(())
@@ -145,11 +145,20 @@ impl Vector {
         self.rows = 0..0;
     }
 
-    /// Forgets the block: before rows of another are decoded.
+    /// Forgets the block: before rows of another are decoded, of which codecs gave this.
     #[inline]
-    pub fn leave(&mut self) {
+    pub fn leave(&mut self, known: Chunks) {
         self.clear();
-        self.scratch.chunks.iter_mut().for_each(Vec::clear);
+        match known.is_empty() {
+            true => self.scratch.chunks.clear(),
+            false => self.scratch.chunks = known,
+        }
+    }
+
+    /// What codecs gave of this block.
+    #[inline]
+    pub fn chunks(&mut self) -> &mut Chunks {
+        &mut self.scratch.chunks
     }
 }
 
@@ -162,14 +171,6 @@ fn decode(typed: &Typed<'_>, at: usize, first: usize, words: &mut [u64]) -> Resu
         words => typed.words(at)?.decode(first, words),
     }
     Ok(())
-}
-
-/// What a codec gave of column `at`.
-fn chunk(chunks: &mut Vec<Vec<u8>>, at: usize) -> &mut Vec<u8> {
-    if chunks.len() <= at {
-        chunks.resize_with(at + 1, Vec::new);
-    }
-    &mut chunks[at]
 }
 
 impl Scratch {
@@ -276,7 +277,7 @@ impl Lines {
                 }
                 Holds::String(_) | Holds::Content => {
                     strings.clear();
-                    let texts = source.typed.texts(at, chunk(chunks, at))?;
+                    let texts = source.typed.texts(at, chunks.of(at))?;
                     texts.decode(source.typed, rows.clone(), quotes, strings)?;
                     decoded_bytes += strings.bytes().len();
                     if decoded_bytes > source.typed.bytes_max(columns) {

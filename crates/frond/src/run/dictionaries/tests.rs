@@ -325,7 +325,9 @@ fn only_runs_that_say_so_have_a_dictionary() {
     let entry = run.blocks().entries()[0];
     let mut raw = vec![0; entry.raw_bytes as usize];
     let decoded = entry.packing.decode(without.dictionary.as_deref(), encoded, &mut raw);
-    assert!(decoded.is_err() || run.check_block(0, &raw).is_err());
+    assert!(
+        decoded.is_err() || run.check_block(0, &raw, &mut crate::block::Chunks::default()).is_err()
+    );
     let missing = entry.packing.decode(None, encoded, &mut raw).unwrap_err();
     let error = run.bad_block(0, missing).to_string();
     assert!(error.contains("needs a dictionary"), "{error}");

@@ -62,6 +62,7 @@ pub(super) fn unpack(
     rows: usize,
     codec: Codec,
     bytes_max: usize,
+    chunk: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> Result<usize, BadBlock> {
     let head = ChunkHead::parse(codec, reader, bytes_max)?;
@@ -69,8 +70,7 @@ pub(super) fn unpack(
     take_ints(reader, rows)?;
     let ends = &before[..before.len() - reader.rest().len()];
     let stored = head.stored(reader)?;
-    let mut buffer = Vec::new();
-    let bytes = head.decode(stored, &mut buffer)?;
+    let bytes = head.decode(stored, chunk)?;
     chunk::put_head(Codec::Raw, bytes.len(), bytes.len(), out);
     out.extend_from_slice(ends);
     out.extend_from_slice(bytes);

@@ -129,17 +129,18 @@ impl<'a> Strs<'a> {
     }
 
     /// Appends the column at the front of `bytes`, which is under a codec, as it is without: decoded, for who has room for
-    /// it. Returns how long what the codec gave is.
+    /// it. `chunk` is as for [`parse`](Self::parse). Returns how long what the codec gave is.
     pub fn unpack(
         bytes: &[u8],
         rows: usize,
         bytes_max: usize,
+        chunk: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<usize, BadBlock> {
         let mut reader = Reader::new(bytes);
         let (kind, codec) = head(&mut reader)?;
         out.push(kind as u8);
-        raw::unpack(&mut reader, rows, codec, bytes_max, out)
+        raw::unpack(&mut reader, rows, codec, bytes_max, chunk, out)
     }
 
     /// Length of what a codec gives of the column; 0 if it stands under none.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     block::{
-        self, BlockBuilder, Codec, Pushed, Shape,
+        self, BlockBuilder, Chunks, Codec, Pushed, Shape,
         column::string::{Purpose, StrEncoder, StrKind, StringModel, Strings, train},
     },
     layout::{End, Hint, Layout, Part},
@@ -42,12 +42,15 @@ impl Both {
     fn unpacked(&self) -> Option<Self> {
         let (mut out, mut again) = (Vec::new(), Vec::new());
         let typed = Typed::parse(&self.typed, &self.columns, &self.models).unwrap();
-        if !unpack(&typed, &mut out).unwrap() {
+        if !unpack(&typed, &mut Chunks::default(), &mut out).unwrap() {
             return None;
         }
         let typed = Typed::parse(&out, &self.columns, &self.models).unwrap();
         check(&typed).unwrap();
-        assert!(!unpack(&typed, &mut again).unwrap(), "nothing is left to be decoded");
+        assert!(
+            !unpack(&typed, &mut Chunks::default(), &mut again).unwrap(),
+            "nothing is left to be decoded"
+        );
         Some(Self {
             columns: self.columns.clone(),
             models: self.models.clone(),
