@@ -14,7 +14,8 @@
 use super::{
     Direction, Entry, EntrySource, RangeDeletes,
     pieces::{Bulk, piece},
-    reader::{PinnedBlock, Run},
+    pinned::PinnedBlock,
+    reader::Run,
 };
 use crate::{
     block::{BadBlock, Chunks, Position, typed::Projection},

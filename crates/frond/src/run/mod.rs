@@ -80,6 +80,7 @@ mod model_tests;
 mod open_block;
 mod open_opaque;
 mod pieces;
+mod pinned;
 mod ranges;
 mod reader;
 mod tail;
@@ -101,8 +102,9 @@ pub use fold::{
 pub use index::{BlockEntry, BlockIndex, head};
 pub use merge::MergeCursor;
 pub use pieces::BULK_BYTES;
+pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
-pub use reader::{Found, PinnedBlock, ReadBuf, Run};
+pub use reader::{ReadBuf, Run};
 pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
 pub use typing::Typing;
 pub use verify::verify_extent;

@@ -7,7 +7,8 @@ use std::{cell::RefCell, ops::Range};
 
 use super::{
     Direction,
-    reader::{Data, Filled, PinnedBlock, ReadBuf, Run},
+    pinned::PinnedBlock,
+    reader::{Data, Filled, ReadBuf, Run},
 };
 use crate::{
     block::{BadBlock, Chunks, Codec},

@@ -9,30 +9,26 @@
 //!
 //! Threads: all.
 
-use std::{
-    cell::RefCell,
-    fmt,
-    ops::{Deref, Range},
-};
+use std::{cell::RefCell, fmt, ops::Range};
 
 use arc_swap::ArcSwap;
 
 use super::{
     filter::Filter,
     index::{BlockEntry, BlockIndex},
+    pinned::{Found, PinnedBlock},
     ranges::RangeDeletes,
     tail::{BlobUse, Counts, RUN_TAIL_BYTES_MAX, Tail},
     work::Work,
 };
 use crate::{
     block::{
-        BadBlock, Chunks, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, Payload,
-        TypedFormat, typed::Projection,
+        BadBlock, Chunks, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, TypedFormat,
+        typed::Projection,
     },
-    cache::{BlockKey, BlockSource, CachedBlock, FrameBuf, FramePool, Load},
+    cache::{BlockKey, BlockSource, FrameBuf, FramePool, Load},
     error::{Error, Place, Result},
     io::ALIGN,
-    message::{Message, Tag},
     page::{Link, PageKind, StoreFile},
     sync::{Arc, AtomicU64, Ordering},
 };
@@ -61,80 +57,6 @@ pub(super) enum Data {
 
 /// Cache keys of runs that are built here lie above all offsets of files.
 static NEXT_UNWRITTEN: AtomicU64 = AtomicU64::new(1 << 63);
-
-/// A decoded block that stays where it is while this is held.
-#[derive(Clone)]
-pub struct PinnedBlock(Pin);
-
-#[derive(Clone)]
-enum Pin {
-    Cached(CachedBlock),
-    InRun { data: Arc<Data>, start: usize, len: usize },
-}
-
-impl Deref for PinnedBlock {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Pin::Cached(block) => block,
-            Pin::InRun { data, start, len } => match &**data {
-                Data::Unwritten(buf) => buf.contiguous(*start..*start + *len).unwrap_or_default(),
-                Data::Written { .. } => &[],
-            },
-        }
-    }
-}
-
-impl PinnedBlock {
-    pub(super) fn cached(block: CachedBlock) -> Self {
-        Self(Pin::Cached(block))
-    }
-
-    /// Whether it is held in the cache, and not in the frames of an unwritten run.
-    pub(super) fn is_cached(&self) -> bool {
-        matches!(self.0, Pin::Cached(_))
-    }
-}
-
-impl fmt::Debug for PinnedBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PinnedBlock({} bytes)", self.len())
-    }
-}
-
-/// A message found by a point read, in its pinned block.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// Kind and fresh bit.
-    pub tag: Tag,
-    block: PinnedBlock,
-    payload: Payload,
-}
-
-impl Found {
-    /// The payload.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        match &self.payload {
-            Payload::InBlock(range) => self.block.get(range.clone()).unwrap_or_default(),
-            Payload::Made(payload) | Payload::Parts(payload) => payload,
-        }
-    }
-
-    /// What was found, as a message.
-    #[inline]
-    pub fn message(&self) -> Message<'_> {
-        Message::new(self.tag, self.payload())
-    }
-
-    /// Whether that is all of it, and not the parts that were wanted.
-    #[inline]
-    pub fn is_whole(&self) -> bool {
-        !matches!(self.payload, Payload::Parts(_))
-    }
-}
 
 /// Aligned memory for reads from the file, and for joining what lies across frames. Reuse it.
 #[derive(Debug)]
@@ -430,7 +352,7 @@ impl Run {
         let block = self.block(index, source, &mut chunks)?;
         let found = self.tail.format.find(&block, key, projection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
-        Ok(found.map(|(tag, payload)| Found { tag, block, payload }))
+        Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
     }
 
     /// Block `index` decoded: from the run's own frames if it lies there raw in one piece, else by `source`. If it had to
@@ -449,7 +371,7 @@ impl Run {
                 let (start, len) = (entry.offset as usize, entry.raw_bytes as usize);
                 if buf.contiguous(start..start + len).is_some() {
                     let data = arc_swap::Guard::into_inner(data);
-                    return Ok(PinnedBlock(Pin::InRun { data, start, len }));
+                    return Ok(PinnedBlock::in_run(data, start..start + len));
                 }
             }
         }
