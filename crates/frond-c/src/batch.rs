@@ -120,7 +120,7 @@ pub unsafe extern "C" fn frond_batch_commit(
 
 /// Loads rows in any order into a tree that it creates.
 pub struct frond_load {
-    load: BulkLoad,
+    pub(crate) load: BulkLoad,
 }
 
 /// Begins to load a new tree. `options` may be null. Nobody sees it before frond_loads_finish.

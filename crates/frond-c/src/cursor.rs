@@ -38,6 +38,16 @@ pub struct frond_cursor {
     met: Option<frond::Error>,
 }
 
+impl frond_cursor {
+    /// The walk, if it is of no transaction.
+    pub(crate) fn plain(&mut self) -> Option<&mut Cursor> {
+        match &mut self.walk {
+            Walk::Plain(cursor) => Some(cursor),
+            Walk::OfTxn(_) | Walk::OfTemporary(_) => None,
+        }
+    }
+}
+
 /// Where a row lies in a cursor's memory, key before value.
 struct Place {
     at: usize,

@@ -7,6 +7,8 @@
 //! | `error.rs` | outcomes: a code, and a message in the caller's struct |
 //! | `bytes.rs` | strings that go in and come out |
 //! | `store.rs` | open, close, trees, checkpoints |
+//! | `build.rs` | indexes of a tree that is being written |
+//! | `heed.rs` | long work: stopped, and how far it is |
 //! | `change.rs` | changes of several trees that are one commit |
 //! | `watch.rs` | what there is to be seen: numbers, times, who holds locks and who waits |
 //! | `tree.rs` | rows of a tree outside of transactions |
@@ -38,11 +40,13 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod batch;
+mod build;
 mod bytes;
 mod change;
 mod counts;
 mod cursor;
 mod error;
+mod heed;
 mod layouts;
 mod parts;
 mod prepared;
@@ -58,11 +62,13 @@ mod watch;
 mod whole_tree;
 
 pub use batch::*;
+pub use build::*;
 pub use bytes::*;
 pub use change::*;
 pub use counts::*;
 pub use cursor::*;
 pub use error::*;
+pub use heed::*;
 pub use layouts::*;
 pub use parts::*;
 pub use prepared::*;

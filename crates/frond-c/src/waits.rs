@@ -11,9 +11,9 @@ use crate::{
     txn::frond_txn,
 };
 
-/// What one transaction can be stopped by, from any thread; it may outlive the transaction.
+/// What one transaction can be stopped by, and whatever was told to heed it, from any thread; it may outlive these.
 pub struct frond_interrupter {
-    interrupter: Interrupter,
+    pub(crate) interrupter: Interrupter,
 }
 
 /// Gives what another thread can stop the transaction by. To be asked for before calls that wait.
@@ -35,7 +35,8 @@ pub unsafe extern "C" fn frond_txn_interrupter(
 }
 
 /// Asks the transaction to stop what it does: the call that it is in ends with FRD-1106, if it waits or walks over rows, and so
-/// do all that come, until frond_txn_clear_interrupt. Never waits; nothing happens if the transaction is over. Null is allowed.
+/// do all that come, until frond_txn_clear_interrupt; likewise of what heeds it (frond_cursor_heed and others). Never waits; nothing happens
+/// if the transaction is over. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
     // SAFETY: see `bytes.rs`.

@@ -100,6 +100,18 @@ fn rows_are_read_as_asked() {
     }
 }
 
+/// Indexes built beside a thread that writes, and long work that is stopped: as it is, and under AddressSanitizer.
+#[test]
+fn indexes_are_built_beside_writers() {
+    let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
+    for flags in [&[][..], &sanitizer] {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = [&["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-pthread"][..], flags].concat();
+        let program = build("builds", &flags, dir.path());
+        run(&mut Command::new(program), dir.path(), 0);
+    }
+}
+
 /// What docs/c-api.md shows, and the header in C++.
 #[test]
 fn the_example_runs() {
