@@ -197,7 +197,10 @@ typedef struct frond_cursor frond_cursor;
 // An open store.
 typedef struct frond_db frond_db;
 
-// What one transaction can be stopped by, from any thread; it may outlive the transaction.
+// A build of indexes on its way, of one thread at a time. Given back, it is given up, unless it was published.
+typedef struct frond_index_build frond_index_build;
+
+// What one transaction can be stopped by, and whatever was told to heed it, from any thread; it may outlive these.
 typedef struct frond_interrupter frond_interrupter;
 
 // Loads rows in any order into a tree that it creates.
@@ -211,6 +214,9 @@ typedef struct frond_party frond_party;
 
 // A transaction that is prepared, in this session's hands.
 typedef struct frond_prepared frond_prepared;
+
+// Says how far long work is: to any thread, also while the work goes on and after it. To be given back by frond_progress_free.
+typedef struct frond_progress frond_progress;
 
 // One moment of the store: what is read of it stays the same.
 typedef struct frond_snapshot frond_snapshot;
@@ -282,6 +288,22 @@ typedef struct {
   size_t value_parts_count;
 } frond_tree_options;
 
+// A row that differs between two moments; it lies in the build's memory until frond_index_build_next is called again.
+typedef struct {
+  // Its key.
+  const uint8_t *key;
+  // Bytes of it.
+  size_t key_length;
+  // What the indexes have of it: the row as it was; null if it was not there.
+  const uint8_t *before;
+  // Bytes of it.
+  size_t before_length;
+  // What they are to have: the row as it is; null if it is not there.
+  const uint8_t *after;
+  // Bytes of it.
+  size_t after_length;
+} frond_row_changed;
+
 // Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
 // which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
 typedef struct {
@@ -345,6 +367,29 @@ typedef struct {
   // How many.
   size_t count;
 } frond_rows;
+
+// What a progress says at a moment; numbers only grow.
+typedef struct {
+  // Rows that were put into a load; of a build, into all of its indexes.
+  uint64_t rows;
+  // Rows that went through a sort or a merge beyond memory, as often as they did.
+  uint64_t sorted;
+  // So many of these are known to be done in all, from the begin of a load's end on.
+  uint64_t to_sort;
+  // Rows that are in the new trees, of `rows`, from the begin of a load's end on.
+  uint64_t written;
+  // Rounds of a build that have come to their end.
+  uint64_t rounds;
+  // Rows that they have given.
+  uint64_t changes;
+  // Bytes of the file that a check has read.
+  uint64_t checked_bytes;
+  // Of about so many in all.
+  uint64_t to_check_bytes;
+} frond_progress_counts;
+
+// Is told a line of text of `length` bytes, which ends with a zero byte besides.
+typedef void (*frond_line)(void *context, const char *text, size_t length);
 
 // A part of values as they are to be: one that they have, or a new one.
 typedef struct {
@@ -410,9 +455,6 @@ typedef struct {
   // Bytes of it.
   size_t old_length;
 } frond_change;
-
-// Is told a line of text of `length` bytes, which ends with a zero byte besides.
-typedef void (*frond_line)(void *context, const char *text, size_t length);
 
 // Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
 // nothing of the library but the frond_party calls. Those told of may have ended since.
@@ -530,6 +572,96 @@ int32_t frond_loads_finish(frond_load *const *loads,
                            size_t count,
                            frond_tree **trees,
                            frond_error *error);
+
+// Begins to build `count` indexes of a tree that has rows, while others write it: trees of these names, made with these options
+// (null: what is usual), which appear when they are published. From here on the keys of rows that transactions and batches write are
+// kept in a queue, in their own commits; writers need not know. A tree has one build at a time (FRD-1105 otherwise). An entry's key must be no
+// other row's, unless the index is unique and that is to be found out. To be given back by frond_index_build_free, or by
+// frond_index_build_publish.
+int32_t frond_index_build_begin(const frond_db *db,
+                                const frond_tree *base,
+                                const char *const *names,
+                                const frond_tree_options *options,
+                                size_t count,
+                                frond_index_build **build,
+                                frond_error *error);
+
+// Gives the moment that the base is to be read at, the same with each call; to be given back by frond_snapshot_free. The first call
+// waits until transactions have ended that had written the tree when the build began, prepared ones, too: up to `wait_ms` (below 0: as
+// long as it takes), then FRD-1101, and it may be called again. Others go on meanwhile.
+int32_t frond_index_build_snapshot(frond_index_build *build,
+                                   int64_t wait_ms,
+                                   frond_snapshot **snapshot,
+                                   frond_error *error);
+
+// Adds the entry of a row of that moment, in any order, to an index: they are numbered from 0, as their names were given. FRD-1104 here or
+// later if two have the same key in an index, `tree` of the error, that is unique: the build is over.
+int32_t frond_index_build_add(frond_index_build *build,
+                              size_t index,
+                              const uint8_t *key,
+                              size_t key_length,
+                              const uint8_t *value,
+                              size_t value_length,
+                              frond_error *error);
+
+// The base is whole: makes trees of what was added. frond_index_build_next does it, too, if nobody has.
+int32_t frond_index_build_end_base(frond_index_build *build,
+                                   frond_error *error);
+
+// Gives the next row that is not in the indexes as it is: say which entries of it go and come by frond_index_build_change. FROND_NOT_FOUND
+// at the end of a round: the indexes are then what they would be at one moment; the next call begins another round. A round may give
+// a row twice: say the same of it again. FRD-1104 if at that moment two rows had the same in an index, `tree` of the error, that is unique:
+// the build is over, as after each other error but FRD-1106.
+int32_t frond_index_build_next(frond_index_build *build,
+                               frond_row_changed *row,
+                               frond_error *error);
+
+// Of the row that was given last: the key of the entry that it had in an index (null: it had none), and key and value of that which it is
+// to have (key null: none). Say nothing of an entry that stays as it is. A row may have several in one index.
+int32_t frond_index_build_change(frond_index_build *build,
+                                 size_t index,
+                                 const uint8_t *old_key,
+                                 size_t old_key_length,
+                                 const uint8_t *key,
+                                 size_t key_length,
+                                 const uint8_t *value,
+                                 size_t value_length,
+                                 frond_error *error);
+
+// After a round: `near` gets true if it was short, and the next one will be: it is time to lock the tree.
+int32_t frond_index_build_is_near(const frond_index_build *build,
+                                  bool *near,
+                                  frond_error *error);
+
+// Takes the tree for the build alone, so that the next round is the last: writers wait from here on. FRD-1101 if transactions keep rows of
+// it for longer than `wait_ms` (below 0: as long as it takes): nothing was done, go on with rounds and try again.
+int32_t frond_index_build_lock(frond_index_build *build,
+                               int64_t wait_ms,
+                               frond_error *error);
+
+// Makes the indexes what they are to be, in one commit, synced, after the round that came behind frond_index_build_lock. `then`, which may be
+// null, is called before any writer goes on who waits for the tree: what writers go by must say from there on that there are indexes, and
+// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away. The build is given back in
+// any case. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
+int32_t frond_index_build_publish(frond_index_build *build,
+                                  void (*then)(void *context),
+                                  void *context,
+                                  frond_tree **trees,
+                                  frond_error *error);
+
+// Gives a build up: nothing of it is left. Null is allowed.
+void frond_index_build_free(frond_index_build *build);
+
+// From here on an interrupt ends the calls of the build with FRD-1106: those that add entries to the base or make it whole for
+// good, others until it is cleared.
+int32_t frond_index_build_heed(frond_index_build *build,
+                               const frond_interrupter *interrupter,
+                               frond_error *error);
+
+// Gives what says, to any thread, how far the build is.
+int32_t frond_index_build_progress(const frond_index_build *build,
+                                   frond_progress **progress,
+                                   frond_error *error);
 
 // Gives the memory of a buffer back, and empties it. Null is allowed.
 void frond_buffer_free(frond_buffer *buffer);
@@ -743,6 +875,52 @@ int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 
 // Gives a cursor back. Null is allowed.
 void frond_cursor_free(frond_cursor *cursor);
+
+// Makes one, for frond_check.
+int32_t frond_progress_new(frond_progress **progress, frond_error *error);
+
+// Gives what says how far a load is, also while it is being finished.
+int32_t frond_load_progress(const frond_load *load, frond_progress **progress, frond_error *error);
+
+// What it says now.
+int32_t frond_progress_now(const frond_progress *progress,
+                           frond_progress_counts *counts,
+                           frond_error *error);
+
+// Gives the handle back. Null is allowed.
+void frond_progress_free(frond_progress *progress);
+
+// Makes an interrupter that is of no transaction, for what can be told to heed it: cursors, loads, builds of indexes, checks. They heed that of a
+// transaction, too. frond_interrupt stops all that heed it.
+int32_t frond_interrupter_new(frond_interrupter **interrupter,
+                              frond_error *error);
+
+// Says of one that is of no transaction that what it was for is done: what heeds it goes on. That of a transaction is cleared by
+// frond_txn_clear_interrupt alone. Null is allowed.
+void frond_interrupter_clear(const frond_interrupter *interrupter);
+
+// From here on an interrupt ends the calls of a cursor over a snapshot, or outside of transactions, with FRD-1106, at the latest when
+// rows are handed out that are fetched already; once it is cleared the cursor goes on where it was. One of a transaction heeds that by itself.
+int32_t frond_cursor_heed(frond_cursor *cursor,
+                          const frond_interrupter *interrupter,
+                          frond_error *error);
+
+// From here on an interrupt ends the call that a load is in, also frond_loads_finish, with FRD-1106, and with it the load.
+int32_t frond_load_heed(frond_load *load,
+                        const frond_interrupter *interrupter,
+                        frond_error *error);
+
+// Checks the store while it is open: all of it if `full`, which reads everything once, else the log and a few pages. Others go on. `clean`
+// gets whether no damage was found; `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
+// may be null.
+int32_t frond_check(const frond_db *db,
+                    bool full,
+                    const frond_interrupter *interrupter,
+                    const frond_progress *progress,
+                    frond_line tell,
+                    void *context,
+                    bool *clean,
+                    frond_error *error);
 
 // Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
 // parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null: they stay.
@@ -1257,7 +1435,8 @@ int32_t frond_txn_interrupter(const frond_txn *txn,
                               frond_error *error);
 
 // Asks the transaction to stop what it does: the call that it is in ends with FRD-1106, if it waits or walks over rows, and so
-// do all that come, until frond_txn_clear_interrupt. Never waits; nothing happens if the transaction is over. Null is allowed.
+// do all that come, until frond_txn_clear_interrupt; likewise of what heeds it (frond_cursor_heed and others). Never waits; nothing happens
+// if the transaction is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 
 // Gives the handle back. Null is allowed.

@@ -40,7 +40,7 @@ pub struct frond_cursor {
 
 impl frond_cursor {
     /// The walk, if it is of no transaction.
-    pub(crate) fn plain(&mut self) -> Option<&mut Cursor> {
+    pub(crate) fn of_moment(&mut self) -> Option<&mut Cursor> {
         match &mut self.walk {
             Walk::Plain(cursor) => Some(cursor),
             Walk::OfTxn(_) | Walk::OfTemporary(_) => None,

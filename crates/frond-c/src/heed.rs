@@ -145,8 +145,11 @@ pub unsafe extern "C" fn frond_cursor_heed(
     unsafe {
         call(error, || {
             let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
-            match given_mut(cursor, "the cursor")?.plain() {
-                Some(plain) => Ok(plain.heed(heeded)),
+            match given_mut(cursor, "the cursor")?.of_moment() {
+                Some(walk) => {
+                    walk.heed(heeded);
+                    Ok(())
+                }
                 None => Err(misuse("a cursor of a transaction heeds that alone")),
             }
         })
