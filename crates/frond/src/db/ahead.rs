@@ -29,7 +29,7 @@ use crate::{
 
 /// Pieces that are under way or not yet walked over, the one that is being walked over included.
 const FLIGHTS_MAX: usize = 4;
-/// What a piece may be long once decoded.
+/// What a piece may be long once decoded, with what its codecs give.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The leaf that a walk up is in.
@@ -222,7 +222,7 @@ impl Ahead {
                 Arc::new(Flight { number, run, start, bytes, state, arrived })
             };
             let Some(run) = front.leaf.run.resident() else {
-                let bytes = (BULK_BYTES + 2 * PIECE_BYTES_MAX) as u64;
+                let bytes = (BULK_BYTES + PIECE_BYTES_MAX) as u64;
                 let flight = flight(None, Stage::Waiting, bytes);
                 front.opening = Some(flight.clone());
                 return Ok(Some(flight));

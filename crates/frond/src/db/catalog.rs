@@ -299,6 +299,18 @@ impl Shared {
     }
 }
 
+/// An error for a tree of a build of indexes that is on its way.
+pub(super) fn must_be_no_build(tree: &TreeRecord) -> Result<()> {
+    match tree.attributes == BUILD_ATTRIBUTES {
+        true => {
+            let why =
+                format!("tree \"{}\" belongs to a build of indexes: end that first", tree.name);
+            Err(Error::InvalidArgument(why))
+        }
+        false => Ok(()),
+    }
+}
+
 /// An error for attributes by which a tree would be taken for one of a build of indexes, and dropped.
 pub(super) fn must_be_no_mark(attributes: &[u8]) -> Result<()> {
     match attributes == BUILD_ATTRIBUTES {

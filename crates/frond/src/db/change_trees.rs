@@ -21,7 +21,11 @@ use crate::{
     txn::lock_table::Patience,
 };
 
-use super::{CatalogChange, Db, Tree, TreeOptions, catalog::must_be_no_mark, commit::LOCK_WAIT};
+use super::{
+    CatalogChange, Db, Tree, TreeOptions,
+    catalog::{must_be_no_build, must_be_no_mark},
+    commit::LOCK_WAIT,
+};
 
 /// Which tree a step of a [`TreesChange`] is about: by its name (`"t"`), by its number ([`Tree::id`], or a handle), or by
 /// both (`(number, "t")`), and then it must have that name.
@@ -376,7 +380,7 @@ impl Plan<'_> {
             Step::SetAttributes { tree, attributes } => {
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
                 must_be_no_table(&found, "its attributes say what indexes it has")?;
-                must_be_no_mark(&found.attributes).and_then(|()| must_be_no_mark(attributes))?;
+                must_be_no_mark(attributes)?;
                 if found.attributes == *attributes {
                     return Ok(Made::Before(Some(found.id)));
                 }
@@ -466,7 +470,7 @@ impl Plan<'_> {
         };
         match (found, which.id) {
             (Some(found), _) if which.name.as_ref().is_none_or(|name| *name == found.name) => {
-                Ok(Some(found))
+                must_be_no_build(&found).map(|()| Some(found))
             }
             (Some(_), _) if self.is_repeatable => Ok(None),
             (None, Some(id)) if self.is_repeatable && self.change.was_made(id) => Ok(None),

@@ -89,20 +89,25 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    fn commit_writes(
-        &self,
+    fn commit_writes<'a>(
+        &'a self,
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
-        mut turn: Option<MutexGuard<'_, ()>>,
+        mut turn: Option<MutexGuard<'a, ()>>,
     ) -> Result<Seqno> {
         loop {
             let queues = self.queue_changes(&mut batch.writes)?;
-            let done = self.commit_once(batch, level, changes, &mut turn);
+            let done = self.commit_once(batch, level, changes, (&mut turn, &queues));
             match done {
                 Ok(Some(seqno)) => return Ok(seqno),
                 // A build of indexes has begun meanwhile, or turned to another queue.
-                Ok(None) => batch.writes.forget(&queues),
+                Ok(None) => {
+                    batch.writes.forget(&queues);
+                    if turn.is_none() {
+                        turn = self.engine.make_room(batch.bytes() as u64, &|| Ok(()))?;
+                    }
+                }
                 Err(error) => {
                     batch.writes.forget(&queues);
                     return Err(error);
@@ -112,12 +117,12 @@ impl Shared {
     }
 
     /// `None` if it is to have word for a build of indexes, or for another one than it has.
-    fn commit_once(
-        &self,
+    fn commit_once<'a>(
+        &'a self,
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
-        turn: &mut Option<MutexGuard<'_, ()>>,
+        (turn, queues): (&mut Option<MutexGuard<'a, ()>>, &[TreeId]),
     ) -> Result<Option<Seqno>> {
         let engine = &*self.engine;
         let bytes = batch.bytes() as u64;
@@ -130,7 +135,7 @@ impl Shared {
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
         let passed = if is_user { self.gate.pass(thread_number()) } else { None };
         if !is_user || passed.is_some() {
-            if is_user && self.lacks_queue(&trees) {
+            if is_user && self.lacks_queue(&trees, queues) {
                 return Ok(None);
             }
             let keys = self.lock_checked(writes, &trees)?;
@@ -148,7 +153,7 @@ impl Shared {
         drop(turn.take());
         let rows = self.lock_batch(writes, &trees)?;
         let insertion = self.take_writes(batch, trees);
-        let done = self.commit_locked(rows, &insertion, &batch.blobs, (level, bytes));
+        let done = self.commit_locked(rows, &insertion, &batch.blobs, (level, bytes), queues);
         give_back_writes(batch, insertion);
         done
     }
@@ -400,7 +405,7 @@ impl Shared {
     }
 
     /// An error of a set of writes, which knows no names of trees.
-    fn naming_tree(&self, error: Error, writes: &WriteSet) -> Error {
+    pub(super) fn naming_tree(&self, error: Error, writes: &WriteSet) -> Error {
         match error {
             Error::KeyExists { index, key, .. } => {
                 let tree = writes.tree_added_at(index).map(|tree| self.tree_name(tree));

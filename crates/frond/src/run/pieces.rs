@@ -7,6 +7,7 @@ use std::{cell::RefCell, ops::Range};
 
 use super::{
     Direction,
+    index::BlockEntry,
     pinned::PinnedBlock,
     reader::{Data, Filled, ReadBuf, Run},
 };
@@ -144,29 +145,31 @@ impl Run {
         &self,
         first: usize,
         stored_bytes: usize,
-        raw_bytes_max: usize,
+        decoded_bytes_max: usize,
     ) -> Range<usize> {
-        let (mut stored, mut raw) = (0, 0);
+        let (mut stored, mut decoded) = (0, 0);
         let blocks = self.blocks().entries().get(first..).unwrap_or_default().iter();
         let fits = blocks.take_while(|entry| {
             let is_full = stored >= stored_bytes;
             stored += entry.encoded_bytes as usize;
-            raw += entry.raw_bytes as usize;
-            !is_full && raw <= raw_bytes_max
+            decoded += self.decoded_bytes(entry) as usize;
+            !is_full && decoded <= decoded_bytes_max
         });
         first..first + fits.count()
+    }
+
+    /// Bytes of a block once decoded, with what the codecs of its columns may give.
+    fn decoded_bytes(&self, entry: &BlockEntry) -> u64 {
+        let has_chunks = !self.format().is_opaque() && self.codec() != Codec::Raw;
+        let chunks = if has_chunks { entry.row_bytes } else { 0 };
+        u64::from(entry.raw_bytes) + u64::from(chunks)
     }
 
     /// Bytes of these blocks as stored, and once decoded, with what the codecs of their columns give.
     pub(crate) fn piece_bytes(&self, piece: Range<usize>) -> (u64, u64) {
         let entries = self.blocks().entries().get(piece).unwrap_or_default();
         let stored = entries.iter().map(|entry| u64::from(entry.encoded_bytes)).sum();
-        let has_chunks = !self.format().is_opaque() && self.codec() != Codec::Raw;
-        let decoded = entries.iter().map(|entry| {
-            let chunks = if has_chunks { entry.row_bytes } else { 0 };
-            u64::from(entry.raw_bytes) + u64::from(chunks)
-        });
-        (stored, decoded.sum())
+        (stored, entries.iter().map(|entry| self.decoded_bytes(entry)).sum())
     }
 }
 

@@ -113,7 +113,7 @@ impl Table {
         let name = tree_name(&self.name(), self.state.rows.id(), &spec, changing.next);
         let build = self.db.build_indexes(&self.rows, &[(&name, spec.tree())])?;
         let table = self;
-        let mut build = Build { table, changing, spec, build, watch: &mut watch };
+        let mut build = Build { table, build, changing, spec, watch: &mut watch };
         build.load()?;
         build.catch_up()?;
         build.publish()
@@ -123,9 +123,10 @@ impl Table {
 /// A build on its way.
 struct Build<'a> {
     table: &'a Table,
+    /// Goes before the table may have another.
+    build: IndexBuild,
     changing: MutexGuard<'a, Stored>,
     spec: IndexSpec,
-    build: IndexBuild,
     watch: Watch<'a>,
 }
 

@@ -133,7 +133,7 @@ impl Db {
     ///     if build.is_locked() {
     ///         break;
     ///     }
-    ///     if build.is_near() {
+    ///     if build.is_near()? {
     ///         build.lock(Duration::from_secs(1))?; // If that is not to be had: another round.
     ///     }
     /// }
@@ -204,9 +204,10 @@ impl Db {
         }
         let queue = self.make_queue(&mut ours, &[])?;
         ours.extend(building.iter().map(|index| index.id));
-        drop(ours);
+        // Before another can ask whether the tree has a build.
         base.entry.queue.set(Some(queue.queue.clone()));
         self.shared.catalog.queues.fetch_add(1, Ordering::SeqCst);
+        drop(ours);
         self.end_batches();
         Ok(queue)
     }
@@ -230,7 +231,7 @@ impl Db {
         ours.retain(|id| !gone.contains(id));
         let tree = self.tree(id).ok_or(Error::NoSuchTree(name))?;
         let queue = Arc::new(ChangeQueue { tree: id, has_missed: AtomicBool::new(false) });
-        Ok(Queue { tree, queue, alone: None })
+        Ok(Queue { tree, queue, is_closed: false })
     }
 
     /// Waits for batches that have passed the gate: those that come later see what was set before.
@@ -243,8 +244,9 @@ impl Db {
 }
 
 impl IndexBuild {
-    /// Ends, with `Interrupted`, the call that it is in and each later one, until that is cleared: of another thread. Nothing is
-    /// lost by it: after [`Interrupter::clear`] the build goes on.
+    /// Ends, with `Interrupted`, the call that it is in and each later one, until that is cleared: of another thread. Before the first
+    /// call and between rounds and their rows nothing is lost by it: after [`Interrupter::clear`] the build goes on. Where it meets
+    /// [`add`](Self::add), or the base while that is finished, it ends the build.
     pub fn heed(&mut self, interrupter: &Interrupter) {
         self.heeds = Some(interrupter.clone());
         self.loads.iter_mut().for_each(|load| load.heed(interrupter));
@@ -325,7 +327,7 @@ impl IndexBuild {
     ///
     /// # Errors
     /// `LockTimeout` if transactions keep rows of it for longer than `wait`: nothing was done, go on with rounds and try again;
-    /// `Interrupted`; as [`end_base`](Self::end_base).
+    /// `NoSuchTree` if it was dropped or truncated meanwhile; `Interrupted`, but not while it waits; as [`end_base`](Self::end_base).
     pub fn lock(&mut self, wait: Duration) -> Result<()> {
         self.end_base()?;
         if self.round.is_some() {
@@ -333,6 +335,8 @@ impl IndexBuild {
         }
         if self.alone.is_none() {
             let alone = self.db.lock_tree(&self.base, WaitAlone::For(wait))?;
+            // Nobody drops it from here on.
+            self.base.check_there()?;
             // Batches that have not asked for locks are done soon.
             self.db.shared.gate.close(|| true);
             self.alone = Some(Locked { db: self.db.clone(), _alone: alone, is_whole: false });
@@ -391,14 +395,14 @@ impl IndexBuild {
         beside(&mut change)?;
         change.commit()?;
         self.is_published = true;
+        self.base.entry.queue.set(None);
         self.unregister();
         then(&trees);
         Ok(trees)
     }
 
-    /// Writers have no queue any more.
+    /// After writers have turned from its queues: from then on the tree may have another build, whose queue it has.
     fn unregister(&mut self) {
-        self.base.entry.queue.set(None);
         self.db.shared.catalog.queues.fetch_sub(1, Ordering::SeqCst);
         let mut ours = self.db.shared.catalog.building.lock().unwrap();
         let queues = self.queues.iter().chain(&self.gone).map(|queue| queue.tree.id());
@@ -439,8 +443,6 @@ impl Drop for IndexBuild {
             }
             self.db.pause(PAUSE);
         }
-        // Let go, or they could not be had to be dropped.
-        queues.iter_mut().for_each(|queue| queue.alone = None);
         self.queues = queues;
         self.unregister();
         // What it cannot drop now, the next sweep does.

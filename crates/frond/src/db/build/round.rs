@@ -20,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    super::{Alone, Cursor, Db, Snapshot, WaitAlone},
+    super::{Cursor, Db, Snapshot, WaitAlone, batch::check_key},
     Building, IndexBuild, misuse, must_go_on,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct Queue {
     pub tree: Tree,
     pub queue: Arc<ChangeQueue>,
     /// Nobody can put into it any more.
-    pub alone: Option<Alone>,
+    pub is_closed: bool,
 }
 
 impl Queue {
@@ -146,8 +146,8 @@ impl IndexBuild {
     ///
     /// # Errors
     /// `DuplicateKey`: at that moment two rows had the same in an index, `tree`, that is unique. `InvalidArgument` if somebody has deleted
-    /// a range of rows from the tree meanwhile: nobody knows which. I/O errors and damage, those of commits. After these the build is over;
-    /// after `Interrupted` it is not.
+    /// a range of rows from the tree meanwhile: nobody knows which. `NoSuchTree` if the tree itself is gone. I/O errors and damage, those of
+    /// commits. After these the build is over; after `Interrupted` it is not, unless that came while the base was finished.
     pub fn next_change(&mut self) -> Result<Option<RowChanged<'_>>> {
         self.end_base()?;
         match self.step() {
@@ -190,6 +190,8 @@ impl IndexBuild {
             self.batch.delete(tree, old)?;
         }
         if let Some((key, value)) = new.filter(|_| round.pass != Pass::Going) {
+            check_key(key)?;
+            tree.check_value(value)?;
             let (key, value) = (key.to_vec(), value.to_vec());
             round.comes.push(Entry { index, key, value, stays });
         }
@@ -258,6 +260,7 @@ impl IndexBuild {
     }
 
     fn begin_round(&mut self) -> Result<()> {
+        self.base.check_there()?;
         if self.alone.is_none() {
             self.turn()?;
         }
@@ -293,12 +296,13 @@ impl IndexBuild {
         self.gone.clear();
         self.base.entry.queue.set(Some(queue.queue.clone()));
         self.db.end_batches();
-        for old in self.queues.iter_mut().filter(|old| old.alone.is_none()) {
+        for old in self.queues.iter_mut().filter(|old| !old.is_closed) {
             if !old.is_unused() {
                 continue;
             }
             match self.db.lock_tree(&old.tree, WaitAlone::Not) {
-                Ok(alone) => old.alone = Some(alone),
+                // Whoever comes to it now, a batch that waited for a row, finds that the tree has another, and begins again.
+                Ok(_) => old.is_closed = true,
                 // A later round reads it again.
                 Err(Error::LockTimeout { .. } | Error::LockBusy { .. }) => {}
                 Err(error) => return Err(error),
@@ -307,7 +311,7 @@ impl IndexBuild {
         self.queues.push(queue);
         if plant!("db: a build drops queues that are still written") {
             let queue = self.queues.pop();
-            self.queues.retain(|queue| queue.alone.is_some());
+            self.queues.retain(|queue| queue.is_closed);
             self.queues.extend(queue);
         }
         Ok(())
@@ -360,9 +364,8 @@ impl IndexBuild {
         self.has = Some(round.to);
         self.rounds += 1;
         self.progress.note_round();
-        let (gone, kept) = std::mem::take(&mut self.queues)
-            .into_iter()
-            .partition(|queue: &Queue| queue.alone.is_some());
+        let (gone, kept) =
+            std::mem::take(&mut self.queues).into_iter().partition(|queue: &Queue| queue.is_closed);
         self.queues = kept;
         self.gone.extend::<Vec<Queue>>(gone);
         if let Some(alone) = &mut self.alone {

@@ -87,9 +87,10 @@ impl Shared {
         insertion: &Arc<Insertion>,
         blobs: &[Arc<BlobHold>],
         (level, bytes): (Durability, u64),
+        queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
         rows.publish(insertion)?;
-        if self.lacks_queue(&insertion.trees) {
+        if self.lacks_queue(&insertion.trees, queues) {
             return Ok(None);
         }
         let _turn = self.engine.make_room(bytes, &|| Ok(()))?;

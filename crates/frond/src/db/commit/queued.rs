@@ -3,7 +3,8 @@
 //! The keys go into the batch itself, before it is sealed. Where a build begins, or turns to another queue, between that and
 //! the moment from which on it would wait for the batch (behind the gate, or in the list of writers), the batch begins again.
 //!
-//! Threads: as commits. Cost without a build: two loads; with one, the batch is sorted twice.
+//! Threads: as commits. Cost without a build: two loads; while any tree has one, two looks at each tree of a batch, and a batch of
+//! that tree is sorted twice.
 
 use crate::{
     Result, Tag, TreeId,
@@ -21,31 +22,45 @@ impl Shared {
         if !self.has_queues() {
             return Ok(queues);
         }
+        match self.put_changes(writes, &mut queues) {
+            Ok(()) => Ok(queues),
+            Err(error) => {
+                writes.forget(&queues);
+                Err(error)
+            }
+        }
+    }
+
+    fn put_changes(&self, writes: &mut WriteSet, queues: &mut Vec<TreeId>) -> Result<()> {
         for tree in writes.trees() {
             let Some(queue) = self.queue_of(tree) else { continue };
-            writes.seal(&self.engine.cx.folder())?;
+            let sealed = writes.seal(&self.engine.cx.folder());
+            sealed.map_err(|error| self.naming_tree(error, writes))?;
             let mut keys: Vec<_> = writes.entries(tree).map(|entry| entry.key.to_vec()).collect();
             if let Some((from, _)) = writes.ranges(tree).next() {
                 queue.has_missed.store(true, Ordering::Release);
                 // So that the batch has word for this queue.
                 keys.push(from.to_vec());
             }
+            queues.push(queue.tree);
             for key in keys {
                 writes.check_room(key.len())?;
                 writes.push(queue.tree, &key, Tag::PUT, &[], false);
             }
-            queues.push(queue.tree);
         }
-        Ok(queues)
+        Ok(())
     }
 
-    /// True if a tree has a queue by now that a sealed batch of these trees has no word for.
-    pub(super) fn lacks_queue(&self, trees: &[TreeId]) -> bool {
-        if !self.has_queues() {
+    /// True if a tree has a queue by now that a sealed batch of these trees has no word for, or if one of the `queues` that it has word
+    /// for is its tree's no more.
+    pub(super) fn lacks_queue(&self, trees: &[TreeId], queues: &[TreeId]) -> bool {
+        if queues.is_empty() && !self.has_queues() {
             return false;
         }
-        let mut queues = trees.iter().filter_map(|&tree| self.queue_of(tree));
-        queues.any(|queue| !trees.contains(&queue.tree))
+        let now: Vec<TreeId> =
+            trees.iter().filter_map(|&tree| Some(self.queue_of(tree)?.tree)).collect();
+        now.iter().any(|queue| !trees.contains(queue))
+            || queues.iter().any(|queue| !now.contains(queue))
     }
 
     fn has_queues(&self) -> bool {

@@ -234,12 +234,12 @@ impl Txn {
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Moment(version, at), _) => {
+            (At::Moment(version, at), _) if !is_over_newest => {
                 let view = ReadView { engine, version, at };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Visible, _) | (At::Level, false) => {
+            (At::Visible | At::Moment(..), _) | (At::Level, false) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
                 add(&mut messages, value, &view)?;

@@ -144,7 +144,7 @@ impl LockTable {
             self.shards[shard].0.lock().unwrap().release(at, number, granting(shard));
         }
         // What one transaction took many of, the next one will not keep.
-        if locks.held.capacity() > 1 << 16 {
+        if locks.held.capacity().max(locks.last.capacity()) > 1 << 16 {
             locks.held = Vec::new();
             locks.last = Vec::new();
         }

@@ -112,7 +112,12 @@ impl LockTable {
     ) -> Result<u32, Denied> {
         let number = owner.number();
         self.counters.began();
-        let against = self.parties(self.blockers(&waits, number));
+        let mut blockers = self.blockers(&waits, number);
+        if self.hooks.is_none() || request.on != LockOn::Insert {
+            // Of all others a wait names the first.
+            blockers.truncate(1);
+        }
+        let against = self.parties(blockers);
         waits = self.end_cycles(waits, number);
         // Told behind the search: whose wait it has ended, waits for nobody.
         let holders = self.hooks.as_ref().map(|_| self.holders(&waits, number));
