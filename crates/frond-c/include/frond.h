@@ -574,7 +574,7 @@ int32_t frond_loads_finish(frond_load *const *loads,
                            frond_error *error);
 
 // Begins to build `count` indexes of a tree that has rows, while others write it: trees of these names, made with these options
-// (null: what is usual), which appear when they are published. From here on the keys of rows that transactions and batches write are
+// (null: what is usual), which are to be used once they are published. From here on the keys of rows that transactions and batches write are
 // kept in a queue, in their own commits; writers need not know. A tree has one build at a time (FRD-1105 otherwise). An entry's key must be no
 // other row's, unless the index is unique and that is to be found out. To be given back by frond_index_build_free, or by
 // frond_index_build_publish.
@@ -611,7 +611,7 @@ int32_t frond_index_build_end_base(frond_index_build *build,
 // Gives the next row that is not in the indexes as it is: say which entries of it go and come by frond_index_build_change. FROND_NOT_FOUND
 // at the end of a round: the indexes are then what they would be at one moment; the next call begins another round. A round may give
 // a row twice: say the same of it again. FRD-1104 if at that moment two rows had the same in an index, `tree` of the error, that is unique:
-// the build is over, as after each other error but FRD-1106.
+// the build is over, as after each other error but FRD-1106, unless that came while the base was finished.
 int32_t frond_index_build_next(frond_index_build *build,
                                frond_row_changed *row,
                                frond_error *error);

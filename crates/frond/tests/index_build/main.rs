@@ -303,3 +303,41 @@ fn a_build_that_is_given_up_leaves_nothing() {
     let db = open(dir.path());
     is_in_step(&db);
 }
+
+#[test]
+fn a_tree_that_is_gone_gets_no_indexes() {
+    for is_late in [false, true] {
+        let (_dir, db, base) = people(&[("1", "ada,oslo")]);
+        let mut build = db.build_indexes(&base, &indexes()).unwrap();
+        feed_base(&mut build, &base).unwrap();
+        // What is the build's own stays.
+        for tree in db.trees().into_iter().filter(|tree| tree.name != "people") {
+            let refused = db.drop_tree(&tree.name);
+            assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+        }
+        if is_late {
+            feed_round(&mut build).unwrap();
+        }
+        let mut change = db.change_trees();
+        change.truncate("people");
+        change.commit().unwrap();
+        let met = if is_late { build.lock(SECOND) } else { feed_round(&mut build).map(drop) };
+        assert!(matches!(met, Err(Error::NoSuchTree(_))), "{met:?}");
+        drop(build);
+        assert_eq!(names(&db), ["people"]);
+    }
+}
+
+#[test]
+fn a_tree_has_one_build_at_a_time() {
+    let (_dir, db, base) = people(&[("1", "ada,oslo")]);
+    let builds: Vec<_> = std::thread::scope(|scope| {
+        let begin = |name: &'static str| {
+            let (db, base) = (db.clone(), base.clone());
+            move || db.build_indexes(&base, &[(name, TreeOptions::default())])
+        };
+        let both = [scope.spawn(begin("one")), scope.spawn(begin("other"))];
+        both.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(builds.iter().filter(|build| build.is_ok()).count(), 1, "{builds:?}");
+}

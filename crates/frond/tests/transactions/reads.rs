@@ -57,6 +57,22 @@ fn given(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(String, String, bool
     }
 }
 
+/// No row is told to be missing because somebody has all of them.
+#[test]
+fn who_has_the_tree_is_not_passed_by() {
+    let store = store(false);
+    let one = store.begin(Isolation::ReadCommitted);
+    one.lock_tree(&store.tree, TreeLock::Exclusive, IfLocked::Wait).unwrap();
+    let two = store.begin(Isolation::ReadCommitted);
+    let skips = ReadOptions { if_locked: IfLocked::Skip, ..at_once() };
+    let met = two.read_many(&store.tree, &[b"1", b"2"], &skips);
+    assert!(matches!(met, Err(Error::LockTimeout { .. })), "{met:?}");
+    one.rollback();
+    let met = two.read_many(&store.tree, &[b"1", b"2"], &skips).unwrap();
+    assert_eq!(met, [row("10", true), row("20", true)]);
+    two.rollback();
+}
+
 /// Rule: I46.
 #[test]
 fn what_another_has_is_read_as_it_was_last_committed() {

@@ -197,6 +197,10 @@ impl Txn {
         rows: &mut [RowRead],
     ) -> Result<()> {
         let mut skipped = vec![false; rows.len()];
+        if meeting.if_locked == IfLocked::Skip && !order.is_empty() {
+            // Who has the whole tree is waited for: its rows are not passed by.
+            self.intend(state, tree.entry.id, mode, meeting.that_waits())?;
+        }
         for &index in order {
             state.must_go_on()?;
             let key = keys[index].as_ref();
@@ -238,11 +242,8 @@ impl Txn {
         with_last: bool,
     ) -> Result<bool> {
         let passes = meeting.if_locked == IfLocked::LastCommit;
-        // Who has the whole tree is waited for: its rows are not passed by.
-        let of_tree = match meeting.if_locked {
-            IfLocked::Skip | IfLocked::LastCommit => meeting.that_waits(),
-            IfLocked::Wait | IfLocked::Fail => meeting,
-        };
+        // Who has the whole tree is waited for.
+        let of_tree = if passes { meeting.that_waits() } else { meeting };
         self.intend(state, tree.entry.id, mode, of_tree)?;
         if let Some(locks) = state.locks.as_mut().filter(|_| with_last) {
             locks.join_last();
