@@ -1,12 +1,12 @@
 //! Calls that are late, and what a build must not take for granted: the planted bugs of this room, each caught by the
 //! test that claims it. More stands in `tests/tables/`, over the public API.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::mpsc};
 
 use super::*;
 use crate::{
     Db, Durability, Error, Isolation, Options, Txn, TxnOptions,
-    sync::{AtomicBool, Ordering, thread},
+    sync::{Mutex, thread},
 };
 
 /// A row is a mail and a name, with a comma between.
@@ -69,26 +69,39 @@ impl Store {
 /// A call that waits for the table while an index is published goes by what its turn finds, not by what it came with.
 #[test]
 fn the_definition_is_taken_under_the_row_s_lock() {
-    let store = store(&[("1", "a@b,")]);
-    let is_built = AtomicBool::new(false);
+    let store = store(&[("1", "a@b,"), ("2", "c@d,")]);
+    let (has_table, table_is_had) = mpsc::channel();
+    let (goes_on, may_go_on) = mpsc::channel();
+    let ends = Mutex::new(Some((has_table, may_go_on)));
+    // The row that comes late is met only while the build has the table.
+    let extract = move |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(part(row, 0));
+        if out == b"late@d"
+            && let Some((has_table, may_go_on)) = ends.lock().unwrap().take()
+        {
+            has_table.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        }
+        true
+    };
     thread::scope(|scope| {
-        let (store, is_built) = (&store, &is_built);
-        let watch = |progress| {
-            if let BuildProgress::CatchingUp { round: 1, .. } = progress {
-                scope.spawn(move || {
-                    // Some wait for the build, which has the table.
-                    for n in 0.. {
-                        store.put("1", &format!("{n}@d,"));
-                        if is_built.load(Ordering::Acquire) {
-                            break;
-                        }
-                    }
-                });
-            }
-            ControlFlow::Continue(())
-        };
-        store.table.build_index_with(mail(), watch).unwrap();
-        is_built.store(true, Ordering::Release);
+        let store = &store;
+        scope.spawn(move || {
+            let watch = |progress| {
+                if matches!(progress, BuildProgress::CatchingUp { round: 1, .. }) {
+                    store.put("2", "late@d,");
+                }
+                ControlFlow::Continue(())
+            };
+            let mail = IndexSpec::new("mail", extract).unique();
+            store.table.build_index_with(mail, watch).unwrap();
+        });
+        table_is_had.recv().unwrap();
+        scope.spawn(move || {
+            store.until_waiting();
+            goes_on.send(()).unwrap();
+        });
+        store.put("1", "e@f,");
     });
     store.is_in_step();
 }
