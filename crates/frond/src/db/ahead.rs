@@ -2,7 +2,8 @@
 //! cache, while the walk is busy with the rows before them. A device and a second core then work for a walk
 //! that alone would wait for the one and keep a single one busy.
 //!
-//! A walk that has read several pieces has up to [`FLIGHTS_MAX`] of them under way, over the end of its leaf too.
+//! A walk that has read several pieces has up to [`FLIGHTS_MAX`] of them under way, over the end of its leaf too, and the leaf
+//! behind that is opened meanwhile.
 //! It meets a flight where it needs a block that is not in the cache yet: it waits if the flight has taken
 //! off, and else reads the block itself.
 //!
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// Pieces that are under way or not yet walked over, the one that is being walked over included.
-const FLIGHTS_MAX: usize = 4;
+const FLIGHTS_MAX: usize = 8;
 /// What a piece may be long once decoded, with what its codecs give.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
@@ -62,6 +63,17 @@ struct Front {
     block: usize,
     /// Of a leaf that was not open; where that flight ends is where the next begins.
     opening: Option<Arc<Flight>>,
+    successor: Successor,
+}
+
+/// The leaf behind that of the front. It is opened while the front goes over its own: pieces are known only of a leaf that is
+/// open, and each leaf would begin with one flight alone.
+#[derive(Debug)]
+enum Successor {
+    Unknown,
+    /// There is none that the walk wants, or none that lies on disk.
+    None,
+    Leaf(WalkedLeaf),
 }
 
 /// The pieces under way, in the order of their keys.
@@ -184,8 +196,9 @@ impl Ahead {
             None => {
                 pieces.drain(..).for_each(|flight| flight.cancel());
                 let leaf = leaf.clone();
-                let opening = None;
-                self.front = Some(Front { number: here, leaf, block: block + 1, opening });
+                let (block, opening) = (block + 1, None);
+                let successor = Successor::Unknown;
+                self.front = Some(Front { number: here, leaf, block, opening, successor });
             }
         }
         pieces.retain(|flight| {
@@ -204,7 +217,9 @@ impl Ahead {
         (version, tree): (&Arc<Version>, TreeId),
     ) -> Result<Option<Arc<Flight>>> {
         loop {
+            let to = self.to.as_deref();
             let Some(front) = &mut self.front else { return Ok(None) };
+            front.find_successor(engine, (version, tree), to)?;
             if front.opening.is_some() {
                 return Ok(None);
             }
@@ -227,7 +242,6 @@ impl Ahead {
                 front.opening = Some(flight.clone());
                 return Ok(Some(flight));
             };
-            let to = self.to.as_deref();
             let blocks = to.map_or(usize::MAX, |to| run.block_for(to) + 1).min(run.block_count());
             if front.block < blocks {
                 let piece = run.piece_from(front.block, BULK_BYTES, PIECE_BYTES_MAX);
@@ -243,21 +257,50 @@ impl Ahead {
                 front.block = end;
                 return Ok(Some(flight));
             }
-            let (Some(hi), Some(root)) = (&front.leaf.hi, version.roots.get(&tree)) else {
-                return Ok(None);
-            };
-            if to.is_some_and(|to| **hi >= *to) {
-                return Ok(None);
-            }
-            let stretch = root.stretch(&engine.cx, Position::At(hi))?;
-            // The leaf is the last of what has entries there, and the only one without bounds.
-            let leaf = stretch.runs.last().filter(|part| part.lo.is_none() && part.hi.is_none());
-            // Not on disk: it lies in memory, and is not held there.
-            let Some(leaf) = leaf.filter(|part| part.run.link().is_some()) else { return Ok(None) };
+            let Successor::Leaf(leaf) = &front.successor else { return Ok(None) };
+            (front.leaf, front.successor) = (leaf.clone(), Successor::Unknown);
             front.number += 1;
-            front.leaf = WalkedLeaf { run: leaf.run.clone(), hi: stretch.hi };
             front.block = 0;
         }
+    }
+}
+
+impl Front {
+    /// Finds the next leaf, and has it opened.
+    fn find_successor(
+        &mut self,
+        engine: &Engine,
+        (version, tree): (&Arc<Version>, TreeId),
+        to: Option<&[u8]>,
+    ) -> Result<()> {
+        if !matches!(self.successor, Successor::Unknown) {
+            return Ok(());
+        }
+        self.successor = Successor::None;
+        let (Some(hi), Some(root)) = (&self.leaf.hi, version.roots.get(&tree)) else {
+            return Ok(());
+        };
+        if to.is_some_and(|to| **hi >= *to) {
+            return Ok(());
+        }
+        let stretch = root.stretch(&engine.cx, Position::At(hi))?;
+        // The leaf is the last of what has entries there, and the only one without bounds.
+        let leaf = stretch.runs.last().filter(|part| part.lo.is_none() && part.hi.is_none());
+        // Not on disk: it lies in memory, and is not held there.
+        let Some(leaf) = leaf.filter(|part| part.run.link().is_some()) else { return Ok(()) };
+        let leaf = WalkedLeaf { run: leaf.run.clone(), hi: stretch.hi };
+        if leaf.run.resident().is_none()
+            && let Some(memory) = engine.readers.memory(BULK_BYTES as u64)
+        {
+            let (cx, run, version) = (engine.cx.clone(), leaf.run.clone(), Arc::downgrade(version));
+            engine.readers.spawn(Box::new(move || {
+                // Invariants 1 and 2.
+                let _held = version.upgrade().map(|version| (version, run.open(&cx)));
+                drop(memory);
+            }));
+        }
+        self.successor = Successor::Leaf(leaf);
+        Ok(())
     }
 }
 
