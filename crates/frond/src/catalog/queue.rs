@@ -43,11 +43,11 @@ impl QueueSlot {
         self.queue.lock().unwrap().clone()
     }
 
-    /// Writers turn to this one; returns what they had.
-    pub fn set(&self, queue: Option<Arc<ChangeQueue>>) -> Option<Arc<ChangeQueue>> {
+    /// Writers turn to this one.
+    pub fn set(&self, queue: Option<Arc<ChangeQueue>>) {
         let mut slot = self.queue.lock().unwrap();
-        let (is_set, before) = (queue.is_some(), std::mem::replace(&mut *slot, queue));
+        let is_set = queue.is_some();
+        *slot = queue;
         self.is_set.store(is_set, Ordering::SeqCst);
-        before
     }
 }

@@ -117,9 +117,8 @@ impl Db {
         let engine = &shared.engine;
         let mut report = CheckReport::new(mode);
         let mut scanned = ScannedRuns::default();
-        let interrupter = interrupter.clone();
         scanned.heed.progress = progress.clone();
-        scanned.heed.set(move || interrupter.is_interrupted());
+        interrupter.set_on(&mut scanned.heed);
         progress.note_to_check(match mode {
             CheckMode::Full => engine.store.space().stats().live,
             CheckMode::Quick => 0,

@@ -112,8 +112,7 @@ impl Db {
 impl BulkLoad {
     /// From here on an interrupt ends the call that the load is in, also its end, with `Interrupted`, and with it the load.
     pub fn heed(&mut self, interrupter: &Interrupter) {
-        let interrupter = interrupter.clone();
-        self.loader.heed.set(move || interrupter.is_interrupted());
+        interrupter.set_on(&mut self.loader.heed);
     }
 
     /// How far it is, for others to look at: also while it is [finished](Self::finish).

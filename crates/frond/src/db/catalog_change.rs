@@ -22,7 +22,7 @@ use crate::{
     version::Change,
 };
 
-use super::{Db, Shared, TreeOptions, catalog::must_be_no_mark};
+use super::{Db, Shared, TreeOptions};
 
 /// Changes of the catalog that are to be one commit. Others wait until it is made, or dropped.
 #[derive(Debug)]
@@ -95,8 +95,6 @@ impl CatalogChange<'_> {
     pub fn clone_tree(&mut self, of: TreeId, to: &str) -> Result<TreeId> {
         validate_name(to)?;
         let source = self.must_be_there(of)?;
-        // Nobody clones what is half built: the clone would be taken for a leftover of the build.
-        must_be_no_mark(&source.attributes)?;
         self.must_be_free(to)?;
         let at = self.db.shared.engine.sequencer.visible();
         let parent = Some(Parent { tree: of, lineage: source.lineage, at });

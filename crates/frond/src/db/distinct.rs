@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Layout, Result, tuple::prefix_end};
+use crate::{Layout, Result, block::common_prefix, tuple::prefix_end};
 
 use super::{Cursor, Tree};
 
@@ -292,7 +292,7 @@ impl Ends {
 
 /// A string between two, about halfway; `None` if there is none that is short.
 fn between(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
-    let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
+    let shared = common_prefix(low, high);
     // Eight bytes behind what they share, as numbers; one byte more, so that neighbours have something between them.
     let number = |key: &[u8]| {
         let byte = |at: usize| u128::from(key.get(shared + at).copied().unwrap_or(0));

@@ -3,7 +3,7 @@
 //!
 //! Threads: a piece belongs to its cursor.
 
-use std::{cell::RefCell, ops::Range};
+use std::ops::Range;
 
 use super::{
     Direction,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     block::{BadBlock, Chunks, Codec},
-    cache::{BlockCache, BlockSource, Load},
+    cache::{BlockCache, BlockSource},
     error::Result,
 };
 
@@ -116,20 +116,16 @@ impl Run {
         let mut device_bytes = buf.device_bytes();
         for (block, entry) in piece.zip(entries) {
             let at = skip + entry.offset as usize - start;
-            let chunks = RefCell::new(Chunks::default());
-            let mut fill = |out: &mut [u8]| {
+            let mut chunks = Chunks::default();
+            let brought = self.block_by(block, entry, source, &mut chunks, |out, chunks| {
                 let encoded = buf.get(at, entry.encoded_bytes as usize);
                 self.verify_block(block, encoded)?;
-                self.decode_checked(block, encoded, out, &mut chunks.borrow_mut())?;
+                self.decode_checked(block, encoded, out, chunks)?;
                 Ok(std::mem::take(&mut device_bytes))
-            };
+            });
             // Damage of one is told to whoever comes to read it.
-            let key = self.block_key(block);
-            let raw_bytes = entry.raw_bytes as usize;
-            let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
-            let load = Load { raw_bytes, fill: &mut fill, unpack: &unpack };
-            if let Ok(brought) = source.block(key, load) {
-                take(block, PinnedBlock::cached(brought), chunks.into_inner());
+            if let Ok(brought) = brought {
+                take(block, brought, chunks);
             }
         }
     }

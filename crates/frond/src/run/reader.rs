@@ -375,8 +375,21 @@ impl Run {
                 }
             }
         }
+        self.block_by(index, entry, source, chunks, |out, chunks| self.load(index, out, chunks))
+    }
+
+    /// Block `index` from `source`, for which `read` decodes and checks it if it is not there; returns bytes read from the device.
+    pub(super) fn block_by(
+        &self,
+        index: usize,
+        entry: &BlockEntry,
+        source: &dyn BlockSource,
+        chunks: &mut Chunks,
+        mut read: impl FnMut(&mut [u8], &mut Chunks) -> Result<u64>,
+    ) -> Result<PinnedBlock> {
+        // One after the other, but both have it.
         let chunks = RefCell::new(chunks);
-        let mut fill = |out: &mut [u8]| self.load(index, out, &mut chunks.borrow_mut());
+        let mut fill = |out: &mut [u8]| read(out, &mut chunks.borrow_mut());
         let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
         let load = Load { raw_bytes: entry.raw_bytes as usize, fill: &mut fill, unpack: &unpack };
         source.block(self.block_key(index), load).map(PinnedBlock::cached)

@@ -29,6 +29,7 @@ use std::{collections::BTreeSet, time::Duration};
 use crate::{
     Error, Progress, Result, TreeId,
     catalog::{BUILD_ATTRIBUTES, ChangeQueue},
+    heed::Heed,
     sync::{Arc, AtomicBool, Ordering},
 };
 
@@ -68,8 +69,7 @@ pub struct IndexBuild {
     /// New entries of unique indexes that are in the batch.
     fresh: BTreeSet<(usize, Vec<u8>)>,
     alone: Option<Locked>,
-    heeds: Option<Interrupter>,
-    progress: Progress,
+    heed: Heed,
     failed: Option<Error>,
     is_published: bool,
 }
@@ -165,8 +165,8 @@ impl Db {
             building.push(Building { name: (*name).into(), id, options, tree: None });
             loads.push(load);
         }
-        let progress = Progress::default();
-        loads.iter_mut().for_each(|load| load.tell(&progress));
+        let heed = Heed::default();
+        loads.iter_mut().for_each(|load| load.tell(&heed.progress));
         let queue = self.first_queue(base, &building)?;
         let (writers, queues) = (base.writers_now(), vec![queue]);
         Ok(IndexBuild {
@@ -184,8 +184,7 @@ impl Db {
             batch: Batch::new(),
             fresh: BTreeSet::new(),
             alone: None,
-            heeds: None,
-            progress,
+            heed,
             failed: None,
             is_published: false,
         })
@@ -248,13 +247,13 @@ impl IndexBuild {
     /// call and between rounds and their rows nothing is lost by it: after [`Interrupter::clear`] the build goes on. Where it meets
     /// [`add`](Self::add), or the base while that is finished, it ends the build.
     pub fn heed(&mut self, interrupter: &Interrupter) {
-        self.heeds = Some(interrupter.clone());
+        interrupter.set_on(&mut self.heed);
         self.loads.iter_mut().for_each(|load| load.heed(interrupter));
     }
 
     /// How far it is, for others to look at.
     pub fn progress(&self) -> Progress {
-        self.progress.clone()
+        self.heed.progress.clone()
     }
 
     /// The moment that the base is to be read at, the same with each call. The first call waits until transactions have ended that had
@@ -279,7 +278,7 @@ impl IndexBuild {
                         key: None,
                     });
                 }
-                must_go_on(&self.heeds)?;
+                self.heed.must_go_on()?;
                 self.db.pause(PAUSE);
             }
             self.has = Some(self.db.snapshot());
@@ -413,13 +412,8 @@ impl IndexBuild {
     /// An error if it cannot go on, or is not to.
     fn go_on(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)?;
-        must_go_on(&self.heeds)
+        self.heed.must_go_on()
     }
-}
-
-/// An error if whoever is heeded was asked to stop.
-fn must_go_on(heeds: &Option<Interrupter>) -> Result<()> {
-    heeds.as_ref().map_or(Ok(()), Interrupter::must_go_on)
 }
 
 fn misuse(why: &str) -> Error {

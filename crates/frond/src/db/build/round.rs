@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     super::{Cursor, Db, Snapshot, WaitAlone, batch::check_key},
-    Building, IndexBuild, misuse, must_go_on,
+    Building, IndexBuild, misuse,
 };
 
 /// A commit of the build: small beside what a memtable takes.
@@ -231,11 +231,11 @@ impl IndexBuild {
         }
         loop {
             self.put_what_comes()?;
-            let Self { round: Some(round), has: Some(has), base, heeds, .. } = &mut *self else {
+            let Self { round: Some(round), has: Some(has), base, heed, .. } = &mut *self else {
                 return Err(Error::Closed);
             };
             if round.looked % ROWS_A_LOOK == 0 {
-                must_go_on(heeds)?;
+                heed.must_go_on()?;
             }
             round.looked += 1;
             if !round.next_key()? {
@@ -252,7 +252,7 @@ impl IndexBuild {
                 *is_out = true;
                 if round.pass != Pass::Coming {
                     self.changes += 1;
-                    self.progress.note_change();
+                    self.heed.progress.note_change();
                 }
                 return Ok(true);
             }
@@ -363,7 +363,7 @@ impl IndexBuild {
         let Some(round) = self.round.take() else { return };
         self.has = Some(round.to);
         self.rounds += 1;
-        self.progress.note_round();
+        self.heed.progress.note_round();
         let (gone, kept) =
             std::mem::take(&mut self.queues).into_iter().partition(|queue: &Queue| queue.is_closed);
         self.queues = kept;

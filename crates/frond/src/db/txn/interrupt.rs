@@ -10,6 +10,7 @@
 
 use crate::{
     Error, Result,
+    heed::Heed,
     sync::{Arc, AtomicBool, Ordering},
     txn::lock_table::Owner,
 };
@@ -67,6 +68,12 @@ impl Interrupter {
             Whom::Txn { owner, id } => owner.was_interrupted(*id),
             Whom::Heeding(interrupted) => interrupted.load(Ordering::Acquire),
         }
+    }
+
+    /// What heeds `heed` heeds this from here on.
+    pub(crate) fn set_on(&self, heed: &mut Heed) {
+        let interrupter = self.clone();
+        heed.set(move || interrupter.is_interrupted());
     }
 
     /// An error if it was asked to stop.
