@@ -134,35 +134,25 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     let mut trial = Trial { encoder, rows, buffer: Vec::new() };
     let direct = Codec::Raw;
     let some = judges_of_what_learns_nothing(sample);
-    let mut best = trial.of(&some, StringPlan::RAW, None, 0.0);
-    let mut offer = |of: &[&Strings], kind, codec, model: Option<&StringModel>, more: f64| {
-        let candidate = trial.of(of, StringPlan { kind, codec }, model, more);
-        let less = match (codec == direct, kind) {
-            (false, _) => CODED,
-            (true, StrKind::Templates) => TEMPLATED,
-            (true, _) => PLAINER,
-        };
-        if candidate.cost < best.cost * less {
-            best = candidate;
-        }
-    };
+    let best = trial.of(&some, StringPlan::RAW, None, 0.0);
+    let mut contest = Contest { trial, best };
     let with_model = purpose.model_rows > 0;
-    offer(&some, StrKind::Prefix, direct, None, 0.0);
+    contest.offer(&some, StrKind::Prefix, direct, None, 0.0);
     if let Some((words, unseen)) = words(sample) {
         if with_model {
             // Rows of the leaf beyond the sample bring words that the dictionary lacks.
             let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
             let model = StringModel::new(Parts { dictionary: Some(words), ..Parts::default() });
-            offer(&some, StrKind::ModelDictionary, direct, Some(&model), strangers);
+            contest.offer(&some, StrKind::ModelDictionary, direct, Some(&model), strangers);
         }
-        offer(&some, StrKind::Dictionary, direct, None, 0.0);
+        contest.offer(&some, StrKind::Dictionary, direct, None, 0.0);
     }
     if let Some(shape) = shape_of(&all) {
         if with_model {
             let model = StringModel::new(Parts { shape: Some(shape), ..Parts::default() });
-            offer(&some, StrKind::ModelShape, direct, Some(&model), 0.0);
+            contest.offer(&some, StrKind::ModelShape, direct, Some(&model), 0.0);
         }
-        offer(&some, StrKind::Shape, direct, None, 0.0);
+        contest.offer(&some, StrKind::Shape, direct, None, 0.0);
     }
     if !purpose.key && with_model {
         // Symbols and templates are judged by strings that they were not found in: they know a small sample by
@@ -170,20 +160,24 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
         let Split { learned, judged } = Split::of(sample);
         let [learned, judged] = [&learned, &judged]
             .map(|blocks| blocks.iter().map(AsRef::as_ref).collect::<Vec<&Strings>>());
-        if let Some(model) = templates_of(&learned, rows) {
-            offer(&judged, StrKind::Templates, direct, Some(&model), 0.0);
+        let few = &learned[..learned.len().div_ceil(4)];
+        let is_hopeless =
+            contest.is_hopeless(&judged, StrKind::Templates, || templates_of(few, rows));
+        if let Some(model) = (!is_hopeless).then(|| templates_of(&learned, rows)).flatten() {
+            contest.offer(&judged, StrKind::Templates, direct, Some(&model), 0.0);
         }
-        if let Some(model) = symbols_of(&learned) {
-            offer(&judged, StrKind::Symbols, direct, Some(&model), 0.0);
+        let is_hopeless = contest.is_hopeless(&judged, StrKind::Symbols, || symbols_of(few));
+        if let Some(model) = (!is_hopeless).then(|| symbols_of(&learned)).flatten() {
+            contest.offer(&judged, StrKind::Symbols, direct, Some(&model), 0.0);
             if purpose.codec != direct {
-                offer(&judged, StrKind::Symbols, purpose.codec, Some(&model), 0.0);
+                contest.offer(&judged, StrKind::Symbols, purpose.codec, Some(&model), 0.0);
             }
         }
     }
     if !purpose.key && purpose.codec != direct {
-        offer(&some, StrKind::Raw, purpose.codec, None, 0.0);
+        contest.offer(&some, StrKind::Raw, purpose.codec, None, 0.0);
     }
-    let Candidate { plan, mut model, cost, row_bytes } = best;
+    let Candidate { plan, mut model, cost, row_bytes } = contest.best;
     debug_assert!(cost.is_finite());
     // What was found in a part of the sample is found anew in all of it.
     let sample: Vec<&Strings> = sample.iter().collect();
@@ -255,6 +249,51 @@ struct Candidate {
     /// Bytes for all rows, with the model.
     cost: f64,
     row_bytes: f64,
+}
+
+/// The best form so far, and what tries others.
+struct Contest<'a> {
+    trial: Trial<'a>,
+    best: Candidate,
+}
+
+impl Contest<'_> {
+    /// Tries a form, which takes the place of the best one if it is worth it.
+    fn offer(
+        &mut self,
+        blocks: &[&Strings],
+        kind: StrKind,
+        codec: Codec,
+        model: Option<&StringModel>,
+        more: f64,
+    ) {
+        let candidate = self.trial.of(blocks, StringPlan { kind, codec }, model, more);
+        let less = match (codec == Codec::Raw, kind) {
+            (false, _) => CODED,
+            (true, StrKind::Templates) => TEMPLATED,
+            (true, _) => PLAINER,
+        };
+        if candidate.cost < self.best.cost * less {
+            self.best = candidate;
+        }
+    }
+
+    /// Whether a form is not worth learning from all of the sample: the best one is a shape, as digits and codes have, and
+    /// takes no more than this one does once it has learnt from `few`. What comes again and again shows there, too.
+    fn is_hopeless(
+        &mut self,
+        judged: &[&Strings],
+        kind: StrKind,
+        few: impl FnOnce() -> Option<StringModel>,
+    ) -> bool {
+        if !matches!(self.best.plan.kind, StrKind::Shape | StrKind::ModelShape) {
+            return false;
+        }
+        let plan = StringPlan { kind, codec: Codec::Raw };
+        few().is_some_and(|model| {
+            self.trial.of(judged, plan, Some(&model), 0.0).row_bytes >= self.best.row_bytes
+        })
+    }
 }
 
 struct Trial<'a> {

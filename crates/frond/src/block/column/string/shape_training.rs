@@ -6,6 +6,9 @@ use super::{
 };
 use crate::coding::put_varint;
 
+/// Strings that are looked at.
+const STRINGS_MAX: usize = 1024;
+
 /// What strings of one length have at a position.
 #[derive(Clone, Copy, Default)]
 struct Position {
@@ -57,12 +60,14 @@ pub(super) fn shape_of(strings: &Strings) -> Option<Vec<u8>> {
     if length == 0 || length > SHAPE_BYTES_MAX {
         return None;
     }
-    // More than a block has rows would not fit the counts.
-    let alike = strings.iter().filter(|string| string.len() == length).take(usize::from(u16::MAX));
+    let alike = strings.iter().filter(|string| string.len() == length);
     let count = alike.clone().count();
     if count * 2 <= strings.len() {
         return None;
     }
+    // A thousand tell what all are like, and fit the counts.
+    let alike = alike.step_by(count.div_ceil(STRINGS_MAX));
+    let count = alike.clone().count();
     let mut positions = vec![Position::default(); length];
     for string in alike.clone() {
         for (position, &byte) in positions.iter_mut().zip(string) {
