@@ -145,6 +145,8 @@ pub const BUGS: &[Bug] = &[
     bug("blob: runs that list a blob are not counted", "checkpoint, count_blobs", "model"),
     bug("blob: the last run does not let go of its blobs", "checkpoint, count_blobs", "model"),
     bug("pipeline: nobody names what is undecided", "Engine::name_undecided", "scenarios"),
+    bug("pipeline: nobody names undecided runs", "Engine::name_undecided", "scenarios"),
+    bug("db: runs of what is prepared are not held again", "recover::hold_runs", "scenarios"),
     bug("db: prepared rows are not locked again", "Shared::lock_again", "scenarios"),
     bug("db: what is prepared has not all its locks again", "recover::read", "transactions"),
     bug("db: a rollback of what is prepared is forgotten", "take_pieces_away", "their crashes"),

@@ -168,7 +168,7 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` if another backup is being made there; `InvalidArgument` if there is something of that name,
-    /// or if for ten seconds there are prepared transactions with values over 64 KiB; `Full` if the
+    /// or if for ten seconds there are prepared transactions with values over 64 KiB, or beyond memory; `Full` if the
     /// checkpoint finds no room; damage of a page, which ends the backup and nothing else; I/O errors.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
         let shared = &self.shared;
@@ -218,31 +218,38 @@ impl Shared {
             return Err(Error::ReadOnly);
         }
         let engine = &*self.engine;
-        let through = self.freeze_decided()?;
-        engine.health.watch(engine.apply_through(through))?;
-        // A version of its own, so that each backup differs from the one before.
-        engine.publish_unchanged();
-        engine.run_checkpoint()?;
-        let (superblock, held) = engine.store.hold_newest();
-        Ok((superblock.alone(), held))
+        let until = engine.env.clock.now() + UNDECIDED_WAIT;
+        loop {
+            let (through, came) = self.freeze_decided(until)?;
+            engine.health.watch(engine.apply_through(through))?;
+            // A version of its own, so that each backup differs from the one before.
+            engine.publish_unchanged();
+            engine.run_checkpoint()?;
+            let (superblock, held) = engine.store.hold_newest();
+            // A later one than that may have been written meanwhile, with what was prepared meanwhile.
+            if superblock.applied == through || engine.undecided.came() == came {
+                return Ok((superblock.alone(), held));
+            }
+        }
     }
 
-    /// Freezes the memtable when no transaction is prepared with a long value: such a one is known before its record
-    /// has a place, and forgotten once its decision has one, so that none is in what is frozen here.
-    fn freeze_decided(&self) -> Result<Seqno> {
+    /// Freezes the memtable when no transaction is prepared with a long value or runs: such a one is known before its record
+    /// has a place, and forgotten once its decision has one, so that none is in what is frozen here. Says, too, how many there
+    /// have been.
+    fn freeze_decided(&self, until: Duration) -> Result<(Seqno, u64)> {
         let engine = &*self.engine;
-        let until = engine.env.clock.now() + UNDECIDED_WAIT;
         loop {
             engine.health.check()?;
             {
                 let mut section = engine.enter();
                 if engine.undecided.is_empty() {
-                    return Ok(engine.freeze_in(&mut section));
+                    let came = engine.undecided.came();
+                    return Ok((engine.freeze_in(&mut section), came));
                 }
             }
             if engine.env.clock.now() >= until {
-                let why = "transactions are prepared that write values over 64 KiB, which lie where a \
-                           backup does not reach; decide them, and begin the backup again";
+                let why = "transactions are prepared that write values over 64 KiB, or more than \
+                           memory holds, which lie where a backup does not reach; decide them, and begin the backup again";
                 return Err(Error::InvalidArgument(why.into()));
             }
             engine.env.clock.sleep(UNDECIDED_PAUSE);

@@ -291,26 +291,32 @@ impl ChangeFeed {
         if let Some(prepared) = prepared_in(items(lsn, payload)?)? {
             *body = prepares.body(&engine, (&prepared.0, prepared.1), seqno)?;
         }
-        let (content, holds) =
-            match names.learn(items(lsn, payload)?, engine.store.file().path())? {
-                Some(changes) => {
-                    prepares.learn(items(lsn, payload)?)?;
-                    (Content::Catalog(changes.into_iter()), Vec::new())
-                }
-                None if !body.is_empty() => {
-                    let holds = hold_blobs(&engine, seqno, wal::items(lsn, body), true)?;
-                    prepares.learn(items(lsn, payload)?)?;
-                    (Content::Trees(wal::items(lsn, body)), holds)
-                }
-                None if names_runs(items(lsn, payload)?)? => {
-                    let (walk, holds) = SpilledWalk::new(&engine, seqno, (lsn, payload))?;
-                    (Content::Spilled(Box::new(walk)), holds)
-                }
-                None => {
-                    let holds = hold_blobs(&engine, seqno, items(lsn, payload)?, false)?;
-                    (Content::Trees(items(lsn, payload)?.without_extents()), holds)
-                }
-            };
+        let (content, holds) = match names
+            .learn(items(lsn, payload)?, engine.store.file().path())?
+        {
+            Some(changes) => {
+                prepares.learn(items(lsn, payload)?)?;
+                (Content::Catalog(changes.into_iter()), Vec::new())
+            }
+            None if !body.is_empty() && names_runs(wal::items(lsn, body))? => {
+                let (walk, holds) = SpilledWalk::new(&engine, seqno, || Ok(wal::items(lsn, body)))?;
+                prepares.learn(items(lsn, payload)?)?;
+                (Content::Spilled(Box::new(walk)), holds)
+            }
+            None if !body.is_empty() => {
+                let holds = hold_blobs(&engine, seqno, wal::items(lsn, body), true)?;
+                prepares.learn(items(lsn, payload)?)?;
+                (Content::Trees(wal::items(lsn, body)), holds)
+            }
+            None if names_runs(items(lsn, payload)?)? => {
+                let (walk, holds) = SpilledWalk::new(&engine, seqno, || items(lsn, payload))?;
+                (Content::Spilled(Box::new(walk)), holds)
+            }
+            None => {
+                let holds = hold_blobs(&engine, seqno, items(lsn, payload)?, false)?;
+                (Content::Trees(items(lsn, payload)?.without_extents()), holds)
+            }
+        };
         read.pop_front();
         Ok(Commit { seqno, content, names, engine, _holds: holds, value: Vec::new() })
     }
@@ -358,7 +364,7 @@ fn prepared_in(mut items: RecordItems<'_>) -> Result<Option<(Xid, Seqno)>> {
     while let Some(item) = items.next()? {
         match item {
             Item::Prepared { xid, at } => return Ok(Some((Xid::new(xid)?, at))),
-            Item::Extent(_) => {}
+            Item::Extent(_) | Item::Page { .. } => {}
             _ => break,
         }
     }

@@ -330,7 +330,8 @@ impl Shared {
             section.active.count(trees.map(|tree| (tree, insertion.rows_of(tree))));
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
             // What a record names is held by the log before anybody can read the record.
-            let inside = bytes <= COPIED_INSIDE_BYTES_MAX && !begins_memtable;
+            let names_runs = begins_memtable || changes.iter().any(|one| one.prepared().is_some());
+            let inside = bytes <= COPIED_INSIDE_BYTES_MAX && !names_runs;
             if inside {
                 engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
             }
@@ -356,6 +357,10 @@ impl Shared {
             for (_, piece) in changes.iter().filter_map(Change::spilled).flat_map(|all| all.iter())
             {
                 let named = piece.pages().name_in_log(reservation.lsn());
+                named.expect("I11: an extent that is held is there");
+            }
+            for pages in changes.iter().filter_map(Change::prepared) {
+                let named = pages.name_in_log(reservation.lsn());
                 named.expect("I11: an extent that is held is there");
             }
             if !inside {
@@ -467,6 +472,9 @@ pub(super) fn build_record(
     // First of all: a replay must know before it takes the commit up.
     for (tree, piece) in changes.iter().filter_map(Change::spilled).flat_map(|all| all.iter()) {
         record.runs(tree, piece.links());
+    }
+    for (kind, extent) in changes.iter().filter_map(Change::prepared).flat_map(|all| all.iter()) {
+        record.page(kind, place(extent));
     }
     for loaded in changes.iter().filter_map(Change::loaded_tree) {
         // Each load's before its root: it is how a replay tells whose they are.

@@ -8,7 +8,7 @@
 
 use super::{
     Cursor, Shared, Snapshot,
-    prepared::{TreeChange, content_of, each_change},
+    prepared::{TreeChange, content_of, each_change, runs_of},
 };
 use crate::{
     Error, Lsn, Place, Result, Seqno, TreeId,
@@ -59,7 +59,7 @@ impl Replay<'_> {
         if seqno <= applied && !plant!("db: replay what a tree already holds") {
             return Ok(());
         }
-        let pieces = spilled_again(engine, lsn, payload)?;
+        let pieces = spilled_again(engine, prepared, lsn, payload)?;
         let mut section = engine.enter();
         if pieces.is_some() && section.last() > section.active.base {
             let log_from = section.active.log_from();
@@ -170,10 +170,13 @@ impl Replay<'_> {
         while self.engine.log.is_none()
             && let Some(item) = items.next()?
         {
-            if let Item::Extent(extent) = item {
-                let extent = extent_of(&self.engine.store, extent)?;
-                self.engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
-            }
+            let (kind, extent) = match item {
+                Item::Extent(extent) => (PageKind::Blob, extent),
+                Item::Page { kind, extent } => (kind, extent),
+                _ => continue,
+            };
+            let (store, class) = (&self.engine.store, Class::of_page(kind));
+            store.claim(extent_of(store, extent)?, class, kind, lsn)?;
         }
         Ok(())
     }
@@ -201,8 +204,14 @@ fn insert_prepared(
     })
 }
 
-/// What a commit had written beyond memory, if it had: its runs are in their places, and its record names them first.
-fn spilled_again(engine: &Engine, lsn: Lsn, payload: &[u8]) -> Result<Option<Change>> {
+/// What a commit had written beyond memory, if it had: its runs are in their places, and its record names them first; of
+/// one that was prepared, the content.
+fn spilled_again(
+    engine: &Engine,
+    prepared: &Pieces,
+    lsn: Lsn,
+    payload: &[u8],
+) -> Result<Option<Change>> {
     let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(None) };
     let mut spilled = SpilledWrites::default();
     while let Some(Item::Runs { tree, links }) = items.next()? {
@@ -220,7 +229,29 @@ fn spilled_again(engine: &Engine, lsn: Lsn, payload: &[u8]) -> Result<Option<Cha
         let piece = SortedRuns::on_disk(&engine.cx, &links, pages)?;
         spilled.push_older(tree, Arc::new(piece));
     }
-    Ok((spilled.entries() > 0).then(|| Change::Spill(Arc::new(spilled))))
+    if spilled.entries() > 0 {
+        return Ok(Some(Change::Spill(Arc::new(spilled))));
+    }
+    let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(None) };
+    while let Some(item) = items.next()? {
+        match item {
+            Item::Extent(extent) if engine.log.is_none() => {
+                let extent = extent_of(&engine.store, extent)?;
+                engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
+            }
+            Item::Page { kind, extent } if engine.log.is_none() => {
+                let extent = extent_of(&engine.store, extent)?;
+                engine.store.claim(extent, Class::of_page(kind), kind, lsn)?;
+            }
+            Item::Extent(_) | Item::Page { .. } => {}
+            Item::Prepared { xid, .. } => {
+                let xid = Xid::new(xid)?;
+                return runs_of(engine, &xid, &content_of(engine, prepared, &xid)?);
+            }
+            _ => break,
+        }
+    }
+    Ok(None)
 }
 
 /// By how much a commit changes numbers of rows, as its record says: of trees that it changes and says nothing of, nobody

@@ -163,7 +163,7 @@ impl Engine {
                     branches.loaded.insert(loaded.tree, publish);
                 }
                 // It is applied as a memtable's rows are.
-                Change::Spill(_) | Change::Layout => {}
+                Change::Spill(_) | Change::Prepare(_) | Change::Layout => {}
                 Change::Snapshot { id, name } => {
                     let name = (*id, name.clone());
                     let snapshot = NamedVersion::fresh(name, last, publish, roots, &branches);

@@ -43,7 +43,7 @@ pub(crate) use pace::Paced;
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
-pub(crate) use undecided::Undecided;
+pub(crate) use undecided::{Needs, Undecided};
 pub(crate) use workers::Background;
 
 use crate::{

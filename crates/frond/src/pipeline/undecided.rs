@@ -1,4 +1,4 @@
-//! Extents of transactions that are prepared: long values which no tree lists yet, and whose record may be trimmed.
+//! Extents of transactions that are prepared: long values and runs which no tree lists yet, and whose record may be trimmed.
 //!
 //! What a prepared transaction will do lies in the catalog, so that the log need not keep its record (Rule: I12). The
 //! extents that it names are known by the log alone (Rule: I11), so every checkpoint names them again before the
@@ -18,28 +18,61 @@ use std::collections::BTreeMap;
 use crate::{
     Lsn, Result, Xid,
     blob::BlobHold,
-    store::Extent,
-    sync::{Arc, Mutex, MutexGuard},
+    page::PageKind,
+    store::{Extent, HeldPages},
+    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     wal::{LogExtent, RecordBuilder, TRAILER_BYTES, keeps_trailer},
 };
 
 use super::Engine;
 
 /// Bytes of a record that an extent takes at most.
-const NAME_BYTES: usize = 1 + 2 * 10;
+const NAME_BYTES: usize = 2 + 2 * 10;
+
+/// What one of them needs.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Needs {
+    pub blobs: Vec<Arc<BlobHold>>,
+    /// Of what it has written beyond memory.
+    pub runs: Option<Arc<HeldPages>>,
+}
+
+impl Needs {
+    fn is_empty(&self) -> bool {
+        self.blobs.is_empty() && self.runs.is_none()
+    }
+
+    fn extents(&self) -> impl Iterator<Item = (PageKind, Extent)> + '_ {
+        let runs = self.runs.iter().filter(|_| !plant!("pipeline: nobody names undecided runs"));
+        let blobs = self.blobs.iter().map(|blob| (PageKind::Blob, blob.extent()));
+        blobs.chain(runs.flat_map(|runs| runs.iter()))
+    }
+}
 
 /// By the name of who has prepared them.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
-    blobs: Mutex<BTreeMap<Xid, Vec<Arc<BlobHold>>>>,
+    /// How many have come.
+    came: AtomicU64,
+    needs: Mutex<BTreeMap<Xid, Needs>>,
 }
 
 impl Undecided {
     /// A transaction is about to be prepared, or was when the store was closed.
-    pub fn keep(&self, xid: &Xid, blobs: Vec<Arc<BlobHold>>) {
-        if !blobs.is_empty() {
-            self.lock().insert(xid.clone(), blobs);
+    pub fn keep(&self, xid: &Xid, needs: Needs) {
+        if !needs.is_empty() {
+            let mut all = self.lock();
+            self.came.fetch_add(1, Ordering::Relaxed);
+            let before = all.insert(xid.clone(), needs);
+            drop(all);
+            drop(before);
         }
+    }
+
+    /// How many have come so far.
+    pub fn came(&self) -> u64 {
+        let _all = self.lock();
+        self.came.load(Ordering::Relaxed)
     }
 
     /// It is decided.
@@ -54,8 +87,8 @@ impl Undecided {
         self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Xid, Vec<Arc<BlobHold>>>> {
-        self.blobs.lock().unwrap()
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Xid, Needs>> {
+        self.needs.lock().unwrap()
     }
 }
 
@@ -64,18 +97,23 @@ impl Engine {
     /// `log_from` on has named.
     pub(super) fn name_undecided(&self, log_from: Lsn) -> Result<()> {
         // Held on, so that what is decided meanwhile is there to be named.
-        let mut blobs: Vec<Arc<BlobHold>> =
-            self.undecided.lock().values().flatten().cloned().collect();
-        let named = |blob: &Arc<BlobHold>| self.store.space().named_in_log(blob.extent().offset);
-        blobs.retain(|blob| named(blob).is_none_or(|at| at < log_from));
+        let needs: Vec<Needs> = self.undecided.lock().values().cloned().collect();
+        let mut extents: Vec<(PageKind, Extent)> = needs.iter().flat_map(Needs::extents).collect();
+        let named = |extent: &Extent| self.store.space().named_in_log(extent.offset);
+        extents.retain(|(_, extent)| named(extent).is_none_or(|at| at < log_from));
         let mut record = RecordBuilder::new();
         let at_once = (self.log().record_bytes_max() - TRAILER_BYTES) / NAME_BYTES;
-        let blobs =
-            if plant!("pipeline: nobody names what is undecided") { &[][..] } else { &blobs };
-        for some in blobs.chunks(at_once) {
+        if plant!("pipeline: nobody names what is undecided") {
+            extents.clear();
+        }
+        for some in extents.chunks(at_once) {
             record.clear();
-            for Extent { offset, bytes } in some.iter().map(|blob| blob.extent()) {
-                record.extent(LogExtent { offset, bytes: bytes.into() });
+            for &(kind, Extent { offset, bytes }) in some {
+                let place = LogExtent { offset, bytes: bytes.into() };
+                match kind {
+                    PageKind::Blob => record.extent(place),
+                    _ => record.page(kind, place),
+                }
             }
             let body = record.finish();
             let reservation = loop {
@@ -86,8 +124,8 @@ impl Engine {
             };
             let at = reservation.lsn();
             self.log().fill(&reservation, &[body, &keeps_trailer()]);
-            for blob in some {
-                self.store.name_in_log(blob.extent().offset, at)?;
+            for (_, extent) in some {
+                self.store.name_in_log(extent.offset, at)?;
             }
         }
         Ok(())

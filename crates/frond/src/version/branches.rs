@@ -38,6 +38,8 @@ pub(crate) enum Change {
     Load(Arc<Loaded>),
     /// Rows that were written beyond memory.
     Spill(Arc<SpilledWrites>),
+    /// Runs with rows that are prepared, and that nobody sees until they are committed: the log names them.
+    Prepare(Arc<HeldPages>),
     /// A named snapshot of everything.
     Snapshot { id: u32, name: String },
     /// Values of a tree get another layout: whoever writes them by that has them in versions that show it, too.
@@ -75,6 +77,14 @@ impl Change {
     pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
         match self {
             Change::Spill(spilled) => Some(spilled),
+            _ => None,
+        }
+    }
+
+    /// Runs that the log is to name, and nothing is to show.
+    pub fn prepared(&self) -> Option<&Arc<HeldPages>> {
+        match self {
+            Change::Prepare(pages) => Some(pages),
             _ => None,
         }
     }

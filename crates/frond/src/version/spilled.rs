@@ -13,7 +13,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{TreeId, sync::Arc, tree::SortedRuns};
+use crate::{
+    Publish, TreeId,
+    store::{HeldPages, STORE_LINEAGE, Store},
+    sync::Arc,
+    tree::SortedRuns,
+};
 
 /// Sorted runs by tree.
 #[derive(Debug, Default)]
@@ -45,6 +50,15 @@ impl SpilledWrites {
     /// Entries, those of a key that is in several pieces more than once.
     pub fn entries(&self) -> u64 {
         self.iter().map(|(_, piece)| piece.entries()).sum()
+    }
+
+    /// Holds the extents once more, apart from the runs.
+    pub fn hold_pages(&self, store: &Arc<Store>) -> HeldPages {
+        let mut held = HeldPages::new(store, Publish(0), STORE_LINEAGE);
+        for (kind, extent) in self.iter().flat_map(|(_, piece)| piece.pages().iter()) {
+            held.hold(kind, extent);
+        }
+        held
     }
 
     /// Encoded bytes.

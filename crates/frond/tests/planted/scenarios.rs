@@ -127,33 +127,53 @@ fn a_row_that_had_come_back_stays_deleted(seed: u64) {
     assert!(tree.scan(..).unwrap().next().unwrap().is_none(), "I7: it is deleted");
 }
 
-/// Rules: I11, I12. A long value that is prepared, through checkpoints that trim the log, and others' long values.
+/// Rules: I11, I12. A long value that is prepared, and rows in runs, through checkpoints that trim the log, and others' that
+/// take what is free.
 fn a_prepared_transaction_outlives_restarts(seed: u64) {
-    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
-    let xid = Xid::new(b"x").unwrap();
-    let (db, long) = (Db::open("/store", options(&vfs, seed)).unwrap(), random(dice, 3000));
-    let tree = db.create_tree("t", Default::default()).unwrap();
-    let txn = db.begin(Default::default()).unwrap();
-    txn.put(&tree, b"row", &long).unwrap();
-    txn.prepare(&xid).unwrap().detach();
-    for _ in 0..4 {
-        fill(&db, &tree, dice, 60, 100);
+    for is_large in [false, true] {
+        let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+        let xid = Xid::new(b"x").unwrap();
+        let (db, long) = (Db::open("/store", options(&vfs, seed)).unwrap(), random(dice, 3000));
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        let txn = db.begin(Default::default()).unwrap();
+        txn.put(&tree, b"row", if is_large { &long[..100] } else { &long }).unwrap();
+        // What is past some rows leaves memory.
+        let many = random(dice, 60);
+        for row in 0..if is_large { 80u8 } else { 0 } {
+            txn.put(&tree, &[b"many", &[row][..]].concat(), &many).unwrap();
+        }
+        txn.prepare(&xid).unwrap().detach();
+        for _ in 0..4 {
+            fill(&db, &tree, dice, 60, 100);
+            db.checkpoint().unwrap();
+        }
+        let (mut db, mut tree) = (db, tree);
+        // What one opening has found, its own checkpoints must name for the next.
+        for _ in 0..2 {
+            drop((tree, db));
+            db = Db::open("/store", options(&vfs, seed)).unwrap();
+            tree = db.open_tree("t").unwrap();
+            tree.put(b"other", &random(dice, 3000)).unwrap();
+            for _ in 0..4 {
+                fill(&db, &tree, dice, 60, 100);
+                db.checkpoint().unwrap();
+            }
+        }
+        let txn = db.begin(Default::default()).unwrap();
+        let locked = txn.get_locked(&tree, b"row", RowLock::Shared, IfLocked::Fail);
+        assert!(matches!(locked, Err(Error::LockBusy { .. })), "I54: {locked:?}");
+        drop(txn);
+        db.commit_prepared(&xid).unwrap();
         db.checkpoint().unwrap();
+        let expected = if is_large { &long[..100] } else { &long[..] };
+        assert!(tree.get(b"row").unwrap().as_deref() == Some(expected), "I12: the value");
+        for row in 0..if is_large { 80u8 } else { 0 } {
+            let found = tree.get(&[b"many", &[row][..]].concat()).unwrap();
+            assert!(found.as_ref() == Some(&many), "I12: what lay in runs");
+        }
+        assert_clean(&db);
+        db.close().unwrap();
     }
-    drop((tree, db));
-    let db = Db::open("/store", options(&vfs, seed)).unwrap();
-    let tree = db.open_tree("t").unwrap();
-    tree.put(b"other", &random(dice, 3000)).unwrap();
-    db.checkpoint().unwrap();
-    let txn = db.begin(Default::default()).unwrap();
-    let locked = txn.get_locked(&tree, b"row", RowLock::Shared, IfLocked::Fail);
-    assert!(matches!(locked, Err(Error::LockBusy { .. })), "I54: {locked:?}");
-    drop(txn);
-    db.commit_prepared(&xid).unwrap();
-    db.checkpoint().unwrap();
-    assert!(tree.get(b"row").unwrap().as_deref() == Some(&long[..]), "I12: the long value");
-    assert_clean(&db);
-    db.close().unwrap();
 }
 
 fn options(vfs: &SimVfs, seed: u64) -> Options {

@@ -2,6 +2,7 @@
 //! or decide one.
 
 mod crashes;
+mod large;
 
 use std::{path::Path, thread, time::Duration};
 
@@ -414,7 +415,7 @@ fn a_backup_has_what_is_prepared() {
     is_at_rest(&copy);
 }
 
-/// What has left memory is gathered again to be prepared; and its rows stay locked.
+/// What has left memory stays where it is; and its rows stay locked.
 #[test]
 fn what_left_memory_is_prepared() {
     let dir = tempfile::tempdir().unwrap();
@@ -562,32 +563,30 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
     db.close().unwrap();
 }
 
-/// What others keep from being prepared can be tried again; what never fits cannot.
+/// What finds no room in memory beside others that are prepared leaves it.
 #[test]
-fn room_that_others_take_is_there_once_they_are_decided() {
+fn what_others_leave_no_memory_for_leaves_it() {
     let dir = tempfile::tempdir().unwrap();
     // A quarter of it for all that is prepared.
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
-    let prepare = |name: &str, kib: u32| {
+    let names: Vec<String> = (0..12).map(|number| format!("number {number}")).collect();
+    for name in &names {
         let txn = begin(&db, Isolation::ReadCommitted);
-        for row in 0..kib {
+        for row in 0..700u32 {
             txn.put(&tree, format!("{name} {row}").as_bytes(), &[7; 1024]).unwrap();
         }
-        txn.prepare_with(&xid(name), Durability::Lazy).map(|prepared| prepared.detach())
-    };
-    prepare("first", 2500).unwrap();
-    let refused = prepare("second", 2500).unwrap_err();
-    assert!(matches!(refused, Error::TooMuchPrepared { .. }), "{refused}");
-    assert_eq!(refused.kind(), ErrorKind::Retry);
-    assert!(!is_locked(&db, &tree, b"second 1"), "it was rolled back");
-    let refused = prepare("third", 5000).unwrap_err();
-    assert!(matches!(refused, Error::BatchTooLarge { .. }), "{refused}");
-    assert_eq!(refused.kind(), ErrorKind::FixCall, "it never fits");
-    db.rollback_prepared(&xid("first")).unwrap();
-    prepare("second", 2500).unwrap();
-    db.commit_prepared(&xid("second")).unwrap();
+        txn.prepare_with(&xid(name), Durability::Lazy).unwrap().detach();
+    }
+    assert!(names.iter().all(|name| is_locked(&db, &tree, format!("{name} 77").as_bytes())));
+    for (number, name) in names.iter().enumerate() {
+        match number % 2 {
+            0 => drop(db.commit_prepared(&xid(name)).unwrap()),
+            _ => db.rollback_prepared(&xid(name)).unwrap(),
+        }
+    }
+    assert_eq!(tree.row_count().unwrap().rows, 6 * 700);
     is_at_rest(&db);
     db.close().unwrap();
 }

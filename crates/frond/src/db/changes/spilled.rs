@@ -8,7 +8,7 @@
 use std::{cmp::Ordering, vec::IntoIter};
 
 use crate::{
-    Error, Lsn, Message, Result, Seqno, Tag, TreeId,
+    Error, Message, Result, Seqno, Tag, TreeId,
     blob::BlobHold,
     pipeline::Engine,
     run::{Folded, MergeCursor},
@@ -54,11 +54,11 @@ impl Row {
 }
 
 impl<'a> SpilledWalk<'a> {
-    /// A walk over the commit of this record; and the long values that it brings, held.
+    /// A walk over the commit whose record has these items; and the long values that it brings, held.
     pub fn new(
         engine: &Arc<Engine>,
         seqno: Seqno,
-        (lsn, payload): (Lsn, &'a [u8]),
+        items_of: impl Fn() -> Result<RecordItems<'a>>,
     ) -> Result<(Self, Vec<Arc<BlobHold>>)> {
         let lost = || {
             let oldest = engine.store.newest().applied.next().max(seqno.next());
@@ -66,7 +66,7 @@ impl<'a> SpilledWalk<'a> {
         };
         let mut spilled = SpilledWrites::default();
         let mut holds = Vec::new();
-        let mut items = super::items(lsn, payload)?;
+        let mut items = items_of()?;
         loop {
             match items.next()? {
                 Some(Item::Runs { tree, links }) => {
@@ -86,7 +86,7 @@ impl<'a> SpilledWalk<'a> {
             spilled,
             trees: trees.into_iter(),
             merge: None,
-            items: super::items(lsn, payload)?.without_extents(),
+            items: items_of()?.without_extents(),
             of_pieces: Row::default(),
             of_record: Row::default(),
             row: Row::default(),

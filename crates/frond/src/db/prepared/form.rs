@@ -19,6 +19,8 @@ use crate::{
 };
 
 const VERSION: u8 = 1;
+/// Of one whose body names runs.
+const VERSION_OF_RUNS: u8 = 2;
 
 const ROW_MODES: [RowMode; 3] = [RowMode::Shared, RowMode::Exclusive, RowMode::Write];
 const TABLE_MODES: [TableMode; 4] =
@@ -31,14 +33,21 @@ pub(in crate::db) struct Content {
     pub since: Seqno,
     /// All its locks, if they are more than those of the rows it writes.
     pub locks: Option<LockList>,
+    /// Its body names runs.
+    pub has_runs: bool,
     /// A commit's body: what it will do.
     pub body: Vec<u8>,
 }
 
-/// Writes the content: a commit's body, and locks if they must be listed.
-pub(super) fn write(since: Seqno, locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
+/// Writes the content: a commit's body, which may name runs, and locks if they must be listed.
+pub(super) fn write(
+    since: Seqno,
+    locks: Option<&LockList>,
+    (body, has_runs): (&[u8], bool),
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 16);
-    out.extend_from_slice(&[VERSION, locks.is_some().into()]);
+    let version = if has_runs { VERSION_OF_RUNS } else { VERSION };
+    out.extend_from_slice(&[version, locks.is_some().into()]);
     put_varint(&mut out, since.0);
     if let Some(list) = locks {
         write_locks(list, &mut out);
@@ -52,16 +61,17 @@ pub(super) fn read(content: &[u8]) -> Result<Content, Flaw> {
     let bad = |why: &str| Flaw::Malformed { what: "prepared transaction", why: why.to_owned() };
     let (head, rest) = content.split_first_chunk::<2>().ok_or_else(|| bad("it is cut short"))?;
     match head {
-        [VERSION, flag @ 0..=1] => {
+        [version @ VERSION..=VERSION_OF_RUNS, flag @ 0..=1] => {
             let mut reader = Reader::new(rest);
             let since = reader.varint().ok_or_else(|| bad("it is cut short"))?;
             let locks = match flag {
                 0 => None,
                 _ => Some(read_locks(&mut reader).ok_or_else(|| bad("its locks cannot be read"))?),
             };
-            Ok(Content { since: Seqno(since), locks, body: reader.rest().to_vec() })
+            let has_runs = *version == VERSION_OF_RUNS;
+            Ok(Content { since: Seqno(since), locks, has_runs, body: reader.rest().to_vec() })
         }
-        [VERSION, _] => Err(bad("it has a flag that there is not")),
+        [VERSION..=VERSION_OF_RUNS, _] => Err(bad("it has a flag that there is not")),
         [version, _] => {
             Err(Flaw::TooNew { what: format!("prepared transactions of version {version}") })
         }
@@ -160,17 +170,18 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for locks in [None, Some(LockList::default()), Some(list())] {
-            let content = write(Seqno(300), locks.as_ref(), b"body");
-            assert_eq!(
-                read(&content),
-                Ok(Content { since: Seqno(300), locks, body: b"body".to_vec() })
-            );
+            for has_runs in [false, true] {
+                let content = write(Seqno(300), locks.as_ref(), (b"body", has_runs));
+                let (since, locks) = (Seqno(300), locks.clone());
+                let expected = Content { since, locks, has_runs, body: b"body".to_vec() };
+                assert_eq!(read(&content), Ok(expected));
+            }
         }
     }
 
     #[test]
     fn any_bytes_are_an_answer() {
-        let content = write(Seqno(7), Some(&list()), b"");
+        let content = write(Seqno(7), Some(&list()), (b"", false));
         for cut in 0..content.len() {
             assert!(read(&content[..cut]).is_err(), "cut at {cut}");
         }
@@ -181,6 +192,6 @@ mod tests {
         }
         let huge = [&[VERSION, 1, 0][..], &[0xff; 9], &[1, 0, 0]].concat();
         assert!(read(&huge).is_err());
-        assert!(matches!(read(&[2, 0]), Err(Flaw::TooNew { .. })));
+        assert!(matches!(read(&[3, 0]), Err(Flaw::TooNew { .. })));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! What one will do lies in the catalog, in pieces (`catalog/prepared.rs`), put there by its prepare as by any commit.
 //! Its commit is a short record: the name, and that the pieces go. So the log keeps nothing for it, checkpoints and
-//! backups have it like every row, and recovery finds it there (Rule: I12).
+//! backups have it like every row, and recovery finds it there (Rule: I12). What it has written beyond memory stays in
+//! sorted runs, which the content names; commits and checkpoints name them in the log (`pipeline/undecided.rs`).
 //!
 //! | file | what it does |
 //! |---|---|
@@ -30,11 +31,13 @@ use crate::{
     blob::BlobHold,
     catalog::{CATALOG_TREE, TreeEntry},
     pipeline::Insertion,
+    store::Extent,
     sync::Arc,
     txn::{
         LiveWrites,
         lock_table::{LockList, LockSet, LockTable},
     },
+    version::Change,
     wal::{LogExtent, RecordBuilder, Reservation, TRAILER_BYTES},
 };
 
@@ -42,7 +45,7 @@ use super::{
     Db, Shared,
     commit::{RECORD, Sequenced, build_record},
 };
-pub(super) use recover::{TreeChange, content_of, each_change, recover};
+pub(super) use recover::{TreeChange, content_of, each_change, recover, runs_of};
 pub use table::PreparedInfo;
 pub(super) use table::PreparedTable;
 
@@ -67,6 +70,8 @@ pub(super) struct Prepared {
     pub since: Seqno,
     /// Its writes, and the pieces that go with its commit.
     pub insertion: Arc<Insertion>,
+    /// What it has written beyond memory, if it has.
+    pub spilled: Option<Change>,
     pub blobs: Vec<Arc<BlobHold>>,
     /// Disk space that is promised to it.
     pub admitted: u64,
@@ -78,18 +83,30 @@ pub(super) struct Prepared {
     pub entered: Vec<Arc<TreeEntry>>,
 }
 
-/// The content of the pieces of a transaction that writes this.
-pub(super) fn content(since: Seqno, locks: Option<&LockList>, body: &[u8]) -> Vec<u8> {
+/// The content of the pieces of a transaction that writes this, and whether that names runs.
+pub(super) fn content(since: Seqno, locks: Option<&LockList>, body: (&[u8], bool)) -> Vec<u8> {
     form::write(since, locks, body)
 }
 
 impl Prepared {
+    /// Rows that it writes; one that is in several runs more than once.
+    pub fn entries(&self) -> usize {
+        let spilled = self.spilled.as_ref().and_then(Change::spilled);
+        self.insertion.writes.len() + spilled.map_or(0, |spilled| spilled.entries() as usize)
+    }
+
     /// The body of its commit's record.
     fn build_commit(&self, record: &mut RecordBuilder) {
         record.clear();
-        for extent in self.blobs.iter().map(|blob| blob.extent()) {
-            record.extent(LogExtent { offset: extent.offset, bytes: extent.bytes.into() });
+        let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
+        // What they are the content says.
+        for (_, runs) in self.spilled.iter().filter_map(Change::spilled).flat_map(|all| all.iter())
+        {
+            for (kind, extent) in runs.pages().iter() {
+                record.page(kind, place(extent));
+            }
         }
+        self.blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
         record.prepared(self.xid.as_bytes(), self.since);
         record.tree(CATALOG_TREE);
         for piece in self.insertion.decided.entries(CATALOG_TREE) {
@@ -251,11 +268,12 @@ impl Shared {
     /// Sequences the commit of what is prepared.
     fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
         self.check_writable()?;
-        let Prepared { insertion, blobs, admitted, promised, .. } = prepared;
+        let Prepared { insertion, spilled, blobs, admitted, promised, .. } = prepared;
         let mut record = RECORD.take();
         prepared.build_commit(&mut record);
         let body = record.finish();
-        let sequenced = self.sequence((insertion, blobs), body, *promised, *admitted, &[]);
+        let (brings, changes) = ((insertion, &**blobs), spilled.as_slice());
+        let sequenced = self.sequence(brings, body, *promised, *admitted, changes);
         RECORD.set(record);
         sequenced
     }

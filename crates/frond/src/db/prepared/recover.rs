@@ -11,20 +11,24 @@ use super::{
     form::{self, Content},
 };
 use crate::{
-    Error, Lsn, Place, Result, TreeId, Xid,
+    Error, Lsn, Place, Publish, Result, TreeId, Xid,
     blob::{BlobHold, BlobRef},
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
-    pipeline::{Engine, Insertion},
+    page::LINK_BYTES,
+    pipeline::{Engine, Insertion, Needs},
+    store::{Extent, HeldPages, Link, STORE_LINEAGE},
     sync::Arc,
+    tree::SortedRuns,
     txn::{
         LiveWrites,
         lock_table::{LockList, RowMode, TableMode},
     },
+    version::{Change, SpilledWrites},
     wal::{self, Item},
 };
 
-use super::super::Shared;
+use super::super::{Shared, replay::extent_of, txn::rows_beyond_memory};
 
 /// One that was found.
 pub(in crate::db) struct Found {
@@ -55,7 +59,7 @@ pub(in crate::db) enum TreeChange<'a> {
     DeleteRange(TreeId, &'a [u8], &'a [u8]),
 }
 
-/// Goes through what a body does; no prepared transaction changes the catalog, or brings pages.
+/// Goes through what a body does beside what its runs do; no prepared transaction changes the catalog, or brings pages.
 pub(in crate::db) fn each_change(
     engine: &Engine,
     xid: &Xid,
@@ -75,6 +79,8 @@ pub(in crate::db) fn each_change(
             Item::DeleteRange { tree, from, to } if tree != CATALOG_TREE => {
                 each(TreeChange::DeleteRange(tree, from, to));
             }
+            Item::Runs { tree, .. } if tree != CATALOG_TREE => {}
+            Item::Extent(_) => {}
             _ => return Err(malformed(engine, format!("{xid} does what none can"))),
         }
     }
@@ -83,23 +89,88 @@ pub(in crate::db) fn each_change(
 
 /// Holds the long values of what is prepared under a name. Those that are gone are left out: of a transaction that was
 /// decided behind the boundary, nobody needs them. Says, too, how many there should be.
-fn hold_blobs(engine: &Engine, body: &[u8]) -> Result<(Vec<Arc<BlobHold>>, usize)> {
+fn hold_blobs(
+    engine: &Engine,
+    Content { body, has_runs, .. }: &Content,
+) -> Result<(Vec<Arc<BlobHold>>, usize)> {
     let (store, mut holds, mut named) = (&engine.store, Vec::new(), 0);
     let mut items = wal::items(Lsn(0), body);
     while let Some(item) = items.next()? {
-        if let Item::Entry { tag, payload, .. } = item
-            && tag.kind() == Kind::PutBlob
-        {
-            let extent = BlobRef::read(store.file(), payload)?.extent();
-            holds.extend(BlobHold::if_written(store, extent));
-            named += 1;
-        }
+        let extent = match item {
+            // Those of entries in runs, too.
+            Item::Extent(extent) => extent_of(store, extent)?,
+            Item::Entry { tag, payload, .. } if tag.kind() == Kind::PutBlob && !has_runs => {
+                BlobRef::read(store.file(), payload)?.extent()
+            }
+            _ => continue,
+        };
+        holds.extend(BlobHold::if_written(store, extent));
+        named += 1;
     }
     Ok((holds, named))
 }
 
+/// Goes through the runs that a body names, of a tree the newest first.
+fn each_runs(
+    engine: &Engine,
+    xid: &Xid,
+    body: &[u8],
+    mut each: impl FnMut(TreeId, &[[u8; LINK_BYTES]]) -> Result<()>,
+) -> Result<()> {
+    let mut items = wal::items(Lsn(0), body);
+    let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
+    while let Some(Item::Runs { tree, links }) = items.next().map_err(in_piece)? {
+        each(tree, links)?;
+    }
+    Ok(())
+}
+
+/// Holds the runs likewise, as far as something that may be they is there still.
+fn hold_runs(engine: &Engine, xid: &Xid, content: &Content) -> Result<Option<Arc<HeldPages>>> {
+    if !content.has_runs || plant!("db: runs of what is prepared are not held again") {
+        return Ok(None);
+    }
+    let mut held = HeldPages::new(&engine.store, Publish(0), STORE_LINEAGE);
+    each_runs(engine, xid, &content.body, |_, links| {
+        for Link { offset, bytes, .. } in links.iter().map(Link::from_disk) {
+            held.hold_if_named(Extent { offset, bytes });
+        }
+        Ok(())
+    })?;
+    Ok(Some(Arc::new(held)))
+}
+
+/// What was prepared under a name and lies in runs: all of them must be there.
+pub(in crate::db) fn runs_of(
+    engine: &Engine,
+    xid: &Xid,
+    content: &Content,
+) -> Result<Option<Change>> {
+    if !content.has_runs {
+        return Ok(None);
+    }
+    let mut spilled = SpilledWrites::default();
+    each_runs(engine, xid, &content.body, |tree, links| {
+        let links: Vec<Link> = links.iter().map(Link::from_disk).collect();
+        let Some(first) = links.first() else { return Ok(()) };
+        let mut pages = HeldPages::new(&engine.store, first.birth, first.lineage);
+        for &Link { offset, bytes, .. } in &links {
+            if !pages.hold_if_named(Extent { offset, bytes }) {
+                return Err(malformed(engine, format!("a run of {xid} is not there")));
+            }
+        }
+        let runs = SortedRuns::on_disk(&engine.cx, &links, pages)?;
+        spilled.push_older(tree, Arc::new(runs));
+        Ok(())
+    })?;
+    Ok(Some(Change::Spill(Arc::new(spilled))))
+}
+
 fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
-    let Content { since, locks, body } = content_of(engine, pieces, xid)?;
+    let content = content_of(engine, pieces, xid)?;
+    let spilled = runs_of(engine, xid, &content)?;
+    let (blobs, named) = hold_blobs(engine, &content)?;
+    let Content { since, locks, body, .. } = content;
     let mut insertion = Insertion::default();
     let Insertion { writes, rows, .. } = &mut insertion;
     each_change(engine, xid, &body, |change| match change {
@@ -109,6 +180,8 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         }
         TreeChange::DeleteRange(tree, from, to) => writes.push_range(tree, from, to),
     })?;
+    // Trees of which all lies in runs come last.
+    rows.sort_unstable_by_key(|(tree, _)| *tree);
     // It was sealed when it was written: in order, one message a key.
     insertion.writes.seal(&engine.cx.folder())?;
     insertion.trees = insertion.writes.trees();
@@ -117,7 +190,6 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         let key = Record::prepared_key(xid, number);
         insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
     }
-    let (blobs, named) = hold_blobs(engine, &body)?;
     if blobs.len() < named {
         return Err(malformed(engine, format!("a long value of {xid} is not there")));
     }
@@ -125,6 +197,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         xid: xid.clone(),
         since,
         insertion: Arc::new(insertion),
+        spilled,
         blobs,
         admitted: 0,
         promised: None,
@@ -157,6 +230,8 @@ impl Shared {
     fn promise_again(&self, prepared: &mut Prepared) -> Result<()> {
         let (engine, writes) = (&*self.engine, &prepared.insertion.writes);
         let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
+        let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
+        let bytes = bytes + spilled.map_or(0, |spilled| spilled.bytes());
         match engine.admit(bytes).and_then(|()| {
             prepared.admitted = bytes;
             self.promise_room(prepared)
@@ -177,7 +252,7 @@ impl Shared {
         };
         let restored = self.lock_table.restore(number, &list).map_err(refused);
         let mut locks = restored.inspect_err(|_| self.gate.open())?;
-        locks.owner().set_writes(insertion.writes.len() as u64);
+        locks.owner().set_writes(prepared.entries() as u64);
         let now = crate::txn::lock_table::Patience::NoWait;
         let (table, mut taken) = (&self.lock_table, Ok(()));
         'trees: for &tree in &insertion.trees {
@@ -200,7 +275,23 @@ impl Shared {
             own.seal(&self.engine.cx.folder())?;
             own.gone_to(insertion.clone());
         }
-        for entry in insertion.trees.iter().filter_map(|&tree| self.catalog.by_id(tree)) {
+        let mut trees = insertion.trees.clone();
+        if let Some(spilled) = prepared.spilled.as_ref().and_then(Change::spilled) {
+            for tree in spilled.trees() {
+                let mode = TableMode::IntentExclusive;
+                let locked = table.lock_table(&mut locks, tree, mode, now);
+                taken = taken.and(locked.map(drop));
+            }
+            trees.extend(spilled.trees());
+            trees.sort_unstable();
+            trees.dedup();
+            live.lock().has_left_memory(spilled.clone());
+            if !plant!("db: prepared rows are not locked again") {
+                let rows = rows_beyond_memory(&self.engine, &live);
+                table.spill(&mut locks, rows, |_, _| false);
+            }
+        }
+        for entry in trees.iter().filter_map(|&tree| self.catalog.by_id(tree)) {
             entry.writers.enter(&live);
             prepared.entered.push(entry);
         }
@@ -243,7 +334,7 @@ impl Pieces {
                 self.put(piece);
                 // At the boundary, nothing was claimed yet that the log names.
                 if is_replayed && self.is_whole(&xid) {
-                    self.hold_blobs(engine, &xid)?;
+                    self.hold(engine, &xid)?;
                 }
             }
             Some(Ok(_)) => return Err(malformed(engine, format!("{xid} is another record"))),
@@ -252,18 +343,20 @@ impl Pieces {
         Ok(true)
     }
 
-    /// Holds the long values of all that is prepared at the boundary, once the log was looked through. A store that
+    /// Holds the long values and runs of all that is prepared at the boundary, once the log was looked through. A store that
     /// is read alone gives nothing up that would have to be held.
     pub(in crate::db) fn hold_all(&self, engine: &Engine) -> Result<()> {
         if engine.log.is_none() {
             return Ok(());
         }
-        self.xids().try_for_each(|xid| self.hold_blobs(engine, xid))
+        self.xids().try_for_each(|xid| self.hold(engine, xid))
     }
 
-    fn hold_blobs(&self, engine: &Engine, xid: &Xid) -> Result<()> {
-        let Content { body, .. } = content_of(engine, self, xid)?;
-        engine.undecided.keep(xid, hold_blobs(engine, &body)?.0);
+    fn hold(&self, engine: &Engine, xid: &Xid) -> Result<()> {
+        let content = content_of(engine, self, xid)?;
+        let blobs = hold_blobs(engine, &content)?.0;
+        let runs = hold_runs(engine, xid, &content)?;
+        engine.undecided.keep(xid, Needs { blobs, runs });
         Ok(())
     }
 }

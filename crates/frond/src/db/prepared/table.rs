@@ -52,24 +52,15 @@ struct All {
 }
 
 impl PreparedTable {
-    /// Takes a name for a transaction that is about to be prepared, and whose writes take so many bytes: all that is
-    /// prepared may take `bytes_max`, as this one alone does.
-    pub fn reserve(&self, xid: &Xid, bytes: u64, bytes_max: u64) -> Result<()> {
-        let mut locked = self.lock();
-        let table = &mut *locked;
-        let all = table.bytes.saturating_add(bytes);
-        if all > bytes_max {
-            let limit = "all that is prepared in a store with this memory (a quarter of it)";
-            return Err(Error::TooMuchPrepared { bytes: all, max: bytes_max, limit });
-        }
-        match table.known.entry(xid.clone()) {
+    /// Takes a name for a transaction that is about to be prepared.
+    pub fn reserve(&self, xid: &Xid) -> Result<()> {
+        match self.lock().known.entry(xid.clone()) {
             Entry::Occupied(_) => Err(Error::XidExists(xid.clone())),
             Entry::Vacant(place) => {
-                table.bytes = all;
                 place.insert(Known {
                     since: Seqno(0),
                     entries: 0,
-                    bytes,
+                    bytes: 0,
                     is_recovered: false,
                     was_listed: true,
                     waits: None,
@@ -77,6 +68,20 @@ impl PreparedTable {
                 Ok(())
             }
         }
+    }
+
+    /// Takes memory for what one writes that has its name: all that is prepared may take `bytes_max` together. False, if there
+    /// is not so much left: then it is to leave memory.
+    pub fn take_room(&self, xid: &Xid, bytes: u64, bytes_max: u64) -> bool {
+        let mut locked = self.lock();
+        let All { known, bytes: all } = &mut *locked;
+        let Some(known) = known.get_mut(xid) else { return false };
+        let sum = (*all - known.bytes).saturating_add(bytes);
+        let fits = sum <= bytes_max;
+        if fits {
+            (known.bytes, *all) = (bytes, sum);
+        }
+        fits
     }
 
     /// It is prepared, and in its session's hands.
@@ -90,7 +95,7 @@ impl PreparedTable {
     pub fn add_recovered(&self, prepared: Box<Prepared>) {
         let known = Known {
             since: prepared.since,
-            entries: prepared.insertion.writes.len(),
+            entries: prepared.entries(),
             bytes: prepared.insertion.writes.bytes() as u64,
             is_recovered: true,
             was_listed: false,

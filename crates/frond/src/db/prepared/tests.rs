@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::{
-    CheckMode, Options, Tag,
+    CheckMode, Options, Tag, TreeId,
     catalog::{PreparedPiece, Record},
     io::{Env, MemoryVfs, Workers},
+    page::Link,
 };
 
 fn open(vfs: &Arc<MemoryVfs>) -> Result<Db> {
@@ -82,7 +83,15 @@ fn no_decision_through_many_slots() {
 /// Promise: P20. Pieces that no prepare writes, under right checksums.
 #[test]
 fn hostile_pieces_are_refused() {
-    let content = |body: &[u8]| content(Seqno(1), None, body);
+    let with = |body: &[u8], has_runs| content(Seqno(1), None, (body, has_runs));
+    let content = |body: &[u8]| with(body, false);
+    // A run where nothing is, or where the catalog's own leaf may be.
+    let run_at = |tree, offset| {
+        let mut record = RecordBuilder::new();
+        let link = Link { offset, bytes: 4096, ..Link::default() };
+        record.runs(tree, [link].into_iter());
+        with(record.finish(), true)
+    };
     let mut record = RecordBuilder::new();
     record.tree(CATALOG_TREE);
     record.entry(b"key", Tag::PUT, b"value");
@@ -97,6 +106,10 @@ fn hostile_pieces_are_refused() {
         ("an unknown version", piece(0, 1, &[9, 0, 0])),
         ("a piece is missing", piece(0, 2, &catalog)),
         ("no body", piece(0, 1, &content(b"\xff\xff"))),
+        ("a run that is not there", piece(0, 1, &run_at(TreeId(1), 1 << 30))),
+        ("a run in no place", piece(0, 1, &run_at(TreeId(1), 4097))),
+        ("a run over others", piece(0, 1, &run_at(TreeId(1), 32 << 10))),
+        ("runs of the catalog", piece(0, 1, &run_at(CATALOG_TREE, 1 << 30))),
     ];
     for (what, piece) in bad {
         let vfs = Arc::new(MemoryVfs::new());

@@ -87,6 +87,7 @@ pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
 pub use read_as::{ReadOptions, RowRead, Sees};
 pub use row::{RowChange, RowConflict, RowEntry};
 pub use savepoint::Savepoint;
+pub(super) use spill::rows_beyond_memory;
 pub use temporary::TemporaryTree;
 use temporary::TemporaryUse;
 pub use whole_tree::TreeLock;

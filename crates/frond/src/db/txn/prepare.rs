@@ -9,9 +9,10 @@
 use crate::{
     Durability, Error, Result, Tag, Xid,
     catalog::{CATALOG_TREE, pieces},
-    pipeline::Insertion,
+    pipeline::{Insertion, Needs},
     sync::Arc,
     txn::lock_table::{LockList, LockTable},
+    version::Change,
     wal::{PromiseRefused, RECORD_BYTES_MAX, RecordBuilder},
 };
 
@@ -29,6 +30,8 @@ const RECORD_ROOM: usize = RECORD_BYTES_MAX / 32;
 impl Txn {
     /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes
     /// locked, until it is committed or rolled back, here or by that name. Synced when it returns.
+    ///
+    /// It may be of any size: what is too much for memory is on disk before.
     ///
     /// Locks of rows that it has only read, and of gaps, go; but at `Serializable` they stay. What it has written to temporary
     /// trees stays there, whatever is decided.
@@ -69,15 +72,10 @@ impl Txn {
             return Err(Error::TxnEnded);
         }
         let table = &self.shared.prepared;
-        let bytes_max = self.shared.engine.memtables_bytes_max();
-        let bytes = self.live.lock().batch_bytes();
-        if bytes > bytes_max {
-            self.end(&mut state);
-            let limit = "a prepared transaction in a store with this memory (a quarter of it)";
-            return Err(Error::BatchTooLarge { bytes, max: bytes_max, limit });
-        }
-        let prepared = table.reserve(xid, bytes, bytes_max).and_then(|()| {
-            let prepared = self.prepare_writes(&mut state, xid, level);
+        let prepared = table.reserve(xid).and_then(|()| {
+            let prepared = self
+                .take_room(&mut state, xid)
+                .and_then(|()| self.prepare_writes(&mut state, xid, level));
             prepared.inspect_err(|error| {
                 // Of one whose outcome nobody knows, the name stays taken.
                 if !matches!(error, Error::OutcomeUnknown(_)) {
@@ -90,12 +88,34 @@ impl Txn {
             self.end(&mut state);
         }
         let prepared = prepared?;
-        table.note(xid, prepared.since, prepared.insertion.writes.len());
+        table.note(xid, prepared.since, prepared.entries());
         // They are the session's, which a prepared transaction outlives.
         state.keep_temporary();
         state.is_over = true;
         self.release_snapshot(state.snapshot.take());
         Ok(PreparedTxn::new(self.shared.clone(), prepared))
+    }
+
+    /// Takes memory for what is not beyond it yet. A good part leaves it, and so does what finds no room beside all that is
+    /// prepared already: nobody knows when that is decided.
+    fn take_room(&self, state: &mut State, xid: &Xid) -> Result<()> {
+        let shared = &*self.shared;
+        let max = shared.engine.memtables_bytes_max();
+        let (bytes, only_deletes) = {
+            let own = self.live.lock();
+            (own.commit_bytes() as u64, own.only_deletes())
+        };
+        // Deletes need no disk as long as they need not leave (Rule: I24).
+        let is_large = self.is_large(bytes) && !only_deletes || bytes > RECORD_BYTES_MAX as u64 / 2;
+        if bytes == 0 || !is_large && shared.prepared.take_room(xid, bytes, max) {
+            return Ok(());
+        }
+        shared.check_writable()?;
+        if !only_deletes {
+            shared.engine.admit(bytes)?;
+            shared.engine.store.settle_admitted(bytes);
+        }
+        self.leave_memory(state)
     }
 
     fn prepare_writes(&self, state: &mut State, xid: &Xid, level: Durability) -> Result<Prepared> {
@@ -104,6 +124,7 @@ impl Txn {
             xid: xid.clone(),
             since: shared.engine.sequencer.visible(),
             insertion: Arc::default(),
+            spilled: None,
             blobs: Vec::new(),
             admitted: 0,
             promised: None,
@@ -131,10 +152,14 @@ impl Txn {
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (bytes, only_deletes) = {
             let own = self.live.lock();
-            (own.batch_bytes(), own.only_deletes())
+            (own.commit_bytes() as u64, own.only_deletes())
         };
         engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
-        let merged = self.merged_pieces()?;
+        let is_spilled = self.live.lock().is_spilled();
+        let (spilled, spilled_bytes) = match is_spilled {
+            true => self.spilled_change().map(|(change, bytes)| (Some(change), bytes))?,
+            false => (None, 0),
+        };
         let _turn = engine.make_room(bytes, &|| state.must_go_on())?;
         let keeps_all = self.options.isolation == Isolation::Serializable;
         let list = state.locks.as_ref().and_then(|locks| {
@@ -149,11 +174,10 @@ impl Txn {
         let mut rows = Insertion { relieves: only_deletes, ..Insertion::default() };
         {
             let mut own = self.live.lock();
-            if let Some((merged, blobs)) = merged {
-                own.gather(merged);
-                prepared.blobs.extend(blobs);
-            }
             own.seal(&engine.cx.folder())?;
+            prepared
+                .blobs
+                .extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             prepared.blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut prepared.blobs)?;
             let mut decided = Insertion::default();
@@ -163,6 +187,7 @@ impl Txn {
             // With the pieces: what it has used is nobody else's from here on.
             let written = state.entered.iter().map(|tree| tree.id);
             shared.list_counters(written, &mut rows.counters);
+            prepared.spilled = spilled;
             let cut = cut(&decided, prepared, list.as_ref(), &mut rows);
             if let Err(error) = cut {
                 // Its rows stay pending until it has ended.
@@ -177,7 +202,8 @@ impl Txn {
             own.gone_to(prepared.insertion.clone());
         }
         // Its commit is to meet no disk that is at rest.
-        let bytes = if only_deletes { 0 } else { prepared.insertion.writes.bytes() as u64 };
+        let bytes = prepared.insertion.writes.bytes() as u64 + spilled_bytes;
+        let bytes = if only_deletes { 0 } else { bytes };
         match bytes {
             0 => engine.store.end_rest()?,
             _ => engine.admit(bytes)?,
@@ -188,8 +214,13 @@ impl Txn {
                 // Its commit could fail, or wait for a disk (Rule: I41).
                 return Err(beyond(engine.log().refusal(shared.commit_bytes(prepared))));
             }
-            engine.undecided.keep(&prepared.xid, prepared.blobs.clone());
-            shared.commit_insertion(&Arc::new(rows), &prepared.blobs, level, &[], ())
+            let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
+            let runs = spilled.map(|spilled| Arc::new(spilled.hold_pages(&engine.store)));
+            let named = runs.clone().map(Change::Prepare);
+            let blobs = prepared.blobs.clone();
+            engine.undecided.keep(&prepared.xid, Needs { blobs, runs });
+            let (rows, named) = (Arc::new(rows), named.as_slice());
+            shared.commit_insertion(&rows, &prepared.blobs, level, named, ())
         });
         put.map(drop).inspect_err(|_| shared.end_promises(prepared))
     }
@@ -212,13 +243,15 @@ fn beyond(PromiseRefused { bytes, max, is_alone }: PromiseRefused) -> Error {
 /// Makes the rows of the catalog in which a transaction is prepared that does this.
 fn cut(
     insertion: &Insertion,
-    Prepared { xid, since, .. }: &Prepared,
+    Prepared { xid, since, spilled, blobs, .. }: &Prepared,
     locks: Option<&LockList>,
     rows: &mut Insertion,
 ) -> Result<()> {
     let mut record = RecordBuilder::new();
-    build_record(&mut record, insertion, &[], &[]);
-    let content = content(*since, locks, record.finish());
+    // Whoever finds it knows the long values of runs by this alone.
+    let blobs = if spilled.is_some() { &blobs[..] } else { &[] };
+    build_record(&mut record, insertion, blobs, spilled.as_slice());
+    let content = content(*since, locks, (record.finish(), spilled.is_some()));
     let (bytes, max) = (content.len() as u64, (RECORD_BYTES_MAX - RECORD_ROOM) as u64);
     if bytes > max {
         return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });

@@ -19,14 +19,13 @@ use std::{
 
 use crate::{
     Error, Kind, Publish, Result, Tag, TreeId,
-    blob::BlobHold,
     block::typed::Projection,
     pipeline::Engine,
     run::{Entry, EntrySource, MergeCursor},
     sync::Arc,
     tree::{SortedRunsCursor, SortedRunsWriter, TreeTraits},
     txn::{
-        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece, WriteSet,
+        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece,
         lock_table::{HoldsRows, LockTable},
     },
     version::{Change, SpilledWrites},
@@ -97,6 +96,14 @@ impl HoldsRows for SpilledRows {
             tag_in(&self.engine, writes, tree, key).map_or(true, |tag| tag.is_some())
         })
     }
+}
+
+/// Answers for the rows that a transaction has written beyond memory.
+pub(in crate::db) fn rows_beyond_memory(
+    engine: &Arc<Engine>,
+    live: &Arc<LiveWrites>,
+) -> Arc<dyn HoldsRows> {
+    Arc::new(SpilledRows { engine: engine.clone(), live: live.clone() })
 }
 
 /// What a piece makes of a key.
@@ -227,12 +234,17 @@ impl Txn {
             self.shared.engine.admit(bytes)?;
             self.shared.engine.store.settle_admitted(bytes);
         }
-        state.is_large = false;
-        let spilled = self.spill(state);
+        let spilled = self.leave_memory(state);
         if spilled.is_err() {
             self.end(state);
         }
-        spilled.inspect_err(|error| self.shared.stop_if_unwritable(error))
+        spilled
+    }
+
+    /// All that is in memory leaves it. After an error the transaction is to be ended.
+    pub(super) fn leave_memory(&self, state: &mut State) -> Result<()> {
+        state.is_large = false;
+        self.spill(state).inspect_err(|error| self.shared.stop_if_unwritable(error))
     }
 
     /// Whether writes that take so much memory should leave it.
@@ -263,8 +275,7 @@ impl Txn {
         self.live.lock().end_spill(pieces);
         state.spills += 1;
         if let Some(locks) = &mut state.locks {
-            let (engine, live) = (shared.engine.clone(), self.live.clone());
-            let rows = Arc::new(SpilledRows { engine, live });
+            let rows = rows_beyond_memory(&shared.engine, &self.live);
             shared.lock_table.spill(locks, rows, |_, hash| hashes.contains(&hash));
         }
         if state.cursor_marks.is_empty() {
@@ -353,22 +364,6 @@ impl Txn {
         // Its lock on the tree keeps others from dropping it.
         let traits = self.shared.engine.trees.traits(tree);
         traits.ok_or_else(|| Error::NoSuchTree(self.shared.tree_name(tree)))
-    }
-
-    /// What has left memory as a write set, to be prepared; and the long values that it names.
-    pub(super) fn merged_pieces(&self) -> Result<Option<(WriteSet, Vec<Arc<BlobHold>>)>> {
-        let Some(pieces) = self.live.pieces() else { return Ok(None) };
-        let engine = &*self.shared.engine;
-        let mut merged = WriteSet::default();
-        for tree in trees_of(&pieces) {
-            let (mut merge, folder) =
-                (MergeCursor::new(bulk_cursors(engine, &pieces, tree)?), engine.cx.folder());
-            while let Some(entry) = merge.next_folded(&folder)? {
-                merged.push(tree, entry.key, entry.tag, &[entry.payload], false);
-            }
-        }
-        let blobs = pieces.iter().flat_map(|piece| piece.blobs.iter().cloned()).collect();
-        Ok(Some((merged, blobs)))
     }
 
     /// What the transaction has said of a tree and has left memory, for a scan that began at a mark: newest first, each

@@ -76,14 +76,6 @@ impl WriteSet {
         WriteSet { arena, slots, has_inserts, ..WriteSet::default() }
     }
 
-    /// Adds the entries of another set, in the order in which they came, or are sorted. It has no range deletes.
-    pub(in crate::txn) fn append(&mut self, newer: &WriteSet) {
-        for slot in &newer.slots {
-            let entry = newer.entry(slot);
-            self.push(slot.tree, entry.key, slot.tag, &[entry.payload], slot.insert);
-        }
-    }
-
     /// Forgets all, and keeps at most about this much memory of each kind.
     pub(in crate::txn) fn clear_keeping(&mut self, bytes_max: usize) {
         self.clear();

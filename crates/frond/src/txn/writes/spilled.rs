@@ -106,11 +106,6 @@ impl TxnWrites {
         !self.pieces.is_empty()
     }
 
-    /// What it would come to as a batch, all of it.
-    pub(crate) fn batch_bytes(&self) -> u64 {
-        self.commit_bytes() as u64 + self.pieces.iter().map(|piece| piece.bytes).sum::<u64>()
-    }
-
     /// Pieces that count no more, and whose rows stay locked to the end.
     pub(crate) fn dropped(&self) -> &Arc<Vec<Arc<SpilledWrites>>> {
         &self.dropped
@@ -230,15 +225,10 @@ impl TxnWrites {
         self.count_spilled();
     }
 
-    /// Takes everything back into memory: `merged` is what the pieces come to. To be sealed at once; their rows stay
-    /// locked as they were.
-    pub(crate) fn gather(&mut self, merged: WriteSet) {
-        let newest = std::mem::replace(&mut self.set, merged);
-        self.set.append(&newest);
-        let gathered = std::mem::take(&mut self.pieces);
-        self.spilled_entries = 0;
-        let writes = gathered.iter().map(|piece| piece.writes.clone());
-        Arc::make_mut(&mut self.dropped).extend(writes);
+    /// What a transaction that was prepared had written beyond memory, which it has again.
+    pub(crate) fn has_left_memory(&mut self, writes: Arc<SpilledWrites>) {
+        let merged = Piece::merged(&[], SpilledWrites::default());
+        self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }]);
     }
 
     /// The first key of a tree that is not below `from`, in what is on its way to disk.
