@@ -83,7 +83,8 @@ fn script(seed: u64, length: usize) -> Vec<Step> {
                 }
                 Step::Put(key, value(dice))
             }
-            3..=5 => {
+            // The log of tiny stores keeps room for four.
+            3..=5 if state.prepared.len() < 4 => {
                 let mut writes = Writes::new();
                 for _ in 0..dice.between(1, 8) {
                     let key = key(dice);
