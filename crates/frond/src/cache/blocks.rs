@@ -20,7 +20,7 @@ use quick_cache::{Weighter, sync::Cache};
 use super::frames::{FRAME_BYTES, FramePool, Memory};
 use crate::{
     error::{Error, Result},
-    sync::{Arc, AtomicU64, Mutex, Ordering},
+    sync::{Arc, AtomicU64, Mutex, Ordering, thread_number},
 };
 
 /// Names one block of one extent.
@@ -178,12 +178,21 @@ struct Share {
 const WITHHELD_SHRINKS: u64 = 64;
 const LETS_GO: u64 = 32;
 
+/// Blocks that some threads have found, on a line of its own: a read of a row in memory would else hand one line from
+/// thread to thread.
+#[derive(Default)]
+#[repr(align(64))]
+struct Hits(AtomicU64);
+
+/// Threads are spread over so many.
+const HITS: usize = 16;
+
 /// The cache.
 pub struct BlockCache {
     blocks: Cache<BlockKey, CachedBlock, ByBytes>,
     pool: Arc<FramePool>,
     share: Mutex<Share>,
-    hits: AtomicU64,
+    hits: Box<[Hits]>,
     misses: AtomicU64,
     device_reads: AtomicU64,
     device_read_bytes: AtomicU64,
@@ -197,7 +206,7 @@ impl BlockCache {
             blocks: Cache::with_weighter(items, bytes as u64, ByBytes),
             pool,
             share: Mutex::new(Share { granted: bytes as u64, withheld: 0 }),
-            hits: AtomicU64::new(0),
+            hits: (0..HITS).map(|_| Hits::default()).collect(),
             misses: AtomicU64::new(0),
             device_reads: AtomicU64::new(0),
             device_read_bytes: AtomicU64::new(0),
@@ -234,6 +243,11 @@ impl BlockCache {
         as_much_as_it_takes(&self.pool, bytes)
     }
 
+    /// Where the calling thread counts what it finds.
+    fn own_hits(&self) -> &AtomicU64 {
+        &self.hits[thread_number() % HITS].0
+    }
+
     /// True if the block is here; does not count as a use.
     pub fn holds(&self, key: &BlockKey) -> bool {
         self.blocks.contains_key(key)
@@ -257,7 +271,7 @@ impl BlockCache {
     /// Counters.
     pub fn stats(&self) -> BlockCacheStats {
         BlockCacheStats {
-            hits: self.hits.load(Ordering::Relaxed),
+            hits: self.hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum(),
             misses: self.misses.load(Ordering::Relaxed),
             device_reads: self.device_reads.load(Ordering::Relaxed),
             device_read_bytes: self.device_read_bytes.load(Ordering::Relaxed),
@@ -276,7 +290,7 @@ impl BlockSource for BlockCache {
             return CachedBlock::load(&self.pool, raw_bytes, fill).map(|(block, _)| block);
         }
         if let Some(block) = self.blocks.get(&key) {
-            self.hits.fetch_add(1, Ordering::Relaxed);
+            self.own_hits().fetch_add(1, Ordering::Relaxed);
             return Ok(block);
         }
         let mut loaded = false;
@@ -298,7 +312,7 @@ impl BlockSource for BlockCache {
             CachedBlock::load_into(unpacked.len(), from_pool, &mut copy).map(|(block, _)| block)
         })?;
         // Found after all: another thread loaded it meanwhile.
-        let counter = if loaded { &self.misses } else { &self.hits };
+        let counter = if loaded { &self.misses } else { self.own_hits() };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(block)
     }

@@ -16,6 +16,7 @@ mod counters;
 mod counts;
 mod cursor;
 mod distinct;
+mod doors;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod named;
@@ -66,6 +67,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     txn::{KeyLockTable, LockGate, lock_table::LockTable},
 };
+use doors::Doors;
 use prepared::PreparedTable;
 use std::path::Path;
 
@@ -89,6 +91,8 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Db {
     pub(crate) shared: Arc<Shared>,
+    /// By which transactions come in.
+    doors: Doors,
 }
 
 /// What all handles share.

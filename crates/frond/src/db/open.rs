@@ -36,6 +36,7 @@ use crate::{
 
 use super::{
     Db, Options, Shared,
+    doors::Doors,
     operators::must_know,
     prepared::{PreparedTable, recover as recover_prepared},
     replay::{Replay, extent_of, load_catalog},
@@ -235,27 +236,26 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     }
     let background =
         if options.read_only { Background::default() } else { Background::start(&engine)? };
-    let db = Db {
-        shared: Arc::new(Shared {
-            engine,
-            catalog,
-            locks: KeyLockTable::default(),
-            lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone()),
-            gate: LockGate::default(),
-            has_counters: AtomicBool::new(false),
-            txns: AtomicU64::new(0),
-            kits: Default::default(),
-            timings: Default::default(),
-            durability: level,
-            read_only: options.read_only,
-            closed: AtomicBool::new(false),
-            background,
-            warnings,
-            watch,
-            closing: Mutex::new(()),
-            prepared: PreparedTable::default(),
-        }),
-    };
+    let shared = Arc::new(Shared {
+        engine,
+        catalog,
+        locks: KeyLockTable::default(),
+        lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone()),
+        gate: LockGate::default(),
+        has_counters: AtomicBool::new(false),
+        txns: AtomicU64::new(0),
+        kits: Default::default(),
+        timings: Default::default(),
+        durability: level,
+        read_only: options.read_only,
+        closed: AtomicBool::new(false),
+        background,
+        warnings,
+        watch,
+        closing: Mutex::new(()),
+        prepared: PreparedTable::default(),
+    });
+    let db = Db { doors: Doors::new(&shared), shared };
     db.shared.adopt_prepared(prepared)?;
     if !options.read_only {
         // A disk too full for it is no reason to keep the store shut.

@@ -158,7 +158,7 @@ impl Txn {
         }
         let snapshot = match options.sees == Sees::Newest || !self.keeps_snapshot(&state) {
             true => self.shared.snapshot(),
-            false => Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone()),
+            false => Snapshot::again(self.shared.store(), self.snapshot(&mut state).clone()),
         };
         if tree.birth() > snapshot.seqno() {
             return Err(Error::DefinitionChanged(tree.name()));
@@ -191,7 +191,7 @@ impl Txn {
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<Cursor> {
         let mut state = self.enter_tree(tree)?;
-        let snapshot = Snapshot::again(self.shared.clone(), self.snapshot(&mut state).clone());
+        let snapshot = Snapshot::again(self.shared.store(), self.snapshot(&mut state).clone());
         if tree.birth() > snapshot.seqno() {
             return Err(Error::DefinitionChanged(tree.name()));
         }

@@ -201,7 +201,7 @@ impl<'t> LockedWalk<'t> {
             return Ok(());
         }
         if self.before.as_ref().is_none_or(|before| before.forward != forward) {
-            let snapshot = Snapshot::again(self.txn.shared.clone(), snapshot.clone());
+            let snapshot = Snapshot::again(self.txn.shared.store(), snapshot.clone());
             let bounds = (self.from.clone(), self.to.clone());
             let tree = &self.tree;
             let mut cursor = Cursor::new(snapshot, tree.entry.id, Some(tree), bounds)?;

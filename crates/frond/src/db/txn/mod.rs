@@ -77,7 +77,7 @@ use crate::{
     version::SnapshotState,
 };
 
-use super::{Db, Shared, Tree, batch::check_key};
+use super::{Db, Tree, batch::check_key, doors::Door};
 pub use cursor::TxnCursor;
 pub use interrupt::Interrupter;
 pub(super) use kit::Kits;
@@ -119,7 +119,7 @@ pub use whole_tree::TreeLock;
 /// ```
 #[derive(Debug)]
 pub struct Txn {
-    shared: Arc<Shared>,
+    shared: Arc<Door>,
     options: TxnOptions,
     live: Arc<LiveWrites>,
     state: Mutex<State>,
@@ -202,7 +202,7 @@ impl Db {
         if !options.read_only {
             self.shared.check_writable()?;
         }
-        let shared = self.shared.clone();
+        let shared = self.doors.own();
         let Kit { live, state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
         Ok(Txn { shared, options, live, state: Mutex::new(state), private: None })
     }

@@ -93,7 +93,7 @@ impl Txn {
         state.keep_temporary();
         state.is_over = true;
         self.release_snapshot(state.snapshot.take());
-        Ok(PreparedTxn::new(self.shared.clone(), prepared))
+        Ok(PreparedTxn::new(self.shared.store(), prepared))
     }
 
     /// Takes memory for what is not beyond it yet. A good part leaves it, and so does what finds no room beside all that is

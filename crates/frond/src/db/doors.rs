@@ -1,0 +1,210 @@
+//! Doors: by which transactions hold the store.
+//!
+//! A transaction keeps its store open. Were each to count itself where all handles are counted, threads that begin and end
+//! transactions of one row would hand that one line of memory to and fro, which costs more than what they read. So the
+//! handles of a store together own a few doors, each of which holds the store, and a transaction counts itself at the door of
+//! its thread.
+//!
+//! Invariants
+//! 1. The store knows of no door, and what it keeps of transactions that have ended (`txn/kit.rs`) holds none: so nothing
+//!    that the store owns keeps it open.
+//! 2. A door goes with the last [`Db`](super::Db) and the last transaction that came by it, whichever is later; the store
+//!    closes with its last holder, doors included.
+//!
+//! Threads: all. Cost of a transaction: a count up and a count down, on a line that few threads share.
+
+use std::{fmt, ops::Deref};
+
+use super::Shared;
+use crate::sync::{Arc, thread_number};
+
+/// As many as there are places for what transactions leave behind.
+const DOORS: usize = if cfg!(shuttle) { 2 } else { 64 };
+
+/// Holds the store for those who came by it; its count of them is on a cache line of its own.
+#[repr(align(64))]
+pub(super) struct Door(Arc<Shared>);
+
+/// All doors of a store, for those who may begin transactions.
+#[derive(Clone)]
+pub(super) struct Doors(Arc<[Arc<Door>]>);
+
+impl Doors {
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        Self((0..DOORS).map(|_| Arc::new(Door(shared.clone()))).collect())
+    }
+
+    /// The calling thread's.
+    pub fn own(&self) -> Arc<Door> {
+        self.0[thread_number() % DOORS].clone()
+    }
+}
+
+impl Door {
+    /// The store, for a handle that is no transaction.
+    pub fn store(&self) -> Arc<Shared> {
+        self.0.clone()
+    }
+}
+
+impl Deref for Door {
+    type Target = Arc<Shared>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Door").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for Doors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Doors").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::path::Path;
+
+    use crate::{
+        Db, Error, Isolation, Options, Tree, TxnOptions,
+        sync::{Arc, Weak, thread},
+    };
+
+    /// What must be gone with a store: what its handles share, and what its threads hold.
+    struct Remains(Weak<super::Shared>, Weak<crate::pipeline::Engine>);
+
+    impl Remains {
+        fn of(db: &Db) -> Self {
+            Self(Arc::downgrade(&db.shared), Arc::downgrade(&db.shared.engine))
+        }
+
+        fn must_be_none(&self, dir: &Path) {
+            assert_eq!(self.0.strong_count(), 0, "nobody holds the store");
+            assert_eq!(self.1.strong_count(), 0, "its threads have ended");
+            // Its files are free, and it needs no recovery.
+            Db::open(dir, Options::new()).unwrap().close().unwrap();
+        }
+    }
+
+    fn open(dir: &Path) -> (Db, Tree) {
+        let db = Db::open(dir, Options::new()).unwrap();
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        tree.put(b"k", b"v").unwrap();
+        (db, tree)
+    }
+
+    /// One of each kind that leaves something behind for the next.
+    fn use_it(db: &Db, tree: &Tree, key: &[u8]) {
+        for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
+            for read_only in [true, false] {
+                let options = TxnOptions { isolation, read_only, ..Default::default() };
+                let txn = db.begin(options).unwrap();
+                txn.get(tree, key).unwrap();
+                if !read_only {
+                    txn.put(tree, key, b"w").unwrap();
+                }
+                txn.commit().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_store_that_keeps_what_transactions_left_closes_with_its_last_handle() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, tree) = open(dir.path());
+        use_it(&db, &tree, b"k");
+        let remains = Remains::of(&db);
+        let other = db.clone();
+        drop((db, tree));
+        assert!(matches!(Db::open(dir.path(), Options::new()), Err(Error::Locked { .. })));
+        drop(other);
+        remains.must_be_none(dir.path());
+    }
+
+    #[test]
+    fn a_store_closes_after_threads_have_used_it_and_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, tree) = open(dir.path());
+        let threads: Vec<_> = (0..8u8)
+            .map(|key| {
+                let (db, tree) = (db.clone(), tree.clone());
+                thread::spawn(move || (0..16).for_each(|_| use_it(&db, &tree, &[key])))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let remains = Remains::of(&db);
+        drop((db, tree));
+        remains.must_be_none(dir.path());
+    }
+
+    /// It was begun by another thread than the one that ends it, too.
+    #[test]
+    fn a_transaction_outlives_the_handles_and_then_the_store_closes() {
+        for ends_elsewhere in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (db, tree) = open(dir.path());
+            use_it(&db, &tree, b"k");
+            let remains = Remains::of(&db);
+            let txn = db.begin(Default::default()).unwrap();
+            txn.put(&tree, b"k", b"last").unwrap();
+            drop((db, tree));
+            assert!(matches!(Db::open(dir.path(), Options::new()), Err(Error::Locked { .. })));
+            let _seqno = match ends_elsewhere {
+                true => thread::spawn(move || txn.commit().unwrap()).join().unwrap(),
+                false => txn.commit().unwrap(),
+            };
+            remains.must_be_none(dir.path());
+            let db = Db::open(dir.path(), Options::new()).unwrap();
+            let tree = db.open_tree("t").unwrap();
+            assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"last"[..]));
+        }
+    }
+
+    /// Handles that begin no transactions hold the store without any door.
+    #[test]
+    fn a_tree_and_a_cursor_outlive_the_doors() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, tree) = open(dir.path());
+        use_it(&db, &tree, b"k");
+        let remains = Remains::of(&db);
+        let mut cursor = tree.scan(..).unwrap();
+        drop(db);
+        assert!(tree.get(b"k").unwrap().is_some());
+        drop(tree);
+        assert!(cursor.next().unwrap().is_some());
+        drop(cursor);
+        remains.must_be_none(dir.path());
+    }
+
+    /// Threads count at doors of their own, and not where all handles are counted.
+    #[test]
+    fn transactions_are_not_counted_among_the_handles() {
+        let dir = tempfile::tempdir().unwrap();
+        let (db, tree) = open(dir.path());
+        let handles = Arc::strong_count(&db.shared);
+        let options = TxnOptions { read_only: true, ..Default::default() };
+        let txn = db.begin(options).unwrap();
+        assert!(txn.get(&tree, b"k").unwrap().is_some());
+        assert_eq!(Arc::strong_count(&db.shared), handles);
+        let elsewhere = thread::spawn({
+            let db = db.clone();
+            move || {
+                let handles = Arc::strong_count(&db.shared);
+                let txn = db.begin(Default::default()).unwrap();
+                assert_eq!(Arc::strong_count(&db.shared), handles);
+                drop(txn);
+            }
+        });
+        elsewhere.join().unwrap();
+        drop(txn);
+        db.close().unwrap();
+        assert!(matches!(db.begin(Default::default()), Err(Error::Closed)));
+    }
+}
