@@ -5,7 +5,7 @@ use crate::{
     catalog::{CATALOG_TREE, Record, TreeRecord},
     pipeline::Engine,
     sync::Arc,
-    version::{SnapshotState, Version},
+    version::{Reader, SnapshotState, Version},
 };
 
 use super::{
@@ -27,17 +27,20 @@ pub struct Snapshot {
     /// `None` while the store is being opened.
     shared: Option<Arc<Shared>>,
     state: Arc<SnapshotState>,
+    /// The transaction that holds it, if it is one's.
+    reader: Option<Reader>,
     /// Of a named snapshot, whose trees may be gone and whose seqno may be older than this process.
     then: Option<TreesThen>,
 }
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        self.engine.snapshots.share(&self.state);
+        self.engine.snapshots.share(&self.state, self.reader);
         Self {
             engine: self.engine.clone(),
             shared: self.shared.clone(),
             state: self.state.clone(),
+            reader: self.reader,
             then: self.then.clone(),
         }
     }
@@ -45,7 +48,7 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.engine.snapshots.release(&self.state);
+        self.engine.snapshots.release(&self.state, self.reader.map(|reader| reader.id));
     }
 }
 
@@ -56,21 +59,30 @@ impl Snapshot {
         visible: impl FnOnce() -> Seqno,
     ) -> Self {
         let state = engine.snapshots.register(visible);
-        Self { engine, shared, state, then: None }
+        Self { engine, shared, state, reader: None, then: None }
     }
 
-    /// A snapshot that somebody holds already, once more.
-    pub(super) fn again(shared: Arc<Shared>, state: Arc<SnapshotState>) -> Self {
+    /// The newest there is, for a transaction.
+    pub(super) fn newest_for(shared: Arc<Shared>, reader: Reader) -> Self {
         let engine = shared.engine.clone();
-        engine.snapshots.share(&state);
-        Self { engine, shared: Some(shared), state, then: None }
+        let visible = || engine.sequencer.visible();
+        let state = engine.snapshots.register_for(reader, visible);
+        Self { engine, shared: Some(shared), state, reader: Some(reader), then: None }
+    }
+
+    /// A snapshot that a transaction holds already, once more.
+    pub(super) fn again(shared: Arc<Shared>, state: Arc<SnapshotState>, reader: Reader) -> Self {
+        let engine = shared.engine.clone();
+        engine.snapshots.share(&state, Some(reader));
+        Self { engine, shared: Some(shared), state, reader: Some(reader), then: None }
     }
 
     /// A named snapshot, from the version that it keeps.
     pub(super) fn named(shared: Arc<Shared>, version: Version) -> Result<Self> {
         let state = SnapshotState::named(version);
         let engine = shared.engine.clone();
-        let mut snapshot = Self { engine, shared: Some(shared), state, then: None };
+        let (shared, reader) = (Some(shared), None);
+        let mut snapshot = Self { engine, shared, state, reader, then: None };
         snapshot.then = Some(Arc::new(snapshot.read_catalog()?));
         Ok(snapshot)
     }

@@ -44,8 +44,6 @@ pub(crate) struct SnapshotState {
     is_registered: bool,
     /// Of a registered one.
     list: usize,
-    /// When the first of its holders registered it, milliseconds.
-    since: u64,
 }
 
 /// A transaction that holds a snapshot.
@@ -72,14 +70,22 @@ struct Pinned {
     version: Mutex<Option<Arc<Version>>>,
 }
 
-/// Snapshots of some threads, by seqno, ascending, and how many hold each.
-type Held = Vec<(Arc<SnapshotState>, usize)>;
+/// A snapshot of some threads.
+#[derive(Debug)]
+struct Held {
+    state: Arc<SnapshotState>,
+    holders: usize,
+    /// How many of them are no transaction's, and when the first of these came, milliseconds.
+    nobodys: usize,
+    since: u64,
+}
 
 /// What some threads have registered.
 #[derive(Debug, Default)]
 struct Listed {
-    held: Held,
-    /// Transactions among the holders, with what they hold and since when, milliseconds.
+    /// By seqno, ascending.
+    held: Vec<Held>,
+    /// Transactions among the holders, with what they hold and since when, milliseconds: once for each time that they hold it.
     readers: Vec<(Reader, Seqno, u64)>,
 }
 
@@ -117,8 +123,8 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Where a seqno is in a list, or would be.
-fn find(held: &Held, at: Seqno) -> Result<usize, usize> {
-    held.binary_search_by_key(&at, |(state, _)| state.at)
+fn find(held: &[Held], at: Seqno) -> Result<usize, usize> {
+    held.binary_search_by_key(&at, |held| held.state.at)
 }
 
 impl Snapshots {
@@ -133,7 +139,7 @@ impl Snapshots {
         self.register_by(visible, None)
     }
 
-    /// The same for a transaction, which lets it go by [`release_by`](Self::release_by).
+    /// The same for a transaction.
     pub fn register_for(
         &self,
         reader: Reader,
@@ -151,53 +157,39 @@ impl Snapshots {
         // Relaxed: nothing is read by it. Some milliseconds are as good as others.
         let since = self.now.0.load(Ordering::Relaxed);
         let mut listed = self.lists[list].0.lock().unwrap();
-        let Listed { held, readers } = &mut *listed;
+        let held = &mut listed.held;
         let at = visible();
         let index = find(held, at).unwrap_or_else(|index| {
-            let pinned = Pinned::default();
-            let state = SnapshotState { at, pinned, is_registered: true, list, since };
-            held.insert(index, (Arc::new(state), 0));
+            let state = SnapshotState { at, pinned: Pinned::default(), is_registered: true, list };
+            let state = Arc::new(state);
+            held.insert(index, Held { state, holders: 0, nobodys: 0, since: 0 });
             index
         });
-        readers.extend(reader.map(|reader| (reader, at, since)));
-        let (state, count) = &mut held[index];
-        *count += 1;
-        state.clone()
+        listed.hold(index, reader, since);
+        listed.held[index].state.clone()
     }
 
     fn list(&self, state: &SnapshotState) -> MutexGuard<'_, Listed> {
         self.lists[state.list].0.lock().unwrap()
     }
 
-    /// One more holder of a registered snapshot.
-    pub fn share(&self, state: &SnapshotState) {
+    /// One more holder of a registered snapshot: a transaction, or nobody's.
+    pub fn share(&self, state: &SnapshotState, reader: Option<Reader>) {
         if !state.is_registered {
             return;
         }
-        let held = &mut self.list(state).held;
-        if let Ok(index) = find(held, state.at) {
-            held[index].1 += 1;
-        }
-    }
-
-    /// One holder less.
-    pub fn release(&self, state: &SnapshotState) {
-        if state.is_registered {
-            self.list(state).let_go(state);
-        }
-    }
-
-    /// The transaction `id` less.
-    pub fn release_by(&self, state: &SnapshotState, id: u64) {
-        if !state.is_registered {
-            return;
-        }
+        let since = self.now.0.load(Ordering::Relaxed);
         let mut listed = self.list(state);
-        // Who came last most often goes first.
-        if let Some(index) = listed.readers.iter().rposition(|(reader, ..)| reader.id == id) {
-            listed.readers.swap_remove(index);
+        if let Ok(index) = find(&listed.held, state.at) {
+            listed.hold(index, reader, since);
         }
-        listed.let_go(state);
+    }
+
+    /// One holder less: of those of the transaction `id`, or of nobody's.
+    pub fn release(&self, state: &SnapshotState, id: Option<u64>) {
+        if state.is_registered {
+            self.list(state).let_go(state, id);
+        }
     }
 
     /// All snapshots that are held, by `now`: a line for each transaction, and for each that is no transaction's.
@@ -209,10 +201,12 @@ impl Snapshots {
             for &(reader, at, since) in &listed.readers {
                 live.push(LiveSnapshot { reader: Some(reader), at, lasts: lasts(since) });
             }
-            let readers = &listed.readers;
-            let nobodys = |state: &SnapshotState| readers.iter().all(|(_, at, _)| *at != state.at);
-            for (state, _) in listed.held.iter().filter(|(state, _)| nobodys(state)) {
-                live.push(LiveSnapshot { reader: None, at: state.at, lasts: lasts(state.since) });
+            for held in listed.held.iter().filter(|held| held.nobodys > 0) {
+                live.push(LiveSnapshot {
+                    reader: None,
+                    at: held.state.at,
+                    lasts: lasts(held.since),
+                });
             }
         }
         live
@@ -222,7 +216,7 @@ impl Snapshots {
     pub fn holders(&self) -> u64 {
         let of = |list: &List| {
             let held = &list.0.lock().unwrap().held;
-            held.iter().map(|(_, holders)| *holders as u64).sum::<u64>()
+            held.iter().map(|held| held.holders as u64).sum::<u64>()
         };
         self.lists.iter().map(of).sum()
     }
@@ -263,7 +257,7 @@ impl Snapshots {
     pub fn move_over(&self, at: Seqno, old: &Arc<Version>, new: Arc<Version>) {
         for listed in &self.publishing().lists {
             if let Ok(index) = find(&listed.held, at)
-                && let (state, _) = &listed.held[index]
+                && let state = &listed.held[index].state
                 && state.pinned.get().is_some_and(|pinned| Arc::ptr_eq(&pinned, old))
             {
                 state.pinned.set(new.clone());
@@ -287,12 +281,38 @@ impl Snapshots {
 }
 
 impl Listed {
-    fn let_go(&mut self, state: &SnapshotState) {
-        if let Ok(index) = find(&self.held, state.at) {
-            self.held[index].1 -= 1;
-            if self.held[index].1 == 0 {
-                self.held.remove(index);
+    fn hold(&mut self, index: usize, reader: Option<Reader>, since: u64) {
+        let Self { held, readers } = self;
+        let held = &mut held[index];
+        held.holders += 1;
+        match reader {
+            Some(reader) => readers.push((reader, held.state.at, since)),
+            None => {
+                if held.nobodys == 0 {
+                    held.since = since;
+                }
+                held.nobodys += 1;
             }
+        }
+    }
+
+    fn let_go(&mut self, state: &SnapshotState, id: Option<u64>) {
+        let Self { held, readers } = self;
+        let Ok(index) = find(held, state.at) else { return };
+        match id {
+            None => held[index].nobodys -= 1,
+            Some(id) => {
+                // Who came last most often goes first.
+                let own =
+                    |(reader, at, _): &(Reader, Seqno, u64)| (reader.id, *at) == (id, state.at);
+                if let Some(index) = readers.iter().rposition(own) {
+                    readers.swap_remove(index);
+                }
+            }
+        }
+        held[index].holders -= 1;
+        if held[index].holders == 0 {
+            held.remove(index);
         }
     }
 }
@@ -301,7 +321,7 @@ impl Publishing<'_> {
     /// Pinned versions, with the snapshots that read them.
     fn pinned(&self) -> Vec<(Seqno, Arc<Version>)> {
         let all = self.lists.iter().flat_map(|listed| listed.held.iter());
-        all.filter_map(|(state, _)| Some((state.at, state.pinned.get()?))).collect()
+        all.filter_map(|held| Some((held.state.at, held.state.pinned.get()?))).collect()
     }
 
     /// The oldest pinned version younger than `written`.
@@ -314,9 +334,9 @@ impl Publishing<'_> {
     pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemSlot>, versions: &Versions) {
         let Some(last) = slot.last() else { return };
         let mut kept: Option<Arc<Version>> = None;
-        let below = |held: &'_ Held| find(held, last).unwrap_or_else(|index| index);
+        let below = |held: &[Held]| find(held, last).unwrap_or_else(|index| index);
         let held = self.lists.iter().map(|listed| &listed.held);
-        for (state, _) in held.flat_map(|held| &held[..below(held)]) {
+        for Held { state, .. } in held.flat_map(|held| &held[..below(held)]) {
             if state.pinned.get().is_none() {
                 debug_assert!(state.at >= old.applied, "snapshots.rs invariant 1");
                 let kept = kept.get_or_insert_with(|| match slot.spilled() {
@@ -348,7 +368,7 @@ impl SnapshotState {
     pub fn named(version: Version) -> Arc<Self> {
         let (at, pinned) = (version.applied, Pinned::default());
         pinned.set(Arc::new(version));
-        Arc::new(Self { at, pinned, is_registered: false, list: 0, since: 0 })
+        Arc::new(Self { at, pinned, is_registered: false, list: 0 })
     }
 
     /// The version to read, filtered by `at`.

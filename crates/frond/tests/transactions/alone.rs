@@ -392,3 +392,42 @@ fn calls_that_make_no_sense_are_refused() {
     closed.close().unwrap();
     assert!(matches!(closed.begin(Default::default()), Err(Error::Closed)));
 }
+
+/// Snapshots that a transaction's scans hold are the transaction's; those of handles are not, whoever holds the same moment.
+#[test]
+fn who_holds_a_snapshot_is_known_by_name() {
+    let store = store(false);
+    let (db, tree) = (&store.db, &store.tree);
+    let held = || -> Vec<(u64, bool, bool)> {
+        let live = db.transactions();
+        let mut held: Vec<_> =
+            live.iter().map(|one| (one.id, one.locks.is_some(), one.snapshot.is_some())).collect();
+        held.sort_unstable();
+        held
+    };
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let txn = store.begin(isolation);
+        let mut scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+        assert!(scan.next().unwrap().is_some());
+        assert_eq!(held(), [(txn.id(), true, true)], "{isolation:?}");
+        drop(scan);
+        txn.rollback();
+        let txn = store.begin(isolation);
+        let newest = frond::ReadOptions { sees: frond::Sees::Newest, ..Default::default() };
+        let scan = txn.scan_with(tree, .., &newest).unwrap();
+        assert_eq!(held(), [(txn.id(), false, true)], "{isolation:?}");
+        drop(scan);
+        assert_eq!(held(), []);
+        txn.rollback();
+    }
+    let handle = db.snapshot();
+    let txn = store.begin(Isolation::Snapshot);
+    txn.get(tree, b"1").unwrap();
+    let scan = txn.scan(tree, ..).unwrap();
+    assert_eq!(held(), [(0, false, true), (txn.id(), false, true)]);
+    drop(handle);
+    assert_eq!(held(), [(txn.id(), false, true)]);
+    drop(scan);
+    txn.rollback();
+    assert_eq!(held(), []);
+}

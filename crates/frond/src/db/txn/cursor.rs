@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Parts, Snapshot, Tree, tree::bounds},
+    super::{Cursor, Parts, Tree, tree::bounds},
     IfLocked, Meeting, ReadOptions, RowLock, RowRead, Sees, State, Txn,
     locked_walk::{LockedWalk, Step},
     own_walk::OwnWalk,
@@ -157,8 +157,8 @@ impl Txn {
             return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
         }
         let snapshot = match options.sees == Sees::Newest || !self.keeps_snapshot(&state) {
-            true => self.shared.snapshot(),
-            false => Snapshot::again(self.shared.store(), self.snapshot(&mut state).clone()),
+            true => self.newest_snapshot(),
+            false => self.snapshot_again(&mut state),
         };
         if tree.birth() > snapshot.seqno() {
             return Err(Error::DefinitionChanged(tree.name()));
@@ -191,7 +191,7 @@ impl Txn {
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<Cursor> {
         let mut state = self.enter_tree(tree)?;
-        let snapshot = Snapshot::again(self.shared.store(), self.snapshot(&mut state).clone());
+        let snapshot = self.snapshot_again(&mut state);
         if tree.birth() > snapshot.seqno() {
             return Err(Error::DefinitionChanged(tree.name()));
         }

@@ -5,7 +5,7 @@
 //!
 //! Threads: all. Looking takes each list of either for a moment.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashMap};
 
 use crate::{
     txn::lock_table::LiveTxn,
@@ -41,15 +41,26 @@ impl Db {
         let now = engine.env.clock.now();
         engine.snapshots.tick(now);
         let mut live = self.shared.lock_table.live();
+        let places = live.iter().enumerate().filter(|(_, one)| one.id != 0);
+        let mut places: HashMap<u64, usize> = places.map(|(place, one)| (one.id, place)).collect();
         for LiveSnapshot { reader, at, lasts } in engine.snapshots.live(now) {
             let Reader { id, tag } = reader.unwrap_or(Reader { id: 0, tag: 0 });
-            let snapshot = Some((at, lasts));
-            match live.iter_mut().find(|one| id != 0 && one.id == id) {
-                Some(one) => one.snapshot = snapshot,
+            let place = match places.get(&id) {
+                Some(place) => *place,
                 None => {
+                    let snapshot = None;
                     live.push(LiveTxn { id, tag, writes: 0, locks: None, snapshot, waits: false });
+                    if id != 0 {
+                        places.insert(id, live.len() - 1);
+                    }
+                    live.len() - 1
                 }
-            }
+            };
+            // Of those that a transaction's cursors hold beside its own, the oldest counts.
+            let snapshot = &mut live[place].snapshot;
+            let oldest =
+                snapshot.map_or((at, lasts), |(other, lasted)| (at.min(other), lasts.max(lasted)));
+            *snapshot = Some(oldest);
         }
         live.sort_by_key(|one| (Reverse(one.lasts()), one.id));
         live

@@ -25,7 +25,7 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Snapshot, Tree, cursor::Gap},
+    super::{Cursor, Tree, cursor::Gap},
     IfLocked, Isolation, Meeting, Txn,
 };
 use crate::Error;
@@ -201,7 +201,7 @@ impl<'t> LockedWalk<'t> {
             return Ok(());
         }
         if self.before.as_ref().is_none_or(|before| before.forward != forward) {
-            let snapshot = Snapshot::again(self.txn.shared.store(), snapshot.clone());
+            let snapshot = self.txn.held_again(snapshot);
             let bounds = (self.from.clone(), self.to.clone());
             let tree = &self.tree;
             let mut cursor = Cursor::new(snapshot, tree.entry.id, Some(tree), bounds)?;
@@ -238,7 +238,7 @@ impl<'t> LockedWalk<'t> {
         self.tree.entry.check()?;
         if self.ahead.as_ref().is_none_or(|(direction, _)| *direction != forward) {
             let tree = &self.tree;
-            let snapshot = self.txn.shared.snapshot();
+            let snapshot = self.txn.newest_snapshot();
             let bounds = (self.from.clone(), self.to.clone());
             let mut cursor = Cursor::new(snapshot, tree.entry.id, Some(tree), bounds)?;
             cursor.stand(self.gap.clone());

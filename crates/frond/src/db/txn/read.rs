@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     super::{
-        Parts, Shared, Tree,
+        Parts, Shared, Snapshot, Tree,
         batch::check_key,
         read::{Messages, ReadView, in_key_order},
     },
@@ -345,10 +345,25 @@ impl Txn {
         Reader { id: self.id(), tag: self.options.tag }
     }
 
+    /// The newest snapshot there is, under its name.
+    pub(super) fn newest_snapshot(&self) -> Snapshot {
+        Snapshot::newest_for(self.shared.store(), self.reader())
+    }
+
+    /// The snapshot that plain reads see, once more.
+    pub(super) fn snapshot_again(&self, state: &mut State) -> Snapshot {
+        self.held_again(self.snapshot(state))
+    }
+
+    /// A snapshot that it holds, once more.
+    pub(super) fn held_again(&self, snapshot: &Arc<SnapshotState>) -> Snapshot {
+        Snapshot::again(self.shared.store(), snapshot.clone(), self.reader())
+    }
+
     /// Lets its snapshot go.
     pub(super) fn release_snapshot(&self, snapshot: Option<Arc<SnapshotState>>) {
         if let Some(snapshot) = snapshot {
-            self.shared.engine.snapshots.release_by(&snapshot, self.id());
+            self.shared.engine.snapshots.release(&snapshot, Some(self.id()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What snapshots read when publishes pass them by.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::*;
 use crate::{
@@ -51,8 +51,8 @@ fn a_publish_leaves_behind_whom_it_goes_beyond_and_nobody_else() {
     assert!(Arc::ptr_eq(&kept, &inside.version(&versions)), "pinned once");
     assert_eq!(at_end.version(&versions).applied, Seqno(6), "now it is left behind, too");
     assert!(snapshots.pinned_memtable_bytes() > 0);
-    snapshots.release(&inside);
-    snapshots.release(&at_end);
+    snapshots.release(&inside, None);
+    snapshots.release(&at_end, None);
     assert_eq!(snapshots.pinned_memtable_bytes(), 0, "nobody holds what nobody reads");
 }
 
@@ -62,12 +62,12 @@ fn snapshots_of_one_moment_are_one_until_the_last_lets_go() {
     let one = snapshots.register(|| Seqno(3));
     let other = snapshots.register(|| Seqno(3));
     assert!(Arc::ptr_eq(&one, &other));
-    snapshots.share(&one);
-    snapshots.release(&one);
-    snapshots.release(&one);
+    snapshots.share(&one, None);
+    snapshots.release(&one, None);
+    snapshots.release(&one, None);
     apply(&versions, &snapshots, 6);
     assert_eq!(snapshots.unspilled().len(), 1, "one holds it still");
-    snapshots.release(&other);
+    snapshots.release(&other, None);
     assert!(snapshots.unspilled().is_empty());
 }
 
@@ -95,4 +95,53 @@ fn a_spilled_snapshot_moves_over_if_it_still_reads_what_was_spilled() {
         Some(old.publish)
     );
     assert!(snapshots.publishing().oldest_pinned_after(old.publish).is_none());
+}
+
+fn live(snapshots: &Snapshots) -> Vec<(Option<u64>, u64, u64)> {
+    let live = snapshots.live(Duration::from_millis(100));
+    let of = |one: &LiveSnapshot| {
+        (one.reader.map(|reader| reader.id), one.at.0, one.lasts.as_millis() as u64)
+    };
+    let mut live: Vec<_> = live.iter().map(of).collect();
+    live.sort_unstable();
+    live
+}
+
+/// Whoever came first: one of the same number that a transaction holds is another holder.
+#[test]
+fn a_snapshot_of_no_transaction_is_seen_beside_those_of_transactions() {
+    let snapshots = Snapshots::default();
+    let reader = |id| Reader { id, tag: 0 };
+    snapshots.tick(Duration::from_millis(10));
+    let nobodys = snapshots.register(|| Seqno(3));
+    snapshots.tick(Duration::from_millis(20));
+    let first = snapshots.register_for(reader(7), || Seqno(3));
+    snapshots.tick(Duration::from_millis(30));
+    // Its cursor.
+    snapshots.share(&first, Some(reader(7)));
+    assert_eq!(live(&snapshots), [(None, 3, 90), (Some(7), 3, 70), (Some(7), 3, 80)]);
+    snapshots.release(&nobodys, None);
+    assert_eq!(live(&snapshots), [(Some(7), 3, 70), (Some(7), 3, 80)], "a cursor is its own");
+    snapshots.release(&first, Some(7));
+    assert_eq!(live(&snapshots).len(), 1);
+    // Since when nobody's is held, the transaction does not say.
+    let nobodys = snapshots.register(|| Seqno(3));
+    assert_eq!(live(&snapshots)[0], (None, 3, 70));
+    snapshots.release(&first, Some(7));
+    assert_eq!(live(&snapshots), [(None, 3, 70)]);
+    snapshots.release(&nobodys, None);
+    assert!(live(&snapshots).is_empty() && snapshots.holders() == 0);
+}
+
+/// A transaction that holds two lets go of the one that it says.
+#[test]
+fn of_two_snapshots_of_a_transaction_the_right_one_goes() {
+    let snapshots = Snapshots::default();
+    let reader = Reader { id: 7, tag: 0 };
+    let old = snapshots.register_for(reader, || Seqno(3));
+    let new = snapshots.register_for(reader, || Seqno(5));
+    snapshots.release(&old, Some(7));
+    assert_eq!(live(&snapshots).iter().map(|one| one.1).collect::<Vec<_>>(), [5]);
+    snapshots.release(&new, Some(7));
+    assert_eq!(snapshots.holders(), 0);
 }
