@@ -78,25 +78,22 @@ pub struct PromiseRefused {
 }
 
 impl Log {
-    /// Promises room for a record of `payload` bytes at most; false if there is too much promised already. Waits for
-    /// a buffer, and makes segments if need be: `Full` if there is no room for one.
-    pub fn promise(&self, payload: usize) -> Result<bool> {
+    /// Promises room for a record of `payload` bytes at most, or says why it is refused: there is too much promised already.
+    /// Waits for a buffer, and makes segments if need be: `Full` if there is no room for one.
+    pub fn promise(&self, payload: usize) -> Result<Result<(), PromiseRefused>> {
         let own = PromisedRoom::of(payload);
-        let group = self.options.begun_bytes_max() - GROUP_HEADER_BYTES;
-        let segments = 2 * room_of(self.options.segment_bytes);
         loop {
             let mut state = self.state.lock().unwrap();
             self.check(&state)?;
             let all = state.promised.with(own);
-            let is_long = !own.fits_half(self.options.first_segment_bytes);
-            if is_long || all.records > group || all.groups > segments {
-                return Ok(false);
+            if let Some(refused) = self.refusal(own, all) {
+                return Ok(Err(refused));
             }
             if state.free.is_empty() {
                 drop(self.wait_for_buffer(state)?);
             } else if Self::leaves(&state, all, 0) {
                 state.promised = all;
-                return Ok(true);
+                return Ok(Ok(()));
             } else {
                 state.spare_wanted = true;
                 drop(state);
@@ -105,23 +102,20 @@ impl Log {
         }
     }
 
-    /// Why a promise was refused.
-    pub fn refusal(&self, payload: usize) -> PromiseRefused {
-        let own = PromisedRoom::of(payload);
-        let all = self.state.lock().unwrap().promised.with(own);
+    /// Why `own` is not promised beside others, which together come to `all`; of the moment in which it is decided, or
+    /// what another promise's end has changed would be told as the reason.
+    fn refusal(&self, own: PromisedRoom, all: PromisedRoom) -> Option<PromiseRefused> {
         let group = (self.options.begun_bytes_max() - GROUP_HEADER_BYTES) as u64;
-        let (half, segments) = (
-            room_of(self.options.first_segment_bytes) / 2,
-            2 * room_of(self.options.segment_bytes),
-        );
+        let first_bytes = self.options.first_segment_bytes;
+        let segments = 2 * room_of(self.options.segment_bytes);
         let refused = |bytes, max, alone| PromiseRefused { bytes, max, is_alone: alone > max };
-        match own.fits_half(self.options.first_segment_bytes) {
-            false => refused(own.groups, half, own.groups),
-            true if all.records as u64 > group => {
-                refused(all.records as u64, group, own.records as u64)
-            }
-            true => refused(all.groups, segments, own.groups),
+        if !own.fits_half(first_bytes) {
+            return Some(refused(own.groups, room_of(first_bytes) / 2, own.groups));
         }
+        if all.records as u64 > group {
+            return Some(refused(all.records as u64, group, own.records as u64));
+        }
+        (all.groups > segments).then(|| refused(all.groups, segments, own.groups))
     }
 
     /// Nothing comes of a promise.
@@ -169,6 +163,17 @@ impl Log {
 
     /// The same of segments alone.
     pub(super) fn leaves(state: &State, promised: PromisedRoom, bytes: usize) -> bool {
+        Self::leaves_in(state, promised, bytes, state.spares.len())
+    }
+
+    /// True if the last segment that is ready could go: what is promised fits without it.
+    pub(super) fn fits_without_last_spare(state: &State) -> bool {
+        let spares = state.spares.len().saturating_sub(1);
+        !state.promised.is_some() || Self::leaves_in(state, state.promised, 0, spares)
+    }
+
+    /// Whether so many bytes leave room for what is promised in the current segment and the first so many that are ready.
+    fn leaves_in(state: &State, promised: PromisedRoom, bytes: usize, spares: usize) -> bool {
         let (segment_bytes, used) = match &state.active {
             Some(active) => {
                 let group = padded(active.used + bytes) as u64;
@@ -183,7 +188,7 @@ impl Log {
             }
         };
         let left = room_of(segment_bytes).saturating_sub(used);
-        promised.fits(left, state.spares.iter().copied())
+        promised.fits(left, state.spares.iter().copied().take(spares))
     }
 
     /// True if a record of others that begins the next segment would leave too little behind: what is left of the current one

@@ -10,8 +10,9 @@
 //! 1. Numbers have no gap at any moment: the spare that goes is the last, and its number is the next
 //!    to be given.
 //! 2. The short segment begins where all of the log is synced.
-//! 3. While more is promised than fits half of a short segment, it does not rest. Promises are made while it prepares to:
-//!    so that is looked at under the same lock as each step that takes room away.
+//! 3. While more is promised than fits half of a short segment, it does not rest; nor while what is promised needs a segment
+//!    that is ready, for a disk that is full gives no other. Promises are made while it prepares to: so that is looked at under
+//!    the same lock as each step that takes room away.
 //! 4. Without it nothing is lost, only space: a full disk does not keep a log from resting or from being
 //!    closed.
 //!
@@ -87,8 +88,10 @@ impl Log {
         let long = self.is_long(&state);
         drop(state);
         self.remove_spares(&mut spares, if long { 0 } else { SPARES_AT_REST })?;
-        // One that is left was promised meanwhile.
+        // One that is left was promised meanwhile, or what is promised needs it.
         if !long || !spares.ready.is_empty() {
+            // Not tried again at every tick.
+            self.state.lock().unwrap().moved.1 = self.env.clock.now();
             return Ok(());
         }
         let first = self.options.first_segment_bytes;
@@ -116,7 +119,12 @@ impl Log {
     fn remove_spares(&self, spares: &mut Spares, keep: usize) -> Result<()> {
         loop {
             let mut state = self.state.lock().unwrap();
-            if state.spares.len() <= keep || !(state.closing || self.may_rest(&state)) {
+            if state.spares.len() <= keep {
+                return Ok(());
+            }
+            // A short segment would hold what is promised; but on a full disk none can be made once this one has gone.
+            let may_go = self.may_rest(&state) && Self::fits_without_last_spare(&state);
+            if !(state.closing || may_go) {
                 return Ok(());
             }
             state.spares.pop_back();

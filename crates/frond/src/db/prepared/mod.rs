@@ -38,7 +38,7 @@ use crate::{
         lock_table::{LockList, LockSet, LockTable},
     },
     version::Change,
-    wal::{LogExtent, RecordBuilder, Reservation, TRAILER_BYTES},
+    wal::{LogExtent, PromiseRefused, RecordBuilder, Reservation, TRAILER_BYTES},
 };
 
 use super::{
@@ -287,13 +287,16 @@ impl Shared {
         bytes
     }
 
-    /// Has the log keep room for the commit. Where it keeps none, for too much is prepared already, nothing is
+    /// Has the log keep room for the commit. Where it keeps none, for too much is prepared already, it says why, and nothing is
     /// [`promised`](Prepared::promised).
-    pub(super) fn promise_room(&self, prepared: &mut Prepared) -> Result<()> {
+    pub(super) fn promise_room(
+        &self,
+        prepared: &mut Prepared,
+    ) -> Result<Result<(), PromiseRefused>> {
         let bytes = self.commit_bytes(prepared);
         let promised = self.engine.health.watch(self.engine.log().promise(bytes))?;
-        prepared.promised = promised.then_some(bytes);
-        Ok(())
+        prepared.promised = promised.is_ok().then_some(bytes);
+        Ok(promised)
     }
 
     /// It was not prepared after all, or is rolled back: what was promised to it is others'.

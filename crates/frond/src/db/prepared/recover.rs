@@ -234,7 +234,8 @@ impl Shared {
         let bytes = bytes + spilled.map_or(0, |spilled| spilled.bytes());
         match engine.admit(bytes).and_then(|()| {
             prepared.admitted = bytes;
-            self.promise_room(prepared)
+            // Refused, it has none.
+            self.promise_room(prepared).map(drop)
         }) {
             Err(Error::Full(_)) => Ok(()),
             promised => promised,

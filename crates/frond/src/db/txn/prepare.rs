@@ -209,11 +209,9 @@ impl Txn {
             _ => engine.admit(bytes)?,
         }
         prepared.admitted = bytes;
-        let put = shared.promise_room(prepared).and_then(|()| {
-            if prepared.promised.is_none() {
-                // Its commit could fail, or wait for a disk (Rule: I41).
-                return Err(beyond(engine.log().refusal(shared.commit_bytes(prepared))));
-            }
+        let put = shared.promise_room(prepared).and_then(|promised| {
+            // Its commit could fail, or wait for a disk (Rule: I41).
+            promised.map_err(beyond)?;
             let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
             let runs = spilled.map(|spilled| Arc::new(spilled.hold_pages(&engine.store)));
             let named = runs.clone().map(Change::Prepare);

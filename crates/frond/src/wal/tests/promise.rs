@@ -22,7 +22,7 @@ pub(super) fn others_leave_a_buffer() {
         let env = env();
         let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
         for _ in 0..count {
-            assert!(log.promise(300).unwrap());
+            assert!(log.promise(300).unwrap().is_ok());
         }
         let filled = fill_up(&log, &[1; 1000]);
         assert!(filled >= 5, "one of two buffers is theirs");
@@ -40,7 +40,7 @@ pub(super) fn others_leave_a_buffer() {
 fn others_leave_the_rest_of_a_buffer() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
-    assert!(log.promise(300).unwrap() && log.promise(3000).unwrap());
+    assert!(log.promise(300).unwrap().is_ok() && log.promise(3000).unwrap().is_ok());
     let filled = fill_up(&log, &[1; 1000]);
     take(&log, &[2; 300], 300);
     let more = fill_up(&log, &[1; 1000]);
@@ -56,7 +56,7 @@ pub(super) fn others_leave_room_in_the_segment() {
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let promised = 4;
     for _ in 0..promised {
-        assert!(log.promise(300).unwrap(), "in a segment of 24 KiB");
+        assert!(log.promise(300).unwrap().is_ok(), "in a segment of 24 KiB");
     }
     while let Some(reservation) = log.try_reserve(1000) {
         log.fill(&reservation, &[&[1; 1000]]);
@@ -78,7 +78,7 @@ fn others_leave_room_in_the_segments() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let (mut promised, mut filled) = (0, 0);
-    while log.promise(300).unwrap() {
+    while log.promise(300).unwrap().is_ok() {
         promised += 1;
     }
     assert!(promised > 6, "{promised}: more than a segment has room for");
@@ -109,15 +109,15 @@ fn what_is_promised_is_left_alone() {
 fn promises_end_and_are_bounded() {
     let env = env();
     let log = Log::create(env, DIR, STORE, Durability::Lazy, SMALL).unwrap();
-    assert!(!log.promise(SMALL.group_bytes).unwrap(), "longer than a group");
+    assert!(log.promise(SMALL.group_bytes).unwrap().is_err(), "longer than a group");
     let mut promised = 0;
-    while log.promise(100).unwrap() {
+    while log.promise(100).unwrap().is_ok() {
         promised += 1;
     }
     for _ in 0..promised {
         log.end_promise(100);
     }
-    assert!(log.promise(3000).unwrap());
+    assert!(log.promise(3000).unwrap().is_ok());
     log.end_promise(3000);
     let filled = fill_up(&log, &[1; 1000]);
     assert!(filled >= 12, "{filled}: both buffers");
@@ -136,8 +136,8 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
     let mut promised = 0;
     let refused = loop {
         match log.promise(300) {
-            Ok(true) => promised += 1,
-            Ok(false) => panic!("there is room for {promised} and no more, and segments to make"),
+            Ok(Ok(())) => promised += 1,
+            Ok(Err(_)) => panic!("there is room for {promised} and no more, and segments to make"),
             Err(refused) => break refused,
         }
     };
@@ -148,4 +148,26 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
     append(&log, b"small").unwrap();
     disk.be_full(false);
     log.close().unwrap();
+}
+
+/// Why one is refused is said of the moment in which it is: others that end, or are refused, meanwhile change nothing of it.
+#[test]
+fn a_refusal_says_what_was_too_much_when_it_was() {
+    let log = Log::create(env(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
+    let alone = log.promise(SMALL.group_bytes).unwrap().unwrap_err();
+    assert!(alone.is_alone && alone.bytes > alone.max);
+    let mut promised = 0;
+    let refused = loop {
+        match log.promise(100).unwrap() {
+            Ok(()) => promised += 1,
+            Err(refused) => break refused,
+        }
+    };
+    let again = log.promise(5000).unwrap().unwrap_err();
+    (0..promised).for_each(|_| log.end_promise(100));
+    for refused in [refused, again] {
+        assert!(!refused.is_alone && refused.bytes > refused.max, "{refused:?}");
+    }
+    assert_ne!(refused, again, "each has its own");
+    assert!(log.promise(100).unwrap().is_ok());
 }

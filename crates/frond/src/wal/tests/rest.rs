@@ -1,7 +1,7 @@
 //! A log that is closed, and one that is idle.
 
 use super::{disk::*, *};
-use crate::wal::segment::{SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, number_of};
+use crate::wal::segment::{SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES, number_of};
 
 fn env_on(disk: &Disk, seed: u64) -> Env {
     Env {
@@ -346,4 +346,49 @@ fn the_last_segment_of_a_closed_log_costs_a_few_pages() {
     let used = disk.edit(&path, |bytes| bytes.iter().rposition(|&byte| byte != 0)).unwrap();
     assert!((used as u64) < SEGMENT_HEADER_BYTES, "byte {used} is used");
     assert!(matches!(append(&log, b"more"), Err(Error::Closed)));
+}
+
+/// The current segment is used up, and the disk is full: what is promised has its place in the one that is ready, and in no
+/// other. Rule: I41.
+#[test]
+fn a_log_that_rests_keeps_the_segment_that_is_promised() {
+    let disk = Disk::default();
+    let env = env_on(&disk, 16);
+    let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
+    let left = || {
+        let state = log.state.lock().unwrap();
+        let is_long = state.segment_bytes > SMALL.first_segment_bytes;
+        let room = state.segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES;
+        (is_long, room - (state.end.0 - state.segment_first.0))
+    };
+    let mut written = 0;
+    while !matches!(left(), (true, ..8192)) {
+        let reservation = append(&log, &[1; 1000]).unwrap();
+        log.wait(&reservation, Durability::Sync).unwrap();
+        written += 1;
+    }
+    for _ in 0..2 {
+        assert!(log.promise(300).unwrap().is_ok());
+    }
+    assert_eq!(log.state.lock().unwrap().spares.len(), 1, "one is needed");
+    disk.be_full(true);
+    log.sync_through_now().unwrap();
+    log.rest().unwrap();
+    let operations = disk.ops();
+    for _ in 0..200 {
+        env.clock.sleep(Duration::from_millis(50));
+        log.tick(env.clock.now()).unwrap();
+    }
+    assert!(disk.ops() - operations < 20, "{} operations in 10 s", disk.ops() - operations);
+    for _ in 0..2 {
+        let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+        log.fill(&reservation, &[&[2; 300]]);
+        log.wait(&reservation, Durability::Sync).unwrap();
+    }
+    disk.be_full(false);
+    let (found, _) = read(&env, Lsn(0), CRASHED).unwrap();
+    assert_eq!(found.len(), written + 2);
+    // With nothing promised it comes to rest.
+    log.rest().unwrap();
+    assert_eq!(log.state.lock().unwrap().segment_bytes, SMALL.first_segment_bytes);
 }
