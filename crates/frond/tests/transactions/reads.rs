@@ -544,3 +544,36 @@ fn parts_of_rows_under_locks_and_of_others() {
         two.rollback();
     }
 }
+
+/// What a call has locked that fails is others': but not what was locked before it.
+#[test]
+fn a_row_that_has_no_such_parts_is_not_kept_locked() {
+    let store = store(false);
+    let layout = Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]);
+    let options = TreeOptions { value_layout: Some(layout), ..Default::default() };
+    let tree = store.db.create_tree("parts", options).unwrap();
+    tree.put(b"1", b"abc").unwrap();
+    tree.put(b"empty", b"").unwrap();
+    let parts = tree.parts(&[1]).unwrap();
+    let locks = || store.db.lock_stats().locks;
+    for isolation in ALL {
+        for with_last in [false, true] {
+            let options = ReadOptions { parts: Some(&parts), with_last, ..at_once() };
+            let txn = store.begin(isolation);
+            let misfit = |txn: &Txn| {
+                let read = txn.read(&tree, b"empty", &options);
+                assert!(matches!(read, Err(Error::InvalidArgument(_))), "{read:?}");
+            };
+            misfit(&txn);
+            assert_eq!(locks(), 0, "{isolation:?}");
+            assert_eq!(txn.read(&tree, b"1", &options).unwrap(), row("bc", true));
+            misfit(&txn);
+            assert_eq!(locks(), 1, "{isolation:?}");
+            txn.get_for_update(&tree, b"empty").unwrap();
+            misfit(&txn);
+            assert_eq!(locks(), 2, "{isolation:?}: that was locked before");
+            txn.rollback();
+        }
+    }
+    store.is_at_rest();
+}

@@ -138,9 +138,25 @@ impl Txn {
         let Some((mode, meeting)) = self.locking(options) else {
             return self.read_plain(state, tree, key, options, row);
         };
+        if let Some(locks) = state.locks.as_mut().filter(|_| !options.with_last) {
+            locks.keep_last();
+        }
+        let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
         row.locked = self.lock_or_pass(state, (tree, key), mode, meeting, options.with_last)?;
-        self.read_met(state, tree, key, row)?;
-        options.cut(tree, row)
+        let read = self.read_met(state, tree, key, row).and_then(|()| options.cut(tree, row));
+        if read.is_err() {
+            self.unlock_unseen(state, kept);
+        }
+        read
+    }
+
+    /// Gives back what a call has locked whose reads have failed: others may have what nobody has seen (Invariant 3). `kept` rows
+    /// of those that belong together were locked before.
+    fn unlock_unseen(&self, state: &mut State, kept: usize) {
+        if let Some(locks) = &mut state.locks {
+            self.shared.lock_table.unlock_behind(locks, kept);
+            state.seen.forget();
+        }
     }
 
     /// The values of many keys, in the order of the keys; looked for in key order. Plain reads are all of one moment. With a
@@ -178,12 +194,8 @@ impl Txn {
         let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
         let read = self.read_locked(state, (tree, keys), (mode, meeting), &order, &mut rows);
         let read = read.and_then(|()| rows.iter_mut().try_for_each(|row| options.cut(tree, row)));
-        if read.is_err()
-            && let Some(locks) = &mut state.locks
-        {
-            // Others may have what nobody has seen (Invariant 3).
-            self.shared.lock_table.unlock_behind(locks, kept);
-            state.seen.forget();
+        if read.is_err() {
+            self.unlock_unseen(state, kept);
         }
         read.map(|()| rows)
     }
