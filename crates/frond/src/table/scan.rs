@@ -5,7 +5,7 @@
 //!
 //! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
 
-use crate::{Cursor, Error, IfLocked, Isolation, Result, Txn, TxnCursor};
+use crate::{Cursor, Error, IfLocked, Isolation, Result, RowLock, TreeLock, Txn, TxnCursor};
 
 use super::{
     beside::Entries,
@@ -88,6 +88,14 @@ impl<'t> IndexScan<'t> {
                 && self.index.is_seen_as_it_was(self.txn, key)?
             {
                 return Ok(Some(self.found()));
+            }
+            if let Some((lock, IfLocked::Skip)) = self.locking {
+                // Who has the whole tree of rows is waited for: its rows are not passed by.
+                let intent = match lock {
+                    RowLock::Shared => TreeLock::IntentShared,
+                    RowLock::Exclusive => TreeLock::IntentExclusive,
+                };
+                self.txn.lock_tree(&self.index.rows, intent, IfLocked::Wait)?;
             }
             match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {
                 Ok(true) => return Ok(Some(self.found())),

@@ -10,8 +10,8 @@ use std::{ops::ControlFlow, path::Path};
 
 use frond::{
     BuildProgress, CheckMode, Column, ColumnChange, Db, Durability, Error, Hint, IfLocked,
-    IndexSpec, Isolation, Options, Part, RowLock, Table, TableSpec, TreeOptions, Txn, TxnOptions,
-    Xid,
+    IndexSpec, Isolation, Options, Part, RowLock, Table, TableSpec, TreeLock, TreeOptions, Txn,
+    TxnOptions, Xid,
 };
 
 type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
@@ -234,6 +234,35 @@ fn reads_that_lock_keep_the_row_and_its_entry() {
     assert!(matches!(not_unique, Err(Error::InvalidArgument(_))), "{not_unique:?}");
     drop(txn);
     is_in_step(&db, &table);
+}
+
+/// No row is told to be missing because somebody has all of them.
+#[test]
+fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
+    let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
+    all().into_iter().for_each(|index| table.build_index(index).unwrap());
+    let rows = db.open_tree("people").unwrap();
+    for (level, lock) in [
+        (Isolation::ReadCommitted, RowLock::Exclusive),
+        (Isolation::RepeatableRead, RowLock::Exclusive),
+        (Isolation::Serializable, RowLock::Shared),
+    ] {
+        let one = begin(&db, level);
+        one.lock_tree(&rows, TreeLock::Exclusive, IfLocked::Wait).unwrap();
+        let two = begin(&db, level);
+        let cities = table.index("city").unwrap();
+        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::Skip).unwrap();
+        let met = scan.next();
+        assert!(matches!(met, Err(Error::LockTimeout { .. })), "{level:?}: {met:?}");
+        drop(scan);
+        two.rollback();
+        one.rollback();
+        let two = begin(&db, level);
+        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::Skip).unwrap();
+        assert_eq!(scan.next().unwrap().unwrap().key, b"1");
+        assert_eq!(scan.next().unwrap().unwrap().key, b"2");
+        assert_eq!(scan.next().unwrap(), None);
+    }
 }
 
 /// What was changed since an entry was read is not handed out as if it were what was looked for.
