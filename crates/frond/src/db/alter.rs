@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::{
     Error, Result, TreeId,
     catalog::Kept,
+    heed::Heed,
     sync::Arc,
     txn::{
         LiveWrites,
@@ -25,7 +26,6 @@ use super::{BulkLoad, Db, Shared, Tree, commit::LOCK_WAIT};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitAlone {
     Not,
-    For(Duration),
     /// As long as a transaction waits for a row.
     Usual,
 }
@@ -83,16 +83,26 @@ impl Db {
         self.lock_trees(std::slice::from_ref(tree), wait)
     }
 
+    /// The same, but that what it heeds may end the wait.
+    pub(crate) fn lock_tree_heeding(
+        &self,
+        tree: &Tree,
+        wait: Duration,
+        heed: &Heed,
+    ) -> Result<Alone> {
+        let locked = self.shared.lock_alone(&[tree.id()], Patience::For(wait), Some(heed));
+        locked.map_err(|(_, error)| error)
+    }
+
     /// The same of several trees.
     pub(crate) fn lock_trees(&self, trees: &[Tree], wait: WaitAlone) -> Result<Alone> {
         let patience = match wait {
             WaitAlone::Not => Patience::NoWait,
-            WaitAlone::For(time) => Patience::For(time),
             WaitAlone::Usual => Patience::For(LOCK_WAIT),
         };
         let mut trees: Vec<TreeId> = trees.iter().map(Tree::id).collect();
         trees.sort_unstable();
-        self.shared.lock_alone(&trees, patience).map_err(|(_, error)| error)
+        self.shared.lock_alone(&trees, patience, None).map_err(|(_, error)| error)
     }
 }
 
@@ -103,6 +113,7 @@ impl Shared {
         self: &Arc<Self>,
         trees: &[TreeId],
         patience: Patience,
+        heed: Option<&Heed>,
     ) -> Result<Alone, (TreeId, Error)> {
         let clock = &self.engine.env.clock;
         let until = match patience {
@@ -113,6 +124,7 @@ impl Shared {
             let mut alone =
                 Alone { shared: self.clone(), locks: self.lock_table.begin(self.next_txn()) };
             until.inspect(|&until| alone.locks.wait_until(until));
+            heed.inspect(|&heed| alone.locks.owner().heed(heed.clone()));
             let locked = trees.iter().try_for_each(|&tree| {
                 let locks = &mut alone.locks;
                 let mode = TableMode::Exclusive;

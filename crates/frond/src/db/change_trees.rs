@@ -288,7 +288,7 @@ impl TreesChange {
                 Some(until) => Patience::For(until.saturating_sub(now())),
                 None => Patience::Forever,
             };
-            alone = Some(shared.lock_alone(&had, patience).map_err(|(tree, error)| {
+            alone = Some(shared.lock_alone(&had, patience, None).map_err(|(tree, error)| {
                 let step = wanted.get(&tree).copied().unwrap_or_default();
                 Error::Step { step, error: Box::new(error) }
             })?);

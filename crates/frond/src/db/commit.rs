@@ -22,9 +22,9 @@ use crate::{
     Durability, Error, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::CATALOG_TREE,
-    pipeline::{Insertion, Paced},
+    pipeline::{Insertion, Paced, TurnTaken},
     store::Extent,
-    sync::{Arc, MutexGuard, Ordering, thread_number},
+    sync::{Arc, Ordering, thread_number},
     txn::{KeyLocks, WriteSet},
     version::{Change, MemSlot},
     wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
@@ -94,7 +94,7 @@ impl Shared {
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
-        mut turn: Option<MutexGuard<'a, ()>>,
+        mut turn: Option<TurnTaken<'a>>,
     ) -> Result<Seqno> {
         loop {
             let queues = self.queue_changes(&mut batch.writes)?;
@@ -122,7 +122,7 @@ impl Shared {
         batch: &mut Batch,
         level: Durability,
         changes: &[Change],
-        (turn, queues): (&mut Option<MutexGuard<'a, ()>>, &[TreeId]),
+        (turn, queues): (&mut Option<TurnTaken<'a>>, &[TreeId]),
     ) -> Result<Option<Seqno>> {
         let engine = &*self.engine;
         let bytes = batch.bytes() as u64;

@@ -31,6 +31,7 @@ mod pool;
 mod readers;
 mod spill;
 mod sync_requests;
+mod turn;
 mod undecided;
 mod workers;
 
@@ -43,6 +44,7 @@ pub(crate) use pace::Paced;
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
+pub(crate) use turn::{Turn, TurnTaken};
 pub(crate) use undecided::{Needs, Undecided};
 pub(crate) use workers::Background;
 
@@ -151,9 +153,9 @@ pub(crate) struct Engine {
     pub log: Option<Log>,
     pub sequencer: Sequencer<Insertion>,
     /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
-    pub(crate) large_batch: Mutex<()>,
+    pub(crate) large_batch: Turn,
     /// Of commits that were written beyond memory, one at a time. Taken before that of large batches.
-    pub(crate) spilled_commit: Mutex<()>,
+    pub(crate) spilled_commit: Turn,
     /// 1 once any tree has had a vacancy: commits look for them.
     pub vacancies: AtomicU64,
     pub versions: Versions,

@@ -13,13 +13,9 @@
 //!
 //! Threads: committers, before they enter the sequencer; transactions, before they lock their first row.
 
-use crate::{
-    Error, Result,
-    sync::{MutexGuard, Ordering},
-    version::MemSlot,
-};
+use crate::{Error, Result, sync::Ordering, version::MemSlot};
 
-use super::Engine;
+use super::{Engine, turn::TurnTaken};
 
 /// Who is to be slowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +89,7 @@ impl Engine {
         &self,
         bytes: u64,
         goes_on: &dyn Fn() -> Result<()>,
-    ) -> Result<Option<MutexGuard<'_, ()>>> {
+    ) -> Result<Option<TurnTaken<'_>>> {
         let max = self.memtables_bytes_max();
         if bytes > max {
             let limit = "a store with this memory (a quarter of it)";
@@ -102,7 +98,7 @@ impl Engine {
         if bytes < self.limits.memtable_bytes / 8 {
             return Ok(None);
         }
-        let turn = self.large_batch.lock().unwrap();
+        let turn = self.large_batch.take(&|| self.health.check().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
             // Nothing is applied until there is room on the disk: the caller is to know (Rule: I36).
@@ -134,8 +130,8 @@ impl Engine {
         &self,
         waiting_max: usize,
         goes_on: &dyn Fn() -> Result<()>,
-    ) -> Result<MutexGuard<'_, ()>> {
-        let turn = self.spilled_commit.lock().unwrap();
+    ) -> Result<TurnTaken<'_>> {
+        let turn = self.spilled_commit.take(&|| self.health.check().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
             self.check_room()?;

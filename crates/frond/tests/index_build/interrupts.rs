@@ -131,6 +131,38 @@ fn a_build_that_is_asked_to_stop_can_go_on() {
     is_in_step(&db);
 }
 
+/// Of a transaction that has rows nobody knows how long it lasts.
+#[test]
+fn a_build_that_waits_for_its_tree_can_be_stopped() {
+    let (_dir, db, base) = people(&ROWS);
+    let interrupter = Interrupter::new();
+    let mut build = db.build_indexes(&base, &indexes()).unwrap();
+    build.heed(&interrupter);
+    feed_base(&mut build, &base).unwrap();
+    while feed_round(&mut build).unwrap() > 0 {}
+    let writer = begin(&db);
+    writer.put(&base, b"1", b"ann,Bonn").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while db.lock_waits().is_empty() {
+                std::thread::yield_now();
+            }
+            interrupter.interrupt();
+        });
+        is_interrupted(build.lock(Duration::from_secs(3600)));
+    });
+    assert!(!build.is_locked() && db.lock_waits().is_empty());
+    // Who comes behind it does not wait for it.
+    let other = begin(&db);
+    other.put(&base, b"other", b"gil,Rome").unwrap();
+    other.commit().unwrap();
+    writer.commit().unwrap();
+    interrupter.clear();
+    feed_rest(&mut build).unwrap();
+    build.publish(|_| {}).unwrap();
+    is_in_step(&db);
+}
+
 #[test]
 fn a_check_says_how_far_it_is_and_can_be_stopped() {
     let (_dir, db, base) = people(&[]);

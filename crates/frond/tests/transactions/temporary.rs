@@ -232,3 +232,36 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     assert!(matches!(tree.insert(&txn, b"c", b"1"), Err(Error::RowExists { .. })));
     txn.commit().unwrap();
 }
+
+/// Who asks a transaction to stop reaches what it does in temporary trees, but not what takes that back.
+#[test]
+fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {
+    let store = store(false);
+    for asks_first in [true, false] {
+        let tree = store.db.create_temporary(TreeOptions::default()).unwrap();
+        let txn = store.begin(Isolation::Snapshot);
+        let before = asks_first.then(|| txn.interrupter().unwrap());
+        (0..10u8).for_each(|key| tree.put(&txn, &[key], b"v").unwrap());
+        let interrupter = before.unwrap_or_else(|| txn.interrupter().unwrap());
+        let is_interrupted = |failed: bool| assert!(failed, "asks first: {asks_first}");
+        let mut cursor = tree.scan(..).unwrap();
+        assert!(cursor.next().unwrap().is_some());
+        interrupter.interrupt();
+        is_interrupted(matches!(cursor.next(), Err(Error::Interrupted)));
+        is_interrupted(matches!(tree.get(&[1]), Err(Error::Interrupted)));
+        is_interrupted(matches!(tree.put(&txn, &[1], b"w"), Err(Error::Interrupted)));
+        txn.clear_interrupt();
+        assert_eq!(cursor.next().unwrap(), Some((&[1][..], &b"v"[..])));
+        drop(cursor);
+        interrupter.interrupt();
+        txn.rollback();
+        // It is nobody's now.
+        assert_eq!(tree.get(&[1]).unwrap(), None);
+        let next = store.begin(Isolation::Snapshot);
+        tree.put(&next, &[1], b"next").unwrap();
+        interrupter.interrupt();
+        assert_eq!(tree.get(&[1]).unwrap().as_deref(), Some(&b"next"[..]));
+        next.commit().unwrap();
+        assert_eq!(rows_of(&tree, true).len(), 1);
+    }
+}

@@ -34,7 +34,7 @@ use crate::{
 };
 
 use super::{
-    Alone, Batch, BulkLoad, CatalogChange, Db, Interrupter, Snapshot, Tree, TreeOptions, WaitAlone,
+    Alone, Batch, BulkLoad, CatalogChange, Db, Interrupter, Snapshot, Tree, TreeOptions,
     alter::WritersThen,
 };
 pub use round::RowChanged;
@@ -326,14 +326,14 @@ impl IndexBuild {
     ///
     /// # Errors
     /// `LockTimeout` if transactions keep rows of it for longer than `wait`: nothing was done, go on with rounds and try again;
-    /// `NoSuchTree` if it was dropped or truncated meanwhile; `Interrupted`, but not while it waits; as [`end_base`](Self::end_base).
+    /// `NoSuchTree` if it was dropped or truncated meanwhile; `Interrupted`, also while it waits: go on likewise; as [`end_base`](Self::end_base).
     pub fn lock(&mut self, wait: Duration) -> Result<()> {
         self.end_base()?;
         if self.round.is_some() {
             return Err(misuse("a round is on its way: go on until it has no more changes"));
         }
         if self.alone.is_none() {
-            let alone = self.db.lock_tree(&self.base, WaitAlone::For(wait))?;
+            let alone = self.db.lock_tree_heeding(&self.base, wait, &self.heed)?;
             // Nobody drops it from here on.
             self.base.check_there()?;
             // Batches that have not asked for locks are done soon.

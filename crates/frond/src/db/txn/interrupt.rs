@@ -116,6 +116,7 @@ impl Txn {
             }
         };
         state.owner = Some(owner.clone());
+        state.heed_in_temporary();
         Ok(Interrupter { whom: Whom::Txn { owner, id: self.id() } })
     }
 
@@ -133,7 +134,7 @@ impl Txn {
 
 impl State {
     /// The transaction as those know it who may interrupt it, if there can be any.
-    fn known(&self) -> Option<&Arc<Owner>> {
+    pub(super) fn known(&self) -> Option<&Arc<Owner>> {
         let of_locks = self.locks.as_ref().map(|locks| locks.owner());
         of_locks.or(self.owner.as_ref())
     }

@@ -18,7 +18,7 @@ use crate::{
     catalog::TreeRecord,
     sync::{Arc, Mutex},
     tree::TreeTraits,
-    txn::Mark,
+    txn::{Mark, lock_table::Owner},
 };
 
 use super::{
@@ -188,6 +188,7 @@ impl TemporaryTree {
             begins.transpose().map(|_| start)
         });
         let start = begun.inspect_err(|_| *held.is_used.lock().unwrap() = false)?;
+        held.heed(state.known());
         state.temporary.push(TemporaryUse { held: held.clone(), start, marks: Vec::new() });
         Ok(())
     }
@@ -228,6 +229,11 @@ impl State {
         Ok(())
     }
 
+    /// Whoever may ask the transaction to stop reaches what it does in them.
+    pub(super) fn heed_in_temporary(&self) {
+        self.temporary.iter().for_each(|using| using.held.heed(self.known()));
+    }
+
     pub(super) fn begin_statement_in_temporary(&self) -> Result<()> {
         self.temporary.iter().try_for_each(|using| using.held.rows.begin_statement())
     }
@@ -252,9 +258,21 @@ impl State {
     }
 }
 
+impl Held {
+    /// Calls and cursors go on until the transaction is asked to stop that writes it, if it can be asked.
+    fn heed(&self, writer: Option<&Arc<Owner>>) {
+        // One that is lost has no calls.
+        if let Ok(mut state) = self.rows.stay() {
+            state.owner = writer.cloned();
+        }
+    }
+}
+
 impl TemporaryUse {
     fn end(self, takes_back: bool) {
         let Self { held, start, .. } = self;
+        // What ends a transaction is not to be stopped.
+        held.heed(None);
         // One that is lost says so to whoever comes next.
         let ended = takes_back.then(|| held.rows.rollback_to(&start)).transpose();
         let released = ended.and_then(|_| held.rows.release(&start));

@@ -16,7 +16,10 @@
 
 use std::time::Duration;
 
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Weak};
+use crate::{
+    heed::Heed,
+    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak},
+};
 
 /// Trees whose intents an owner writes down here; those of more trees stand in the table.
 pub(super) const INTENTS: usize = 8;
@@ -53,6 +56,8 @@ pub struct Owner {
     writes: AtomicU64,
     /// One more than the id of the last transaction that was asked to stop.
     interrupted: AtomicU64,
+    /// What it looks at beside, of one that is no transaction's.
+    heed: OnceLock<Heed>,
     /// One more than the nanoseconds of the clock when it began to hold locks; 0: it holds none.
     since: AtomicU64,
     sleeps: AtomicBool,
@@ -144,6 +149,17 @@ impl Owner {
         self.interrupted.store(0, Ordering::SeqCst);
     }
 
+    /// Its waits end, too, when this says so. Of an owner that never goes from one to the next.
+    pub(crate) fn heed(&self, heed: Heed) {
+        let first = self.heed.set(heed);
+        debug_assert!(first.is_ok(), "an owner heeds one");
+    }
+
+    /// Whether its waits end by what it heeds; `None` if it heeds nothing.
+    pub(super) fn is_stopped(&self) -> Option<bool> {
+        self.heed.get().map(|heed| heed.must_go_on().is_err())
+    }
+
     /// Says that this owner's thread is about to sleep, or is not any more.
     pub(super) fn set_sleeps(&self, sleeps: bool) {
         self.sleeps.store(sleeps, Ordering::SeqCst);
@@ -230,6 +246,7 @@ impl Owners {
             number,
             writes: AtomicU64::new(0),
             interrupted: AtomicU64::new(0),
+            heed: OnceLock::new(),
             since: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
             wait: Mutex::new(Wait::On),

@@ -32,6 +32,9 @@ use crate::{
     sync::{Arc, MutexGuard},
 };
 
+/// How long one sleeps that heeds what wakes nobody, between two looks at it.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// A wait that goes on.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -165,7 +168,8 @@ impl LockTable {
                 return Ok(*wait);
             }
             let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.now()));
-            let reason = if owner.is_interrupted() {
+            let stopped = owner.is_stopped();
+            let reason = if owner.is_interrupted() || stopped == Some(true) {
                 Some(Reason::Interrupted)
             } else if left == Some(Duration::ZERO) {
                 Some(Reason::Timeout)
@@ -182,6 +186,11 @@ impl LockTable {
                 wait = owner.wait.lock().unwrap();
                 continue;
             }
+            // Of what it heeds nobody wakes it.
+            let left = match stopped {
+                Some(_) => Some(left.map_or(LOOK, |left| left.min(LOOK))),
+                None => left,
+            };
             wait = match left {
                 Some(left) => owner.woken.wait_timeout(wait, left).unwrap().0,
                 None => owner.woken.wait(wait).unwrap(),
