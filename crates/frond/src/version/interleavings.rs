@@ -136,7 +136,7 @@ fn snapshots_beside_publishes() {
                     assert_eq!(house.read(&state), state.at.0, "the snapshot moved");
                     thread::yield_now();
                 }
-                house.snapshots.release(&state);
+                house.snapshots.release(&state, None);
             })
         })
         .collect();
