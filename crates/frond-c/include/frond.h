@@ -849,7 +849,9 @@ int32_t frond_cursor_relock(frond_cursor *cursor,
                             frond_error *error);
 
 // The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
-// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood.
+// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood. The rows are of this
+// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was, so that a
+// scan that writes what it reads asks for one row a call.
 int32_t frond_cursor_next(frond_cursor *cursor,
                           size_t rows_max,
                           frond_rows *rows,

@@ -181,17 +181,91 @@ static void shift_all(frond_tree *tree)
     commit(txn);
 }
 
+/* UPDATE t SET k = k + 1, where k has a unique index of its own: id -> k, k -> id. From the first on, the first row meets its
+ * neighbour, and the statement is taken back; from the last on it goes. */
+static void shift_by_index(void)
+{
+    enum { ROWS = 40 };
+    frond_tree *table, *by_k;
+    frond_tree_options options;
+    MUST(frond_tree_create(db, "numbers", NULL, &table, &error));
+    frond_tree_options_init(&options);
+    options.unique = true;
+    MUST(frond_tree_create(db, "numbers by k", &options, &by_k, &error));
+    frond_txn *txn = begin(FROND_REPEATABLE_READ);
+    for (uint64_t id = 0; id < ROWS; id++) {
+        id_key key = key_of(id), k = key_of(100 + id);
+        frond_conflict none = {0, {NULL, 0, 0}};
+        frond_entry entries[2] = {{table, key.bytes, 8, k.bytes, 8, true}, {by_k, k.bytes, 8, key.bytes, 8, true}};
+        MUST(frond_txn_insert_row(txn, entries, 2, FROND_EXCLUSIVE, &none, &error));
+        CHECK(none.index == -1);
+    }
+    commit(txn);
+    txn = begin(FROND_REPEATABLE_READ);
+    for (int backwards = 0; backwards < 2; backwards++) {
+        frond_cursor *cursor;
+        frond_rows batch;
+        uint64_t changed = 0;
+        int code;
+        frond_conflict conflict = {-1, {NULL, 0, 0}};
+        MUST(frond_txn_begin_statement(txn, &error));
+        MUST(frond_txn_scan(txn, table, NULL, 0, NULL, 0, FROND_EXCLUSIVE, FROND_WAIT, &cursor, &error));
+        if (backwards)
+            MUST(frond_cursor_seek_last(cursor, &error));
+        while ((code = backwards ? frond_cursor_prev(cursor, 1, &batch, &error)
+                                 : frond_cursor_next(cursor, 1, &batch, &error)) == FROND_OK) {
+            const frond_row *found = &batch.rows[0];
+            id_key key, old, next;
+            memcpy(key.bytes, found->key, 8);
+            memcpy(old.bytes, found->value, 8);
+            next = old;
+            next.bytes[7]++;
+            frond_change changes[2] = {
+                {{table, key.bytes, 8, next.bytes, 8, true}, true, true, key.bytes, 8},
+                {{by_k, next.bytes, 8, key.bytes, 8, true}, true, true, old.bytes, 8},
+            };
+            MUST(frond_txn_update_row(txn, changes, 2, FROND_EXCLUSIVE, &conflict, &error));
+            if (conflict.index >= 0)
+                break;
+            changed++;
+        }
+        frond_cursor_free(cursor);
+        if (backwards) {
+            CHECK(code == FROND_NOT_FOUND && changed == ROWS);
+        } else {
+            id_key neighbour = key_of(1);
+            CHECK(changed == 0 && conflict.index == 1 && conflict.value.length == 8);
+            CHECK(memcmp(conflict.value.data, neighbour.bytes, 8) == 0);
+            frond_buffer_free(&conflict.value);
+            MUST(frond_txn_rollback_statement(txn, &error));
+        }
+    }
+    commit(txn);
+    for (uint64_t id = 0; id < ROWS; id++) {
+        id_key key = key_of(id), k = key_of(101 + id);
+        frond_buffer value = {0};
+        MUST(frond_get(by_k, k.bytes, 8, &value, &error));
+        CHECK(value.length == 8 && memcmp(value.data, key.bytes, 8) == 0);
+        frond_buffer_free(&value);
+        MUST(frond_get(table, key.bytes, 8, &value, &error));
+        CHECK(value.length == 8 && memcmp(value.data, k.bytes, 8) == 0);
+        frond_buffer_free(&value);
+    }
+    CHECK(count(table) == ROWS && count(by_k) == ROWS);
+    frond_tree_free(table);
+    frond_tree_free(by_k);
+}
+
 /* A statement of many rows fails at its last one, and leaves nothing; what was before it stays. */
 static void statement_rolls_back(uint64_t many)
 {
     frond_tree *tree;
-    uint64_t statement;
     frond_buffer value = {0};
     id_key key = key_of(0);
     MUST(frond_tree_create(db, "many", NULL, &tree, &error));
     frond_txn *txn = begin(FROND_READ_COMMITTED);
     MUST(frond_txn_put(txn, tree, bytes("before"), 6, NULL, 0, &error));
-    MUST(frond_txn_savepoint(txn, &statement, &error));
+    MUST(frond_txn_begin_statement(txn, &error));
     for (uint64_t id = 0; id < many; id++) {
         key = key_of(id);
         MUST(frond_txn_insert(txn, tree, key.bytes, 8, bytes("row"), 3, &error));
@@ -199,7 +273,7 @@ static void statement_rolls_back(uint64_t many)
     key = key_of(many / 2);
     GIVES(ROW_EXISTS, frond_txn_insert(txn, tree, key.bytes, 8, NULL, 0, &error));
     CHECK(error.kind == FROND_FIX_CALL && strstr(error.message, "many") != NULL);
-    MUST(frond_txn_rollback_to(txn, statement, &error));
+    MUST(frond_txn_rollback_statement(txn, &error));
     GIVES(FROND_NOT_FOUND, frond_txn_get(txn, tree, key.bytes, 8, FROND_NO_LOCK, FROND_WAIT, &value, &error));
     commit(txn);
     CHECK(count(tree) == 1);
@@ -426,6 +500,7 @@ int main(int argc, char **argv)
     frond_tree_free(copy);
     MUST(frond_tree_rename(db, "copy", "renamed", &error));
     MUST(frond_tree_drop(db, "renamed", &error));
+    shift_by_index();
     statement_rolls_back(many);
     two_phases(argv[1]);
     MUST(frond_checkpoint(db, &error));
