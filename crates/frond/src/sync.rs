@@ -30,6 +30,10 @@ pub use shuttle::{
     },
     thread,
 };
+/// What a `static` counts with. The model checker's own atomics belong to one execution each, and tests that run side
+/// by side are several of them in one process.
+pub type ProcessU64 = std::sync::atomic::AtomicU64;
+
 // No schedule depends on them, and the model checker has none.
 pub use std::{
     sync::TryLockError,

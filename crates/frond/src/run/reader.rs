@@ -30,7 +30,7 @@ use crate::{
     error::{Error, Place, Result},
     io::ALIGN,
     page::{Link, PageKind, StoreFile},
-    sync::{Arc, AtomicU64, Ordering},
+    sync::{Arc, Ordering, ProcessU64},
 };
 
 /// An immutable sorted sequence of entries, at most one message per key.
@@ -56,7 +56,7 @@ pub(super) enum Data {
 }
 
 /// Cache keys of runs that are built here lie above all offsets of files.
-static NEXT_UNWRITTEN: AtomicU64 = AtomicU64::new(1 << 63);
+static NEXT_UNWRITTEN: ProcessU64 = ProcessU64::new(1 << 63);
 
 /// Aligned memory for reads from the file, and for joining what lies across frames. Reuse it.
 #[derive(Debug)]
