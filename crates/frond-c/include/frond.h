@@ -749,7 +749,7 @@ int32_t frond_change_tree(const frond_tree_change *change,
                           bool *was_made,
                           frond_error *error);
 
-// How many rows a tree has. `exact` gets whether they were counted: else `rows` is an estimate, for something was put or deleted
+// How many rows a tree has. `exact`, which may be null, gets whether they were counted: else `rows` is an estimate, for something was put or deleted
 // of which nobody knew whether it was there.
 int32_t frond_tree_row_count(const frond_tree *tree,
                              uint64_t *rows,

@@ -8,7 +8,7 @@ use crate::{
     txn::frond_txn,
 };
 
-/// How many rows a tree has. `exact` gets whether they were counted: else `rows` is an estimate, for something was put or deleted
+/// How many rows a tree has. `exact`, which may be null, gets whether they were counted: else `rows` is an estimate, for something was put or deleted
 /// of which nobody knew whether it was there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_row_count(

@@ -3,7 +3,7 @@
 use frond::{RowChange, RowConflict, RowEntry};
 
 use crate::{
-    bytes::{bytes, frond_buffer, given, given_mut},
+    bytes::{bytes, frond_buffer, given, given_mut, list},
     error::{Fail, call, frond_error, misuse},
     store::frond_tree,
     txn::{frond_txn, lock},
@@ -52,15 +52,6 @@ pub struct frond_conflict {
     pub value: frond_buffer,
 }
 
-unsafe fn slice<'a, T>(data: *const T, count: usize, what: &str) -> Result<&'a [T], Fail> {
-    match (data.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(misuse(format!("{what} is null"))),
-        // SAFETY: see `bytes.rs`.
-        _ => Ok(unsafe { std::slice::from_raw_parts(data, count) }),
-    }
-}
-
 /// Puts what was met where the caller looks for it.
 fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> {
     match met {
@@ -95,7 +86,7 @@ pub unsafe extern "C" fn frond_txn_insert_row(
             let conflict = given_mut(conflict, "the place for a conflict")?;
             let lock = lock(row_lock)?.ok_or_else(|| misuse("say how a conflict is locked"))?;
             let mut row = Vec::with_capacity(count.min(64));
-            for entry in slice(entries, count, "the entries")? {
+            for entry in list(entries, count, "the entries")? {
                 row.push(RowEntry {
                     tree: &given(entry.tree, "an entry's tree")?.tree,
                     key: bytes(entry.key, entry.key_length, "an entry's key")?,
@@ -124,7 +115,7 @@ pub unsafe extern "C" fn frond_txn_update_row(
             let conflict = given_mut(conflict, "the place for a conflict")?;
             let lock = lock(row_lock)?.ok_or_else(|| misuse("say how a conflict is locked"))?;
             let mut row = Vec::with_capacity(count.min(64));
-            for change in slice(changes, count, "the changes")? {
+            for change in list(changes, count, "the changes")? {
                 let frond_change { entry, has_old, has_new, old, old_length } = *change;
                 let old = match has_old {
                     true => Some(bytes(old, old_length, "an entry's old key")?),
@@ -157,7 +148,7 @@ pub unsafe extern "C" fn frond_txn_delete_row(
     unsafe {
         call(error, || {
             let mut row = Vec::with_capacity(count.min(64));
-            for entry in slice(entries, count, "the entries")? {
+            for entry in list(entries, count, "the entries")? {
                 let key = bytes(entry.key, entry.key_length, "an entry's key")?;
                 row.push((&given(entry.tree, "an entry's tree")?.tree, key));
             }

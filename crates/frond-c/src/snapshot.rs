@@ -188,8 +188,8 @@ pub unsafe extern "C" fn frond_snapshot_get(
         call(error, || {
             let snapshot = &given(snapshot, "the snapshot")?.snapshot;
             let (tree, key) = (&given(tree, "the tree")?.tree, bytes(key, key_length, "the key")?);
-            let found = snapshot.get(tree, key)?.ok_or(Fail::NotFound)?;
-            given_mut(value, "the buffer")?.copy(&found);
+            let value = given_mut(value, "the buffer")?;
+            value.copy(&snapshot.get(tree, key)?.ok_or(Fail::NotFound)?);
             Ok(())
         })
     }

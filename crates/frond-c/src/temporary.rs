@@ -116,9 +116,9 @@ pub unsafe extern "C" fn frond_temporary_get(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let tree = given(tree, "the tree")?;
-            let found = tree.tree.get(bytes(key, key_length, "the key")?)?;
-            given_mut(value, "the buffer")?.copy(&found.ok_or(Fail::NotFound)?);
+            let (tree, value) = (&given(tree, "the tree")?.tree, given_mut(value, "the buffer")?);
+            let found = tree.get(bytes(key, key_length, "the key")?)?;
+            value.copy(&found.ok_or(Fail::NotFound)?);
             Ok(())
         })
     }

@@ -61,8 +61,9 @@ pub unsafe extern "C" fn frond_last_deadlock(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let last = given(db, "the store")?.db.last_deadlock().ok_or(Fail::NotFound)?;
-            given_mut(words, "the buffer")?.copy(last.to_string().as_bytes());
+            let (db, words) = (&given(db, "the store")?.db, given_mut(words, "the buffer")?);
+            let last = db.last_deadlock().ok_or(Fail::NotFound)?;
+            words.copy(last.to_string().as_bytes());
             Ok(())
         })
     }

@@ -112,6 +112,135 @@ fn indexes_are_built_beside_writers() {
     }
 }
 
+/// What may be null, by function (`*`: all) and name: as the header says.
+const MAY_BE_NULL: &[(&str, &[&str])] = &[
+    ("*", &["error", "context", "cookie", "options", "wanted", "seqno"]),
+    ("frond_loads_finish", &["trees"]),
+    ("frond_index_build_publish", &["then", "trees"]),
+    ("frond_index_build_change", &["old_key", "key"]),
+    ("frond_change_rename", &["name"]),
+    ("frond_change_drop", &["name"]),
+    ("frond_change_swap", &["name", "other_name"]),
+    ("frond_change_truncate", &["name"]),
+    ("frond_change_clone", &["name"]),
+    ("frond_change_attributes", &["name"]),
+    ("frond_change_publish", &["name"]),
+    ("frond_change_tree", &["tree", "was_made"]),
+    ("frond_tree_change_layout", &["attributes"]),
+    ("frond_tree_row_count", &["exact"]),
+    ("frond_tree_estimate", &["from", "to", "data_bytes"]),
+    ("frond_txn_estimate", &["from", "to", "data_bytes"]),
+    ("frond_scan", &["from", "to"]),
+    ("frond_txn_scan", &["from", "to"]),
+    ("frond_txn_read_range", &["from", "to"]),
+    ("frond_snapshot_scan", &["from", "to"]),
+    ("frond_temporary_scan", &["from", "to"]),
+    ("frond_check", &["interrupter", "progress", "tell"]),
+    ("frond_txn_read", &["locked"]),
+    ("frond_txn_read_many", &["locked"]),
+    ("frond_tree_info", &["birth", "attributes"]),
+    ("frond_times", &["count", "nanos"]),
+];
+
+/// A function of frond.h: what it gives, its name, and the types and names of what it is given.
+struct Function {
+    gives: String,
+    name: String,
+    given: Vec<(String, String)>,
+}
+
+/// A type and a name, of `const char *const *names`: `char**` and `names`.
+fn typed(text: &str) -> (String, String) {
+    let (of, name) = text.trim().rsplit_once([' ', '*']).unwrap();
+    let words = of.split([' ', '*']).filter(|word| !matches!(*word, "" | "const"));
+    let words: Vec<_> = words.collect();
+    (words.join(" ") + &"*".repeat(text.matches('*').count()), name.to_owned())
+}
+
+fn functions(header: &str) -> Vec<Function> {
+    let code: Vec<_> = header.lines().map(|line| line.split("//").next().unwrap()).collect();
+    let code = code.join(" ");
+    let (_, code) = code.split_once("extern \"C\" {").unwrap();
+    let code = code.replace("#endif", "").replace("(*then)(void *context)", "*then");
+    let declarations = code.split(';').filter_map(|declaration| declaration.split_once('('));
+    let made = declarations.map(|(head, given)| {
+        let (gives, name) = typed(head);
+        let given = given.trim().trim_end_matches(')').split(',').filter(|one| *one != "void");
+        Function { gives, name, given: given.map(typed).collect() }
+    });
+    made.collect()
+}
+
+/// The calls of nulls.c. A function that is new in frond.h is among them, and is not built if there is nothing to give it.
+fn sweep(header: &str) -> String {
+    let is_callback = |of: &str| header.contains(&format!("typedef void (*{of})("));
+    let is_handle = |of: &str| header.contains(&format!("typedef struct {of} {of};"));
+    let valid = |of: &str| match (of.trim_end_matches('*'), of.matches('*').count()) {
+        (base, 0) if is_callback(base) => format!("a_{base}"),
+        (_, 0) => "1".to_owned(),
+        ("void", _) => "NULL".to_owned(),
+        ("char", 1) => "a_char".to_owned(),
+        ("frond_error", _) => "&error".to_owned(),
+        (base, 1) if is_handle(base) => format!("a_{base}"),
+        (base, 1) => format!("&a_{base}"),
+        (base, _) => format!("&out_{base}"),
+    };
+    let mut text = String::from("static void sweep(void)\n{\n");
+    let functions = functions(header);
+    for (function, name) in
+        MAY_BE_NULL[1..].iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name)))
+    {
+        let of = functions.iter().find(|of| of.name == *function);
+        assert!(
+            of.is_some_and(|of| of.given.iter().any(|(_, given)| given == name)),
+            "{function}: {name}"
+        );
+    }
+    for Function { gives, name, given } in &functions {
+        let call = |is_null: &dyn Fn(usize) -> bool| {
+            let all = given.iter().enumerate().map(|(at, (of, _))| match is_null(at) {
+                true => "NULL".to_owned(),
+                false => valid(of),
+            });
+            format!("{name}({})", all.collect::<Vec<_>>().join(", "))
+        };
+        let is_pointer = |at: &usize| given[*at].0.contains('*') || is_callback(&given[*at].0);
+        let pointers: Vec<_> = (0..given.len()).filter(is_pointer).collect();
+        let may = |at: usize| {
+            let mut all = MAY_BE_NULL.iter().filter(|(of, _)| ["*", &*name].contains(of));
+            all.any(|(_, names)| names.contains(&&*given[at].1))
+        };
+        let all = call(&|at| pointers.contains(&at));
+        match (&**gives, &**name) {
+            _ if pointers.is_empty() => {}
+            (_, "frond_tree_layout_version") => text += &format!("    CHECK({all} == -1);\n"),
+            ("void", _) => text += &format!("    {all};\n"),
+            ("uint32_t" | "uint64_t", _) => text += &format!("    CHECK({all} == 0);\n"),
+            _ => {
+                text += &format!("    GIVES(1001, {all});\n");
+                for &at in pointers.iter().filter(|&&at| !may(at)) {
+                    text += &format!("    NULL_IN({});\n", call(&|other| other == at));
+                }
+            }
+        }
+    }
+    text + "}\n"
+}
+
+/// Every function of the header with null for each pointer: as it is, and under AddressSanitizer.
+#[test]
+fn null_is_said_to_be_null() {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/frond.h");
+    let calls = sweep(&std::fs::read_to_string(header).unwrap());
+    for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("sweep.h"), &calls).unwrap();
+        let here = format!("-I{}", dir.path().display());
+        let program = build("nulls", &[&["-std=c11", &here][..], flags].concat(), dir.path());
+        run(&mut Command::new(program), dir.path(), 0);
+    }
+}
+
 /// What docs/c-api.md shows, and the header in C++.
 #[test]
 fn the_example_runs() {
