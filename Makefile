@@ -24,8 +24,7 @@ torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sani
 	@scripts/torture.sh
 
 schedules: ## The engine under a model checker: every thread switch that it can think of
-	RUSTFLAGS="--cfg shuttle" $(CARGO) test -p frond --locked --target-dir target/schedules \
-	    --features planted-bugs --lib -- interleavings
+	@scripts/schedules.sh
 
 soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files and space must stay flat
 	FROND_SOAK_SECONDS=$(or $(SECONDS),600) $(CARGO) test --release -p frond --locked --test soak -- \

@@ -28,8 +28,8 @@ fail() {
 }
 
 case $SIZE in
-full) features=(--features compare) ;;
-tiny) features=() BATCH=50 ;;
+full) features=(--features compare) PROFILE=release ;;
+tiny) features=() BATCH=50 PROFILE=quick ;;
 *) fail "the size is full or tiny" ;;
 esac
 
@@ -39,8 +39,8 @@ if [[ -f ${CARGO_HOME:-$HOME/.cargo}/env ]]; then
     # shellcheck disable=SC1091
     . "${CARGO_HOME:-$HOME/.cargo}/env"
 fi
-cargo build --release --locked -p frond-cli "${features[@]}"
-FROND=${CARGO_TARGET_DIR:-target}/release/frond
+cargo build --profile "$PROFILE" --locked -p frond-cli "${features[@]}"
+FROND=${CARGO_TARGET_DIR:-target}/$PROFILE/frond
 
 rm -rf "$DATA"
 mkdir -p "$DATA"

@@ -47,6 +47,8 @@ mod scenarios;
 
 #[cfg(feature = "planted-bugs")]
 mod armed {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::scenarios;
     use frond::{Db, Durability, Isolation, Options, io::Env, plant};
     use frond_testkit::{
@@ -191,30 +193,47 @@ mod armed {
         assert!(missed.is_empty(), "histories do not show:\n{}", missed.join("\n"));
     }
 
+    /// What is armed is armed for one thread, so that each takes bugs of its own.
     fn assert_caught(campaign: &str, run: fn(u64) -> Result<(), Failure>) {
         std::panic::set_hook(Box::new(|_| {}));
-        let mut missed = Vec::new();
-        for bug in plant::BUGS.iter().filter(|bug| bug.caught_by == campaign) {
-            plant::arm(Some(bug.name));
-            let mut met = 0;
-            let found = (0..SEEDS).find_map(|seed| {
-                let failure = run(seed).err();
-                met += plant::met();
-                plant::arm(Some(bug.name));
-                failure.map(|failure| (seed, failure.to_string()))
-            });
-            plant::arm(None);
-            match found {
-                Some((seed, how)) => {
-                    let how = how.lines().next().unwrap_or_default();
-                    println!("{:<60} {campaign}, seed {seed}: {how:.120}", bug.name);
-                }
-                None => missed.push(format!("{} (met {met} times)", bug.name)),
+        let bugs: Vec<_> = plant::BUGS.iter().filter(|bug| bug.caught_by == campaign).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut told = Vec::new();
+            while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                told.push(caught(campaign, bug.name, run));
             }
-        }
+            told
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+        let told: Vec<Result<String, String>> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
         // Panics are silent here.
-        missed.iter().for_each(|missed| println!("{campaign} does not see {missed}"));
-        assert!(missed.is_empty());
+        told.iter().for_each(|(Ok(line) | Err(line))| println!("{line}"));
+        assert_eq!(told.len(), bugs.len());
+        assert!(told.iter().all(Result::is_ok));
+    }
+
+    fn caught(
+        campaign: &str,
+        bug: &'static str,
+        run: fn(u64) -> Result<(), Failure>,
+    ) -> Result<String, String> {
+        plant::arm(Some(bug));
+        let mut met = 0;
+        let found = (0..SEEDS).find_map(|seed| {
+            let failure = run(seed).err();
+            met += plant::met();
+            plant::arm(Some(bug));
+            failure.map(|failure| (seed, failure.to_string()))
+        });
+        plant::arm(None);
+        let (seed, how) =
+            found.ok_or_else(|| format!("{campaign} does not see {bug} (met {met} times)"))?;
+        let how = how.lines().next().unwrap_or_default();
+        Ok(format!("{bug:<60} {campaign}, seed {seed}: {how:.120}"))
     }
 
     #[test]

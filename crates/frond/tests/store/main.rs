@@ -1,9 +1,13 @@
 //! A store through its public API: small scenarios, a file each, in one program, for a program takes long to link.
 
+mod ahead;
 mod basics;
+mod blobs;
 mod branches;
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod counters;
 mod counts;
 mod dictionaries;
 mod distinct;
@@ -11,4 +15,8 @@ mod drop;
 mod encoding;
 mod large_batches;
 mod operators;
+mod parts;
 mod queue;
+mod recovery;
+mod rest;
+mod spill;

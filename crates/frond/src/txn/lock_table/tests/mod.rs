@@ -22,9 +22,12 @@ mod waiting;
 use std::time::Duration;
 
 use super::*;
-use crate::{TreeId, io::Clock, sync::thread};
+#[cfg(not(shuttle))]
+use crate::sync::thread;
+use crate::{TreeId, io::Clock};
 
 const TREE: TreeId = TreeId(7);
+#[cfg(not(shuttle))]
 const OTHER: TreeId = TreeId(8);
 
 /// Time that only passes when it is told to.
@@ -53,6 +56,7 @@ fn timed() -> (Arc<LockTable>, Arc<ManualClock>) {
 }
 
 /// Returns when so many wait.
+#[cfg(not(shuttle))]
 fn until_waiting(table: &LockTable, count: usize) {
     while table.waits().len() != count {
         thread::yield_now();

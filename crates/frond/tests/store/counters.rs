@@ -1,6 +1,6 @@
 //! What the engine's counters say of work that must not be done: whole rewrites, copies, leaks.
 
-mod common;
+use crate::common;
 
 use frond::{Batch, CheckMode, Db, Shape, Tree, TreeOptions};
 

@@ -1,6 +1,6 @@
 //! What a store that is closed or idle keeps of its log and of its reserve, and that nothing is lost over it.
 
-mod common;
+use crate::common;
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Reading parts of values gives what cutting whole values gives, wherever the rows are; and what is not asked
 //! for is not decompressed.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-mod common;
+use crate::common;
 
 use frond::{Batch, CheckMode, Db, Options, Snapshot, Tree, TreeOptions, operator};
 use frond_testkit::Dice;

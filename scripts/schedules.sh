@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The engine under a model checker: unit tests named `interleavings`, with its locks, atomics and threads in the place
+# of the real ones (crates/frond/src/sync.rs).
+#
+#   scripts/schedules.sh [NAME]     NAME: only those whose path has it, e.g. lock_table
+#
+# Only the crate under test is built with `--cfg shuttle`, so that everything below it is what other tests were built
+# with already; and without optimisation, which takes longer here than what it makes quicker.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CARGO_PROFILE_TEST_OPT_LEVEL=0
+binary=$(cargo rustc -p frond --lib --profile test --locked --features planted-bugs \
+    --message-format=json-render-diagnostics -- --cfg shuttle |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n1)
+[[ -x $binary ]] || { echo "schedules: cargo named no program" >&2; exit 1; }
+cd crates/frond
+exec "$binary" "${@:-interleavings}"
