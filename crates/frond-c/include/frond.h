@@ -56,6 +56,15 @@
 // Bytes of a key that an error holds.
 #define FROND_KEY_BYTES 256
 
+// What is locked is a row.
+#define FROND_ON_ROW 1
+
+// What is waited for is leave to insert a row where others have locked the gap; what is locked is a gap.
+#define FROND_ON_GAP 2
+
+// What is locked is a tree as a whole.
+#define FROND_ON_TREE 3
+
 // A part: `width` bytes, big-endian.
 #define FROND_PART_FIXED 1
 
@@ -187,6 +196,9 @@
 
 // Nobody else writes it, nor reads it under locks.
 #define FROND_TREE_EXCLUSIVE 4
+
+// FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE at once: told of who has asked for both, never asked for.
+#define FROND_TREE_SHARED_INTENT_EXCLUSIVE 5
 
 // Writes that are committed together, in the order in which they were added.
 typedef struct frond_batch frond_batch;
@@ -402,6 +414,97 @@ typedef struct {
   // How many bytes that are.
   size_t length;
 } frond_new_part;
+
+// The begin of a key; good for the call that is told of it.
+typedef struct {
+  // There is a key, and it is known.
+  bool is_known;
+  // Its first bytes, up to 64; null if it is not known.
+  const uint8_t *data;
+  // How many.
+  size_t held;
+  // Length of the whole key.
+  size_t length;
+} frond_key_start;
+
+// What is locked, or waited for.
+typedef struct {
+  // FROND_ON_ROW, FROND_ON_GAP, FROND_ON_TREE.
+  int32_t on;
+  // Of a row or a gap FROND_SHARED, FROND_EXCLUSIVE; of a tree FROND_TREE_SHARED, …
+  int32_t mode;
+  // The number of the tree.
+  uint32_t tree;
+  // Its name, ends with a zero byte; empty if it is gone.
+  const char *tree_name;
+  // 16 bytes that stand for the key, of a row: equal only if the keys are.
+  uint8_t key_hash[16];
+  // The begin of the key, of a row, or of one that waits for a gap.
+  frond_key_start key;
+} frond_locked;
+
+// Somebody who waits for a lock.
+typedef struct {
+  // The number of the transaction (frond_txn_id).
+  uint64_t waiter;
+  // The tag that it was begun with.
+  uint64_t tag;
+  // The numbers of those it waits for: who holds the lock, or came first.
+  const uint64_t *holders;
+  // Their tags, in the same order.
+  const uint64_t *holder_tags;
+  // How many.
+  size_t holders_count;
+  // For what it waits.
+  frond_locked lock;
+  // Since when, nanoseconds by the store's clock, which begins anew when a store is opened.
+  uint64_t since_nanos;
+  // For how long.
+  uint64_t lasts_nanos;
+} frond_wait;
+
+// Is told of a wait, which is good for as long as the call lasts.
+typedef void (*frond_wait_told)(void *context, const frond_wait *wait);
+
+// One transaction of a circle of waits; it waited for the next one that is told, the last for the first.
+typedef struct {
+  // Its number.
+  uint64_t id;
+  // The tag that it was begun with.
+  uint64_t tag;
+  // About how many entries it had written.
+  uint64_t writes;
+  // It was ended.
+  bool is_victim;
+  // For what it waited.
+  frond_locked lock;
+  // For how long it had.
+  uint64_t waited_nanos;
+} frond_deadlocked;
+
+// Is told of one of a circle of waits, which is good for as long as the call lasts.
+typedef void (*frond_deadlocked_told)(void *context, const frond_deadlocked *one);
+
+// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that is no transaction's.
+typedef struct {
+  // Its number; 0 for a snapshot that is no transaction's.
+  uint64_t id;
+  // The tag that it was begun with; 0 for a batch, a snapshot, and what was prepared before the store was opened.
+  uint64_t tag;
+  // About how many entries it has written.
+  uint64_t writes;
+  // For how long it has held locks, nanoseconds; -1 if it holds none.
+  int64_t locks_nanos;
+  // For how long it has held a snapshot; -1 if it holds none.
+  int64_t snapshot_nanos;
+  // The last commit that its reads see; 0 if it has no snapshot.
+  uint64_t snapshot_seqno;
+  // It waits for a lock.
+  bool waits;
+} frond_live;
+
+// Is told of a live transaction, which is good for as long as the call lasts.
+typedef void (*frond_live_told)(void *context, const frond_live *live);
 
 // Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
 typedef void (*frond_prepared_line)(void *context,
@@ -940,6 +1043,26 @@ int32_t frond_tree_change_layout(const frond_db *db,
 // The version of the layout in which a handle gives values, whose first two bytes it is, big-endian; -1 if values name none, or
 // `tree` is null.
 int32_t frond_tree_layout_version(const frond_tree *tree);
+
+// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields.
+int32_t frond_each_wait(const frond_db *db,
+                        frond_wait_told tell,
+                        void *context,
+                        frond_error *error);
+
+// Tells who was on the last circle of waits, each before the one it waited for. `at_nanos`, which may be null, gets when it was
+// ended, by the clock of `since_nanos` of frond_wait. FROND_NOT_FOUND if there was none. As frond_last_deadlock, in fields.
+int32_t frond_each_deadlocked(const frond_db *db,
+                              frond_deadlocked_told tell,
+                              void *context,
+                              uint64_t *at_nanos,
+                              frond_error *error);
+
+// Tells who holds locks or a snapshot now, longest first. As frond_transactions, in fields.
+int32_t frond_each_transaction(const frond_db *db,
+                               frond_live_told tell,
+                               void *context,
+                               frond_error *error);
 
 // Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
 // layout, each as it stands in the value (one with its length before it, with that).

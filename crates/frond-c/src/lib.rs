@@ -11,6 +11,7 @@
 //! | `heed.rs` | long work: stopped, and how far it is |
 //! | `change.rs` | changes of several trees that are one commit |
 //! | `watch.rs` | what there is to be seen: numbers, times, who holds locks and who waits |
+//! | `locks.rs` | the same of locks, in fields |
 //! | `tree.rs` | rows of a tree outside of transactions |
 //! | `txn.rs` | transactions, savepoints |
 //! | `whole_tree.rs` | locks on trees |
@@ -48,6 +49,7 @@ mod cursor;
 mod error;
 mod heed;
 mod layouts;
+mod locks;
 mod parts;
 mod prepared;
 mod read_as;
@@ -70,6 +72,7 @@ pub use cursor::*;
 pub use error::*;
 pub use heed::*;
 pub use layouts::*;
+pub use locks::*;
 pub use parts::*;
 pub use prepared::*;
 pub use read_as::*;

@@ -18,6 +18,9 @@ pub const FROND_TREE_SHARED: i32 = 3;
 /// Nobody else writes it, nor reads it under locks.
 pub const FROND_TREE_EXCLUSIVE: i32 = 4;
 
+/// FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE at once: told of who has asked for both, never asked for.
+pub const FROND_TREE_SHARED_INTENT_EXCLUSIVE: i32 = 5;
+
 /// Locks a tree as a whole until the transaction ends, whatever of it is taken back; one that is prepared keeps it. `mode` is
 /// FROND_TREE_SHARED, …; `when_locked` FROND_WAIT, or FROND_FAIL for FRD-1105 if another stands against it. Plain reads go on.
 #[unsafe(no_mangle)]

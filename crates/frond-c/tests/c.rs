@@ -140,6 +140,7 @@ const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("frond_txn_read_many", &["locked"]),
     ("frond_tree_info", &["birth", "attributes"]),
     ("frond_times", &["count", "nanos"]),
+    ("frond_each_deadlocked", &["at_nanos"]),
 ];
 
 /// A function of frond.h: what it gives, its name, and the types and names of what it is given.

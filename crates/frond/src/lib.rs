@@ -81,7 +81,10 @@ pub use table::{
 pub use tree::Shape;
 #[doc(hidden)]
 pub use txn::lock_table;
-pub use txn::lock_table::{Deadlock, Hooks as LockHooks, LiveTxn, LockParty, LockStats, LockWait};
+pub use txn::lock_table::{
+    Deadlock, Hooks as LockHooks, LiveTxn, LockMode, LockOn, LockParty, LockStats, LockWait,
+    Party as DeadlockParty,
+};
 #[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{

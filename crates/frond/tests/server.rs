@@ -145,6 +145,7 @@ fn a_server_sees_who_waits_and_how_long_things_took() {
         }
         let wait = db.lock_waits().remove(0);
         assert_eq!((wait.waiter, &wait.holders[..]), (waiter.id(), &[holder.id()][..]));
+        assert_eq!((wait.tag, &wait.holder_tags[..]), (8, &[7][..]));
         assert!(wait.to_string().starts_with(&format!("transaction {} has waited", waiter.id())));
         let live = db.transactions();
         let seen: Vec<_> =

@@ -71,6 +71,21 @@ static void a_frond_number(void *context, const char *name, uint64_t value)
     (void)context, (void)name, (void)value;
 }
 
+static void a_frond_wait_told(void *context, const frond_wait *wait)
+{
+    (void)context, (void)wait;
+}
+
+static void a_frond_deadlocked_told(void *context, const frond_deadlocked *one)
+{
+    (void)context, (void)one;
+}
+
+static void a_frond_live_told(void *context, const frond_live *live)
+{
+    (void)context, (void)live;
+}
+
 static void a_frond_synced(void *cookie)
 {
     (void)cookie;

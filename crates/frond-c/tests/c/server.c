@@ -170,6 +170,64 @@ static void line(void *context, const char *text, size_t length)
     *lines += 1;
 }
 
+static bool is_on(const frond_locked *lock, uint64_t id, int32_t mode)
+{
+    id_key key = key_of(id);
+    CHECK(lock->tree == frond_tree_id(rows) && strcmp(lock->tree_name, "rows") == 0 && lock->mode == mode);
+    return lock->on == FROND_ON_ROW && lock->key.is_known && lock->key.held == 8 && lock->key.length == 8
+        && memcmp(lock->key.data, key.bytes, 8) == 0;
+}
+
+static void waits_for_21(void *context, const frond_wait *wait)
+{
+    CHECK(wait->tag == 22 && wait->holders_count == 1 && wait->holder_tags[0] == 21 && is_on(&wait->lock, 1, FROND_EXCLUSIVE));
+    CHECK(wait->holders[0] != wait->waiter && wait->since_nanos > 0);
+    ++*(int *)context;
+}
+
+static void is_live(void *context, const frond_live *live)
+{
+    CHECK(live->writes == 1 && live->locks_nanos >= 0 && live->waits == (live->tag == 22));
+    CHECK((live->snapshot_nanos >= 0) == (live->snapshot_seqno > 0));
+    ++*(int *)context;
+}
+
+static void was_in_circle(void *context, const frond_deadlocked *one)
+{
+    CHECK(one->writes == 1 && one->is_victim == (one->tag == 22));
+    CHECK(is_on(&one->lock, one->tag == 22 ? 1 : 2, FROND_EXCLUSIVE));
+    ++*(int *)context;
+}
+
+/* Who waits for whom, and who was in a circle, in fields. */
+static void fields_of_locks(void)
+{
+    enum { DEADLOCK = 1102 };
+    int told = 0;
+    uint64_t at = 0;
+    pthread_t thread;
+    id_key first = key_of(1), second = key_of(2);
+    GIVES(FROND_NOT_FOUND, frond_each_deadlocked(db, was_in_circle, &told, &at, &error));
+    frond_txn *holder = begin(FROND_SNAPSHOT, 21);
+    waiting session = {begin(FROND_SNAPSHOT, 22), 0};
+    MUST(frond_txn_put(holder, rows, first.bytes, 8, bytes("mine"), 4, &error));
+    MUST(frond_txn_put(session.txn, rows, second.bytes, 8, bytes("mine"), 4, &error));
+    CHECK(pthread_create(&thread, NULL, waits, &session) == 0);
+    while (told == 0)
+        MUST(frond_each_wait(db, waits_for_21, &told, &error));
+    told = 0;
+    MUST(frond_each_transaction(db, is_live, &told, &error));
+    CHECK(told == 2);
+    MUST(frond_txn_put(holder, rows, second.bytes, 8, bytes("mine"), 4, &error));
+    CHECK(pthread_join(thread, NULL) == 0 && session.outcome == DEADLOCK);
+    MUST(frond_each_deadlocked(db, was_in_circle, &told, &at, &error));
+    CHECK(told == 4 && at > 0);
+    MUST(frond_each_wait(db, waits_for_21, &told, &error));
+    CHECK(told == 4);
+    MUST(frond_txn_rollback(holder, &error));
+    MUST(frond_txn_rollback(session.txn, &error));
+}
+
 static void number(void *context, const char *name, uint64_t value)
 {
     if (strcmp(name, "commits") == 0)
@@ -495,6 +553,7 @@ int main(int count, char **arguments)
     watch(0);
     kill_a_session();
     watch(1);
+    fields_of_locks();
     moments(index);
     parts_and_statements();
     layouts_that_change();

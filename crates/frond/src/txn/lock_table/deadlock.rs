@@ -24,7 +24,7 @@ use std::{
 };
 
 use super::{
-    LockTable,
+    LockMode, LockTable,
     denied::{LockOn, Locked, NamedTree},
     owner::{Owner, Wait},
     queue::Edge,
@@ -41,6 +41,8 @@ use crate::{
 pub struct Party {
     /// Its id.
     pub id: u64,
+    /// The program's own name for it; 0 for a batch.
+    pub tag: u64,
     /// What it had written.
     pub writes: u64,
     /// What it waited for.
@@ -53,8 +55,8 @@ pub struct Party {
     pub key_hash: u128,
     /// The begin of the key; `None` if it was the whole tree that it waited for.
     pub key: Option<KeyStart>,
-    /// In which mode it wanted it, in words.
-    pub mode: &'static str,
+    /// In which mode it wanted it.
+    pub mode: LockMode,
     /// For how long it had waited.
     pub waited: Duration,
 }
@@ -75,7 +77,7 @@ impl fmt::Display for Deadlock {
         write!(f, "deadlock of {} transactions:", self.parties.len())?;
         let next = self.parties.iter().cycle().skip(1);
         for (party, next) in self.parties.iter().zip(next) {
-            let Party { id, writes, on, tree, tree_name, key_hash, key, mode, waited } = party;
+            let Party { id, writes, on, tree, tree_name, key_hash, key, mode, waited, .. } = party;
             let what = Locked { on: *on, key_hash: *key_hash, key: key.as_ref() };
             let tree = NamedTree(tree_name, *tree);
             write!(
@@ -192,15 +194,17 @@ impl LockTable {
         let now = self.clock.now();
         let party = |number: &u32| {
             let Waiting { owner, request, key, since, .. } = &waits.waiting[number];
+            let party = owner.party();
             Party {
-                id: owner.id(),
+                id: party.id(),
+                tag: party.tag(),
                 writes: owner.writes(),
                 on: request.on,
                 tree: request.tree,
                 tree_name: String::new(),
                 key_hash: request.hash.0,
                 key: key.clone(),
-                mode: request.mode.in_words(),
+                mode: request.mode,
                 waited: now.saturating_sub(*since),
             }
         };

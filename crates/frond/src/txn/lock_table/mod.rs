@@ -68,7 +68,7 @@ use crate::{
 pub use deadlock::{Deadlock, Party};
 pub use denied::{Denied, LockOn, Patience, Reason};
 pub use lock_set::{LockMark, LockSet};
-pub use mode::{RowMode, TableMode};
+pub use mode::{Mode as LockMode, RowMode, TableMode};
 pub use owner::{LockParty, Owner};
 pub use prepare::{LockList, RangeEntry, RowEntry};
 pub use ranges::{RangeLock, Span};

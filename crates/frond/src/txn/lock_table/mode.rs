@@ -7,6 +7,8 @@
 //! 1. `admits` is symmetric.
 //! 2. `join` is the least mode that covers both, so what a holder asks for in turn is one mode.
 
+use std::fmt;
+
 /// What a transaction wants a row for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RowMode {
@@ -31,14 +33,19 @@ pub enum TableMode {
     Exclusive,
 }
 
-/// A mode as the table keeps it.
+/// A mode as the table keeps it: of a row or a gap one of two, of a tree any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
-pub(super) enum Mode {
+pub enum Mode {
+    /// Of a tree: rows of it are locked shared.
     IntentShared = 0,
+    /// Of a tree: rows of it are locked exclusively, or changed.
     IntentExclusive = 1,
+    /// Nobody else changes it.
     Shared = 2,
+    /// Of a tree: both of the two before.
     SharedIntentExclusive = 3,
+    /// Nobody else has it.
     Exclusive = 4,
 }
 
@@ -52,7 +59,7 @@ impl Mode {
         [IntentShared, IntentExclusive, Shared, SharedIntentExclusive, Exclusive];
 
     /// The modes, one bit each, that another owner may not hold beside this one.
-    pub fn conflicts(self) -> u8 {
+    pub(super) fn conflicts(self) -> u8 {
         let bits = |modes: &[Mode]| modes.iter().fold(0, |bits, mode| bits | mode.bit());
         match self {
             IntentShared => bits(&[Exclusive]),
@@ -65,17 +72,17 @@ impl Mode {
         }
     }
 
-    pub fn bit(self) -> u8 {
+    pub(super) fn bit(self) -> u8 {
         1 << self as u8
     }
 
     /// Two owners may hold these at once.
-    pub fn admits(self, other: Mode) -> bool {
+    pub(super) fn admits(self, other: Mode) -> bool {
         self.conflicts() & other.bit() == 0
     }
 
     /// The least mode that covers both.
-    pub fn join(self, other: Mode) -> Mode {
+    pub(super) fn join(self, other: Mode) -> Mode {
         match (self, other) {
             (a, b) if a == b => a,
             (IntentShared, other) | (other, IntentShared) => other,
@@ -86,24 +93,25 @@ impl Mode {
     }
 
     /// Who holds this needs not ask for that.
-    pub fn covers(self, other: Mode) -> bool {
+    pub(super) fn covers(self, other: Mode) -> bool {
         self.join(other) == self
     }
 
     /// From the number it has in a word.
-    pub fn from_bits(bits: u32) -> Mode {
+    pub(super) fn from_bits(bits: u32) -> Mode {
         Self::ALL[bits as usize % MODES]
     }
+}
 
-    /// In words, of a row or of a tree.
-    pub fn in_words(self) -> &'static str {
-        match self {
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             IntentShared => "shared intent",
             IntentExclusive => "exclusive intent",
             Shared => "shared",
             SharedIntentExclusive => "shared with exclusive intent",
             Exclusive => "exclusive",
-        }
+        })
     }
 }
 

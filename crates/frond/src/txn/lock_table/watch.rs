@@ -6,7 +6,7 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    LockTable,
+    LockMode, LockTable,
     deadlock::Deadlock,
     denied::{LockOn, Locked, NamedTree, Reason},
     owner::LockParty,
@@ -23,8 +23,12 @@ use crate::{
 pub struct LockWait {
     /// The id of the transaction that waits.
     pub waiter: u64,
+    /// The program's own name for it, as in [`LiveTxn`].
+    pub tag: u64,
     /// The ids of those it waits for: holders, and who came first.
     pub holders: Vec<u64>,
+    /// The program's own names for them, in the same order.
+    pub holder_tags: Vec<u64>,
     /// For what.
     pub on: LockOn,
     /// In which tree.
@@ -35,8 +39,8 @@ pub struct LockWait {
     pub key_hash: u128,
     /// The begin of the key; `None` if it is the whole tree that is waited for.
     pub key: Option<KeyStart>,
-    /// In which mode, in words.
-    pub mode: &'static str,
+    /// In which mode.
+    pub mode: LockMode,
     /// Since when, by the store's clock.
     pub since: Duration,
     /// For how long.
@@ -172,19 +176,22 @@ impl LockTable {
             let parties = self.parties(self.blockers(&waits, *number));
             // Else granted, and not awake yet.
             if !parties.is_empty() {
-                waiters.push(owner.party());
+                let party = owner.party();
                 let wait = LockWait {
-                    waiter: owner.id(),
+                    waiter: party.id(),
+                    tag: party.tag(),
                     holders: Vec::new(),
+                    holder_tags: Vec::new(),
                     on: request.on,
                     tree: request.tree,
                     tree_name: String::new(),
                     key_hash: request.hash.0,
                     key: key.clone(),
-                    mode: request.mode.in_words(),
+                    mode: request.mode,
                     since: *since,
                     lasts: now.saturating_sub(*since),
                 };
+                waiters.push(party);
                 live.push((wait, parties));
             }
         }
@@ -195,6 +202,7 @@ impl LockTable {
                 LockOn::Row | LockOn::Table => holders,
             };
             wait.holders = holders.iter().map(LockParty::id).collect();
+            wait.holder_tags = holders.iter().map(LockParty::tag).collect();
             (!wait.holders.is_empty()).then_some(wait)
         };
         let told = live.into_iter().zip(waiters);
