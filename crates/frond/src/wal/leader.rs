@@ -69,17 +69,18 @@ impl Log {
     }
 
     /// Takes the writer's role and writes all sealed groups, and the active one if it begins before
-    /// `target`.
+    /// `target`: once closing it leaves what is promised its buffers, at the latest when all others are written.
     pub(super) fn write_groups<'a>(
         &'a self,
         mut state: StateGuard<'a>,
         target: Lsn,
     ) -> Result<StateGuard<'a>> {
-        if state.active.as_ref().is_some_and(|active| active.first < target) {
-            self.seal_unless_empty(&mut state);
-        }
         state.writing = true;
-        while let Some(&sealed) = state.sealed.front() {
+        loop {
+            if state.active.as_ref().is_some_and(|active| active.first < target) {
+                self.seal_if_it_may(&mut state);
+            }
+            let Some(&sealed) = state.sealed.front() else { break };
             state = self.wait_until_filled(state, sealed.buffer)?;
             let synced = state.durable;
             drop(state);

@@ -17,7 +17,7 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
     group::{GROUP_BYTES_MAX, GroupBuf, GroupKind, padded},
-    promise::PromisedRoom,
+    promise::{BUFFERS_KEPT, PromisedRoom},
     recovery::RecoveredTail,
     reserve::Reservation,
     segment::{
@@ -43,7 +43,7 @@ pub struct LogOptions {
     pub first_segment_bytes: u64,
     /// Length of a group buffer, bytes; cut down to what fits a segment.
     pub group_bytes: usize,
-    /// Number of group buffers, at least 2.
+    /// Number of group buffers, at least 3.
     pub groups: usize,
 }
 
@@ -66,8 +66,11 @@ impl LogOptions {
             (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes)
                 && bytes.is_multiple_of(ALIGN as u64)
         };
-        if !fits(self.segment_bytes) || !fits(self.first_segment_bytes) || self.groups < 2 {
-            let why = "a log segment has 16 KiB to 1 GiB in steps of 4 KiB, and 2 groups or more";
+        if !fits(self.segment_bytes)
+            || !fits(self.first_segment_bytes)
+            || self.groups <= BUFFERS_KEPT
+        {
+            let why = "a log segment has 16 KiB to 1 GiB in steps of 4 KiB, and 3 groups or more";
             return Err(Error::InvalidArgument(why.into()));
         }
         let room = room_of(self.segment_bytes) as usize;
@@ -375,8 +378,8 @@ impl Log {
     pub fn sync_through_now(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
-        self.seal_unless_empty(&mut state);
-        let end = state.end;
+        self.seal_if_it_may(&mut state);
+        let end = Self::reserved_end(&state);
         drop(state);
         self.reach(end, true)?;
         Ok(end)
@@ -386,8 +389,8 @@ impl Log {
     pub fn end(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
-        self.seal_unless_empty(&mut state);
-        Ok(state.end)
+        self.seal_if_it_may(&mut state);
+        Ok(Self::reserved_end(&state))
     }
 
     /// All before this position survives a power failure.

@@ -1,15 +1,20 @@
 //! Room that is promised to records to come, so that their reservations cannot fail: those that commit what is
 //! prepared (Rules: I12, I41).
 //!
-//! Room in the log is of two kinds, buffers and segments. While anything is promised, other records leave the last free buffer
-//! alone, and leave as much of the current segment and of those that are ready as the promised ones take, each in a group of
-//! its own. So a disk that is full, or one that takes its time, holds up others first.
+//! Room in the log is of two kinds, buffers and segments. While anything is promised, other records leave the last two free
+//! buffers alone, and leave as much of the current segment and of those that are ready as the promised ones take, each in a
+//! group of its own. So a disk that is full, or one that takes its time, holds up others alone.
+//!
+//! Two buffers are enough, whatever is being written meanwhile. The first that promised records begin may end with the
+//! segment, so that they need the second; that one begins a segment and has room for all of them (invariant 1), which others
+//! leave in it. Neither is closed for a write before another is back: what is written before it gives one.
 //!
 //! Invariants
 //! 1. What is promised fits one group, and two segments: more is not promised, and whoever asks is told. One record takes at
 //!    most half of the shortest segment.
-//! 2. A promised reservation never meets a full disk. It waits only if somebody has had the last buffer written just
-//!    then (a checkpoint, a sync of what is in it): for that write.
+//! 2. A promised reservation never meets a full disk, and waits for no write.
+//! 3. While anything is promised, two buffers are free, or one is and the active one takes whatever fits the segment that it
+//!    ends, or the active one has room for all that is promised.
 //!
 //! Threads: all. A promise is an addition under the log's lock; making one may make a segment.
 
@@ -18,7 +23,10 @@ use super::{
     log::{Log, State, room_of},
     reserve::Reservation,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// Free buffers that others leave alone while anything is promised. A log has one more.
+pub(super) const BUFFERS_KEPT: usize = 2;
 
 /// What is promised.
 #[derive(Clone, Copy, Default, Debug)]
@@ -89,7 +97,7 @@ impl Log {
             if let Some(refused) = self.refusal(own, all) {
                 return Ok(Err(refused));
             }
-            if state.free.is_empty() {
+            if state.free.len() < BUFFERS_KEPT {
                 drop(self.wait_for_buffer(state)?);
             } else if Self::leaves(&state, all, 0) {
                 state.promised = all;
@@ -131,16 +139,11 @@ impl Log {
         self.reserve_promised(bytes, PromisedRoom::of(payload))
     }
 
-    /// For who found none of the room that was promised: waits for a write that gives a buffer back.
-    pub fn wait_for_promised(&self) -> Result<()> {
-        let mut state = self.state.lock().unwrap();
-        loop {
-            self.check(&state)?;
-            if state.active.is_some() || !state.free.is_empty() {
-                return Ok(());
-            }
-            state = self.wait_for_buffer(state)?;
-        }
+    /// Why there was none of the room that was promised: the log takes nothing any more.
+    pub fn refused_promised(&self) -> Error {
+        let state = self.state.lock().unwrap();
+        let why = "room that was promised in the log is not there";
+        self.check(&state).err().unwrap_or_else(|| Error::Failed(why.into()))
     }
 
     /// What stays promised once a record has taken its part.
@@ -153,8 +156,8 @@ impl Log {
         if !state.promised.is_some() || plant!("wal: promised room is given away") {
             return true;
         }
-        // The buffer that was kept may have become the active one.
-        let has_buffer = !state.free.is_empty()
+        // The last that was kept may have become the active one.
+        let has_buffer = state.free.len() >= BUFFERS_KEPT
             || state.active.as_ref().is_some_and(|active| {
                 active.capacity.saturating_sub(active.used + bytes) >= state.promised.records
             });
@@ -205,19 +208,22 @@ impl Log {
         next.is_some_and(|next| !state.promised.fits(next, spares))
     }
 
-    /// True if the active group may be closed for want of room: it may be in the last buffer, which is kept.
+    /// True if the active group may be closed, for want of room or for a write: it may be in a buffer that is kept.
     pub(super) fn may_seal(state: &State) -> bool {
         state.free.len() >= Self::kept_buffers(state)
     }
 
     /// True if a reservation that found no room has reason to come again.
     pub(super) fn has_buffer(state: &State) -> bool {
-        let is_short = state.free.is_empty() && state.promised.is_some();
-        state.free.len() > Self::kept_buffers(state) || state.active.is_some() && !is_short
+        let kept = Self::kept_buffers(state);
+        state.free.len() > kept || state.active.is_some() && state.free.len() >= kept
     }
 
     /// Free buffers that are not others'.
     pub(super) fn kept_buffers(state: &State) -> usize {
-        usize::from(state.promised.is_some() && !plant!("wal: promised room is given away"))
+        match state.promised.is_some() && !plant!("wal: promised room is given away") {
+            true => BUFFERS_KEPT,
+            false => 0,
+        }
     }
 }

@@ -129,6 +129,7 @@ impl Log {
                 // A buffer, or a segment.
                 let leaves = Self::leaves(&state, state.promised, bytes);
                 state.spare_wanted |= state.spares.is_empty() || !leaves;
+                Self::close_if_empty(&mut state);
                 return None;
             }
         }
@@ -158,6 +159,15 @@ impl Log {
             count(&self.counters.records, records.into());
             state.end = sealed.end();
             state.sealed.push_back(sealed);
+        }
+    }
+
+    /// Takes back a group that was opened for a record which was refused then: a longer one would have it written, with
+    /// nothing in it, and the promised room be less by its padding.
+    fn close_if_empty(state: &mut State) {
+        if let Some(empty) = state.active.take_if(|active| active.records == 0) {
+            state.free.push(empty.buffer);
+            empty.begins_segment.into_iter().for_each(|bytes| state.spares.push_front(bytes));
         }
     }
 
@@ -275,6 +285,13 @@ impl Log {
     pub(super) fn seal_unless_empty(&self, state: &mut State) {
         if state.active.as_ref().is_some_and(|active| active.records > 0) {
             self.seal(state, GroupKind::Records);
+        }
+    }
+
+    /// The same, unless promised records would be left without a buffer.
+    pub(super) fn seal_if_it_may(&self, state: &mut State) {
+        if Self::may_seal(state) {
+            self.seal_unless_empty(state);
         }
     }
 

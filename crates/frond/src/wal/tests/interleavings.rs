@@ -10,7 +10,7 @@ const TINY: LogOptions = LogOptions {
     segment_bytes: 16 << 10,
     first_segment_bytes: 16 << 10,
     group_bytes: 4 << 10,
-    groups: 2,
+    groups: 3,
 };
 
 fn env_on(disk: &Disk) -> Env {
@@ -184,6 +184,42 @@ fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
         }
     };
     explore(500, model);
+}
+
+/// While others fill all that they get and have it written, and the clock ticks, whoever takes what was promised finds it there,
+/// in a segment that ends and in the next. Rule: I41
+#[test]
+fn what_is_promised_waits_for_no_write() {
+    const RECORD: usize = 2500;
+    let model = || {
+        let env = env_on(&Disk::default());
+        let log = Arc::new(Log::create(env, DIR, STORE, Durability::Lazy, SMALL).unwrap());
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            assert!(log.promise(RECORD).unwrap().is_ok(), "three of them fit a group");
+        }
+        for bytes in [1000, 6000] {
+            let log = log.clone();
+            others.push(thread::spawn(move || {
+                for _ in 0..4 {
+                    let reservation = append(&log, &vec![1; bytes]).unwrap();
+                    log.wait(&reservation, Durability::Os).unwrap();
+                }
+            }));
+        }
+        let syncing = log.clone();
+        others.push(thread::spawn(move || drop(syncing.sync_through_now().unwrap())));
+        for number in 0..3 {
+            let reservation = log.try_reserve_promised(RECORD, RECORD).expect("it was promised");
+            log.fill(&reservation, &[&[2; RECORD]]);
+            if number == 1 {
+                log.wait(&reservation, Durability::Os).unwrap();
+            }
+        }
+        others.into_iter().for_each(|other| other.join().unwrap());
+        log.sync_through_now().unwrap();
+    };
+    explore(1000, model);
 }
 
 #[cfg(feature = "planted-bugs")]

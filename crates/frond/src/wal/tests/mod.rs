@@ -29,7 +29,7 @@ const SMALL: LogOptions = LogOptions {
     segment_bytes: 32 << 10,
     first_segment_bytes: 24 << 10,
     group_bytes: 8 << 10,
-    groups: 2,
+    groups: 3,
 };
 
 #[derive(Debug, Default)]

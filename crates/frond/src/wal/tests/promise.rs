@@ -25,7 +25,7 @@ pub(super) fn others_leave_a_buffer() {
             assert!(log.promise(300).unwrap().is_ok());
         }
         let filled = fill_up(&log, &[1; 1000]);
-        assert!(filled >= 5, "one of two buffers is theirs");
+        assert!(filled >= 5, "one of three buffers is theirs");
         for number in 0..count {
             take(&log, &[2; 290], 300);
             assert!(number + 1 == count || log.try_reserve(8000).is_none());
