@@ -337,6 +337,18 @@ typedef struct {
   int64_t lock_timeout_ms;
 } frond_change_options;
 
+// A part of values as they are to be: one that they have, or a new one.
+typedef struct {
+  // The number of the part that it is now, from 1: part 0, the version, comes by itself. 0: it is a new part.
+  size_t keep;
+  // Of a new one: what it is.
+  frond_part part;
+  // Of a new one: what all values of before have there, as it stands in a value (one with its length before it, with that).
+  const uint8_t *data;
+  // How many bytes that are.
+  size_t length;
+} frond_new_part;
+
 // How a read goes. Filled by frond_read_options_init, then changed.
 typedef struct {
   // What it sees, if it locks nothing: FROND_AS_LEVEL, FROND_NEWEST. With a lock it is always the newest.
@@ -402,18 +414,6 @@ typedef struct {
 
 // Is told a line of text of `length` bytes, which ends with a zero byte besides.
 typedef void (*frond_line)(void *context, const char *text, size_t length);
-
-// A part of values as they are to be: one that they have, or a new one.
-typedef struct {
-  // The number of the part that it is now, from 1: part 0, the version, comes by itself. 0: it is a new part.
-  size_t keep;
-  // Of a new one: what it is.
-  frond_part part;
-  // Of a new one: what all values of before have there, as it stands in a value (one with its length before it, with that).
-  const uint8_t *data;
-  // How many bytes that are.
-  size_t length;
-} frond_new_part;
 
 // The begin of a key; good for the call that is told of it.
 typedef struct {
@@ -829,6 +829,17 @@ int32_t frond_change_attributes(frond_tree_change *change,
                                 const uint8_t *attributes,
                                 size_t length,
                                 frond_error *error);
+
+// Adds a step: values of a tree get another layout, as by frond_tree_change_layout, together with names and attributes that belong
+// to it. `from`: the version that `parts` are numbered by, below 0 if that is not known; a repeatable change needs it. Not in one
+// change with trees that go.
+int32_t frond_change_layout(frond_tree_change *change,
+                            uint32_t number,
+                            const char *name,
+                            int32_t from,
+                            const frond_new_part *parts,
+                            size_t count,
+                            frond_error *error);
 
 // Adds a step: a tree begins with this change, and a snapshot of before fails with FRD-1006 there. For one that was filled under
 // another name, and is renamed by a step beside.

@@ -7,6 +7,7 @@ use frond::{TreeId, TreesChange, TreesChanged, WhichTree};
 use crate::{
     bytes::{bytes, give, given, given_mut, take_back, text},
     error::{Fail, call, frond_error, misuse},
+    layouts::{frond_new_part, new_parts},
     store::{frond_db, frond_tree, frond_tree_options, tree_options},
 };
 
@@ -220,6 +221,32 @@ pub unsafe extern "C" fn frond_change_attributes(
         add(change, error, |change| {
             let attributes = bytes(attributes, length, "attributes")?.to_vec();
             change.set_attributes(which(number, name)?, attributes);
+            Ok(())
+        })
+    }
+}
+
+/// Adds a step: values of a tree get another layout, as by frond_tree_change_layout, together with names and attributes that belong
+/// to it. `from`: the version that `parts` are numbered by, below 0 if that is not known; a repeatable change needs it. Not in one
+/// change with trees that go.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_change_layout(
+    change: *mut frond_tree_change,
+    number: u32,
+    name: *const c_char,
+    from: i32,
+    parts: *const frond_new_part,
+    count: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        add(change, error, |change| {
+            let from = match from < 0 {
+                true => None,
+                false => Some(u16::try_from(from).map_err(|_| misuse("no such version"))?),
+            };
+            change.change_layout(which(number, name)?, from, &new_parts(parts, count)?);
             Ok(())
         })
     }

@@ -34,6 +34,15 @@ unsafe fn new_part(new: &frond_new_part) -> Result<NewPart, Fail> {
     Ok(NewPart::Add { part: part_of(new.part)?, default: default.to_vec() })
 }
 
+/// The parts of a layout to come.
+pub(crate) unsafe fn new_parts(
+    parts: *const frond_new_part,
+    count: usize,
+) -> Result<Vec<NewPart>, Fail> {
+    // SAFETY: see `bytes.rs`.
+    unsafe { list(parts, count, "parts")?.iter().map(|new| new_part(new)).collect() }
+}
+
 /// Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
 /// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null: they stay.
 /// `tree` becomes a handle that gives values in the new version; others go on with theirs until they meet a newer value, and then
@@ -54,14 +63,13 @@ pub unsafe extern "C" fn frond_tree_change_layout(
         call(error, || {
             give(tree, || {
                 let db = &given(db, "the store")?.db;
-                let parts = list(parts, count, "parts")?.iter();
-                let parts: Result<Vec<NewPart>, Fail> = parts.map(|new| new_part(new)).collect();
+                let parts = new_parts(parts, count)?;
                 let attributes = match attributes.is_null() {
                     true => None,
                     false => Some(bytes(attributes, attributes_length, "attributes")?.to_vec()),
                 };
                 let name = text(name, "the name")?;
-                Ok(frond_tree { tree: db.change_layout(name, &parts?, attributes)? })
+                Ok(frond_tree { tree: db.change_layout(name, &parts, attributes)? })
             })
         })
     }

@@ -125,6 +125,7 @@ const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("frond_change_clone", &["name"]),
     ("frond_change_attributes", &["name"]),
     ("frond_change_publish", &["name"]),
+    ("frond_change_layout", &["name"]),
     ("frond_change_tree", &["tree", "was_made"]),
     ("frond_tree_change_layout", &["attributes"]),
     ("frond_tree_row_count", &["exact"]),

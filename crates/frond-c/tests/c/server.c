@@ -403,6 +403,27 @@ static void layouts_that_change(void)
     GIVES(1006, frond_get(table, second.bytes, 8, &value, &error));
     MUST(frond_tree_info(now, NULL, &value, &error));
     CHECK(value.length == 3 && memcmp(value.data, "new", 3) == 0);
+    /* With a name that belongs to it, in one commit that is done again. */
+    const frond_new_part one[] = {{2, {0, 0, 0}, NULL, 0}};
+    const uint32_t number = frond_tree_id(table);
+    frond_change_options repeated;
+    frond_change_options_init(&repeated);
+    repeated.repeatable = true;
+    for (int time = 0; time < 2; time++) {
+        frond_tree_change *change;
+        uint64_t seqno = 1;
+        MUST(frond_change_begin(db, &repeated, &change, &error));
+        GIVES(INVALID, frond_change_layout(change, number, NULL, 1 << 16, one, 1, &error));
+        MUST(frond_change_layout(change, number, NULL, 1, one, 1, &error));
+        MUST(frond_change_rename(change, number, "layouts", "narrower", &error));
+        MUST(frond_change_commit(change, &seqno, &error));
+        CHECK((seqno > 0) == (time == 0));
+        frond_change_free(change);
+    }
+    frond_tree_free(now);
+    MUST(frond_tree_open(db, "narrower", &now, &error));
+    MUST(frond_get(now, first.bytes, 8, &value, &error));
+    CHECK(value.length == 6 && memcmp(value.data, bytes("\000\002\003abc"), 6) == 0);
     frond_buffer_free(&value);
     frond_tree_free(plain);
     frond_tree_free(table);

@@ -6,8 +6,8 @@
 use crate::{
     Durability, Error, NewPart, Result, Seqno, Tag, TreeId,
     catalog::{
-        BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, CounterRecord, Record, TABLE_ATTRIBUTES,
-        TreeEntry, TreeRecord, validate_name,
+        BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, CounterRecord, Record, TreeEntry, TreeRecord,
+        validate_name,
     },
     run::Operators,
     sync::Arc,
@@ -165,20 +165,13 @@ impl Db {
         parts: &[NewPart],
         attributes: Option<Vec<u8>>,
     ) -> Result<Tree> {
-        let mut change = self.change_catalog()?;
-        let entry = self.entry(tree)?;
-        if entry.record().attributes.starts_with(TABLE_ATTRIBUTES) {
-            let why = format!("\"{tree}\" is a table: its columns change by Table::change_columns");
-            return Err(Error::InvalidArgument(why));
-        }
-        change.change_layout(entry.id, parts)?;
+        let mut change = self.change_trees();
+        change.change_layout(tree, None, parts);
         if let Some(attributes) = attributes {
-            must_be_no_mark(&attributes)?;
-            change.set_attributes(entry.id, attributes)?;
+            change.set_attributes(tree, attributes);
         }
-        change.commit()?;
-        entry.check()?;
-        Ok(self.handle(entry))
+        let changed = change.commit_one()?;
+        changed.ok_or_else(|| Error::NoSuchTree(tree.into()))
     }
 
     /// All trees, by name.

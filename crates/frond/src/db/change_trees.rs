@@ -16,7 +16,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    Error, Result, Seqno, StoreId, TreeId,
+    Error, Layout, NewPart, Result, Seqno, StoreId, TreeId,
     catalog::{TABLE_ATTRIBUTES, TreeRecord},
     txn::lock_table::Patience,
 };
@@ -94,6 +94,7 @@ enum Step {
     Truncate(WhichTree),
     Clone { of: WhichTree, to: String },
     SetAttributes { tree: WhichTree, attributes: Vec<u8> },
+    ChangeLayout { tree: WhichTree, from: Option<u16>, parts: Vec<NewPart> },
     Publish(WhichTree),
 }
 
@@ -188,7 +189,8 @@ impl TreesChange {
     ///
     /// - A tree that is named by its name alone is looked for by that. A rename from a name that is free to one that is taken
     ///   was made; a drop of a name that is free, too. Later changes can confuse that: name trees by number and name.
-    /// - A swap needs numbers and names of both, a truncation the number: twice, they would do something else.
+    /// - A swap needs numbers and names of both, a truncation the number, a change of layout the version that it begins with:
+    ///   twice, they would do something else. Of a tree whose version is a later one it was made.
     /// - A tree was created if one of that name has the same options: give it attributes that no other has. A clone was made
     ///   if that name is a clone of the same tree. Later changes of these names cannot be told from no change at all: a log that
     ///   goes on behind creations is to be repeated from the last entry on.
@@ -244,6 +246,18 @@ impl TreesChange {
     /// Other bytes are kept with a tree: see [`TreeOptions::attributes`].
     pub fn set_attributes(&mut self, tree: impl Into<WhichTree>, attributes: Vec<u8>) -> &mut Self {
         self.step(Step::SetAttributes { tree: tree.into(), attributes })
+    }
+
+    /// Values of a tree get another layout, as by [`Db::change_layout`], so that names and attributes that belong to it change with
+    /// it. `from`: the version ([`Tree::layout_version`]) that `parts` are numbered by; a tree that has another is refused. Not in
+    /// one change with drops or truncations of trees: on a full disk it could not be taken back.
+    pub fn change_layout(
+        &mut self,
+        tree: impl Into<WhichTree>,
+        from: Option<u16>,
+        parts: &[NewPart],
+    ) -> &mut Self {
+        self.step(Step::ChangeLayout { tree: tree.into(), from, parts: parts.to_vec() })
     }
 
     /// A tree begins with this change ([`TreeInfo::birth`](crate::TreeInfo::birth)): a snapshot of before fails with
@@ -308,8 +322,8 @@ impl TreesChange {
     fn plan(&self) -> Result<Plan<'_>> {
         let change = self.db.change_catalog()?;
         let (is_repeatable, store) = (self.is_repeatable, self.db.shared.engine.store.id());
-        let (made, alone, clones) = Default::default();
-        let mut plan = Plan { change, store, is_repeatable, made, alone, clones };
+        let (made, alone, may_go_back) = Default::default();
+        let mut plan = Plan { change, store, is_repeatable, made, alone, may_go_back };
         for (at, step) in self.steps.iter().enumerate() {
             let made = plan.step(at, step);
             let made = made.map_err(|error| Error::Step { step: at, error: Box::new(error) })?;
@@ -334,7 +348,8 @@ struct Plan<'a> {
     made: Vec<Made>,
     /// Trees that go, and the step that first wants it.
     alone: BTreeMap<TreeId, usize>,
-    clones: bool,
+    /// Something that a full disk would have taken back.
+    may_go_back: bool,
 }
 
 impl Plan<'_> {
@@ -387,6 +402,7 @@ impl Plan<'_> {
                 self.change.set_attributes(found.id, attributes.clone())?;
                 Ok(Made::Now(Some(found.id)))
             }
+            Step::ChangeLayout { tree, from, parts } => self.change_layout(tree, *from, parts),
             Step::Publish(tree) => {
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
                 self.change.begin(found.id)?;
@@ -453,9 +469,37 @@ impl Plan<'_> {
             }
         }
         let Some(found) = found? else { return Ok(self.passed(of)) };
-        self.clones = true;
+        self.may_go_back = true;
         self.must_not_do_both()?;
         self.change.clone_tree(found.id, to).map(Some).map(Made::Now)
+    }
+
+    fn change_layout(
+        &mut self,
+        tree: &WhichTree,
+        from: Option<u16>,
+        parts: &[NewPart],
+    ) -> Result<Made> {
+        if self.is_repeatable && from.is_none() {
+            return Err(unclear("a change of layout", "the version that it begins with"));
+        }
+        let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
+        must_be_no_table(&found, "its columns change by Table::change_columns")?;
+        let version = found.value_layout.as_ref().and_then(Layout::version);
+        if let (Some(from), Some(version)) = (from, version)
+            && from != version
+        {
+            if self.is_repeatable && from < version {
+                return Ok(Made::Before(Some(found.id)));
+            }
+            let name = &found.name;
+            let why = format!("the layout of \"{name}\" is version {version} and not {from}");
+            return Err(Error::InvalidArgument(why));
+        }
+        self.may_go_back = true;
+        self.must_not_do_both()?;
+        self.change.change_layout(found.id, parts)?;
+        Ok(Made::Now(Some(found.id)))
     }
 
     /// The tree that a step is about; nothing if the step is to be passed over.
@@ -496,10 +540,10 @@ impl Plan<'_> {
     }
 
     fn must_not_do_both(&self) -> Result<()> {
-        match self.clones && !self.alone.is_empty() {
+        match self.may_go_back && !self.alone.is_empty() {
             false => Ok(()),
             true => Err(Error::InvalidArgument(
-                "trees are cloned, and others dropped or truncated, by one change, which a full disk could not take back: make it two".into(),
+                "trees are cloned or their layouts changed, and others dropped or truncated, by one change, which a full disk could not take back: make it two".into(),
             )),
         }
     }

@@ -32,7 +32,9 @@ fn everything(db: &Db) -> All {
 fn fill(db: &Db, name: &str, rows: u32) {
     let tree = db.open_tree(name).unwrap();
     let mut batch = frond::Batch::new();
-    (0..rows).for_each(|row| batch.put(&tree, &row.to_be_bytes(), name.as_bytes()).unwrap());
+    // Version 0 of the layout, where there is one.
+    let value = if name == "laid" { &[0, 0, 7][..] } else { name.as_bytes() };
+    (0..rows).for_each(|row| batch.put(&tree, &row.to_be_bytes(), value).unwrap());
     db.commit(&mut batch).unwrap();
 }
 
@@ -69,14 +71,24 @@ fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::TreesChange {
             let attributes = b"uuid".to_vec();
             change.create("x", TreeOptions { attributes, ..Default::default() });
             change.create("y", TreeOptions { unique: true, ..Default::default() });
+            let parts = [NewPart::Keep(1), NewPart::Add { part: BYTE, default: vec![9] }];
+            change.change_layout((id(10), "laid"), Some(0), &parts);
+            change.set_attributes((id(10), "laid"), b"two columns".to_vec());
+            change.rename((id(10), "laid"), "laid anew");
         }
     }
     change
 }
 
 const ENTRIES: usize = 4;
-const NAMES: [&str; 10] =
-    ["t", "t.1", "t.2", "t new", "t.1 new", "t.2 new", "u", "u.1", "u.2", "v"];
+const NAMES: [&str; 11] =
+    ["t", "t.1", "t.2", "t new", "t.1 new", "t.2 new", "u", "u.1", "u.2", "v", "laid"];
+const BYTE: Part = Part::Fixed(1, Hint::Integer);
+
+fn options_of(name: &str) -> TreeOptions {
+    let value_layout = (name == "laid").then(|| Layout::versioned([BYTE]));
+    TreeOptions { value_layout, ..Default::default() }
+}
 
 /// Names, attributes and rows: the numbers of trees that a repetition makes are others.
 fn without_numbers(all: &All) -> BTreeMap<String, (Vec<u8>, Rows)> {
@@ -91,7 +103,7 @@ fn a_change_that_crashes_is_made_or_is_not() {
         let engine = DbEngine::tiny(Durability::Sync);
         let vfs = SimVfs::new();
         let db = open_sim(&engine, vfs.env(seed));
-        let ids = NAMES.map(|name| db.create_tree(name, TreeOptions::default()).unwrap().id());
+        let ids = NAMES.map(|name| db.create_tree(name, options_of(name)).unwrap().id());
         NAMES.iter().for_each(|name| fill(&db, name, 40));
         if seed % 2 == 1 {
             db.checkpoint().unwrap();

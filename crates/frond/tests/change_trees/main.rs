@@ -222,6 +222,42 @@ fn a_step_that_cannot_be_made_keeps_all_from_being_made() {
 }
 
 /// Steps see those before them: names are free from the step on that frees them.
+
+/// A table gets a column, another name and what its owner notes of both, in one commit; and once, however often it is done.
+#[test]
+fn a_layout_changes_with_names_and_attributes() {
+    let (_dir, db) = store();
+    let byte = Part::Fixed(1, Hint::Integer);
+    let value_layout = Some(Layout::versioned([byte]));
+    let old = db.create_tree("t", TreeOptions { value_layout, ..Default::default() }).unwrap();
+    old.put(b"k", &[0, 0, 7]).unwrap();
+    let begin = |from| {
+        let mut change = db.change_trees();
+        change.repeatable().rename((old.id(), "t"), "u");
+        let parts = [NewPart::Add { part: byte, default: vec![9] }, NewPart::Keep(1)];
+        change.change_layout(old.id(), from, &parts);
+        change.set_attributes(old.id(), b"two columns".to_vec());
+        change
+    };
+    for wrong in [None, Some(1)] {
+        let refused = begin(wrong).commit().unwrap_err();
+        assert!(matches!(refused, Error::Step { step: 1, .. }), "{refused}");
+        assert_eq!(db.open_tree("t").unwrap().layout_version(), Some(0));
+    }
+    assert!(begin(Some(0)).commit().unwrap().steps.iter().all(|step| step.was_made));
+    let new = db.open_tree("u").unwrap();
+    assert_eq!(new.get(b"k").unwrap(), Some(vec![0, 1, 9, 7]));
+    assert_eq!((new.id(), new.info().options.attributes), (old.id(), b"two columns".to_vec()));
+    assert_eq!(begin(Some(0)).commit().unwrap().seqno, None, "it was made");
+    assert_eq!(new.layout_version(), Some(1));
+
+    // A full disk could not take back a change that drops a tree, too.
+    tree(&db, "other");
+    let mut change = db.change_trees();
+    change.drop_tree("other").change_layout("u", Some(1), &[NewPart::Keep(1)]);
+    assert!(matches!(change.commit(), Err(Error::Step { step: 1, .. })));
+}
+
 #[test]
 fn steps_are_made_in_their_order() {
     let (_dir, db) = store();
