@@ -374,7 +374,8 @@ impl Log {
         })
     }
 
-    /// Writes and syncs all that is reserved so far, and returns its end.
+    /// Writes and syncs all that is reserved so far, and returns where the last group ends that is durable then: no earlier,
+    /// and a place where a log may begin, as that of a copy does (`Superblock::alone`).
     pub fn sync_through_now(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
@@ -382,7 +383,7 @@ impl Log {
         let end = Self::reserved_end(&state);
         drop(state);
         self.reach(end, true)?;
-        Ok(end)
+        Ok(self.durable())
     }
 
     /// Where all that is reserved so far ends.

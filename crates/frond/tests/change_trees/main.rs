@@ -221,8 +221,6 @@ fn a_step_that_cannot_be_made_keeps_all_from_being_made() {
     assert!(matches!(db.change_trees().drop_tree("a").commit(), Err(Error::Closed)));
 }
 
-/// Steps see those before them: names are free from the step on that frees them.
-
 /// A table gets a column, another name and what its owner notes of both, in one commit; and once, however often it is done.
 #[test]
 fn a_layout_changes_with_names_and_attributes() {
@@ -258,6 +256,7 @@ fn a_layout_changes_with_names_and_attributes() {
     assert!(matches!(change.commit(), Err(Error::Step { step: 1, .. })));
 }
 
+/// Steps see those before them: names are free from the step on that frees them.
 #[test]
 fn steps_are_made_in_their_order() {
     let (_dir, db) = store();

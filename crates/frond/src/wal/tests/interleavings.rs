@@ -208,7 +208,10 @@ fn what_is_promised_waits_for_no_write() {
             }));
         }
         let syncing = log.clone();
-        others.push(thread::spawn(move || drop(syncing.sync_through_now().unwrap())));
+        others.push(thread::spawn(move || {
+            let durable = syncing.sync_through_now().unwrap();
+            assert_eq!(durable.0 % 4096, 0, "a log may begin there");
+        }));
         for number in 0..3 {
             let reservation = log.try_reserve_promised(RECORD, RECORD).expect("it was promised");
             log.fill(&reservation, &[&[2; RECORD]]);
