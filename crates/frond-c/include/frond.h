@@ -506,6 +506,27 @@ typedef struct {
 // Is told of a live transaction, which is good for as long as the call lasts.
 typedef void (*frond_live_told)(void *context, const frond_live *live);
 
+// A lock that is held.
+typedef struct {
+  // The number of the transaction that holds it.
+  uint64_t owner;
+  // The tag that it was begun with.
+  uint64_t tag;
+  // What is locked. The key of a row is told if its transaction has written it lately, or if another waits for it.
+  frond_locked lock;
+  // Of a gap: the begin of the key where it begins; not known if it begins before all keys.
+  frond_key_start from;
+  // Of a gap: the begin of the key where it ends; not known if it ends behind all keys.
+  frond_key_start to;
+  // Of a gap: it begins at `from`, not behind it.
+  bool with_from;
+  // Of a gap: it ends at `to`, not before it.
+  bool with_to;
+} frond_held;
+
+// Is told of a lock that is held, which is good for as long as the call lasts.
+typedef void (*frond_held_told)(void *context, const frond_held *held);
+
 // Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
 typedef void (*frond_prepared_line)(void *context,
                                     const uint8_t *xid,
@@ -587,6 +608,22 @@ typedef struct {
   // What hears of waits for locks; null: nothing. Copied by frond_open.
   const frond_lock_hooks *lock_hooks;
 } frond_options;
+
+// One entry of a row of temporary trees: its own, or one in an index.
+typedef struct {
+  // Where: the table's tree, or an index's.
+  const frond_temporary *tree;
+  // Its key.
+  const uint8_t *key;
+  // Bytes of it.
+  size_t key_length;
+  // Its value; may be null if it has no bytes.
+  const uint8_t *value;
+  // Bytes of it.
+  size_t value_length;
+  // The key must not be there.
+  bool unique;
+} frond_temporary_entry;
 
 // What a transaction is to be like. Filled by frond_txn_options_init, then changed.
 typedef struct {
@@ -1075,6 +1112,31 @@ int32_t frond_each_transaction(const frond_db *db,
                                void *context,
                                frond_error *error);
 
+// Tells up to `max` locks that are held now, in the order of their owners, trees as a whole first, then gaps, then rows; `more`,
+// which may be null, gets about how many there are beside. It is no single moment, for others go on meanwhile. Rows that a transaction beyond
+// memory has written are locked without being told.
+int32_t frond_each_lock(const frond_db *db,
+                        size_t max,
+                        frond_held_told tell,
+                        void *context,
+                        size_t *more,
+                        frond_error *error);
+
+// The same of one transaction, by the thread that has it; rows in the order in which they were locked.
+int32_t frond_txn_each_lock(const frond_txn *txn,
+                            size_t max,
+                            frond_held_told tell,
+                            void *context,
+                            size_t *more,
+                            frond_error *error);
+
+// What stands for a key of a tree in `key_hash` of frond_locked: 16 bytes, into `hash`.
+int32_t frond_tree_key_hash(const frond_tree *tree,
+                            const uint8_t *key,
+                            size_t key_length,
+                            uint8_t *hash,
+                            frond_error *error);
+
 // Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
 // layout, each as it stands in the value (one with its length before it, with that).
 int32_t frond_parts_make(const frond_tree *tree,
@@ -1440,6 +1502,54 @@ int32_t frond_temporary_scan(const frond_temporary *tree,
 
 // Takes all rows out, unless a transaction has written the tree and not ended.
 int32_t frond_temporary_clear(const frond_temporary *tree, frond_error *error);
+
+// Inserts a row, its own entry first: all its entries, or none. As frond_txn_insert_row, but that nothing is locked.
+int32_t frond_temporary_insert_row(const frond_txn *txn,
+                                   const frond_temporary_entry *entries,
+                                   size_t count,
+                                   frond_conflict *conflict,
+                                   frond_error *error);
+
+// The values of many keys as last written. As frond_txn_get_many.
+int32_t frond_temporary_get_many(const frond_temporary *tree,
+                                 const frond_bytes *keys,
+                                 size_t count,
+                                 frond_buffer *memory,
+                                 frond_bytes *values,
+                                 frond_error *error);
+
+// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. Nothing gives them
+// back.
+int32_t frond_temporary_reserve(const frond_temporary *tree,
+                                uint32_t counter,
+                                uint64_t least,
+                                uint64_t count,
+                                uint64_t *first,
+                                frond_error *error);
+
+// The number that a counter would give next.
+int32_t frond_temporary_next_number(const frond_temporary *tree,
+                                    uint32_t counter,
+                                    uint64_t *next,
+                                    frond_error *error);
+
+// How many rows there are. `exact`, which may be null, gets whether they were counted: else something was put or deleted of which
+// nobody knew whether it was there.
+int32_t frond_temporary_row_count(const frond_temporary *tree,
+                                  uint64_t *rows,
+                                  bool *exact,
+                                  frond_error *error);
+
+// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take; 0 rows only if there are none.
+// Null: from the first key, to the last. `data_bytes` may be null.
+int32_t frond_temporary_estimate(const frond_temporary *tree,
+                                 const uint8_t *from,
+                                 size_t from_length,
+                                 const uint8_t *to,
+                                 size_t to_length,
+                                 uint64_t *rows,
+                                 uint64_t *data_bytes,
+                                 frond_error *error);
 
 // The value of a key, into `value`. FROND_NOT_FOUND if there is none.
 int32_t frond_get(const frond_tree *tree,

@@ -1,13 +1,17 @@
 //! Waits, deadlocks and live transactions as programs read them: in fields, where `watch.rs` tells them in words.
 
-use std::ffi::{c_char, c_void};
+use std::{
+    ffi::{c_char, c_void},
+    ops::Bound,
+};
 
-use frond::{KeyStart, LockMode, LockOn, TreeId};
+use frond::{HeldLock, HeldLocks, HeldOn, KeyStart, LockMode, LockOn, TreeId};
 
 use crate::{
-    bytes::given,
+    bytes::{bytes, given, list_mut},
     error::{Fail, call, frond_error, misuse},
-    store::frond_db,
+    store::{frond_db, frond_tree},
+    txn::frond_txn,
 };
 
 /// What is locked is a row.
@@ -106,6 +110,25 @@ pub struct frond_live {
     pub waits: bool,
 }
 
+/// A lock that is held.
+#[repr(C)]
+pub struct frond_held {
+    /// The number of the transaction that holds it.
+    pub owner: u64,
+    /// The tag that it was begun with.
+    pub tag: u64,
+    /// What is locked. The key of a row is told if its transaction has written it lately, or if another waits for it.
+    pub lock: frond_locked,
+    /// Of a gap: the begin of the key where it begins; not known if it begins before all keys.
+    pub from: frond_key_start,
+    /// Of a gap: the begin of the key where it ends; not known if it ends behind all keys.
+    pub to: frond_key_start,
+    /// Of a gap: it begins at `from`, not behind it.
+    pub with_from: bool,
+    /// Of a gap: it ends at `to`, not before it.
+    pub with_to: bool,
+}
+
 /// Is told of a wait, which is good for as long as the call lasts.
 // SAFETY: where it is called, here and below, the caller's function takes what it is told for as long as the call lasts.
 pub type frond_wait_told =
@@ -120,6 +143,11 @@ pub type frond_deadlocked_told =
 // SAFETY: as above.
 pub type frond_live_told =
     Option<unsafe extern "C" fn(context: *mut c_void, live: *const frond_live)>;
+
+/// Is told of a lock that is held, which is good for as long as the call lasts.
+// SAFETY: as above.
+pub type frond_held_told =
+    Option<unsafe extern "C" fn(context: *mut c_void, held: *const frond_held)>;
 
 fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -278,6 +306,106 @@ pub unsafe extern "C" fn frond_each_transaction(
                 // SAFETY: as above.
                 tell(context, &told);
             }
+            Ok(())
+        })
+    }
+}
+
+fn key_of(bound: &Bound<KeyStart>) -> Option<&KeyStart> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+/// A lock as C reads it, for as long as it and the name are there.
+fn held(one: &HeldLock, name: &str) -> frond_held {
+    let open = &Bound::Unbounded;
+    let (on, key, (from, to)) = match &one.on {
+        HeldOn::Row { key_hash, key } => (FROND_ON_ROW, (*key_hash, key.as_ref()), (open, open)),
+        HeldOn::Gap { from, to } => (FROND_ON_GAP, (0, None), (from, to)),
+        HeldOn::Tree => (FROND_ON_TREE, (0, None), (open, open)),
+    };
+    frond_held {
+        owner: one.owner,
+        tag: one.tag,
+        lock: locked(on, one.mode, (one.tree, name), key),
+        from: start(key_of(from)),
+        to: start(key_of(to)),
+        with_from: matches!(from, Bound::Included(_)),
+        with_to: matches!(to, Bound::Included(_)),
+    }
+}
+
+unsafe fn tell_held(
+    found: &HeldLocks,
+    tell: frond_held_told,
+    context: *mut c_void,
+    more: *mut usize,
+) -> Result<(), Fail> {
+    let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+    // SAFETY: see `bytes.rs`.
+    unsafe { more.as_mut() }.into_iter().for_each(|more| *more = found.more);
+    for one in &found.locks {
+        let name = ended(&one.tree_name);
+        // SAFETY: the caller's function; what it is told lasts as long as the call.
+        unsafe { tell(context, &held(one, &name)) };
+    }
+    Ok(())
+}
+
+/// Tells up to `max` locks that are held now, in the order of their owners, trees as a whole first, then gaps, then rows; `more`,
+/// which may be null, gets about how many there are beside. It is no single moment, for others go on meanwhile. Rows that a transaction beyond
+/// memory has written are locked without being told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_each_lock(
+    db: *const frond_db,
+    max: usize,
+    tell: frond_held_told,
+    context: *mut c_void,
+    more: *mut usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || tell_held(&given(db, "the store")?.db.locks(max), tell, context, more))
+    }
+}
+
+/// The same of one transaction, by the thread that has it; rows in the order in which they were locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_each_lock(
+    txn: *const frond_txn,
+    max: usize,
+    tell: frond_held_told,
+    context: *mut c_void,
+    more: *mut usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let found = given(txn, "the transaction")?.txn.locks(max)?;
+            tell_held(&found, tell, context, more)
+        })
+    }
+}
+
+/// What stands for a key of a tree in `key_hash` of frond_locked: 16 bytes, into `hash`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_tree_key_hash(
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    hash: *mut u8,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (tree, key) = (&given(tree, "the tree")?.tree, bytes(key, key_length, "the key")?);
+            let hash = list_mut(hash, 16, "the place for the hash")?;
+            hash.copy_from_slice(&tree.key_hash(key).to_be_bytes());
             Ok(())
         })
     }

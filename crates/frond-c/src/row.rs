@@ -53,7 +53,7 @@ pub struct frond_conflict {
 }
 
 /// Puts what was met where the caller looks for it.
-fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> {
+pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> {
     match met {
         None => out.index = -1,
         Some(RowConflict { index, value }) => {

@@ -263,7 +263,8 @@ pub unsafe extern "C" fn frond_snapshot_get_many(
 
 type Found = Vec<Option<Vec<u8>>>;
 
-unsafe fn many(
+/// Reads many keys, and lays their values out.
+pub(crate) unsafe fn many(
     keys: *const frond_bytes,
     count: usize,
     memory: *mut frond_buffer,

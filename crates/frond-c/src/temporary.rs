@@ -1,11 +1,13 @@
 //! Temporary trees: of one session, for as long as it lasts.
 
-use frond::TemporaryTree;
+use frond::{TemporaryEntry, TemporaryTree};
 
 use crate::{
-    bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
+    bytes::{bytes, frond_buffer, give, given, given_mut, list, take_back},
     cursor::{frond_cursor, range},
     error::{Fail, call, frond_error},
+    row::{frond_conflict, tell},
+    snapshot::{frond_bytes, many},
     store::{frond_db, frond_tree_options, tree_options},
     txn::frond_txn,
 };
@@ -155,4 +157,155 @@ pub unsafe extern "C" fn frond_temporary_clear(
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe { call(error, || Ok(given(tree, "the tree")?.tree.clear()?)) }
+}
+
+/// One entry of a row of temporary trees: its own, or one in an index.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct frond_temporary_entry {
+    /// Where: the table's tree, or an index's.
+    pub tree: *const frond_temporary,
+    /// Its key.
+    pub key: *const u8,
+    /// Bytes of it.
+    pub key_length: usize,
+    /// Its value; may be null if it has no bytes.
+    pub value: *const u8,
+    /// Bytes of it.
+    pub value_length: usize,
+    /// The key must not be there.
+    pub unique: bool,
+}
+
+/// Inserts a row, its own entry first: all its entries, or none. As frond_txn_insert_row, but that nothing is locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_temporary_insert_row(
+    txn: *const frond_txn,
+    entries: *const frond_temporary_entry,
+    count: usize,
+    conflict: *mut frond_conflict,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let conflict = given_mut(conflict, "the place for a conflict")?;
+            let mut row = Vec::with_capacity(count.min(64));
+            for entry in list(entries, count, "the entries")? {
+                row.push(TemporaryEntry {
+                    tree: &given(entry.tree, "an entry's tree")?.tree,
+                    key: bytes(entry.key, entry.key_length, "an entry's key")?,
+                    value: bytes(entry.value, entry.value_length, "an entry's value")?,
+                    unique: entry.unique,
+                });
+            }
+            tell(conflict, given(txn, "the transaction")?.txn.insert_temporary_row(&row)?)
+        })
+    }
+}
+
+/// The values of many keys as last written. As frond_txn_get_many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_temporary_get_many(
+    tree: *const frond_temporary,
+    keys: *const frond_bytes,
+    count: usize,
+    memory: *mut frond_buffer,
+    values: *mut frond_bytes,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tree = &given(tree, "the tree")?.tree;
+            many(keys, count, memory, values, |keys| tree.get_many(keys))
+        })
+    }
+}
+
+/// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. Nothing gives them
+/// back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_temporary_reserve(
+    tree: *const frond_temporary,
+    counter: u32,
+    least: u64,
+    count: u64,
+    first: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (tree, first) =
+                (&given(tree, "the tree")?.tree, given_mut(first, "the place for the number")?);
+            *first = tree.reserve(counter as usize, least, count)?.start;
+            Ok(())
+        })
+    }
+}
+
+/// The number that a counter would give next.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_temporary_next_number(
+    tree: *const frond_temporary,
+    counter: u32,
+    next: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tree = &given(tree, "the tree")?.tree;
+            *given_mut(next, "the place for the number")? = tree.next_number(counter as usize)?;
+            Ok(())
+        })
+    }
+}
+
+/// How many rows there are. `exact`, which may be null, gets whether they were counted: else something was put or deleted of which
+/// nobody knew whether it was there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_temporary_row_count(
+    tree: *const frond_temporary,
+    rows: *mut u64,
+    exact: *mut bool,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tree = &given(tree, "the tree")?.tree;
+            let (place, count) = (given_mut(rows, "the place for the number")?, tree.row_count()?);
+            *place = count.rows;
+            exact.as_mut().into_iter().for_each(|exact| *exact = count.exact);
+            Ok(())
+        })
+    }
+}
+
+/// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take; 0 rows only if there are none.
+/// Null: from the first key, to the last. `data_bytes` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_temporary_estimate(
+    tree: *const frond_temporary,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    rows: *mut u64,
+    data_bytes: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let tree = &given(tree, "the tree")?.tree;
+            let place = given_mut(rows, "the place for the number")?;
+            let estimate = tree.estimate(range((from, from_length), (to, to_length))?)?;
+            *place = estimate.rows;
+            data_bytes.as_mut().into_iter().for_each(|bytes| *bytes = estimate.bytes);
+            Ok(())
+        })
+    }
 }

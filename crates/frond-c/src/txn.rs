@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use frond::{IfLocked, Isolation, RowLock, Savepoint, Txn, TxnOptions};
+use frond::{IfLocked, Isolation, RowLock, Txn, TxnOptions};
 
 use crate::{
     bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
@@ -40,9 +40,6 @@ pub const FROND_LAST_COMMIT: i32 = 3;
 /// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
 pub struct frond_txn {
     pub(crate) txn: Arc<Txn>,
-    /// Savepoints that are there, by their numbers from 1.
-    savepoints: Vec<(u64, Savepoint)>,
-    savepoints_made: u64,
 }
 
 /// What a transaction is to be like. Filled by frond_txn_options_init, then changed.
@@ -129,7 +126,7 @@ pub unsafe extern "C" fn frond_txn_begin(
             give(txn, || {
                 let wanted = wanted.as_ref().map_or(Ok(TxnOptions::default()), options)?;
                 let txn = given(db, "the store")?.db.begin(wanted)?;
-                Ok(frond_txn { txn: Arc::new(txn), savepoints: Vec::new(), savepoints_made: 0 })
+                Ok(frond_txn { txn: Arc::new(txn) })
             })
         })
     }
@@ -389,11 +386,7 @@ pub unsafe extern "C" fn frond_txn_savepoint(
     unsafe {
         call(error, || {
             let number = given_mut(number, "the place for the number")?;
-            let txn = given_mut(txn, "the transaction")?;
-            let savepoint = txn.txn.savepoint()?;
-            txn.savepoints_made += 1;
-            *number = txn.savepoints_made;
-            txn.savepoints.push((*number, savepoint));
+            *number = given(txn, "the transaction")?.txn.savepoint()?.number();
             Ok(())
         })
     }
@@ -409,11 +402,8 @@ pub unsafe extern "C" fn frond_txn_rollback_to(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let txn = given_mut(txn, "the transaction")?;
-            let at = txn.find(number)?;
-            txn.txn.rollback_to(&txn.savepoints[at].1)?;
-            txn.savepoints.truncate(at + 1);
-            Ok(())
+            let txn = &given(txn, "the transaction")?.txn;
+            Ok(txn.rollback_to(&txn.savepoint_of(number))?)
         })
     }
 }
@@ -428,18 +418,8 @@ pub unsafe extern "C" fn frond_txn_release(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let txn = given_mut(txn, "the transaction")?;
-            let at = txn.find(number)?;
-            txn.txn.release(&txn.savepoints[at].1)?;
-            txn.savepoints.truncate(at);
-            Ok(())
+            let txn = &given(txn, "the transaction")?.txn;
+            Ok(txn.release(&txn.savepoint_of(number))?)
         })
-    }
-}
-
-impl frond_txn {
-    fn find(&self, number: u64) -> Result<usize, Fail> {
-        let found = self.savepoints.binary_search_by_key(&number, |(number, _)| *number);
-        found.map_err(|_| misuse("the transaction has no such savepoint, or not any more"))
     }
 }

@@ -136,12 +136,16 @@ const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("frond_txn_read_range", &["from", "to"]),
     ("frond_snapshot_scan", &["from", "to"]),
     ("frond_temporary_scan", &["from", "to"]),
+    ("frond_temporary_estimate", &["from", "to", "data_bytes"]),
+    ("frond_temporary_row_count", &["exact"]),
     ("frond_check", &["interrupter", "progress", "tell"]),
     ("frond_txn_read", &["locked"]),
     ("frond_txn_read_many", &["locked"]),
     ("frond_tree_info", &["birth", "attributes"]),
     ("frond_times", &["count", "nanos"]),
     ("frond_each_deadlocked", &["at_nanos"]),
+    ("frond_each_lock", &["more"]),
+    ("frond_txn_each_lock", &["more"]),
 ];
 
 /// A function of frond.h: what it gives, its name, and the types and names of what it is given.

@@ -55,8 +55,8 @@ pub use db::{
     Commit, Cursor, DamagedRange, Db, IfLocked, IndexBuild, Interrupter, Isolation, Options, Parts,
     PreparedInfo, PreparedTxn, RangeEstimate, ReadOptions, RowBuf, RowChange, RowChanged,
     RowConflict, RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot, SnapshotInfo,
-    Stats, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats, TreesChange,
-    TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
+    Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats,
+    TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use heed::{Progress, ProgressNow};
@@ -82,8 +82,8 @@ pub use tree::Shape;
 #[doc(hidden)]
 pub use txn::lock_table;
 pub use txn::lock_table::{
-    Deadlock, Hooks as LockHooks, LiveTxn, LockMode, LockOn, LockParty, LockStats, LockWait,
-    Party as DeadlockParty,
+    Deadlock, HeldLock, HeldLocks, HeldOn, Hooks as LockHooks, LiveTxn, LockMode, LockOn,
+    LockParty, LockStats, LockWait, Party as DeadlockParty,
 };
 #[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};

@@ -154,6 +154,126 @@ static void whole_trees(void)
     MUST(frond_txn_rollback(two, &error));
 }
 
+/* A statement that is taken back takes its savepoints with it, and none has the number of another. */
+static void savepoints(void)
+{
+    uint64_t before = 0, in = 0, after = 0;
+    frond_txn *txn;
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_savepoint(txn, &before, &error));
+    MUST(frond_txn_begin_statement(txn, &error));
+    MUST(frond_txn_savepoint(txn, &in, &error));
+    MUST(frond_txn_put(txn, tree, bytes("xx"), 2, bytes("own"), 3, &error));
+    MUST(frond_txn_rollback_statement(txn, &error));
+    GIVES(1001, frond_txn_rollback_to(txn, in, &error));
+    MUST(frond_txn_savepoint(txn, &after, &error));
+    CHECK(before > 0 && before < in && in < after);
+    MUST(frond_txn_release(txn, after, &error));
+    GIVES(1001, frond_txn_release(txn, after, &error));
+    GIVES(1001, frond_txn_rollback_to(txn, after + 1, &error));
+    MUST(frond_txn_put(txn, tree, bytes("xx"), 2, bytes("own"), 3, &error));
+    MUST(frond_txn_rollback_to(txn, before, &error));
+    frond_buffer none = {0};
+    GIVES(FROND_NOT_FOUND, frond_txn_get(txn, tree, bytes("xx"), 2, FROND_NO_LOCK, FROND_WAIT, &none, &error));
+    frond_buffer_free(&none);
+    MUST(frond_txn_rollback(txn, &error));
+}
+
+static void held(void *context, const frond_held *lock)
+{
+    int *kinds = context;
+    uint8_t hash[16];
+    CHECK(lock->tag == 5 && lock->lock.tree == frond_tree_id(tree) && strcmp(lock->lock.tree_name, "words") == 0);
+    switch (lock->lock.on) {
+    case FROND_ON_TREE:
+        CHECK(lock->lock.mode == FROND_TREE_INTENT_EXCLUSIVE && !lock->lock.key.is_known);
+        break;
+    case FROND_ON_GAP:
+        CHECK(lock->from.is_known && lock->from.length == 1 && lock->from.data[0] == 'a' && lock->with_from);
+        break;
+    default:
+        MUST(frond_tree_key_hash(tree, bytes("zebra"), 5, hash, &error));
+        CHECK(lock->lock.on == FROND_ON_ROW);
+        if (memcmp(lock->lock.key_hash, hash, 16) == 0) {
+            CHECK(lock->lock.mode == FROND_EXCLUSIVE && lock->lock.key.is_known);
+            CHECK(lock->lock.key.held == 5 && memcmp(lock->lock.key.data, "zebra", 5) == 0);
+            kinds[0]++;
+        }
+    }
+    kinds[lock->lock.on]++;
+}
+
+/* What is locked: a tree by an intent, a gap and the row that a cursor went to, a row that was written. */
+static void locks(void)
+{
+    frond_txn *txn;
+    frond_txn_options options;
+    frond_cursor *cursor;
+    frond_rows batch;
+    size_t more = 7;
+    int none[4] = {0}, all[4] = {0}, own[4] = {0};
+    frond_txn_options_init(&options);
+    options.isolation = FROND_REPEATABLE_READ;
+    options.tag = 5;
+    MUST(frond_txn_begin(db, &options, &txn, &error));
+    MUST(frond_txn_each_lock(txn, 9, held, none, &more, &error));
+    CHECK(more == 0 && none[FROND_ON_TREE] == 0);
+    MUST(frond_txn_scan(txn, tree, bytes("a"), 1, NULL, 0, FROND_SHARED, FROND_WAIT, &cursor, &error));
+    MUST(frond_cursor_next(cursor, 1, &batch, &error));
+    frond_cursor_free(cursor);
+    MUST(frond_txn_put(txn, tree, bytes("zebra"), 5, bytes("striped"), 7, &error));
+    MUST(frond_each_lock(db, 9, held, all, &more, &error));
+    CHECK(more == 0 && all[0] == 1 && all[FROND_ON_TREE] == 1 && all[FROND_ON_GAP] == 1 && all[FROND_ON_ROW] == 2);
+    MUST(frond_txn_each_lock(txn, 9, held, own, NULL, &error));
+    CHECK(memcmp(own, all, sizeof own) == 0);
+    MUST(frond_each_lock(db, 1, held, none, &more, &error));
+    CHECK(more == 3 && none[FROND_ON_TREE] == 1);
+    MUST(frond_txn_rollback(txn, &error));
+    MUST(frond_each_lock(db, 9, held, all, &more, &error));
+    CHECK(more == 0 && all[FROND_ON_TREE] == 1);
+}
+
+/* A session's own table: rows and a unique index of their names. */
+static void own_rows(void)
+{
+    frond_temporary *rows, *names;
+    frond_txn *txn;
+    frond_conflict conflict = {0};
+    frond_buffer memory = {0};
+    uint64_t first = 0, next = 0, found = 0, taken = 0;
+    bool exact = false;
+    MUST(frond_temporary_create(db, NULL, &rows, &error));
+    MUST(frond_temporary_create(db, NULL, &names, &error));
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_temporary_reserve(rows, 0, '1', 2, &first, &error));
+    MUST(frond_temporary_next_number(rows, 0, &next, &error));
+    CHECK(first == '1' && next == '3');
+    for (uint8_t id = '1'; id <= '2'; id++) {
+        const frond_temporary_entry row[] = {{rows, &id, 1, bytes("anna"), 4, true}, {names, bytes("anna"), 4, &id, 1, true}};
+        MUST(frond_temporary_insert_row(txn, row, 2, &conflict, &error));
+        CHECK(conflict.index == (id == '1' ? -1 : 1));
+    }
+    CHECK(conflict.value.length == 1 && conflict.value.data[0] == '1');
+    MUST(frond_temporary_row_count(rows, &found, &exact, &error));
+    CHECK(found == 1 && exact);
+    MUST(frond_temporary_estimate(rows, bytes("2"), 1, NULL, 0, &found, NULL, &error));
+    CHECK(found == 0);
+    MUST(frond_temporary_estimate(rows, NULL, 0, bytes("2"), 1, &found, &taken, &error));
+    CHECK(found == 1 && taken > 0);
+    const frond_bytes keys[] = {{bytes("2"), 1}, {bytes("1"), 1}};
+    frond_bytes values[2];
+    MUST(frond_temporary_get_many(rows, keys, 2, &memory, values, &error));
+    CHECK(values[0].data == NULL && values[1].length == 4 && memcmp(values[1].data, "anna", 4) == 0);
+    MUST(frond_txn_rollback(txn, &error));
+    MUST(frond_temporary_row_count(rows, &found, NULL, &error));
+    CHECK(found == 0);
+    GIVES(1001, frond_temporary_reserve(rows, 4, 1, 1, &first, &error));
+    frond_buffer_free(&conflict.value);
+    frond_buffer_free(&memory);
+    frond_temporary_free(rows);
+    frond_temporary_free(names);
+}
+
 /* A load that is to be unique says which key is there twice. */
 static void twice(void)
 {
@@ -320,6 +440,9 @@ int main(int count, char **arguments)
     places();
     estimates();
     whole_trees();
+    locks();
+    savepoints();
+    own_rows();
     twice();
     changes();
     backup(arguments[1]);

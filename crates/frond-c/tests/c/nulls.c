@@ -47,6 +47,7 @@ static frond_txn_options a_frond_txn_options;
 static frond_read_options a_frond_read_options;
 static frond_bytes a_frond_bytes;
 static frond_entry a_frond_entry;
+static frond_temporary_entry a_frond_temporary_entry;
 static frond_change a_frond_change;
 
 static const char a_char[] = "tree";
@@ -84,6 +85,11 @@ static void a_frond_deadlocked_told(void *context, const frond_deadlocked *one)
 static void a_frond_live_told(void *context, const frond_live *live)
 {
     (void)context, (void)live;
+}
+
+static void a_frond_held_told(void *context, const frond_held *held)
+{
+    (void)context, (void)held;
 }
 
 static void a_frond_synced(void *cookie)

@@ -42,6 +42,17 @@ impl Tree {
             // Who commits what has such a number has got it from here, and sees this.
             self.shared.has_counters.store(true, Ordering::SeqCst);
         }
+        self.reserve_unlogged(counter, least, count)
+    }
+
+    /// The same where no log is told of it.
+    pub(super) fn reserve_unlogged(
+        &self,
+        counter: usize,
+        least: u64,
+        count: u64,
+    ) -> Result<Range<u64>> {
+        has_counter(counter)?;
         let reserved = self.entry.counters.reserve(counter, least, count);
         reserved.ok_or_else(|| {
             let tree = self.name();

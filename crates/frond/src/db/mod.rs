@@ -56,7 +56,7 @@ pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 pub use txn::{
     IfLocked, Interrupter, Isolation, ReadOptions, RowChange, RowConflict, RowEntry, RowLock,
-    RowRead, Savepoint, Sees, TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
+    RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
 };
 
 use crate::{

@@ -4,17 +4,17 @@
 //! find their rows by a locking read. How a course is told, says `script.rs`; behind the stroke stand the rows in the end.
 //!
 //! Where ways differ, they differ in whom they meet: who has no index locks each row that he looks at, also those that
-//! he does not want, and who goes by an index locks its entry before the row.
+//! he does not want (but by `LastCommit`, which locks what it wants, as by keys), and who goes by an index locks its entry before the row.
 
 use frond::Isolation::{
     self, ReadCommitted as RC, RepeatableRead as RR, Serializable as SER, Snapshot as SI,
 };
 
-use super::session::Way::{self, NoIndex, Primary, Secondary, Unique};
+use super::session::Way::{self, LastCommit, NoIndex, Primary, Secondary, Unique};
 
-const ALL: &[Way] = &[Primary, Secondary, Unique, NoIndex];
+const ALL: &[Way] = &[Primary, Secondary, Unique, NoIndex, LastCommit];
 /// Those that lock what they want.
-const BY_KEYS: &[Way] = &[Primary, Secondary, Unique];
+const BY_KEYS: &[Way] = &[Primary, Secondary, Unique, LastCommit];
 /// Those that go over the table itself where they have a predicate.
 const BY_ROWS: &[Way] = &[Primary, NoIndex];
 const BY_INDEX: &[Way] = &[Secondary, Unique];
@@ -76,10 +76,26 @@ pub const CASES: &[Case] = &[
         ],
     },
     Case {
+        row: "G0 dirty write (no reads before), rows that are wanted and not",
+        steps: "1 set 2 30; 1 set 1 20; 2 add =20 1; 1 commit; 2 commit",
+        ends: &[
+            (RC, BY_ROWS, ". . ~ . 2:. . | 1=21,2=30"),
+            (RC, BY_INDEX, ". . ~ . 2:. . | 1=21,2=30"),
+            // Row 1 was none of it when it was met, row 2 is none of it under its lock.
+            (RC, &[LastCommit], ". . ~ . 2:0 . | 1=20,2=30"),
+            (RR, BY_ROWS, ". . ~ . 2:. . | 1=21,2=30"),
+            (RR, BY_INDEX, ". . ~ . 2:. . | 1=21,2=30"),
+            (SI, BY_ROWS, ". . ~ . 2:. . | 1=21,2=30"),
+            (SI, BY_INDEX, ". . ~ . 2:. . | 1=21,2=30"),
+            (SER, BY_ROWS, ". . ~ . 2:. . | 1=21,2=30"),
+            (SER, BY_INDEX, ". . ~ . 2:. . | 1=21,2=30"),
+        ],
+    },
+    Case {
         row: "G0 dirty write (no reads before), inserts",
         steps: "1 insert 3 30; 2 insert 4 30; 1 rollback; 2 commit",
         ends: &[
-            (RC, &[Primary, Secondary, NoIndex], ". . . . | 1=10,2=20,4=30"),
+            (RC, &[Primary, Secondary, NoIndex, LastCommit], ". . . . | 1=10,2=20,4=30"),
             (RC, &[Unique], ". ~ . 2:. . | 1=10,2=20,4=30"),
             (RR, &[Primary, Secondary, NoIndex], ". . . . | 1=10,2=20,4=30"),
             (RR, &[Unique], ". ~ . 2:. . | 1=10,2=20,4=30"),
@@ -277,7 +293,7 @@ pub const CASES: &[Case] = &[
         ends: &[
             (RC, &[Primary], ". 1=10,2=20 . . . 1=16 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (RC, BY_INDEX, ". 1=10,2=20 . . . 1=16 - . 1=16,2=20 . | 1=16,2=20"),
-            (RC, &[NoIndex], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (RC, &[NoIndex, LastCommit], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (RR, &[Primary], ". 1=10,2=20 . . . 1=16 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (RR, BY_INDEX, ". 1=10,2=20 . . . 1=16 - . 1=16,2=20 . | 1=16,2=20"),
             (RR, &[NoIndex], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use frond::{Db, Error, IfLocked, IndexSpec, Isolation, Result, RowLock, Table, TableSpec, Txn};
 
-use Way::{NoIndex, Primary, Secondary, Unique};
+use Way::{LastCommit, NoIndex, Primary, Secondary, Unique};
 
 /// How rows are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,10 +21,18 @@ pub enum Way {
     Unique,
     /// By walking over the table and looking at each row.
     NoIndex,
+    /// The same, but what updates meet that others have they read as it was last committed, and lock it only if they want it then
+    /// ([`IfLocked::LastCommit`]); what is not wanted they give back. For `ReadCommitted`: at others it is no way to keep promises.
+    LastCommit,
 }
 
-/// All ways.
-pub const WAYS: [Way; 4] = [Primary, Secondary, Unique, NoIndex];
+/// All ways at a level.
+pub fn ways(isolation: Isolation) -> &'static [Way] {
+    match isolation {
+        Isolation::ReadCommitted => &[Primary, Secondary, Unique, NoIndex, LastCommit],
+        _ => &[Primary, Secondary, Unique, NoIndex],
+    }
+}
 
 /// Which rows a statement is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +41,17 @@ pub enum Which {
     Value(u32),
     MultiplesOf(u32),
     All,
+}
+
+impl Which {
+    fn wants(self, (id, value): (u32, u32)) -> bool {
+        match self {
+            Self::Id(of) => id == of,
+            Self::Value(of) => value == of,
+            Self::MultiplesOf(of) => value % of == 0,
+            Self::All => true,
+        }
+    }
 }
 
 /// A statement of one transaction.
@@ -99,7 +118,7 @@ fn index(part: usize, name: &str) -> IndexSpec {
 pub fn open(db: &Db, way: Way) -> Table {
     let indexes = [index(0, "name"), index(1, "value")];
     let spec = match way {
-        Primary | NoIndex => TableSpec::new("test"),
+        Primary | NoIndex | LastCommit => TableSpec::new("test"),
         Secondary => indexes.into_iter().fold(TableSpec::new("test"), TableSpec::index),
         Unique => {
             let unique = indexes.map(IndexSpec::unique);
@@ -158,10 +177,9 @@ impl Session {
                 self.table.insert(txn, &key(id), row(id, value).as_bytes())?;
                 return Ok(Answer::Done(1));
             }
-            Statement::Set(id, _) => self.find(txn, Which::Id(id), Some(RowLock::Exclusive))?,
-            Statement::Add(which, _) | Statement::Delete(which) => {
-                self.find(txn, which, Some(RowLock::Exclusive))?
-            }
+            Statement::Set(id, _) => self.find_to_update(txn, Which::Id(id))?,
+            Statement::Add(which, _) => self.find_to_update(txn, which)?,
+            Statement::Delete(which) => self.find(txn, which, Some(RowLock::Exclusive))?,
         };
         // From the last on, so that none comes upon a unique value that the next is about to leave.
         for &(id, before) in found.iter().rev() {
@@ -190,7 +208,7 @@ impl Session {
                 row.into_iter().map(|row| (id, value_of(&row))).collect()
             }
             (Primary, _) => self.walk(txn, Some(b"0".as_slice()..b":".as_slice()), lock)?,
-            (NoIndex, _) => self.walk(txn, None, lock)?,
+            (NoIndex | LastCommit, _) => self.walk(txn, None, lock)?,
             (Secondary | Unique, Which::Id(id)) => {
                 self.by_index(txn, "name", Some(name(id).as_bytes()), lock)?
             }
@@ -199,12 +217,33 @@ impl Session {
             }
             (Secondary | Unique, _) => self.by_index(txn, "value", None, lock)?,
         };
-        rows.retain(|&(id, value)| match which {
-            Which::Id(of) => id == of,
-            Which::Value(of) => value == of,
-            Which::MultiplesOf(of) => value % of == 0,
-            Which::All => true,
-        });
+        rows.retain(|row| which.wants(*row));
+        Ok(rows)
+    }
+
+    /// What an update changes, locked.
+    fn find_to_update(&self, txn: &Txn, which: Which) -> Result<Vec<(u32, u32)>> {
+        if self.way != LastCommit {
+            return self.find(txn, which, Some(RowLock::Exclusive));
+        }
+        let pair = |(key, row): (&[u8], &[u8])| (number(key), value_of(row));
+        let (lock, meeting) = (RowLock::Exclusive, IfLocked::LastCommit);
+        let mut cursor = self.table.scan_locked(txn, .., lock, meeting)?;
+        let mut rows = Vec::new();
+        while let Some(seen) = cursor.next()?.map(pair) {
+            let was_locked = cursor.is_locked();
+            let found = match which.wants(seen) {
+                true if !was_locked => {
+                    cursor.relock(None)?.map(pair).filter(|row| which.wants(*row))
+                }
+                wants => wants.then_some(seen),
+            };
+            match found {
+                Some(row) => rows.push(row),
+                None if cursor.is_locked() => txn.unlock_last()?,
+                None => {}
+            }
+        }
         Ok(rows)
     }
 

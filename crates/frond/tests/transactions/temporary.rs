@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use frond::{Savepoint, TemporaryTree, Xid};
+use frond::{RowCount, Savepoint, TemporaryEntry, TemporaryTree, Xid};
 use frond_testkit::{Dice, effort};
 
 use super::{large::small_store, *};
@@ -264,4 +264,87 @@ fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {
         next.commit().unwrap();
         assert_eq!(rows_of(&tree, true).len(), 1);
     }
+}
+
+/// Rows with unique entries are there whole or not at all, and counted; numbers, many keys and estimates are as those of trees
+/// that last.
+#[test]
+fn a_temporary_table_has_rows_indexes_and_numbers() {
+    let store = store(false);
+    let db = &store.db;
+    let make = || db.create_temporary(TreeOptions::default()).unwrap();
+    let (rows, names, towns) = (make(), make(), make());
+    let txn = store.begin(Isolation::RepeatableRead);
+    let insert = |id: u64, name: &[u8], town: &[u8]| {
+        let id = id.to_be_bytes();
+        let by_town = [town, &id].concat();
+        let entry = |tree, key, value, unique| TemporaryEntry { tree, key, value, unique };
+        txn.insert_temporary_row(&[
+            entry(&rows, &id, name, true),
+            entry(&towns, &by_town, b"", false),
+            entry(&names, name, &id, true),
+        ])
+    };
+    let counts = || {
+        let count =
+            |tree: &TemporaryTree| (tree.row_count().unwrap(), rows_of(tree, true).len() as u64);
+        for (counted, walked) in [count(&rows), count(&names), count(&towns)] {
+            assert_eq!(counted, RowCount { rows: walked, exact: true });
+        }
+        rows.row_count().unwrap().rows
+    };
+    assert_eq!(counts(), 0);
+    let ids = rows.reserve(1, 1, 100).unwrap();
+    for id in ids {
+        assert_eq!(insert(id, format!("name {id}").as_bytes(), b"town").unwrap(), None);
+    }
+    assert_eq!(
+        (counts(), rows.next_number(1).unwrap(), rows.next_number(0).unwrap()),
+        (100, 101, 1)
+    );
+    // In the order of the entries, and nothing of it is there.
+    let conflict = insert(7, b"name 8", b"city").unwrap().unwrap();
+    assert_eq!((conflict.index, &conflict.value[..]), (0, &b"name 7"[..]));
+    let conflict = insert(101, b"name 8", b"city").unwrap().unwrap();
+    assert_eq!((conflict.index, &conflict.value[..]), (2, &8u64.to_be_bytes()[..]));
+    assert_eq!(counts(), 100);
+    // A name that cannot be one is found out behind the row's own entry.
+    assert!(matches!(
+        insert(101, &vec![b'n'; (1 << 16) + 1], b"city"),
+        Err(Error::KeyTooLong { .. })
+    ));
+    // A row that has one entry twice is in its own way.
+    let twice = TemporaryEntry { tree: &names, key: b"same", value: b"one", unique: true };
+    let conflict = txn.insert_temporary_row(&[twice, TemporaryEntry { value: b"two", ..twice }]);
+    let conflict = conflict.unwrap().unwrap();
+    assert_eq!((conflict.index, &conflict.value[..]), (1, &b"one"[..]));
+    assert_eq!(counts(), 100);
+    // An estimate knows what is there and what is not.
+    let of =
+        |from: u64, to: u64| rows.estimate(&from.to_be_bytes()[..]..&to.to_be_bytes()[..]).unwrap();
+    assert_eq!((of(101, 200).rows, of(10, 20).rows), (0, 10));
+    assert!(of(1, 101).rows == 100 && of(1, 101).bytes > of(1, 20).bytes);
+    let keys = [30u64, 500, 2].map(u64::to_be_bytes);
+    let found = rows.get_many(&keys).unwrap();
+    let expected = [Some(b"name 30".to_vec()), None, Some(b"name 2".to_vec())];
+    assert_eq!(found, expected);
+    // What is taken back is counted back; numbers are not.
+    let before = txn.savepoint().unwrap();
+    assert_eq!(insert(101, b"late", b"town").unwrap(), None);
+    names.delete(&txn, b"name 1").unwrap();
+    assert_eq!(names.get(b"name 1").unwrap(), None);
+    txn.rollback_to(&before).unwrap();
+    assert_eq!(counts(), 100);
+    txn.commit().unwrap();
+    assert_eq!(counts(), 100);
+    rows.clear().unwrap();
+    assert_eq!(rows.row_count().unwrap(), RowCount { rows: 0, exact: true });
+    assert_eq!(rows.next_number(1).unwrap(), 101);
+    let txn = store.begin(Isolation::RepeatableRead);
+    rows.put(&txn, b"unknown", b"").unwrap();
+    let count = rows.row_count().unwrap();
+    assert!(count.rows >= 1 && !count.exact, "nobody has looked");
+    drop(txn);
+    assert!(matches!(rows.reserve(4, 1, 1), Err(Error::InvalidArgument(_))));
+    store.is_at_rest();
 }

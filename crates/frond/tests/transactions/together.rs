@@ -1,5 +1,7 @@
 //! Transactions that meet: who waits, who wins, and that nothing is lost.
 
+use frond_testkit::effort;
+
 use super::*;
 
 /// G0, and P4 by a locking read: the second waits, and goes on by what the first has committed; a snapshot transaction
@@ -223,6 +225,75 @@ fn no_count_is_lost() {
         let value = tree.get(key).unwrap().unwrap();
         assert_eq!(u64::from_be_bytes(value.try_into().unwrap()), 6 * ROUNDS);
     }
+    store.is_at_rest();
+}
+
+/// Sessions and rows of the counters that many want, and commits of each session at each level.
+const SESSIONS: u64 = 32;
+const COUNTERS: u64 = 16;
+const COMMITS: u64 = 200;
+
+/// Adds one to a counter: a plain look first, by which a snapshot is taken that may be old by the time the row is locked; then a
+/// locking read, or at levels at which that is as good none. Returns what it has made of it.
+fn count_one(tree: &Tree, txn: &Txn, key: &[u8], other: &[u8], plain: bool) -> Result<u64, Error> {
+    let (seen, beside) = (txn.get(tree, key)?, txn.get(tree, other)?);
+    let value = if plain { seen } else { txn.get_for_update(tree, key)? };
+    let count = u64::from_be_bytes(value.unwrap().try_into().unwrap()) + 1;
+    txn.put(tree, key, &count.to_be_bytes())?;
+    assert_eq!(txn.get(tree, key)?.as_deref(), Some(&count.to_be_bytes()[..]), "its own");
+    // What is read without a lock does not change because something else was written.
+    if txn.isolation() != Isolation::ReadCommitted {
+        assert_eq!(txn.get(tree, other)?, beside, "{:?}", txn.isolation());
+    }
+    Ok(count)
+}
+
+/// RELIABILITY § 4.6: sessions at one level, and then at all, count up rows that all of them want. Nothing is lost, and no
+/// two commits have made the same of a counter.
+#[test]
+fn counters_that_all_want_lose_nothing() {
+    use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
+    let levels = [ReadCommitted, RepeatableRead, Snapshot, Serializable];
+    let store = store(true);
+    let Store { db, tree, .. } = &store;
+    let key = |counter: u64| [b'c', (counter % COUNTERS) as u8];
+    for counter in 0..COUNTERS {
+        tree.put(&key(counter), &0u64.to_be_bytes()).unwrap();
+    }
+    let ways = levels.iter().map(std::slice::from_ref).chain([&levels[..]]);
+    let made: Vec<AtomicU64> = (0..COUNTERS).map(|_| AtomicU64::new(0)).collect();
+    let (mut commits, rounds) = (0, COMMITS * effort::factor());
+    for levels in ways {
+        thread::scope(|scope| {
+            for session in 0..SESSIONS {
+                let made = &made;
+                scope.spawn(move || {
+                    let isolation = levels[session as usize % levels.len()];
+                    for round in 0..rounds {
+                        let plain = matches!(isolation, Snapshot | Serializable) && round % 2 == 0;
+                        let counter = session * 7 + round * round;
+                        let options = TxnOptions { isolation, ..Default::default() };
+                        let add = |txn: &Txn| {
+                            count_one(tree, txn, &key(counter), &key(counter + 1), plain)
+                        };
+                        let count = db.transact_with(options, add).unwrap();
+                        made[(counter % COUNTERS) as usize].fetch_add(count, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        commits += SESSIONS * rounds;
+        db.checkpoint().unwrap();
+    }
+    let mut counted = 0;
+    for counter in 0..COUNTERS {
+        let value = tree.get(&key(counter)).unwrap().unwrap();
+        let count = u64::from_be_bytes(value.try_into().unwrap());
+        // 1, 2, … were made, each once.
+        assert_eq!(made[counter as usize].load(Ordering::Relaxed), count * (count + 1) / 2);
+        counted += count;
+    }
+    assert_eq!(counted, commits);
     store.is_at_rest();
 }
 

@@ -9,7 +9,7 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Result, sync::Arc};
+use crate::{Result, TreeId, sync::Arc, txn::TxnWrites};
 
 use super::{
     super::{RangeEstimate, Tree, counts::is_nothing, tree::bounds},
@@ -56,6 +56,16 @@ impl Txn {
         Ok(RangeEstimate { rows, bytes: bytes + own.bytes })
     }
 
+    /// How many rows of a tree of its own it has written, if that is known.
+    pub(super) fn rows_written(&self, tree: &Tree) -> Result<Option<u64>> {
+        let state = self.stay()?;
+        let delta = match state.has_written {
+            true => delta(&self.live.lock(), tree.entry.id),
+            false => Some(0),
+        };
+        Ok(delta.and_then(|delta| u64::try_from(delta).ok()))
+    }
+
     /// What it has written there, and by how much it changes the number of all rows, if that is known.
     fn own_estimate(
         &self,
@@ -69,10 +79,7 @@ impl Txn {
         let id = tree.entry.id;
         let mut own = self.live.lock();
         let (mut rows, mut bytes) = own.estimate(id, range);
-        let delta = match own.changes(id) {
-            0 => Some(0),
-            _ => own.row_deltas().find(|(tree, _)| *tree == id).map(|(_, delta)| delta),
-        };
+        let delta = delta(&own, id);
         let pieces = own.pieces().clone();
         drop(own);
         for runs in pieces.iter().flat_map(|piece| piece.writes.of(id)) {
@@ -81,5 +88,13 @@ impl Txn {
             bytes += held.bytes.round() as u64;
         }
         (RangeEstimate { rows, bytes }, delta)
+    }
+}
+
+/// By how much writes change the number of a tree's rows, if that is known.
+fn delta(own: &TxnWrites, tree: TreeId) -> Option<i64> {
+    match own.changes(tree) {
+        0 => Some(0),
+        _ => own.row_deltas().find(|(other, _)| *other == tree).map(|(_, delta)| delta),
     }
 }

@@ -41,6 +41,7 @@
 mod cursor;
 mod end;
 mod estimate;
+mod held;
 mod interrupt;
 mod kit;
 mod live;
@@ -55,6 +56,7 @@ mod row;
 mod savepoint;
 mod spill;
 mod temporary;
+mod temporary_rows;
 mod transact;
 mod whole_tree;
 mod write;
@@ -90,6 +92,7 @@ pub use savepoint::Savepoint;
 pub(super) use spill::rows_beyond_memory;
 pub use temporary::TemporaryTree;
 use temporary::TemporaryUse;
+pub use temporary_rows::TemporaryEntry;
 pub use whole_tree::TreeLock;
 
 /// A transaction.

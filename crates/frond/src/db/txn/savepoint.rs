@@ -24,6 +24,14 @@ pub struct Savepoint {
     number: u64,
 }
 
+impl Savepoint {
+    /// Its number within the transaction, from 1; no other of the transaction has it, or will. For programs that keep numbers, and
+    /// ask for it again by [`Txn::savepoint_of`].
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl Txn {
     /// Marks this moment, to go back to. Takes sixteen bytes until it is released or gone back beyond.
     ///
@@ -170,6 +178,11 @@ impl Txn {
         state.release_in_temporary(savepoint.number)?;
         state.savepoints.truncate(at);
         Ok(())
+    }
+
+    /// The savepoint of a number: whether it is still there, those say who go back to it or release it.
+    pub fn savepoint_of(&self, number: u64) -> Savepoint {
+        Savepoint { txn: self.place(), number }
     }
 
     fn find(&self, state: &State, savepoint: &Savepoint) -> Result<usize> {

@@ -33,13 +33,13 @@ const TEMPORARY: TreeId = TreeId(u32::MAX - 1);
 /// the last handle. See [`Db::create_temporary`].
 #[derive(Clone, Debug)]
 pub struct TemporaryTree {
-    held: Arc<Held>,
+    pub(super) held: Arc<Held>,
 }
 
 #[derive(Debug)]
-struct Held {
-    rows: Txn,
-    tree: Tree,
+pub(super) struct Held {
+    pub(super) rows: Txn,
+    pub(super) tree: Tree,
     /// Whether a transaction has written it and not ended.
     is_used: Mutex<bool>,
 }
@@ -169,7 +169,7 @@ impl TemporaryTree {
     }
 
     /// The transaction writes it from here on.
-    fn enroll(&self, txn: &Txn) -> Result<()> {
+    pub(super) fn enroll(&self, txn: &Txn) -> Result<()> {
         let held = &self.held;
         let mut state = txn.go_on()?;
         if state.temporary.iter().any(|using| Arc::ptr_eq(&using.held, held)) {

@@ -225,6 +225,22 @@ impl Intervals {
         self.walk(self.root, tree, key, &mut each);
     }
 
+    /// Hands the place and the owner of each interval to `each`, in order, until that says no.
+    pub fn each(&self, mut each: impl FnMut(u32, u32) -> bool) {
+        let (mut at, mut above) = (self.root, Vec::new());
+        while at != NONE || !above.is_empty() {
+            while at != NONE {
+                above.push(at);
+                at = self.nodes[at as usize].left;
+            }
+            let Some(next) = above.pop() else { return };
+            if !each(next, self.nodes[next as usize].owner) {
+                return;
+            }
+            at = self.nodes[next as usize].right;
+        }
+    }
+
     fn walk(&self, at: u32, tree: TreeId, key: &[u8], each: &mut impl FnMut(u32) -> bool) -> bool {
         if at == NONE {
             return true;

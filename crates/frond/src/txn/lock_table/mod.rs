@@ -41,6 +41,7 @@
 
 mod deadlock;
 mod denied;
+mod held;
 mod intervals;
 mod lock_set;
 mod mode;
@@ -67,6 +68,7 @@ use crate::{
 
 pub use deadlock::{Deadlock, Party};
 pub use denied::{Denied, LockOn, Patience, Reason};
+pub use held::{HeldLock, HeldLocks, HeldOn};
 pub use lock_set::{LockMark, LockSet};
 pub use mode::{Mode as LockMode, RowMode, TableMode};
 pub use owner::{LockParty, Owner};

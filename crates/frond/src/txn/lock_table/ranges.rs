@@ -76,6 +76,10 @@ impl Inner {
         });
         found
     }
+
+    fn span(&self, place: u32) -> Span<'_> {
+        (as_begin(self.intervals.begin(place)), as_end(self.intervals.end(place)))
+    }
 }
 
 fn begin_of(bound: Bound<&[u8]>) -> At<'_> {
@@ -308,12 +312,28 @@ impl LockTable {
 
     /// Hands the stretches of a set to `each`.
     pub(super) fn each_range(&self, locks: &LockSet, mut each: impl FnMut(TreeId, Span<'_>)) {
-        for range in &locks.ranges {
-            let inner = self.ranges[range.shard as usize].0.inner.lock().unwrap();
-            let intervals = &inner.intervals;
-            let span = (as_begin(intervals.begin(range.place)), as_end(intervals.end(range.place)));
-            each(intervals.tree(range.place), span);
+        locks.ranges.iter().for_each(|range| self.look_at_range(*range, &mut each));
+    }
+
+    /// Hands a stretch to `look`.
+    pub(super) fn look_at_range(&self, range: RangeLock, look: impl FnOnce(TreeId, Span<'_>)) {
+        let inner = self.ranges[range.shard as usize].0.inner.lock().unwrap();
+        look(inner.intervals.tree(range.place), inner.span(range.place));
+    }
+
+    /// Hands the stretches of a shard, with the numbers of their owners, to `each`, until that says no: how many there are.
+    pub(super) fn each_interval(
+        &self,
+        shard: usize,
+        mut each: impl FnMut(TreeId, u32, Span<'_>) -> bool,
+    ) -> usize {
+        let shard = &self.ranges[shard].0;
+        if shard.count.load(Ordering::SeqCst) == 0 {
+            return 0;
         }
+        let inner = shard.inner.lock().unwrap();
+        inner.intervals.each(|at, owner| each(inner.intervals.tree(at), owner, inner.span(at)));
+        inner.intervals.len()
     }
 
     /// Ranges there are.

@@ -310,6 +310,29 @@ impl Shard {
         Some((slot.name(), mode, slot.link & WRITTEN != 0))
     }
 
+    /// Hands its locks to `each`, once for each holder, until that says no: how many were handed out.
+    pub fn each(&self, mut each: impl FnMut(Name, u32, Mode) -> bool) -> usize {
+        let mut handed = 0;
+        for &first in &self.buckets {
+            let mut at = first;
+            while at != NONE {
+                let slot = &self.slots[at as usize];
+                at = slot.next();
+                handed += 1;
+                let goes_on = if slot.word & QUEUED == 0 {
+                    each(slot.name(), slot.word & OWNER, Mode::from_bits(slot.word >> MODE_SHIFT))
+                } else {
+                    let queue = &self.queues[(slot.word & !QUEUED) as usize];
+                    queue.holders().iter().all(|&(holder, mode)| each(slot.name(), holder, mode))
+                };
+                if !goes_on {
+                    return handed;
+                }
+            }
+        }
+        handed
+    }
+
     /// The queue of a lock, if it has one.
     pub fn queue(&self, hash: LockHash) -> Option<&Queue> {
         let word = self.slots[self.find(hash)? as usize].word;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     TreeId,
-    sync::{AtomicU32, Ordering},
+    sync::{AtomicU32, AtomicU64, Ordering},
 };
 
 /// In an intent: it stands in the table, too.
@@ -47,6 +47,12 @@ fn tree_of(intent: u64) -> TreeId {
 
 fn mode_of(intent: u64) -> Mode {
     if intent & EXCLUSIVE != 0 { Mode::IntentExclusive } else { Mode::IntentShared }
+}
+
+/// The intent of a place, if there is one and it does not stand in the table.
+pub(super) fn written_down(place: &AtomicU64) -> Option<(TreeId, Mode)> {
+    let own = place.load(Ordering::SeqCst);
+    (own & (USED | MOVED) == USED).then(|| (tree_of(own), mode_of(own)))
 }
 
 fn name_of(tree: TreeId) -> Name {

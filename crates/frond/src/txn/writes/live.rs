@@ -86,6 +86,31 @@ impl LiveWrites {
         (writes.pieces().clone(), writes.dropped().clone())
     }
 
+    /// Hands keys of a tree to `each` that have entries in memory, from the newest of all entries back, so many of which are looked
+    /// at; one may come more than once, and none if a commit is on its way. For people who look, who hold nobody up: the lock
+    /// is let go every now and then.
+    pub(crate) fn newest_keys(&self, tree: TreeId, max: usize, mut each: impl FnMut(&[u8])) {
+        const AT_ONCE: usize = 64;
+        let mut end = usize::MAX;
+        for _ in 0..max.div_ceil(AT_ONCE) {
+            let writes = self.lock();
+            if writes.is_sealed {
+                return;
+            }
+            end = end.min(writes.set.entry_count());
+            let begin = end.saturating_sub(AT_ONCE);
+            for slot in (begin..end).rev().map(|slot| slot as u32) {
+                if writes.set.tree_at(slot) == tree {
+                    each(writes.set.key_at(slot));
+                }
+            }
+            if begin == 0 {
+                return;
+            }
+            end = begin;
+        }
+    }
+
     /// The first unpublished key in `[from, to)` that is in memory, put into `found`; false if there is none. Who needs
     /// all asks again behind it, and looks into the [`pieces`](Self::pieces).
     pub fn pending_key(

@@ -2,6 +2,8 @@
 
 #[cfg(not(shuttle))]
 mod cycles;
+#[cfg(not(shuttle))]
+mod held;
 #[cfg(shuttle)]
 mod interleavings;
 #[cfg(not(shuttle))]
