@@ -146,6 +146,7 @@ pub const BUGS: &[Bug] = &[
     bug("blob: the last run does not let go of its blobs", "checkpoint, count_blobs", "model"),
     bug("pipeline: nobody names what is undecided", "Engine::name_undecided", "scenarios"),
     bug("pipeline: nobody names undecided runs", "Engine::name_undecided", "scenarios"),
+    bug("pipeline: what is committed is named no more", "Undecided::commit", "prepared"),
     bug("db: runs of what is prepared are not held again", "recover::hold_runs", "scenarios"),
     bug("db: prepared rows are not locked again", "Shared::lock_again", "scenarios"),
     bug("db: what is prepared has not all its locks again", "recover::read", "transactions"),

@@ -242,7 +242,7 @@ impl Shared {
             engine.health.check()?;
             {
                 let mut section = engine.enter();
-                if engine.undecided.is_empty() {
+                if engine.undecided.are_decided() {
                     let came = engine.undecided.came();
                     return Ok((engine.freeze_in(&mut section), came));
                 }

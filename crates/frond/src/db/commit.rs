@@ -41,6 +41,26 @@ thread_local! {
     pub(super) static RECORD: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
 }
 
+/// What a commit brings.
+#[derive(Clone, Copy)]
+pub(super) struct Brings<'a> {
+    /// Its rows.
+    pub insertion: &'a Arc<Insertion>,
+    /// Its long values.
+    pub blobs: &'a [Arc<BlobHold>],
+    /// What roots and branches follow of it.
+    pub changes: &'a [Change],
+    /// Its record names the extents of all that. Else other records do, for as long as the log is needed for it.
+    pub is_named: bool,
+}
+
+impl<'a> Brings<'a> {
+    /// Rows, and nothing else.
+    pub fn rows(insertion: &'a Arc<Insertion>) -> Self {
+        Self { insertion, blobs: &[], changes: &[], is_named: true }
+    }
+}
+
 /// A commit that has its number, its place in the log, and its memtable.
 #[derive(Debug)]
 pub(super) struct Sequenced {
@@ -227,7 +247,8 @@ impl Shared {
             let (bytes, max) = (body.len() as u64, RECORD_BYTES_MAX as u64);
             return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
         }
-        let sequenced = self.sequence((insertion, blobs), body, None, admitted, changes);
+        let brings = Brings { insertion, blobs, changes, is_named: true };
+        let sequenced = self.sequence(brings, body, None, admitted);
         RECORD.set(record);
         if sequenced.is_ok() {
             self.counters_are_logged(&insertion.counters);
@@ -274,12 +295,12 @@ impl Shared {
     /// Step 3, and the record in its place, which may have been promised for a record of some length.
     pub(super) fn sequence(
         &self,
-        (insertion, blobs): (&Arc<Insertion>, &[Arc<BlobHold>]),
+        brings: Brings<'_>,
         body: &[u8],
         promised: Option<usize>,
         admitted: u64,
-        changes: &[Change],
     ) -> Result<Sequenced> {
+        let Brings { insertion, blobs, changes, is_named } = brings;
         let engine = &*self.engine;
         let bytes_max = engine.log().record_bytes_max();
         let whole = body.len() + trailer(Seqno(0)).len();
@@ -317,7 +338,7 @@ impl Shared {
                 continue;
             };
             // Before anybody can insert it: then it may be visible, and the memtable frozen.
-            self.keep_blobs(blobs, &section.active, reservation.lsn());
+            self.keep_blobs(blobs, &section.active, is_named.then(|| reservation.lsn()));
             section.active.admitted.fetch_add(admitted, Ordering::Relaxed);
             // Groups are padded, so that many small commits are far more log than their records.
             let reached = reservation.lsn().0;
@@ -330,7 +351,8 @@ impl Shared {
             section.active.count(trees.map(|tree| (tree, insertion.rows_of(tree))));
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
             // What a record names is held by the log before anybody can read the record.
-            let names_runs = begins_memtable || changes.iter().any(|one| one.prepared().is_some());
+            let names_runs =
+                is_named && begins_memtable || changes.iter().any(|one| one.prepared().is_some());
             let inside = bytes <= COPIED_INSIDE_BYTES_MAX && !names_runs;
             if inside {
                 engine.log().fill(&reservation, &[rest, &trailer(seqno)]);
@@ -354,8 +376,8 @@ impl Shared {
                 }
                 named.expect("I11: an extent that is held is there");
             }
-            for (_, piece) in changes.iter().filter_map(Change::spilled).flat_map(|all| all.iter())
-            {
+            let spilled = changes.iter().filter(|_| is_named).filter_map(Change::spilled);
+            for (_, piece) in spilled.flat_map(|all| all.iter()) {
                 let named = piece.pages().name_in_log(reservation.lsn());
                 named.expect("I11: an extent that is held is there");
             }
@@ -370,8 +392,8 @@ impl Shared {
         }
     }
 
-    /// The record and the memtable keep the blobs from here on (Rule: I11).
-    fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, lsn: Lsn) {
+    /// The memtable keeps the blobs from here on, and so does the record, if it names them (Rule: I11).
+    fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, named: Option<Lsn>) {
         if blobs.is_empty() {
             return;
         }
@@ -379,6 +401,7 @@ impl Shared {
         if !plant!("blob: the memtable does not hold what it hands out") {
             slot.keep_blobs(blobs);
         }
+        let Some(lsn) = named else { return };
         for blob in blobs {
             let Extent { offset, bytes } = blob.extent();
             let named = engine.store.name_in_log(offset, lsn);

@@ -190,10 +190,9 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     }
     let (id, level) = (store.id(), options.durability);
     let mut recovered_end = Lsn(0);
-    let log = if options.read_only {
-        None
-    } else if is_new {
-        Some(Log::create(env.clone(), dir, id, level, log_options)?)
+    let log = if is_new {
+        let log = || Log::create(env.clone(), dir, id, level, log_options);
+        if options.read_only { None } else { Some(log()?) }
     } else {
         // First pass: where the log ends, which extents only it names (Rule: I11), and whether all is
         // there to replay it.
@@ -202,7 +201,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             |lsn: Lsn, payload: &[u8]| survey(&engine, superblock.applied, lsn, payload);
         let tail = wal::recover(&env, dir, id, from, expect, &mut survey)?;
         recovered_end = tail.end;
-        Some(Log::resume(env.clone(), dir, id, level, log_options, tail)?)
+        let log = || Log::resume(env.clone(), dir, id, level, log_options, tail);
+        if options.read_only { None } else { Some(log()?) }
     };
     if let Some(log) = log {
         let engine = Arc::get_mut(&mut engine).expect("nobody else has it before it runs");

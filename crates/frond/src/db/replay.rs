@@ -8,7 +8,7 @@
 
 use super::{
     Cursor, Shared, Snapshot,
-    prepared::{TreeChange, content_of, each_change, runs_of},
+    prepared::{TreeChange, blobs_of, content_of, each_change, runs_of},
 };
 use crate::{
     Error, Lsn, Place, Result, Seqno, TreeId,
@@ -19,12 +19,12 @@ use crate::{
         FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
     },
     pipeline::Engine,
-    store::{Class, Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
+    store::{Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
     sync::{Arc, Ordering},
     tree::SortedRuns,
     types::{Counts, Xid},
     version::{Change, Loaded, MemSlot, SpilledWrites},
-    wal::{self, Item, LogExtent, Record, RecordItems},
+    wal::{self, Item, LogExtent, Record},
 };
 
 /// A replay under way.
@@ -51,8 +51,7 @@ impl Replay<'_> {
     pub fn record(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let (seqno, mut items) = match wal::decode(lsn, payload)? {
             Record::Commit { seqno, items } => (seqno, items.with_counts()),
-            Record::Keeps { items } => return self.claim(lsn, items),
-            Record::Checkpoint { .. } => return Ok(()),
+            Record::Keeps { .. } | Record::Checkpoint { .. } => return Ok(()),
         };
         let Self { engine, catalog, applied, prepared } = self;
         let (engine, catalog, applied) = (*engine, *catalog, *applied);
@@ -116,20 +115,11 @@ impl Replay<'_> {
                 }
                 Item::Extent(extent) => {
                     let extent = extent_of(&engine.store, extent)?;
-                    if engine.log.is_none() {
-                        // Nothing was claimed, and nothing will be allocated either; a load adopts it.
-                        engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
-                    }
                     blobs.push(BlobHold::new(&engine.store, extent));
                     slot.keep_blobs(&blobs[blobs.len() - 1..]);
                 }
                 Item::Page { kind, extent } => {
-                    let extent = extent_of(&engine.store, extent)?;
-                    if engine.log.is_none() {
-                        // Nothing was claimed, and nothing will be allocated either.
-                        engine.store.claim(extent, Class::of_page(kind), kind, lsn)?;
-                    }
-                    pages.push((kind, extent));
+                    pages.push((kind, extent_of(&engine.store, extent)?));
                 }
                 Item::Prepared { xid, .. } => {
                     let xid = Xid::new(xid)?;
@@ -164,24 +154,6 @@ impl Replay<'_> {
     }
 }
 
-impl Replay<'_> {
-    /// Of a store that is read alone, nobody has claimed yet what the log names.
-    fn claim(&self, lsn: Lsn, mut items: RecordItems<'_>) -> Result<()> {
-        while self.engine.log.is_none()
-            && let Some(item) = items.next()?
-        {
-            let (kind, extent) = match item {
-                Item::Extent(extent) => (PageKind::Blob, extent),
-                Item::Page { kind, extent } => (kind, extent),
-                _ => continue,
-            };
-            let (store, class) = (&self.engine.store, Class::of_page(kind));
-            store.claim(extent_of(store, extent)?, class, kind, lsn)?;
-        }
-        Ok(())
-    }
-}
-
 /// Inserts what was prepared under a name, and is committed now.
 fn insert_prepared(
     engine: &Engine,
@@ -191,7 +163,8 @@ fn insert_prepared(
     rows: &mut Rows,
 ) -> Result<()> {
     let content = content_of(engine, prepared, xid)?;
-    each_change(engine, xid, &content.body, |change| match change {
+    slot.keep_blobs(&blobs_of(engine, xid, &content)?);
+    each_change(engine, xid, &content, |change| match change {
         TreeChange::Rows(tree, more) => rows.are_more(tree, more),
         TreeChange::Entry(tree, key, tag, payload) => {
             rows.change(tree);
@@ -201,7 +174,9 @@ fn insert_prepared(
             rows.change(tree);
             slot.table.delete_range(tree, seqno, from, to)
         }
-    })
+    })?;
+    engine.undecided.commit(xid, seqno);
+    Ok(())
 }
 
 /// What a commit had written beyond memory, if it had: its runs are in their places, and its record names them first; of
@@ -219,12 +194,7 @@ fn spilled_again(
         let Some(first) = links.first() else { continue };
         let mut pages = HeldPages::new(&engine.store, first.birth, first.lineage);
         for &Link { offset, bytes, .. } in &links {
-            let extent = Extent { offset, bytes };
-            if engine.log.is_none() {
-                // Nothing was claimed, and nothing will be allocated either.
-                engine.store.claim(extent, Class::Run, PageKind::Run, lsn)?;
-            }
-            pages.hold(PageKind::Run, extent);
+            pages.hold(PageKind::Run, Extent { offset, bytes });
         }
         let piece = SortedRuns::on_disk(&engine.cx, &links, pages)?;
         spilled.push_older(tree, Arc::new(piece));
@@ -235,14 +205,7 @@ fn spilled_again(
     let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(None) };
     while let Some(item) = items.next()? {
         match item {
-            Item::Extent(extent) if engine.log.is_none() => {
-                let extent = extent_of(&engine.store, extent)?;
-                engine.store.claim(extent, Class::Blob, PageKind::Blob, lsn)?;
-            }
-            Item::Page { kind, extent } if engine.log.is_none() => {
-                let extent = extent_of(&engine.store, extent)?;
-                engine.store.claim(extent, Class::of_page(kind), kind, lsn)?;
-            }
+            // One of an earlier version named what it needs.
             Item::Extent(_) | Item::Page { .. } => {}
             Item::Prepared { xid, .. } => {
                 let xid = Xid::new(xid)?;

@@ -329,6 +329,7 @@ impl Engine {
         if clean.is_none() {
             self.log_checkpoint(superblock.sequence)?;
         }
+        self.undecided.settle(version.applied);
         let needed = self.store.log_needed_from();
         self.log().trim(self.log_kept_from(needed))?;
         self.store.space().log_trimmed(needed);

@@ -2,21 +2,22 @@
 //!
 //! What a prepared transaction will do lies in the catalog, so that the log need not keep its record (Rule: I12). The
 //! extents that it names are known by the log alone (Rule: I11), so every checkpoint names them again before the
-//! log that named them goes.
+//! log that named them goes. The record that commits it names none: it is short, however much it commits, so that the
+//! log can promise it room (Rule: I41).
 //!
 //! Invariants
-//! 1. Extents are here before the record that prepares them is in the log, and until the record that commits them is,
-//!    or their rollback is visible. Naming one in vain is harmless: recovery gives up what nobody takes up.
+//! 1. Extents are here before the record that prepares them is in the log, and until a slot has a boundary behind their
+//!    commit, or their rollback is visible. Naming one in vain is harmless: recovery gives up what nobody takes up.
 //! 2. A checkpoint names them behind its boundary, and syncs that before its slot is written.
-//! 3. They are held as long as they are here, whatever becomes of the memtable that prepared them.
+//! 3. They are held as long as they are here, whatever becomes of the memtables of their prepare and their commit.
 //! 4. A store that has some is not marked clean when it is closed, and does not rest by itself: the log is needed.
 //!
-//! Threads: who prepares and decides; the checkpointer.
+//! Threads: who prepares and decides; replay; the checkpointer.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    Lsn, Result, Xid,
+    Lsn, Result, Seqno, Xid,
     blob::BlobHold,
     page::PageKind,
     store::{Extent, HeldPages},
@@ -49,12 +50,19 @@ impl Needs {
     }
 }
 
-/// By the name of who has prepared them.
+/// By the name of who has prepared them; by their commits, which are in no slot's trees yet.
+#[derive(Debug, Default)]
+struct All {
+    undecided: BTreeMap<Xid, Needs>,
+    committed: Vec<(Seqno, Needs)>,
+}
+
+/// What prepared transactions need, and such as are committed and not in trees yet.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
     /// How many have come.
     came: AtomicU64,
-    needs: Mutex<BTreeMap<Xid, Needs>>,
+    needs: Mutex<All>,
 }
 
 impl Undecided {
@@ -63,7 +71,7 @@ impl Undecided {
         if !needs.is_empty() {
             let mut all = self.lock();
             self.came.fetch_add(1, Ordering::Relaxed);
-            let before = all.insert(xid.clone(), needs);
+            let before = all.undecided.insert(xid.clone(), needs);
             drop(all);
             drop(before);
         }
@@ -75,19 +83,42 @@ impl Undecided {
         self.came.load(Ordering::Relaxed)
     }
 
-    /// It is decided.
+    /// It is rolled back, or was not prepared after all.
     pub fn release(&self, xid: &Xid) {
-        let released = self.lock().remove(xid);
+        let released = self.lock().undecided.remove(xid);
         // What it held goes under locks of the store.
         drop(released);
     }
 
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+    /// It is committed.
+    pub fn commit(&self, xid: &Xid, seqno: Seqno) {
+        let mut all = self.lock();
+        if let Some(needs) = all.undecided.remove(xid)
+            && !plant!("pipeline: what is committed is named no more")
+        {
+            all.committed.push((seqno, needs));
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Xid, Needs>> {
+    /// A slot has all up to this commit in its trees.
+    pub(super) fn settle(&self, applied: Seqno) {
+        let settled: Vec<_> =
+            self.lock().committed.extract_if(.., |(seqno, _)| *seqno <= applied).collect();
+        drop(settled);
+    }
+
+    /// True if nothing waits for a decision.
+    pub fn are_decided(&self) -> bool {
+        self.lock().undecided.is_empty()
+    }
+
+    /// True if the log is not needed for any.
+    pub fn is_empty(&self) -> bool {
+        let all = self.lock();
+        all.undecided.is_empty() && all.committed.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All> {
         self.needs.lock().unwrap()
     }
 }
@@ -97,7 +128,11 @@ impl Engine {
     /// `log_from` on has named.
     pub(super) fn name_undecided(&self, log_from: Lsn) -> Result<()> {
         // Held on, so that what is decided meanwhile is there to be named.
-        let needs: Vec<Needs> = self.undecided.lock().values().cloned().collect();
+        let needs: Vec<Needs> = {
+            let all = self.undecided.lock();
+            let committed = all.committed.iter().map(|(_, needs)| needs);
+            all.undecided.values().chain(committed).cloned().collect()
+        };
         let mut extents: Vec<(PageKind, Extent)> = needs.iter().flat_map(Needs::extents).collect();
         let named = |extent: &Extent| self.store.space().named_in_log(extent.offset);
         extents.retain(|(_, extent)| named(extent).is_none_or(|at| at < log_from));

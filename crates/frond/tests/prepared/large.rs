@@ -182,6 +182,35 @@ fn runs_wait_for_a_decision() {
     }
 }
 
+/// Rule: I54. What a savepoint took back is nobody's once the rest is prepared: neither its rows nor its space, through a restart, too.
+#[test]
+fn what_savepoints_took_back_is_let_go_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = tiny(dir.path());
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let txn = begin(&db, Isolation::Snapshot);
+    txn.put(&tree, b"kept", b"1").unwrap();
+    let savepoint = txn.savepoint().unwrap();
+    for row in 0..600u32 {
+        txn.put(&tree, &row.to_be_bytes(), &[7; 40]).unwrap();
+    }
+    txn.rollback_to(&savepoint).unwrap();
+    assert!(is_locked(&db, &tree, &77u32.to_be_bytes()), "as long as it goes on");
+    txn.prepare(&xid("x")).unwrap().detach();
+    assert!(is_locked(&db, &tree, b"kept"));
+    // Those that had not left memory are held as locks of rows are, by whoever has asked to write them.
+    assert!((0..300u32).all(|row| !is_locked(&db, &tree, &row.to_be_bytes())));
+    drop(tree);
+    db.close().unwrap();
+    let db = tiny(dir.path());
+    let tree = db.open_tree("t").unwrap();
+    assert!(is_locked(&db, &tree, b"kept"));
+    assert!((0..600u32).all(|row| !is_locked(&db, &tree, &row.to_be_bytes())));
+    db.commit_prepared(&xid("x")).unwrap();
+    has_nothing_kept(&db);
+    is_at_rest(&db);
+}
+
 /// What lies in runs no backup has: it is told so, and the next one has what was decided.
 #[test]
 fn a_backup_waits_for_what_lies_in_runs() {

@@ -26,8 +26,9 @@ fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
     let mut record = RecordBuilder::new();
     let insertion = shared.take_writes(batch, trees);
     build_record(&mut record, &insertion, &batch.blobs, &[]);
-    let brings = (&insertion, &*batch.blobs);
-    let sequenced = shared.sequence(brings, record.finish(), None, 0, &[]).unwrap();
+    let brings =
+        Brings { insertion: &insertion, blobs: &batch.blobs, changes: &[], is_named: true };
+    let sequenced = shared.sequence(brings, record.finish(), None, 0).unwrap();
     (insertion, sequenced)
 }
 
@@ -122,7 +123,7 @@ fn a_commit_that_meets_a_close_is_refused_or_there() {
     let mut record = RecordBuilder::new();
     record.tree(tree.id());
     let late = Arc::new(Insertion::default());
-    let late = db.shared.sequence((&late, &[]), record.finish(), None, 0, &[]);
+    let late = db.shared.sequence(Brings::rows(&late), record.finish(), None, 0);
     assert!(matches!(late, Err(Error::Closed)), "{late:?}");
     db.shared.closed.store(false, Ordering::SeqCst);
     db.close().unwrap();

@@ -3,7 +3,7 @@
 //! What one will do lies in the catalog, in pieces (`catalog/prepared.rs`), put there by its prepare as by any commit.
 //! Its commit is a short record: the name, and that the pieces go. So the log keeps nothing for it, checkpoints and
 //! backups have it like every row, and recovery finds it there (Rule: I12). What it has written beyond memory stays in
-//! sorted runs, which the content names; commits and checkpoints name them in the log (`pipeline/undecided.rs`).
+//! sorted runs, which the content names; the prepare and checkpoints name them in the log (`pipeline/undecided.rs`).
 //!
 //! | file | what it does |
 //! |---|---|
@@ -31,21 +31,20 @@ use crate::{
     blob::BlobHold,
     catalog::{CATALOG_TREE, TreeEntry},
     pipeline::Insertion,
-    store::Extent,
     sync::Arc,
     txn::{
         LiveWrites,
         lock_table::{LockList, LockSet, LockTable},
     },
     version::Change,
-    wal::{LogExtent, PromiseRefused, RecordBuilder, Reservation, TRAILER_BYTES},
+    wal::{PromiseRefused, RecordBuilder, Reservation, TRAILER_BYTES},
 };
 
 use super::{
     Db, Shared,
-    commit::{RECORD, Sequenced, build_record},
+    commit::{Brings, RECORD, Sequenced, build_record},
 };
-pub(super) use recover::{TreeChange, content_of, each_change, recover, runs_of};
+pub(super) use recover::{TreeChange, blobs_of, content_of, each_change, recover, runs_of};
 pub use table::PreparedInfo;
 pub(super) use table::PreparedTable;
 
@@ -98,15 +97,6 @@ impl Prepared {
     /// The body of its commit's record.
     fn build_commit(&self, record: &mut RecordBuilder) {
         record.clear();
-        let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
-        // What they are the content says.
-        for (_, runs) in self.spilled.iter().filter_map(Change::spilled).flat_map(|all| all.iter())
-        {
-            for (kind, extent) in runs.pages().iter() {
-                record.page(kind, place(extent));
-            }
-        }
-        self.blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
         record.prepared(self.xid.as_bytes(), self.since);
         record.tree(CATALOG_TREE);
         for piece in self.insertion.decided.entries(CATALOG_TREE) {
@@ -229,7 +219,7 @@ impl PreparedTxn {
                 prepared.promised = None;
             }
             self.shared.end_promises(&prepared);
-            self.shared.let_go(*prepared);
+            self.shared.let_go(*prepared, None);
         }
         let level = self.shared.durability;
         place.map_or(Ok(()), |reservation| self.shared.wait_durable(&reservation, level))
@@ -245,7 +235,7 @@ impl PreparedTxn {
         if let Some(sequenced) = &ordered {
             self.shared.land(&prepared.insertion, sequenced);
         }
-        self.shared.let_go(*prepared);
+        self.shared.let_go(*prepared, ordered.as_ref().map(|sequenced| sequenced.seqno));
         ordered.map(|sequenced| sequenced.reservation)
     }
 
@@ -272,8 +262,9 @@ impl Shared {
         let mut record = RECORD.take();
         prepared.build_commit(&mut record);
         let body = record.finish();
-        let (brings, changes) = ((insertion, &**blobs), spilled.as_slice());
-        let sequenced = self.sequence(brings, body, *promised, *admitted, changes);
+        // What it needs is named already, and stays so until it is in trees.
+        let brings = Brings { insertion, blobs, changes: spilled.as_slice(), is_named: false };
+        let sequenced = self.sequence(brings, body, *promised, *admitted);
         RECORD.set(record);
         sequenced
     }
@@ -320,17 +311,21 @@ impl Shared {
         let mut record = RECORD.take();
         build_record(&mut record, &insertion, &[], &[]);
         let body = record.finish();
-        let sequenced = self.sequence((&insertion, &[]), body, prepared.promised, 0, &[]);
+        let sequenced = self.sequence(Brings::rows(&insertion), body, prepared.promised, 0);
         RECORD.set(record);
         let sequenced = sequenced?;
         self.land(&insertion, &sequenced);
         Ok(Some(sequenced.reservation))
     }
 
-    /// It is decided, and that is visible: gives back what it kept.
-    fn let_go(&self, mut prepared: Prepared) {
+    /// It is decided, by a commit or else a rollback, and that is visible: gives back what it kept.
+    fn let_go(&self, mut prepared: Prepared, commit: Option<Seqno>) {
         self.give_locks_back(&mut prepared);
-        self.engine.undecided.release(&prepared.xid);
+        let undecided = &self.engine.undecided;
+        match commit {
+            Some(seqno) => undecided.commit(&prepared.xid, seqno),
+            None => undecided.release(&prepared.xid),
+        }
         self.prepared.forget(&prepared.xid);
     }
 

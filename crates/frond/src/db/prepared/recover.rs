@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, Lsn, Place, Publish, Result, TreeId, Xid,
     blob::{BlobHold, BlobRef},
+    block::typed::Projection,
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
     page::LINK_BYTES,
@@ -59,14 +60,16 @@ pub(in crate::db) enum TreeChange<'a> {
     DeleteRange(TreeId, &'a [u8], &'a [u8]),
 }
 
-/// Goes through what a body does beside what its runs do; no prepared transaction changes the catalog, or brings pages.
+/// Goes through what a content does beside what its runs do; no prepared transaction changes the catalog, or brings pages.
 pub(in crate::db) fn each_change(
     engine: &Engine,
     xid: &Xid,
-    body: &[u8],
+    Content { body, has_runs, .. }: &Content,
     mut each: impl FnMut(TreeChange<'_>),
 ) -> Result<()> {
     let mut items = wal::items(Lsn(0), body).with_counts();
+    // Only there are they looked for.
+    let mut is_head = *has_runs;
     let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
     while let Some(item) = items.next().map_err(in_piece)? {
         match item {
@@ -79,10 +82,11 @@ pub(in crate::db) fn each_change(
             Item::DeleteRange { tree, from, to } if tree != CATALOG_TREE => {
                 each(TreeChange::DeleteRange(tree, from, to));
             }
-            Item::Runs { tree, .. } if tree != CATALOG_TREE => {}
+            Item::Runs { tree, .. } if tree != CATALOG_TREE && is_head => continue,
             Item::Extent(_) => {}
             _ => return Err(malformed(engine, format!("{xid} does what none can"))),
         }
+        is_head = false;
     }
     Ok(())
 }
@@ -108,6 +112,19 @@ fn hold_blobs(
         named += 1;
     }
     Ok((holds, named))
+}
+
+/// The same of what is to be committed, or may be: all of them must be there.
+pub(in crate::db) fn blobs_of(
+    engine: &Engine,
+    xid: &Xid,
+    content: &Content,
+) -> Result<Vec<Arc<BlobHold>>> {
+    let (blobs, named) = hold_blobs(engine, content)?;
+    if blobs.len() < named {
+        return Err(malformed(engine, format!("a long value of {xid} is not there")));
+    }
+    Ok(blobs)
 }
 
 /// Goes through the runs that a body names, of a tree the newest first.
@@ -169,11 +186,10 @@ pub(in crate::db) fn runs_of(
 fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     let content = content_of(engine, pieces, xid)?;
     let spilled = runs_of(engine, xid, &content)?;
-    let (blobs, named) = hold_blobs(engine, &content)?;
-    let Content { since, locks, body, .. } = content;
+    let blobs = blobs_of(engine, xid, &content)?;
     let mut insertion = Insertion::default();
     let Insertion { writes, rows, .. } = &mut insertion;
-    each_change(engine, xid, &body, |change| match change {
+    each_change(engine, xid, &content, |change| match change {
         TreeChange::Rows(tree, more) => rows.push((tree, more)),
         TreeChange::Entry(tree, key, tag, payload) => {
             writes.push(tree, key, tag, &[payload], false);
@@ -190,9 +206,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         let key = Record::prepared_key(xid, number);
         insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
     }
-    if blobs.len() < named {
-        return Err(malformed(engine, format!("a long value of {xid} is not there")));
-    }
+    let Content { since, locks, .. } = content;
     let prepared = Prepared {
         xid: xid.clone(),
         since,
@@ -212,8 +226,10 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
 impl Shared {
     /// They take their locks again, and wait for their decisions.
     pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<()> {
+        let mut others = Vec::new();
         for Found { mut prepared, locks } in found {
-            self.lock_again(&mut prepared, locks)?;
+            self.lock_again(&mut prepared, locks, &others)?;
+            others.extend(prepared.spilled.as_ref().and_then(Change::spilled).cloned());
             if !self.read_only
                 && let Err(error) = self.promise_again(&mut prepared)
             {
@@ -242,7 +258,13 @@ impl Shared {
         }
     }
 
-    fn lock_again(&self, prepared: &mut Prepared, list: Option<LockList>) -> Result<()> {
+    /// `others`: what lies beyond memory of those that have their locks already.
+    fn lock_again(
+        &self,
+        prepared: &mut Prepared,
+        list: Option<LockList>,
+        others: &[Arc<SpilledWrites>],
+    ) -> Result<()> {
         let number = self.next_txn();
         let insertion = prepared.insertion.clone();
         self.gate.close(|| true);
@@ -255,7 +277,7 @@ impl Shared {
         let mut locks = restored.inspect_err(|_| self.gate.open())?;
         locks.owner().set_writes(prepared.entries() as u64);
         let now = crate::txn::lock_table::Patience::NoWait;
-        let (table, mut taken) = (&self.lock_table, Ok(()));
+        let (table, mut taken, mut unread) = (&self.lock_table, Ok(()), Ok(()));
         'trees: for &tree in &insertion.trees {
             let is_alone = insertion.writes.ranges(tree).next().is_some();
             let mode = if is_alone { TableMode::Exclusive } else { TableMode::IntentExclusive };
@@ -268,6 +290,11 @@ impl Shared {
                     break 'trees;
                 }
                 taken = table.lock_row(&mut locks, tree, entry.key, RowMode::Write, now).map(drop);
+                if taken.is_err() {
+                    // What cannot be read counts as held: that is the error then, and not this transaction's.
+                    let mut others = others.iter();
+                    unread = others.try_for_each(|other| self.can_tell(other, tree, entry.key));
+                }
             }
         }
         let live = Arc::new(LiveWrites::new(number));
@@ -299,10 +326,19 @@ impl Shared {
         (prepared.locks, prepared.live) = (Some(locks), live);
         if taken.is_err() {
             self.give_locks_back(prepared);
+            unread?;
             let why = format!("{} writes a row that another does, too", prepared.xid);
             return Err(malformed(&self.engine, why));
         }
         Ok(())
+    }
+}
+
+impl Shared {
+    /// An error if it cannot be told whether these have a key.
+    fn can_tell(&self, writes: &SpilledWrites, tree: TreeId, key: &[u8]) -> Result<()> {
+        let mut runs = writes.of(tree).iter();
+        runs.try_for_each(|runs| runs.get(&self.engine.cx, key, &Projection::Nothing).map(drop))
     }
 }
 

@@ -4,26 +4,37 @@ use super::*;
 use crate::{
     CheckMode, Options, Tag, TreeId,
     catalog::{PreparedPiece, Record},
-    io::{Env, MemoryVfs, Workers},
+    io::{Env, MemoryVfs, OpenMode, Vfs, Workers},
     page::Link,
+    store::Extent,
 };
 
 fn open(vfs: &Arc<MemoryVfs>) -> Result<Db> {
+    open_with(vfs, |options| options)
+}
+
+fn open_with(vfs: &Arc<MemoryVfs>, more: impl FnOnce(Options) -> Options) -> Result<Db> {
     let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
-    Db::open("/store", Options::new().cache_size(8 << 20).env(env))
+    Db::open("/store", more(Options::new().cache_size(8 << 20).env(env)))
 }
 
 fn xid() -> Xid {
     Xid::new(b"x").unwrap()
 }
 
-/// A store with a long value that is prepared, in the trees through its boundary.
-fn prepared_and_applied(vfs: &Arc<MemoryVfs>) -> Db {
+/// A store with a long value that is prepared, in the trees through its boundary; beyond memory, if it is `large`.
+fn prepared_and_applied(vfs: &Arc<MemoryVfs>, is_large: bool) -> Db {
     let db = open(vfs).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let txn = db.begin(Default::default()).unwrap();
     txn.put(&tree, b"long", &[7; 100_000]).unwrap();
-    txn.prepare(&xid()).unwrap().detach();
+    for row in 0..if is_large { 40_000u32 } else { 0 } {
+        txn.put(&tree, &row.to_be_bytes(), &[3; 60]).unwrap();
+    }
+    let prepared = txn.prepare(&xid()).unwrap();
+    assert_eq!(prepared.own().spilled.is_some(), is_large);
+    assert!(db.shared.commit_bytes(prepared.own()) < 100, "I41: it is short, whatever it commits");
+    prepared.detach();
     db.shared.engine.freeze();
     while db.shared.engine.apply_oldest().unwrap() {}
     db
@@ -38,9 +49,9 @@ fn kill(db: Db) {
 /// The decision is behind the boundary of both slots, which need not name what is decided. Rules: I10, I11.
 #[test]
 fn a_decision_behind_the_boundary_of_both_slots() {
-    for is_committed in [false, true] {
+    for (is_committed, is_large) in [(false, false), (false, true), (true, false), (true, true)] {
         let vfs = Arc::new(MemoryVfs::new());
-        let db = prepared_and_applied(&vfs);
+        let db = prepared_and_applied(&vfs, is_large);
         match is_committed {
             true => drop(db.commit_prepared(&xid()).unwrap()),
             false => db.rollback_prepared(&xid()).unwrap(),
@@ -50,11 +61,26 @@ fn a_decision_behind_the_boundary_of_both_slots() {
             db.shared.engine.run_checkpoint().unwrap();
         }
         kill(db);
+        let has_all = |db: &Db| {
+            assert!(db.prepared().is_empty());
+            let tree = db.open_tree("t").unwrap();
+            assert_eq!(tree.get(b"long").unwrap(), is_committed.then(|| vec![7; 100_000]));
+            let row = tree.get(&77u32.to_be_bytes()).unwrap();
+            assert_eq!(row, (is_committed && is_large).then(|| vec![3; 60]));
+            assert!(db.check(CheckMode::Full).unwrap().is_clean());
+        };
+        let alone = open_with(&vfs, |options| options.read_only(true)).unwrap();
+        has_all(&alone);
+        drop(alone);
         let db = open(&vfs).unwrap();
-        assert!(db.prepared().is_empty());
-        let found = db.open_tree("t").unwrap().get(b"long").unwrap();
-        assert_eq!(found, is_committed.then(|| vec![7; 100_000]));
-        assert!(db.check(CheckMode::Full).unwrap().is_clean());
+        has_all(&db);
+        // What was replayed is named again by the slots of this opening.
+        for _ in 0..3 {
+            db.shared.engine.publish_unchanged();
+            db.shared.engine.run_checkpoint().unwrap();
+        }
+        kill(db);
+        has_all(&open(&vfs).unwrap());
     }
 }
 
@@ -62,7 +88,7 @@ fn a_decision_behind_the_boundary_of_both_slots() {
 #[test]
 fn no_decision_through_many_slots() {
     let vfs = Arc::new(MemoryVfs::new());
-    let mut db = prepared_and_applied(&vfs);
+    let mut db = prepared_and_applied(&vfs, false);
     for round in 0..6 {
         if round % 2 == 0 {
             db.open_tree("t").unwrap().put(&[round], &[1; 70_000]).unwrap();
@@ -86,12 +112,18 @@ fn hostile_pieces_are_refused() {
     let with = |body: &[u8], has_runs| content(Seqno(1), None, (body, has_runs));
     let content = |body: &[u8]| with(body, false);
     // A run where nothing is, or where the catalog's own leaf may be.
-    let run_at = |tree, offset| {
+    let runs_at = |tree, offset, has_runs| {
         let mut record = RecordBuilder::new();
         let link = Link { offset, bytes: 4096, ..Link::default() };
         record.runs(tree, [link].into_iter());
-        with(record.finish(), true)
+        with(record.finish(), has_runs)
     };
+    let run_at = |tree, offset| runs_at(tree, offset, true);
+    let mut record = RecordBuilder::new();
+    record.tree(TreeId(1));
+    record.entry(b"key", Tag::PUT, b"value");
+    record.runs(TreeId(1), [Link { offset: 1 << 20, bytes: 4096, ..Link::default() }].into_iter());
+    let late = record.finish().to_vec();
     let mut record = RecordBuilder::new();
     record.tree(CATALOG_TREE);
     record.entry(b"key", Tag::PUT, b"value");
@@ -109,6 +141,8 @@ fn hostile_pieces_are_refused() {
         ("a run that is not there", piece(0, 1, &run_at(TreeId(1), 1 << 30))),
         ("a run in no place", piece(0, 1, &run_at(TreeId(1), 4097))),
         ("a run over others", piece(0, 1, &run_at(TreeId(1), 32 << 10))),
+        ("runs behind rows", piece(0, 1, &with(&late, true))),
+        ("runs of one that says it has none", piece(0, 1, &runs_at(TreeId(1), 1 << 20, false))),
         ("runs of the catalog", piece(0, 1, &run_at(CATALOG_TREE, 1 << 30))),
     ];
     for (what, piece) in bad {
@@ -126,4 +160,46 @@ fn hostile_pieces_are_refused() {
         let is_typed = matches!(refused, Error::Malformed { .. } | Error::TooNew { .. });
         assert!(is_typed, "{what}: {refused}");
     }
+}
+
+/// Promise: P20. Runs of one that cannot be read refuse the opening with their place, whosever rows are asked for meanwhile.
+#[test]
+fn damage_in_runs_is_told_with_its_place() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = prepared_and_applied(&vfs, true);
+    let tree = db.open_tree("t").unwrap();
+    let other = db.begin(Default::default()).unwrap();
+    other.put(&tree, b"row", b"another's").unwrap();
+    // Behind the other in the order in which they have their locks again.
+    other.prepare(&Xid::new(b"y").unwrap()).unwrap().detach();
+    let large = db.attach_prepared(&xid()).unwrap();
+    let spilled = large.own().spilled.as_ref().and_then(Change::spilled).unwrap();
+    let pages = spilled.iter().flat_map(|(_, runs)| runs.pages().iter().collect::<Vec<_>>());
+    let extents: Vec<Extent> = pages.map(|(_, extent)| extent).collect();
+    large.detach();
+    drop(tree);
+    kill(db);
+    let mode = OpenMode { write: true, ..OpenMode::default() };
+    let file = vfs.open("/store/store.frond".as_ref(), mode).unwrap();
+    for Extent { offset, bytes } in &extents {
+        file.write_at(&vec![0xaa; *bytes as usize], *offset).unwrap();
+    }
+    drop(file);
+    let refused = open(&vfs).map(drop).unwrap_err();
+    let at = refused.offset().unwrap_or_else(|| panic!("{refused}"));
+    let is_there =
+        |&Extent { offset, bytes }: &Extent| (offset..offset + u64::from(bytes)).contains(&at);
+    assert!(
+        extents.iter().any(is_there) && refused.to_string().contains("store.frond"),
+        "{refused}"
+    );
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "pipeline: what is committed is named no more" => a_decision_behind_the_boundary_of_both_slots,
+    };
+    crate::plant::assert_claims_hold("prepared", claims);
 }

@@ -139,6 +139,10 @@ impl Txn {
         if let Some(locks) = &mut state.locks {
             LockTable::release_at_prepare(&shared.lock_table, locks, keeps_all);
         }
+        if !keeps_all {
+            // What savepoints took back is not its any more: neither the rows, which whoever asks from here on gets, nor the space.
+            self.live.lock().forget_dropped();
+        }
         prepared.locks = state.locks.take();
         prepared.entered.append(&mut state.entered);
         Ok(prepared)
