@@ -10,7 +10,10 @@
 //!    a restart it has the rows that it writes, before anybody else is there, and at `Serializable` the rest, too.
 //! 2. It is decided once, by the slot that has it in hand, or, where none has, by its number.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use frond::Isolation;
 
@@ -156,8 +159,12 @@ impl Session {
     /// What a prepare lets go of: but at `Serializable`, all that is not locked to be written.
     fn let_go(&mut self) {
         if self.isolation != Isolation::Serializable {
-            let Self { rows, changing, gaps, intents, exclusive, .. } = self;
-            rows.retain(|place, _| changing.contains(place));
+            let Self { own, rows, changing, gaps, intents, exclusive, has_gone_back, .. } = self;
+            // Rows that it has taken back are others' from here on.
+            let own: BTreeSet<&Place> = own.iter().map(|(place, _)| place).collect();
+            rows.retain(|place, _| {
+                changing.contains(place) && (!*has_gone_back || own.contains(place))
+            });
             gaps.clear();
             intents.clone_from(exclusive);
         }

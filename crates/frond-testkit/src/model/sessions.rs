@@ -73,6 +73,7 @@ pub(super) struct Session {
     pub exclusive: BTreeSet<TreeNumber>,
     /// Trees that it has written, even if it has gone back since.
     pub written: BTreeSet<TreeNumber>,
+    pub has_gone_back: bool,
     pub is_over: bool,
 }
 
@@ -224,6 +225,7 @@ impl Sessions {
                 session.savepoints.truncate(at + 1);
                 let there = session.savepoints[at].1;
                 session.own.truncate(there);
+                session.has_gone_back = true;
                 // Behind what there is no statement begins: it is taken back, and begins anew.
                 let is_beyond = session.statement.is_some_and(|(began, _)| there < began);
                 session.statement = session.statement.map(|(began, made)| (began.min(there), made));
@@ -246,6 +248,7 @@ impl Sessions {
                 let (began, made) = session.statement.ok_or(Refusal::BadCall)?;
                 session.savepoints.retain(|(number, _)| *number <= made);
                 session.own.truncate(began);
+                session.has_gone_back = true;
                 session.looks_anew();
             }
             TxnOp::BackTo(_) | TxnOp::Release(_) | TxnOp::Detach => {}
@@ -414,6 +417,7 @@ impl Session {
             intents: BTreeSet::new(),
             exclusive: BTreeSet::new(),
             written: BTreeSet::new(),
+            has_gone_back: false,
             is_over: false,
         }
     }

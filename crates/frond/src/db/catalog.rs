@@ -72,7 +72,12 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
-        self.entry(name).map(|entry| self.handle(entry))
+        let entry = self.entry(name)?;
+        // What a build makes has no name that others may use, until it is published.
+        match entry.is_marked(BUILD_ATTRIBUTES) {
+            true => Err(Error::NoSuchTree(name.into())),
+            false => Ok(self.handle(entry)),
+        }
     }
 
     /// Drops a tree with everything in it. Its space comes back in the background. Synced when it
@@ -176,7 +181,9 @@ impl Db {
 
     /// All trees, by name.
     pub fn trees(&self) -> Vec<TreeInfo> {
-        self.shared.catalog.trees().into_iter().map(|entry| self.handle(entry).info()).collect()
+        let mut trees = self.shared.catalog.trees();
+        trees.retain(|entry| !entry.is_marked(BUILD_ATTRIBUTES));
+        trees.into_iter().map(|entry| self.handle(entry).info()).collect()
     }
 
     fn entry(&self, name: &str) -> Result<Arc<TreeEntry>> {

@@ -17,7 +17,7 @@ mod prepared;
 mod spilled;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
     path::{Path, PathBuf},
     time::Duration,
@@ -26,7 +26,7 @@ use std::{
 use crate::{
     Error, ErrorKind, Kind, Lsn, Message, Place, Result, Seqno, TreeId, Xid,
     blob::{Blob, BlobHold, BlobRef},
-    catalog::{CATALOG_TREE, Catalog, Record as CatalogRecord},
+    catalog::{BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, Record as CatalogRecord},
     pipeline::Engine,
     run,
     sync::Arc,
@@ -141,7 +141,7 @@ pub enum Change<'a> {
         info: TreeInfo,
         /// If it is a clone: it began as what this one was at the commit that defined it first.
         cloned_from: Option<TreeId>,
-        /// It was loaded in bulk: it begins with rows that the feed does not hold. Read them from the
+        /// It was loaded in bulk, or built as an index, which the feed tells of once it is published: it begins with rows that the feed does not hold. Read them from the
         /// tree, as of this commit or later.
         is_loaded: bool,
     },
@@ -168,6 +168,8 @@ pub enum Change<'a> {
 #[derive(Debug, Default)]
 struct Names {
     trees: BTreeMap<TreeId, String>,
+    /// Those that a build of indexes is making, which are nobody's yet.
+    built: BTreeSet<TreeId>,
     snapshots: BTreeMap<u32, String>,
 }
 
@@ -299,22 +301,25 @@ impl ChangeFeed {
                 (Content::Catalog(changes.into_iter()), Vec::new())
             }
             None if !body.is_empty() && names_runs(wal::items(lsn, body))? => {
-                let (walk, holds) = SpilledWalk::new(&engine, seqno, || Ok(wal::items(lsn, body)))?;
+                let (walk, holds) =
+                    SpilledWalk::new(&engine, seqno, &names.built, || Ok(wal::items(lsn, body)))?;
                 prepares.learn(items(lsn, payload)?)?;
                 (Content::Spilled(Box::new(walk)), holds)
             }
             None if !body.is_empty() => {
                 let holds = hold_blobs(&engine, seqno, wal::items(lsn, body), true)?;
                 prepares.learn(items(lsn, payload)?)?;
-                (Content::Trees(wal::items(lsn, body)), holds)
+                (Content::Trees(wal::items(lsn, body).without_trees(names.built.clone())), holds)
             }
             None if names_runs(items(lsn, payload)?)? => {
-                let (walk, holds) = SpilledWalk::new(&engine, seqno, || items(lsn, payload))?;
+                let (walk, holds) =
+                    SpilledWalk::new(&engine, seqno, &names.built, || items(lsn, payload))?;
                 (Content::Spilled(Box::new(walk)), holds)
             }
             None => {
                 let holds = hold_blobs(&engine, seqno, items(lsn, payload)?, false)?;
-                (Content::Trees(items(lsn, payload)?.without_extents()), holds)
+                let items = items(lsn, payload)?.without_extents();
+                (Content::Trees(items.without_trees(names.built.clone())), holds)
             }
         };
         read.pop_front();
@@ -392,6 +397,11 @@ impl Names {
     fn of(catalog: &Catalog) -> Self {
         Self {
             trees: catalog.trees().iter().map(|tree| (tree.id, tree.name())).collect(),
+            built: {
+                let trees = catalog.trees().into_iter();
+                let built = trees.filter(|tree| tree.is_marked(BUILD_ATTRIBUTES));
+                built.map(|tree| tree.id).collect()
+            },
             snapshots: catalog.snapshots().into_iter().map(|one| (one.id, one.name)).collect(),
         }
     }
@@ -433,10 +443,15 @@ impl Names {
 
     fn define(&mut self, record: CatalogRecord, loaded: &[TreeId]) -> Option<Change<'static>> {
         match record {
+            CatalogRecord::Tree(record) if record.attributes == BUILD_ATTRIBUTES => {
+                self.built.insert(record.id);
+                None
+            }
             CatalogRecord::Tree(record) => {
                 self.trees.insert(record.id, record.name.clone());
                 let cloned_from = record.parent.map(|parent| parent.tree);
-                let is_loaded = loaded.contains(&record.id);
+                // What a build has put there was not handed out either.
+                let is_loaded = loaded.contains(&record.id) | self.built.remove(&record.id);
                 Some(Change::TreeDefined { info: record.into(), cloned_from, is_loaded })
             }
             CatalogRecord::Snapshot(record) => {
@@ -451,6 +466,9 @@ impl Names {
 
     fn forget(&mut self, key: &[u8]) -> Option<Change<'static>> {
         if let Some(id) = CatalogRecord::tree_of_key(key) {
+            if self.built.remove(&id) {
+                return None;
+            }
             return Some(Change::TreeDropped { id, name: self.trees.remove(&id) });
         }
         let id = CatalogRecord::snapshot_of_key(key)?;

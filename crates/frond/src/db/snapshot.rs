@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result, Seqno, TreeId,
-    catalog::{CATALOG_TREE, Record, TreeRecord},
+    catalog::{BUILD_ATTRIBUTES, CATALOG_TREE, Record, TreeRecord},
     pipeline::Engine,
     sync::Arc,
     version::{Reader, SnapshotState, Version},
@@ -226,7 +226,9 @@ impl Snapshot {
         while let Some((key, value)) = cursor.next()? {
             let record = Record::decode(key, value);
             let path = self.engine.store.file().path();
-            if let Record::Tree(record) = record.map_err(|flaw| flaw.at(path))? {
+            if let Record::Tree(record) = record.map_err(|flaw| flaw.at(path))?
+                && record.attributes != BUILD_ATTRIBUTES
+            {
                 trees.insert(record.id, record);
             }
         }

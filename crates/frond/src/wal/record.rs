@@ -15,7 +15,7 @@
 
 mod builder;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{
     coding::Reader,
@@ -203,6 +203,7 @@ pub fn items(lsn: Lsn, body: &[u8]) -> RecordItems<'_> {
         keys: KeyMemory::default(),
         skips_extents: false,
         tells_counts: false,
+        without: BTreeSet::new(),
     }
 }
 
@@ -216,6 +217,7 @@ pub struct RecordItems<'a> {
     keys: KeyMemory,
     skips_extents: bool,
     tells_counts: bool,
+    without: BTreeSet<TreeId>,
 }
 
 /// The two keys that the next one is made from; its memory may go from record to record.
@@ -232,6 +234,11 @@ impl RecordItems<'_> {
     /// Passes over what the commit brings: for whoever wants entries alone.
     pub fn without_extents(self) -> Self {
         Self { skips_extents: true, ..self }
+    }
+
+    /// Passes over what was done to these trees.
+    pub fn without_trees(self, without: BTreeSet<TreeId>) -> Self {
+        Self { without, ..self }
     }
 
     /// Hands out by how much trees' numbers of rows change, too, and how far counters are.
@@ -290,6 +297,9 @@ impl RecordItems<'_> {
                     let tree = self.tree.ok_or(in_no_tree)?;
                     let from = self.string(KEY_BYTES_MAX)?;
                     let to = self.string(KEY_BYTES_MAX)?;
+                    if self.without.contains(&tree) {
+                        continue;
+                    }
                     return Ok(Some(Item::DeleteRange { tree, from, to }));
                 }
                 EXTENT => {
@@ -345,6 +355,9 @@ impl RecordItems<'_> {
                     };
                     if tag.kind() == Kind::Delete && !payload.is_empty() {
                         return Err("a Delete with a payload");
+                    }
+                    if self.without.contains(&tree) {
+                        continue;
                     }
                     return Ok(Some(Item::Entry { tree, key: &self.keys.last, tag, payload }));
                 }

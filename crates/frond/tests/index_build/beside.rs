@@ -175,3 +175,49 @@ fn indexes_are_built_while_threads_write() {
         is_in_step(&db);
     }
 }
+
+/// Who follows hears of an index once it is published, and nothing of what the build has made by then; nobody meets a name.
+#[test]
+fn a_follower_hears_of_what_is_published() {
+    let (dir, db, base) = people(&[("1", "anna,bern"), ("2", "bert,basel")]);
+    let from = db.snapshot().seqno().next();
+    let mut feed = db.changes(from).unwrap();
+    let mut build = db.build_indexes(&base, &indexes()).unwrap();
+    feed_base(&mut build, &base).unwrap();
+    put(&base, "3", "carl,chur");
+    let txn = begin(&db);
+    txn.put(&base, b"4", b"dora,davos").unwrap();
+    txn.commit().unwrap();
+    feed_rest(&mut build).unwrap();
+    assert!(names(&db).len() > 2, "the build has some");
+    assert_eq!((db.trees().len(), db.snapshot().trees().unwrap().len()), (1, 1));
+    assert!(matches!(db.open_tree(NAMES), Err(Error::NoSuchTree(_))), "it is not published");
+    let mut late = db.changes(from).unwrap();
+    build.publish(|_| {}).unwrap();
+    let tell = |feed: &mut frond::ChangeFeed| {
+        let mut told = Vec::new();
+        while told.len() < 4 {
+            let mut commit = feed.next(Duration::from_secs(5)).unwrap().expect("it is durable");
+            while let Some(change) = commit.next().unwrap() {
+                told.push(match change {
+                    frond::Change::Put { tree, key, .. } => {
+                        format!("{} {}", tree.name.unwrap(), String::from_utf8_lossy(key))
+                    }
+                    frond::Change::TreeDefined { info, is_loaded, .. } => {
+                        format!("{} {is_loaded}", info.name)
+                    }
+                    other => panic!("{other:?}"),
+                });
+            }
+        }
+        told
+    };
+    let expected = ["people 3", "people 4", "by name true", "by city true"].map(String::from);
+    let all = tell(&mut feed);
+    assert_eq!(all[..2], expected[..2]);
+    assert_eq!(all[2..].iter().collect::<BTreeSet<_>>(), expected[2..].iter().collect());
+    assert_eq!(tell(&mut late), all);
+    drop((feed, late, base));
+    db.close().unwrap();
+    assert_eq!(rows(&open(dir.path()).open_tree(NAMES).unwrap()).len(), 4);
+}

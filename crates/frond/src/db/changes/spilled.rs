@@ -5,7 +5,7 @@
 //!
 //! Threads: as the feed. Cost: each run is read once, in large pieces.
 
-use std::{cmp::Ordering, vec::IntoIter};
+use std::{cmp::Ordering, collections::BTreeSet, vec::IntoIter};
 
 use crate::{
     Error, Message, Result, Seqno, Tag, TreeId,
@@ -54,10 +54,11 @@ impl Row {
 }
 
 impl<'a> SpilledWalk<'a> {
-    /// A walk over the commit whose record has these items; and the long values that it brings, held.
+    /// A walk over the commit whose record has these items, but for some trees; and the long values that it brings, held.
     pub fn new(
         engine: &Arc<Engine>,
         seqno: Seqno,
+        without: &BTreeSet<TreeId>,
         items_of: impl Fn() -> Result<RecordItems<'a>>,
     ) -> Result<(Self, Vec<Arc<BlobHold>>)> {
         let lost = || {
@@ -80,13 +81,13 @@ impl<'a> SpilledWalk<'a> {
                 _ => break,
             }
         }
-        let trees: Vec<TreeId> = spilled.trees().collect();
+        let trees: Vec<TreeId> = spilled.trees().filter(|tree| !without.contains(tree)).collect();
         let mut walk = Self {
             engine: engine.clone(),
             spilled,
             trees: trees.into_iter(),
             merge: None,
-            items: items_of()?.without_extents(),
+            items: items_of()?.without_extents().without_trees(without.clone()),
             of_pieces: Row::default(),
             of_record: Row::default(),
             row: Row::default(),

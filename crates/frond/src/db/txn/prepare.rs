@@ -6,8 +6,10 @@
 //!
 //! Invariant: what was prepared can be committed without asking anybody for anything but a place in the log.
 
+use std::collections::HashSet;
+
 use crate::{
-    Durability, Error, Result, Tag, Xid,
+    Durability, Error, Result, Tag, TreeId, Xid,
     catalog::{CATALOG_TREE, pieces},
     pipeline::{Insertion, Needs},
     sync::Arc,
@@ -136,11 +138,12 @@ impl Txn {
             self.put_pieces(state, &mut prepared, level)?;
         }
         let keeps_all = self.options.isolation == Isolation::Serializable;
-        if let Some(locks) = &mut state.locks {
-            LockTable::release_at_prepare(&shared.lock_table, locks, keeps_all);
-        }
-        if !keeps_all {
-            // What savepoints took back is not its any more: neither the rows, which whoever asks from here on gets, nor the space.
+        if let Some(locks) = state.locks.as_mut().filter(|_| !keeps_all) {
+            // What savepoints took back is not its any more: neither the rows nor the space.
+            let written = (state.rollbacks_made > 0).then(|| rows_of(&prepared.insertion));
+            shared.lock_table.release_at_prepare(locks, |tree, hash| {
+                written.as_ref().is_none_or(|written| written.contains(&(tree, hash)))
+            });
             self.live.lock().forget_dropped();
         }
         prepared.locks = state.locks.take();
@@ -226,6 +229,13 @@ impl Txn {
         });
         put.map(drop).inspect_err(|_| shared.end_promises(prepared))
     }
+}
+
+/// The rows that these writes change, as the table of locks knows them.
+fn rows_of(Insertion { writes, trees, .. }: &Insertion) -> HashSet<(TreeId, u128)> {
+    let of =
+        |tree| writes.entries(tree).map(move |entry| (tree, LockTable::row_hash(tree, entry.key)));
+    trees.iter().flat_map(|&tree| of(tree)).collect()
 }
 
 /// What a promise comes to that the log has refused.

@@ -54,17 +54,18 @@ pub struct LockList {
 
 impl LockTable {
     /// Gives back what a prepared transaction does not need: all but rows locked for writing, exclusive
-    /// intents on trees, and trees that were locked as a whole. With `keep_all`, as for transactions that must stay
-    /// serializable, nothing.
-    pub fn release_at_prepare(&self, locks: &mut LockSet, keep_all: bool) {
-        if keep_all {
-            return;
-        }
+    /// intents on trees, and trees that were locked as a whole. Of the rows those go, too, that it does not write
+    /// after all, as `writes_row` says by tree and hash of the key.
+    pub fn release_at_prepare(
+        &self,
+        locks: &mut LockSet,
+        mut writes_row: impl FnMut(TreeId, u128) -> bool,
+    ) {
         self.release_others(locks, |name, mode, writes| match name.is_table {
             true => mode != Mode::IntentShared,
             false if plant!("txn: a prepare lets go of what it writes") => false,
             // Its own, by which others wait for its end.
-            false => writes || name.tree == OWNERS,
+            false => name.tree == OWNERS || writes && writes_row(name.tree, name.hash.0),
         });
         self.release_ranges(locks);
         self.release_shared_intents(locks);

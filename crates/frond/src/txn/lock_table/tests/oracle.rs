@@ -400,7 +400,7 @@ impl Game {
             }
             5 => {
                 self.simple(owner, "prepare", |table, locks| {
-                    table.release_at_prepare(locks, false);
+                    table.release_at_prepare(locks, |_, _| true);
                 });
                 self.model.prepare(owner);
                 self.grants();

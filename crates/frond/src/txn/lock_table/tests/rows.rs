@@ -266,8 +266,6 @@ fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
     );
 
     // To stay serializable it keeps all, and has all again behind a restart.
-    table.release_at_prepare(&mut a, true);
-    assert_eq!(table.list(&a), all);
     let after = self::table();
     let mut again = after.restore(9, &all).unwrap();
     assert_eq!(after.list(&again), all);
@@ -276,12 +274,17 @@ fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
     after.release_all(&mut again);
     assert_empty(&after);
 
-    table.release_at_prepare(&mut a, false);
+    // One row was written, and taken back.
+    table.lock_row(&mut a, TREE, b"taken back", Write, NoWait).unwrap();
+    let taken_back = LockTable::row_hash(TREE, b"taken back");
+    table.release_at_prepare(&mut a, |tree, hash| (tree, hash) != (TREE, taken_back));
     let kept = table.list(&a);
     assert_eq!(kept.rows, all.rows[2..]);
     assert_eq!(kept.tables, [(TREE, TableMode::IntentExclusive)]);
     assert!(kept.ranges.is_empty());
-    for (key, free) in [(&b"read"[..], true), (b"locked", true), (b"written", false)] {
+    for (key, free) in
+        [(&b"read"[..], true), (b"locked", true), (b"taken back", true), (b"written", false)]
+    {
         assert_eq!(table.lock_row(&mut b, TREE, key, Exclusive, NoWait).is_ok(), free);
     }
     assert!(table.lock_table(&mut b, OTHER, TableMode::Exclusive, NoWait).is_ok());
