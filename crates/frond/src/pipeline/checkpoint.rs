@@ -308,7 +308,7 @@ impl Engine {
             directory.snapshots.push(snapshot.listed(version.publish, &directory.trees));
         }
         if clean.is_none() {
-            self.name_undecided(log_from)?;
+            self.name_undecided(log_from, version.applied)?;
         }
         let log_synced = match clean {
             Some(end) => end,

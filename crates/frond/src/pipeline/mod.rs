@@ -209,31 +209,44 @@ pub(crate) struct RootJobs {
     pub work_per_entry: u64,
 }
 
-/// Wakes background threads and those who wait for them.
+/// Wakes background threads and those who wait for them. Every commit looks at the epoch, so it has a cache line that
+/// nothing else changes.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Signal {
-    epoch: Mutex<u64>,
+    epoch: AtomicU64,
+    waits: SignalWaits,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct SignalWaits {
+    /// The epoch changes under it, so that no change is missed between a look and a wait.
+    mutex: Mutex<()>,
     changed: Condvar,
 }
 
 impl Signal {
     /// Something happened that somebody may wait for.
     pub fn notify(&self) {
-        *self.epoch.lock().unwrap() += 1;
-        self.changed.notify_all();
+        let guard = self.waits.mutex.lock().unwrap();
+        // Pairs with the load in `epoch`: who reads this epoch sees what happened.
+        self.epoch.fetch_add(1, Ordering::Release);
+        drop(guard);
+        self.waits.changed.notify_all();
     }
 
     /// The epoch now: read before looking at the condition.
     pub fn epoch(&self) -> u64 {
-        *self.epoch.lock().unwrap()
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Waits until the epoch has moved on from `seen`, or `millis` have passed.
     pub fn wait(&self, seen: u64, millis: u64) {
-        let guard: MutexGuard<'_, u64> = self.epoch.lock().unwrap();
-        if *guard == seen {
+        let guard: MutexGuard<'_, ()> = self.waits.mutex.lock().unwrap();
+        if self.epoch() == seen {
             let time = std::time::Duration::from_millis(millis);
-            drop(self.changed.wait_timeout(guard, time).unwrap());
+            drop(self.waits.changed.wait_timeout(guard, time).unwrap());
         }
     }
 }

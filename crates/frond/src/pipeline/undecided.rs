@@ -125,12 +125,13 @@ impl Undecided {
 
 impl Engine {
     /// Names those in the log, behind the boundary of the checkpoint that is being written, which no record from
-    /// `log_from` on has named.
-    pub(super) fn name_undecided(&self, log_from: Lsn) -> Result<()> {
+    /// `log_from` on has named; but for what is `applied`, which the checkpoint has in its trees.
+    pub(super) fn name_undecided(&self, log_from: Lsn, applied: Seqno) -> Result<()> {
         // Held on, so that what is decided meanwhile is there to be named.
         let needs: Vec<Needs> = {
             let all = self.undecided.lock();
-            let committed = all.committed.iter().map(|(_, needs)| needs);
+            let committed = all.committed.iter().filter(|(seqno, _)| *seqno > applied);
+            let committed = committed.map(|(_, needs)| needs);
             all.undecided.values().chain(committed).cloned().collect()
         };
         let mut extents: Vec<(PageKind, Extent)> = needs.iter().flat_map(Needs::extents).collect();

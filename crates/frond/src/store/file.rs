@@ -21,7 +21,7 @@ use super::{
     guard::{Guard, IoCounts},
     owner::{self, HEADROOM},
     page::{self, Page, page_bytes},
-    reserve::Reserve,
+    reserve::Reserving,
     root_directory::RootDirectory,
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
     space_map::{MapPage, map_request, refused},
@@ -95,7 +95,7 @@ pub struct Store {
     /// No page may be born above this before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
     checkpoints: AtomicU64,
-    pub(super) reserve: Mutex<Reserve>,
+    pub(super) reserve: Reserving,
     /// Held while the file is backed, cut or punched.
     pub(super) resizing: Mutex<()>,
 }
@@ -119,7 +119,7 @@ impl Store {
             counts_from: Publish(0),
             birth_limit: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
-            reserve: Mutex::new(Reserve::default()),
+            reserve: Reserving::default(),
             resizing: Mutex::new(()),
         }
     }

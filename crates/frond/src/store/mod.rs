@@ -74,6 +74,7 @@ mod alloc;
 mod blobs;
 mod codec;
 mod copy;
+mod credit;
 mod ending;
 mod examine;
 mod file;

@@ -19,13 +19,14 @@
 
 use super::{
     alloc::Class,
+    credit::{CREDIT, Credits},
     file::Store,
     space::{Extent, Inner, Request},
     superblock::DATA_START,
 };
 use crate::{
     error::{Error, Result},
-    sync::MutexGuard,
+    sync::{Mutex, MutexGuard},
 };
 
 /// Backing comes in pieces of this size: a call for each run would be a journal entry for each.
@@ -56,6 +57,25 @@ pub(super) struct Reserve {
     disk_free: u64,
     /// Admitted since.
     since: u64,
+}
+
+/// The same, and what of it commits take without its lock.
+#[derive(Debug, Default)]
+pub(super) struct Reserving {
+    reserve: Mutex<Reserve>,
+    credits: Credits,
+}
+
+impl Reserving {
+    fn lock(&self) -> MutexGuard<'_, Reserve> {
+        self.reserve.lock().unwrap()
+    }
+
+    /// What was admitted ahead of commits is nobody's.
+    fn call_credits_in(&self) {
+        let mut reserve = self.lock();
+        reserve.admitted = reserve.admitted.saturating_sub(self.credits.drain());
+    }
 }
 
 /// How the reserve stands.
@@ -164,7 +184,7 @@ impl Store {
         // Small stores do not pay for large ones: commits are admitted more strictly instead.
         let target = wanted.min((4 << 20) + live / 16);
         {
-            let mut reserve = self.reserve.lock().unwrap();
+            let mut reserve = self.reserve.lock();
             (reserve.target, reserve.dirty_limit) = (target, dirty_limit);
         }
         let (frontier, short) = {
@@ -182,14 +202,15 @@ impl Store {
         }
         self.measure_disk();
         // Whoever waits for the end of a rest is admitted by what the disk has now.
-        self.reserve.lock().unwrap().rests = false;
+        self.reserve.lock().rests = false;
         Ok(())
     }
 
     /// How the reserve stands.
     pub fn reserve_stats(&self) -> ReserveStats {
         let backed_free = self.space().lock().backed_free();
-        let Reserve { target, admitted, disk_free, .. } = *self.reserve.lock().unwrap();
+        let Reserve { target, admitted, disk_free, .. } = *self.reserve.lock();
+        let admitted = admitted.saturating_sub(self.reserve.credits.sum());
         ReserveStats { target, admitted, backed_free, disk_free }
     }
 
@@ -197,7 +218,7 @@ impl Store {
     /// are refused when that is used up, until it answers again.
     fn measure_disk(&self) {
         let disk_free = self.disk_free().unwrap_or(0);
-        let mut reserve = self.reserve.lock().unwrap();
+        let mut reserve = self.reserve.lock();
         (reserve.disk_free, reserve.since) = (disk_free, 0);
     }
 
@@ -206,6 +227,15 @@ impl Store {
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
+        if Credits::serves(needed) {
+            if self.reserve.credits.take(needed) {
+                return Ok(());
+            }
+            if self.try_admit(CREDIT, true) == Some(true) {
+                self.reserve.credits.put(CREDIT - needed);
+                return Ok(());
+            }
+        }
         let mut recent = true;
         loop {
             match self.try_admit(needed, recent) {
@@ -214,8 +244,9 @@ impl Store {
                     return Ok(());
                 }
                 Some(false) if recent => {
-                    // Space may have come back since the disk was asked.
+                    // Space may have come back since the disk was asked, and what lies ready for others may do.
                     self.measure_disk();
+                    self.reserve.call_credits_in();
                     recent = false;
                 }
                 Some(false) => break,
@@ -239,7 +270,7 @@ impl Store {
     /// Whether there is room; `None` while most of the reserve is not backed.
     fn try_admit(&self, needed: u64, recent: bool) -> Option<bool> {
         let backed_free = self.space().lock().backed_free();
-        let mut reserve = self.reserve.lock().unwrap();
+        let mut reserve = self.reserve.lock();
         if reserve.rests {
             return None;
         }
@@ -257,7 +288,7 @@ impl Store {
 
     /// `bytes` of admitted commits are applied and durable, or gave up.
     pub fn settle_admitted(&self, bytes: u64) {
-        let mut reserve = self.reserve.lock().unwrap();
+        let mut reserve = self.reserve.lock();
         reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
     }
 
@@ -266,8 +297,10 @@ impl Store {
     pub fn rest(&self) -> Result<u64> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
+        self.reserve.call_credits_in();
         {
-            let mut reserve = self.reserve.lock().unwrap();
+            // Room may have been admitted ahead since: then a commit is under way.
+            let mut reserve = self.reserve.lock();
             reserve.rests |= reserve.target > 0 && reserve.admitted == 0;
         }
         self.give_back_under(&one_at_a_time, 0)
@@ -275,22 +308,22 @@ impl Store {
 
     /// Has all of the reserve backed again, as far as the disk has room: for the first commit after a rest.
     pub fn end_rest(&self) -> Result<()> {
-        if !self.reserve.lock().unwrap().rests {
+        if !self.reserve.lock().rests {
             return Ok(());
         }
         let one_at_a_time = self.resizing.lock().unwrap();
-        let Reserve { rests, dirty_limit, .. } = *self.reserve.lock().unwrap();
+        let Reserve { rests, dirty_limit, .. } = *self.reserve.lock();
         if rests { self.set_reserve_under(&one_at_a_time, dirty_limit) } else { Ok(()) }
     }
 
     /// Ends the reserve: for a clean close, behind which nothing is written.
     pub fn drop_reserve(&self) {
-        self.reserve.lock().unwrap().target = 0;
+        self.reserve.lock().target = 0;
     }
 
     /// Bytes of the reserve that stay backed.
     fn backed_target(&self) -> u64 {
-        let Reserve { target, rests, .. } = *self.reserve.lock().unwrap();
+        let Reserve { target, rests, .. } = *self.reserve.lock();
         if !rests {
             return target;
         }

@@ -68,6 +68,6 @@ impl TreeWriters {
     }
 
     fn list(&self, writer: &LiveWrites) -> &List {
-        &self.lists[writer.number() as usize % LISTS]
+        &self.lists[writer.place() % LISTS]
     }
 }

@@ -137,7 +137,7 @@ impl Drop for SqliteTransactions<'_> {
         if let Some(mut connection) = self.connection.take()
             && is_clean
             && self.target.set_durability(&mut connection, self.target.durability).is_ok()
-            && connection.execute("PRAGMA shrink_memory").is_ok()
+            && connection.rest().is_ok()
         {
             self.target.give_back(connection);
         }

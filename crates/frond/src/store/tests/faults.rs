@@ -11,7 +11,7 @@ use crate::{
     error::{Error, Result},
     io::{Env, File, OpenMode, Vfs},
     store::*,
-    sync::{Arc, AtomicU64, Ordering},
+    sync::{Arc, AtomicU64, Ordering, thread},
     types::{Lsn, Publish, Seqno},
 };
 
@@ -307,6 +307,41 @@ pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
         }
         publish(&store, v, &one_tree(link));
     }
+}
+
+/// Rule: I24. Small commits are admitted many at once, ahead of their coming: that is promised to none of them, keeps no store from
+/// its rest, and is no reason to refuse one that needs it.
+#[test]
+fn what_is_admitted_ahead_is_called_in() {
+    let below = env();
+    drop(create(&below, dir(), StoreOptions::default()).unwrap());
+    let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
+    let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
+    store.set_reserve(1 << 20).unwrap();
+    let admitted = || store.reserve_stats().admitted;
+    // From threads of their own, so that several have something ahead.
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..100).for_each(|_| store.admit(10).unwrap()));
+        }
+    });
+    assert_eq!(admitted(), 8 * 100 * 20);
+    store.settle_admitted(8 * 100 * 10);
+    assert_eq!(admitted(), 0);
+    store.rest().unwrap();
+    assert!(store.reserve_stats().backed_free < 2 << 20, "nothing is under way");
+
+    // What is free beyond the reserve goes to whoever asks first, to the last byte, whatever lies ahead for others.
+    let was_ahead = store.admit(10).is_ok();
+    plan.left.store(0, Ordering::Relaxed);
+    store.set_reserve(1 << 20).unwrap();
+    let ReserveStats { target, admitted: promised, backed_free, disk_free } = store.reserve_stats();
+    let left = (backed_free + disk_free - target - promised) / 2;
+    assert!(was_ahead && left > 0, "{:?}", store.reserve_stats());
+    thread::scope(|scope| {
+        scope.spawn(|| store.admit(left).unwrap());
+    });
+    assert!(matches!(store.admit(1), Err(Error::Full(_))), "{:?}", store.reserve_stats());
 }
 
 /// Rule: I24. At rest little of it stays backed; it is all there again before the next commit is admitted.

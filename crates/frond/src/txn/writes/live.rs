@@ -21,7 +21,7 @@
 
 use crate::{
     TreeId,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, thread_number},
     txn::WriteSet,
     version::SpilledWrites,
 };
@@ -37,20 +37,21 @@ pub(crate) trait HoldsWrites: Send + Sync + std::fmt::Debug {
 /// The writes of one transaction, shared with those who must know of them.
 #[derive(Debug, Default)]
 pub struct LiveWrites {
-    /// Which list of a tree's writers it stands in. Any number will do; neighbours should differ.
     number: u64,
+    /// Which list of a tree's writers it stands in: that of the thread that began it, so that threads seldom meet there.
+    place: usize,
     writes: Mutex<TxnWrites>,
 }
 
 impl LiveWrites {
-    /// Empty; `number` spreads writers over the lists of a tree.
+    /// Empty, of the transaction of this number.
     pub fn new(number: u64) -> Self {
-        Self { number, writes: Mutex::default() }
+        Self { number, place: thread_number(), writes: Mutex::default() }
     }
 
     /// Makes it the next transaction's, which nobody else knows yet.
     pub(crate) fn renew(&mut self, number: u64) {
-        self.number = number;
+        (self.number, self.place) = (number, thread_number());
     }
 
     /// The writes. Held for a call or two: others wait for it.
@@ -67,6 +68,10 @@ impl LiveWrites {
     /// Forgets everything, whatever a panic has left of it.
     pub(crate) fn clear(&self) {
         self.writes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        self.place
     }
 
     pub(crate) fn number(&self) -> u64 {
