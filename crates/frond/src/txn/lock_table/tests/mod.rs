@@ -7,8 +7,6 @@ mod held;
 #[cfg(shuttle)]
 mod interleavings;
 #[cfg(not(shuttle))]
-mod model;
-#[cfg(not(shuttle))]
 mod oracle;
 #[cfg(not(shuttle))]
 mod ranges;

@@ -1,7 +1,8 @@
-//! The lock table by definition: all owners, all locks, all intervals, and who waits for whom, as plain lists.
+//! The lock table by definition: all owners, all locks, and who waits for whom, as plain lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::gaps::Gaps;
 use crate::{
     TreeId,
     txn::lock_table::{Taken, mode::Mode},
@@ -28,15 +29,6 @@ struct Lock {
     waiting: Vec<Request>,
 }
 
-/// An interval of keys `from..to`.
-#[derive(Clone, Copy, Debug)]
-pub struct Interval {
-    pub owner: usize,
-    pub tree: TreeId,
-    pub from: u8,
-    pub to: u8,
-}
-
 /// How a wait has ended well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Granted {
@@ -48,7 +40,7 @@ pub enum Granted {
 pub struct Model {
     locks: BTreeMap<Id, Lock>,
     written: BTreeSet<(usize, Id)>,
-    pub intervals: Vec<Interval>,
+    pub gaps: Gaps,
     inserts: BTreeMap<usize, (TreeId, u8)>,
     last: BTreeMap<usize, (Id, Taken)>,
 }
@@ -120,7 +112,7 @@ impl Model {
     /// Whom an owner waits for.
     pub fn blockers(&self, owner: usize) -> BTreeSet<usize> {
         if let Some((tree, key)) = self.inserts.get(&owner) {
-            return self.over(owner, *tree, *key);
+            return self.gaps.over(owner, *tree, *key);
         }
         let Some((id, at)) = self.waits_at(owner) else { return BTreeSet::new() };
         let lock = &self.locks[&id];
@@ -128,15 +120,6 @@ impl Model {
         let holders = lock.holders.iter().filter(|held| *held.0 != owner && !mode.admits(*held.1));
         let before = lock.waiting[..at].iter().filter(|other| !mode.admits(other.mode));
         holders.map(|held| *held.0).chain(before.map(|other| other.owner)).collect()
-    }
-
-    /// Others whose intervals hold a key.
-    pub fn over(&self, owner: usize, tree: TreeId, key: u8) -> BTreeSet<usize> {
-        let others = self.intervals.iter().filter(|interval| interval.owner != owner);
-        let over = others.filter(|interval| {
-            interval.tree == tree && (interval.from..interval.to).contains(&key)
-        });
-        over.map(|interval| interval.owner).collect()
     }
 
     /// Owners on cycles.
@@ -222,7 +205,7 @@ impl Model {
                 lock.holders.remove(&owner);
             }
         }
-        self.intervals.retain(|interval| interval.owner != owner);
+        self.gaps.release(owner);
     }
 
     pub fn release(&mut self, owner: usize) {
@@ -231,7 +214,7 @@ impl Model {
             lock.holders.remove(&owner);
         }
         self.written.retain(|written| written.0 != owner);
-        self.intervals.retain(|interval| interval.owner != owner);
+        self.gaps.release(owner);
     }
 
     /// Rows that somebody holds.

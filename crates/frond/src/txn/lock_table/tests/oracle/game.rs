@@ -1,0 +1,262 @@
+//! A history as it is played: calls of owners, what they answer, and what the definition says of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+use super::{
+    model::{Granted, Model},
+    *,
+};
+
+/// So long somebody may take to answer: far more than he needs, so that a failure ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    Taken(Taken),
+    Inserted(bool),
+    Denied(Reason),
+    /// Which keys an owner finds in gaps of others.
+    InGaps(Vec<(TreeId, u8)>),
+    Done,
+}
+
+/// What an owner's thread keeps.
+pub(super) struct Seat {
+    pub locks: LockSet,
+    pub cursors: Vec<RangeLock>,
+}
+
+pub(super) type Call = Box<dyn FnOnce(&LockTable, &mut Seat) -> Answer + Send>;
+
+pub(super) struct Player {
+    calls: Sender<Call>,
+    answers: Receiver<Answer>,
+    pub owner: Arc<Owner>,
+}
+
+pub(super) struct Game {
+    pub rules: Rules,
+    pub table: Arc<LockTable>,
+    pub clock: Arc<ManualClock>,
+    pub players: Vec<Player>,
+    pub model: Model,
+    /// Of those who wait: until when.
+    pub deadlines: BTreeMap<usize, Option<Duration>>,
+    /// Who was on a cycle when the last wait began.
+    pub on_cycles: BTreeSet<usize>,
+    /// What was answered before it was asked for.
+    early: BTreeMap<usize, Answer>,
+    toss: u64,
+    pub story: Vec<String>,
+}
+
+impl Game {
+    pub fn new(rules: Rules, seed: u64) -> Self {
+        let (table, clock) = timed();
+        let players = (0..rules.owners).map(|id| {
+            let (calls, todo) = channel::<Call>();
+            let (answer, answers) = channel();
+            let mut seat = Seat { locks: table.begin(id as u64), cursors: Vec::new() };
+            let owner = seat.locks.owner().clone();
+            let table = table.clone();
+            thread::spawn(move || {
+                for call in todo {
+                    if answer.send(call(&table, &mut seat)).is_err() {
+                        break;
+                    }
+                }
+                table.release_all(&mut seat.locks);
+            });
+            Player { calls, answers, owner }
+        });
+        let players = players.collect();
+        Self {
+            rules,
+            table,
+            clock,
+            players,
+            model: Model::default(),
+            deadlines: BTreeMap::new(),
+            on_cycles: BTreeSet::new(),
+            early: BTreeMap::new(),
+            toss: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            story: vec![format!("seed {seed}, {rules:?}")],
+        }
+    }
+
+    pub fn next(&mut self, below: u64) -> u64 {
+        self.toss ^= self.toss << 13;
+        self.toss ^= self.toss >> 7;
+        self.toss ^= self.toss << 17;
+        (self.toss >> 11) % below
+    }
+
+    pub fn call(&mut self, owner: usize, what: String, call: Call) {
+        self.story.push(format!("{owner}: {what}"));
+        self.players[owner].calls.send(call).unwrap();
+    }
+
+    pub fn answer(&mut self, owner: usize) -> Answer {
+        let early = self.early.remove(&owner).ok_or(());
+        let answer = early.or_else(|()| self.players[owner].answers.recv_timeout(PATIENCE));
+        let answer = answer.unwrap_or_else(|_| self.fail(&format!("{owner} does not answer")));
+        self.story.push(format!("  {owner} has {answer:?}"));
+        answer
+    }
+
+    pub fn fail(&self, what: &str) -> ! {
+        panic!("{what}\n{}\n{:?}", self.story.join("\n"), self.table.waits())
+    }
+
+    pub fn expect(&mut self, owner: usize, expected: Answer) {
+        let answer = self.answer(owner);
+        if answer != expected {
+            self.fail(&format!("{owner} has {answer:?}, by definition {expected:?}"));
+        }
+    }
+
+    pub fn patience(&mut self) -> Patience {
+        match self.next(4) {
+            0 => Patience::NoWait,
+            1 => Patience::For(Duration::from_millis(1 + self.next(40))),
+            _ => Patience::Forever,
+        }
+    }
+
+    /// What a wait that the definition knows of comes to.
+    pub fn began(&mut self, owner: usize, patience: Patience) {
+        let deadline = match patience {
+            // All differ, so that they end one after the other.
+            Patience::For(time) => Some(self.clock.now() + time),
+            _ => None,
+        };
+        self.deadlines.insert(owner, deadline);
+        self.on_cycles = self.model.on_cycles(self.rules.owners);
+        while self.model.on_cycles(self.rules.owners).len() > 1 {
+            self.end_one();
+        }
+        self.grants();
+    }
+
+    /// Somebody on a cycle is ended.
+    fn end_one(&mut self) {
+        let cycles = self.model.on_cycles(self.rules.owners);
+        let mut waited = Duration::ZERO;
+        loop {
+            for &owner in &cycles {
+                if let Ok(answer) = self.players[owner].answers.try_recv() {
+                    self.story.push(format!("  {owner} has {answer:?}, of a cycle"));
+                    if answer != Answer::Denied(Reason::Deadlock) {
+                        // Another has been ended, and has not said so yet.
+                        self.early.insert(owner, answer);
+                        continue;
+                    }
+                    let least = cycles.iter().map(|&on| self.players[on].owner.writes()).min();
+                    let writes = self.players[owner].owner.writes();
+                    // Of one cycle, the least; where several meet, nobody with more than all others.
+                    let is_alone = cycles.len() == 2;
+                    if is_alone && Some(writes) != least {
+                        self.fail(&format!("{owner} was ended and has written more"));
+                    }
+                    self.model.withdraw(owner);
+                    self.deadlines.remove(&owner);
+                    self.grants();
+                    return;
+                }
+            }
+            thread::sleep(Duration::from_micros(50));
+            waited += Duration::from_micros(50);
+            if waited > PATIENCE {
+                self.fail("a cycle stays");
+            }
+        }
+    }
+
+    /// All who are granted by definition are granted.
+    pub fn grants(&mut self) {
+        for (owner, granted) in self.model.settle(self.rules.owners) {
+            self.deadlines.remove(&owner);
+            let expected = match granted {
+                Granted::Lock(taken) => Answer::Taken(taken),
+                Granted::Insert => Answer::Inserted(true),
+            };
+            self.expect(owner, expected);
+        }
+    }
+
+    /// The table and the definition say the same of all waits.
+    pub fn compare(&mut self) {
+        // Who has just been told to wait may still be on its way there.
+        for _ in 0..1_000_000 {
+            let waits = self.table.waits().into_iter();
+            let found: BTreeMap<u64, BTreeSet<u64>> =
+                waits.map(|wait| (wait.waiter, wait.holders.into_iter().collect())).collect();
+            if found == self.expected() {
+                return;
+            }
+            self.end_others();
+            thread::yield_now();
+        }
+        self.fail(&format!("by definition wait {:?}", self.expected()));
+    }
+
+    fn expected(&self) -> BTreeMap<u64, BTreeSet<u64>> {
+        let holders = |owner| self.model.blockers(owner).into_iter().map(|id| id as u64).collect();
+        self.waiting().map(|owner| (owner as u64, holders(owner))).collect()
+    }
+
+    /// Where several cycles met in one owner, more may have been ended than had to be: one of each cycle,
+    /// found one after the other, and then the owner.
+    fn end_others(&mut self) {
+        for owner in self.on_cycles.clone() {
+            let waits = self.model.is_waiting(owner) && !self.early.contains_key(&owner);
+            let answer = if waits { self.players[owner].answers.try_recv().ok() } else { None };
+            if let Some(answer) = answer {
+                self.story.push(format!("  {owner} has {answer:?}, of another cycle"));
+                if answer != Answer::Denied(Reason::Deadlock) {
+                    self.fail(&format!("{owner} still waits by definition"));
+                }
+                self.model.withdraw(owner);
+                self.deadlines.remove(&owner);
+                self.grants();
+            }
+        }
+    }
+
+    pub fn leaves(&mut self, owner: usize, reason: Reason) {
+        self.expect(owner, Answer::Denied(reason));
+        self.model.withdraw(owner);
+        self.deadlines.remove(&owner);
+        self.grants();
+    }
+
+    /// From the begin to the end: what the waits have come to.
+    pub fn play(mut self) -> LockStats {
+        for _ in 0..self.rules.steps {
+            self.step();
+        }
+        self.end();
+        self.table.stats()
+    }
+
+    fn end(&mut self) {
+        while self.waiting().next().is_some() {
+            let free = (0..self.rules.owners).filter(|owner| !self.model.is_waiting(*owner));
+            for owner in free.collect::<Vec<_>>() {
+                self.release(owner);
+            }
+        }
+        for owner in 0..self.rules.owners {
+            self.release(owner);
+        }
+        assert_eq!(self.model.rows_held(), 0);
+        assert_empty(&self.table);
+    }
+
+    pub fn waiting(&self) -> impl Iterator<Item = usize> {
+        (0..self.rules.owners).filter(|owner| self.model.is_waiting(*owner))
+    }
+}

@@ -1,0 +1,267 @@
+//! What is called: thrown, told to the table and to the definition, and compared.
+
+use super::{
+    game::{Answer, Call, Game, Seat},
+    gaps::Stretch,
+    model::Id,
+    *,
+};
+use crate::txn::lock_table::mode::Mode;
+
+impl Game {
+    pub fn step(&mut self) {
+        self.on_cycles.clear();
+        let waiting: Vec<usize> = self.waiting().collect();
+        let owner = self.next(self.rules.owners as u64) as usize;
+        match self.next(18) {
+            0 if !waiting.is_empty() => self.interrupt(waiting),
+            1 | 2 => self.let_time_pass(),
+            _ if waiting.contains(&owner) => {}
+            3 => {
+                self.release(owner);
+                let writes = self.next(4);
+                self.players[owner].owner.set_writes(writes);
+            }
+            4 => {
+                self.simple(owner, "unlock last", |table, seat| table.unlock_last(&mut seat.locks));
+                self.model.unlock_last(owner);
+                self.grants();
+            }
+            5 => {
+                self.simple(owner, "prepare", |table, seat| {
+                    table.release_at_prepare(&mut seat.locks, |_, _| true);
+                    seat.cursors.clear();
+                });
+                self.model.prepare(owner);
+                self.grants();
+            }
+            6 => self.lock_range(owner),
+            7 => self.grow_range(owner),
+            8 => self.look_for_gaps(owner),
+            9 | 10 => self.insert(owner),
+            11 | 12 => self.lock_table(owner),
+            _ => self.lock_row(owner),
+        }
+        self.compare();
+    }
+
+    fn interrupt(&mut self, waiting: Vec<usize>) {
+        let victim = waiting[self.next(waiting.len() as u64) as usize];
+        self.story.push(format!("{victim} is interrupted"));
+        let owner = &self.players[victim].owner;
+        owner.interrupt(owner.id());
+        self.leaves(victim, Reason::Interrupted);
+        self.players[victim].owner.clear_interrupt();
+    }
+
+    /// Until the next wait ends by the clock.
+    fn let_time_pass(&mut self) {
+        let timed = self.deadlines.iter().filter_map(|(owner, at)| Some((*at.as_ref()?, *owner)));
+        let Some(first) = timed.clone().map(|(at, _)| at).min() else { return };
+        let late: Vec<usize> =
+            timed.filter(|(at, _)| *at == first).map(|(_, owner)| owner).collect();
+        if late.len() > 1 {
+            return; // who of them leaves first would be left to chance
+        }
+        let time = first - self.clock.now();
+        self.story.push(format!("{time:?} pass"));
+        self.clock.sleep(time);
+        self.table.expire();
+        self.leaves(late[0], Reason::Timeout);
+    }
+
+    fn ask_lock(
+        &mut self,
+        owner: usize,
+        id: Id,
+        call: Call,
+        mode: Mode,
+        writes: bool,
+        patience: Patience,
+    ) {
+        let what = format!("{id:?} {mode:?} {writes} {patience:?}");
+        self.call(owner, what, call);
+        match self.model.ask(owner, id, mode, writes) {
+            Some(taken) => match id {
+                Id::Row(..) => self.expect(owner, Answer::Taken(taken)),
+                // An intent that two places know of is held as often as it was taken.
+                Id::Table(_) => {
+                    if !matches!(self.answer(owner), Answer::Taken(_)) {
+                        self.fail("a tree is free by definition");
+                    }
+                }
+            },
+            None if patience == Patience::NoWait => {
+                self.expect(owner, Answer::Denied(Reason::Busy));
+            }
+            None => {
+                self.model.wait(owner, id, mode, writes);
+                self.began(owner, patience);
+            }
+        }
+        if matches!(id, Id::Table(_)) {
+            self.model.forget_last(owner);
+        }
+    }
+
+    fn tree(&mut self) -> TreeId {
+        TreeId(self.next(2) as u32)
+    }
+
+    fn key(&mut self) -> u8 {
+        self.next(self.rules.keys) as u8
+    }
+
+    fn lock_row(&mut self, owner: usize) {
+        let (tree, key) = (self.tree(), self.key());
+        let mode = [RowMode::Shared, RowMode::Exclusive, RowMode::Write][self.next(3) as usize];
+        let patience = self.patience();
+        let call: Call = Box::new(move |table, Seat { locks, .. }| {
+            locks.begin_call();
+            match table.lock_row(locks, tree, &bytes(key), mode, patience) {
+                Ok(taken) => Answer::Taken(taken),
+                Err(denied) => Answer::Denied(denied.reason),
+            }
+        });
+        let writes = mode == RowMode::Write;
+        self.ask_lock(owner, Id::Row(tree, key), call, Mode::from(mode), writes, patience);
+    }
+
+    fn lock_table(&mut self, owner: usize) {
+        let tree = self.tree();
+        let modes = [
+            TableMode::IntentShared,
+            TableMode::IntentExclusive,
+            TableMode::IntentExclusive,
+            TableMode::Shared,
+            TableMode::Exclusive,
+        ];
+        let mode = modes[self.next(5) as usize];
+        let patience = self.patience();
+        let call: Call = Box::new(move |table, Seat { locks, .. }| {
+            locks.keep_last();
+            locks.begin_call();
+            match table.lock_table(locks, tree, mode, patience) {
+                Ok(_) => Answer::Taken(Taken::New),
+                Err(denied) => Answer::Denied(denied.reason),
+            }
+        });
+        self.ask_lock(owner, Id::Table(tree), call, Mode::from(mode), false, patience);
+    }
+
+    /// At a key, before or behind it, or beyond all.
+    fn bound(&mut self) -> Bound<u8> {
+        // One more than there are rows of: a gap may lie behind them all.
+        let key = self.next(self.rules.keys + 1) as u8;
+        match self.next(5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Included(key),
+            _ => Bound::Excluded(key),
+        }
+    }
+
+    /// A cursor begins. Between the bounds there may be nothing yet.
+    fn lock_range(&mut self, owner: usize) {
+        let stretch = Stretch { owner, tree: self.tree(), from: self.bound(), to: self.bound() };
+        if !stretch.is_one() {
+            return;
+        }
+        let Stretch { tree, from, to, .. } = stretch;
+        self.simple(owner, &format!("gap {from:?}..{to:?} of {tree}"), move |table, seat| {
+            let (from, to) = (bound(from), bound(to));
+            let span = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+            let range = table.lock_range(&mut seat.locks, tree, span);
+            seat.cursors.push(range);
+        });
+        self.model.gaps.lock(stretch);
+    }
+
+    /// A cursor goes on, forwards or backwards.
+    fn grow_range(&mut self, owner: usize) {
+        let count = self.model.gaps.count(owner);
+        if count == 0 {
+            return;
+        }
+        let cursor = self.next(count as u64) as usize;
+        let (is_up, limit) = (self.next(2) == 0, self.bound());
+        let way = if is_up { "up" } else { "down" };
+        self.simple(owner, &format!("cursor {cursor} {way} to {limit:?}"), move |table, seat| {
+            let range = seat.cursors[cursor];
+            let limit = bound(limit);
+            let limit = limit.as_ref().map(Vec::as_slice);
+            match is_up {
+                true => table.grow_up(&mut seat.locks, range, limit),
+                false => table.grow_down(&mut seat.locks, range, limit),
+            }
+        });
+        match is_up {
+            true => self.model.gaps.grow_up(owner, cursor, limit),
+            false => self.model.gaps.grow_down(owner, cursor, limit),
+        }
+    }
+
+    /// Which keys lie in gaps of others.
+    fn look_for_gaps(&mut self, owner: usize) {
+        let keys = self.rules.keys as u8 + 1;
+        let all =
+            move || (0..2).flat_map(move |tree| (0..keys).map(move |key| (TreeId(tree), key)));
+        let call: Call = Box::new(move |table, Seat { locks, .. }| {
+            let is_locked = |at: &(TreeId, u8)| table.is_gap_locked(locks, at.0, &bytes(at.1));
+            Answer::InGaps(all().filter(is_locked).collect())
+        });
+        self.call(owner, "look for gaps".into(), call);
+        let over = |at: &(TreeId, u8)| !self.model.gaps.over(owner, at.0, at.1).is_empty();
+        self.expect(owner, Answer::InGaps(all().filter(over).collect()));
+    }
+
+    /// Into a row that is held already, so that it is not given back: who comes first would be left to
+    /// chance.
+    fn insert(&mut self, owner: usize) {
+        let (tree, key) = (self.tree(), self.key());
+        if !self.model.holds(owner, Id::Row(tree, key)) {
+            return;
+        }
+        let patience = self.patience();
+        let call: Call = Box::new(move |table, Seat { locks, .. }| {
+            let mark = locks.mark();
+            locks.begin_call();
+            match table.before_insert(locks, tree, &bytes(key), mark, patience) {
+                Ok(waited) => Answer::Inserted(waited),
+                Err(denied) => Answer::Denied(denied.reason),
+            }
+        });
+        self.call(owner, format!("insert {key} of {tree} {patience:?}"), call);
+        if self.model.gaps.over(owner, tree, key).is_empty() {
+            self.expect(owner, Answer::Inserted(false));
+        } else if patience == Patience::NoWait {
+            self.expect(owner, Answer::Denied(Reason::Busy));
+        } else {
+            self.model.wait_to_insert(owner, tree, key);
+            self.began(owner, patience);
+        }
+    }
+
+    /// A call that never waits.
+    fn simple(
+        &mut self,
+        owner: usize,
+        what: &str,
+        call: impl FnOnce(&LockTable, &mut Seat) + Send + 'static,
+    ) {
+        let call: Call = Box::new(move |table, seat| {
+            call(table, seat);
+            Answer::Done
+        });
+        self.call(owner, what.to_owned(), call);
+        self.expect(owner, Answer::Done);
+    }
+
+    pub fn release(&mut self, owner: usize) {
+        self.simple(owner, "release", |table, seat| {
+            table.release_all(&mut seat.locks);
+            seat.cursors.clear();
+        });
+        self.model.release(owner);
+        self.grants();
+    }
+}
