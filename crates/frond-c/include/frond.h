@@ -1001,8 +1001,8 @@ int32_t frond_cursor_relock(frond_cursor *cursor,
 
 // The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
 // locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood. The rows are of this
-// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was, so that a
-// scan that writes what it reads asks for one row a call.
+// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was. A scan that may
+// delete what it has yet to come to asks for one row a call, or frond_cursor_is_current before it takes a row.
 int32_t frond_cursor_next(frond_cursor *cursor,
                           size_t rows_max,
                           frond_rows *rows,
@@ -1013,6 +1013,18 @@ int32_t frond_cursor_prev(frond_cursor *cursor,
                           size_t rows_max,
                           frond_rows *rows,
                           frond_error *error);
+
+// Whether the cursor would still give a row of its last batch (`row`: 0 is the first): asked before a row is taken of a batch
+// that was filled earlier. Not so once the transaction has deleted the row since, has gone back to a savepoint or to its
+// statement's begin since (rows that the batch passed by may be there again), or has ended. Then go to the key of the last
+// row that was taken, and a zero byte, or for frond_cursor_prev to that key itself, and ask for rows anew. What the
+// transaction has changed or put since the scan or its statement began, a scan does not show, whatever its batches are: a
+// row that was changed is current, as it was. So is each row of a cursor that is no transaction's. Costs no more than a look
+// at a counter as long as the transaction has not written to the tree since the batch. The batch stays where it is.
+int32_t frond_cursor_is_current(const frond_cursor *cursor,
+                                size_t row,
+                                bool *is_current,
+                                frond_error *error);
 
 // Goes to a key: the next row is the first at or above it, the one before the last below it.
 int32_t frond_cursor_seek(frond_cursor *cursor,

@@ -241,6 +241,9 @@ impl frond_cursor {
     /// Fetches a batch; an error behind some rows comes with the next call.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
         let Self { walk, memory, places, rows, next_rows, locks, met } = self;
+        memory.clear();
+        places.clear();
+        rows.clear();
         if let Some(met) = met.take() {
             return Err(met.into());
         }
@@ -250,9 +253,6 @@ impl frond_cursor {
             (wanted, _) => wanted,
         };
         *next_rows = count.saturating_mul(4).min(ROWS_MAX);
-        memory.clear();
-        places.clear();
-        rows.clear();
         while places.len() < count && memory.len() < BATCH_BYTES {
             match walk.step(forward, |key, value| Place::put(memory, key, value)) {
                 Ok(Some(place)) => places.push(place),
@@ -279,7 +279,22 @@ impl frond_cursor {
         let place = walk.relock(wait, |key, value| Place::put(memory, key, value))?;
         let place = place.ok_or(Fail::NotFound)?;
         rows.push(place.row(memory));
+        places.push(place);
         Ok(())
+    }
+
+    /// Whether the walk would still give a row of the batch.
+    fn is_current(&self, row: usize) -> Result<bool, Fail> {
+        let place = self.places.get(row).ok_or_else(|| misuse("the batch has no such row"))?;
+        let key = &self.memory[place.at..place.at + place.key_length];
+        match &self.walk {
+            // Nobody writes to what they see.
+            Walk::Plain(_) => Ok(true),
+            Walk::OfTxn(owned) => Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?),
+            Walk::OfTemporary(owned) => {
+                Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?)
+            }
+        }
     }
 }
 
@@ -408,8 +423,8 @@ pub unsafe extern "C" fn frond_cursor_relock(
 
 /// The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
 /// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood. The rows are of this
-/// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was, so that a
-/// scan that writes what it reads asks for one row a call.
+/// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was. A scan that may
+/// delete what it has yet to come to asks for one row a call, or frond_cursor_is_current before it takes a row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_next(
     cursor: *mut frond_cursor,
@@ -448,6 +463,31 @@ unsafe fn step(
             let cursor = given_mut(cursor, "the cursor")?;
             cursor.fetch(forward, rows_max)?;
             *out = frond_rows { rows: cursor.rows.as_ptr(), count: cursor.rows.len() };
+            Ok(())
+        })
+    }
+}
+
+/// Whether the cursor would still give a row of its last batch (`row`: 0 is the first): asked before a row is taken of a batch
+/// that was filled earlier. Not so once the transaction has deleted the row since, has gone back to a savepoint or to its
+/// statement's begin since (rows that the batch passed by may be there again), or has ended. Then go to the key of the last
+/// row that was taken, and a zero byte, or for frond_cursor_prev to that key itself, and ask for rows anew. What the
+/// transaction has changed or put since the scan or its statement began, a scan does not show, whatever its batches are: a
+/// row that was changed is current, as it was. So is each row of a cursor that is no transaction's. Costs no more than a look
+/// at a counter as long as the transaction has not written to the tree since the batch. The batch stays where it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_is_current(
+    cursor: *const frond_cursor,
+    row: usize,
+    is_current: *mut bool,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let out = given_mut(is_current, "the place for the answer")?;
+            *out = false;
+            *out = given(cursor, "the cursor")?.is_current(row)?;
             Ok(())
         })
     }

@@ -285,6 +285,124 @@ static void by_an_index(frond_tree *index)
     frond_buffer_free(&value);
 }
 
+/* The rows of a batch that are current, a bit each. */
+static unsigned current(const frond_cursor *cursor, size_t count)
+{
+    unsigned found = 0;
+    bool is_current;
+    for (size_t i = 0; i < count; i++) {
+        MUST(frond_cursor_is_current(cursor, i, &is_current, &error));
+        found |= (unsigned)is_current << i;
+    }
+    GIVES(INVALID, frond_cursor_is_current(cursor, count, &is_current, &error));
+    CHECK(!is_current);
+    return found;
+}
+
+static void delete_row(frond_txn *txn, int id)
+{
+    uint8_t key = (uint8_t)id;
+    MUST(frond_txn_delete(txn, rows, &key, 1, &error));
+}
+
+/* Rows 31 to 38 in one batch, or downwards 38 to 31. */
+static frond_cursor *eight(frond_txn *txn, int row_lock, bool forward)
+{
+    const uint8_t from = 31, to = 39;
+    frond_cursor *cursor;
+    frond_rows batch;
+    MUST(frond_txn_scan(txn, rows, &from, 1, &to, 1, row_lock, FROND_WAIT, &cursor, &error));
+    if (!forward)
+        MUST(frond_cursor_seek_last(cursor, &error));
+    MUST(forward ? frond_cursor_next(cursor, 8, &batch, &error) : frond_cursor_prev(cursor, 8, &batch, &error));
+    CHECK(batch.count == 8 && current(cursor, 8) == 0xff);
+    return cursor;
+}
+
+/* Rows of a batch that the transaction deletes, changes and gets back before they are taken: what is current is what the cursor
+ * would give that goes there anew. */
+static void fetched_ahead(frond_tree *index)
+{
+    frond_rows batch;
+    uint64_t savepoint;
+    const int locks[] = {FROND_NO_LOCK, FROND_EXCLUSIVE};
+    for (int lock = 0; lock < 2; lock++)
+        for (int forward = 0; forward < 2; forward++) {
+            frond_txn *txn = begin(FROND_REPEATABLE_READ);
+            MUST(frond_txn_begin_statement(txn, &error));
+            frond_cursor *cursor = eight(txn, locks[lock], forward);
+            const int first = forward ? 31 : 38, step = forward ? 1 : -1;
+            MUST(frond_txn_put(txn, index, (const uint8_t *)"elsewhere", 9, NULL, 0, &error));
+            CHECK(current(cursor, 8) == 0xff);
+            put(txn, first + step, "changed");
+            put(txn, 200, "new");
+            CHECK(current(cursor, 8) == 0xff);
+            MUST(frond_txn_savepoint(txn, &savepoint, &error));
+            delete_row(txn, first + 2 * step);
+            delete_row(txn, first + 5 * step);
+            put(txn, first + 5 * step, "put again");
+            CHECK(current(cursor, 8) == 0xdb);
+            /* What was taken is row 0: behind it there are six, with the one that was changed as it was. */
+            const uint8_t at[] = {(uint8_t)first, 0};
+            MUST(frond_cursor_seek(cursor, at, forward ? 2 : 1, &error));
+            MUST(forward ? frond_cursor_next(cursor, 8, &batch, &error) : frond_cursor_prev(cursor, 8, &batch, &error));
+            CHECK(batch.count == 5 && batch.rows[0].key[0] == first + step && batch.rows[1].key[0] == first + 3 * step);
+            CHECK(has(batch.rows[0].value, 4, "row ") && current(cursor, 5) == 0x1f);
+            /* Back: rows are there again that the batch has passed by. */
+            MUST(frond_txn_rollback_to(txn, savepoint, &error));
+            CHECK(current(cursor, 5) == 0);
+            MUST(frond_cursor_seek(cursor, at, forward ? 2 : 1, &error));
+            MUST(forward ? frond_cursor_next(cursor, 8, &batch, &error) : frond_cursor_prev(cursor, 8, &batch, &error));
+            CHECK(batch.count == 7 && current(cursor, 7) == 0x7f);
+            MUST(frond_txn_rollback_statement(txn, &error));
+            CHECK(current(cursor, 7) == 0);
+            GIVES(FROND_NOT_FOUND, forward ? frond_cursor_next(cursor, 8, &batch, &error) : frond_cursor_prev(cursor, 8, &batch, &error));
+            CHECK(current(cursor, 0) == 0);
+            frond_cursor_free(cursor);
+            MUST(frond_txn_rollback(txn, &error));
+        }
+}
+
+/* A transaction that has ended by itself gives nothing any more; a cursor that is nobody's goes on with what it saw; that of a
+ * temporary tree is one of the transaction that writes it. */
+static void fetched_by_others(void)
+{
+    enum { CONFLICT = 1107, ENDED = 1109 };
+    frond_rows batch;
+    const uint8_t key = 31, from = 31, to = 39;
+    frond_txn *txn = begin(FROND_SNAPSHOT), *other = begin(FROND_READ_COMMITTED);
+    frond_cursor *cursor = eight(txn, FROND_NO_LOCK, true), *plain, *own;
+    MUST(frond_scan(rows, &from, 1, &to, 1, &plain, &error));
+    MUST(frond_cursor_next(plain, 8, &batch, &error));
+    delete_row(other, 32);
+    MUST(frond_txn_commit(other, NULL, &error));
+    CHECK(current(cursor, 8) == 0xff && current(plain, 8) == 0xff);
+    GIVES(CONFLICT, frond_txn_put(txn, rows, (const uint8_t[]){32}, 1, NULL, 0, &error));
+    CHECK(current(cursor, 8) == 0);
+    GIVES(ENDED, frond_cursor_next(cursor, 8, &batch, &error));
+    frond_cursor_free(cursor);
+    frond_cursor_free(plain);
+    MUST(frond_txn_rollback(txn, &error));
+
+    frond_temporary *temporary;
+    MUST(frond_temporary_create(db, NULL, &temporary, &error));
+    txn = begin(FROND_READ_COMMITTED);
+    MUST(frond_temporary_put(txn, temporary, &key, 1, NULL, 0, &error));
+    MUST(frond_temporary_put(txn, temporary, &to, 1, NULL, 0, &error));
+    MUST(frond_temporary_scan(temporary, NULL, 0, NULL, 0, &own, &error));
+    MUST(frond_cursor_next(own, 2, &batch, &error));
+    CHECK(batch.count == 2 && current(own, 2) == 3);
+    MUST(frond_temporary_delete(txn, temporary, &to, 1, &error));
+    CHECK(current(own, 2) == 1);
+    MUST(frond_txn_rollback(txn, &error));
+    CHECK(current(own, 2) == 0);
+    frond_cursor_free(own);
+    frond_temporary_free(temporary);
+    txn = begin(FROND_READ_COMMITTED);
+    put(txn, 32, "row 32");
+    MUST(frond_txn_commit(txn, NULL, &error));
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc > 1);
@@ -323,6 +441,8 @@ int main(int argc, char **argv)
     many_rows();
     semi_consistent();
     by_an_index(index);
+    fetched_ahead(index);
+    fetched_by_others();
     frond_tree_free(index);
     frond_tree_free(rows);
     MUST(frond_close(db, &error));

@@ -42,6 +42,8 @@ pub struct TxnCursor<'t> {
     spills: u64,
     /// The same at its mark.
     began: u64,
+    /// Changes of the tree and rollbacks there had been by its last step.
+    stepped: (u64, u64),
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
     /// It is to be fetched before it is looked at: a walk that locks goes no further than it is asked.
@@ -219,6 +221,7 @@ impl Txn {
             rollbacks: state.rollbacks_made,
             spills: state.spills,
             began,
+            stepped: (0, 0),
             peeked: None,
             is_behind: true,
             row: Row::default(),
@@ -399,9 +402,30 @@ impl TxnCursor<'_> {
         Ok(found.then_some((&self.row.key, &self.row.value)))
     }
 
+    /// Whether it would still give a row of this key, which it gave in one of its last steps: for a program that fetches rows
+    /// ahead and comes to them later. Not so once the transaction has deleted the row, has ended, or has gone back to a savepoint
+    /// since the last step: rows that were passed by may be there again, and the scan is to be placed anew. A row that the
+    /// transaction has changed since the scan began, it gives as it was. Costs a look as long as nothing was written to the
+    /// tree since the last step, else one for the key in what was.
+    ///
+    /// # Errors
+    /// I/O errors and damage of what has left memory.
+    pub fn still_gives(&self, key: &[u8]) -> Result<bool> {
+        let Ok(state) = self.txn.stay() else { return Ok(false) };
+        let (rollbacks, spills) = (state.rollbacks_made, state.spills);
+        drop(state);
+        if self.stepped.1 != rollbacks {
+            return Ok(false);
+        }
+        let changes = self.txn.live.lock().changes(self.tree);
+        let is_untouched = self.stepped.0 == changes && self.spills == spills;
+        Ok(is_untouched || !self.txn.is_deleted_since(self.tree, key, self.mark)?)
+    }
+
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let locks = matches!(self.base, Base::Locked(_));
-        let spills = self.txn.must_have(self.mark, self.rollbacks, locks)?;
+        let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, locks)?;
+        self.stepped.1 = rollbacks;
         self.is_locked = false;
         if self.spills != spills {
             // What it sees of own writes lies elsewhere now.
@@ -565,8 +589,9 @@ impl TxnCursor<'_> {
     }
 
     /// True if the row was deleted since the scan began.
-    fn is_gone(&self) -> Result<bool> {
+    fn is_gone(&mut self) -> Result<bool> {
         let changes = self.txn.live.lock().changes(self.tree);
+        self.stepped.0 = changes;
         // What has left memory since then the walk over own writes does not show.
         Ok((changes != self.own.changes() || self.spills != self.began)
             && self.txn.is_deleted_since(self.tree, &self.row.key, self.mark)?)

@@ -198,8 +198,8 @@ impl Txn {
     }
 
     /// A scan goes on: an error if the transaction is over, or has gone back beyond `mark` since so many rollbacks. How
-    /// often writes have left memory.
-    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64, locks: bool) -> Result<u64> {
+    /// often writes have left memory, and how many rollbacks there were.
+    pub(super) fn must_have(&self, mark: Mark, rollbacks: u64, locks: bool) -> Result<(u64, u64)> {
         let mut state = self.go_on()?;
         state.begin_call();
         if let Some(locks) = state.locks.as_mut().filter(|_| locks) {
@@ -212,7 +212,7 @@ impl Txn {
                 "the transaction has gone back beyond what this cursor sees; begin another scan"
                     .into(),
             )),
-            _ => Ok(state.spills),
+            _ => Ok((state.spills, state.rollbacks_made)),
         }
     }
 }
