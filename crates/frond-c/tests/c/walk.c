@@ -256,6 +256,94 @@ static void shift_by_index(void)
     frond_tree_free(by_k);
 }
 
+/* A table's entry in its index by colour: colour and id, as writers make it and as the build does. */
+static void entry_of(uint8_t entry[16], const uint8_t *id, const uint8_t *colour)
+{
+    memcpy(entry, colour, 8);
+    memcpy(entry + 8, id, 8);
+}
+
+/* UPDATE t SET colour of rows that know of no index; of 0 the row is deleted. */
+static void paint(frond_txn *txn, frond_tree *table, uint64_t from, uint64_t to, uint64_t colour)
+{
+    for (id_key id = key_of(from), is = key_of(colour); from < to; id = key_of(++from))
+        MUST(colour == 0 ? frond_txn_delete(txn, table, id.bytes, 8, &error)
+                         : frond_txn_put(txn, table, id.bytes, 8, is.bytes, 8, &error));
+}
+
+/* A round of a build: rows that writers have changed; how many. */
+static size_t follow(frond_index_build *build)
+{
+    frond_row_changed row;
+    uint8_t was[16], is[16];
+    size_t found = 0;
+    int code;
+    for (; (code = frond_index_build_next(build, &row, &error)) == FROND_OK; found++) {
+        if (row.before != NULL)
+            entry_of(was, row.key, row.before);
+        if (row.after != NULL)
+            entry_of(is, row.key, row.after);
+        MUST(frond_index_build_change(build, 0, row.before ? was : NULL, row.before ? 16 : 0, row.after ? is : NULL,
+                                      row.after ? 16 : 0, NULL, 0, &error));
+    }
+    CHECK(code == FROND_NOT_FOUND);
+    return found;
+}
+
+/* CREATE INDEX, online: begun under a writer, who is waited for; the rows of that moment while others change them; then what those
+ * have changed, and the rest once the table is the build's alone. */
+static void build_online(uint64_t many)
+{
+    frond_index_build *build;
+    frond_tree *table, *index;
+    frond_snapshot *moment;
+    frond_cursor *cursor;
+    frond_rows batch;
+    frond_buffer empty = {0};
+    uint8_t entry[16];
+    MUST(frond_tree_create(db, "things", NULL, &table, &error));
+    frond_txn *txn = begin(FROND_READ_COMMITTED), *other = begin(FROND_READ_COMMITTED);
+    paint(txn, table, 0, many, 1);
+    MUST(frond_index_build_begin(db, table, (const char *const[]){"by colour"}, NULL, 1, &build, &error));
+    GIVES(1101, frond_index_build_snapshot(build, 5, &moment, &error));
+    commit(txn);
+    MUST(frond_index_build_snapshot(build, -1, &moment, &error));
+    paint(other, table, 10, 20, 2);
+    paint(other, table, 20, 30, 0);
+    paint(other, table, many, many + 10, 3);
+    commit(other);
+    MUST(frond_snapshot_scan(moment, table, NULL, 0, NULL, 0, &cursor, &error));
+    while (frond_cursor_next(cursor, 0, &batch, &error) == FROND_OK)
+        for (size_t i = 0; i < batch.count; i++) {
+            entry_of(entry, batch.rows[i].key, batch.rows[i].value);
+            MUST(frond_index_build_add(build, 0, entry, 16, NULL, 0, &error));
+        }
+    frond_cursor_free(cursor);
+    frond_snapshot_free(moment);
+    CHECK(follow(build) == 30);
+    txn = begin(FROND_READ_COMMITTED);
+    paint(txn, table, 15, 25, 4);
+    GIVES(1101, frond_index_build_lock(build, 5, &error));
+    commit(txn);
+    MUST(frond_index_build_lock(build, -1, &error));
+    txn = begin(FROND_READ_COMMITTED);
+    GIVES(1101, frond_txn_put(txn, table, bytes("late"), 4, NULL, 0, &error));
+    CHECK(follow(build) == 10);
+    MUST(frond_index_build_publish(build, NULL, NULL, &index, &error));
+    MUST(frond_txn_rollback(txn, &error));
+    CHECK(count(table) == many + 5 && count(index) == many + 5);
+    MUST(frond_scan(table, NULL, 0, NULL, 0, &cursor, &error));
+    while (frond_cursor_next(cursor, 0, &batch, &error) == FROND_OK)
+        for (size_t i = 0; i < batch.count; i++) {
+            entry_of(entry, batch.rows[i].key, batch.rows[i].value);
+            MUST(frond_get(index, entry, 16, &empty, &error));
+        }
+    frond_cursor_free(cursor);
+    frond_buffer_free(&empty);
+    frond_tree_free(table);
+    frond_tree_free(index);
+}
+
 /* A statement of many rows fails at its last one, and leaves nothing; what was before it stays. */
 static void statement_rolls_back(uint64_t many)
 {
@@ -501,6 +589,7 @@ int main(int argc, char **argv)
     MUST(frond_tree_rename(db, "copy", "renamed", &error));
     MUST(frond_tree_drop(db, "renamed", &error));
     shift_by_index();
+    build_online(many / 100 + 40);
     statement_rolls_back(many);
     two_phases(argv[1]);
     MUST(frond_checkpoint(db, &error));
