@@ -46,7 +46,7 @@ bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" 
 	    --html bench-data/iibench.html)
 
 install: ## What building, testing and the demo need, by apt-get
-	@scripts/install.sh build rivals
+	@scripts/install.sh build checks rivals
 
 install-c: ## The C API under PREFIX (default /usr/local): header, libraries, pkg-config file
 	@scripts/install-c.sh $(or $(PREFIX),/usr/local)

@@ -53,7 +53,7 @@ miri() {
     --target-dir target/miri -- cache:: memtable::tests::
 }
 
-scripts/install.sh build
+scripts/install.sh build checks
 for part in "${@:-campaigns schedules planted soak disk sanitizers miri}"; do
   for step in $part; do
     echo "== $step"

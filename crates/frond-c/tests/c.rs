@@ -1,5 +1,7 @@
-//! The API from C: a program that walks the flows of a server, built with every warning an error, as it is, under
-//! AddressSanitizer with its leak check, and as C++.
+//! The API from C: a program that walks the flows of a server, and others, built with every warning an error, as they are, under
+//! AddressSanitizer with its leak check, under valgrind, and one as C++.
+//!
+//! What that needs is there, or a test fails that says what to install: one that passes without having looked tells nobody.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,8 +36,12 @@ fn build_by(compiler: &str, source: &str, flags: &[&str], dir: &Path) -> PathBuf
         .arg(&libraries)
         .arg("-lfrond_c")
         .output()
-        .expect("a C compiler");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        .unwrap_or_else(|error| {
+            panic!("{compiler}: {error}; scripts/install.sh build installs it")
+        });
+    let said = String::from_utf8_lossy(&built.stderr);
+    // A compiler that knows no AddressSanitizer, or has not its library, says so here.
+    assert!(built.status.success(), "{compiler} {flags:?}: {said}");
     // Installed, it has the name that programs look for.
     let library = libraries.join("libfrond_c.so");
     std::os::unix::fs::symlink(library, dir.join("libfrond.so.0")).unwrap();
@@ -233,17 +239,21 @@ fn sweep(header: &str) -> String {
     text + "}\n"
 }
 
+/// nulls.c with its calls.
+fn build_nulls(flags: &[&str], dir: &Path) -> PathBuf {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/frond.h");
+    let calls = sweep(&std::fs::read_to_string(header).unwrap());
+    std::fs::write(dir.join("sweep.h"), calls).unwrap();
+    let here = format!("-I{}", dir.display());
+    build("nulls", &[&["-std=c11", &here][..], flags].concat(), dir)
+}
+
 /// Every function of the header with null for each pointer: as it is, and under AddressSanitizer.
 #[test]
 fn null_is_said_to_be_null() {
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/frond.h");
-    let calls = sweep(&std::fs::read_to_string(header).unwrap());
     for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("sweep.h"), &calls).unwrap();
-        let here = format!("-I{}", dir.path().display());
-        let program = build("nulls", &[&["-std=c11", &here][..], flags].concat(), dir.path());
-        run(&mut Command::new(program), dir.path(), 0);
+        run(&mut Command::new(build_nulls(flags, dir.path())), dir.path(), 0);
     }
 }
 
@@ -266,27 +276,46 @@ fn the_example_runs() {
     }
 }
 
+/// What a program does that AddressSanitizer does not see, the library being built without it: reads of what nobody has written,
+/// and whatever the library itself does to memory that is not its own.
+fn run_in_valgrind(program: PathBuf, dir: &Path, rows: u32) {
+    let version = Command::new("valgrind").arg("--version").output();
+    let missing = "valgrind is not installed; scripts/install.sh checks installs it";
+    assert!(version.is_ok_and(|version| version.status.success()), "{missing}");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args([
+        "-q",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+        "--error-exitcode=9",
+        // Threads run one after the other: each in its turn, or one that waits for another does so for minutes.
+        "--fair-sched=try",
+    ]);
+    run(valgrind.arg(program), dir, rows);
+}
+
 #[test]
 fn valgrind_has_nothing_to_say() {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("valgrind is not installed: skipped");
-        return;
-    }
-    // Not `builds`: its threads run one after the other there, and take minutes.
     for (name, rows) in [("walk", 500), ("server", 0), ("calls", 0), ("reads", 0)] {
         let dir = tempfile::tempdir().unwrap();
         let flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-pthread"];
-        let program = build(name, &flags, dir.path());
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args([
-            "-q",
-            "--leak-check=full",
-            "--show-leak-kinds=definite",
-            "--errors-for-leak-kinds=definite",
-            "--error-exitcode=9",
-        ]);
-        run(valgrind.arg(program), dir.path(), rows);
+        run_in_valgrind(build(name, &flags, dir.path()), dir.path(), rows);
     }
+}
+
+/// Apart from the others, which it takes as long as.
+#[test]
+fn valgrind_has_nothing_to_say_of_builds() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-pthread"];
+    run_in_valgrind(build("builds", &flags, dir.path()), dir.path(), 0);
+}
+
+#[test]
+fn valgrind_has_nothing_to_say_of_nulls() {
+    let dir = tempfile::tempdir().unwrap();
+    run_in_valgrind(build_nulls(&[], dir.path()), dir.path(), 0);
 }
 
 /// Installed as anybody would have it, the example is built by what pkg-config says of it: with the shared library, and with the
