@@ -289,7 +289,7 @@ fn run_in_valgrind(program: PathBuf, dir: &Path, rows: u32) {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
         "--error-exitcode=9",
-        // Threads run one after the other: each in its turn, or one that waits for another does so for minutes.
+        // Threads run one at a time there: each in its turn, however busy the machine is.
         "--fair-sched=try",
     ]);
     run(valgrind.arg(program), dir, rows);
