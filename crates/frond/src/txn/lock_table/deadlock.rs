@@ -195,6 +195,7 @@ impl LockTable {
         let party = |number: &u32| {
             let Waiting { owner, request, key, since, .. } = &waits.waiting[number];
             let party = owner.party();
+            let (hash, mode) = request.told();
             Party {
                 id: party.id(),
                 tag: party.tag(),
@@ -202,9 +203,9 @@ impl LockTable {
                 on: request.on,
                 tree: request.tree,
                 tree_name: String::new(),
-                key_hash: request.hash.0,
+                key_hash: hash.0,
                 key: key.clone(),
-                mode: request.mode,
+                mode,
                 waited: now.saturating_sub(*since),
             }
         };

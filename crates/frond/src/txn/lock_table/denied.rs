@@ -69,12 +69,20 @@ pub(super) struct Request {
     pub mode: Mode,
     /// The row will be changed.
     pub writes: bool,
+    /// The row that is wanted, and in which mode, where that is not what is asked for: who has written it beyond memory
+    /// is waited for as such (`spilled.rs`).
+    pub row: Option<(LockHash, Mode)>,
 }
 
 impl Request {
     pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<KeyStart>) -> Denied {
-        let Self { on, tree, hash, .. } = *self;
-        Denied { reason, on, tree, key_hash: hash.0, key, holder }
+        let Self { on, tree, .. } = *self;
+        Denied { reason, on, tree, key_hash: self.told().0.0, key, holder }
+    }
+
+    /// What people are told of it: what stands for the row, and the mode.
+    pub fn told(&self) -> (LockHash, Mode) {
+        self.row.unwrap_or((self.hash, self.mode))
     }
 }
 

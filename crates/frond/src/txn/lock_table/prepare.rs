@@ -134,6 +134,7 @@ impl LockTable {
                 hash: LockHash(row.key_hash),
                 mode: row.mode.into(),
                 writes: row.mode == RowMode::Write,
+                row: None,
             };
             self.take(locks, &request, None, Patience::NoWait)?;
         }

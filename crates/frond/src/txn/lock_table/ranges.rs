@@ -186,7 +186,7 @@ impl LockTable {
         }
         let hash = LockHash::of_row(tree, key);
         let mode = Mode::Exclusive;
-        let request = Request { on: LockOn::Insert, tree, hash, mode, writes: true };
+        let request = Request { on: LockOn::Insert, tree, hash, mode, writes: true, row: None };
         if patience == Patience::NoWait {
             let holders = self.gaps_against(&locks.owner, tree, key);
             let holder = holders.first().map(LockParty::id);

@@ -73,12 +73,13 @@ impl LockTable {
             hash: LockHash::of_row(tree, key),
             mode: Mode::from(mode),
             writes: mode == RowMode::Write,
+            row: None,
         };
         locks.asks();
         let (place, taken) = self.take(locks, &request, Some(key), patience)?;
         locks.last.push((place, taken));
         if self.spilled.any()
-            && let Err(denied) = self.pass_spilled(locks, (tree, key), patience)
+            && let Err(denied) = self.pass_spilled(locks, &request, key, patience)
         {
             self.unlock_behind(locks, locks.last_rows() - 1);
             return Err(denied);

@@ -93,6 +93,7 @@ impl LockTable {
                 hash: LockHash::of_owner(id),
                 mode: Mode::Exclusive,
                 writes: false,
+                row: None,
             };
             self.take(locks, &own, None, Patience::NoWait)
                 .expect("nobody asks for it before it is listed");
@@ -110,14 +111,16 @@ impl LockTable {
         locks.spilled.as_ref().is_some_and(|rows| rows.holds(tree, key))
     }
 
-    /// Waits for those who answer for the row. It was had from the table before.
+    /// Waits for those who answer for the row that was wanted. It was had from the table before.
     #[cold]
     pub(super) fn pass_spilled(
         &self,
         locks: &mut LockSet,
-        (tree, key): (TreeId, &[u8]),
+        wanted: &Request,
+        key: &[u8],
         patience: Patience,
     ) -> Result<(), Denied> {
+        let tree = wanted.tree;
         loop {
             let mut others = self.spilled.others(locks.owner.id());
             if plant!("txn: rows that left memory are nobody's") {
@@ -133,6 +136,9 @@ impl LockTable {
                 hash: LockHash::of_owner(holder.id),
                 mode: Mode::Shared,
                 writes: false,
+                // A wait, a refusal and a deadlock are of the row, which was known by its key alone: they named the hash of
+                // the holder's own lock, and a writer's wait was called a shared one.
+                row: Some((wanted.hash, wanted.mode)),
             };
             let waited = self.take(locks, &end, Some(key), patience);
             if let Ok((place, Taken::New)) = waited {

@@ -75,7 +75,7 @@ impl LockTable {
             return Ok(taken);
         }
         let Name { hash, .. } = name_of(tree);
-        let request = Request { on: LockOn::Table, tree, hash, mode, writes: false };
+        let request = Request { on: LockOn::Table, tree, hash, mode, writes: false, row: None };
         if is_intent {
             return Ok(self.take(locks, &request, None, patience)?.1);
         }

@@ -177,6 +177,7 @@ impl LockTable {
             // Else granted, and not awake yet.
             if !parties.is_empty() {
                 let party = owner.party();
+                let (hash, mode) = request.told();
                 let wait = LockWait {
                     waiter: party.id(),
                     tag: party.tag(),
@@ -185,9 +186,9 @@ impl LockTable {
                     on: request.on,
                     tree: request.tree,
                     tree_name: String::new(),
-                    key_hash: request.hash.0,
+                    key_hash: hash.0,
                     key: key.clone(),
-                    mode: request.mode,
+                    mode,
                     since: *since,
                     lasts: now.saturating_sub(*since),
                 };

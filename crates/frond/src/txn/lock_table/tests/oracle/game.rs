@@ -6,9 +6,11 @@ use std::{
 };
 
 use super::{
+    beyond::{Beyond, Edges},
     model::{Granted, Model},
     *,
 };
+use crate::KeyStart;
 
 /// So long somebody may take to answer: far more than he needs, so that a failure ends.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,6 +44,8 @@ pub(super) struct Game {
     pub table: Arc<LockTable>,
     pub clock: Arc<ManualClock>,
     pub players: Vec<Player>,
+    /// What they answer for beyond memory.
+    pub beyond: Vec<Arc<Beyond>>,
     pub model: Model,
     /// Of those who wait: until when.
     pub deadlines: BTreeMap<usize, Option<Duration>>,
@@ -78,6 +82,7 @@ impl Game {
             table,
             clock,
             players,
+            beyond: (0..rules.owners).map(|_| Arc::default()).collect(),
             model: Model::default(),
             deadlines: BTreeMap::new(),
             on_cycles: BTreeSet::new(),
@@ -191,21 +196,35 @@ impl Game {
     pub fn compare(&mut self) {
         // Who has just been told to wait may still be on its way there.
         for _ in 0..1_000_000 {
-            let waits = self.table.waits().into_iter();
-            let found: BTreeMap<u64, BTreeSet<u64>> =
-                waits.map(|wait| (wait.waiter, wait.holders.into_iter().collect())).collect();
-            if found == self.expected() {
+            let waits = self.table.waits();
+            let ids = |ids: &[u64]| ids.iter().map(|id| *id as usize).collect();
+            let found: Edges =
+                waits.iter().map(|wait| (wait.waiter as usize, ids(&wait.holders))).collect();
+            if self.agree(&found, &self.defined()) {
+                waits.iter().for_each(|wait| self.names_its_row(wait));
                 return;
             }
             self.end_others();
             thread::yield_now();
         }
-        self.fail(&format!("by definition wait {:?}", self.expected()));
+        self.fail(&format!("by definition wait {:?}", self.defined()));
     }
 
-    fn expected(&self) -> BTreeMap<u64, BTreeSet<u64>> {
-        let holders = |owner| self.model.blockers(owner).into_iter().map(|id| id as u64).collect();
-        self.waiting().map(|owner| (owner as u64, holders(owner))).collect()
+    fn defined(&self) -> Edges {
+        self.waiting().map(|owner| (owner, self.model.blockers(owner))).collect()
+    }
+
+    /// What a wait for a row says of it is so, whoever stands in its way.
+    fn names_its_row(&self, wait: &LockWait) {
+        let Some((tree, key, mode)) = self.model.waits_for_row(wait.waiter as usize) else {
+            return;
+        };
+        let key = bytes(key);
+        let named = (wait.tree, wait.key_hash, wait.key.clone(), wait.mode);
+        let row = (tree, LockTable::row_hash(tree, &key), Some(KeyStart::of(&key)), mode);
+        if named != row {
+            self.fail(&format!("{} waits for {row:x?}, and says {named:x?}", wait.waiter));
+        }
     }
 
     /// Where several cycles met in one owner, more may have been ended than had to be: one of each cycle,

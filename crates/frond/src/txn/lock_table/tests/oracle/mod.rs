@@ -6,6 +6,7 @@
 //!
 //! `game.rs` makes calls and compares what they come to; `steps.rs` throws what is called.
 
+mod beyond;
 mod game;
 mod gaps;
 mod model;
@@ -21,11 +22,13 @@ use game::Game;
 struct Rules {
     owners: usize,
     keys: u64,
+    /// Writes of owners leave memory.
+    spills: bool,
     steps: usize,
 }
 
 /// Few enough that they meet all the time.
-const FEW: Rules = Rules { owners: 5, keys: 3, steps: 150 };
+const FEW: Rules = Rules { owners: 5, keys: 3, spills: false, steps: 150 };
 
 /// A key's bytes. Numbers ascend as the bytes do; the first is the least key there is.
 fn bytes(key: u8) -> Vec<u8> {
@@ -60,6 +63,13 @@ fn play(rules: Rules, histories: u64) -> LockStats {
 #[test]
 fn random_histories_are_as_the_definition_says() {
     let ended = play(FEW, 60);
+    assert!(ended.deadlocks > 0 && ended.timeouts > 0 && ended.interrupts > 0);
+}
+
+/// Rule: I47.
+#[test]
+fn rows_beyond_memory_are_held_as_before() {
+    let ended = play(Rules { spills: true, ..FEW }, 60);
     assert!(ended.deadlocks > 0 && ended.timeouts > 0 && ended.interrupts > 0);
 }
 

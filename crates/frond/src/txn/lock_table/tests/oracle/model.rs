@@ -40,6 +40,8 @@ pub enum Granted {
 pub struct Model {
     locks: BTreeMap<Id, Lock>,
     written: BTreeSet<(usize, Id)>,
+    /// Rows of owners whose writes have left memory.
+    beyond: BTreeSet<(usize, Id)>,
     pub gaps: Gaps,
     inserts: BTreeMap<usize, (TreeId, u8)>,
     last: BTreeMap<usize, (Id, Taken)>,
@@ -100,6 +102,18 @@ impl Model {
 
     pub fn is_waiting(&self, owner: usize) -> bool {
         self.inserts.contains_key(&owner) || self.waits_at(owner).is_some()
+    }
+
+    /// The row that an owner waits for, and in which mode; or into which it inserts.
+    pub fn waits_for_row(&self, owner: usize) -> Option<(TreeId, u8, Mode)> {
+        if let Some((tree, key)) = self.inserts.get(&owner) {
+            return Some((*tree, *key, Mode::Exclusive));
+        }
+        let (id, at) = self.waits_at(owner)?;
+        match id {
+            Id::Row(tree, key) => Some((tree, key, self.locks[&id].waiting[at].mode)),
+            Id::Table(_) => None,
+        }
     }
 
     fn waits_at(&self, owner: usize) -> Option<(Id, usize)> {
@@ -193,6 +207,40 @@ impl Model {
         self.last.remove(&owner);
     }
 
+    /// Rows that an owner means to write and has in memory.
+    pub fn written_rows(&self, owner: usize) -> Vec<(TreeId, u8)> {
+        let written =
+            self.written.iter().filter(|row| row.0 == owner && !self.beyond.contains(row));
+        let rows = written.filter_map(|(_, id)| match id {
+            Id::Row(tree, key) => Some((*tree, *key)),
+            Id::Table(_) => None,
+        });
+        rows.collect()
+    }
+
+    /// Nobody holds it or waits for it.
+    pub fn is_nobodys(&self, id: Id) -> bool {
+        self.locks.get(&id).is_none_or(|lock| lock.holders.is_empty() && lock.waiting.is_empty())
+    }
+
+    /// An owner says that it holds a row.
+    pub fn claim(&mut self, owner: usize, id: Id) {
+        self.locks.entry(id).or_default().holders.insert(owner, Mode::Exclusive);
+        self.written.insert((owner, id));
+    }
+
+    /// Rows of an owner leave memory, and are held as before; none of them was the last one.
+    pub fn spill(&mut self, owner: usize, rows: impl Iterator<Item = Id>) {
+        self.last.remove(&owner);
+        self.beyond.extend(rows.map(|row| (owner, row)));
+    }
+
+    /// An owner waits for a row that another has written beyond memory.
+    pub fn waits_beyond(&self, owner: usize) -> bool {
+        let waits_for = self.waits_at(owner).map(|(id, _)| id);
+        self.beyond.iter().any(|row| Some(row.1) == waits_for)
+    }
+
     pub fn prepare(&mut self, owner: usize) {
         self.last.remove(&owner);
         for (id, lock) in &mut self.locks {
@@ -214,6 +262,7 @@ impl Model {
             lock.holders.remove(&owner);
         }
         self.written.retain(|written| written.0 != owner);
+        self.beyond.retain(|row| row.0 != owner);
         self.gaps.release(owner);
     }
 

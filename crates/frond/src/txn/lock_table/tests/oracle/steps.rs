@@ -13,7 +13,7 @@ impl Game {
         self.on_cycles.clear();
         let waiting: Vec<usize> = self.waiting().collect();
         let owner = self.next(self.rules.owners as u64) as usize;
-        match self.next(18) {
+        match self.next(if self.rules.spills { 20 } else { 18 }) {
             0 if !waiting.is_empty() => self.interrupt(waiting),
             1 | 2 => self.let_time_pass(),
             _ if waiting.contains(&owner) => {}
@@ -40,6 +40,7 @@ impl Game {
             8 => self.look_for_gaps(owner),
             9 | 10 => self.insert(owner),
             11 | 12 => self.lock_table(owner),
+            18 | 19 => self.spill(owner),
             _ => self.lock_row(owner),
         }
         self.compare();
@@ -104,11 +105,11 @@ impl Game {
         }
     }
 
-    fn tree(&mut self) -> TreeId {
+    pub fn tree(&mut self) -> TreeId {
         TreeId(self.next(2) as u32)
     }
 
-    fn key(&mut self) -> u8 {
+    pub fn key(&mut self) -> u8 {
         self.next(self.rules.keys) as u8
     }
 
@@ -242,7 +243,7 @@ impl Game {
     }
 
     /// A call that never waits.
-    fn simple(
+    pub fn simple(
         &mut self,
         owner: usize,
         what: &str,
@@ -261,6 +262,7 @@ impl Game {
             table.release_all(&mut seat.locks);
             seat.cursors.clear();
         });
+        self.beyond[owner] = Arc::default();
         self.model.release(owner);
         self.grants();
     }
