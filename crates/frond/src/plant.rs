@@ -87,6 +87,8 @@ pub const BUGS: &[Bug] = &[
     bug("locks: a release wakes nobody", "Shard::settle", "locks"),
     bug("locks: nobody looks for a cycle", "LockTable::end_cycles", "locks"),
     bug("locks: intents of before are not asked for", "LockTable::lock_table", "locks"),
+    bug("locks: a cursor that goes back locks nothing", "LockTable::grow_down", "locks"),
+    bug("locks: what cannot be read is one's own", "LockTable::is_spilled_own", "locks"),
     bug(
         "locks: a refusal is not looked at again",
         "LockTable::wait_for_lock",

@@ -88,13 +88,19 @@ struct SpilledRows {
 }
 
 impl HoldsRows for SpilledRows {
-    fn holds(&self, tree: TreeId, key: &[u8]) -> bool {
+    fn holds(&self, tree: TreeId, key: &[u8]) -> Option<bool> {
         let (pieces, dropped) = self.live.all_pieces();
-        let mut all = pieces.iter().map(|piece| &piece.writes).chain(dropped.iter());
-        all.any(|writes| {
-            // What cannot be read may be held.
-            tag_in(&self.engine, writes, tree, key).map_or(true, |tag| tag.is_some())
-        })
+        let all = pieces.iter().map(|piece| &piece.writes).chain(dropped.iter());
+        let mut holds = Some(false);
+        for writes in all {
+            match tag_in(&self.engine, writes, tree, key) {
+                Ok(Some(_)) => return Some(true),
+                Ok(None) => {}
+                // It may be in what cannot be read.
+                Err(_) => holds = None,
+            }
+        }
+        holds
     }
 }
 

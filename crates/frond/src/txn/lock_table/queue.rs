@@ -169,7 +169,8 @@ impl Queue {
         }
     }
 
-    /// Whom a waiter waits for: the edges from it alone, by definition.
+    /// Whom a waiter waits for, each once: the edges from it alone, by definition. Who holds the lock and waits for more
+    /// of it stands in its way as both; a server was told of that one twice.
     pub fn blockers(&self, owner: u32) -> Vec<u32> {
         let Some(start) = self.waiting.iter().position(|waiter| waiter.owner.number() == owner)
         else {
@@ -180,6 +181,8 @@ impl Queue {
         let holders = holders.filter(|holder| !mode.admits(holder.1)).map(|holder| holder.0);
         let ahead = self.waiting.iter().take(start);
         let ahead = ahead.filter(|waiter| !mode.admits(waiter.mode));
+        let is_new = |number| self.held(number).is_none_or(|held| mode.admits(held));
+        let ahead = ahead.filter(|waiter| is_new(waiter.owner.number()));
         holders.chain(ahead.map(|waiter| waiter.owner.number())).collect()
     }
 }

@@ -32,8 +32,9 @@ pub(super) const OWNERS: TreeId = TreeId(u32::MAX);
 
 /// Says which rows a transaction has written that are not in memory.
 pub trait HoldsRows: Send + Sync + fmt::Debug {
-    /// True if it has; also if that cannot be found out.
-    fn holds(&self, tree: TreeId, key: &[u8]) -> bool;
+    /// Whether it has; nothing if that cannot be found out. Others wait for who may have a row, and who may have it himself
+    /// asks the table.
+    fn holds(&self, tree: TreeId, key: &[u8]) -> Option<bool>;
 }
 
 /// A transaction that answers for rows.
@@ -105,10 +106,13 @@ impl LockTable {
         });
     }
 
-    /// True if the set answers for the row itself: it has it.
+    /// True if the set answers for the row itself: it has it. What it cannot find out is not enough: where a read had failed,
+    /// it took a row to be its own that another held in the table, and both went on.
     #[inline]
     pub(super) fn is_spilled_own(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
-        locks.spilled.as_ref().is_some_and(|rows| rows.holds(tree, key))
+        let Some(rows) = &locks.spilled else { return false };
+        let holds = rows.holds(tree, key);
+        holds.unwrap_or(plant!("locks: what cannot be read is one's own"))
     }
 
     /// Waits for those who answer for the row that was wanted. It was had from the table before.
@@ -126,10 +130,8 @@ impl LockTable {
             if plant!("txn: rows that left memory are nobody's") {
                 others.clear();
             }
-            let Some(holder) = others.into_iter().find(|holder| holder.rows.holds(tree, key))
-            else {
-                return Ok(());
-            };
+            let may_hold = |holder: &Holder| holder.rows.holds(tree, key) != Some(false);
+            let Some(holder) = others.into_iter().find(may_hold) else { return Ok(()) };
             let end = Request {
                 on: LockOn::Row,
                 tree,

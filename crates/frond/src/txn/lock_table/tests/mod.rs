@@ -81,6 +81,9 @@ fn reason<T: std::fmt::Debug>(result: Result<T, Denied>) -> Reason {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "locks: an insert passes by gaps" => ranges::inserts_of_others_wait_for_a_gap,
+        "locks: a cursor that goes back locks nothing" => ranges::a_cursor_has_one_interval_that_grows,
+        "locks: what cannot be read is one's own" =>
+            oracle::beyond::what_cannot_be_found_out_is_held_against_others_and_not_for_oneself,
         "locks: the killed stay in the queue" => waiting::a_killed_waiter_leaves_at_once_and_leaves_nothing,
         "locks: an upgrade waits behind others" => rows::an_upgrade_comes_before_those_who_wait,
         "locks: a release wakes nobody" => rows::a_release_grants_who_came_first,

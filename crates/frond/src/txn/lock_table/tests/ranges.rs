@@ -46,7 +46,7 @@ pub(super) fn inserts_of_others_wait_for_a_gap() {
 
 /// Rules: I46, I47.
 #[test]
-fn a_cursor_has_one_interval_that_grows() {
+pub(super) fn a_cursor_has_one_interval_that_grows() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let up = table.lock_range(&mut a, TREE, (Excluded(b"m"), Included(b"m")));

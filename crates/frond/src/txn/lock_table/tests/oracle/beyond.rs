@@ -13,8 +13,8 @@ use super::{game::Game, model::Id, *};
 pub struct Beyond(Mutex<BTreeSet<(TreeId, Vec<u8>)>>);
 
 impl HoldsRows for Beyond {
-    fn holds(&self, tree: TreeId, key: &[u8]) -> bool {
-        self.0.lock().unwrap().contains(&(tree, key.to_vec()))
+    fn holds(&self, tree: TreeId, key: &[u8]) -> Option<bool> {
+        Some(self.0.lock().unwrap().contains(&(tree, key.to_vec())))
     }
 }
 
@@ -48,8 +48,8 @@ impl Game {
             })
     }
 
-    /// Some rows that an owner has written leave memory. It may say that it has one more, which nobody has: what it
-    /// cannot find out it has.
+    /// Some rows that an owner has written leave memory. It may say that it has one more, which nobody has: of what it
+    /// has written and taken back it does not give the rows away.
     pub fn spill(&mut self, owner: usize) {
         let mut rows = self.model.written_rows(owner);
         rows.retain(|_| self.next(4) > 0);
@@ -69,4 +69,32 @@ impl Game {
         }
         self.model.spill(owner, all.into_iter().map(|(tree, key)| Id::Row(tree, key)));
     }
+}
+
+/// Of no row.
+#[derive(Debug)]
+struct Unread;
+
+impl HoldsRows for Unread {
+    fn holds(&self, _: TreeId, _: &[u8]) -> Option<bool> {
+        None
+    }
+}
+
+/// Others wait for who cannot tell, and he for the one who has the row.
+#[test]
+pub fn what_cannot_be_found_out_is_held_against_others_and_not_for_oneself() {
+    let table = table();
+    let (mut holder, mut unread, mut third) = (table.begin(1), table.begin(2), table.begin(3));
+    let (write, now) = (RowMode::Write, Patience::NoWait);
+    table.lock_row(&mut holder, TREE, b"k", write, now).unwrap();
+    table.spill(&mut unread, Arc::new(Unread), |_, _| false);
+    let denied = table.lock_row(&mut unread, TREE, b"k", RowMode::Shared, now).unwrap_err();
+    assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(1)));
+    assert_eq!(table.lock_row(&mut unread, TREE, b"l", write, now), Ok(Taken::New));
+    assert_eq!(table.lock_row(&mut unread, TREE, b"l", write, now), Ok(Taken::AlreadyHeld));
+    let denied = table.lock_row(&mut third, TREE, b"m", RowMode::Shared, now).unwrap_err();
+    assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(2)));
+    [holder, unread, third].iter_mut().for_each(|locks| table.release_all(locks));
+    assert_empty(&table);
 }

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     beyond::{Beyond, Edges},
+    hooks::{self, Heard, Server},
     model::{Granted, Model},
     *,
 };
@@ -55,15 +56,22 @@ pub(super) struct Game {
     early: BTreeMap<usize, Answer>,
     toss: u64,
     pub story: Vec<String>,
+    pub heard: Heard,
 }
 
 impl Game {
     pub fn new(rules: Rules, seed: u64) -> Self {
-        let (table, clock) = timed();
+        let clock = Arc::new(ManualClock::default());
+        let server = rules.hooks.then(|| Arc::new(Server::default()));
+        let hooks = server.clone().map(|server| server as Arc<dyn Hooks>);
+        let table = Arc::new(LockTable::with(clock.clone(), hooks));
+        let mut model = Model::default();
+        model.gaps.is_passed = rules.hooks.then_some(hooks::is_settled);
         let players = (0..rules.owners).map(|id| {
             let (calls, todo) = channel::<Call>();
             let (answer, answers) = channel();
             let mut seat = Seat { locks: table.begin(id as u64), cursors: Vec::new() };
+            seat.locks.renew(id as u64, hooks::tag(id));
             let owner = seat.locks.owner().clone();
             let table = table.clone();
             thread::spawn(move || {
@@ -83,12 +91,13 @@ impl Game {
             clock,
             players,
             beyond: (0..rules.owners).map(|_| Arc::default()).collect(),
-            model: Model::default(),
+            model,
             deadlines: BTreeMap::new(),
             on_cycles: BTreeSet::new(),
             early: BTreeMap::new(),
             toss: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             story: vec![format!("seed {seed}, {rules:?}")],
+            heard: Heard::of(server),
         }
     }
 
@@ -140,6 +149,7 @@ impl Game {
         };
         self.deadlines.insert(owner, deadline);
         self.on_cycles = self.model.on_cycles(self.rules.owners);
+        self.heard_begin(owner);
         while self.model.on_cycles(self.rules.owners).len() > 1 {
             self.end_one();
         }
@@ -159,13 +169,13 @@ impl Game {
                         self.early.insert(owner, answer);
                         continue;
                     }
-                    let least = cycles.iter().map(|&on| self.players[on].owner.writes()).min();
-                    let writes = self.players[owner].owner.writes();
-                    // Of one cycle, the least; where several meet, nobody with more than all others.
-                    let is_alone = cycles.len() == 2;
-                    if is_alone && Some(writes) != least {
-                        self.fail(&format!("{owner} was ended and has written more"));
+                    // Of two it is clear who; where several cycles meet, see `hooks.rs`.
+                    let mut others = cycles.iter().filter(|other| **other != owner);
+                    if cycles.len() == 2 && others.any(|other| self.is_rather_ended(*other, owner))
+                    {
+                        self.fail(&format!("{owner} was ended rather than the other"));
                     }
+                    self.heard_victim(owner);
                     self.model.withdraw(owner);
                     self.deadlines.remove(&owner);
                     self.grants();
@@ -202,6 +212,7 @@ impl Game {
                 waits.iter().map(|wait| (wait.waiter as usize, ids(&wait.holders))).collect();
             if self.agree(&found, &self.defined()) {
                 waits.iter().for_each(|wait| self.names_its_row(wait));
+                self.hear();
                 return;
             }
             self.end_others();
@@ -210,7 +221,7 @@ impl Game {
         self.fail(&format!("by definition wait {:?}", self.defined()));
     }
 
-    fn defined(&self) -> Edges {
+    pub fn defined(&self) -> Edges {
         self.waiting().map(|owner| (owner, self.model.blockers(owner))).collect()
     }
 
@@ -238,6 +249,7 @@ impl Game {
                 if answer != Answer::Denied(Reason::Deadlock) {
                     self.fail(&format!("{owner} still waits by definition"));
                 }
+                self.heard_victim(owner);
                 self.model.withdraw(owner);
                 self.deadlines.remove(&owner);
                 self.grants();
@@ -253,12 +265,12 @@ impl Game {
     }
 
     /// From the begin to the end: what the waits have come to.
-    pub fn play(mut self) -> LockStats {
+    pub fn play(mut self) -> Played {
         for _ in 0..self.rules.steps {
             self.step();
         }
         self.end();
-        self.table.stats()
+        Played { stats: self.table.stats(), longest: self.heard.longest }
     }
 
     fn end(&mut self) {

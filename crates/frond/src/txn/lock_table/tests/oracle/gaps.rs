@@ -36,6 +36,8 @@ impl Stretch {
 #[derive(Debug, Default)]
 pub struct Gaps {
     all: Vec<Stretch>,
+    /// Who inserts, and who holds the gap: whether it passes nevertheless.
+    pub is_passed: Option<fn(usize, usize) -> bool>,
 }
 
 impl Gaps {
@@ -68,10 +70,18 @@ impl Gaps {
         }
     }
 
-    /// Others whose stretches hold a key.
+    /// An owner has a stretch that holds a key.
+    pub fn has(&self, owner: usize, tree: TreeId, key: u8) -> bool {
+        self.all.iter().any(|stretch| stretch.owner == owner && stretch.holds(tree, key))
+    }
+
+    /// Others whose stretches hold a key and stand against an insert.
     pub fn over(&self, owner: usize, tree: TreeId, key: u8) -> BTreeSet<usize> {
         let over = self.all.iter().filter(|stretch| stretch.holds(tree, key));
-        over.map(|stretch| stretch.owner).filter(|holder| *holder != owner).collect()
+        let holders = over.map(|stretch| stretch.owner).filter(|holder| *holder != owner);
+        holders
+            .filter(|holder| !self.is_passed.is_some_and(|passed| passed(owner, *holder)))
+            .collect()
     }
 
     pub fn release(&mut self, owner: usize) {

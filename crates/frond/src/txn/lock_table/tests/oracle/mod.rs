@@ -6,9 +6,10 @@
 //!
 //! `game.rs` makes calls and compares what they come to; `steps.rs` throws what is called.
 
-mod beyond;
+pub(super) mod beyond;
 mod game;
 mod gaps;
+mod hooks;
 mod model;
 mod steps;
 
@@ -22,13 +23,18 @@ use game::Game;
 struct Rules {
     owners: usize,
     keys: u64,
+    /// Of four calls three are for rows, so that waits last, and long cycles come about.
+    is_for_rows: bool,
     /// Writes of owners leave memory.
     spills: bool,
+    /// A server hears of waits.
+    hooks: bool,
     steps: usize,
 }
 
 /// Few enough that they meet all the time.
-const FEW: Rules = Rules { owners: 5, keys: 3, spills: false, steps: 150 };
+const FEW: Rules =
+    Rules { owners: 5, keys: 3, is_for_rows: false, spills: false, hooks: false, steps: 150 };
 
 /// A key's bytes. Numbers ascend as the bytes do; the first is the least key there is.
 fn bytes(key: u8) -> Vec<u8> {
@@ -44,33 +50,58 @@ fn bound(bound: Bound<u8>) -> Bound<Vec<u8>> {
     bound.map(bytes)
 }
 
+/// What the waits of histories came to, and how many were on the longest cycle.
+#[derive(Default, Debug)]
+struct Played {
+    stats: LockStats,
+    longest: usize,
+}
+
 /// Plays so many histories, times `FROND_EFFORT`; what their waits came to.
-fn play(rules: Rules, histories: u64) -> LockStats {
+fn play(rules: Rules, histories: u64) -> Played {
     let effort: u64 =
         std::env::var("FROND_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1);
-    let mut ended = LockStats::default();
+    let mut played = Played::default();
     for seed in 1..=histories * effort {
-        let stats = Game::new(rules, seed).play();
-        ended.waits += stats.waits;
-        ended.deadlocks += stats.deadlocks;
-        ended.timeouts += stats.timeouts;
-        ended.interrupts += stats.interrupts;
+        let Played { stats, longest } = Game::new(rules, seed).play();
+        played.stats.waits += stats.waits;
+        played.stats.deadlocks += stats.deadlocks;
+        played.stats.timeouts += stats.timeouts;
+        played.stats.interrupts += stats.interrupts;
+        played.longest = played.longest.max(longest);
     }
-    println!("{ended:?}");
-    ended
+    println!("{rules:?}: {played:?}");
+    let ended = &played.stats;
+    assert!(ended.deadlocks > 0 && ended.timeouts > 0 && ended.interrupts > 0);
+    played
 }
 
 #[test]
 fn random_histories_are_as_the_definition_says() {
-    let ended = play(FEW, 60);
-    assert!(ended.deadlocks > 0 && ended.timeouts > 0 && ended.interrupts > 0);
+    play(FEW, 60);
 }
 
 /// Rule: I47.
 #[test]
 fn rows_beyond_memory_are_held_as_before() {
-    let ended = play(Rules { spills: true, ..FEW }, 60);
-    assert!(ended.deadlocks > 0 && ended.timeouts > 0 && ended.interrupts > 0);
+    play(Rules { spills: true, ..FEW }, 60);
+}
+
+/// Rule: I53.
+#[test]
+fn a_server_hears_of_each_wait_what_the_definition_knows() {
+    play(Rules { hooks: true, ..FEW }, 60);
+    play(Rules { spills: true, hooks: true, ..FEW }, 60);
+}
+
+/// Long queues, and cycles of many.
+#[test]
+fn a_dozen_owners_are_as_the_definition_says() {
+    // Of more keys, so that not all wait for the same few.
+    let many = Rules { owners: 12, keys: 9, is_for_rows: true, steps: 400, ..FEW };
+    let plain = play(many, 30).longest;
+    let all = play(Rules { spills: true, hooks: true, ..many }, 30).longest;
+    assert!(plain > FEW.owners && all > FEW.owners);
 }
 
 #[test]

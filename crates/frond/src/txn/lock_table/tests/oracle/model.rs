@@ -100,6 +100,12 @@ impl Model {
         self.inserts.insert(owner, (tree, key));
     }
 
+    /// Whose inserts wait where this owner has a gap, whether that stands against them or not.
+    pub fn inserts_into_gaps_of(&self, owner: usize) -> Vec<usize> {
+        let into = self.inserts.iter().filter(|(_, at)| self.gaps.has(owner, at.0, at.1));
+        into.map(|(inserter, _)| *inserter).collect()
+    }
+
     pub fn is_waiting(&self, owner: usize) -> bool {
         self.inserts.contains_key(&owner) || self.waits_at(owner).is_some()
     }

@@ -8,12 +8,18 @@ use super::{
 };
 use crate::txn::lock_table::mode::Mode;
 
+/// In a throw: a row is locked. It is that as often as not.
+const ROW: u64 = 17;
+
 impl Game {
     pub fn step(&mut self) {
         self.on_cycles.clear();
         let waiting: Vec<usize> = self.waiting().collect();
         let owner = self.next(self.rules.owners as u64) as usize;
-        match self.next(if self.rules.spills { 20 } else { 18 }) {
+        let kinds = if self.rules.spills { 20 } else { 18 };
+        let is_row = self.rules.is_for_rows && self.next(4) > 0;
+        let kind = if is_row { ROW } else { self.next(kinds) };
+        match kind {
             0 if !waiting.is_empty() => self.interrupt(waiting),
             1 | 2 => self.let_time_pass(),
             _ if waiting.contains(&owner) => {}
@@ -32,6 +38,7 @@ impl Game {
                     table.release_at_prepare(&mut seat.locks, |_, _| true);
                     seat.cursors.clear();
                 });
+                self.heard_gaps_go(owner);
                 self.model.prepare(owner);
                 self.grants();
             }
@@ -263,6 +270,7 @@ impl Game {
             seat.cursors.clear();
         });
         self.beyond[owner] = Arc::default();
+        self.heard_gaps_go(owner);
         self.model.release(owner);
         self.grants();
     }

@@ -1,0 +1,236 @@
+//! A server that hears of waits and has a say in them, and whether it hears what the definition knows.
+//!
+//! Who begins to wait is told of, with each of whom it waits for, once; who looks again because a gap has gone, or moves
+//! on to one who answers for a row beyond memory, is told of again. Nobody is told of who waits for nobody: one whose wait
+//! was ended by the search for cycles, or came to its end by that. Of a deadlock one is ended, and told so, once: the one
+//! whom the server prefers, or who has written least.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{beyond::Edges, game::Game, *};
+
+/// The order of these two is settled elsewhere: gaps do not stand between them.
+pub fn is_settled(a: usize, b: usize) -> bool {
+    (a + b) % 4 == 1
+}
+
+/// Who of the two is rather to be ended.
+fn preferred(a: usize, b: usize) -> Option<usize> {
+    match (a + b) % 3 {
+        0 => Some(a.max(b)),
+        1 => Some(a.min(b)),
+        _ => None,
+    }
+}
+
+/// What an owner is called by the server.
+pub fn tag(owner: usize) -> u64 {
+    owner as u64 + 100
+}
+
+/// Answers, and writes down what it hears.
+#[derive(Debug, Default)]
+pub struct Server {
+    told: Mutex<Vec<(usize, usize)>>,
+    asked: Mutex<Vec<(usize, usize)>>,
+}
+
+/// Who it is; nobody if the tag is another's.
+fn owner(party: &LockParty) -> usize {
+    let owner = party.id() as usize;
+    if party.tag() == tag(owner) { owner } else { usize::MAX }
+}
+
+impl Hooks for Server {
+    fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
+        self.told.lock().unwrap().push((owner(waiter), owner(holder)));
+    }
+
+    fn prefer(&self, a: &LockParty, b: &LockParty) -> Option<u64> {
+        let (a, b) = (owner(a), owner(b));
+        self.asked.lock().unwrap().push((a, b));
+        preferred(a, b).map(|owner| owner as u64)
+    }
+
+    fn needs_order(&self, inserter: &LockParty, holder: &LockParty) -> bool {
+        !is_settled(owner(inserter), owner(holder))
+    }
+}
+
+/// What is heard of one wait.
+#[derive(Debug, Default)]
+struct Wait {
+    told: Vec<usize>,
+    /// All whom it was for at any time.
+    ever: BTreeSet<usize>,
+    /// Whom it was for when it began, if it is still that one wait.
+    first: Option<BTreeSet<usize>>,
+}
+
+impl Wait {
+    fn is_told(&self, of: &BTreeSet<usize>) -> bool {
+        let mut told = self.told.clone();
+        told.sort_unstable();
+        told.iter().eq(of.iter())
+    }
+}
+
+/// What is heard, and what there is to hear of in this step.
+#[derive(Debug, Default)]
+pub struct Heard {
+    server: Option<Arc<Server>>,
+    waits: BTreeMap<usize, Wait>,
+    /// Whose wait began.
+    began: Option<usize>,
+    /// Whose inserts look again, because a gap has gone that they waited for.
+    woken: BTreeSet<usize>,
+    /// Who was ended.
+    victims: Vec<usize>,
+    /// Who waited for whom when the wait had begun.
+    edges: Edges,
+    victims_ever: u64,
+    last_deadlock: Option<Arc<Deadlock>>,
+    /// So many were on the longest cycle.
+    pub longest: usize,
+}
+
+impl Heard {
+    pub fn of(server: Option<Arc<Server>>) -> Self {
+        Self { server, ..Self::default() }
+    }
+}
+
+impl Game {
+    /// By definition a wait has begun; cycles that it closes have not been ended yet.
+    pub fn heard_begin(&mut self, owner: usize) {
+        self.heard.began = Some(owner);
+        self.heard.edges = self.defined();
+        self.note_edges();
+    }
+
+    /// Gaps of an owner are about to go.
+    pub fn heard_gaps_go(&mut self, owner: usize) {
+        self.heard.woken.extend(self.model.inserts_into_gaps_of(owner));
+    }
+
+    pub fn heard_victim(&mut self, owner: usize) {
+        self.heard.victims.push(owner);
+        self.heard.victims_ever += 1;
+    }
+
+    fn note_edges(&mut self) {
+        for (owner, blockers) in self.defined() {
+            self.heard.waits.entry(owner).or_default().ever.extend(blockers);
+        }
+    }
+
+    /// Behind a step: what the server has heard is what there was to hear.
+    pub fn hear(&mut self) {
+        self.deadlocks_are_told_once();
+        if let Some(server) = self.heard.server.clone() {
+            self.note_edges();
+            // Who is about to sleep may be on its way there.
+            let is_told = (0..1_000_000).any(|round| {
+                if round > 0 {
+                    thread::yield_now();
+                }
+                for (waiter, holder) in server.told.lock().unwrap().drain(..) {
+                    self.heard.waits.entry(waiter).or_default().told.push(holder);
+                }
+                self.waiting().all(|owner| self.is_told(owner))
+            });
+            if !is_told {
+                self.fail(&format!("by definition is to be told {:?}", self.defined()));
+            }
+            self.nothing_else_is_told(&server);
+        }
+        self.heard.began = None;
+        self.heard.woken.clear();
+        self.heard.victims.clear();
+    }
+
+    /// Of a wait that goes on all is told.
+    fn is_told(&self, owner: usize) -> bool {
+        let wait = &self.heard.waits[&owner];
+        let blockers = self.model.blockers(owner);
+        if self.model.waits_beyond(owner) {
+            !wait.told.is_empty()
+        } else if self.heard.began == Some(owner) {
+            wait.is_told(&blockers)
+        } else if self.heard.woken.contains(&owner) {
+            blockers.iter().all(|blocker| wait.told.contains(blocker))
+        } else {
+            wait.first.as_ref().is_none_or(|first| wait.is_told(first))
+        }
+    }
+
+    fn nothing_else_is_told(&mut self, server: &Server) {
+        let mut wrong = Vec::new();
+        for (&owner, wait) in &mut self.heard.waits {
+            let waits = self.model.is_waiting(owner);
+            let began = self.heard.began == Some(owner);
+            let moves = self.heard.woken.contains(&owner) || self.model.waits_beyond(owner);
+            if waits && began {
+                wait.first = Some(self.model.blockers(owner));
+            }
+            if moves {
+                wait.first = None;
+            }
+            let of_others = wait.told.iter().any(|holder| !wait.ever.contains(holder));
+            // Beyond memory it may have waited for one, and then for another.
+            let of_nobody = began && !waits && !self.rules.spills && !wait.told.is_empty();
+            let twice = wait.first.as_ref().is_some_and(|first| !wait.is_told(first));
+            if of_others || of_nobody || twice {
+                wrong.push((owner, format!("{wait:?}")));
+            }
+        }
+        for (a, b) in server.asked.lock().unwrap().drain(..) {
+            if a == b || ![a, b].iter().all(|owner| self.on_cycles.contains(owner)) {
+                wrong.push((a, format!("or {b}: the server is asked, and they are on no cycle")));
+            }
+        }
+        if !wrong.is_empty() {
+            self.fail(&format!("told more than is: {wrong:?}"));
+        }
+        self.heard.waits.retain(|owner, _| self.model.is_waiting(*owner));
+    }
+
+    /// Of two in a circle the first is to be ended rather than the second, who is the one so far.
+    pub fn is_rather_ended(&self, one: usize, so_far: usize) -> bool {
+        let writes = |owner: usize| self.players[owner].owner.writes();
+        let preferred = self.heard.server.as_ref().and_then(|_| preferred(one, so_far));
+        preferred.map_or(writes(one) < writes(so_far), |preferred| preferred == one)
+    }
+
+    /// As many waits have ended by a cycle as owners were told so, and what is said of the last cycle is so.
+    fn deadlocks_are_told_once(&mut self) {
+        let last = self.table.last_deadlock();
+        let ended = self.table.stats().deadlocks;
+        if ended != self.heard.victims_ever {
+            self.fail(&format!("{ended} deadlocks, by definition {}", self.heard.victims_ever));
+        }
+        let was = std::mem::replace(&mut self.heard.last_deadlock, last.clone());
+        let is_new = last.as_ref().map(Arc::as_ptr) != was.as_ref().map(Arc::as_ptr);
+        if is_new == self.heard.victims.is_empty() {
+            self.fail(&format!("{last:?}, but were ended {:?}", self.heard.victims));
+        }
+        let Some(deadlock) = last.filter(|_| is_new) else { return };
+        let parties: Vec<usize> = deadlock.parties.iter().map(|party| party.id as usize).collect();
+        self.heard.longest = self.heard.longest.max(parties.len());
+        let next = parties.iter().cycle().skip(1);
+        let edges = &self.heard.edges;
+        let is_cycle = parties.iter().zip(next).all(|(one, next)| edges[one].contains(next));
+        let mut chosen = parties[0];
+        for &other in &parties[1..] {
+            if self.is_rather_ended(other, chosen) {
+                chosen = other;
+            }
+        }
+        let is_so = deadlock.victim as usize == chosen && self.heard.victims.contains(&chosen);
+        let tags = deadlock.parties.iter().all(|party| party.tag == tag(party.id as usize));
+        if !is_cycle || !is_so || !tags {
+            let victims = &self.heard.victims;
+            self.fail(&format!("{deadlock:?}: {chosen} of {edges:?}; ended were {victims:?}"));
+        }
+    }
+}
