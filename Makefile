@@ -6,7 +6,7 @@ CARGO := cargo
 TESTED := --workspace --locked --features frond/planted-bugs
 SIZE ?= full
 
-.PHONY: help demo test torture soak schedules check bench install install-c clean
+.PHONY: help demo test torture soak schedules check bench profile install install-c clean
 
 help: ## This list
 	@echo "make TARGET:"
@@ -44,6 +44,9 @@ bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" 
 	    $(or $(ARGS),--rows 5000000 --memory 70MB --targets frond$(,)rocksdb$(,)sqlite$(,)lmdb \
 	    --durability lazy --dir bench-data --json bench-data/iibench.json \
 	    --html bench-data/iibench.html)
+
+profile: ## Share of locks and futexes in the samples of transactions (needs perf)
+	scripts/profile.sh $(ARGS)
 
 install: ## What building, testing and the demo need, by apt-get
 	@scripts/install.sh build checks rivals

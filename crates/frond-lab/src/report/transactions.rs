@@ -27,6 +27,10 @@ alone, held: the same writes for four times as long; from the begin of held on a
 /// The least that Frond's rate is to be in times of RocksDB's, by the begin of a step's name.
 const GOALS: [(&str, f64); 3] = [("put-", 2.0), ("rmw-", 2.0), ("get-", 1.0)];
 
+/// What a snapshot that is held may cost Frond: of the rate of the same writes without, and in growth of memory.
+const HELD_RATE_MIN: f64 = 0.95;
+const HELD_GROWTH_MAX: f64 = 1.05;
+
 /// The table of all steps, the budgets, and how each target ended.
 pub fn transactions(
     conditions: &Conditions,
@@ -101,14 +105,51 @@ fn held(rows: &[Row]) -> String {
                 Bytes(held.disk_peak_b.unwrap_or(0)),
                 Bytes(alone.disk_peak_b.unwrap_or(0)),
             );
+            if held.target == "frond" {
+                out += &held_goals(held, alone);
+            }
         }
     }
     out
 }
 
+/// Whether who writes is slowed by a snapshot, and memory grows as long as it is held.
+fn held_goals(held: &Row, alone: &Row) -> String {
+    let mut out = String::new();
+    let verdict = |is_met| if is_met { "met" } else { "not met" };
+    let rate = held.ops_s / alone.ops_s.max(1e-9);
+    let _ = writeln!(
+        out,
+        "goal    writes beside a held snapshot: {rate:.2} of the rate without, wanted >= {HELD_RATE_MIN}: {}",
+        verdict(rate >= HELD_RATE_MIN)
+    );
+    if let Some(growth) = growth(held) {
+        let _ = writeln!(
+            out,
+            "goal    memory in the last quarter of {:.0} s with a snapshot: {growth:.2} of that in the second quarter, \
+             wanted <= {HELD_GROWTH_MAX}: {}",
+            held.seconds,
+            verdict(growth <= HELD_GROWTH_MAX)
+        );
+    }
+    out
+}
+
+/// Mean resident memory in the last quarter of a step, in times of that in the second: in the first one caches fill.
+fn growth(row: &Row) -> Option<f64> {
+    const SAMPLES_MIN: usize = 8;
+    let quarter = |number: usize| {
+        let at = |part: usize| row.series.len() * part / 4;
+        let samples = row.series.get(at(number)..at(number + 1)).unwrap_or_default();
+        samples.iter().map(|sample| sample.rss_b as f64).sum::<f64>() / samples.len().max(1) as f64
+    };
+    (row.series.len() >= SAMPLES_MIN).then(|| quarter(3) / quarter(1).max(1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::{Mark, Sample};
 
     fn row(target: &str, step: &str, ops_s: f64) -> Row {
         Row {
@@ -151,5 +192,27 @@ mod tests {
             text.contains("frond: rate 0.75") && text.contains("150 B against 200 B"),
             "{text}"
         );
+        assert!(text.contains("0.75 of the rate without, wanted >= 0.95: not met"), "{text}");
+        assert!(!text.contains("quarter"), "there is no series to tell by: {text}");
+    }
+
+    #[test]
+    fn memory_that_grows_as_long_as_a_snapshot_is_held_is_seen() {
+        let with = |last: u64| {
+            let rss = [1, 500, 100, 100, 100, 300, last, last];
+            let sample = |&rss_b: &u64| Sample {
+                mark: Mark { ops: 1, seconds: 1.0 },
+                rss_b,
+                write_b: 0,
+                cpu_s: 0.0,
+                faults_minor: 0,
+            };
+            let series = rss.iter().map(sample).collect();
+            let rows =
+                [row("frond", "alone-2", 100.0), Row { series, ..row("frond", "held-2", 95.0) }];
+            held(&rows)
+        };
+        assert!(with(105).contains("1.05 of that in the second quarter, wanted <= 1.05: met"));
+        assert!(with(106).contains("wanted <= 1.05: not met") && with(106).contains("0.95: met"));
     }
 }

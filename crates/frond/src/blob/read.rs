@@ -48,7 +48,12 @@ impl Blob {
             out.copy_from_slice(&bytes);
             Ok(u64::from(extent.bytes))
         };
-        let load = Load { raw_bytes: extent.bytes as usize, fill: &mut load, unpack: &|_| None };
+        let load = Load {
+            raw_bytes: extent.bytes as usize,
+            fill: &mut load,
+            unpack: &|_| None,
+            near: None,
+        };
         let whole = cache.block(key, load)?;
         let tail = whole.get(whole.len() - table_bytes..).unwrap_or_default();
         let table = Table::from_disk(file, &reference, tail)?;

@@ -15,9 +15,12 @@
 
 use std::{fmt, ops::Deref};
 
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
-use super::frames::{FRAME_BYTES, FramePool, Memory};
+use super::{
+    frames::{FRAME_BYTES, FramePool, Memory},
+    near::{Block, Near, NearBlock},
+};
 use crate::{
     error::{Error, Result},
     sync::{Arc, AtomicU64, Mutex, Ordering, thread_number},
@@ -42,6 +45,8 @@ pub struct Load<'a> {
     pub fill: &'a mut dyn FnMut(&mut [u8]) -> Result<u64>,
     /// The same block as it is read faster and takes more memory, if there is such a form.
     pub unpack: &'a dyn Fn(&[u8]) -> Option<Box<[u8]>>,
+    /// The places of its run: it is put there once it is asked for again.
+    pub near: Option<&'a Arc<Near>>,
 }
 
 /// Where decoded blocks come from.
@@ -51,20 +56,23 @@ pub trait BlockSource: Send + Sync + fmt::Debug {
 
     /// True if the block is not at hand, and would be afterwards if it were loaded now.
     fn wants(&self, key: &BlockKey) -> bool;
+
+    /// Counts a block that was found in its place.
+    fn found_near(&self) {}
 }
 
 /// A decoded block, shared with the cache.
 #[derive(Clone, Debug)]
-pub struct CachedBlock(Arc<BlockBytes>);
+pub struct CachedBlock(Arc<Block>);
 
 #[derive(Debug)]
-enum BlockBytes {
+pub(super) enum BlockBytes {
     Pool(Memory),
     Heap(Box<[u8]>),
 }
 
 /// What an entry costs beside its bytes: key, links and counts in the cache, the shared header.
-const ENTRY_BYTES: u64 = 96;
+const ENTRY_BYTES: u64 = 144;
 /// Blocks that are shorter come from the general allocator: most of what memory of the pool is counted in would be wasted on
 /// them.
 const POOL_BYTES_MIN: usize = 1 << 8;
@@ -96,6 +104,18 @@ impl BlockBytes {
     }
 }
 
+impl Deref for BlockBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            BlockBytes::Pool(memory) => memory,
+            BlockBytes::Heap(bytes) => bytes,
+        }
+    }
+}
+
 impl CachedBlock {
     /// Fills a new block, and says how many bytes came from the device.
     pub fn load(
@@ -113,11 +133,18 @@ impl CachedBlock {
     ) -> Result<(CachedBlock, u64)> {
         let mut bytes = BlockBytes::new(raw_bytes, from_pool)?;
         let device_bytes = load(bytes.bytes_mut())?;
-        Ok((CachedBlock(Arc::new(bytes)), device_bytes))
+        // Whoever has it loaded asks for it.
+        Ok((CachedBlock(Block::new(bytes, true)), device_bytes))
+    }
+
+    /// What is shared.
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Arc<Block> {
+        &self.0
     }
 
     fn weight(&self) -> u64 {
-        let bytes = match &*self.0 {
+        let bytes = match self.0.bytes() {
             BlockBytes::Pool(memory) => memory.held_bytes(),
             BlockBytes::Heap(bytes) => bytes.len(),
         };
@@ -130,15 +157,46 @@ impl Deref for CachedBlock {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &*self.0 {
-            BlockBytes::Pool(memory) => memory,
-            BlockBytes::Heap(bytes) => bytes,
-        }
+        self.0.bytes()
+    }
+}
+
+/// One that was found in its place, and is held for longer than a look.
+impl From<NearBlock> for Option<CachedBlock> {
+    fn from(block: NearBlock) -> Self {
+        block.keep().map(CachedBlock)
     }
 }
 
 #[derive(Clone, Debug)]
 struct ByBytes;
+
+/// What becomes of blocks that the cache lets go.
+#[derive(Clone, Debug)]
+struct Leaving;
+
+/// Blocks that a call lets go, once it has no lock of the cache any more.
+#[derive(Default)]
+struct Left(Vec<(BlockKey, CachedBlock)>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|(key, block)| block.0.leave(key.block as usize));
+    }
+}
+
+impl Lifecycle<BlockKey, CachedBlock> for Leaving {
+    type RequestState = Left;
+
+    /// One that was used where the cache does not see it stays for this time (`near.rs`, invariant 4).
+    fn is_pinned(&self, _: &BlockKey, block: &CachedBlock) -> bool {
+        block.0.was_used()
+    }
+
+    fn on_evict(&self, left: &mut Left, key: BlockKey, block: CachedBlock) {
+        left.0.push((key, block));
+    }
+}
 
 impl Weighter<BlockKey, CachedBlock> for ByBytes {
     fn weight(&self, _: &BlockKey, block: &CachedBlock) -> u64 {
@@ -189,7 +247,7 @@ const HITS: usize = 16;
 
 /// The cache.
 pub struct BlockCache {
-    blocks: Cache<BlockKey, CachedBlock, ByBytes>,
+    blocks: Cache<BlockKey, CachedBlock, ByBytes, DefaultHashBuilder, Leaving>,
     pool: Arc<FramePool>,
     share: Mutex<Share>,
     hits: Box<[Hits]>,
@@ -203,7 +261,7 @@ impl BlockCache {
     pub fn new(pool: Arc<FramePool>, bytes: usize) -> Arc<Self> {
         let items = bytes / FRAME_BYTES + 1;
         Arc::new(Self {
-            blocks: Cache::with_weighter(items, bytes as u64, ByBytes),
+            blocks: Cache::with(items, bytes as u64, ByBytes, Default::default(), Leaving),
             pool,
             share: Mutex::new(Share { granted: bytes as u64, withheld: 0 }),
             hits: (0..HITS).map(|_| Hits::default()).collect(),
@@ -221,7 +279,18 @@ impl BlockCache {
         let withheld = share.withheld - share.withheld.div_ceil(WITHHELD_SHRINKS);
         // Half of it stays, here and below, whatever pieces there are: memory that blocks do not fill is not the fault of blocks.
         share.withheld = withheld.min(share.granted / 2);
-        self.blocks.set_capacity(share.granted - share.withheld);
+        self.shrink_to(share.granted - share.withheld);
+    }
+
+    /// Lets go of what is too much. Asked once, the cache keeps all that was found in its places since it was asked last.
+    fn shrink_to(&self, bytes: u64) {
+        const ROUNDS: usize = 3;
+        for _ in 0..ROUNDS {
+            self.blocks.set_capacity(bytes);
+            if self.blocks.weight() <= self.blocks.capacity() {
+                break;
+            }
+        }
     }
 
     /// Memory for a block, if need be of blocks that are let go (invariant 4).
@@ -239,7 +308,7 @@ impl BlockCache {
         let idle = share.granted.saturating_sub(share.withheld).saturating_sub(held);
         let more = idle + (held / LETS_GO).max(bytes as u64);
         share.withheld = (share.withheld + more).min(share.granted / 2);
-        self.blocks.set_capacity(share.granted - share.withheld);
+        self.shrink_to(share.granted - share.withheld);
         as_much_as_it_takes(&self.pool, bytes)
     }
 
@@ -258,14 +327,46 @@ impl BlockCache {
         self.blocks.weight() < self.blocks.capacity() / 4 * 3
     }
 
+    /// True if the block is here and a reader has asked for it.
+    pub fn is_in_use(&self, key: &BlockKey) -> bool {
+        !cfg!(shuttle) && self.blocks.peek(key).is_some_and(|block| block.0.is_in_use())
+    }
+
+    /// Takes a block that was made of blocks in use: its content as it is read, or unpacked if there is room. Nobody has asked
+    /// for it yet.
+    pub fn take_over(
+        &self,
+        key: BlockKey,
+        content: &[u8],
+        unpack: &dyn Fn(&[u8]) -> Option<Box<[u8]>>,
+    ) {
+        if cfg!(shuttle) {
+            return;
+        }
+        let unpacked = if self.has_room() { unpack(content) } else { None };
+        let content = unpacked.as_deref().unwrap_or(content);
+        // Without memory it is read when it is wanted.
+        if let Ok(mut bytes) = BlockBytes::new(content.len(), &|bytes| self.make_room(bytes)) {
+            bytes.bytes_mut().copy_from_slice(content);
+            self.blocks.insert(key, CachedBlock(Block::new(bytes, false)));
+        }
+    }
+
+    /// The same of a block in use that goes on under another key.
+    pub fn take_along(&self, from: &BlockKey, to: BlockKey) {
+        if let Some(block) = self.blocks.peek(from).filter(|block| block.0.is_in_use()) {
+            self.take_over(to, &block, &|_| None);
+        }
+    }
+
     /// Drops a block, if it is here: nobody comes for it any more. Whoever holds it keeps it.
     pub fn forget(&self, key: &BlockKey) {
-        self.blocks.remove(key);
+        drop(Left(self.blocks.remove(key).into_iter().collect()));
     }
 
     /// Drops everything.
     pub fn clear(&self) {
-        self.blocks.clear();
+        drop(Left(self.blocks.drain().collect()));
     }
 
     /// Counters.
@@ -284,13 +385,18 @@ impl BlockCache {
 
 impl BlockSource for BlockCache {
     fn block(&self, key: BlockKey, load: Load<'_>) -> Result<CachedBlock> {
-        let Load { raw_bytes, fill, unpack } = load;
+        let Load { raw_bytes, fill, unpack, near } = load;
         if cfg!(shuttle) {
             // The model checker's threads are one to `quick_cache`, whose locks it would sleep on.
             return CachedBlock::load(&self.pool, raw_bytes, fill).map(|(block, _)| block);
         }
         if let Some(block) = self.blocks.get(&key) {
             self.own_hits().fetch_add(1, Ordering::Relaxed);
+            block.0.use_it();
+            // What is asked for once, by a walk or by chance, needs no place.
+            if let Some(near) = near {
+                near.put(key.block as usize, &block.0);
+            }
             return Ok(block);
         }
         let mut loaded = false;
@@ -319,6 +425,11 @@ impl BlockSource for BlockCache {
 
     fn wants(&self, key: &BlockKey) -> bool {
         !cfg!(shuttle) && !self.holds(key)
+    }
+
+    #[inline]
+    fn found_near(&self) {
+        self.own_hits().fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -351,7 +462,7 @@ mod tests {
     }
 
     fn loads(raw_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> Result<u64>) -> Load<'_> {
-        Load { raw_bytes, fill, unpack: &|_| None }
+        Load { raw_bytes, fill, unpack: &|_| None, near: None }
     }
 
     /// A form that is longer is kept as long as nothing has to go for it.
@@ -365,7 +476,7 @@ mod tests {
                 out.fill(7);
                 Ok(1)
             };
-            let load = Load { raw_bytes: 1000, fill: &mut fill, unpack: &longer };
+            let load = Load { raw_bytes: 1000, fill: &mut fill, unpack: &longer, near: None };
             lengths.push(cache.block(key(block), load).unwrap().len());
         }
         let long = lengths.iter().filter(|&&length| length == 10_000).count();

@@ -2,9 +2,11 @@
 
 mod blocks;
 mod frames;
+mod near;
 mod slab;
 mod spans;
 
 pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, Load, NoCache};
 pub(crate) use frames::FrameMemory;
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
+pub use near::{Near, NearBlock};

@@ -15,6 +15,7 @@ use super::{
     reader::Run,
     tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, SEPARATORS_BYTES_MAX, Tail},
     typing::Typing,
+    warm::Warm,
     work::{EncodeStats, Work},
 };
 use crate::{
@@ -93,6 +94,9 @@ pub struct RunBuilder {
     /// Where it is counted, and what there is to count.
     work: Option<Arc<Work>>,
     pub(super) done: EncodeStats,
+    /// The place that its blocks have in a cache, and whether any come there.
+    pub(super) extent: u64,
+    pub(super) warm: Option<Warm>,
 }
 
 impl RunBuilder {
@@ -143,6 +147,8 @@ impl RunBuilder {
             blobs: BTreeMap::new(),
             work: None,
             done: EncodeStats::default(),
+            extent: Run::new_extent(),
+            warm: None,
         }
     }
 
@@ -278,6 +284,7 @@ impl RunBuilder {
             self.first_key = exact_first;
         }
         self.append(encoded, BlockEntry { offset: 0, ..entry })?;
+        self.carried_warm(from, index);
         self.done.carried_blocks += 1;
         self.done.carried_bytes += encoded.len() as u64;
         self.before_key.clear();
@@ -341,7 +348,8 @@ impl RunBuilder {
                 work.learn_dictionary(codec, under, raw_bytes, self.data.len() as u64);
             }
         }
-        let run = Run::unwritten(tail, tail_bytes as u32, self.data, self.pool, self.work);
+        let place = (self.extent, tail_bytes as u32);
+        let run = Run::unwritten(tail, place, self.data, self.pool, self.work);
         Ok(Some(Arc::new(run)))
     }
 
@@ -400,9 +408,11 @@ impl RunBuilder {
         let mut block = std::mem::replace(&mut self.block, none);
         let now = || self.work.as_ref().map_or(0, |work| work.now());
         let begun = now();
+        let format = block.format();
         let ended = block.finish(self.options.codec, &mut encoded);
         self.done.nanos += now().saturating_sub(begun);
-        let Ended { stored, packing, raw_bytes, row_bytes } = ended;
+        let Ended { stored, read, packing, row_bytes } = ended;
+        let raw_bytes = read.len();
         if raw_bytes.max(row_bytes) > BLOCK_RAW_BYTES_MAX {
             self.block = block;
             return Err(too_long());
@@ -423,6 +433,7 @@ impl RunBuilder {
             has_blobs: std::mem::take(&mut self.block_has_blobs),
         };
         let appended = self.append(stored, entry);
+        self.made_warm(read, &format);
         self.done.blocks += 1;
         self.done.rows += rows as u64;
         self.done.from_bytes += row_bytes as u64;

@@ -89,6 +89,7 @@ mod taken_back;
 mod tests;
 mod typing;
 mod verify;
+mod warm;
 mod work;
 mod write;
 

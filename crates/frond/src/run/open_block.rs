@@ -168,7 +168,7 @@ impl OpenBlock {
                 let wanted = open.blocks.is_multiple_of(SAMPLE_BLOCKS);
                 *open.builder.samples() = open.samples.take_if(|_| wanted);
                 let stored = open.builder.finish(open.format.models());
-                Ended { stored, packing: Packing::RAW, raw_bytes: stored.len(), row_bytes }
+                Ended { stored, read: stored, packing: Packing::RAW, row_bytes }
             }
         }
     }

@@ -45,9 +45,9 @@ const SAVED_ONE_IN: usize = 20;
 /// A block as it is to be stored.
 pub(super) struct Ended<'a> {
     pub stored: &'a [u8],
+    /// As readers search it.
+    pub read: &'a [u8],
     pub packing: Packing,
-    /// Its length once decoded.
-    pub raw_bytes: usize,
     /// Length of its rows, as the index counts them.
     pub row_bytes: usize,
 }
@@ -114,7 +114,7 @@ impl OpenOpaque {
             chunks.coded_bytes += stored.len() as u64;
             habit.in_vain = 0;
         }
-        Ended { stored, packing, raw_bytes: raw.len(), row_bytes: raw.len() }
+        Ended { stored, read: raw, packing, row_bytes: raw.len() }
     }
 
     /// Encodes a block under no dictionary.

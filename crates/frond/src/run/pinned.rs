@@ -1,5 +1,8 @@
 //! What readers of a run hold: decoded blocks, and messages that were found in them.
 //!
+//! A point read looks at one block and is gone again: it holds that block by a debt of its thread, and no count that all
+//! readers share is touched on its way (`cache/near.rs`). Walks stay, and count themselves.
+//!
 //! Threads: all; what is held stays as it is.
 
 use std::{
@@ -7,10 +10,13 @@ use std::{
     ops::{Deref, Range},
 };
 
-use super::reader::Data;
+use arc_swap::Guard;
+
+use super::{Run, index::BlockEntry, reader::Data};
 use crate::{
-    block::Payload,
-    cache::CachedBlock,
+    block::{Chunks, Payload},
+    cache::{BlockSource, CachedBlock, NearBlock},
+    error::Result,
     message::{Message, Tag},
     sync::Arc,
 };
@@ -22,7 +28,7 @@ pub struct PinnedBlock(Pin);
 #[derive(Clone)]
 enum Pin {
     Cached(CachedBlock),
-    InRun { data: Arc<Data>, start: usize, len: usize },
+    InRun { data: Arc<Data>, part: Range<usize> },
 }
 
 impl Deref for PinnedBlock {
@@ -32,10 +38,17 @@ impl Deref for PinnedBlock {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Pin::Cached(block) => block,
-            Pin::InRun { data, start, len } => match &**data {
-                Data::Unwritten(buf) => buf.contiguous(*start..*start + *len).unwrap_or_default(),
-                Data::Written { .. } => &[],
-            },
+            Pin::InRun { data, part } => data.part(part),
+        }
+    }
+}
+
+impl Data {
+    /// Bytes of an unwritten run's frames that lie there in one piece.
+    fn part(&self, part: &Range<usize>) -> &[u8] {
+        match self {
+            Data::Unwritten(buf) => buf.contiguous(part.clone()).unwrap_or_default(),
+            Data::Written { .. } => &[],
         }
     }
 }
@@ -47,7 +60,7 @@ impl PinnedBlock {
 
     /// A part of an unwritten run's frames, in one piece.
     pub(super) fn in_run(data: Arc<Data>, part: Range<usize>) -> Self {
-        Self(Pin::InRun { data, start: part.start, len: part.len() })
+        Self(Pin::InRun { data, part })
     }
 
     /// Whether it is held in the cache, and not in the frames of an unwritten run.
@@ -62,17 +75,92 @@ impl fmt::Debug for PinnedBlock {
     }
 }
 
-/// A message found by a point read, in its pinned block.
-#[derive(Clone, Debug)]
+/// A decoded block for the time of a look: neither finding nor leaving it writes what other readers of it write.
+pub(super) enum SeenBlock {
+    /// In its place beside the run.
+    Near(NearBlock),
+    /// In the frames of a run that is not written yet.
+    InFrames(Guard<Arc<Data>>, Range<usize>),
+    /// It was loaded, or asked for the second time only.
+    Pinned(PinnedBlock),
+}
+
+impl Deref for SeenBlock {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Near(block) => block,
+            Self::InFrames(data, part) => data.part(part),
+            Self::Pinned(block) => block,
+        }
+    }
+}
+
+impl fmt::Debug for SeenBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SeenBlock({} bytes)", self.len())
+    }
+}
+
+impl Run {
+    /// Block `index`, if it is in its place.
+    #[inline]
+    pub(super) fn near_block(&self, index: usize, source: &dyn BlockSource) -> Option<NearBlock> {
+        let block = self.near.get()?.get(index)?;
+        source.found_near();
+        Some(block)
+    }
+
+    /// A block that lies raw and in one piece in the frames of a run that is not written yet.
+    pub(super) fn raw_in_frames(
+        &self,
+        entry: &BlockEntry,
+    ) -> Option<(Guard<Arc<Data>>, Range<usize>)> {
+        if !entry.packing.is_raw() {
+            return None;
+        }
+        let data = self.data.load();
+        let start = entry.offset as usize;
+        let part = start..start + entry.raw_bytes as usize;
+        match &**data {
+            Data::Unwritten(buf) if buf.contiguous(part.clone()).is_some() => Some((data, part)),
+            _ => None,
+        }
+    }
+
+    /// Block `index` decoded, as [`block`](Run::block) gives it, for one look.
+    #[inline]
+    pub(super) fn block_for_a_look(
+        &self,
+        index: usize,
+        source: &dyn BlockSource,
+        chunks: &mut Chunks,
+    ) -> Result<SeenBlock> {
+        if let Some(block) = self.near_block(index, source) {
+            return Ok(SeenBlock::Near(block));
+        }
+        if let Some(entry) = self.blocks().entry(index)
+            && let Some((data, part)) = self.raw_in_frames(entry)
+        {
+            return Ok(SeenBlock::InFrames(data, part));
+        }
+        self.block(index, source, chunks).map(SeenBlock::Pinned)
+    }
+}
+
+/// A message found by a point read, in its block. To be let go soon: see [`NearBlock`].
+#[derive(Debug)]
 pub struct Found {
     /// Kind and fresh bit.
     pub tag: Tag,
-    block: PinnedBlock,
+    block: SeenBlock,
     payload: Payload,
 }
 
 impl Found {
-    pub(super) fn new(tag: Tag, block: PinnedBlock, payload: Payload) -> Self {
+    pub(super) fn new(tag: Tag, block: SeenBlock, payload: Payload) -> Self {
         Self { tag, block, payload }
     }
 

@@ -26,11 +26,11 @@ use crate::{
         BadBlock, Chunks, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, TypedFormat,
         typed::Projection,
     },
-    cache::{BlockKey, BlockSource, FrameBuf, FramePool, Load},
+    cache::{BlockKey, BlockSource, FrameBuf, FramePool, Load, Near},
     error::{Error, Place, Result},
     io::ALIGN,
     page::{Link, PageKind, StoreFile},
-    sync::{Arc, Ordering, ProcessU64},
+    sync::{Arc, OnceLock, Ordering, ProcessU64},
 };
 
 /// An immutable sorted sequence of entries, at most one message per key.
@@ -46,6 +46,8 @@ pub struct Run {
     dictionary_bytes: usize,
     extent: u64,
     stamp: u64,
+    /// Blocks of the cache that are asked for again and again; made with the first that is asked for.
+    pub(super) near: OnceLock<Arc<Near>>,
 }
 
 /// Where the blocks are.
@@ -130,17 +132,22 @@ impl fmt::Debug for Run {
 }
 
 impl Run {
+    /// What names the blocks of a run to be built in a cache.
+    pub(super) fn new_extent() -> u64 {
+        NEXT_UNWRITTEN.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(super) fn unwritten(
         tail: Tail,
-        tail_bytes: u32,
+        (extent, tail_bytes): (u64, u32),
         data: FrameBuf,
         pool: Arc<FramePool>,
         work: Option<Arc<Work>>,
     ) -> Self {
-        let extent = NEXT_UNWRITTEN.fetch_add(1, Ordering::Relaxed);
         let data = ArcSwap::from_pointee(Data::Unwritten(data));
         let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
-        Self { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0 }
+        let near = OnceLock::new();
+        Self { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0, near }
     }
 
     /// Reads and verifies a run's tail: one read.
@@ -183,8 +190,9 @@ impl Run {
         }
         let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
         let data = ArcSwap::from_pointee(Data::Written { file, link });
-        let (extent, stamp) = (link.offset, link.hash);
-        Ok(Arc::new(Run { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp }))
+        let (extent, stamp, near) = (link.offset, link.hash, OnceLock::new());
+        let run = Run { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp, near };
+        Ok(Arc::new(run))
     }
 
     /// Number of keys.
@@ -307,6 +315,7 @@ impl Run {
     pub fn resident_bytes(&self) -> usize {
         size_of::<Self>()
             + self.tail.index.resident_bytes()
+            + Near::bytes(self.block_count())
             + self.tail.range_deletes.resident_bytes()
             + self.tail.filter.as_ref().map_or(0, Filter::bytes)
             + self.tail.blobs.len() * size_of::<BlobUse>()
@@ -349,7 +358,7 @@ impl Run {
             return Ok(None);
         }
         let mut chunks = Chunks::default();
-        let block = self.block(index, source, &mut chunks)?;
+        let block = self.block_for_a_look(index, source, &mut chunks)?;
         let found = self.tail.format.find(&block, key, projection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
@@ -365,15 +374,11 @@ impl Run {
     ) -> Result<PinnedBlock> {
         let entry = self.tail.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
-        if entry.packing.is_raw() {
-            let data = self.data.load();
-            if let Data::Unwritten(buf) = &**data {
-                let (start, len) = (entry.offset as usize, entry.raw_bytes as usize);
-                if buf.contiguous(start..start + len).is_some() {
-                    let data = arc_swap::Guard::into_inner(data);
-                    return Ok(PinnedBlock::in_run(data, start..start + len));
-                }
-            }
+        if let Some(block) = self.near_block(index, source).and_then(Option::from) {
+            return Ok(PinnedBlock::cached(block));
+        }
+        if let Some((data, part)) = self.raw_in_frames(entry) {
+            return Ok(PinnedBlock::in_run(arc_swap::Guard::into_inner(data), part));
         }
         self.block_by(index, entry, source, chunks, |out, chunks| self.load(index, out, chunks))
     }
@@ -391,7 +396,9 @@ impl Run {
         let chunks = RefCell::new(chunks);
         let mut fill = |out: &mut [u8]| read(out, &mut chunks.borrow_mut());
         let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
-        let load = Load { raw_bytes: entry.raw_bytes as usize, fill: &mut fill, unpack: &unpack };
+        let raw_bytes = entry.raw_bytes as usize;
+        let near = Some(self.near.get_or_init(|| Near::new(self.block_count())));
+        let load = Load { raw_bytes, fill: &mut fill, unpack: &unpack, near };
         source.block(self.block_key(index), load).map(PinnedBlock::cached)
     }
 

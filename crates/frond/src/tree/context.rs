@@ -246,7 +246,7 @@ impl TreeContext {
         let codec = traits.class.codec();
         let filter_bits = traits.leaf_filters.then_some(10);
         let options = RunOptions { codec, filter_bits, block_bytes: self.shape.block_bytes };
-        self.run_builder(traits, options, base)
+        self.run_builder(traits, options, base).keeps_warm(&self.cache)
     }
 
     /// An empty run of such a tree for a node's buffer.

@@ -53,6 +53,7 @@ impl LeafOutput {
     /// of `base`.
     fn cut(&mut self, job: &mut Job<'_>, base: Option<&Run>) -> Result<()> {
         let full = std::mem::replace(&mut self.builder, job.leaf_builder(base));
+        self.builder.goes_on_from(&full);
         self.leaves.extend(full.finish()?.map(|run| job.handle(run)));
         Ok(())
     }

@@ -141,6 +141,7 @@ impl LeafWalk {
             if whole && open > 0 && open < small {
                 builder.end_block_at(((open + raw) / 2).max(small));
             }
+            builder.goes_through(&run, index);
             cursor.start_at_block(index)?;
         }
         Ok(Stop::Here)

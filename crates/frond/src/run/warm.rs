@@ -1,0 +1,166 @@
+//! Blocks in use stay at hand when a merge writes them anew.
+//!
+//! A merge gives rows new blocks, and readers who had the old ones in memory would read each of the new ones from the
+//! device again, right behind the merge that had them in hand. So a builder that is told which old blocks its rows come out
+//! of puts the new ones into the cache, in the form that readers search, if anybody has asked for the old ones since those
+//! came there. What nobody asks for between two merges goes cold by itself.
+//!
+//! Invariants
+//! 1. A block comes into the cache under the key that it will have in the run that is being built, and no other run has
+//!    that key, whether the run is finished or not.
+//! 2. What is put there are the bytes that a reader would decode, of which the builder has just made the stored ones.
+//!
+//! Threads: that of the merge. Cost of a block in use: a copy, and decoding its columns where the cache has room for them
+//! without; of another a look.
+
+use super::{Run, RunBuilder};
+use crate::{
+    block::{Chunks, Codec, Format},
+    cache::{BlockCache, BlockKey},
+    sync::Arc,
+};
+
+/// What a builder knows of that.
+#[derive(Debug)]
+pub(super) struct Warm {
+    cache: Arc<BlockCache>,
+    /// Rows that come now are out of a block in use; some of the open block are.
+    in_use: bool,
+    block_in_use: bool,
+}
+
+impl RunBuilder {
+    /// Blocks made of blocks in use go into this cache, too. Comes before the first row.
+    pub fn keeps_warm(mut self, cache: &Arc<BlockCache>) -> Self {
+        self.warm = Some(Warm { cache: cache.clone(), in_use: false, block_in_use: false });
+        self
+    }
+
+    /// Rows that are pushed from here on come out of block `index` of `from`, or between its rows.
+    pub fn goes_through(&mut self, from: &Run, index: usize) {
+        if let Some(warm) = &mut self.warm {
+            warm.in_use = warm.cache.is_in_use(&from.block_key(index));
+            warm.block_in_use |= warm.in_use;
+        }
+    }
+
+    /// Goes on in the block that another builder was in, which is finished now.
+    pub fn goes_on_from(&mut self, before: &Self) {
+        if let (Some(warm), Some(before)) = (&mut self.warm, &before.warm) {
+            (warm.in_use, warm.block_in_use) = (before.in_use, before.in_use);
+        }
+    }
+
+    fn key_of(&self, index: usize) -> BlockKey {
+        BlockKey { extent: self.extent, stamp: 0, block: index as u32 }
+    }
+
+    /// Block `index` of `from` was carried over as the last one.
+    pub(super) fn carried_warm(&self, from: &Run, index: usize) {
+        let Some(warm) = &self.warm else { return };
+        if let Some(last) = self.index.len().checked_sub(1) {
+            warm.cache.take_along(&from.block_key(index), self.key_of(last));
+        }
+    }
+
+    /// The last block was made of rows at hand, and is read as `block`.
+    pub(super) fn made_warm(&mut self, block: &[u8], format: &Format) {
+        let Some(last) = self.index.len().checked_sub(1) else { return };
+        let key = self.key_of(last);
+        let Some(warm) = &mut self.warm else { return };
+        let in_use = std::mem::replace(&mut warm.block_in_use, warm.in_use);
+        if !in_use {
+            return;
+        }
+        let is_coded = self.options.codec != Codec::Raw;
+        let unpack =
+            |block: &[u8]| is_coded.then(|| format.unpack(block, &mut Chunks::default())).flatten();
+        warm.cache.take_over(key, block, &unpack);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cache::{BlockSource, FramePool, NoCache},
+        message::Tag,
+        run::{RunCursor, RunOptions, key_hash},
+    };
+
+    fn pool() -> Arc<FramePool> {
+        FramePool::new(64 << 20)
+    }
+
+    fn builder(cache: &Arc<BlockCache>) -> RunBuilder {
+        let options = RunOptions { codec: Codec::Zstd1, block_bytes: 1000, ..Default::default() };
+        RunBuilder::new(pool(), options).keeps_warm(cache)
+    }
+
+    fn key(row: usize) -> Vec<u8> {
+        format!("customer {row:07}").into_bytes()
+    }
+
+    /// Merges one change into each twentieth row, block by block as leaves are walked.
+    fn merged(from: &Arc<Run>, cache: &Arc<BlockCache>, payload: &[u8], carry: bool) -> Arc<Run> {
+        let mut builder = builder(cache);
+        let mut cursor = RunCursor::bulk(from.clone());
+        for index in 0..from.block_count() {
+            if carry && index % 2 == 1 {
+                let encoded = cursor.carried_block(index).unwrap().to_vec();
+                builder.carry_block(from, index, &encoded).unwrap();
+                continue;
+            }
+            builder.goes_through(from, index);
+            cursor.start_at_block(index).unwrap();
+            while let Some(entry) = cursor.entry() {
+                let is_changed = entry.key.ends_with(b"10") || entry.key.ends_with(b"50");
+                let payload = if is_changed { payload } else { entry.payload };
+                builder.push(entry.key, Tag::PUT, payload).unwrap();
+                cursor.advance_in_block().unwrap();
+            }
+        }
+        builder.finish().unwrap().unwrap()
+    }
+
+    fn get(run: &Run, row: usize, source: &dyn BlockSource) -> Option<Vec<u8>> {
+        let key = key(row);
+        let found = run.get(&key, key_hash(&key), source).unwrap();
+        found.map(|found| found.payload().to_vec())
+    }
+
+    #[test]
+    fn what_readers_use_is_at_hand_behind_a_merge_and_what_they_do_not_is_not() {
+        for carry in [false, true] {
+            let cache = BlockCache::new(pool(), 4 << 20);
+            let mut first = builder(&cache);
+            for row in 0..4000 {
+                first.push(&key(row), Tag::PUT, format!("row {row}").as_bytes()).unwrap();
+            }
+            let first = first.finish().unwrap().unwrap();
+            assert_eq!(cache.stats().blocks, 0, "nobody has read any of its rows");
+            for row in (0..1000).step_by(10) {
+                get(&first, row, &*cache).unwrap();
+            }
+            let second = merged(&first, &cache, b"second", carry);
+            let loaded = cache.stats().misses;
+            for row in 0..1000 {
+                let read = get(&second, row, &*cache);
+                assert_eq!(read, get(&second, row, &NoCache(pool())), "row {row}, carry {carry}");
+            }
+            assert_eq!(cache.stats().misses, loaded, "all were there, carry {carry}");
+            let held = |run: &Run| {
+                let blocks = 0..run.block_count();
+                blocks.filter(|&index| cache.holds(&run.block_key(index))).count()
+            };
+            let (some, all) = (held(&second), second.block_count());
+            assert!((all / 5..all / 3).contains(&some), "{some} of {all}");
+            // Nobody reads the third one before the fourth is made of it.
+            let third = merged(&second, &cache, b"third", carry);
+            assert_eq!(held(&third), some);
+            let fourth = merged(&third, &cache, b"fourth", carry);
+            assert_eq!(held(&fourth), 0);
+            assert_eq!(get(&fourth, 10, &*cache).unwrap(), b"fourth");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What share of their time transactions spend in locks: `frond bench txn` under perf, its samples counted.
+#
+#   scripts/profile.sh [ARGS]     ARGS: for `frond bench txn`, in place of put, get, rmw and mix of 16 clients
+#
+# A sample counts if the function that it met is one of a lock, or if it was met inside a futex call, at whatever depth.
+# Samples are those of the process that has the store, the clients' own work included; the same bench runs without a store
+# first, in a process that has none of the store's threads. Exits with 1 if the share is 5 % or more.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+LIMIT=5
+if ! command -v perf >/dev/null; then
+    echo "profile: perf is not installed (on Debian: linux-perf)" >&2
+    exit 2
+fi
+cargo build --release --locked -p frond-cli
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+args=("$@")
+if ((${#args[@]} == 0)); then
+    args=(--rows 1000000 --seconds 3 --clients 16 --phases "put,get,rmw,mix")
+fi
+perf record -q -F 997 -g -o "$work/samples" -- \
+    target/release/frond bench txn "${args[@]}" --targets frond --dir "$work" >"$work/table" 2>"$work/log" ||
+    { cat "$work/log" >&2; exit 2; }
+grep -E '^(step|put|get|rmw|mix|sync|alone|held)' "$work/table" || true
+perf script -i "$work/samples" -F comm,pid,ip,sym 2>/dev/null | awk -v limit="$LIMIT" '
+    # A sample is a head line, then its frames from the innermost on, then an empty line.
+    function end_sample() {
+        if (pid == "") return
+        samples[pid]++
+        if (in_lock) locks[pid]++
+        pid = ""
+    }
+    /^$/ { end_sample(); next }
+    /^[^ \t]/ {
+        end_sample()
+        pid = $2
+        if ($1 ~ /^frond-(apply|job|log)/) has_store[pid] = 1
+        in_lock = 0
+        frame = 0
+        next
+    }
+    {
+        frame++
+        if ($0 ~ /futex/) in_lock = 1
+        if (frame == 1 && $0 ~ /[Mm]utex|[Rr]w_?[Ll]ock|Condvar|parking_lot|sched_yield|osq_lock|spin_lock|lock_contended/)
+            in_lock = 1
+    }
+    END {
+        end_sample()
+        for (pid in has_store) { all += samples[pid]; in_locks += locks[pid] }
+        if (!all) { print "profile: no samples of a process with a store" > "/dev/stderr"; exit 2 }
+        share = 100 * in_locks / all
+        printf "locks and futexes: %d of %d samples, %.1f %% (limit %d %%): %s\n", in_locks, all, share, limit,
+            share < limit ? "met" : "not met"
+        exit share >= limit
+    }'
