@@ -332,18 +332,19 @@ impl BlockCache {
         !cfg!(shuttle) && self.blocks.peek(key).is_some_and(|block| block.0.is_in_use())
     }
 
-    /// Takes a block that was made of blocks in use: its content as it is read, or unpacked if there is room. Nobody has asked
-    /// for it yet.
+    /// Takes a block that was made of blocks in use: its content as it is read, or unpacked. Nobody has asked for it yet. Not
+    /// taken if half of the cache is full: what it was made of is there as well until the merge is published, and must
+    /// not make others, who come meanwhile, come packed.
     pub fn take_over(
         &self,
         key: BlockKey,
         content: &[u8],
         unpack: &dyn Fn(&[u8]) -> Option<Box<[u8]>>,
     ) {
-        if cfg!(shuttle) {
+        if cfg!(shuttle) || self.blocks.weight() > self.blocks.capacity() / 2 {
             return;
         }
-        let unpacked = if self.has_room() { unpack(content) } else { None };
+        let unpacked = unpack(content);
         let content = unpacked.as_deref().unwrap_or(content);
         // Without memory it is read when it is wanted.
         if let Ok(mut bytes) = BlockBytes::new(content.len(), &|bytes| self.make_room(bytes)) {

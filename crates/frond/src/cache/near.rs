@@ -81,6 +81,13 @@ impl Near {
         }
     }
 
+    /// How many count themselves at the block of this place.
+    #[cfg(test)]
+    pub fn counts(&self, index: usize) -> usize {
+        // Its own is one of them.
+        self.0[index].load_full().map_or(0, |block| Arc::strong_count(&block) - 1)
+    }
+
     fn empty(&self, index: usize) {
         if let Some(place) = self.0.get(index) {
             place.store(None);
@@ -190,22 +197,17 @@ mod tests {
         cache.block(key(block), load).unwrap()
     }
 
-    fn counts(near: &Near, block: usize) -> usize {
-        // Its own is one of them.
-        near.0[block].load_full().map_or(0, |block| Arc::strong_count(&block) - 1)
-    }
-
     #[test]
     fn what_is_asked_for_again_is_found_in_its_place_without_a_count() {
         let (cache, near) = (cache(16), Near::new(4));
         drop(ask(&cache, &near, 2));
         assert!(near.get(2).is_none(), "once is by chance");
         drop(ask(&cache, &near, 2));
-        let before = counts(&near, 2);
+        let before = near.counts(2);
         assert_eq!(before, 2, "the cache has it, and its place");
         let found = near.get(2).unwrap();
         assert!(found.len() == BYTES && found.iter().all(|&byte| byte == 2));
-        assert_eq!(counts(&near, 2), before);
+        assert_eq!(near.counts(2), before);
         assert!(near.get(1).is_none() && near.get(4).is_none());
     }
 

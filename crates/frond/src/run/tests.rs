@@ -411,3 +411,29 @@ fn planted_bugs_are_caught() {
     };
     crate::plant::assert_claims_hold("run", claims);
 }
+
+/// Rule: I31. Neither in the frames of a run that is not written yet nor in the cache.
+#[test]
+fn a_look_counts_itself_nowhere() {
+    let rows = rows(300, 3);
+    let (key, _) = rows.iter().nth(7).unwrap();
+    let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 1 << 20);
+    let look = |run: &Run| run.get(key, key_hash(key), &*cache).unwrap().unwrap();
+    let run = build(&rows, RunOptions::default());
+    let counts = |run: &Run| Arc::strong_count(&run.data.load_full());
+    let before = counts(&run);
+    let seen = look(&run);
+    assert_eq!(counts(&run), before);
+    let file = file();
+    let link = write(&run, &file, 8192);
+    run.set_written(file.clone(), link);
+    assert_eq!(seen.payload(), rows[key].1, "who looks is not waited for, and sees what was there");
+    drop(seen);
+    // Once it is loaded, and once more it is put into its place.
+    (0..2).for_each(|_| drop(look(&run)));
+    let near = run.near.get().unwrap();
+    let before = near.counts(run.block_for(key));
+    let seen = look(&run);
+    assert_eq!((near.counts(run.block_for(key)), before), (before, 2));
+    assert_eq!(seen.payload(), rows[key].1);
+}
