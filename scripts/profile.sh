@@ -24,7 +24,7 @@ fi
 perf record -q -F 997 -g -o "$work/samples" -- \
     target/release/frond bench txn "${args[@]}" --targets frond --dir "$work" >"$work/table" 2>"$work/log" ||
     { cat "$work/log" >&2; exit 2; }
-grep -E '^(step|put|get|rmw|mix|sync|alone|held)' "$work/table" || true
+grep -E '^(step |(put|get|rmw|mix|sync|alone|held)-)' "$work/table" || true
 perf script -i "$work/samples" -F comm,pid,ip,sym 2>/dev/null | awk -v limit="$LIMIT" '
     # A sample is a head line, then its frames from the innermost on, then an empty line.
     function end_sample() {
