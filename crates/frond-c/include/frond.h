@@ -907,9 +907,10 @@ int32_t frond_tree_row_count(const frond_tree *tree,
                              bool *exact,
                              frond_error *error);
 
-// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take, without reading any. 0 rows
-// only if none is committed by now: a transaction may have written some, or see some that are gone since, and asks by
-// frond_txn_estimate. Null: from the first key, to the last. `data_bytes` may be null.
+// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take. Reads nothing: of what was
+// not read since the store was opened it goes by the number of all rows. 0 rows only if none is committed by now: a transaction
+// may have written some, or see some that are gone since, and asks by frond_txn_estimate. Null: from the first key, to the last.
+// `data_bytes` may be null.
 int32_t frond_tree_estimate(const frond_tree *tree,
                             const uint8_t *from,
                             size_t from_length,

@@ -28,9 +28,10 @@ pub unsafe extern "C" fn frond_tree_row_count(
     }
 }
 
-/// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take, without reading any. 0 rows
-/// only if none is committed by now: a transaction may have written some, or see some that are gone since, and asks by
-/// frond_txn_estimate. Null: from the first key, to the last. `data_bytes` may be null.
+/// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take. Reads nothing: of what was
+/// not read since the store was opened it goes by the number of all rows. 0 rows only if none is committed by now: a transaction
+/// may have written some, or see some that are gone since, and asks by frond_txn_estimate. Null: from the first key, to the last.
+/// `data_bytes` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_estimate(
     tree: *const frond_tree,

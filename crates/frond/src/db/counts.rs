@@ -74,9 +74,10 @@ impl Tree {
         applied.checked_add_signed(more)
     }
 
-    /// About how many rows lie in a range, and how many bytes they take. Reads no rows; inner nodes that were not read
-    /// before are. Counts a row that was written anew of late twice, but never more rows than the tree has. It goes by what is
-    /// committed by now: what a transaction or a snapshot sees may be more ([`Txn::estimate`](crate::Txn::estimate)).
+    /// About how many rows lie in a range, and how many bytes they take. Reads nothing from the file: of inner nodes that were
+    /// not read since the store was opened it goes by the number of all rows, in equal shares. Counts a row that was written
+    /// anew of late twice, but never more rows than the tree has. It goes by what is committed by now: what a transaction or
+    /// a snapshot sees may be more ([`Txn::estimate`](crate::Txn::estimate)).
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.

@@ -1,8 +1,13 @@
-//! How many rows lie in a range, about, and how many bytes they take: from what nodes say of their runs.
+//! How many rows lie in a range, about, and how many bytes they take: from what nodes in memory say of their runs.
 //!
-//! Inner nodes on the way to both ends are read if they were not read before, and stay in memory; of a child that lies
-//! wholly inside only some nodes are looked at, and of runs nothing but the index of one that is open. Entries that wait in
-//! buffers are counted as rows more, though some are of rows that there are already (Rule: I40).
+//! Of a child that lies wholly inside only some nodes are looked at, and of runs nothing but the index of one that is open.
+//! A node that was not read yet is taken for as large as its like: what its tree is known to hold, in equal shares; where that
+//! is not known, as much as nodes of its level hold in general. Entries that wait in buffers are counted as rows more, though
+//! some are of rows that there are already (Rule: I40).
+//!
+//! Invariants
+//! 1. Nothing is read from the file (Rule: I51).
+//! 2. What was not looked at is guessed: a range is told to be empty only if all of it was seen to be.
 //!
 //! Threads: all. Cost: some hundred numbers of each level.
 
@@ -14,6 +19,8 @@ use super::{
 
 /// Children that are looked at for all of a node that lies inside the range.
 const SAMPLED: usize = 3;
+/// Bytes of a row of which nothing is known.
+const ROW_BYTES: f64 = 100.0;
 
 /// About what a range holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,18 +34,33 @@ pub(crate) struct Held {
 type Range<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
 
 impl TreeRoot {
-    /// What the tree holds in `[from, to)`. What cannot be read counts as what is beside it.
+    /// What the tree holds in `[from, to)`. Reads nothing.
     pub fn estimate(&self, cx: &TreeContext, range: Range<'_>) -> Held {
         match &self.root {
             Root::Empty => Held::default(),
             Root::Leaf(leaf) => of_run(leaf, range),
-            Root::Node(node) => of_node(cx, node, range).unwrap_or(Held::UNKNOWN),
+            Root::Node(node) => {
+                let all = match self.rows() {
+                    Some(rows) => Held::guessed(rows as f64),
+                    None => Held::of_level(cx, node.level),
+                };
+                of_node(node, range, all)
+            }
         }
     }
 }
 
 impl Held {
-    const UNKNOWN: Self = Self { rows: 0.0, bytes: 0.0, is_guessed: true };
+    /// So many rows, of which nothing else is known.
+    fn guessed(rows: f64) -> Self {
+        Self { rows, bytes: rows * ROW_BYTES, is_guessed: true }
+    }
+
+    /// A node of this level that nothing is known of: it and those below it have half the children that they may have.
+    fn of_level(cx: &TreeContext, level: u8) -> Self {
+        let leaves = (cx.shape.fanout_max as f64 / 2.0).powi(level.into());
+        Self::guessed(leaves * cx.shape.leaf_bytes as f64 / ROW_BYTES)
+    }
 
     /// A number of rows; 0 only if there is none.
     pub fn rows_at_least(&self) -> u64 {
@@ -57,6 +79,15 @@ impl Held {
     fn times(self, share: f64) -> Self {
         Self { rows: self.rows * share, bytes: self.bytes * share, ..self }
     }
+
+    /// What lies in a range of which only the ends are known that cut it: a half at each.
+    fn cut(self, (from, to): Range<'_>) -> Self {
+        let ends = i32::from(from.is_some()) + i32::from(to.is_some());
+        match ends {
+            0 => self,
+            _ => Self { is_guessed: true, ..self.times(0.5f64.powi(ends)) },
+        }
+    }
 }
 
 /// Of one run. One that is cut and not open: a half at each end that cuts it.
@@ -66,26 +97,24 @@ pub(super) fn of_run(run: &RunHandle, (from, to): Range<'_>) -> Held {
     if run.is_hollow() || (from.is_none() && to.is_none()) {
         return all;
     }
-    let Some(open) = run.resident() else {
-        let ends = i32::from(from.is_some()) + i32::from(to.is_some());
-        return Held { is_guessed: true, ..all.times(0.5f64.powi(ends)) };
-    };
+    let Some(open) = run.resident() else { return all.cut((from, to)) };
     let (rows, bytes) = (open.entries_between(from, to), open.bytes_between(from, to));
     Held { rows: rows as f64, bytes: bytes as f64, is_guessed: false }
 }
 
-/// Of a node and all below it; `None` if it cannot be read.
-fn of_node(cx: &TreeContext, node: &NodeRef, range: Range<'_>) -> Option<Held> {
-    let node: &Node = node.load(cx).ok()?;
+/// Of a node and all below it, which hold about `all` if nothing says more.
+fn of_node(node: &NodeRef, range: Range<'_>, all: Held) -> Held {
+    let Some(node) = node.resident() else { return all.cut(range) };
+    let each = all.times(1.0 / node.children.len().max(1) as f64);
     if range == (None, None) {
-        return Some(of_all(cx, node));
+        return of_children(node, 0..node.children.len(), each);
     }
     let first = range.0.map_or(0, |key| node.child_for(key));
     let last = range.1.map_or(node.children.len().saturating_sub(1), |key| {
         // A child that begins at the end has nothing below it.
         node.pivots.partition_point(|pivot| &**pivot < key)
     });
-    let mut held = of_children(cx, node, first + 1..last);
+    let mut held = of_children(node, first + 1..last, each);
     for c in first..=last {
         if c > first && c < last {
             continue;
@@ -93,34 +122,30 @@ fn of_node(cx: &TreeContext, node: &NodeRef, range: Range<'_>) -> Option<Held> {
         let (low, high) = node.child_range(c);
         let from = range.0.filter(|from| low.is_none_or(|low| *from > low));
         let to = range.1.filter(|to| high.is_none_or(|high| *to < high));
-        held.add(match node.children.get(c)? {
-            Child::Leaf(leaf) => of_run(leaf, (from, to)),
-            Child::Node(child) => of_node(cx, child, (from, to)).unwrap_or(Held::UNKNOWN),
+        held.add(match node.children.get(c) {
+            Some(Child::Leaf(leaf)) => of_run(leaf, (from, to)),
+            Some(Child::Node(child)) => of_node(child, (from, to), each),
+            None => each,
         });
         held.add(waiting(node, c, (from, to)));
     }
-    Some(held)
+    held
 }
 
-fn of_all(cx: &TreeContext, node: &Node) -> Held {
-    of_children(cx, node, 0..node.children.len())
-}
-
-/// Of children that lie wholly inside, and of what waits for them.
-fn of_children(cx: &TreeContext, node: &Node, children: std::ops::Range<usize>) -> Held {
+/// Of children that lie wholly inside, and of what waits for them. `each` is what one holds if nothing says more.
+fn of_children(node: &Node, children: std::ops::Range<usize>, each: Held) -> Held {
     let mut held = Held::default();
     let all = node.children.get(children.clone()).unwrap_or_default();
-    children.clone().for_each(|c| held.add(waiting(node, c, (None, None))));
+    children.for_each(|c| held.add(waiting(node, c, (None, None))));
     // Leaves say what they hold in their parent; nodes are looked into.
     let every = if node.level > 1 { all.len().div_ceil(SAMPLED).max(1) } else { 1 };
     let (mut sum, mut looked_at) = (Held::default(), 0);
     for child in all.iter().skip((every - 1) / 2).step_by(every) {
-        let found = match child {
-            Child::Leaf(leaf) => Some(of_run(leaf, (None, None))),
-            Child::Node(child) => of_node(cx, child, (None, None)),
-        };
-        looked_at += u32::from(found.is_some());
-        sum.add(found.unwrap_or(Held::UNKNOWN));
+        looked_at += 1;
+        sum.add(match child {
+            Child::Leaf(leaf) => of_run(leaf, (None, None)),
+            Child::Node(child) => of_node(child, (None, None), each),
+        });
     }
     held.add(sum.times(all.len() as f64 / f64::from(looked_at.max(1))));
     held.is_guessed |= every > 1;

@@ -18,7 +18,7 @@ use super::{
 
 impl Txn {
     /// About how many rows lie in a range, and how many bytes they take: of what is committed, of what the transaction's
-    /// reads see, whichever is more, and what it has written itself. Reads no rows. 0 rows only if neither a plain nor a
+    /// reads see, whichever is more, and what it has written itself. Reads nothing from the file. 0 rows only if neither a plain nor a
     /// locking read of the transaction would find one.
     ///
     /// # Errors
