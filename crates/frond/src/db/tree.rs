@@ -25,7 +25,7 @@ pub struct TreeOptions {
     /// Size against speed.
     pub size_class: SizeClass,
     /// Keys are mostly inserted with a check that they are absent, in random order: leaves get
-    /// filters, so that the check of an absent key costs no read.
+    /// filters, so that the check of an absent key costs no read, but for one in a hundred, of which a filter says "perhaps".
     pub unique: bool,
     /// Bytes that the owner wants kept with the tree, up to 1 MiB.
     pub attributes: Vec<u8>,
