@@ -12,7 +12,7 @@
 //! 2. Without the feature nothing is compiled in: the macro is a constant.
 //!
 //! Threads: arming is per thread, so that tests may run side by side; it reaches the engine when its
-//! workers are manual, and all threads of the model checker, which share one.
+//! workers are manual, all threads of the model checker, which share one, and threads that a test has inherit it.
 
 /// True if this bug is armed. The constant `false` in every normal build.
 macro_rules! plant {
@@ -96,7 +96,10 @@ pub const BUGS: &[Bug] = &[
     ),
     bug("locks: who sleeps does not say so", "LockTable::sleep", "schedules of locks"),
     bug("txn: batches pass a closed gate", "LockGate::pass", "schedules of txn"),
+    bug("txn: a commit is not noted at its trees", "Shared::sequence", "scenarios"),
     bug("txn: the second committer wins", "Txn::must_not_conflict", "scenarios"),
+    bug("txn: a conflict is looked for before the lock", "Txn::write, Txn::look", "conflicts"),
+    bug("txn: the gap behind the last row is nobody's", "LockedWalk::step", "scenarios"),
     bug("txn: a scan does not miss what has gone", "LockedWalk::nothing_has_gone", "transactions"),
     bug("txn: a statement begins behind what is left", "Txn::rollback_to", "transactions"),
     bug("txn: a prepare lets go of what it writes", "release_at_prepare", "transactions"),
@@ -150,6 +153,9 @@ pub const BUGS: &[Bug] = &[
     bug("pipeline: nobody names undecided runs", "Engine::name_undecided", "scenarios"),
     bug("pipeline: what is committed is named no more", "Undecided::commit", "prepared"),
     bug("db: runs of what is prepared are not held again", "recover::hold_runs", "scenarios"),
+    bug("db: a name is prepared twice", "PreparedTable::reserve", "scenarios"),
+    bug("db: what is prepared is listed twice", "PreparedTable::unlisted", "scenarios"),
+    bug("db: counters are not logged with their commit", "build_record", "scenarios"),
     bug("db: prepared rows are not locked again", "Shared::lock_again", "scenarios"),
     bug("db: what is prepared has not all its locks again", "recover::read", "transactions"),
     bug("db: a rollback of what is prepared is forgotten", "take_pieces_away", "their crashes"),
@@ -196,7 +202,13 @@ pub const fn armed(_name: &str) -> bool {
 pub use on::{arm, armed, met};
 
 #[cfg(all(test, feature = "planted-bugs"))]
-pub(crate) use on::assert_claims_hold;
+pub(crate) use on::{assert_claims_hold, inherit};
+
+/// There is nothing to arm another thread with.
+#[cfg(all(test, not(shuttle), not(feature = "planted-bugs")))]
+pub(crate) fn inherit() -> impl FnOnce() + Send {
+    || {}
+}
 
 /// Bugs, each with the test that claims it.
 #[cfg(all(test, feature = "planted-bugs"))]
@@ -208,24 +220,40 @@ macro_rules! claims {
 
 #[cfg(feature = "planted-bugs")]
 mod on {
-    use std::cell::Cell;
+    use std::{
+        cell::{Cell, RefCell},
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+    };
 
     use super::BUGS;
 
     thread_local! {
         static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) };
-        static MET: Cell<u64> = const { Cell::new(0) };
+        static MET: RefCell<Arc<AtomicU64>> = RefCell::default();
     }
 
     /// Arms one bug in this thread, or none.
     pub fn arm(name: Option<&'static str>) {
         ARMED.set(name);
-        MET.set(0);
+        MET.take();
     }
 
-    /// How often this thread has come by the bug it armed.
+    /// How often this thread, and those that have inherited from it, have come by the bug it armed.
     pub fn met() -> u64 {
-        MET.get()
+        MET.with_borrow(|met| met.load(Ordering::Relaxed))
+    }
+
+    /// Called in another thread, arms that as this one is.
+    #[cfg(test)]
+    pub(crate) fn inherit() -> impl FnOnce() + Send {
+        let (armed, met) = (ARMED.get(), MET.with_borrow(Arc::clone));
+        move || {
+            ARMED.set(armed);
+            MET.set(met);
+        }
     }
 
     /// True if this bug is armed in this thread.
@@ -233,7 +261,7 @@ mod on {
         assert!(BUGS.iter().any(|bug| bug.name == name), "planted, but not in BUGS: {name}");
         let hit = ARMED.get() == Some(name);
         if hit {
-            MET.set(MET.get() + 1);
+            MET.with_borrow(|met| met.fetch_add(1, Ordering::Relaxed));
         }
         hit
     }
@@ -260,6 +288,7 @@ mod on {
                 wrong.push(format!("{}: {name} met it {met} times, failed: {caught}", bug.name));
             }
         }
+        drop(std::panic::take_hook());
         assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     }
 }

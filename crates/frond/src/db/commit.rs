@@ -346,9 +346,13 @@ impl Shared {
             section.active.log_bytes.store(log_bytes, Ordering::Relaxed);
             engine.log_reached.store(reached, Ordering::Relaxed);
             section.active.note(changes);
-            let beyond = trees_beyond_memory(insertion, changes);
-            let trees = insertion.trees.iter().copied().chain(beyond);
-            section.active.count(trees.map(|tree| (tree, insertion.rows_of(tree))));
+            let beyond = || trees_beyond_memory(insertion, changes);
+            let trees = || insertion.trees.iter().copied().chain(beyond());
+            section.active.count(trees().map(|tree| (tree, insertion.rows_of(tree))));
+            // Before anybody else can make it visible.
+            if !plant!("txn: a commit is not noted at its trees") {
+                self.last_commits.note(trees(), section.last().next());
+            }
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
             // What a record names is held by the log before anybody can read the record.
             let names_runs =
@@ -507,7 +511,9 @@ pub(super) fn build_record(
     }
     blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
     for &(tree, counter, next) in &insertion.counters {
-        record.counter(tree, counter, next);
+        if !plant!("db: counters are not logged with their commit") {
+            record.counter(tree, counter, next);
+        }
     }
     for &tree in trees.iter() {
         record.tree(tree);

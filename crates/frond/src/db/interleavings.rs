@@ -373,6 +373,59 @@ fn what_is_decided_beside_a_close_is_decided_or_prepared() {
     explore(200, decisions_beside_a_close);
 }
 
+/// A scan that locks rows it had read before, beside writers of its tree: by transactions and, before the gate shuts, by
+/// batches; and of another tree. Each adds one to what it finds.
+fn a_locking_scan_beside_commits() {
+    let env = env();
+    let db = Db::open("/store", options(&env)).unwrap();
+    let [tree, other] =
+        ["t", "other"].map(|name| db.create_tree(name, Default::default()).unwrap());
+    let begin = || {
+        let isolation = Isolation::ReadCommitted;
+        db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap()
+    };
+    for row in 0..2u8 {
+        tree.put(&[row], &[0]).unwrap();
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let txn = begin();
+            let mut rows = Vec::new();
+            let mut scan = txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+            while let Some((key, value)) = scan.next().unwrap() {
+                rows.push((key.to_vec(), value[0]));
+            }
+            drop(scan);
+            for (key, value) in &rows {
+                txn.put(&tree, key, &[value + 1]).unwrap();
+            }
+            txn.commit().unwrap();
+        });
+        scope.spawn(|| {
+            let txn = begin();
+            let value = txn.get_for_update(&tree, &[1]).unwrap().unwrap()[0];
+            txn.put(&tree, &[1], &[value + 1]).unwrap();
+            txn.commit().unwrap();
+            other.put(&[2], b"").unwrap();
+        });
+        let mut batch = Batch::new();
+        batch.put(&other, &[3], b"").unwrap();
+        batch.put(&tree, &[7], &[1]).unwrap();
+        db.commit(&mut batch).unwrap();
+    });
+    assert_eq!(tree.get(&[0]).unwrap(), Some(vec![1]));
+    assert_eq!(tree.get(&[1]).unwrap(), Some(vec![2]), "I46: what it had read was old");
+    let seven = tree.get(&[7]).unwrap();
+    assert!(seven == Some(vec![1]) || seven == Some(vec![2]), "{seven:?}");
+    assert_eq!(db.lock_stats().locks, 0);
+}
+
+/// Rules: I3, I46.
+#[test]
+fn a_locking_scan_loses_no_commit() {
+    explore(300, a_locking_scan_beside_commits);
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {

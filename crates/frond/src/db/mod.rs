@@ -65,7 +65,7 @@ use crate::{
     io::Watch,
     pipeline::{Background, Engine},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
-    txn::{KeyLockTable, LockGate, lock_table::LockTable},
+    txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
 };
 use doors::Doors;
 use prepared::PreparedTable;
@@ -104,6 +104,7 @@ pub(crate) struct Shared {
     /// Locks of transactions, and of batches while there are any.
     pub lock_table: LockTable,
     pub gate: LockGate,
+    pub last_commits: LastCommits,
     /// Some tree's counter was used since the store was opened.
     pub has_counters: AtomicBool,
     /// Numbers given to transactions so far.

@@ -242,6 +242,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         locks: KeyLockTable::default(),
         lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone()),
         gate: LockGate::default(),
+        last_commits: Default::default(),
         has_counters: AtomicBool::new(false),
         txns: AtomicU64::new(0),
         kits: Default::default(),

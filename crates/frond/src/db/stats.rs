@@ -187,6 +187,7 @@ impl Stats {
             ("lock_timeouts", locks.timeouts),
             ("deadlocks", locks.deadlocks),
             ("lock_interrupts", locks.interrupts),
+            ("locked_rows_looked_again", shared.last_commits.looked_again()),
         ];
         list(&mut values, COMMIT_NAMES, &commits);
         list(&mut values, SYNC_WAIT_NAMES, &sync_waits);

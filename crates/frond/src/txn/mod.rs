@@ -9,6 +9,7 @@ mod covers;
 mod gate;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod last_commits;
 pub mod lock_table;
 mod locks;
 mod sequencer;
@@ -18,6 +19,7 @@ mod writers;
 mod writes;
 
 pub(crate) use gate::LockGate;
+pub(crate) use last_commits::LastCommits;
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
 pub(crate) use sequencer::{Section, Sequencer};
 pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};

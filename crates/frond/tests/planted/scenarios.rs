@@ -1,10 +1,10 @@
 //! Short stories about what the campaigns seldom do, for the planted bugs that only these show.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, IfLocked, Limits, Options, RowLock, Snapshot, Tree,
-    Xid, operator::MergeOperator,
+    Batch, CheckMode, Db, Durability, Error, IfLocked, Isolation, Limits, Options, RowLock,
+    Snapshot, Tree, TxnOptions, Xid, operator::MergeOperator,
 };
 use frond_testkit::{
     DbEngine, Dice,
@@ -24,6 +24,10 @@ pub fn all(seed: u64) {
     a_row_that_had_come_back_stays_deleted(seed);
     a_prepared_transaction_outlives_restarts(seed);
     rows_that_left_memory_are_locked(seed);
+    what_a_scan_has_read_is_looked_at_again(seed);
+    nobody_inserts_behind_the_last_row(seed);
+    a_name_is_prepared_once_and_listed_once(seed);
+    numbers_are_handed_out_once(seed);
     what_leaves_memory_is_cut_at_savepoints(seed);
     a_change_of_trees_is_whole(seed);
     backups_have_everything(seed);
@@ -106,6 +110,76 @@ fn rows_that_left_memory_are_locked(seed: u64) {
     assert!(matches!(locked, Err(Error::LockBusy { .. })), "I47: {locked:?}");
     large.commit().unwrap();
     assert!(other.get_for_share(&tree, &[1]).unwrap().is_some());
+}
+
+/// Rule: I46.
+fn what_a_scan_has_read_is_looked_at_again(seed: u64) {
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    for row in 0..4u8 {
+        tree.put(&[row], b"old").unwrap();
+    }
+    let txn = db.begin(TxnOptions { isolation: Isolation::ReadCommitted, ..Default::default() });
+    let txn = txn.unwrap();
+    let mut scan = txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+    assert!(scan.next().unwrap().is_some());
+    tree.put(&[1], b"new").unwrap();
+    let second = scan.next().unwrap().map(|(_, value)| value.to_vec());
+    assert_eq!(second.as_deref(), Some(&b"new"[..]), "I46: it was committed before the lock");
+}
+
+/// Rule: I33. The gap above all rows is one as those between them.
+fn nobody_inserts_behind_the_last_row(seed: u64) {
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    tree.put(&[1], b"the last row").unwrap();
+    let begin = || {
+        let (isolation, lock_timeout) = (Isolation::RepeatableRead, Some(Duration::ZERO));
+        db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+    };
+    let (scans, inserts) = (begin(), begin());
+    let mut scan = scans.scan_locked(&tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
+    while scan.next().unwrap().is_some() {}
+    let behind = inserts.insert(&tree, &[2], b"a phantom");
+    assert!(matches!(behind, Err(Error::LockTimeout { .. })), "I33: {behind:?}");
+}
+
+/// Rule: I12.
+fn a_name_is_prepared_once_and_listed_once(seed: u64) {
+    let (vfs, xid) = (SimVfs::new(), Xid::new(b"x").unwrap());
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let prepare = |row: u8| {
+        let txn = db.begin(Default::default()).unwrap();
+        txn.put(&tree, &[row], b"prepared").unwrap();
+        txn.prepare(&xid).map(|prepared| prepared.detach())
+    };
+    prepare(1).unwrap();
+    let second = prepare(2);
+    assert!(matches!(second, Err(Error::XidExists(_))), "I12: {second:?}");
+    drop((tree, db));
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let listed: Vec<Xid> = db.recover_prepared().into_iter().map(|one| one.xid).collect();
+    assert_eq!(listed, [xid], "I12: all that is left, once");
+    assert!(db.recover_prepared().is_empty(), "I12: it was listed");
+}
+
+/// Rule: I35. A number that a durable commit has used is not handed out again.
+fn numbers_are_handed_out_once(seed: u64) {
+    let vfs = SimVfs::new();
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    vfs.record();
+    let number = tree.reserve(1, 1, 1).unwrap().start;
+    tree.put(&number.to_be_bytes(), b"row").unwrap();
+    let point = vfs.recorded().pop().unwrap();
+    for state in crash_states(&point.disk, &CrashOptions::short()) {
+        let db = Db::open("/store", options(&SimVfs::start(state.disk), seed)).unwrap();
+        let tree = db.open_tree("t").unwrap();
+        if tree.get(&number.to_be_bytes()).unwrap().is_some() {
+            assert!(tree.next_number(1).unwrap() > number, "I35: {}", state.what);
+        }
+    }
 }
 
 /// Rule: I7, of an insert that stands over a delete of the same memtable, and under one of the next.

@@ -7,6 +7,7 @@ mod absent;
 mod alone;
 mod interrupts;
 mod large;
+mod looked_again;
 mod reads;
 mod rows;
 mod scans;

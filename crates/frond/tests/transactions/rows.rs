@@ -301,3 +301,42 @@ fn refused_inserts_share_what_is_in_their_way() {
         assert_eq!(met.map(|met| met.index), Some(0));
     }
 }
+
+/// A read under a lock that finds nothing keeps its key from coming, and no other: nothing else could make it untrue
+/// (design note 032).
+#[test]
+fn what_a_missed_key_keeps_out() {
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        for is_flushed in [false, true] {
+            let store = store(is_flushed);
+            let Store { db, tree, .. } = &store;
+            let now = |isolation| {
+                let lock_timeout = Some(Duration::ZERO);
+                db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+            };
+            let (reader, other) = (now(isolation), now(Isolation::ReadCommitted));
+            assert_eq!(reader.get_for_share(tree, b"15").unwrap(), None);
+            let refused = other.insert(tree, b"15", b"");
+            assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+            for beside in [&b"14"[..], b"15\0", b"16"] {
+                other.insert(tree, beside, b"").unwrap();
+            }
+            other.commit().unwrap();
+            assert_eq!(reader.get_for_share(tree, b"15").unwrap(), None);
+            thread::scope(|scope| {
+                let batch = scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    batch.insert(tree, b"15", b"late").unwrap();
+                    db.commit(&mut batch)
+                });
+                store.until_waiting(1);
+                // Who had the key goes on to insert it.
+                reader.insert(tree, b"15", b"first").unwrap();
+                reader.commit().unwrap();
+                let late = batch.join().unwrap();
+                assert!(matches!(late, Err(Error::KeyExists { .. })), "{late:?}");
+            });
+            store.is_at_rest();
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Walks that lock what they meet: the rows, and at levels that keep others from inserting between them, the gaps.
 //!
 //! One row after the other (Rule: I46). The interval of the walk grows to the next row there is; keys that others
-//! have written there and not committed are waited for; the row is locked; and if anything was committed since the
-//! snapshot in which the row was found, it is looked for again. What is read ahead is not locked.
+//! have written there and not committed are waited for; the row is locked; and if anything was committed to the tree since
+//! the snapshot in which the row was found, it is looked for again. What is read ahead is not locked.
 //!
 //! Invariants
 //! 1. A row handed out is the newest there is, and stays so until the transaction ends; but one that another has, where it is
@@ -13,9 +13,11 @@
 //!    had never been one (Rule: I27). Rows that are there are looked at one by one.
 //! 4. Publish, then look (Rule: I33): the interval is there before pending keys are asked for, and they are before
 //!    it is looked whether anything was committed.
+//! 5. What was read before it was locked is handed out only if the tree has had no commit since by the time that it is locked:
+//!    `txn/last_commits.rs` says why that may be believed. Commits to other trees cost nothing.
 //!
 //! Threads: one. Cost: a lock, and with gaps a look at each writer of the tree, for each row; a descent for each row
-//! if others commit all the time.
+//! if others commit to the tree all the time.
 
 use std::ops::Bound;
 
@@ -126,7 +128,9 @@ impl<'t> LockedWalk<'t> {
             let seen = self.look(forward)?;
             let is_beyond = limit.is_some_and(|limit| !seen || self.is_beyond(forward, limit));
             let limit = limit.filter(|_| is_beyond);
-            if self.with_gaps {
+            let is_last = || !seen && limit.is_none();
+            let passes = || plant!("txn: the gap behind the last row is nobody's") && is_last();
+            if self.with_gaps && !passes() {
                 let end = self.lock_gap(forward, seen, limit);
                 if end.inspect_err(|_| self.ahead = None)? == Reached::Pending {
                     self.ahead = None;
@@ -136,11 +140,11 @@ impl<'t> LockedWalk<'t> {
             let takes = seen && !is_beyond;
             let has = takes && self.lock_row()?;
             let is_busy = takes && !has;
-            // Whatever was committed since may be here.
-            let is_newest = self.ahead.as_ref().is_some_and(|(_, cursor)| {
-                cursor.seqno() == self.txn.shared.engine.sequencer.visible()
-            });
-            if !is_newest {
+            if self.is_newest() {
+                // Who had the tree for himself may have dropped it, which is no commit to it.
+                self.tree.entry.check().inspect_err(|_| self.ahead = None)?;
+            } else {
+                self.txn.shared.last_commits.looks_again();
                 let before = takes.then(|| self.row.0.clone());
                 self.ahead = None;
                 let again = self.look(forward)?;
@@ -195,9 +199,9 @@ impl<'t> LockedWalk<'t> {
         }
         let state = self.txn.go_on()?;
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
-        let is_newest =
-            self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at);
-        if is_newest || self.tree.birth() > snapshot.at {
+        let is_seen = self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at)
+            || self.txn.shared.last_commits.none_since(self.tree.entry.id, snapshot.at);
+        if is_seen || self.tree.birth() > snapshot.at {
             return Ok(());
         }
         if self.before.as_ref().is_none_or(|before| before.forward != forward) {
@@ -219,6 +223,13 @@ impl<'t> LockedWalk<'t> {
         let mut state = self.txn.go_on()?;
         self.txn.end(&mut state);
         Err(Error::Conflict { tree: self.tree.name(), key: gone })
+    }
+
+    /// Whether what was read ahead is what there is: nothing was committed to the tree since. Asked behind the locks
+    /// (invariant 5).
+    fn is_newest(&self) -> bool {
+        let (last, tree) = (&self.txn.shared.last_commits, self.tree.entry.id);
+        self.ahead.as_ref().is_some_and(|(_, cursor)| last.none_since(tree, cursor.seqno()))
     }
 
     /// Whether the row that was seen is beyond a key.

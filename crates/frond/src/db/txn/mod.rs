@@ -38,6 +38,8 @@
 //!
 //! Threads: one transaction is one thread's at a time; calls from others wait for each other.
 
+#[cfg(all(test, not(shuttle)))]
+mod conflicts;
 mod cursor;
 mod end;
 mod estimate;
@@ -57,6 +59,8 @@ mod savepoint;
 mod spill;
 mod temporary;
 mod temporary_rows;
+#[cfg(all(test, not(shuttle)))]
+mod timeouts;
 mod transact;
 mod whole_tree;
 mod write;

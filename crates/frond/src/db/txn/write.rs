@@ -174,6 +174,9 @@ impl Txn {
         let own = self.own_state(state, hashed)?;
         // What it has written it has locked.
         if own == OwnState::Untouched && self.private.is_none() {
+            if plant!("txn: a conflict is looked for before the lock") {
+                self.must_not_conflict(state, tree, key)?;
+            }
             self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
             let locks = state.locks.as_mut().expect("there since the intent");
             let patience = self.options.patience(IfLocked::Wait.into());
@@ -255,7 +258,7 @@ impl Txn {
         must_be_absent: bool,
     ) -> Result<Written> {
         // What the transaction has written it has looked at then.
-        if own == OwnState::Untouched {
+        if own == OwnState::Untouched && !plant!("txn: a conflict is looked for before the lock") {
             self.must_not_conflict(state, tree, key)?;
         }
         let exists = must_be_absent

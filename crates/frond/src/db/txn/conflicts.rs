@@ -1,0 +1,50 @@
+//! First committer wins, also over one who waits for him (Rule: I27).
+
+use super::*;
+use crate::{
+    Durability, Options,
+    io::{Env, MemoryVfs},
+    sync::thread,
+};
+
+/// The second writer has seen the row as it was, waits for the first, and must not go on by what it has seen; which it can
+/// only know once it has the lock. It is this thread that waits, so that what is planted is planted for it.
+#[test]
+fn who_has_waited_for_a_row_looks_at_it_then() {
+    for gives_up in [false, true] {
+        let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
+        let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy).env(env);
+        let db = Db::open("/store", options).unwrap();
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        tree.put(b"row", b"1").unwrap();
+        let begin = || db.begin(TxnOptions { lock_timeout: None, ..Default::default() }).unwrap();
+        let (first, second) = (begin(), begin());
+        assert_eq!(second.get(&tree, b"row").unwrap().as_deref(), Some(&b"1"[..]));
+        first.put(&tree, b"row", b"2").unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while db.lock_waits().is_empty() {
+                    thread::yield_now();
+                }
+                match gives_up {
+                    true => first.rollback(),
+                    false => drop(first.commit().unwrap()),
+                }
+            });
+            let put = second.put(&tree, b"row", b"3");
+            match gives_up {
+                true => put.unwrap(),
+                false => assert!(matches!(put, Err(Error::Conflict { .. })), "I27: {put:?}"),
+            }
+        });
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "txn: a conflict is looked for before the lock" => who_has_waited_for_a_row_looks_at_it_then,
+    };
+    crate::plant::assert_claims_hold("conflicts", claims);
+}
