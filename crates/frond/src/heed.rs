@@ -2,14 +2,16 @@
 //!
 //! Invariants
 //! 1. Numbers of a progress only grow.
+//! 2. Who sleeps, and heeds something, is woken when that asks to stop: he is listed before he looks whether it does, and
+//!    it says so before it looks who is listed.
 //!
-//! Threads: all; numbers that are read together need not be of one moment.
+//! Threads: all; numbers that are read together need not be of one moment. Rank: the list of sleepers is locked below nothing.
 
 use std::fmt;
 
 use crate::{
     Error, Result,
-    sync::{Arc, AtomicU64, Ordering},
+    sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering},
 };
 
 /// How far a bulk load, a build of indexes or a check is, to be looked at from any thread while it goes on. Cheap to clone; may
@@ -104,11 +106,75 @@ impl Progress {
     }
 }
 
+/// One who sleeps.
+pub(crate) trait Sleeper: Send + Sync {
+    /// Has him look around.
+    fn wake(&self);
+}
+
+/// Who sleeps, and is to be woken when something asks to stop.
+#[derive(Default)]
+pub(crate) struct Sleepers {
+    count: AtomicUsize,
+    listed: Mutex<Vec<Arc<dyn Sleeper>>>,
+}
+
+impl fmt::Debug for Sleepers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleepers").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Sleepers {
+    /// Wakes all of them: what asks to stop has said so before, by an atomic that is sequentially consistent.
+    pub fn wake(&self) {
+        // SeqCst, as in `list`: either he is seen here, or he sees what was said (invariant 2).
+        if self.count.load(Ordering::SeqCst) == 0 || plant!("locks: who heeds is not woken") {
+            return;
+        }
+        let listed: Vec<_> = self.listed.lock().unwrap().clone();
+        listed.iter().for_each(|sleeper| sleeper.wake());
+    }
+
+    fn list(&self, sleeper: Arc<dyn Sleeper>) {
+        self.listed.lock().unwrap().push(sleeper);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn forget(&self, sleeper: &Arc<dyn Sleeper>) {
+        let mut listed = self.listed.lock().unwrap();
+        if let Some(at) = listed.iter().position(|other| Arc::ptr_eq(other, sleeper)) {
+            drop(listed.swap_remove(at));
+            self.count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// What can ask work to stop.
+pub(crate) trait Stops: Send + Sync {
+    /// Whether it does; read so that [`Sleepers`] may rely on it.
+    fn is_interrupted(&self) -> bool;
+    /// Who is to be woken when it begins to.
+    fn sleepers(&self) -> &Sleepers;
+}
+
+/// One who is woken by what he heeds, until this is dropped.
+pub(crate) struct Woken {
+    by: Arc<dyn Stops>,
+    sleeper: Arc<dyn Sleeper>,
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.by.sleepers().forget(&self.sleeper);
+    }
+}
+
 /// What one piece of work looks at.
 #[derive(Clone, Default)]
 pub(crate) struct Heed {
     pub progress: Progress,
-    is_interrupted: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    by: Option<Arc<dyn Stops>>,
 }
 
 impl fmt::Debug for Heed {
@@ -118,16 +184,23 @@ impl fmt::Debug for Heed {
 }
 
 impl Heed {
-    /// From here on it is to stop when `is_interrupted` says so.
-    pub fn set(&mut self, is_interrupted: impl Fn() -> bool + Send + Sync + 'static) {
-        self.is_interrupted = Some(Arc::new(is_interrupted));
+    /// From here on it is to stop when this asks for it.
+    pub fn set(&mut self, by: impl Stops + 'static) {
+        self.by = Some(Arc::new(by));
     }
 
     /// An error if it is to stop.
     pub fn must_go_on(&self) -> Result<()> {
-        match &self.is_interrupted {
-            Some(is_interrupted) if is_interrupted() => Err(Error::Interrupted),
+        match &self.by {
+            Some(by) if by.is_interrupted() => Err(Error::Interrupted),
             _ => Ok(()),
         }
+    }
+
+    /// Has one woken who is about to sleep, and looks whether he is to go on after this.
+    pub fn wakes(&self, sleeper: &Arc<impl Sleeper + 'static>) -> Option<Woken> {
+        let (by, sleeper): (_, Arc<dyn Sleeper>) = (self.by.clone()?, sleeper.clone());
+        by.sleepers().list(sleeper.clone());
+        Some(Woken { by, sleeper })
     }
 }

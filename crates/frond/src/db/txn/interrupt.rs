@@ -4,13 +4,14 @@
 //! 1. An interrupt is of one transaction: where it comes late, it is no other's (`lock_table/owner.rs`).
 //! 2. It stays until it is cleared. Waits end by it, and calls that read, write or go on with a scan fail; what ends a
 //!    transaction or takes some of it back does not.
-//! 3. Once the commit has its place in the log nothing looks at it.
+//! 3. Waits for locks end by it at once: whoever waits is woken, the transaction itself and who heeds its interrupts.
+//! 4. Once the commit has its place in the log nothing looks at it.
 //!
 //! Threads: an [`Interrupter`] is anybody's; all else is the transaction's own.
 
 use crate::{
     Error, Result,
-    heed::Heed,
+    heed::{Heed, Sleepers, Stops},
     sync::{Arc, AtomicBool, Ordering},
     txn::lock_table::Owner,
 };
@@ -27,7 +28,27 @@ pub struct Interrupter {
 #[derive(Clone, Debug)]
 enum Whom {
     Txn { owner: Arc<Owner>, id: u64 },
-    Heeding(Arc<AtomicBool>),
+    Heeding(Arc<Heeding>),
+}
+
+/// One that is of no transaction.
+#[derive(Debug, Default)]
+struct Heeding {
+    interrupted: AtomicBool,
+    sleepers: Sleepers,
+}
+
+impl Stops for Interrupter {
+    fn is_interrupted(&self) -> bool {
+        Interrupter::is_interrupted(self)
+    }
+
+    fn sleepers(&self) -> &Sleepers {
+        match &self.whom {
+            Whom::Txn { owner, .. } => owner.heeding(),
+            Whom::Heeding(heeding) => &heeding.sleepers,
+        }
+    }
 }
 
 impl Default for Interrupter {
@@ -50,15 +71,19 @@ impl Interrupter {
     pub fn interrupt(&self) {
         match &self.whom {
             Whom::Txn { owner, id } => owner.interrupt(*id),
-            Whom::Heeding(interrupted) => interrupted.store(true, Ordering::Release),
+            Whom::Heeding(heeding) => {
+                // SeqCst, as `Sleepers` ask for: a sleeper sees it, or is seen.
+                heeding.interrupted.store(true, Ordering::SeqCst);
+                heeding.sleepers.wake();
+            }
         }
     }
 
     /// Says of one that is of no transaction that what it was for is done. That of a transaction is cleared by
     /// [`Txn::clear_interrupt`] alone.
     pub fn clear(&self) {
-        if let Whom::Heeding(interrupted) = &self.whom {
-            interrupted.store(false, Ordering::Release);
+        if let Whom::Heeding(heeding) = &self.whom {
+            heeding.interrupted.store(false, Ordering::SeqCst);
         }
     }
 
@@ -66,14 +91,13 @@ impl Interrupter {
     pub fn is_interrupted(&self) -> bool {
         match &self.whom {
             Whom::Txn { owner, id } => owner.was_interrupted(*id),
-            Whom::Heeding(interrupted) => interrupted.load(Ordering::Acquire),
+            Whom::Heeding(heeding) => heeding.interrupted.load(Ordering::SeqCst),
         }
     }
 
     /// What heeds `heed` heeds this from here on.
     pub(crate) fn set_on(&self, heed: &mut Heed) {
-        let interrupter = self.clone();
-        heed.set(move || interrupter.is_interrupted());
+        heed.set(self.clone());
     }
 
     /// An error if it was asked to stop.

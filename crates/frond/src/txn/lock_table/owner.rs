@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use crate::{
-    heed::Heed,
+    heed::{Heed, Sleeper, Sleepers, Woken},
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak},
 };
 
@@ -58,6 +58,8 @@ pub struct Owner {
     interrupted: AtomicU64,
     /// What it looks at beside, of one that is no transaction's.
     heed: OnceLock<Heed>,
+    /// Others who sleep, and heed its interrupts.
+    heeding: Sleepers,
     /// One more than the nanoseconds of the clock when it began to hold locks; 0: it holds none.
     since: AtomicU64,
     sleeps: AtomicBool,
@@ -132,6 +134,12 @@ impl Owner {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
         }
+        self.heeding.wake();
+    }
+
+    /// Who is to be woken when it is interrupted, beside itself.
+    pub(crate) fn heeding(&self) -> &Sleepers {
+        &self.heeding
     }
 
     /// Whether the transaction was asked to stop since that was last cleared.
@@ -155,9 +163,14 @@ impl Owner {
         debug_assert!(first.is_ok(), "an owner heeds one");
     }
 
-    /// Whether its waits end by what it heeds; `None` if it heeds nothing.
-    pub(super) fn is_stopped(&self) -> Option<bool> {
-        self.heed.get().map(|heed| heed.must_go_on().is_err())
+    /// Whether its waits end by what it heeds.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.heed.get().is_some_and(|heed| heed.must_go_on().is_err())
+    }
+
+    /// Has it woken by what it heeds, as long as it sleeps.
+    pub(super) fn heeds(self: &Arc<Self>) -> Option<Woken> {
+        self.heed.get()?.wakes(self)
     }
 
     /// Says that this owner's thread is about to sleep, or is not any more.
@@ -165,15 +178,16 @@ impl Owner {
         self.sleeps.store(sleeps, Ordering::SeqCst);
     }
 
-    /// Wakes it, to look around.
-    pub(super) fn wake(&self) {
-        drop(self.wait.lock().unwrap());
-        self.woken.notify_all();
-    }
-
     /// Ends its wait.
     pub(super) fn tell(&self, wait: Wait) {
         *self.wait.lock().unwrap() = wait;
+        self.woken.notify_all();
+    }
+}
+
+impl Sleeper for Owner {
+    fn wake(&self) {
+        drop(self.wait.lock().unwrap());
         self.woken.notify_all();
     }
 }
@@ -247,6 +261,7 @@ impl Owners {
             writes: AtomicU64::new(0),
             interrupted: AtomicU64::new(0),
             heed: OnceLock::new(),
+            heeding: Sleepers::default(),
             since: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
             wait: Mutex::new(Wait::On),

@@ -81,7 +81,9 @@ impl LockTable {
         if self.spilled.any()
             && let Err(denied) = self.pass_spilled(locks, &request, key, patience)
         {
-            self.unlock_behind(locks, locks.last_rows() - 1);
+            if !plant!("locks: a wait that failed keeps the row") {
+                self.unlock_behind(locks, locks.last_rows() - 1);
+            }
             return Err(denied);
         }
         Ok(taken)
@@ -106,6 +108,7 @@ impl LockTable {
         {
             let (shard, at) = parts(place);
             match taken {
+                Taken::New if plant!("locks: what was newly taken stays") => {}
                 Taken::New => self.give_back(locks, place),
                 // Of a row, what is less than exclusive.
                 Taken::Upgraded => self.shards[shard].0.lock().unwrap().downgrade(

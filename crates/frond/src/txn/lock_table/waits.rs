@@ -29,11 +29,9 @@ use super::{
 };
 use crate::{
     KeyStart,
+    heed::Sleeper,
     sync::{Arc, MutexGuard},
 };
-
-/// How long one sleeps that heeds what wakes nobody, between two looks at it.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// A wait that goes on.
 #[derive(Debug)]
@@ -158,18 +156,19 @@ impl LockTable {
 
     fn sleep_until(
         &self,
-        owner: &Owner,
+        owner: &Arc<Owner>,
         request: &Request,
         deadline: Option<Duration>,
     ) -> Result<Wait, Reason> {
+        // Before it is looked whether that asks to stop.
+        let _woken = owner.heeds();
         let mut wait = owner.wait.lock().unwrap();
         loop {
             if *wait != Wait::On {
                 return Ok(*wait);
             }
             let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.now()));
-            let stopped = owner.is_stopped();
-            let reason = if owner.is_interrupted() || stopped == Some(true) {
+            let reason = if owner.is_interrupted() || owner.is_stopped() {
                 Some(Reason::Interrupted)
             } else if left == Some(Duration::ZERO) {
                 Some(Reason::Timeout)
@@ -186,11 +185,6 @@ impl LockTable {
                 wait = owner.wait.lock().unwrap();
                 continue;
             }
-            // Of what it heeds nobody wakes it.
-            let left = match stopped {
-                Some(_) => Some(left.map_or(LOOK, |left| left.min(LOOK))),
-                None => left,
-            };
             wait = match left {
                 Some(left) => owner.woken.wait_timeout(wait, left).unwrap().0,
                 None => owner.woken.wait(wait).unwrap(),

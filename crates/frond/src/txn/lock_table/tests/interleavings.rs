@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use super::*;
-use crate::sync::{AtomicBool, AtomicU32, Ordering, explore, thread};
+use crate::sync::{AtomicU32, explore, thread};
 use Patience::{For, Forever, NoWait};
 use RowMode::{Exclusive, Shared, Write};
 
@@ -60,6 +60,27 @@ fn an_interrupt_is_never_missed() {
         let mut locks = table.begin(2);
         let victim = locks.owner().clone();
         let killer = thread::spawn(move || victim.interrupt(2));
+        let denied = table.lock_row(&mut locks, TREE, b"k", Shared, Forever);
+        assert_eq!(reason(denied), Reason::Interrupted);
+        killer.join().unwrap();
+        table.release_all(&mut holder);
+        assert_empty(&table);
+    });
+}
+
+/// The same of what is asked of another, and heeded.
+#[test]
+fn who_heeds_misses_no_interrupt() {
+    explore(1000, || {
+        let table = table();
+        let mut holder = table.begin(1);
+        table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
+        let stop = Arc::new(Stop::default());
+        let mut heed = Heed::default();
+        heed.set(stop.clone());
+        let mut locks = table.begin(2);
+        locks.owner().heed(heed);
+        let killer = thread::spawn(move || stop.ask());
         let denied = table.lock_row(&mut locks, TREE, b"k", Shared, Forever);
         assert_eq!(reason(denied), Reason::Interrupted);
         killer.join().unwrap();
@@ -234,6 +255,7 @@ fn planted_bugs_are_caught() {
     let claims = claims! {
         "locks: a refusal is not looked at again" => a_release_never_passes_a_wait,
         "locks: who sleeps does not say so" => an_interrupt_is_never_missed,
+        "locks: who heeds is not woken" => who_heeds_misses_no_interrupt,
     };
     crate::plant::assert_claims_hold("schedules of locks", claims);
 }

@@ -24,7 +24,12 @@ use std::time::Duration;
 use super::*;
 #[cfg(not(shuttle))]
 use crate::sync::thread;
-use crate::{TreeId, io::Clock};
+use crate::{
+    TreeId,
+    heed::{Heed, Sleepers, Stops},
+    io::Clock,
+    sync::{AtomicBool, Ordering},
+};
 
 const TREE: TreeId = TreeId(7);
 #[cfg(not(shuttle))]
@@ -43,6 +48,26 @@ impl Clock for ManualClock {
     }
     fn sleep(&self, time: Duration) {
         *self.0.lock().unwrap() += time;
+    }
+}
+
+/// What can be asked for by hand.
+#[derive(Debug, Default)]
+struct Stop(AtomicBool, Sleepers);
+
+impl Stop {
+    fn ask(&self) {
+        self.0.store(true, Ordering::SeqCst);
+        self.1.wake();
+    }
+}
+
+impl Stops for Arc<Stop> {
+    fn is_interrupted(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn sleepers(&self) -> &Sleepers {
+        &self.1
     }
 }
 
@@ -68,7 +93,7 @@ fn assert_empty(table: &LockTable) {
     let stats = table.stats();
     assert_eq!((stats.locks, stats.ranges), (0, 0), "lock table, invariant 1");
     assert!(table.waits().is_empty());
-    assert!(table.strong.iter().all(|count| count.load(crate::sync::Ordering::SeqCst) == 0));
+    assert!(table.strong.iter().all(|count| count.load(Ordering::SeqCst) == 0));
 }
 
 fn reason<T: std::fmt::Debug>(result: Result<T, Denied>) -> Reason {
@@ -85,6 +110,9 @@ fn planted_bugs_are_caught() {
         "locks: what cannot be read is one's own" =>
             oracle::beyond::what_cannot_be_found_out_is_held_against_others_and_not_for_oneself,
         "locks: the killed stay in the queue" => waiting::a_killed_waiter_leaves_at_once_and_leaves_nothing,
+        "locks: what was newly taken stays" => rows::unlock_last_gives_back_what_the_last_call_newly_took,
+        "locks: a wait that failed keeps the row" => oracle::histories_beyond_memory,
+        "locks: a wait outlasts its time" => waiting::a_wait_in_real_time_lasts_no_longer_than_it_is_to,
         "locks: an upgrade waits behind others" => rows::an_upgrade_comes_before_those_who_wait,
         "locks: a release wakes nobody" => rows::a_release_grants_who_came_first,
         "locks: intents of before are not asked for" => tables::tables_are_locked_by_the_usual_modes,

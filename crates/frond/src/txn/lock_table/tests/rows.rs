@@ -79,7 +79,7 @@ fn who_holds_a_lock_takes_it_again_for_nothing() {
 
 /// Rule: I46.
 #[test]
-fn unlock_last_gives_back_what_the_last_call_newly_took() {
+pub(super) fn unlock_last_gives_back_what_the_last_call_newly_took() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let take = |locks: &mut LockSet, mode| table.lock_row(locks, TREE, b"k", mode, NoWait);

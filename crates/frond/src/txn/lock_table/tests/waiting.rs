@@ -64,6 +64,27 @@ fn a_wait_in_real_time_ends_by_itself() {
     assert_empty(&table);
 }
 
+/// The one promise about time: a wait is over within 10 ms of its end. Of five the best is looked at, so that a machine which
+/// does other things, too, does not fail it.
+#[test]
+pub(super) fn a_wait_in_real_time_lasts_no_longer_than_it_is_to() {
+    let table = LockTable::new(Arc::new(crate::io::RealClock::new()));
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let time = Duration::from_millis(30);
+    let best = (0..5).map(|_| {
+        let before = table.clock.now();
+        b.begin_call();
+        let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, For(time));
+        assert_eq!(reason(denied), Reason::Timeout);
+        table.clock.now() - before
+    });
+    let best = best.min().unwrap();
+    assert!((time..time + Duration::from_millis(10)).contains(&best), "{best:?}");
+    table.release_all(&mut a);
+    assert_empty(&table);
+}
+
 /// Of a call that needs several locks, the waits end together; the next call has its time anew.
 #[test]
 fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
@@ -176,6 +197,35 @@ pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
     let mut c = table.begin(3);
     assert_eq!(table.lock_row(&mut c, TREE, b"k", Exclusive, NoWait), Ok(Taken::New));
     table.release_all(&mut c);
+    assert_empty(&table);
+}
+
+/// Who is no transaction's, and heeds what is: time stands still, so nothing but the interrupt ends the wait.
+#[test]
+fn who_heeds_an_interrupt_leaves_at_once() {
+    let table = table();
+    let (mut a, mut b) = (table.begin(1), table.begin(2));
+    table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
+    let stop = Arc::new(Stop::default());
+    let mut heed = Heed::default();
+    heed.set(stop.clone());
+    b.owner().heed(heed);
+    for patience in [Forever, For(Duration::from_secs(1))] {
+        let killer = {
+            let (table, stop) = (table.clone(), stop.clone());
+            thread::spawn(move || {
+                until_waiting(&table, 1);
+                stop.ask();
+            })
+        };
+        b.begin_call();
+        let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, patience);
+        assert_eq!(reason(denied), Reason::Interrupted);
+        killer.join().unwrap();
+        stop.0.store(false, Ordering::SeqCst);
+    }
+    table.release_all(&mut b);
+    table.release_all(&mut a);
     assert_empty(&table);
 }
 

@@ -15,6 +15,10 @@ use crate::KeyStart;
 
 /// So long somebody may take to answer: far more than he needs, so that a failure ends.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// So often the table is asked whether it has come to what the definition says: for as long as that.
+const LOOKS: u32 = 1_000_000;
+/// By so much less of both where a failure is wanted.
+const LESS: u32 = 150;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
@@ -48,6 +52,8 @@ pub(super) struct Game {
     /// What they answer for beyond memory.
     pub beyond: Vec<Arc<Beyond>>,
     pub model: Model,
+    /// Who is prepared: it waits to be decided, and calls nothing more.
+    pub prepared: BTreeSet<usize>,
     /// Of those who wait: until when.
     pub deadlines: BTreeMap<usize, Option<Duration>>,
     /// Who was on a cycle when the last wait began.
@@ -74,7 +80,9 @@ impl Game {
             seat.locks.renew(id as u64, hooks::tag(id));
             let owner = seat.locks.owner().clone();
             let table = table.clone();
+            let inherit = crate::plant::inherit();
             thread::spawn(move || {
+                inherit();
                 for call in todo {
                     if answer.send(call(&table, &mut seat)).is_err() {
                         break;
@@ -92,6 +100,7 @@ impl Game {
             players,
             beyond: (0..rules.owners).map(|_| Arc::default()).collect(),
             model,
+            prepared: BTreeSet::new(),
             deadlines: BTreeMap::new(),
             on_cycles: BTreeSet::new(),
             early: BTreeMap::new(),
@@ -115,10 +124,15 @@ impl Game {
 
     pub fn answer(&mut self, owner: usize) -> Answer {
         let early = self.early.remove(&owner).ok_or(());
-        let answer = early.or_else(|()| self.players[owner].answers.recv_timeout(PATIENCE));
+        let answer =
+            early.or_else(|()| self.players[owner].answers.recv_timeout(self.patience_for_all()));
         let answer = answer.unwrap_or_else(|_| self.fail(&format!("{owner} does not answer")));
         self.story.push(format!("  {owner} has {answer:?}"));
         answer
+    }
+
+    fn patience_for_all(&self) -> Duration {
+        PATIENCE / if self.rules.fails { LESS } else { 1 }
     }
 
     pub fn fail(&self, what: &str) -> ! {
@@ -184,7 +198,7 @@ impl Game {
             }
             thread::sleep(Duration::from_micros(50));
             waited += Duration::from_micros(50);
-            if waited > PATIENCE {
+            if waited > self.patience_for_all() {
                 self.fail("a cycle stays");
             }
         }
@@ -204,13 +218,16 @@ impl Game {
 
     /// The table and the definition say the same of all waits.
     pub fn compare(&mut self) {
+        let mut differs = None;
         // Who has just been told to wait may still be on its way there.
-        for _ in 0..1_000_000 {
+        for _ in 0..LOOKS / if self.rules.fails { LESS } else { 1 } {
             let waits = self.table.waits();
             let ids = |ids: &[u64]| ids.iter().map(|id| *id as usize).collect();
             let found: Edges =
                 waits.iter().map(|wait| (wait.waiter as usize, ids(&wait.holders))).collect();
-            if self.agree(&found, &self.defined()) {
+            let agree = self.agree(&found, &self.defined());
+            differs = self.differs_in_held().filter(|_| agree);
+            if agree && differs.is_none() {
                 waits.iter().for_each(|wait| self.names_its_row(wait));
                 self.hear();
                 return;
@@ -218,7 +235,8 @@ impl Game {
             self.end_others();
             thread::yield_now();
         }
-        self.fail(&format!("by definition wait {:?}", self.defined()));
+        let differs = differs.unwrap_or_default();
+        self.fail(&format!("by definition wait {:?}; {differs}", self.defined()));
     }
 
     pub fn defined(&self) -> Edges {

@@ -45,6 +45,11 @@ impl Gaps {
         self.all.push(stretch);
     }
 
+    /// All that there are.
+    pub fn all(&self) -> &[Stretch] {
+        &self.all
+    }
+
     /// Stretches of an owner, in the order in which they were locked.
     fn of(&mut self, owner: usize) -> impl Iterator<Item = &mut Stretch> {
         self.all.iter_mut().filter(move |stretch| stretch.owner == owner)

@@ -1,7 +1,7 @@
 //! Random histories on few keys, each owner in a thread, held against the definition (`model.rs`, `gaps.rs`).
 //!
-//! One call is made at a time. Behind each, the definition says who is granted and who waits, and whom for;
-//! who is ended is the table's choice, and must lie on a cycle that is there. Nothing is asserted about time,
+//! One call is made at a time. Behind each, the definition says who is granted and who waits, and whom for, and who
+//! holds what; who is ended is the table's choice, and must lie on a cycle that is there. Nothing is asserted about time,
 //! but that a wait ends by the simulated clock when the definition says so.
 //!
 //! `game.rs` makes calls and compares what they come to; `steps.rs` throws what is called.
@@ -9,6 +9,7 @@
 pub(super) mod beyond;
 mod game;
 mod gaps;
+mod held;
 mod hooks;
 mod model;
 mod steps;
@@ -30,11 +31,20 @@ struct Rules {
     /// A server hears of waits.
     hooks: bool,
     steps: usize,
+    /// A bug is planted.
+    fails: bool,
 }
 
 /// Few enough that they meet all the time.
-const FEW: Rules =
-    Rules { owners: 5, keys: 3, is_for_rows: false, spills: false, hooks: false, steps: 150 };
+const FEW: Rules = Rules {
+    owners: 5,
+    keys: 3,
+    is_for_rows: false,
+    spills: false,
+    hooks: false,
+    steps: 150,
+    fails: false,
+};
 
 /// A key's bytes. Numbers ascend as the bytes do; the first is the least key there is.
 fn bytes(key: u8) -> Vec<u8> {
@@ -102,6 +112,52 @@ fn a_dozen_owners_are_as_the_definition_says() {
     let plain = play(many, 30).longest;
     let all = play(Rules { spills: true, hooks: true, ..many }, 30).longest;
     assert!(plain > FEW.owners && all > FEW.owners);
+}
+
+/// For who plants something that shows nowhere else.
+#[cfg(feature = "planted-bugs")]
+pub fn histories_beyond_memory() {
+    for seed in 1..=20 {
+        Game::new(Rules { spills: true, fails: true, ..FEW }, seed).play();
+    }
+}
+
+/// The definition sees what the rooms' own tests are claimed to see, and what nothing waits for.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_seen_by_the_definition() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let beyond = Rules { spills: true, fails: true, ..FEW };
+    let few = Rules { fails: true, ..FEW };
+    let rows = Rules { is_for_rows: true, ..few };
+    let mut unseen = Vec::new();
+    for (bug, rules) in [
+        ("locks: an insert passes by gaps", few),
+        ("locks: the killed stay in the queue", few),
+        ("locks: an upgrade waits behind others", rows),
+        ("locks: a release wakes nobody", few),
+        ("locks: nobody looks for a cycle", few),
+        ("locks: intents of before are not asked for", few),
+        ("locks: a cursor that goes back locks nothing", few),
+        ("locks: a wait outlasts its time", few),
+        ("locks: who sleeps does not say so", few),
+        ("locks: what was newly taken stays", few),
+        ("locks: a wait that failed keeps the row", beyond),
+        ("txn: a prepare lets go of what it writes", few),
+        ("txn: rows that left memory are nobody's", beyond),
+    ] {
+        crate::plant::arm(Some(bug));
+        let seen = (1..=60)
+            .find(|seed| std::panic::catch_unwind(|| Game::new(rules, *seed).play()).is_err());
+        let met = crate::plant::met();
+        crate::plant::arm(None);
+        println!("{bug:<60} {seen:?}");
+        if seen.is_none() || met == 0 {
+            unseen.push(format!("{bug}: met {met} times"));
+        }
+    }
+    drop(std::panic::take_hook());
+    assert!(unseen.is_empty(), "{unseen:#?}");
 }
 
 #[test]

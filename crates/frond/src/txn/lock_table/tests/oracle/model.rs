@@ -279,6 +279,15 @@ impl Model {
         self.locks.iter().filter(is_held).count()
     }
 
+    /// All locks on trees, and those on rows that have not left memory.
+    pub fn held(&self) -> impl Iterator<Item = (usize, Id, Mode)> {
+        let all = self
+            .locks
+            .iter()
+            .flat_map(|(id, lock)| lock.holders.iter().map(|(owner, mode)| (*owner, *id, *mode)));
+        all.filter(|(owner, id, _)| !self.beyond.contains(&(*owner, *id)))
+    }
+
     pub fn holds(&self, owner: usize, id: Id) -> bool {
         self.locks.get(&id).is_some_and(|lock| lock.holders.contains_key(&owner))
     }

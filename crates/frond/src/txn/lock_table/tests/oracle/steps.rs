@@ -3,6 +3,7 @@
 use super::{
     game::{Answer, Call, Game, Seat},
     gaps::Stretch,
+    held::is_had_again_from_its_list,
     model::Id,
     *,
 };
@@ -23,6 +24,10 @@ impl Game {
             0 if !waiting.is_empty() => self.interrupt(waiting),
             1 | 2 => self.let_time_pass(),
             _ if waiting.contains(&owner) => {}
+            // It is decided in the end, and others wait until then.
+            _ if self.prepared.contains(&owner) && kind > 5 => {}
+            4 if self.prepared.contains(&owner) => {}
+            5 if self.prepared.contains(&owner) => self.release(owner),
             3 => {
                 self.release(owner);
                 let writes = self.next(4);
@@ -33,15 +38,7 @@ impl Game {
                 self.model.unlock_last(owner);
                 self.grants();
             }
-            5 => {
-                self.simple(owner, "prepare", |table, seat| {
-                    table.release_at_prepare(&mut seat.locks, |_, _| true);
-                    seat.cursors.clear();
-                });
-                self.heard_gaps_go(owner);
-                self.model.prepare(owner);
-                self.grants();
-            }
+            5 => self.prepare(owner),
             6 => self.lock_range(owner),
             7 => self.grow_range(owner),
             8 => self.look_for_gaps(owner),
@@ -51,6 +48,30 @@ impl Game {
             _ => self.lock_row(owner),
         }
         self.compare();
+    }
+
+    /// Some go on behind it, as none in a store does: what it leaves is to be right whatever comes then. Who must stay
+    /// serializable keeps all.
+    fn prepare(&mut self, owner: usize) {
+        if self.next(2) == 0 {
+            self.prepared.insert(owner);
+        }
+        if self.next(3) == 0 {
+            self.simple(owner, "prepare, and keep all", |table, seat| {
+                seat.locks.keep_last();
+                is_had_again_from_its_list(table, &seat.locks);
+            });
+            self.model.forget_last(owner);
+            return;
+        }
+        self.simple(owner, "prepare", |table, seat| {
+            table.release_at_prepare(&mut seat.locks, |_, _| true);
+            seat.cursors.clear();
+            is_had_again_from_its_list(table, &seat.locks);
+        });
+        self.heard_gaps_go(owner);
+        self.model.prepare(owner);
+        self.grants();
     }
 
     fn interrupt(&mut self, waiting: Vec<usize>) {
@@ -270,6 +291,7 @@ impl Game {
             seat.cursors.clear();
         });
         self.beyond[owner] = Arc::default();
+        self.prepared.remove(&owner);
         self.heard_gaps_go(owner);
         self.model.release(owner);
         self.grants();
