@@ -19,6 +19,9 @@ use frond::{
     lock_table::{LockSet, LockTable, Patience, Reason, RowMode, TableMode, Taken},
 };
 
+#[path = "locks/scans.rs"]
+mod scans;
+
 const TREE: TreeId = TreeId(5);
 const LOCKS: usize = 100;
 
@@ -159,22 +162,28 @@ fn memory() {
     }
 }
 
-/// From the call that closes a cycle of `count` to its answer: the caller has written least.
+/// From the call that closes a cycle of `count` until the call of the one returns who is ended: in every second round the
+/// caller, and else the one who waits for him, each as he has written least.
 fn deadlocks(table: &Arc<LockTable>, count: u64) {
-    let mut nanos = Vec::new();
-    for _ in 0..200 {
+    let mut nanos = [Vec::new(), Vec::new()];
+    for round in 0..400 {
+        let victim = round % 2;
         let mut own = table.begin(0);
+        own.owner().set_writes(9 * victim);
         table.lock_row(&mut own, TREE, &key(0), RowMode::Write, Patience::Forever).unwrap();
         let mut threads = Vec::new();
         for id in 1..count {
             let party = table.clone();
             let mut locks = party.begin(id);
-            locks.owner().set_writes(9);
+            locks.owner().set_writes(if victim == id { 0 } else { 9 });
             party.lock_row(&mut locks, TREE, &key(id), RowMode::Write, Patience::Forever).unwrap();
             threads.push(std::thread::spawn(move || {
                 let next = key(id - 1);
-                party.lock_row(&mut locks, TREE, &next, RowMode::Write, Patience::Forever).unwrap();
+                let taken =
+                    party.lock_row(&mut locks, TREE, &next, RowMode::Write, Patience::Forever);
+                let returned = Instant::now();
                 party.release_all(&mut locks);
+                taken.is_err_and(|denied| denied.reason == Reason::Deadlock).then_some(returned)
             }));
         }
         while table.waits().len() as u64 != count - 1 {
@@ -182,15 +191,22 @@ fn deadlocks(table: &Arc<LockTable>, count: u64) {
         }
         let start = Instant::now();
         let last = key(count - 1);
-        let denied = table.lock_row(&mut own, TREE, &last, RowMode::Write, Patience::Forever);
-        nanos.push(start.elapsed().as_nanos() as f64);
-        assert_eq!(denied.unwrap_err().reason, Reason::Deadlock);
+        let taken = table.lock_row(&mut own, TREE, &last, RowMode::Write, Patience::Forever);
+        let mut ended: Vec<_> = taken
+            .is_err_and(|denied| denied.reason == Reason::Deadlock)
+            .then(Instant::now)
+            .into_iter()
+            .collect();
         table.release_all(&mut own);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        ended.extend(threads.into_iter().filter_map(|thread| thread.join().unwrap()));
+        assert_eq!(ended.len(), 1, "one is ended");
+        nanos[victim as usize].push((ended[0] - start).as_nanos() as f64);
     }
-    nanos.sort_by(f64::total_cmp);
-    let median = nanos[nanos.len() / 2] / 1000.0;
-    say(&format!("deadlock of {count}: found and ended, median"), median, 1000.0, "us");
+    for (mut nanos, who) in nanos.into_iter().zip(["the caller", "another"]) {
+        nanos.sort_by(f64::total_cmp);
+        let median = nanos[nanos.len() / 2] / 1000.0;
+        say(&format!("deadlock of {count}, {who} is ended: median"), median, 1000.0, "us");
+    }
 }
 
 /// A wait that begins behind `count` others on one row, without a cycle.
@@ -275,6 +291,9 @@ fn main() {
     for parties in [2, 8] {
         deadlocks(&table, parties);
     }
+    scans::scans();
+    scans::inserts();
+    scans::temporary_trees();
     for waiters in [100, 1000] {
         hot_row(&table, waiters);
     }
