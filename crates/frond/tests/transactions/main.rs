@@ -5,6 +5,7 @@
 
 mod absent;
 mod alone;
+mod ended;
 mod interrupts;
 mod large;
 mod looked_again;

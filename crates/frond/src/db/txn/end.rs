@@ -116,9 +116,14 @@ impl Txn {
         Ok(state)
     }
 
-    /// True once it has ended, by a deadlock or a conflict.
+    /// True once it has ended: by a deadlock or a conflict, or because it was large and could not leave memory.
     pub fn is_over(&self) -> bool {
         self.state.lock().unwrap().is_over
+    }
+
+    /// What ended it before its program did, unless others were in its way.
+    pub(super) fn ended_by(&self) -> Option<Error> {
+        self.state.lock().unwrap().ended_by.as_deref().cloned()
     }
 
     /// Ends it: what is not committed is forgotten, and others may go on.

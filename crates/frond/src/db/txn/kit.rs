@@ -128,6 +128,7 @@ impl State {
             locks, snapshot, entered, savepoints, rollbacks, cursor_marks, owner, seen, ..
         } = self;
         *owner = None;
+        self.ended_by = None;
         seen.forget();
         savepoints.clear();
         rollbacks.clear();

@@ -34,7 +34,7 @@
 //!    lock (Rule: I3).
 //! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
 //!
-//! Not here yet: range deletes; a prepare of what has left memory.
+//! Not here yet: range deletes.
 //!
 //! Threads: one transaction is one thread's at a time; calls from others wait for each other.
 
@@ -103,7 +103,8 @@ pub use whole_tree::TreeLock;
 ///
 /// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropped, it is rolled back. An error of a call
 /// leaves it as it was before that call, with the locks it had; [`Error::Deadlock`] and [`Error::Conflict`] end it at
-/// once: all is rolled back, and its other calls fail with [`Error::TxnEnded`].
+/// once, as does what keeps a large one from leaving memory ([`Error::Full`], an I/O error): all is rolled back, and its
+/// other calls fail with [`Error::TxnEnded`].
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -154,6 +155,8 @@ struct State {
     rollbacks: Vec<(u64, Mark)>,
     rollbacks_made: u64,
     is_over: bool,
+    /// What ended it before its program did, if that was not others that were in its way.
+    ended_by: Option<Box<Error>>,
     /// It was slowed before its first lock.
     is_paced: bool,
     /// Whom interrupts reach while it has no locks, from [`Txn::interrupter`] on.

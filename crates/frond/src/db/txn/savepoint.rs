@@ -55,7 +55,6 @@ impl Txn {
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
-        state.go_back_in_temporary(savepoint.number)?;
         state.savepoints.truncate(at + 1);
         let mark = state.savepoints[at].1;
         let is_beyond = state.statement.is_some_and(|(began, _)| mark < began);
@@ -65,7 +64,7 @@ impl Txn {
             self.forget_view(&mut state);
         }
         self.go_back(&mut state, mark);
-        Ok(())
+        state.go_back_in_temporary(savepoint.number)
     }
 
     /// Begins a statement, which ends where the next one begins. It can be taken back as a whole, and scans that begin
@@ -99,12 +98,11 @@ impl Txn {
     /// `TxnEnded`.
     pub fn begin_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
-        state.begin_statement_in_temporary()?;
         let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
         state.statement = Some((mark, state.spills));
         state.made_before = state.savepoints_made;
         self.forget_view(&mut state);
-        Ok(())
+        state.begin_statement_in_temporary()
     }
 
     /// Takes back what was written since the statement began, and forgets savepoints that were made in it; the statement
@@ -122,11 +120,10 @@ impl Txn {
         let left = state.savepoints.partition_point(|(number, _)| *number <= before);
         state.savepoints.truncate(left);
         let last = state.savepoints.last().map_or(0, |(number, _)| *number);
-        state.take_statement_back_in_temporary(last)?;
         state.statement = Some((mark, state.spills));
         self.forget_view(&mut state);
         self.go_back(&mut state, mark);
-        Ok(())
+        state.take_statement_back_in_temporary(last)
     }
 
     /// Lets go of what the plain reads of a statement looked at, if the transaction is at `ReadCommitted`, where no other
@@ -175,9 +172,8 @@ impl Txn {
     pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
-        state.release_in_temporary(savepoint.number)?;
         state.savepoints.truncate(at);
-        Ok(())
+        state.release_in_temporary(savepoint.number)
     }
 
     /// The savepoint of a number: whether it is still there, those say who go back to it or release it.

@@ -240,11 +240,11 @@ impl Txn {
             self.shared.engine.admit(bytes)?;
             self.shared.engine.store.settle_admitted(bytes);
         }
-        let spilled = self.leave_memory(state);
-        if spilled.is_err() {
+        self.leave_memory(state).inspect_err(|error| {
+            // Whoever tried again would come to the same.
+            state.ended_by = Some(Box::new(error.clone()));
             self.end(state);
-        }
-        spilled
+        })
     }
 
     /// All that is in memory leaves it. After an error the transaction is to be ended.

@@ -8,6 +8,7 @@
 //! Invariants
 //! 1. One transaction at a time has written it and not ended; it begins again where that began, unless that commits.
 //! 2. Of a tree that nobody is writing no mark is live: its pieces merge freely.
+//! 3. One that is lost, for it could not leave memory, keeps nobody from taking back what else the transaction has written.
 //!
 //! Threads: as the transaction. The state of a user's transaction is locked before that of a tree's.
 
@@ -199,11 +200,21 @@ fn used() -> Error {
     Error::InvalidArgument(why.into())
 }
 
+/// Of a tree that is lost there is nothing to mark or to take back: it says so to who reads or writes it (Invariant 3).
+fn unless_lost<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(Error::TxnEnded) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
 /// What becomes of a transaction becomes of the temporary trees that it writes.
 impl State {
     pub(super) fn mark_temporary(&mut self, number: u64) -> Result<()> {
         for using in &mut self.temporary {
-            using.marks.push((number, using.held.rows.savepoint()?));
+            if let Some(mark) = unless_lost(using.held.rows.savepoint())? {
+                using.marks.push((number, mark));
+            }
         }
         Ok(())
     }
@@ -213,7 +224,7 @@ impl State {
         for TemporaryUse { held, start, marks } in &mut self.temporary {
             marks.truncate(marks.partition_point(|(other, _)| *other <= number));
             let to = marks.last().filter(|(other, _)| *other == number);
-            held.rows.rollback_to(to.map_or(start, |(_, mark)| mark))?;
+            unless_lost(held.rows.rollback_to(to.map_or(start, |(_, mark)| mark)))?;
         }
         Ok(())
     }
@@ -222,7 +233,7 @@ impl State {
         for TemporaryUse { held, marks, .. } in &mut self.temporary {
             let at = marks.partition_point(|(other, _)| *other < number);
             if let Some((_, mark)) = marks.get(at) {
-                held.rows.release(mark)?;
+                unless_lost(held.rows.release(mark))?;
             }
             marks.truncate(at);
         }
@@ -235,14 +246,15 @@ impl State {
     }
 
     pub(super) fn begin_statement_in_temporary(&self) -> Result<()> {
-        self.temporary.iter().try_for_each(|using| using.held.rows.begin_statement())
+        let begin = |using: &TemporaryUse| unless_lost(using.held.rows.begin_statement()).map(drop);
+        self.temporary.iter().try_for_each(begin)
     }
 
     /// Back to where the statement began; savepoints up to this number stay.
     pub(super) fn take_statement_back_in_temporary(&mut self, left: u64) -> Result<()> {
         for TemporaryUse { held, marks, .. } in &mut self.temporary {
             marks.truncate(marks.partition_point(|(other, _)| *other <= left));
-            held.rows.rollback_statement()?;
+            unless_lost(held.rows.rollback_statement())?;
         }
         Ok(())
     }

@@ -11,9 +11,10 @@ const PAUSE_FIRST: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 impl Db {
-    /// Runs `work` in a transaction and commits. If it ends with `Deadlock` or `Conflict` it is rolled back and run
-    /// again in a new one, until it comes through: it should do nothing outside that may not be done twice. Any other
-    /// error rolls it back and is returned.
+    /// Runs `work` in a transaction and commits. If a `Deadlock` or `Conflict` ends that, whatever the closure makes of the
+    /// error, it is run again in a new one, until it comes through: it should do nothing outside that may not be done
+    /// twice. Any other error rolls it back and is returned; so is what else has ended the transaction, such as a disk
+    /// that is full.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -54,8 +55,13 @@ impl Db {
                     return Ok(done);
                 }
                 Err(error) if !txn.is_over() => return Err(error),
-                // Others were in its way, whatever the closure made of that.
-                _ => {}
+                // Whatever the closure made of what ended it.
+                _ => {
+                    if let Some(reason) = txn.ended_by() {
+                        return Err(reason);
+                    }
+                    // Others were in its way.
+                }
             }
             drop(txn);
             self.shared.engine.env.clock.sleep(pause);
