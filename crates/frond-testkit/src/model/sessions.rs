@@ -175,14 +175,13 @@ impl Sessions {
                     self.lock(slot, &place, RowLock::Shared)?;
                     return Ok(Answer::Value(self.at(slot).value(model, &place, u64::MAX)));
                 }
-                if self.at(slot).is_over_newest(&place) {
-                    return Ok(Answer::Value(self.at(slot).value(model, &place, model.step())));
-                }
                 let step = self.at_mut(slot).step_seen(model);
                 // Whatever it has written there itself: a scan would not see the rest.
                 if !model.is_there_at(tree, step) {
                     return Err(Refusal::BornLater);
                 }
+                let session = self.at(slot);
+                let step = session.step_under(model, &session.own, &place, step);
                 return Ok(Answer::Value(self.at(slot).value(model, &place, step)));
             }
             TxnOp::Lock(tree, key, locking) => {
@@ -449,14 +448,14 @@ impl Session {
         }
     }
 
-    /// Whether it has written operands there that are over what others have committed, whatever its statement sees of these: the
-    /// row is locked, so that is what they will be over.
-    fn is_over_newest(&self, place: &Place) -> bool {
-        let mut own =
-            self.own.iter().filter(|(at, _)| at == place).map(|(_, write)| write).peekable();
+    /// The step whose row these writes are over. Operands are over what others have committed, whatever its reads see of that:
+    /// the row is locked, so that is what they will be over.
+    fn step_under(&self, model: &Model, own: &[(Place, Write)], place: &Place, step: u64) -> u64 {
+        let mut own = own.iter().filter(|(at, _)| at == place).map(|(_, write)| write).peekable();
         let base =
             |write: &Write| matches!(write, Write::Put(..) | Write::Insert(..) | Write::Delete(..));
-        self.isolation == Isolation::ReadCommitted && own.peek().is_some() && !own.any(base)
+        let goes_on = !matches!(self.isolation, Isolation::Snapshot | Isolation::Serializable);
+        if goes_on && own.peek().is_some() && !own.any(base) { model.step() } else { step }
     }
 
     /// Own writes over the row of a step.
@@ -478,6 +477,7 @@ impl Session {
         let mut since = since.iter().filter(|(own, _)| own == place);
         let last = since.clone().next_back();
         let is_delete = |(_, write): &(Place, Write)| matches!(write, Write::Delete(..));
+        let step = self.step_under(model, before, place, step);
         let value = over(before, model, place, step)?;
         let is_gone = last.is_some_and(is_delete) || since.any(is_delete) && !is_there();
         (!is_gone).then_some(value)

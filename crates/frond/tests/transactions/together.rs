@@ -483,3 +483,51 @@ fn what_a_statement_adds_to_is_the_newest() {
     assert_eq!(tree.get(b"c").unwrap().unwrap(), 21_i64.to_be_bytes());
     store.is_at_rest();
 }
+
+/// What a transaction adds to is the newest row at `RepeatableRead`, too, for reads by key and for scans: what its commit makes is
+/// what it has seen.
+#[test]
+fn what_a_repeatable_read_adds_to_is_the_newest() {
+    for is_flushed in [false, true] {
+        let store = store(false);
+        store.tree.put(b"1", &10u64.to_be_bytes()).unwrap();
+        let txn = store.begin(Isolation::RepeatableRead);
+        assert!(txn.get(&store.tree, b"1").unwrap().is_some());
+        store.tree.put(b"1", &20u64.to_be_bytes()).unwrap();
+        store.tree.put(b"3", &30u64.to_be_bytes()).unwrap();
+        store.tree.delete(b"2").unwrap();
+        if is_flushed {
+            store.db.checkpoint().unwrap();
+        }
+        for key in [b"1", b"2", b"3"] {
+            txn.merge(&store.tree, key, operator::ADD, &1u64.to_be_bytes()).unwrap();
+        }
+        let expected = [(b"1", 21u64), (b"2", 1), (b"3", 31)];
+        let expected = expected.map(|(key, sum)| (key.to_vec(), sum.to_be_bytes().to_vec()));
+        for (key, sum) in &expected {
+            assert_eq!(txn.get(&store.tree, key).unwrap().as_ref(), Some(sum));
+        }
+        let keys: Vec<&[u8]> = expected.iter().map(|(key, _)| key.as_slice()).collect();
+        let many = txn.get_many(&store.tree, &keys).unwrap();
+        assert!(many.iter().flatten().eq(expected.iter().map(|(_, sum)| sum)));
+        for forward in [true, false] {
+            let mut rows = Vec::new();
+            let mut cursor = txn.scan(&store.tree, ..).unwrap();
+            if !forward {
+                cursor.seek_last();
+            }
+            while let Some((key, sum)) =
+                if forward { cursor.next() } else { cursor.prev() }.unwrap()
+            {
+                rows.push((key.to_vec(), sum.to_vec()));
+            }
+            rows.sort();
+            assert_eq!(rows, expected, "forward: {forward}");
+        }
+        txn.commit().unwrap();
+        for (key, sum) in &expected {
+            assert_eq!(store.tree.get(key).unwrap().as_ref(), Some(sum));
+        }
+        store.is_at_rest();
+    }
+}

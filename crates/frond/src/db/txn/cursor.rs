@@ -95,8 +95,7 @@ enum Position {
 impl Txn {
     /// A cursor over a range of keys, before its first row. It sees what the transaction's level shows, and what the
     /// transaction has written until now, or until its [statement](Self::begin_statement) began; rows that it deletes
-    /// meanwhile are not met. Locks nothing, but at level
-    /// `Serializable`, where it is a shared [`scan_locked`](Self::scan_locked).
+    /// meanwhile are not met. Locks nothing, but at level `Serializable`, where it is a shared [`scan_locked`](Self::scan_locked).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -235,9 +234,7 @@ impl Txn {
             has_given: false,
         }
     }
-}
 
-impl Txn {
     fn own_walk(
         &self,
         tree: &Tree,
@@ -354,7 +351,7 @@ impl TxnCursor<'_> {
     /// The next row up, or `None` at the end of the range.
     ///
     /// # Errors
-    /// `TxnEnded`; `InvalidArgument` once the transaction was rolled back to before the scan began; I/O errors and damage of what had to be read.
+    /// `TxnEnded`; `InvalidArgument` once the transaction was rolled back to before the scan began; I/O errors and damage.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.go(true)
@@ -564,7 +561,7 @@ impl TxnCursor<'_> {
     }
 
     /// Puts the own entry stood on over `row`, which is that of its key if it `exists`; whether there is a row then.
-    fn take_own(&mut self, exists: bool) -> Result<bool> {
+    fn take_own(&mut self, mut exists: bool) -> Result<bool> {
         let Some(own) = self.own.entry() else { return Ok(exists) };
         let Row { key, value } = &mut self.row;
         key.clear();
@@ -578,6 +575,9 @@ impl TxnCursor<'_> {
             Kind::PutBlob => cx.open_blob(own.payload)?.read(value)?,
             Kind::Delete => return Ok(false),
             Kind::Merge | Kind::Versions => {
+                if matches!(self.base, Base::Seen(_)) {
+                    exists = self.txn.under_operands(exists, &self.entry, key, value)?;
+                }
                 if !exists {
                     value.clear();
                 }

@@ -225,38 +225,62 @@ impl Txn {
             false => view.add_messages(id, key, &Projection::All, messages, value),
         };
         // Operands are over what the row is by now, which is locked: a moment of before is not what they will be over.
-        let is_over_newest =
-            messages.is_open() && !done && self.options.isolation == Isolation::ReadCommitted;
-        match (at, self.keeps_snapshot(state) && !is_over_newest) {
-            (At::Latest, _) => {
+        let is_over_newest = messages.is_open() && !done && self.goes_on_from_newer();
+        let keeps = matches!(at, At::Level) && self.keeps_snapshot(state);
+        // Whatever the transaction has written there itself: a scan would not see the rest.
+        if keeps && tree.birth() > self.snapshot(state).at {
+            return Err(Error::DefinitionChanged(tree.name()));
+        }
+        match at {
+            At::Latest => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Moment(version, at), _) if !is_over_newest => {
+            At::Moment(version, at) if !is_over_newest => {
                 let view = ReadView { engine, version, at };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
-            (At::Visible | At::Moment(..), _) | (At::Level, false) => {
-                let version = engine.versions.current();
-                let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
-                add(&mut messages, value, &view)?;
-                messages.finish(&view, value)
-            }
-            (At::Level, true) => {
+            At::Level if keeps && !is_over_newest => {
                 let snapshot = self.snapshot(state);
-                // Whatever the transaction has written there itself: a scan would not see the rest.
-                if tree.birth() > snapshot.at {
-                    return Err(Error::DefinitionChanged(tree.name()));
-                }
                 let version = snapshot.version_for_a_call(&engine.versions);
                 let view = ReadView { engine, version: &version, at: snapshot.at };
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
+            At::Level | At::Visible | At::Moment(..) => {
+                let version = engine.versions.current();
+                let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
+                add(&mut messages, value, &view)?;
+                messages.finish(&view, value)
+            }
         }
+    }
+
+    /// What own operands are over, in a scan whose snapshot shows this of the row: at `RepeatableRead` a newer one.
+    pub(super) fn under_operands(
+        &self,
+        exists: bool,
+        tree: &Tree,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        // Elsewhere a scan sees none that are older than its snapshot.
+        if self.options.isolation != Isolation::RepeatableRead {
+            return Ok(exists);
+        }
+        let engine = &self.shared.engine;
+        let version = engine.versions.current();
+        let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
+        value.clear();
+        view.get(tree.entry.id, key, value)
+    }
+
+    /// Whether own writes may go on from newer rows than plain reads see, and operands are over those.
+    pub(super) fn goes_on_from_newer(&self) -> bool {
+        matches!(self.options.isolation, Isolation::ReadCommitted | Isolation::RepeatableRead)
     }
 
     /// Whether plain reads see a snapshot, and not what is committed when they are called: at `ReadCommitted` only those of
