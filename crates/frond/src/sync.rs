@@ -40,6 +40,23 @@ pub use std::{
     thread::{available_parallelism, panicking},
 };
 
+/// What the calling thread is told from others by that are alive: no two have the same.
+#[cfg(not(shuttle))]
+#[inline]
+pub fn thread_mark() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
+}
+
+/// The same for the model checker, whose threads are one to `std`.
+#[cfg(shuttle)]
+pub fn thread_mark() -> usize {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    thread::current().id().hash(&mut hasher);
+    hasher.finish() as usize
+}
+
 /// A number that the calling thread has for itself, to spread threads over places that they share. Another thread may
 /// have the same.
 #[inline]

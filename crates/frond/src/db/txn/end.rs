@@ -105,7 +105,10 @@ impl Txn {
 
     /// The state, if the transaction is not over, to do what an interrupt does not keep it from.
     pub(super) fn stay(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
+        if state.is_in_row_call_of_another() {
+            state = self.behind_row_calls(state);
+        }
         if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
     }
 

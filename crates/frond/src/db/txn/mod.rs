@@ -36,7 +36,8 @@
 //!
 //! Not here yet: range deletes.
 //!
-//! Threads: one transaction is one thread's at a time; calls from others wait for each other.
+//! Threads: one transaction is one thread's at a time; calls from others wait for each other, and for the end of a call of a
+//! row.
 
 #[cfg(all(test, not(shuttle)))]
 mod conflicts;
@@ -71,7 +72,7 @@ use crate::{
     Error, Result, Seqno, TreeId,
     catalog::TreeEntry,
     pipeline::Paced,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     tree::TreeTraits,
     txn::{
         LiveWrites, Mark,
@@ -131,6 +132,8 @@ pub struct Txn {
     options: TxnOptions,
     live: Arc<LiveWrites>,
     state: Mutex<State>,
+    /// Calls of rows have come to their end, and another thread waits for that.
+    row_calls_over: Condvar,
     /// It is what a temporary tree holds: of no other tree, without locks, over nothing (`temporary.rs`).
     private: Option<Box<TreeTraits>>,
 }
@@ -169,8 +172,12 @@ struct State {
     is_large: bool,
     /// How often they have left memory.
     spills: u64,
-    /// Calls of rows that are on their way.
+    /// Calls of rows that are on their way, each within the one before.
     row_calls: u32,
+    /// Whose they are.
+    row_caller: usize,
+    /// Calls of other threads that wait for them.
+    behind_row_calls: u32,
     /// What was locked when the outermost of them began.
     row_mark: Option<LockMark>,
     /// Where the scans began that are not over.
@@ -214,7 +221,8 @@ impl Db {
         }
         let shared = self.doors.own();
         let Kit { live, state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
-        Ok(Txn { shared, options, live, state: Mutex::new(state), private: None })
+        let (state, row_calls_over) = (Mutex::new(state), Condvar::new());
+        Ok(Txn { shared, options, live, state, row_calls_over, private: None })
     }
 
     /// Calls that wait for a lock now, longest first: who, for whom, and for what, with the begin of the key.

@@ -10,10 +10,13 @@
 //! 4. While a call waits for a gap, it gives back what it has itself locked there, or who holds the gap and reads there again would
 //!    be in a circle with it (Rule: I46); then it is looked for again.
 //!
+//! 5. Between the steps of a call nothing comes of other threads of its transaction.
+//!
 //! Threads: as the transaction.
 
 use crate::{
     Error, Result,
+    sync::{MutexGuard, thread_mark},
     txn::{HashedKey, OwnState},
 };
 
@@ -284,6 +287,7 @@ impl Txn {
         state.begin_call();
         if state.row_calls == 0 {
             state.row_mark = state.lock_mark();
+            state.row_caller = thread_mark();
         }
         state.row_calls += 1;
         Ok(RowCall(self))
@@ -301,25 +305,37 @@ impl Txn {
         &self,
         work: impl FnOnce() -> Result<Option<RowConflict>>,
     ) -> Result<Option<RowConflict>> {
-        let mut begun = None;
-        let outcome = self.in_row_call(|| {
-            begun = Some(self.live.lock().mark());
-            work()
-        });
-        let Some(mark) = begun else { return outcome };
-        if !matches!(outcome, Ok(None)) && !self.is_over() {
-            let mut writes = self.live.lock();
-            writes.rollback_to(mark);
-            let left = writes.len() as u64;
-            drop(writes);
-            let mut state = self.stay()?;
-            // It may have been seen as the call had made it.
-            state.seen.forget();
-            if let Some(locks) = &state.locks {
-                locks.owner().set_writes(left);
+        self.in_row_call(|| {
+            let mark = self.live.lock().mark();
+            let outcome = work();
+            if !matches!(outcome, Ok(None)) && !self.is_over() {
+                let mut writes = self.live.lock();
+                writes.rollback_to(mark);
+                let left = writes.len() as u64;
+                drop(writes);
+                let mut state = self.stay()?;
+                // It may have been seen as the call had made it.
+                state.seen.forget();
+                if let Some(locks) = &state.locks {
+                    locks.owner().set_writes(left);
+                }
             }
+            outcome
+        })
+    }
+
+    /// The state once no call of a row is on its way (Invariant 5).
+    #[cold]
+    pub(super) fn behind_row_calls<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+    ) -> MutexGuard<'s, State> {
+        state.behind_row_calls += 1;
+        while state.row_calls > 0 {
+            state = self.row_calls_over.wait(state).unwrap();
         }
-        outcome
+        state.behind_row_calls -= 1;
+        state
     }
 }
 
@@ -327,6 +343,11 @@ impl Txn {
 pub(super) struct RowCall<'a>(&'a Txn);
 
 impl State {
+    /// Whether the calling thread must wait for what another does.
+    pub(super) fn is_in_row_call_of_another(&self) -> bool {
+        self.row_calls > 0 && self.row_caller != thread_mark()
+    }
+
     /// A call begins, unless it is a part of one.
     pub(super) fn begin_call(&mut self) {
         if self.row_calls == 0
@@ -342,5 +363,8 @@ impl Drop for RowCall<'_> {
         // Also if a merge operator of the program's own has panicked.
         let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.row_calls -= 1;
+        if state.row_calls == 0 && state.behind_row_calls > 0 {
+            self.0.row_calls_over.notify_all();
+        }
     }
 }
