@@ -15,4 +15,4 @@ pub use record::{
     PreparedPiece, RECORD_BYTES_MAX, Record, SnapshotRecord, TABLE_ATTRIBUTES, TreeRecord,
     validate_name,
 };
-pub(crate) use trees::{CATALOG_TREE, Catalog, Kept, TreeEntry};
+pub(crate) use trees::{CATALOG_TREE, Catalog, KeptPlace, TreeEntry};

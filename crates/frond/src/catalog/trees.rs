@@ -53,8 +53,11 @@ pub(crate) struct TreeEntry {
     dropped: AtomicBool,
 }
 
-/// What rooms above keep about trees, by tree, as long as somebody uses it.
-pub(crate) type Kept = Mutex<HashMap<TreeId, Weak<dyn Any + Send + Sync>>>;
+/// What rooms above keep about trees, by tree.
+pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
+
+/// What they keep about one tree, as long as somebody uses it.
+pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
 /// The trees and named snapshots of a store.
 #[derive(Debug)]

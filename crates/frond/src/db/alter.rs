@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     Error, Result, TreeId,
-    catalog::Kept,
+    catalog::KeptPlace,
     heed::Heed,
     sync::Arc,
     txn::{
@@ -68,9 +68,17 @@ impl Db {
         Some(Tree::new(self.shared.clone(), entry))
     }
 
-    /// What rooms above keep.
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.shared.catalog.kept
+    /// Where rooms above keep what they know of a tree. Whoever has it locked is alone with that, however long he waits
+    /// for others.
+    pub(crate) fn kept(&self, tree: TreeId) -> Arc<KeptPlace> {
+        let mut kept = self.shared.catalog.kept.lock().unwrap();
+        let is_used = |place: &Arc<KeptPlace>| {
+            // What nobody else has, nobody has locked.
+            Arc::strong_count(place) > 1
+                || (place.lock().unwrap().as_ref()).is_some_and(|state| state.strong_count() > 0)
+        };
+        kept.retain(|_, place| is_used(place));
+        kept.entry(tree).or_default().clone()
     }
 
     /// Lets time pass.

@@ -54,6 +54,7 @@ pub use rows::RowBuf;
 pub use snapshot::Snapshot;
 pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
+pub(crate) use txn::RowCall;
 pub use txn::{
     IfLocked, Interrupter, Isolation, ReadOptions, RowChange, RowConflict, RowEntry, RowLock,
     RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,

@@ -84,6 +84,17 @@ impl<'t> Entries<'t> {
         self.stand(Position::High);
     }
 
+    /// What came last comes again. Where the snapshot's entries come beside the transaction's, it does not: what of the two
+    /// came is not known by the key.
+    pub fn come_again_to(&mut self, mut key: Vec<u8>, forward: bool) {
+        if self.beside.is_none() {
+            if !forward {
+                key.push(0);
+            }
+            self.stand(Position::Below(key));
+        }
+    }
+
     fn stand(&mut self, position: Position) {
         place(&mut self.seen, &position, true, false);
         if let Some(beside) = &mut self.beside {

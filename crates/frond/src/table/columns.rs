@@ -116,7 +116,8 @@ impl Table {
         indexes: Vec<IndexSpec>,
     ) -> Result<Self> {
         // Nobody opens it between the commit and the turn to its functions.
-        let _kept = self.db.kept().lock().unwrap();
+        let place = self.db.kept(self.rows.id());
+        let _kept = place.lock().unwrap();
         let mut changing = self.state.change()?;
         self.rows.check_there()?;
         let definition = self.state.definition_for(&self.rows)?;

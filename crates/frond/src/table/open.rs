@@ -2,16 +2,18 @@
 //!
 //! Invariants
 //! 1. A table has one [`TableState`] in an open store, however many handles: it is looked for, made and changed from
-//!    outside under the lock of what rooms keep.
+//!    outside under the lock of what rooms keep of its tree of rows.
 //! 2. Trees that a build has left behind are dropped when nobody can have rows of them; a transaction that is
 //!    prepared may, for long.
 //!
 //! Threads: all.
 
+use std::any::Any;
+
 use crate::{
     Db, Error, Result, Tree, TreeId, TreeOptions,
     db::{Alone, WaitAlone},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use super::{
@@ -85,22 +87,35 @@ impl Db {
     /// do. `InvalidArgument` for names that are not allowed; `TreeExists`; those of a commit.
     pub fn table(&self, spec: TableSpec) -> Result<Table> {
         check(&spec)?;
-        let mut kept = self.kept().lock().unwrap();
-        kept.retain(|_, state| state.strong_count() > 0);
-        let rows = match self.open_tree(&spec.name) {
-            Err(Error::NoSuchTree(_)) => self.create_table(&spec)?,
-            rows => rows?,
-        };
+        loop {
+            let rows = match self.open_tree(&spec.name) {
+                Err(Error::NoSuchTree(_)) => match self.create_table(&spec) {
+                    // Another has made it meanwhile.
+                    Err(Error::TreeExists(name)) if name == spec.name => continue,
+                    made => made?,
+                },
+                rows => rows?,
+            };
+            let place = self.kept(rows.id());
+            let mut kept = place.lock().unwrap();
+            // It may have waited for who dropped the table, gave it another name, or changed its columns.
+            let rows = self.tree(rows.id()).filter(|rows| rows.name() == spec.name);
+            if let Some(rows) = rows {
+                return self.open_table(&spec, rows, &mut kept);
+            }
+        }
+    }
+
+    fn open_table(&self, spec: &TableSpec, rows: Tree, kept: &mut KeptTable) -> Result<Table> {
         let stored = stored(&rows)?;
-        let live = kept.get(&rows.id()).and_then(|state| state.upgrade());
-        if let Some(state) = live.and_then(|state| state.downcast::<TableState>().ok()) {
+        if let Some(state) = live_state(kept) {
             let definition = state.definition();
             let there = definition.indexes.iter().map(|index| &index.spec);
-            must_have_columns(&rows, &spec, &stored)?;
+            must_have_columns(&rows, spec, &stored)?;
             must_fit(&rows, &spec.indexes, there.collect())?;
             return Ok(Table { db: self.clone(), state, rows });
         }
-        must_have_columns(&rows, &spec, &stored)?;
+        must_have_columns(&rows, spec, &stored)?;
         let specs = must_fit(&rows, &spec.indexes, stored.indexes.iter().collect())?;
         let with_tree = |(index, spec): (&StoredIndex, &IndexSpec)| {
             let tree = self.tree(index.tree).ok_or_else(|| {
@@ -110,14 +125,13 @@ impl Db {
         };
         let indexes = stored.indexes.iter().zip(specs).map(with_tree).collect::<Result<_>>()?;
         let definition = Definition { rows: rows.clone(), indexes };
-        let id = rows.id();
         let state = Arc::new(TableState::new(rows.clone(), definition, stored));
         let table = Table { db: self.clone(), state, rows };
         if !table.state.rows.is_read_only() {
             table.sweep(&mut *table.state.change()?)?;
         }
-        let any: Arc<dyn std::any::Any + Send + Sync> = table.state.clone();
-        kept.insert(id, Arc::downgrade(&any));
+        let any: Arc<dyn Any + Send + Sync> = table.state.clone();
+        *kept = Some(Arc::downgrade(&any));
         Ok(table)
     }
 
@@ -143,10 +157,12 @@ impl Db {
     /// # Errors
     /// `NoSuchTree`; `TableMismatch` if it is no table; `LockTimeout`; `LockBusy` while an index is being built.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let kept = self.kept().lock().unwrap();
         let rows = self.open_tree(name)?;
-        let live = kept.get(&rows.id()).and_then(|state| state.upgrade());
-        let live = live.and_then(|state| state.downcast::<TableState>().ok());
+        let place = self.kept(rows.id());
+        let kept = place.lock().unwrap();
+        // It may have waited for another who drops it.
+        rows.check_there()?;
+        let live = live_state(&kept);
         // No build comes or goes meanwhile.
         let _changing = live.as_ref().map(|state| state.change()).transpose()?;
         let stored = stored(&rows)?;
@@ -166,14 +182,19 @@ impl Db {
     /// `NoSuchTree`; `TableMismatch` if there is no such table or index; `LockTimeout`; `LockBusy` while an index is
     /// being built.
     pub fn drop_index(&self, table: &str, index: &str) -> Result<()> {
-        let kept = self.kept().lock().unwrap();
-        let rows = self.open_tree(table)?;
-        let live = kept.get(&rows.id()).and_then(|state| state.upgrade());
-        let live = live.and_then(|state| state.downcast::<TableState>().ok());
+        self.drop_index_of(&self.open_tree(table)?, index)
+    }
+
+    /// The same of the table of these rows, whatever it is called by now.
+    fn drop_index_of(&self, rows: &Tree, index: &str) -> Result<()> {
+        let place = self.kept(rows.id());
+        let kept = place.lock().unwrap();
+        rows.check_there()?;
+        let live = live_state(&kept);
         let mut changing = live.as_ref().map(|state| state.change()).transpose()?;
-        let mut stored = stored(&rows)?;
+        let mut stored = stored(rows)?;
         let Some(at) = stored.indexes.iter().position(|other| other.name == index) else {
-            return Err(mismatch(&rows, format!("it has no index \"{index}\"")));
+            return Err(mismatch(rows, format!("it has no index \"{index}\"")));
         };
         let gone = stored.indexes.remove(at);
         let tree = self.tree(gone.tree);
@@ -191,6 +212,13 @@ impl Db {
         }
         Ok(())
     }
+}
+
+/// What is kept of a table: its state, as long as there are handles.
+type KeptTable = Option<Weak<dyn Any + Send + Sync>>;
+
+fn live_state(kept: &KeptTable) -> Option<Arc<TableState>> {
+    kept.as_ref()?.upgrade()?.downcast().ok()
 }
 
 impl IndexSpec {
@@ -335,8 +363,7 @@ impl Table {
     /// # Errors
     /// As [`Db::drop_index`].
     pub fn drop_index(&self, name: &str) -> Result<()> {
-        self.state.rows.check_there()?;
-        self.db.drop_index(&self.name(), name)
+        self.db.drop_index_of(&self.state.rows, name)
     }
 
     /// Drops what builds of earlier versions have left behind, as far as nobody can have rows of it (Invariant 2).

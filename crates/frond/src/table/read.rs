@@ -9,7 +9,8 @@
 use std::ops::RangeBounds;
 
 use crate::{
-    Error, IfLocked, Isolation, ReadOptions, Result, RowLock, Tree, Txn, TxnCursor, sync::Arc,
+    Error, IfLocked, Isolation, ReadOptions, Result, RowLock, Tree, Txn, TxnCursor, db::RowCall,
+    sync::Arc,
 };
 
 use super::{
@@ -152,6 +153,8 @@ impl TableIndex {
             let mut scan = self.scan(txn, extracted..=extracted)?;
             return Ok(scan.next()?.map(|found| (found.key.to_vec(), found.row.to_vec())));
         }
+        let mut call = self.as_one_call(txn, locking)?;
+        let mut is_again = false;
         loop {
             let value = match locking {
                 None => txn.get(tree, extracted)?,
@@ -172,8 +175,43 @@ impl TableIndex {
             if txn.isolation() != Isolation::ReadCommitted || txn.stands_over_older() {
                 return Ok(None);
             }
-            // The row has changed since the index was asked: that says so by now.
+            // The row has changed since the index was asked: that says so by now, but for an entry that is no row's.
+            if is_again && self.is_nobodys(txn, extracted, &value)? {
+                return Err(self.has_nobodys_entry());
+            }
+            // What the transaction itself has written stays as it is from here on.
+            call = call.map_or_else(|| txn.begin_calls(), Ok).map(Some)?;
+            is_again = true;
         }
+    }
+
+    /// An entry and its row are locked one after the other, and waited for as one call waits.
+    pub(super) fn as_one_call<'t>(
+        &self,
+        txn: &'t Txn,
+        locking: Locking,
+    ) -> Result<Option<RowCall<'t>>> {
+        let locks = locking.is_some() || txn.isolation() == Isolation::Serializable;
+        locks.then(|| txn.begin_calls()).transpose()
+    }
+
+    /// Whether an entry is no row's that was found, and not said by its row, within one call: the transaction has written that
+    /// row, or it is so at one moment of what is committed.
+    fn is_nobodys(&self, txn: &Txn, extracted: &[u8], value: &[u8]) -> Result<bool> {
+        let tree = &self.index.tree;
+        let entry = self.index.form().read(extracted, value);
+        let entry = entry.map_err(|flaw| tree.malformed(flaw))?;
+        if txn.has_said(&self.rows, entry.key)? {
+            return Ok(true);
+        }
+        let now = txn.newest_snapshot();
+        if now.get(tree, extracted)?.as_deref() != Some(value) {
+            return Ok(false);
+        }
+        let row = now.get(&self.rows, entry.key)?;
+        let mut says = Vec::new();
+        let has = extract(&self.index.spec, entry.key, row.as_deref(), &mut says);
+        Ok(!has || says != extracted)
     }
 
     /// True if an entry and its row are seen at one moment. At repeatable read, and in a statement at read committed, they are
@@ -218,11 +256,15 @@ impl TableIndex {
         if may_differ && locking.is_none() || txn.has_said(rows, key)? {
             return Ok(false);
         }
+        Err(self.has_nobodys_entry())
+    }
+
+    fn has_nobodys_entry(&self) -> Error {
         let why = format!(
             "its index \"{}\" has an entry that is no row's: call Table::check, drop the index and build it again",
             self.index.spec.name
         );
-        Err(mismatch(rows, why))
+        mismatch(&self.rows, why)
     }
 
     /// Rows in the order of the index, whose extracted bytes are in a range. Sees what [`Txn::scan`] sees.
@@ -245,7 +287,7 @@ impl TableIndex {
     }
 
     /// The same, each entry and its row locked as the cursor comes to it, and read at latest. The entry of a row that
-    /// is passed by, because another has it, stays locked, but at `ReadCommitted`. [`IfLocked::LastCommit`] waits: entries and
+    /// is passed by, because another has it, is given back unless it was locked before. [`IfLocked::LastCommit`] waits: entries and
     /// rows of before need not belong to each other. [`Txn::unlock_last`] gives an entry and its row back together.
     ///
     /// # Errors

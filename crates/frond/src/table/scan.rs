@@ -5,7 +5,7 @@
 //!
 //! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
 
-use crate::{Cursor, Error, IfLocked, Isolation, Result, RowLock, TreeLock, Txn, TxnCursor};
+use crate::{Cursor, Error, IfLocked, Result, RowLock, TreeLock, Txn, TxnCursor};
 
 use super::{
     beside::Entries,
@@ -65,7 +65,8 @@ impl<'t> IndexScan<'t> {
     /// The next row up, or `None` at the end of the range.
     ///
     /// # Errors
-    /// As [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry is no row's.
+    /// As [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry is no row's. The next call in this direction comes to
+    /// the same row again.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<IndexRow<'_>>> {
         self.go(true)
@@ -81,36 +82,47 @@ impl<'t> IndexScan<'t> {
     }
 
     fn go(&mut self, forward: bool) -> Result<Option<IndexRow<'_>>> {
+        let _call = self.index.as_one_call(self.txn, self.locking)?;
         while self.step(forward)? {
-            let (extracted, key) = (&self.extracted[..], &self.key[..]);
-            if self.index.index.spec.clustering
-                && self.locking.is_none()
-                && self.index.is_seen_as_it_was(self.txn, key)?
-            {
-                return Ok(Some(self.found()));
-            }
-            if let Some((lock, IfLocked::Skip)) = self.locking {
-                // Who has the whole tree of rows is waited for: its rows are not passed by.
-                let intent = match lock {
-                    RowLock::Shared => TreeLock::IntentShared,
-                    RowLock::Exclusive => TreeLock::IntentExclusive,
-                };
-                self.txn.lock_tree(&self.index.rows, intent, IfLocked::Wait)?;
-            }
-            match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {
+            match self.has_row() {
                 Ok(true) => return Ok(Some(self.found())),
                 Ok(false) => {}
-                Err(Error::LockBusy { .. })
-                    if self.locking.is_some_and(|(_, busy)| busy == IfLocked::Skip) =>
-                {
-                    if self.txn.isolation() == Isolation::ReadCommitted {
-                        self.txn.unlock_last()?;
-                    }
+                // Behind one that is no row's the scan can go on.
+                Err(error @ Error::TableMismatch { .. }) => return Err(error),
+                Err(error) => {
+                    let mut at = Vec::new();
+                    self.index.index.form().write_key(&self.extracted, &self.key, &mut at);
+                    self.entries.come_again_to(at, forward);
+                    return Err(error);
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(None)
+    }
+
+    /// Reads the row of the entry that the scan has come to; false if it is passed by.
+    fn has_row(&mut self) -> Result<bool> {
+        let (extracted, key) = (&self.extracted[..], &self.key[..]);
+        if self.index.index.spec.clustering
+            && self.locking.is_none()
+            && self.index.is_seen_as_it_was(self.txn, key)?
+        {
+            return Ok(true);
+        }
+        let skips = matches!(self.locking, Some((_, IfLocked::Skip)));
+        if let Some((lock, IfLocked::Skip)) = self.locking {
+            // Who has the whole tree of rows is waited for: its rows are not passed by.
+            let intent = match lock {
+                RowLock::Shared => TreeLock::IntentShared,
+                RowLock::Exclusive => TreeLock::IntentExclusive,
+            };
+            self.txn.lock_tree(&self.index.rows, intent, IfLocked::Wait)?;
+        }
+        match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {
+            // Who has the row may be about to take its entry away.
+            Err(Error::LockBusy { .. }) if skips => self.txn.unlock_last().map(|()| false),
+            read => read,
+        }
     }
 
     fn found(&self) -> IndexRow<'_> {

@@ -135,12 +135,12 @@ impl Table {
         let old = old.as_deref();
         let new = new.map(|row| definition.rows.brought_up(row)).transpose()?;
         let new = new.as_deref();
-        if old == new {
+        // What stays is not written, but where plain reads may see an older row or entry.
+        let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
+        if old == new && (!rewrites || txn.get(&definition.rows, key)?.as_deref() == old) {
             return Ok(());
         }
         let rows = &self.state.rows;
-        // An entry that stays is not written, but where plain reads may see an older one.
-        let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
         let mut plan = Plan { rewrites, ..Plan::default() };
         for (at, index) in definition.indexes.iter().enumerate() {
             plan.add(at, &index.spec, index.form(), key, (old, new));

@@ -3,6 +3,7 @@
 mod build;
 mod columns;
 mod crashes;
+mod meetings;
 mod model;
 mod threads;
 

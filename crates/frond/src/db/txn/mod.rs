@@ -92,6 +92,7 @@ use kit::{Kit, Spare};
 use options::Meeting;
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
 pub use read_as::{ReadOptions, RowRead, Sees};
+pub(crate) use row::RowCall;
 pub use row::{RowChange, RowConflict, RowEntry};
 pub use savepoint::Savepoint;
 pub(super) use spill::rows_beyond_memory;

@@ -370,7 +370,7 @@ impl Txn {
     }
 
     /// The newest snapshot there is, under its name.
-    pub(super) fn newest_snapshot(&self) -> Snapshot {
+    pub(crate) fn newest_snapshot(&self) -> Snapshot {
         Snapshot::newest_for(self.shared.store(), self.reader())
     }
 

@@ -282,7 +282,7 @@ impl Txn {
 
     /// From here on calls are one, until the guard goes: what they wait for locks counts together, and what they lock, and
     /// did not have before, they may give back while they wait.
-    pub(super) fn begin_calls(&self) -> Result<RowCall<'_>> {
+    pub(crate) fn begin_calls(&self) -> Result<RowCall<'_>> {
         let mut state = self.go_on()?;
         state.begin_call();
         if state.row_calls == 0 {
@@ -340,7 +340,7 @@ impl Txn {
 }
 
 /// A call that is on its way.
-pub(super) struct RowCall<'a>(&'a Txn);
+pub(crate) struct RowCall<'a>(&'a Txn);
 
 impl State {
     /// Whether the calling thread must wait for what another does.

@@ -1,0 +1,355 @@
+//! Tables and those who meet at them: what a transaction sees of what it writes over newer rows, how long its calls wait and
+//! what they leave locked, and who waits for whom when a table is dropped.
+
+use std::{
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use frond::io::{Clock, Env};
+
+use super::*;
+
+const LEVELS: [Isolation; 4] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+/// A table with all indexes.
+fn indexed(rows: &[(&str, &str)]) -> (tempfile::TempDir, Db, Table) {
+    let (dir, db, table) = people(rows);
+    all().into_iter().for_each(|index| table.build_index(index).unwrap());
+    (dir, db, table)
+}
+
+/// The tree of an index, to lock its entries alone, or to spoil them.
+fn tree_of(db: &Db, table: &Table, index: &str) -> frond::Tree {
+    let found = table.indexes().into_iter().find(|info| info.name == index).unwrap();
+    db.open_tree(&found.tree).unwrap()
+}
+
+/// Who writes what another has written meanwhile has written it all the same, and sees it.
+#[test]
+fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
+    let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
+    let txn = begin(&db, Isolation::RepeatableRead);
+    assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
+    put_all(&db, &table, &[("1", "x@y,Rome,7")]);
+    assert!(table.put(&txn, b"2", b"c@d,Oslo,2").unwrap());
+    assert!(txn.is_empty(), "what nobody has changed is not written");
+    assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
+    assert!(table.put(&txn, b"1", b"x@y,Rome,7").unwrap());
+    assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"x@y,Rome,7"[..]));
+    let own = |extracted: &str| (extracted.into(), "1".into(), "x@y,Rome,7".into());
+    let other = |extracted: &str| (extracted.into(), "2".into(), "c@d,Oslo,2".into());
+    assert_eq!(by(&table, &txn, "mail"), [other("c@d"), own("x@y")]);
+    assert_eq!(by(&table, &txn, "mail and row"), [other("c@d"), own("x@y")]);
+    assert_eq!(by(&table, &txn, "city"), [other("Oslo"), own("Rome")]);
+    assert_eq!(by(&table, &txn, "number"), [other("2"), own("7")]);
+    for mails in ["mail", "mail and row"].map(|name| table.index(name).unwrap()) {
+        assert_eq!(mails.get(&txn, b"a@b").unwrap(), None);
+        assert_eq!(mails.get(&txn, b"x@y").unwrap().unwrap().0, b"1");
+    }
+    txn.commit().unwrap();
+    // In a statement at READ COMMITTED reads of rows see everything, too.
+    let txn = begin(&db, Isolation::ReadCommitted);
+    txn.begin_statement().unwrap();
+    assert!(table.get(&txn, b"2").unwrap().is_some());
+    put_all(&db, &table, &[("2", "new,Bonn,2")]);
+    assert_eq!(table.get(&txn, b"2").unwrap().as_deref(), Some(&b"c@d,Oslo,2"[..]));
+    assert!(table.update(&txn, b"2", b"new,Bonn,2").unwrap());
+    assert_eq!(table.get(&txn, b"2").unwrap().as_deref(), Some(&b"new,Bonn,2"[..]));
+    txn.commit().unwrap();
+    is_in_step(&db, &table);
+}
+
+/// Time that goes on as it is told to.
+#[derive(Debug, Default)]
+struct Told(AtomicU64);
+
+impl Clock for Told {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Duration {
+        self.now()
+    }
+
+    fn sleep(&self, time: Duration) {
+        thread::sleep(time.min(Duration::from_millis(1)));
+    }
+}
+
+/// What a call waits for an entry and for its row is together as long as it may wait.
+#[test]
+fn one_call_by_an_index_waits_once() {
+    for by_scan in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Told::default());
+        let env = Env { clock: clock.clone(), ..Env::real() };
+        let options = Options::new().cache_size(32 << 20).durability(Durability::Lazy).env(env);
+        let db = Db::open(dir.path().join("store"), options).unwrap();
+        let table = db.table(spec([mail()])).unwrap();
+        put_all(&db, &table, &[("1", "a@b,Oslo,1")]);
+        let [entry, row] = [(); 2].map(|()| db.begin(TxnOptions::default()).unwrap());
+        entry.get_for_update(&tree_of(&db, &table, "mail"), b"a@b").unwrap();
+        row.get_for_update(table.rows(), b"1").unwrap();
+        let until_waiting_for = |holder: &Txn| {
+            while !db.lock_waits().iter().any(|wait| wait.holders.contains(&holder.id())) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let lock_timeout = Some(Duration::from_millis(100));
+                let txn = db.begin(TxnOptions { lock_timeout, ..Default::default() }).unwrap();
+                let mails = table.index("mail").unwrap();
+                let outcome = match by_scan {
+                    false => mails.get_for_update(&txn, b"a@b").map(drop),
+                    true => {
+                        let (lock, meeting) = (RowLock::Exclusive, IfLocked::Wait);
+                        let mut scan = mails.scan_locked(&txn, .., lock, meeting).unwrap();
+                        scan.next().map(drop)
+                    }
+                };
+                (outcome, clock.now())
+            });
+            until_waiting_for(&entry);
+            clock.0.store(60, Ordering::SeqCst);
+            entry.rollback();
+            until_waiting_for(&row);
+            clock.0.store(110, Ordering::SeqCst);
+            for _ in 0..2000 {
+                if waits.is_finished() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            // Whoever waits on is let go, too late.
+            clock.0.store(10_000, Ordering::SeqCst);
+            let (outcome, ended) = waits.join().unwrap();
+            assert!(matches!(outcome, Err(Error::LockTimeout { .. })), "{outcome:?}");
+            assert_eq!(ended, Duration::from_millis(110), "by scan: {by_scan}");
+        });
+        row.rollback();
+    }
+}
+
+/// An entry that is no row's is told at every level, once it was looked at a second time.
+#[test]
+fn a_unique_look_up_of_an_entry_that_is_no_rows_comes_to_an_end() {
+    let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1")]);
+    tree_of(&db, &table, "mail").put(b"ghost", b"1").unwrap();
+    tree_of(&db, &table, "mail").put(b"gone", b"2").unwrap();
+    let mails = table.index("mail").unwrap();
+    let is_told = |outcome: frond::Result<_>| {
+        assert!(matches!(outcome, Err(Error::TableMismatch { .. })), "{outcome:?}");
+    };
+    for ghost in [b"ghost".as_slice(), b"gone"] {
+        let txn = begin(&db, Isolation::ReadCommitted);
+        is_told(mails.get(&txn, ghost));
+        is_told(mails.get_for_update(&txn, ghost));
+        // What the transaction itself has written of the row changes nothing.
+        table.put(&txn, b"1", b"c@d,Oslo,1").unwrap();
+        table.put(&txn, b"2", b"e@f,Oslo,1").unwrap();
+        is_told(mails.get(&txn, ghost));
+        is_told(mails.get_for_update(&txn, ghost));
+        assert_eq!(mails.get(&txn, b"c@d").unwrap().unwrap().0, b"1");
+        assert_eq!(mails.get(&txn, b"a@b").unwrap(), None);
+    }
+}
+
+/// Rows that go back and forth under a look-up are found or not, and never taken for damage.
+#[test]
+fn a_unique_look_up_beside_writers_finds_what_was_there() {
+    let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1")]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..1500 {
+                let row = ["x@y,Oslo,1", "a@b,Oslo,1"][round % 2];
+                put_all(&db, &table, &[("1", row)]);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mails = table.index("mail").unwrap();
+        let txn = begin(&db, Isolation::ReadCommitted);
+        while !is_over.load(Ordering::Relaxed) {
+            if let Some((key, row)) = mails.get(&txn, b"a@b").unwrap() {
+                assert_eq!((&key[..], &row[..]), (&b"1"[..], &b"a@b,Oslo,1"[..]));
+            }
+        }
+    });
+}
+
+/// The entry of a row that a scan passes by is others' to take, unless it was locked before.
+#[test]
+fn a_row_that_is_passed_by_leaves_no_entry_locked() {
+    for level in LEVELS {
+        for was_locked in [false, true] {
+            let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
+            let entries = tree_of(&db, &table, "mail");
+            let (one, two) = (begin(&db, level), begin(&db, level));
+            one.get_for_update(table.rows(), b"1").unwrap();
+            if was_locked {
+                two.get_for_update(&entries, b"a@b").unwrap();
+            }
+            let mails = table.index("mail").unwrap();
+            let (lock, meeting) = (RowLock::Exclusive, IfLocked::Skip);
+            let mut scan = mails.scan_locked(&two, .., lock, meeting).unwrap();
+            assert_eq!(scan.next().unwrap().unwrap().key, b"2");
+            assert_eq!(scan.next().unwrap(), None);
+            let deleted = table.delete(&one, b"1");
+            match was_locked {
+                false => assert!(deleted.unwrap(), "{level:?}"),
+                true => assert!(matches!(deleted, Err(Error::LockTimeout { .. })), "{level:?}"),
+            }
+            drop(scan);
+        }
+    }
+}
+
+/// A scan comes again to a row that it could not have.
+#[test]
+fn a_scan_loses_no_row_by_an_error() {
+    let rows = [("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", "e@f,Oslo,3")];
+    let (_dir, db, table) = indexed(&rows);
+    for level in LEVELS {
+        for (name, forward) in [("mail", true), ("city", true), ("mail", false), ("city", false)] {
+            let (one, two) = (begin(&db, level), begin(&db, level));
+            one.get_for_update(table.rows(), b"2").unwrap();
+            let index = table.index(name).unwrap();
+            let (lock, meeting) = (RowLock::Exclusive, IfLocked::Fail);
+            let mut scan = index.scan_locked(&two, .., lock, meeting).unwrap();
+            if !forward {
+                scan.seek_last();
+            }
+            let mut step = || {
+                let found = if forward { scan.next() } else { scan.prev() };
+                found.map(|row| row.map(|row| text(row.key)))
+            };
+            let order = if forward { ["1", "2", "3"] } else { ["3", "2", "1"] };
+            assert_eq!(step().unwrap().as_deref(), Some(order[0]));
+            for _ in 0..2 {
+                let busy = step();
+                assert!(matches!(busy, Err(Error::LockBusy { .. })), "{level:?}: {busy:?}");
+                // Neither is what was not wanted in the way of coming to it again.
+                two.unlock_last().unwrap();
+            }
+            one.rollback();
+            assert_eq!(step().unwrap().as_deref(), Some(order[1]));
+            assert_eq!(step().unwrap().as_deref(), Some(order[2]));
+            assert_eq!(step().unwrap(), None);
+        }
+    }
+    is_in_step(&db, &table);
+}
+
+/// Threads of one transaction that write one row leave no entry behind, and what one has written no other takes back.
+#[test]
+fn threads_of_one_transaction_keep_a_row_and_its_entries_in_step() {
+    let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("taken", "taken,Oslo,9")]);
+    let rows = db.create_tree("beside", TreeOptions::default()).unwrap();
+    for round in 0..3 {
+        let txn = begin(&db, Isolation::ReadCommitted);
+        let start = Barrier::new(3);
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                let (txn, table, start) = (&txn, &table, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    for turn in 0..150 {
+                        let row = format!("m{thread}{turn},city {},{turn}", turn % 3);
+                        assert!(table.put(txn, b"1", row.as_bytes()).unwrap());
+                        let refused = table.put(txn, b"1", b"taken,Rome,1");
+                        assert!(matches!(refused, Err(Error::IndexConflict { .. })), "{refused:?}");
+                    }
+                });
+            }
+            // Writes of its own that no call of a row has to do with.
+            start.wait();
+            for turn in 0..300u32 {
+                txn.put(&rows, &turn.to_be_bytes(), &[round]).unwrap();
+            }
+        });
+        txn.commit().unwrap();
+        let report = table.check().unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        for turn in 0..300u32 {
+            assert_eq!(rows.get(&turn.to_be_bytes()).unwrap(), Some(vec![round]));
+        }
+    }
+    is_in_step(&db, &table);
+}
+
+/// Who drops a table waits for those who have rows of it; others open theirs meanwhile.
+#[test]
+fn a_drop_that_waits_keeps_no_other_table_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let table = db.table(spec([mail(), city()])).unwrap();
+    put_all(&db, &table, &[("1", "a@b,Oslo,1")]);
+    for drops_all in [false, true] {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        table.put(&txn, b"1", format!("{drops_all},Rome,1").as_bytes()).unwrap();
+        let prepared = txn.prepare(&Xid::new(b"x").unwrap()).unwrap();
+        thread::scope(|scope| {
+            let drops = scope.spawn(|| match drops_all {
+                false => table.drop_index("mail"),
+                true => db.drop_table("people"),
+            });
+            while db.lock_waits().is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let name = format!("others {drops_all}");
+            let others = db.table(TableSpec::new(&name)).unwrap();
+            put_all(&db, &others, &[("1", "row")]);
+            assert_eq!(db.lock_waits().len(), 1, "the drop waits on");
+            prepared.commit().unwrap();
+            drops.join().unwrap().unwrap();
+        });
+        match drops_all {
+            false => is_in_step(&db, &table),
+            true => assert!(matches!(db.drop_table("people"), Err(Error::NoSuchTree(_)))),
+        }
+    }
+}
+
+/// A table that several threads open, make and drop is there or not, and one for all of them.
+#[test]
+fn threads_make_open_and_drop_one_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let start = Barrier::new(3);
+    thread::scope(|scope| {
+        for thread in 0..3u8 {
+            let (db, start) = (&db, &start);
+            scope.spawn(move || {
+                start.wait();
+                for _ in 0..40 {
+                    let table = db.table(spec([mail(), city()])).unwrap();
+                    let written = db.transact(|txn| table.put(txn, &[thread], b"m,Oslo,1"));
+                    // All want the same mail.
+                    match written {
+                        Ok(_) | Err(Error::IndexConflict { .. } | Error::NoSuchTree(_)) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                    drop(table);
+                    match db.drop_table("people") {
+                        Ok(()) | Err(Error::NoSuchTree(_) | Error::LockBusy { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    let table = db.table(spec([mail(), city()])).unwrap();
+    is_in_step(&db, &table);
+}
