@@ -79,9 +79,9 @@ pub enum Error {
         /// The key, if it was one row.
         key: Option<KeyStart>,
     },
-    /// Transactions waited for each other, and this one was chosen to be ended (FRD-1102).
+    /// Transactions waited for each other, and this one was chosen to be ended (FRD-1102): everything is rolled back.
     #[error(
-        "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", which {holder} holds, and others for this one; roll it back and try again"
+        "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", which {holder} holds, and others for this one; it is rolled back: do it again in a new one"
     )]
     Deadlock {
         /// The tree.
@@ -126,8 +126,11 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// The transaction was ended by a deadlock or a conflict (FRD-1109): everything is rolled back.
-    #[error("FRD-1109 the transaction is over, and rolled back; begin another one")]
+    /// The transaction was ended (FRD-1109), by a deadlock, a conflict, or because it was large and could not leave memory:
+    /// everything is rolled back. Or the temporary tree is lost, which could not.
+    #[error(
+        "FRD-1109 the transaction is over, and rolled back: an earlier call has told why; begin another one (or the temporary tree is lost: make another one)"
+    )]
     TxnEnded,
     /// Nothing is prepared under this name (FRD-1110).
     #[error("FRD-1110 no prepared transaction {0}; it was ended, or never prepared")]

@@ -1,7 +1,7 @@
 //! The table of RELIABILITY §4.6: of each row a script or more, and of each script its course at each level.
 //!
 //! `read` is a plain read, `lock` and `share` are locking ones; `=20` and `%3` are predicates over values. `set`, `add` and `delete`
-//! find their rows by a locking read. How a course is told, says `script.rs`; behind the stroke stand the rows in the end.
+//! find their rows by a locking read. Session 9 is begun to read only. How a course is told, says `script.rs`; behind the stroke stand the rows in the end.
 //!
 //! Where ways differ, they differ in whom they meet: who has no index locks each row that he looks at, also those that
 //! he does not want (but by `LastCommit`, which locks what it wants, as by keys), and who goes by an index locks its entry before the row.
@@ -263,6 +263,18 @@ pub const CASES: &[Case] = &[
             (SER, &[Primary], "1=10,2=20 ~ ~ deadlock 2:. 2:. 3:1=10,2=25 3:. over | 1=10,2=25"),
             (SER, BY_INDEX, "1=10,2=20 ~ ~ deadlock 2:deadlock 2:over 3:1=10,2=20 3:. over | 1=10,2=20"),
             (SER, &[NoIndex], "1=10,2=20 ~ ~ . . 2:. 2:. 3:1=0,2=25 3:. | 1=0,2=25"),
+        ],
+    },
+    Case {
+        row: "Fekete's read-only anomaly, by one that is said to read only",
+        steps: "1 read; 2 add 2 5; 2 commit; 9 read; 9 commit; 1 set 1 0; 1 commit",
+        ends: &[
+            (RC, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
+            (RR, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
+            (SI, BY_KEYS, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
+            (SI, &[NoIndex], "1=10,2=20 . . 1=10,2=25 . conflict over | 1=10,2=25"),
+            // It locks nothing and waits for nobody, and sees what was committed so far: as if it had come first.
+            (SER, ALL, "1=10,2=20 ~ 1=10,2=20 . . . 2:. 2:. | 1=0,2=25"),
         ],
     },
     Case {

@@ -20,6 +20,9 @@ use super::session::{Answer, Session, Statement, Way, Which};
 /// A session's number, and what it says.
 type Step = (u32, Statement);
 
+/// The session whose transaction is begun to read only.
+const READS_ONLY: u32 = 9;
+
 /// Reads a script: `1 get 1; 2 all; 1 commit`.
 pub fn parse(script: &str) -> Vec<Step> {
     script.split(';').map(|step| parse_step(step.trim())).collect()
@@ -78,7 +81,10 @@ pub fn play(
         let mut players: BTreeMap<u32, Player> = BTreeMap::new();
         for (number, _) in script {
             players.entry(*number).or_insert_with(|| {
-                let options = TxnOptions { isolation, lock_timeout: None, ..Default::default() };
+                let read_only = *number == READS_ONLY;
+                let lock_timeout = None;
+                let options =
+                    TxnOptions { isolation, read_only, lock_timeout, ..Default::default() };
                 let txn = db.begin(options).unwrap();
                 let id = txn.id();
                 let mut session = Session { table: table.clone(), way, txn: Some(txn) };

@@ -58,7 +58,7 @@ impl Txn {
     ///
     /// # Errors
     /// All is rolled back with `XidExists`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `TooMuchPrepared`,
-    /// `ReadOnly`, `Closed`. `TxnEnded`. `Failed`, `OutcomeUnknown`: the store has stopped; it may be prepared.
+    /// `ReadOnly`, `Closed`, and with `Interrupted` if it was asked to stop before it has its place in the log. `TxnEnded`. `Failed`, `OutcomeUnknown`: the store has stopped; it may be prepared.
     pub fn prepare(self, xid: &Xid) -> Result<PreparedTxn> {
         self.prepare_with(xid, Durability::Sync)
     }
