@@ -20,7 +20,7 @@
 //! | level | plain reads | locking reads and writes | dependencies come in |
 //! |---|---|---|---|
 //! | `ReadCommitted` | each call at a moment of its own | at the commit | where they are |
-//! | `RepeatableRead` | all at one, the snapshot | at the commit | where they are |
+//! | `RepeatableRead` | all at one, the snapshot; of lists that it has appended to, at the commit | at the commit | where they are |
 //! | `Snapshot` | all at one, the snapshot | at the commit | all at the snapshot: nothing is written over what it does not see |
 //! | `Serializable` | at the commit | at the commit | there |
 //!

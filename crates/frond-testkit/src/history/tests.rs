@@ -153,6 +153,13 @@ fn read_skew() {
         &[list(1, &[1]), list(2, &[2])],
     ]);
     found_at(GSingle, &with_locks, ALL);
+    // What a transaction has appended to it sees as it will leave it, beside what its snapshot shows.
+    let own = at_once(&[
+        &[list(1, &[]), Append(2, 9), list(2, &[2, 9])],
+        &[Append(1, 1), Append(2, 2)],
+        &[list(1, &[1]), list(2, &[2, 9])],
+    ]);
+    found_at(GSingle, &own, FROM_SNAPSHOT);
 }
 
 #[test]

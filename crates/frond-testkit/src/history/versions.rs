@@ -146,7 +146,9 @@ impl<'h> Versions<'h> {
                         let what = format!("wrote {own:?} to list {key} and read more: {seen:?}");
                         findings.push(internal(what));
                     }
-                    let (seen, locks) = (Seen::List(seen), *locks);
+                    // What it has appended to it has locked, and sees as it will leave it.
+                    let is_newest = !own.is_empty() && txn.isolation == Isolation::RepeatableRead;
+                    let (seen, locks) = (Seen::List(seen), *locks || is_newest);
                     self.reads.push(Read { txn: at, call: read_at, locks, key: *key, seen });
                 }
                 Call::Register(key, seen, locks) => {

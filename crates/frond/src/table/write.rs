@@ -11,7 +11,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use crate::{Error, Result, RowChange, RowConflict, RowLock, Txn, sync::Arc};
+use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc};
 
 use super::{entry::Form, open::Table, spec::IndexSpec, state::Definition};
 
@@ -137,7 +137,7 @@ impl Table {
         let new = new.as_deref();
         // What stays is not written, but where plain reads may see an older row or entry.
         let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
-        if old == new && (!rewrites || txn.get(&definition.rows, key)?.as_deref() == old) {
+        if old == new && (!rewrites || shows(txn, &definition.rows, key, old)?) {
             return Ok(());
         }
         let rows = &self.state.rows;
@@ -182,6 +182,14 @@ impl Table {
             },
             Err(flaw) => self.state.rows.malformed(flaw),
         }
+    }
+}
+
+/// Whether plain reads show a row so; not where they show nothing of its tree.
+fn shows(txn: &Txn, rows: &Tree, key: &[u8], row: Option<&[u8]>) -> Result<bool> {
+    match txn.get(rows, key) {
+        Err(Error::DefinitionChanged(_)) => Ok(false),
+        shown => Ok(shown?.as_deref() == row),
     }
 }
 

@@ -56,6 +56,11 @@ fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
         assert_eq!(mails.get(&txn, b"a@b").unwrap(), None);
         assert_eq!(mails.get(&txn, b"x@y").unwrap().unwrap().0, b"1");
     }
+    // What its snapshot does not show at all can be written all the same.
+    let young = db.table(TableSpec::new("young")).unwrap();
+    put_all(&db, &young, &[("1", "there")]);
+    assert!(young.put(&txn, b"1", b"there").unwrap());
+    assert!(matches!(young.get(&txn, b"1"), Err(Error::DefinitionChanged(_))));
     txn.commit().unwrap();
     // In a statement at READ COMMITTED reads of rows see everything, too.
     let txn = begin(&db, Isolation::ReadCommitted);
