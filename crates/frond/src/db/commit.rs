@@ -332,7 +332,7 @@ impl Shared {
                 drop(section);
                 let room = match promised {
                     None => engine.log().wait_for_room(),
-                    Some(_) => Err(engine.log().refused_promised()),
+                    Some(_) => engine.log().wait_for_promised(),
                 };
                 engine.health.watch(room)?;
                 continue;

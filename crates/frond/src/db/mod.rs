@@ -189,7 +189,8 @@ impl Db {
     }
 
     /// What opening met that took nothing away but should be looked into, one sentence each with its code:
-    /// a superblock slot, or what it links, that could not be used (FRD-2105). Empty as a rule.
+    /// a superblock slot, or what it links, that could not be used (FRD-2105); a disk without room for the commits of what is
+    /// prepared (FRD-1303). Empty as a rule.
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }

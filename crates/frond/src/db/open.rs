@@ -38,7 +38,7 @@ use super::{
     Db, Options, Shared,
     doors::Doors,
     operators::must_know,
-    prepared::{PreparedTable, recover as recover_prepared},
+    prepared::{Expected, PreparedTable, recover as recover_prepared},
     replay::{Replay, extent_of, load_catalog},
 };
 
@@ -197,10 +197,13 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         // First pass: where the log ends, which extents only it names (Rule: I11), and whether all is
         // there to replay it.
         let from = store.log_needed_from();
-        let mut survey =
-            |lsn: Lsn, payload: &[u8]| survey(&engine, superblock.applied, lsn, payload);
+        let mut expected = Expected::at_boundary(&prepared);
+        let mut survey = |lsn: Lsn, payload: &[u8]| {
+            survey(&engine, &mut expected, superblock.applied, lsn, payload)
+        };
         let tail = wal::recover(&env, dir, id, from, expect, &mut survey)?;
         recovered_end = tail.end;
+        let log_options = log_options.roomy_for(expected.commits());
         let log = || Log::resume(env.clone(), dir, id, level, log_options, tail);
         if options.read_only { None } else { Some(log()?) }
     };
@@ -236,7 +239,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     }
     let background =
         if options.read_only { Background::default() } else { Background::start(&engine)? };
-    let shared = Arc::new(Shared {
+    let mut shared = Shared {
         engine,
         catalog,
         locks: KeyLockTable::default(),
@@ -255,9 +258,17 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         watch,
         closing: Mutex::new(()),
         prepared: PreparedTable::default(),
-    });
+    };
+    let without_room = shared.adopt_prepared(prepared)?;
+    if without_room > 0 {
+        shared.warnings.push(format!(
+            "FRD-1303 {}: the log has no room on this disk for the commits of {without_room} prepared transactions; \
+             until it has, other commits are refused: make room, or commit or roll back what is prepared",
+            shared.engine.store.dir().display()
+        ));
+    }
+    let shared = Arc::new(shared);
     let db = Db { doors: Doors::new(&shared), shared };
-    db.shared.adopt_prepared(prepared)?;
     if !options.read_only {
         // A disk too full for it is no reason to keep the store shut.
         match db.sweep_builds() {
@@ -277,7 +288,14 @@ fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
 
 /// Looks through one log record, before anything is written or allocated: marks the extents that it
 /// names as used (Rule: I11), and demands the merge operators that it needs (Rule: I17).
-fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<()> {
+/// Minds what is prepared.
+fn survey(
+    engine: &Engine,
+    expected: &mut Expected,
+    applied: Seqno,
+    lsn: Lsn,
+    payload: &[u8],
+) -> Result<()> {
     let (seqno, mut items) = match wal::decode(lsn, payload)? {
         Record::Commit { seqno, items } => (seqno, items),
         Record::Keeps { items } => (Seqno(0), items),
@@ -301,6 +319,7 @@ fn survey(engine: &Engine, applied: Seqno, lsn: Lsn, payload: &[u8]) -> Result<(
                 }
             }
             Item::Entry { tree: CATALOG_TREE, key, tag, payload } if seqno > applied => {
+                expected.learn(key, tag.is_put());
                 let record = tag.is_put().then(|| catalog::Record::decode(key, payload));
                 // One that cannot be read is an error when it is replayed.
                 if let Some(Ok(catalog::Record::Tree(record))) = record {

@@ -177,6 +177,8 @@ pub(super) struct State {
     pub spares: VecDeque<u64>,
     /// What other reservations leave alone.
     pub promised: PromisedRoom,
+    /// Some of it was promised before there was room.
+    pub is_short: bool,
     /// A reservation found no segment ready.
     pub spare_wanted: bool,
     /// The disk was full when one was to be made: the clock does not ask again before this.
@@ -309,6 +311,7 @@ impl Log {
             segment_bytes: options.first_segment_bytes,
             spares: VecDeque::new(),
             promised: PromisedRoom::default(),
+            is_short: false,
             spare_wanted: false,
             spare_again: Duration::ZERO,
             writing: false,

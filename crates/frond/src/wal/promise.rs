@@ -12,7 +12,8 @@
 //! Invariants
 //! 1. What is promised fits one group, and two segments: more is not promised, and whoever asks is told. One record takes at
 //!    most half of the shortest segment.
-//! 2. A promised reservation never meets a full disk, and waits for no write.
+//! 2. A promised reservation never meets a full disk, and waits for no write; but where a full disk had no room when it was
+//!    promised ([`Log::promise_ahead`]). Others find no room then until there is enough for all that is promised.
 //! 3. While anything is promised, two buffers are free, or one is and the active one takes whatever fits the segment that it
 //!    ends, or the active one has room for all that is promised.
 //!
@@ -20,7 +21,7 @@
 
 use super::{
     group::{GROUP_HEADER_BYTES, framed_bytes, padded},
-    log::{Log, State, room_of},
+    log::{Log, LogOptions, State, room_of},
     reserve::Reservation,
 };
 use crate::error::{Error, Result};
@@ -85,6 +86,17 @@ pub struct PromiseRefused {
     pub is_alone: bool,
 }
 
+impl LogOptions {
+    /// With buffers long enough to promise room to records of these lengths, as far as buffers may be: a log of a process
+    /// that had more memory has promised it to them before.
+    pub fn roomy_for(self, payloads: impl Iterator<Item = usize>) -> Self {
+        let records = payloads
+            .fold(GROUP_HEADER_BYTES, |sum, payload| sum.saturating_add(framed_bytes(payload)));
+        let group_bytes = padded(records.min(Self::default().group_bytes)).max(self.group_bytes);
+        Self { group_bytes, ..self }
+    }
+}
+
 impl Log {
     /// Promises room for a record of `payload` bytes at most, or says why it is refused: there is too much promised already.
     /// Waits for a buffer, and makes segments if need be: `Full` if there is no room for one.
@@ -100,7 +112,7 @@ impl Log {
             if state.free.len() < BUFFERS_KEPT {
                 drop(self.wait_for_buffer(state)?);
             } else if Self::leaves(&state, all, 0) {
-                state.promised = all;
+                (state.promised, state.is_short) = (all, false);
                 return Ok(Ok(()));
             } else {
                 state.spare_wanted = true;
@@ -108,6 +120,22 @@ impl Log {
                 self.make_spare()?;
             }
         }
+    }
+
+    /// The same, of room that is to be kept even if a full disk has none now: then others find none either until there is.
+    /// Says whether there is.
+    pub fn promise_ahead(&self, payload: usize) -> Result<Result<bool, PromiseRefused>> {
+        match self.promise(payload) {
+            Err(Error::Full(_)) => {}
+            promised => return Ok(promised?.map(|()| true)),
+        }
+        let mut state = self.state.lock().unwrap();
+        self.check(&state)?;
+        while state.free.len() < BUFFERS_KEPT {
+            state = self.wait_for_buffer(state)?;
+        }
+        (state.promised, state.is_short) = (state.promised.with(PromisedRoom::of(payload)), true);
+        Ok(Ok(false))
     }
 
     /// Why `own` is not promised beside others, which together come to `all`; of the moment in which it is decided, or
@@ -139,11 +167,16 @@ impl Log {
         self.reserve_promised(bytes, PromisedRoom::of(payload))
     }
 
-    /// Why there was none of the room that was promised: the log takes nothing any more.
-    pub fn refused_promised(&self) -> Error {
+    /// Waits until there may be some of the room that was promised before there was any. Else there is none for the log
+    /// takes nothing any more: says why.
+    pub fn wait_for_promised(&self) -> Result<()> {
         let state = self.state.lock().unwrap();
-        let why = "room that was promised in the log is not there";
-        self.check(&state).err().unwrap_or_else(|| Error::Failed(why.into()))
+        self.check(&state)?;
+        if !state.is_short {
+            return Err(Error::Failed("room that was promised in the log is not there".into()));
+        }
+        drop(state);
+        self.wait_for_room()
     }
 
     /// What stays promised once a record has taken its part.

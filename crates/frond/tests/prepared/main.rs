@@ -3,6 +3,7 @@
 
 mod crashes;
 mod large;
+mod room;
 
 use std::{path::Path, thread, time::Duration};
 

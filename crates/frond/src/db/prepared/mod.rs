@@ -44,7 +44,9 @@ use super::{
     Db, Shared,
     commit::{Brings, RECORD, Sequenced, build_record},
 };
-pub(super) use recover::{TreeChange, blobs_of, content_of, each_change, recover, runs_of};
+pub(super) use recover::{
+    Expected, TreeChange, blobs_of, content_of, each_change, recover, runs_of,
+};
 pub use table::PreparedInfo;
 pub(super) use table::PreparedTable;
 
@@ -154,13 +156,16 @@ impl PreparedTxn {
     }
 
     /// Gives the commit its place in the order of all: from here on it is decided, and later commits come later,
-    /// in the log, too. Takes the room that the log has kept for it since its prepare, and waits for no row and for no disk;
-    /// but one that was prepared before the store was opened, by a process that gave it more memory or on a disk that is
-    /// full by now, may find none kept, and asks for room as every commit does. Others see it once it is visible, at
-    /// the latest when [`commit`](Self::commit) returns. Returns its number.
+    /// in the log, too. Takes the room that the log has kept for it since its prepare, or since the store was opened, and waits
+    /// for no row and for no disk. Others see it once it is visible, at the latest when [`commit`](Self::commit) returns. Returns
+    /// its number.
+    ///
+    /// Opening promises that room again to all that is prepared, whatever memory the store is given now. Where the disk has none
+    /// for it then, [`Db::warnings`] says so (FRD-1303): until it has, commits of others are refused with `Full`, and this one may be,
+    /// too, if those of other prepared transactions have taken what there is.
     ///
     /// # Errors
-    /// `Failed`, `Closed`; `Full` of such a one from before: it is prepared still.
+    /// `Failed`, `Closed`, `ReadOnly`; `Full` as said: it is prepared still.
     pub fn commit_ordered(&mut self) -> Result<Seqno> {
         if let Some(Sequenced { seqno, .. }) = &self.ordered {
             return Ok(*seqno);

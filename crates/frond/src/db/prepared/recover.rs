@@ -6,12 +6,14 @@
 //!
 //! Threads: the one that opens the store.
 
+use std::collections::BTreeMap;
+
 use super::{
     Prepared,
     form::{self, Content},
 };
 use crate::{
-    Error, Lsn, Place, Publish, Result, TreeId, Xid,
+    Error, Lsn, Place, Publish, Result, Seqno, TreeId, Xid,
     blob::{BlobHold, BlobRef},
     block::typed::Projection,
     catalog::{CATALOG_TREE, Pieces, Record},
@@ -26,7 +28,7 @@ use crate::{
         lock_table::{LockList, RowMode, TableMode},
     },
     version::{Change, SpilledWrites},
-    wal::{self, Item},
+    wal::{self, Item, RecordBuilder, TRAILER_BYTES},
 };
 
 use super::super::{Shared, replay::extent_of, txn::rows_beyond_memory};
@@ -223,39 +225,77 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     Ok(Found { prepared, locks })
 }
 
+/// What will be prepared once the log is replayed: by name, how many pieces there are.
+#[derive(Default)]
+pub(in crate::db) struct Expected(BTreeMap<Xid, usize>);
+
+impl Expected {
+    /// What the catalog has at the boundary.
+    pub fn at_boundary(pieces: &Pieces) -> Self {
+        Self(pieces.xids().map(|xid| (xid.clone(), pieces.count(xid) as usize)).collect())
+    }
+
+    /// A record of the catalog behind it comes or goes.
+    pub fn learn(&mut self, key: &[u8], is_put: bool) {
+        let Some((xid, _)) = Record::prepared_of_key(key) else { return };
+        match (self.0.get_mut(&xid), is_put) {
+            (Some(pieces), true) => *pieces += 1,
+            (None, true) => drop(self.0.insert(xid, 1)),
+            (Some(pieces), false) if *pieces > 1 => *pieces -= 1,
+            (Some(_), false) => drop(self.0.remove(&xid)),
+            (None, false) => {}
+        }
+    }
+
+    /// How long the records of their commits are at most.
+    pub fn commits(&self) -> impl Iterator<Item = usize> {
+        let mut record = RecordBuilder::new();
+        self.0.iter().map(move |(xid, &pieces)| {
+            record.clear();
+            record.prepared(xid.as_bytes(), Seqno(u64::MAX));
+            record.tree(CATALOG_TREE);
+            for number in 0..pieces as u32 {
+                record.entry(&Record::prepared_key(xid, number), Tag::DELETE, &[]);
+            }
+            record.bytes() + TRAILER_BYTES
+        })
+    }
+}
+
 impl Shared {
-    /// They take their locks again, and wait for their decisions.
-    pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<()> {
-        let mut others = Vec::new();
+    /// They take their locks again, and wait for their decisions. Returns of how many the commit finds no room in the log.
+    pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<usize> {
+        let (mut others, mut without_room) = (Vec::new(), 0);
         for Found { mut prepared, locks } in found {
             self.lock_again(&mut prepared, locks, &others)?;
             others.extend(prepared.spilled.as_ref().and_then(Change::spilled).cloned());
-            if !self.read_only
-                && let Err(error) = self.promise_again(&mut prepared)
-            {
-                self.give_locks_back(&mut prepared);
-                return Err(error);
+            if !self.read_only {
+                let has_room = self.promise_again(&mut prepared);
+                let has_room = has_room.inspect_err(|_| self.give_locks_back(&mut prepared))?;
+                without_room += usize::from(!has_room);
             }
             self.prepared.add_recovered(Box::new(prepared));
         }
-        Ok(())
+        Ok(without_room)
     }
 
-    /// Room for its commit, on the disk and in the log; where there is none, the commit makes do with the reserve,
-    /// and asks for a place in the log as others do.
-    fn promise_again(&self, prepared: &mut Prepared) -> Result<()> {
+    /// Room for its commit. Where the disk has none for what it writes, the reserve does; where the log has none for its
+    /// record, others find none until there is some (Rule: I41). False, if so.
+    fn promise_again(&self, prepared: &mut Prepared) -> Result<bool> {
         let (engine, writes) = (&*self.engine, &prepared.insertion.writes);
         let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
         let bytes = bytes + spilled.map_or(0, |spilled| spilled.bytes());
-        match engine.admit(bytes).and_then(|()| {
-            prepared.admitted = bytes;
-            // Refused, it has none.
-            self.promise_room(prepared).map(drop)
-        }) {
-            Err(Error::Full(_)) => Ok(()),
-            promised => promised,
+        match engine.admit(bytes) {
+            Ok(()) => prepared.admitted = bytes,
+            Err(Error::Full(_)) => {}
+            Err(error) => return Err(error),
         }
+        let bytes = self.commit_bytes(prepared);
+        let promised = engine.health.watch(engine.log().promise_ahead(bytes))?;
+        // Refused, as in no store whose log has segments of the usual length, it asks for a place as others do.
+        prepared.promised = promised.is_ok().then_some(bytes);
+        Ok(promised.unwrap_or(false))
     }
 
     /// `others`: what lies beyond memory of those that have their locks already.
