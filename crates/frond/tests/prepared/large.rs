@@ -211,6 +211,51 @@ fn what_savepoints_took_back_is_let_go_of() {
     is_at_rest(&db);
 }
 
+/// Rule: I54. Who waits for a row that a savepoint has taken back, in memory or beyond it, has it once the rest is prepared;
+/// who waits for one that is written, goes on waiting.
+#[test]
+fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = tiny(dir.path());
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    for rows in [2u32, 600] {
+        let txn = begin(&db, Isolation::Snapshot);
+        for row in 0..rows {
+            txn.put(&tree, &[&b"kept"[..], &row.to_be_bytes()].concat(), &[1; 40]).unwrap();
+        }
+        let savepoint = txn.savepoint().unwrap();
+        for row in 0..rows {
+            txn.put(&tree, &row.to_be_bytes(), &[7; 40]).unwrap();
+        }
+        txn.rollback_to(&savepoint).unwrap();
+        let begin = || {
+            let lock_timeout = Some(Duration::from_secs(60));
+            db.begin(TxnOptions { lock_timeout, ..Default::default() }).unwrap()
+        };
+        let name = xid(&format!("{rows}"));
+        thread::scope(|scope| {
+            let waits = |key: Vec<u8>| {
+                let (tree, other) = (&tree, begin());
+                scope.spawn(move || {
+                    let locked = other.get_locked(tree, &key, RowLock::Exclusive, IfLocked::Wait);
+                    locked.map(drop).map(|()| other.id())
+                })
+            };
+            let (row, kept) =
+                (waits(1u32.to_be_bytes().to_vec()), waits(b"kept\0\0\0\x01".to_vec()));
+            while db.lock_waits().len() < 2 {
+                thread::yield_now();
+            }
+            txn.prepare(&name).unwrap().detach();
+            row.join().unwrap().unwrap();
+            assert_eq!(db.lock_waits().len(), 1, "{rows} rows");
+            db.commit_prepared(&name).unwrap();
+            kept.join().unwrap().unwrap();
+        });
+    }
+    is_at_rest(&db);
+}
+
 /// What lies in runs no backup has: it is told so, and the next one has what was decided.
 #[test]
 fn a_backup_waits_for_what_lies_in_runs() {

@@ -145,6 +145,9 @@ impl Txn {
                 written.as_ref().is_none_or(|written| written.contains(&(tree, hash)))
             });
             self.live.lock().forget_dropped();
+            if written.is_some() {
+                shared.lock_table.answers_for_fewer(locks);
+            }
         }
         prepared.locks = state.locks.take();
         prepared.entered.append(&mut state.entered);

@@ -39,9 +39,10 @@ impl LockHash {
         Self(xxhash_rust::xxh3::xxh3_128_with_seed(&tree.0.to_le_bytes(), u64::MAX))
     }
 
-    /// A transaction's own, as such, by its id.
-    pub fn of_owner(id: u64) -> Self {
-        Self(xxhash_rust::xxh3::xxh3_128_with_seed(&id.to_le_bytes(), u64::MAX - 1))
+    /// A transaction's own, as such, by its id; the first one, or that by which it was replaced.
+    pub fn of_owner(id: u64, is_first: bool) -> Self {
+        let seed = u64::MAX - if is_first { 1 } else { 2 };
+        Self(xxhash_rust::xxh3::xxh3_128_with_seed(&id.to_le_bytes(), seed))
     }
 
     fn bucket(self, buckets: usize) -> usize {

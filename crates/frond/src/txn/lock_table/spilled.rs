@@ -42,6 +42,8 @@ pub trait HoldsRows: Send + Sync + fmt::Debug {
 struct Holder {
     /// Its id, which no other transaction has, or had.
     id: u64,
+    /// The lock by which others wait for its end.
+    end: LockHash,
     rows: Arc<dyn HoldsRows>,
 }
 
@@ -63,6 +65,12 @@ impl Spilled {
         let mut holders = self.holders.write().unwrap();
         holders.push(holder);
         self.count.store(holders.len(), Ordering::Release);
+    }
+
+    /// Others wait for the end of this one by another lock from here on.
+    fn replace_end(&self, id: u64, end: LockHash) {
+        let mut holders = self.holders.write().unwrap();
+        holders.iter_mut().filter(|holder| holder.id == id).for_each(|holder| holder.end = end);
     }
 
     fn forget(&self, id: u64) {
@@ -88,22 +96,39 @@ impl LockTable {
     ) {
         if locks.spilled.is_none() {
             let id = locks.owner.id();
-            let own = Request {
-                on: LockOn::Row,
-                tree: OWNERS,
-                hash: LockHash::of_owner(id),
-                mode: Mode::Exclusive,
-                writes: false,
-                row: None,
-            };
-            self.take(locks, &own, None, Patience::NoWait)
-                .expect("nobody asks for it before it is listed");
-            self.spilled.list(Holder { id, rows: rows.clone() });
+            let end = LockHash::of_owner(id, true);
+            self.take_own(locks, end);
+            self.spilled.list(Holder { id, end, rows: rows.clone() });
             locks.spilled = Some(rows);
         }
         self.release_others(locks, |name, _, writes| {
             !writes || name.is_table || !has_left(name.tree, name.hash.0)
         });
+    }
+
+    /// Takes the lock that stands for the set's owner.
+    fn take_own(&self, locks: &mut LockSet, hash: LockHash) {
+        let own = Request {
+            on: LockOn::Row,
+            tree: OWNERS,
+            hash,
+            mode: Mode::Exclusive,
+            writes: false,
+            row: None,
+        };
+        self.take(locks, &own, None, Patience::NoWait)
+            .expect("nobody asks for it before it is listed");
+    }
+
+    /// The set answers for fewer rows than before, once: who waits for its end looks again whether he has to.
+    pub fn answers_for_fewer(&self, locks: &mut LockSet) {
+        if locks.spilled.is_none() {
+            return;
+        }
+        let (id, new) = (locks.owner.id(), LockHash::of_owner(locks.owner.id(), false));
+        self.take_own(locks, new);
+        self.spilled.replace_end(id, new);
+        self.release_others(locks, |name, _, _| name.tree != OWNERS || name.hash == new);
     }
 
     /// True if the set answers for the row itself: it has it. What it cannot find out is not enough: where a read had failed,
@@ -135,7 +160,7 @@ impl LockTable {
             let end = Request {
                 on: LockOn::Row,
                 tree,
-                hash: LockHash::of_owner(holder.id),
+                hash: holder.end,
                 mode: Mode::Shared,
                 writes: false,
                 // A wait, a refusal and a deadlock are of the row, which was known by its key alone: they named the hash of
