@@ -83,6 +83,9 @@ struct State {
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
     /// Gone from the roots, before whoever drops them has come to hide them.
     gone: BTreeSet<TreeId>,
+    /// Among the roots already, before whoever clones them has come to show them: what they are clones of, and since which
+    /// commit.
+    begun: BTreeMap<TreeId, (TreeId, Seqno)>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
     /// Names of trees that are in tree 0 and cannot be read before the next opening.
@@ -252,13 +255,24 @@ impl Catalog {
         clones: &[(TreeId, TreeId)],
     ) {
         let mut state = self.state.write().unwrap();
+        // They may be among those that go.
+        let parents: Vec<_> = clones.iter().map(|(_, of)| state.by_id.get(of).cloned()).collect();
         drops.iter().for_each(|&id| state.hide(id));
         put.into_iter().for_each(|record| drop(state.show(record, &self.work)));
-        for (clone, of) in clones {
-            if let (Some(clone), Some(of)) = (state.by_id.get(clone), state.by_id.get(of)) {
-                clone.counters.raise(of.counters.counts());
+        for ((clone, of), parent) in clones.iter().zip(parents) {
+            state.begun.remove(clone);
+            // Or are new themselves.
+            let parent = parent.or_else(|| state.by_id.get(of).cloned());
+            if let (Some(clone), Some(parent)) = (state.by_id.get(clone), parent) {
+                clone.counters.raise(parent.counters.counts());
             }
         }
+    }
+
+    /// A tree that is in the catalog, or was until its last rows are applied.
+    pub fn standing(&self, id: TreeId) -> Option<Arc<TreeEntry>> {
+        let state = self.state.read().unwrap();
+        state.by_id.get(&id).or_else(|| state.leaving.get(&id)).cloned()
     }
 
     /// Shows a named snapshot.
@@ -322,6 +336,19 @@ impl State {
         entry.filter(|_| !self.gone.contains(&id))
     }
 
+    /// How far the counters of a tree are that may not be shown yet.
+    fn counts(&self, id: TreeId) -> Counts {
+        let mut id = id;
+        loop {
+            let entry = self.by_id.get(&id).or_else(|| self.leaving.get(&id));
+            match (entry, self.begun.get(&id)) {
+                (Some(entry), _) => return entry.counters.counts(),
+                (None, Some(&(of, _))) => id = of,
+                (None, _) => return Counts::default(),
+            }
+        }
+    }
+
     /// Takes a tree out of what users find.
     fn take(&mut self, id: TreeId) -> Option<Arc<TreeEntry>> {
         let entry = self.by_id.remove(&id)?;
@@ -368,9 +395,7 @@ impl TreeDirectory for Catalog {
     }
 
     fn counts(&self, tree: TreeId) -> Counts {
-        let state = self.state.read().unwrap();
-        let entry = state.applied(tree);
-        entry.map_or_else(Counts::default, |entry| entry.counters.counts())
+        self.state.read().unwrap().counts(tree)
     }
 
     fn counting(&self, through: Seqno) -> Vec<TreeId> {
@@ -379,11 +404,22 @@ impl TreeDirectory for Catalog {
             let is_there = entry.made <= through && !state.gone.contains(&entry.id);
             is_there && entry.counters.counts() != Counts::default()
         });
-        counting.map(|entry| entry.id).collect()
+        let begun = state.begun.iter().filter(|(id, (_, since))| {
+            *since <= through && state.counts(**id) != Counts::default()
+        });
+        counting.map(|entry| entry.id).chain(begun.map(|(id, _)| *id)).collect()
+    }
+
+    fn begins(&self, tree: TreeId, of: TreeId, at: Seqno) {
+        let mut state = self.state.write().unwrap();
+        if !state.by_id.contains_key(&tree) {
+            state.begun.insert(tree, (of, at));
+        }
     }
 
     fn forget(&self, tree: TreeId) {
         let mut state = self.state.write().unwrap();
+        state.begun.remove(&tree);
         // Whoever drops it may not have come to hide it yet, and shows at once what he has done besides.
         if state.leaving.remove(&tree).is_none() && state.by_id.contains_key(&tree) {
             state.gone.insert(tree);

@@ -283,7 +283,9 @@ impl Shared {
                         change = Some(Change::Clone { tree: record.id, of: parent.tree });
                     }
                 }
-                let parent = record.parent.as_ref().and_then(|parent| catalog.by_id(parent.tree));
+                // One that goes with the same commit was hidden before.
+                let parent = record.parent.as_ref();
+                let parent = parent.and_then(|parent| catalog.standing(parent.tree));
                 let entry = catalog.show_tree(record);
                 if let Some(parent) = parent.filter(|_| replayed.is_some()) {
                     entry.counters.raise(parent.counters.counts());

@@ -9,11 +9,16 @@
 //! 2. At each moment of a change a name belongs to one tree of the picture.
 //! 3. The numbers of new trees are given away when the commit is begun, whatever becomes of it (Rule: I35).
 //! 4. A change that needs more than its commit, for a tree begins as another's clone or rows get another layout, is taken back
-//!    whole if the disk has no room for that: so it drops no tree that existed.
+//!    whole if the disk has no room for that. One that drops a tree which existed could not be: before its commit all that is
+//!    there by then is applied, and a disk without room for that refuses it. So what is left to be done behind the commit is
+//!    little; should others have filled the disk meanwhile, it waits for room.
 //!
 //! Threads: all; one change at a time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use crate::{
     Error, NewPart, Result, Seqno, TreeId,
@@ -91,7 +96,7 @@ impl CatalogChange<'_> {
         Ok(self.add(record))
     }
 
-    /// A new tree that begins as what another holds at the commit. Not beside drops of trees that existed (invariant 4).
+    /// A new tree that begins as what another holds at the commit, which may go with that.
     pub fn clone_tree(&mut self, of: TreeId, to: &str) -> Result<TreeId> {
         validate_name(to)?;
         let source = self.must_be_there(of)?;
@@ -241,12 +246,18 @@ impl CatalogChange<'_> {
         let records = std::iter::once(Record::Counters(counters.clone()));
         let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
         let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
+        let is_more = has_layouts || !clones.is_empty();
+        if is_more && !drops.is_empty() {
+            shared.have_room_to_settle()?;
+        }
         if plant!("db: each tree of a change is a commit of its own") {
             records.chunks(1).try_for_each(|record| shared.change(record, &[], &[]).map(drop))?;
         }
         let seqno = shared.change(&records, &keys, &changes)?;
-        if has_layouts || !clones.is_empty() {
-            shared.settle(seqno, before, put)?;
+        match is_more {
+            true if drops.is_empty() => shared.settle(seqno, before, put)?,
+            true => shared.settle_at_last(seqno)?,
+            false => {}
         }
         let birth = |record: &TreeRecord| match born.contains(&record.id) {
             // What was committed beside it is before it, too.
@@ -259,7 +270,40 @@ impl CatalogChange<'_> {
     }
 }
 
+/// What the apply of a change may take, of itself: some pages of the catalog.
+const SETTLE_BYTES: u64 = 1 << 20;
+/// How long one that can be taken back no more waits between two looks for room.
+const LOOK: Duration = Duration::from_millis(50);
+
 impl Shared {
+    /// Has everything so far applied, and finds room for a little more (invariant 4).
+    fn have_room_to_settle(&self) -> Result<()> {
+        let engine = &self.engine;
+        engine.freeze();
+        while engine.health.watch(engine.apply_oldest())? {}
+        engine.admit(SETTLE_BYTES)?;
+        engine.store.settle_admitted(SETTLE_BYTES);
+        Ok(())
+    }
+
+    /// As [`settle`](Self::settle), of what cannot be taken back.
+    fn settle_at_last(&self, seqno: Seqno) -> Result<()> {
+        loop {
+            let error = match self.engine.health.watch(self.engine.apply_through(seqno)) {
+                Ok(()) => return Ok(()),
+                Err(Error::Full(_)) => match self.check_writable() {
+                    Ok(()) => {
+                        self.engine.env.clock.sleep(LOOK);
+                        continue;
+                    }
+                    Err(closed) => closed,
+                },
+                Err(error) => error,
+            };
+            return Err(Error::OutcomeUnknown(error.to_string()));
+        }
+    }
+
     /// Has everything through commit `seqno` applied, so that clones have the roots that they begin with, and whoever writes
     /// rows by a new layout writes them into versions that show the commit: no snapshot, slot or backup of before has rows of
     /// a version that its catalog does not know. A disk that is too full for that gets the catalog back as it was (invariant 4).
@@ -287,6 +331,75 @@ impl Shared {
                 Err(Error::Full(why))
             }
             Err(other) => Err(Error::OutcomeUnknown(other.to_string())),
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{
+        Options,
+        io::{Env, MemoryVfs, Workers},
+        sync::Arc,
+    };
+
+    /// Rule: I35. A checkpoint has counters of clones that are in its version, though whoever makes them has not come to show them.
+    #[test]
+    fn clones_that_are_not_shown_yet_go_on_counting_after_a_crash() {
+        for drops_parent in [false, true] {
+            let vfs = Arc::new(MemoryVfs::new());
+            let open = || {
+                let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
+                Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
+            };
+            let db = open();
+            let (rows, none) = ("with rows", "without");
+            for (name, count) in [(rows, 70), (none, 7)] {
+                let tree = db.create_tree(name, Default::default()).unwrap();
+                tree.reserve(0, 1, count).unwrap();
+                tree.put(b"row", b"").unwrap();
+                if name == none {
+                    tree.delete(b"row").unwrap();
+                }
+            }
+            let mut change = db.change_catalog().unwrap();
+            for name in [rows, none] {
+                let of = change.find(name).unwrap();
+                let clone = change.clone_tree(of, &format!("copy of one {name}")).unwrap();
+                change.clone_tree(clone, &format!("copy of a copy {name}")).unwrap();
+                if drops_parent {
+                    change.drop_tree(of);
+                }
+            }
+            // As `commit` does it, as far as it comes.
+            let CatalogChange { put, drops, clones, .. } = &change;
+            let records: Vec<_> = put.values().cloned().map(Record::Tree).collect();
+            let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
+            let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
+            let changes: Vec<_> =
+                begun.chain(drops.iter().map(|&id| Change::DropTree(id))).collect();
+            let seqno = db.shared.change(&records, &keys, &changes).unwrap();
+            let engine = &db.shared.engine;
+            engine.apply_through(seqno).unwrap();
+            while engine.write_begun().unwrap() {}
+            for _ in 0..2 {
+                engine.publish_unchanged();
+                engine.run_checkpoint().unwrap();
+            }
+            engine.health.fail("it was killed");
+            drop(change);
+            drop(db);
+            let db = open();
+            for (name, next) in [(rows, 71), (none, 8)] {
+                for copy in ["one", "a copy"] {
+                    let copy = db.open_tree(&format!("copy of {copy} {name}")).unwrap();
+                    assert_eq!(copy.next_number(0).unwrap(), next, "{drops_parent} {copy:?}");
+                }
+                assert_eq!(db.open_tree(name).is_err(), drops_parent);
+            }
+            assert!(db.check(crate::CheckMode::Full).unwrap().is_clean());
+            db.close().unwrap();
         }
     }
 }

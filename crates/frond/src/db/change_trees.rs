@@ -237,8 +237,7 @@ impl TreesChange {
         self.step(Step::Truncate(tree.into()))
     }
 
-    /// A new tree that holds what another does, as [`Db::clone_tree`] makes it. Not in one change with drops or truncations of
-    /// trees: on a full disk it could not be taken back.
+    /// A new tree that holds what another does, as [`Db::clone_tree`] makes it; the other may go by a step behind.
     pub fn clone_tree(&mut self, of: impl Into<WhichTree>, to: &str) -> &mut Self {
         self.step(Step::Clone { of: of.into(), to: to.into() })
     }
@@ -249,8 +248,7 @@ impl TreesChange {
     }
 
     /// Values of a tree get another layout, as by [`Db::change_layout`], so that names and attributes that belong to it change with
-    /// it. `from`: the version ([`Tree::layout_version`]) that `parts` are numbered by; a tree that has another is refused. Not in
-    /// one change with drops or truncations of trees: on a full disk it could not be taken back.
+    /// it. `from`: the version ([`Tree::layout_version`]) that `parts` are numbered by; a tree that has another is refused.
     pub fn change_layout(
         &mut self,
         tree: impl Into<WhichTree>,
@@ -284,6 +282,9 @@ impl TreesChange {
     /// transaction with rows lasts longer than it may. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
     /// says that the change will be there when the store is opened again. `OutcomeUnknown`: after the next opening the change
     /// is there wholly or not at all.
+    ///
+    /// One that clones trees or changes layouts, and drops or truncates others, is refused if the disk is full. Should it become
+    /// so while the change is made, the call waits for room: by then it is durable.
     pub fn commit(&self) -> Result<TreesChanged> {
         let shared = &self.db.shared;
         let now = || shared.engine.env.clock.now();
@@ -322,8 +323,8 @@ impl TreesChange {
     fn plan(&self) -> Result<Plan<'_>> {
         let change = self.db.change_catalog()?;
         let (is_repeatable, store) = (self.is_repeatable, self.db.shared.engine.store.id());
-        let (made, alone, may_go_back) = Default::default();
-        let mut plan = Plan { change, store, is_repeatable, made, alone, may_go_back };
+        let (made, alone) = Default::default();
+        let mut plan = Plan { change, store, is_repeatable, made, alone };
         for (at, step) in self.steps.iter().enumerate() {
             let made = plan.step(at, step);
             let made = made.map_err(|error| Error::Step { step: at, error: Box::new(error) })?;
@@ -348,8 +349,6 @@ struct Plan<'a> {
     made: Vec<Made>,
     /// Trees that go, and the step that first wants it.
     alone: BTreeMap<TreeId, usize>,
-    /// Something that a full disk would have taken back.
-    may_go_back: bool,
 }
 
 impl Plan<'_> {
@@ -377,7 +376,7 @@ impl Plan<'_> {
                     (found, _) => found?,
                 };
                 let Some(found) = found else { return Ok(self.passed(tree)) };
-                self.goes(at, found.id)?;
+                self.goes(at, found.id);
                 self.change.drop_tree(found.id);
                 Ok(Made::Now(None))
             }
@@ -388,7 +387,7 @@ impl Plan<'_> {
                 }
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
                 must_be_no_table(&found, "its rows are in step with its indexes")?;
-                self.goes(at, found.id)?;
+                self.goes(at, found.id);
                 self.change.truncate(found.id).map(Some).map(Made::Now)
             }
             Step::Clone { of, to } => self.clone_tree(of, to),
@@ -469,8 +468,6 @@ impl Plan<'_> {
             }
         }
         let Some(found) = found? else { return Ok(self.passed(of)) };
-        self.may_go_back = true;
-        self.must_not_do_both()?;
         self.change.clone_tree(found.id, to).map(Some).map(Made::Now)
     }
 
@@ -496,8 +493,6 @@ impl Plan<'_> {
             let why = format!("the layout of \"{name}\" is version {version} and not {from}");
             return Err(Error::InvalidArgument(why));
         }
-        self.may_go_back = true;
-        self.must_not_do_both()?;
         self.change.change_layout(found.id, parts)?;
         Ok(Made::Now(Some(found.id)))
     }
@@ -532,19 +527,9 @@ impl Plan<'_> {
     }
 
     /// A tree is to go: nobody may have rows of it.
-    fn goes(&mut self, at: usize, tree: TreeId) -> Result<()> {
+    fn goes(&mut self, at: usize, tree: TreeId) {
         if !self.change.is_new(tree) {
             self.alone.entry(tree).or_insert(at);
-        }
-        self.must_not_do_both()
-    }
-
-    fn must_not_do_both(&self) -> Result<()> {
-        match self.may_go_back && !self.alone.is_empty() {
-            false => Ok(()),
-            true => Err(Error::InvalidArgument(
-                "trees are cloned or their layouts changed, and others dropped or truncated, by one change, which a full disk could not take back: make it two".into(),
-            )),
         }
     }
 }

@@ -434,7 +434,19 @@ impl Names {
         if records.is_empty() {
             return Ok(None);
         }
-        let changes = records.into_iter().filter_map(|record| match record {
+        // A follower must have the tree that is cloned.
+        let is_cloned = |id: TreeId| {
+            let mut records = records.iter().flatten();
+            records.any(|record| matches!(record, CatalogRecord::Tree(tree) if tree.parent.as_ref().is_some_and(|parent| parent.tree == id)))
+        };
+        let is_last = |record: &Result<CatalogRecord, Vec<u8>>| match record {
+            Err(key) => CatalogRecord::tree_of_key(key).is_some_and(is_cloned),
+            Ok(_) => false,
+        };
+        let is_last: Vec<bool> = records.iter().map(is_last).collect();
+        let (last, first): (Vec<_>, Vec<_>) =
+            records.into_iter().zip(is_last).partition(|(_, is_last)| *is_last);
+        let changes = first.into_iter().chain(last).filter_map(|(record, _)| match record {
             Ok(record) => self.define(record, &loaded),
             Err(key) => self.forget(&key),
         });

@@ -42,7 +42,12 @@ impl Engine {
 
         let publish = Publish(version.publish.0 + 1);
         let changes = slot.changes();
-        let dropped = |tree| changes.iter().any(|change| change.dropped_tree() == Some(tree));
+        let is_cloned = |tree| {
+            changes.iter().any(|change| matches!(change, Change::Clone { of, .. } if *of == tree))
+        };
+        let is_dropped = |tree| changes.iter().any(|change| change.dropped_tree() == Some(tree));
+        // What begins as a tree that goes has its last rows.
+        let dropped = |tree| is_dropped(tree) && !is_cloned(tree);
         let mut roots = version.roots.clone();
         let mut effects = Vec::new();
         let mut tasks: Vec<Box<dyn FnOnce() -> TreeOutcome + Send>> = Vec::new();
@@ -121,7 +126,12 @@ impl Engine {
             effects.early.retain(|(run, _)| run.refs() > 0);
             effects.early.iter().for_each(|(run, _)| self.cx.remember(run));
         }
-        self.effects.lock().unwrap().push_back(Published { publish, effects, ended });
+        self.effects.lock().unwrap().push_back(Published {
+            publish,
+            effects,
+            ended,
+            ended_in: publish,
+        });
         Ok(())
     }
 
@@ -149,9 +159,13 @@ impl Engine {
         let mut branches = (**old).clone();
         let space = self.store.space();
         let mut consistent = true;
-        for change in changes {
+        // What goes with the commit that clones it was there to be cloned, whichever of the two a replay finds first.
+        let (clones, others): (Vec<_>, Vec<_>) =
+            changes.iter().partition(|change| matches!(change, Change::Clone { .. }));
+        for change in clones.into_iter().chain(others) {
             match change {
                 Change::Clone { tree, of } => {
+                    self.trees.begins(*tree, *of, last);
                     if let Some(root) = roots.get(of).cloned() {
                         Arc::make_mut(roots).insert(*tree, root);
                         branches.clone_tree(space, *tree, *of, publish);

@@ -403,8 +403,19 @@ impl Engine {
                     _ => None,
                 }
             };
-            let Some(Published { publish, effects, ended: dropped }) = next else { break };
-            ended.extend(dropped);
+            let Some(Published { publish, effects, ended: dropped, ended_in }) = next else {
+                break;
+            };
+            let begins = || self.checkpoint.begun().iter().any(|begun| begun.publish == through);
+            if ended_in == through && !dropped.is_empty() && begins() {
+                // A clone that began with it may hold its pages as they are in this very version, so that they may die with
+                // the next one at the earliest; and those that are not written yet are not in the map.
+                let (publish, effects) = (Publish(publish.0 + 1), Vec::new());
+                let later = Published { publish, effects, ended: dropped, ended_in };
+                self.effects.lock().unwrap().push_front(later);
+            } else {
+                ended.extend(dropped);
+            }
             let mut blobs = BlobChanges::default();
             for (lineage, effects) in effects {
                 for Begun { pages, blobs: listed } in effects.begun {

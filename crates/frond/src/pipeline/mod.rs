@@ -134,6 +134,10 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// Trees through this commit that have given out numbers.
     fn counting(&self, through: Seqno) -> Vec<TreeId>;
 
+    /// A tree that begins as what another is after this commit will be published, whose counters go on from the other's; the
+    /// catalog may not show it yet.
+    fn begins(&self, tree: TreeId, of: TreeId, at: Seqno);
+
     /// The commit that dropped a tree is applied: no batch of it counts any more.
     fn forget(&self, tree: TreeId);
 }
@@ -200,6 +204,8 @@ pub(crate) struct Published {
     effects: Vec<(Lineage, Effects)>,
     /// Lineages of the trees that it dropped.
     ended: Vec<Lineage>,
+    /// The version from which on they are not there.
+    ended_in: Publish,
 }
 
 /// State that only the holder of the job lock uses.

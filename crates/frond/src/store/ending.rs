@@ -11,7 +11,8 @@
 //!
 //! Invariants
 //! 1. A lineage ends once a version without its tree is being written, when everything that earlier versions
-//!    did to its pages has been recorded.
+//!    did to its pages has been recorded. If a clone begins in the first such version, with the next: it pins the pages as
+//!    they are in that one, and they must not die with it.
 //! 2. One pass serves all lineages that ended before it began; the next one those that ended meanwhile.
 //! 3. The lock is held for a bounded number of records.
 //! 4. A page dies with the version that is being written, however long ago its tree was dropped: the maps of

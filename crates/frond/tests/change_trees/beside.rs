@@ -1,6 +1,7 @@
 //! Changes of trees beside what else follows them: the change feed, backups, named snapshots, clones, tables.
 
 use frond::{Change, Options, io::Env};
+use frond_testkit::disk::SimVfs;
 
 use super::*;
 
@@ -54,6 +55,108 @@ fn is_followed(db: &Db, trees: &Followed) {
         })
         .collect();
     assert_eq!(trees, &shown);
+}
+
+/// Promise: P13. A full disk refuses what could not be taken back before anything of it is done; what only drops goes on.
+#[test]
+fn a_full_disk_refuses_a_change_that_could_not_be_taken_back() {
+    let vfs = SimVfs::new();
+    let db = Db::open("/store", common::options().env(vfs.env(3))).unwrap();
+    tree_of(&db, "a", 100);
+    tree_of(&db, "b", 100);
+    let before = db.trees();
+    let mut change = db.change_trees();
+    change.clone_tree("a", "copy").drop_tree("a").rename("copy", "a");
+    vfs.set_capacity(Some(vfs.allocated_bytes()));
+    let refused = change.commit().unwrap_err();
+    assert!(matches!(refused, Error::Full(_)), "{refused}");
+    assert_eq!(db.trees(), before);
+    db.change_trees().drop_tree("b").commit().unwrap();
+    vfs.set_capacity(None);
+    change.commit().unwrap();
+    assert_eq!(all(&db), names([("a", "a")]));
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+    db.close().unwrap();
+}
+
+/// Rules: I18, I19. What is cloned may go with the same commit, and its clone may have its name: nothing is lost, whatever was
+/// in memory, and with the last clone all of it goes.
+#[test]
+fn a_tree_is_cloned_and_goes_in_one_change() {
+    for rows in [1u32, 30, 3000] {
+        for is_checkpointed in [false, true] {
+            let (dir, mut db) = store();
+            let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
+            let mut followed = Followed::new();
+            tree_of(&db, "t", rows);
+            tree_of(&db, "queue", rows);
+            if is_checkpointed {
+                db.checkpoint().unwrap();
+            }
+            let old = db.open_tree("t").unwrap();
+            old.put(b"last", b"in memory").unwrap();
+            assert_eq!(old.reserve(0, 1, 70).unwrap().start, 1);
+            let expected = rows_at(&db.snapshot(), &old);
+            let queue = rows_at(&db.snapshot(), &db.open_tree("queue").unwrap());
+            let before = db.snapshot();
+            let changed = db
+                .change_trees()
+                .clone_tree("t", "copy")
+                .clone_tree("copy", "second")
+                .clone_tree("queue", "old queue")
+                .truncate("queue")
+                .drop_tree("t")
+                .rename("second", "t")
+                .commit()
+                .unwrap();
+            assert!(changed.steps.iter().all(|step| step.was_made));
+            assert!(matches!(old.get(b"last"), Err(Error::NoSuchTree(_))));
+            assert_eq!(rows_at(&before, &before.open_tree("t").unwrap()), expected);
+            if rows < 1000 && !is_checkpointed {
+                follow(&mut feed, &mut followed);
+                is_followed(&db, &followed);
+            }
+            drop((old, changed, before, feed));
+            for round in 0..4 {
+                let rows_of = |name: &str| rows_at(&db.snapshot(), &db.open_tree(name).unwrap());
+                for name in ["copy", "t"] {
+                    assert!(rows_of(name) == expected, "{rows} rows, round {round}: {name}");
+                }
+                assert!(rows_of("old queue") == queue && rows_of("queue").is_empty());
+                assert!(
+                    db.check(CheckMode::Full).unwrap().is_clean(),
+                    "{rows} rows, round {round}"
+                );
+                // Takes what is free: pages of the clones, were they given up.
+                let other = db.create_tree("other", TreeOptions::default()).unwrap();
+                for row in 0..2000u32 {
+                    other.put(&row.to_be_bytes(), &[7; 50]).unwrap();
+                }
+                db.checkpoint().unwrap();
+                drop(other);
+                db.drop_tree("other").unwrap();
+                if round % 2 == 1 {
+                    db.close().unwrap();
+                    db = Db::open(dir.path().join("store"), common::options()).unwrap();
+                }
+            }
+            for name in ["copy", "t"] {
+                assert_eq!(db.open_tree(name).unwrap().next_number(0).unwrap(), 71);
+                db.drop_tree(name).unwrap();
+            }
+            db.drop_tree("old queue").unwrap();
+            (0..3).for_each(|_| {
+                db.create_tree("other", TreeOptions::default()).unwrap();
+                db.checkpoint().unwrap();
+                db.drop_tree("other").unwrap();
+                db.checkpoint().unwrap();
+            });
+            assert!(db.check(CheckMode::Full).unwrap().is_clean());
+            let live = db.stats().get("space_live_bytes").unwrap();
+            assert!(live < 200_000, "{rows} rows: {live} bytes live on");
+            db.close().unwrap();
+        }
+    }
 }
 
 #[test]
