@@ -103,6 +103,46 @@ fn who_asks_is_told_once_the_log_is_synced() {
     }
 }
 
+/// Rules: I53, I52. A batch that waits for a row is stopped by another thread, or by its own time, and nothing was done; it may be
+/// committed again.
+#[test]
+fn a_batch_that_waits_for_a_row_can_be_stopped() {
+    let (_dir, db) = open(Durability::Lazy);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let holder = db.begin(TxnOptions::default()).unwrap();
+    holder.put(&tree, b"k", b"held").unwrap();
+    let interrupter = frond::Interrupter::new();
+    let mut batch = frond::Batch::new();
+    batch.heed(&interrupter);
+    batch.lock_timeout(None);
+    batch.put(&tree, b"a", b"batch").unwrap();
+    batch.put(&tree, b"k", b"batch").unwrap();
+    let before = db.snapshot().seqno();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| db.commit(&mut batch));
+        while db.lock_waits().is_empty() {
+            assert!(!waits.is_finished(), "it waits for nobody");
+            std::thread::yield_now();
+        }
+        interrupter.interrupt();
+        let told = waits.join().unwrap();
+        assert!(matches!(told, Err(Error::Interrupted)), "{told:?}");
+    });
+    assert!(matches!(db.commit(&mut batch), Err(Error::Interrupted)), "until it is cleared");
+    interrupter.clear();
+    batch.lock_timeout(Some(Duration::from_millis(5)));
+    let told = db.commit(&mut batch);
+    assert!(matches!(told, Err(Error::LockTimeout { .. })), "{told:?}");
+    assert_eq!((db.snapshot().seqno(), batch.len()), (before, 2));
+    assert_eq!(tree.get(b"a").unwrap(), None);
+    holder.rollback();
+    assert_eq!(db.lock_stats().locks, 0);
+    db.commit(&mut batch).unwrap();
+    assert_eq!(tree.get(b"k").unwrap().as_deref(), Some(&b"batch"[..]));
+    drop(batch);
+    db.close().unwrap();
+}
+
 /// Commits by their level, waits for locks, and who holds what now.
 #[test]
 fn a_server_sees_who_waits_and_how_long_things_took() {

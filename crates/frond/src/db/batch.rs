@@ -1,11 +1,14 @@
 //! Batches: changes to any number of trees that commit together or not at all.
 
+use std::time::Duration;
+
 use crate::{
-    Error, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, blob::BlobHold,
-    coding::put_varint, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
+    Error, Interrupter, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, blob::BlobHold,
+    coding::put_varint, heed::Heed, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc,
+    txn::WriteSet,
 };
 
-use super::{Shared, Tree};
+use super::{Shared, Tree, commit::LOCK_WAIT};
 
 /// Changes that commit atomically, in the order they were added.
 ///
@@ -42,6 +45,33 @@ pub struct Batch {
     store: Option<Arc<Shared>>,
     /// What the writes go through a commit in; kept for its memory.
     pub(super) insertion: Option<Arc<Insertion>>,
+    pub(super) waits: BatchWaits,
+}
+
+/// How the commit of a batch waits.
+#[derive(Clone, Debug)]
+pub(super) struct BatchWaits {
+    heed: Option<Heed>,
+    /// For all its locks together; without: until it has them.
+    pub lock_timeout: Option<Duration>,
+}
+
+impl Default for BatchWaits {
+    fn default() -> Self {
+        Self { heed: None, lock_timeout: Some(LOCK_WAIT) }
+    }
+}
+
+impl BatchWaits {
+    /// An error if it is to wait no longer.
+    pub fn must_go_on(&self) -> Result<()> {
+        self.heed.as_ref().map_or(Ok(()), Heed::must_go_on)
+    }
+
+    /// What an owner of its locks is to heed.
+    pub fn heed(&self) -> Option<&Heed> {
+        self.heed.as_ref()
+    }
 }
 
 impl Batch {
@@ -144,6 +174,18 @@ impl Batch {
         Ok(())
     }
 
+    /// From here on an interrupt ends a commit of the batch with [`Error::Interrupted`], until it is cleared; while it waits for
+    /// rows that others have, or for room in memory or on the disk, at once. Nothing was done then, and the batch is as it was.
+    pub fn heed(&mut self, interrupter: &Interrupter) {
+        interrupter.set_on(self.waits.heed.get_or_insert_default());
+    }
+
+    /// How long a commit waits for rows that transactions have, all together, before it fails with [`Error::LockTimeout`]; `None`:
+    /// until they have ended. Ten seconds if nobody says.
+    pub fn lock_timeout(&mut self, timeout: Option<Duration>) {
+        self.waits.lock_timeout = timeout;
+    }
+
     /// Number of changes.
     pub fn len(&self) -> usize {
         self.writes.len()
@@ -159,7 +201,7 @@ impl Batch {
         self.writes.bytes()
     }
 
-    /// Forgets all changes and keeps the memory.
+    /// Forgets all changes, and keeps the memory and whom it heeds.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.blobs.clear();

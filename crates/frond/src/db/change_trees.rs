@@ -16,8 +16,9 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    Error, Layout, NewPart, Result, Seqno, StoreId, TreeId,
+    Error, Interrupter, Layout, NewPart, Result, Seqno, StoreId, TreeId,
     catalog::{TABLE_ATTRIBUTES, TreeRecord},
+    heed::Heed,
     txn::lock_table::Patience,
 };
 
@@ -107,6 +108,7 @@ pub struct TreesChange {
     steps: Vec<Step>,
     is_repeatable: bool,
     lock_timeout: Option<Duration>,
+    heed: Option<Heed>,
 }
 
 /// What a change of trees came to.
@@ -178,7 +180,7 @@ impl Db {
     /// ```
     pub fn change_trees(&self) -> TreesChange {
         let (steps, is_repeatable, lock_timeout) = (Vec::new(), false, Some(LOCK_WAIT));
-        TreesChange { db: self.clone(), steps, is_repeatable, lock_timeout }
+        TreesChange { db: self.clone(), steps, is_repeatable, lock_timeout, heed: None }
     }
 }
 
@@ -204,6 +206,13 @@ impl TreesChange {
     /// [`Error::LockTimeout`]; `None`: until they have ended. Ten seconds if nobody says.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
         self.lock_timeout = timeout;
+        self
+    }
+
+    /// From here on an interrupt ends a [`commit`](Self::commit) that waits for transactions, with [`Error::Step`] of
+    /// [`Error::Interrupted`]; and one that begins, until it is cleared, with that alone. Nothing was done then.
+    pub fn heed(&mut self, interrupter: &Interrupter) -> &mut Self {
+        interrupter.set_on(self.heed.get_or_insert_default());
         self
     }
 
@@ -279,7 +288,7 @@ impl TreesChange {
     ///
     /// # Errors
     /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`; `LockTimeout` if a
-    /// transaction with rows lasts longer than it may. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
+    /// transaction with rows lasts longer than it may; `Interrupted` if it [heeds](Self::heed) somebody. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
     /// says that the change will be there when the store is opened again. `OutcomeUnknown`: after the next opening the change
     /// is there wholly or not at all.
     ///
@@ -291,6 +300,7 @@ impl TreesChange {
         let deadline = self.lock_timeout.map(|time| now().saturating_add(time));
         let (mut had, mut alone) = (Vec::new(), None);
         loop {
+            self.heed.as_ref().map_or(Ok(()), Heed::must_go_on)?;
             let plan = self.plan()?;
             if plan.alone.keys().all(|tree| had.contains(tree)) {
                 return plan.commit(&self.db);
@@ -303,7 +313,8 @@ impl TreesChange {
                 Some(until) => Patience::For(until.saturating_sub(now())),
                 None => Patience::Forever,
             };
-            alone = Some(shared.lock_alone(&had, patience, None).map_err(|(tree, error)| {
+            let locked = shared.lock_alone(&had, patience, self.heed.as_ref());
+            alone = Some(locked.map_err(|(tree, error)| {
                 let step = wanted.get(&tree).copied().unwrap_or_default();
                 Error::Step { step, error: Box::new(error) }
             })?);

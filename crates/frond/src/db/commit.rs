@@ -92,9 +92,10 @@ impl Shared {
         batch.check_store(self)?;
         let deletes = batch.writes.only_deletes();
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
-        self.engine.pace(paced, &|| Ok(()))?;
+        batch.waits.must_go_on()?;
+        self.engine.pace(paced, &|| batch.waits.must_go_on())?;
         self.record_operators(&batch.operators)?;
-        let turn = self.engine.make_room(batch.bytes() as u64, &|| Ok(()))?;
+        let turn = self.engine.make_room(batch.bytes() as u64, &|| batch.waits.must_go_on())?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;
         batch.clear();
         Ok(seqno)
@@ -125,7 +126,8 @@ impl Shared {
                 Ok(None) => {
                     batch.writes.forget(&queues);
                     if turn.is_none() {
-                        turn = self.engine.make_room(batch.bytes() as u64, &|| Ok(()))?;
+                        let goes_on = || batch.waits.must_go_on();
+                        turn = self.engine.make_room(batch.bytes() as u64, &goes_on)?;
                     }
                 }
                 Err(error) => {
@@ -146,7 +148,7 @@ impl Shared {
     ) -> Result<Option<Seqno>> {
         let engine = &*self.engine;
         let bytes = batch.bytes() as u64;
-        let Batch { writes, blobs, .. } = &mut *batch;
+        let Batch { writes, blobs, waits, .. } = &mut *batch;
         let sealed = writes.seal(&engine.cx.folder());
         sealed.map_err(|error| self.naming_tree(error, writes))?;
         self.separate(writes, blobs)?;
@@ -171,9 +173,10 @@ impl Shared {
         }
         // Who has the turn waits for no row, as whoever has rows may wait for the turn.
         drop(turn.take());
-        let rows = self.lock_batch(writes, &trees)?;
+        let rows = self.lock_batch(writes, &trees, waits)?;
         let insertion = self.take_writes(batch, trees);
-        let done = self.commit_locked(rows, &insertion, &batch.blobs, (level, bytes), queues);
+        let how = (level, bytes, &batch.waits);
+        let done = self.commit_locked(rows, &insertion, &batch.blobs, how, queues);
         give_back_writes(batch, insertion);
         done
     }

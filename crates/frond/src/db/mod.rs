@@ -140,8 +140,8 @@ impl Db {
     /// Commits a batch at the store's durability, and empties it. Returns the commit's number.
     ///
     /// # Errors
-    /// `KeyExists` if an insert met its key: nothing was done. `Full`: nothing was done. `Failed`,
-    /// `OutcomeUnknown`: the store has stopped.
+    /// `KeyExists` if an insert met its key: nothing was done. `Full`, `LockTimeout`, and `Interrupted` if the batch
+    /// [heeds](Batch::heed) somebody: nothing was done. `Failed`, `OutcomeUnknown`: the store has stopped.
     pub fn commit(&self, batch: &mut Batch) -> Result<Seqno> {
         self.shared.commit(batch, None)
     }

@@ -302,6 +302,39 @@ fn steps_are_made_in_their_order() {
     db.close().unwrap();
 }
 
+/// Rule: I53. Who waits for what is prepared is stopped by another thread, and nothing was done; the change may be committed
+/// again.
+#[test]
+fn a_change_that_waits_can_be_stopped() {
+    let (_dir, db) = store();
+    let (a, _b) = (tree(&db, "a"), tree(&db, "b"));
+    let txn = db.begin(Default::default()).unwrap();
+    txn.put(&a, b"row", b"").unwrap();
+    let name = Xid::new(b"x").unwrap();
+    txn.prepare(&name).unwrap().detach();
+    let before = (db.trees(), db.snapshot().seqno());
+    let interrupter = frond::Interrupter::new();
+    let mut change = db.change_trees();
+    change.rename("b", "c").drop_tree("a").lock_timeout(None).heed(&interrupter);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| change.commit());
+        until_waiting(&db, &waits);
+        interrupter.interrupt();
+        let told = waits.join().unwrap().unwrap_err();
+        let Error::Step { step: 1, error } = &told else { panic!("{told}") };
+        assert!(matches!(**error, Error::Interrupted), "{told}");
+    });
+    assert_eq!((db.trees(), db.snapshot().seqno()), before);
+    assert!(db.lock_waits().is_empty());
+    assert!(matches!(change.commit(), Err(Error::Interrupted)), "until it is cleared");
+    interrupter.clear();
+    db.commit_prepared(&name).unwrap();
+    change.commit().unwrap();
+    assert_eq!(all(&db), names([("c", "b")]));
+    drop((change, a, _b));
+    db.close().unwrap();
+}
+
 /// Rules: I52, I12. Whoever has rows of a tree that goes is waited for, as long as was said.
 #[test]
 fn a_change_waits_for_those_who_have_rows() {

@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-use super::super::Shared;
+use super::super::{Shared, batch::BatchWaits};
 
 /// How long a lock is waited for where nobody says: longer than any transaction of a program that is well, and no
 /// longer than a user waits. Databases have 50 s (InnoDB) and less.
@@ -41,8 +41,8 @@ pub(super) struct BatchLocks<'a> {
     locks: LockSet,
     /// When it held nothing.
     start: LockMark,
-    /// How long it waits, by the store's clock.
-    until: Duration,
+    /// How long it waits, by the store's clock; else until it has all.
+    until: Option<Duration>,
     /// Where its keys are found, and the trees that list it.
     live: Option<Arc<LiveWrites>>,
     entered: Vec<Arc<TreeEntry>>,
@@ -50,12 +50,19 @@ pub(super) struct BatchLocks<'a> {
 
 impl Shared {
     /// Locks the rows of a batch.
-    pub(super) fn lock_batch(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<BatchLocks<'_>> {
+    pub(super) fn lock_batch(
+        &self,
+        writes: &WriteSet,
+        trees: &[TreeId],
+        waits: &BatchWaits,
+    ) -> Result<BatchLocks<'_>> {
         let locks = self.lock_table.begin(self.next_txn());
         self.lock_table.begins(&locks);
         locks.owner().set_writes(writes.len() as u64);
         let start = locks.mark();
-        let until = self.engine.env.clock.now() + LOCK_WAIT;
+        waits.heed().inspect(|&heed| locks.owner().heed(heed.clone()));
+        let now = self.engine.env.clock.now();
+        let until = waits.lock_timeout.map(|time| now.saturating_add(time));
         let mut held =
             BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() };
         let table = &self.lock_table;
@@ -86,18 +93,24 @@ impl Shared {
         mut rows: BatchLocks<'_>,
         insertion: &Arc<Insertion>,
         blobs: &[Arc<BlobHold>],
-        (level, bytes): (Durability, u64),
+        (level, bytes, waits): (Durability, u64, &BatchWaits),
         queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
         rows.publish(insertion)?;
         if self.lacks_queue(&insertion.trees, queues) {
             return Ok(None);
         }
-        let _turn = self.engine.make_room(bytes, &|| Ok(()))?;
+        let _turn = self.engine.make_room(bytes, &|| waits.must_go_on())?;
         let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
         self.must_be_absent(&insertion.writes, &insertion.trees)?;
         // They could be said to be fresh (Rule: I7), were the set not where others look already.
         self.commit_insertion(insertion, blobs, level, &[], (keys, rows)).map(Some)
+    }
+
+    /// What is left until then.
+    fn patience(&self, until: Option<Duration>) -> Patience {
+        let now = self.engine.env.clock.now();
+        until.map_or(Patience::Forever, |until| Patience::For(until.saturating_sub(now)))
     }
 
     /// What a caller is told who did not get a lock.
@@ -124,8 +137,7 @@ impl BatchLocks<'_> {
         }
         for &tree in &insertion.trees {
             for entry in insertion.writes.entries(tree) {
-                let left = until.saturating_sub(shared.engine.env.clock.now());
-                let (table, patience) = (&shared.lock_table, Patience::For(left));
+                let (table, patience) = (&shared.lock_table, shared.patience(*until));
                 if !table.is_gap_locked(locks, tree, entry.key)
                     || shared.exists_at_latest(tree, entry.key)?
                 {
@@ -140,7 +152,7 @@ impl BatchLocks<'_> {
 
     /// What is left of the time that all its locks may take together.
     fn patience(&self) -> Patience {
-        Patience::For(self.until.saturating_sub(self.shared.engine.env.clock.now()))
+        self.shared.patience(self.until)
     }
 }
 
