@@ -4,11 +4,17 @@
 mod common;
 
 use std::{
-    sync::mpsc,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
 use frond::{Db, Durability, Error, Isolation, TreeOptions, TxnOptions};
+use frond_testkit::disk::{Fault, FaultKind, Image, SimVfs, SyncFailure, When, WriteGuard};
 
 fn open(level: Durability) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
@@ -101,6 +107,97 @@ fn who_asks_is_told_once_the_log_is_synced() {
         assert_eq!(told.try_recv(), Ok(99), "closed is synced");
         assert!(matches!(db.when_synced(|| ()), Err(Error::Closed)));
     }
+}
+
+/// Rule: I29. What has its place in the order of commits, and is made later, is in a snapshot that is taken in between: whoever reads
+/// first waits for it, or makes it himself.
+#[test]
+fn a_snapshot_has_what_was_ordered_before_it_and_is_made_behind() {
+    let (_dir, db) = open(Durability::Lazy);
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    tree.put(b"k", b"before").unwrap();
+    for is_let_go in [false, true] {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        txn.put(&tree, b"k", b"ordered").unwrap();
+        let name = frond::Xid::new(b"x").unwrap();
+        let mut prepared = txn.prepare_with(&name, Durability::Lazy).unwrap();
+        let early = db.begin(TxnOptions::default()).unwrap();
+        let at_first = early.take_snapshot().unwrap();
+        let seqno = prepared.commit_ordered().unwrap();
+        let reader = db.begin(TxnOptions::default()).unwrap();
+        assert_eq!(reader.take_snapshot().unwrap(), seqno);
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| reader.get(&tree, b"k").unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+            match is_let_go {
+                true => prepared.detach(),
+                false => assert_eq!(prepared.commit().unwrap(), seqno),
+            }
+            assert_eq!(read.join().unwrap().as_deref(), Some(&b"ordered"[..]));
+        });
+        assert!(at_first < seqno);
+        assert_eq!(early.get(&tree, b"k").unwrap().as_deref(), Some(&b"before"[..]));
+        assert_eq!(reader.snapshot_seqno(), Some(seqno));
+        tree.put(b"k", b"before").unwrap();
+        reader.rollback();
+    }
+    db.close().unwrap();
+}
+
+/// Says when a segment of the log became durable.
+struct SyncsSeen(AtomicBool);
+
+impl WriteGuard for SyncsSeen {
+    fn forbids(&self, _: &Path, _: std::ops::Range<u64>) -> Option<String> {
+        None
+    }
+
+    fn synced(&self, path: &Path, _: &Image) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-")) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Rule: I42. Not before the sync has ended; and on a store that nobody uses by the clock alone, well within a second.
+#[test]
+fn nobody_is_told_before_the_sync_and_an_idle_store_does_it_in_time() {
+    let vfs = SimVfs::new();
+    let seen = Arc::new(SyncsSeen(AtomicBool::new(false)));
+    vfs.set_guard(seen.clone());
+    let options = frond::Options::new().cache_size(16 << 20).durability(Durability::Lazy);
+    let db = Db::open("/store", options.env(vfs.env(7))).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    for round in 0..3u32 {
+        while db.step().unwrap() {}
+        tree.put(&key(round), b"row").unwrap();
+        seen.0.store(false, Ordering::SeqCst);
+        let told = Arc::new(AtomicBool::new(false));
+        let (is_synced, tells) = (seen.clone(), told.clone());
+        let tell = move || tells.store(is_synced.0.load(Ordering::SeqCst), Ordering::SeqCst);
+        db.when_synced(tell).unwrap();
+        while db.step().unwrap() {}
+        assert!(!told.load(Ordering::SeqCst) && !seen.0.load(Ordering::SeqCst), "nobody synced");
+        let since = vfs.now();
+        while !seen.0.load(Ordering::SeqCst) {
+            vfs.advance(Duration::from_millis(50));
+            while db.step().unwrap() {}
+        }
+        db.step().unwrap();
+        assert!(told.load(Ordering::SeqCst), "once it was synced");
+        assert!(vfs.now() - since < Duration::from_secs(1));
+    }
+    // A sync that fails tells nobody.
+    tree.put(b"last", b"row").unwrap();
+    let told = Arc::new(AtomicBool::new(false));
+    let tells = told.clone();
+    db.when_synced(move || tells.store(true, Ordering::SeqCst)).unwrap();
+    let failure = FaultKind::Sync(SyncFailure::CacheKeepsNew);
+    vfs.plan(Fault::from_then_on(When::Call(vfs.calls()), failure));
+    vfs.advance(Duration::from_secs(1));
+    while db.step().is_ok_and(|goes_on| goes_on) {}
+    drop((tree, db));
+    assert!(!told.load(Ordering::SeqCst));
 }
 
 /// Rules: I53, I52. A batch that waits for a row is stopped by another thread, or by its own time, and nothing was done; it may be

@@ -4,6 +4,7 @@
 mod crashes;
 mod large;
 mod room;
+mod stopped;
 
 use std::{path::Path, thread, time::Duration};
 
