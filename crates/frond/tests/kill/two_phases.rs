@@ -97,7 +97,11 @@ impl Writer<'_> {
         for part in 0..PARTS {
             let value = row_value(self.writer, number, part);
             txn.insert(&self.trees.rows, &row_key(self.writer, number, part), &value)?;
-            txn.put(&self.trees.index, &index_key(self.writer, number, part), b"")?;
+            txn.put(
+                &self.trees.index,
+                &index_key(self.writer, number, part, Fate::AsInserted),
+                b"",
+            )?;
         }
         txn.put(&self.trees.marks, &self.writer.to_be_bytes(), &number.to_be_bytes())?;
         let mut prepared = txn.prepare(&xid(self.writer, number))?;
@@ -163,7 +167,7 @@ fn is_there(trees: &Trees, writer: u64, number: u64) -> bool {
         if let Some(row) = &row {
             assert!(*row == row_value(writer, number, part), "{writer}/{number}/{part}");
         }
-        let entry = trees.index.get(&index_key(writer, number, part)).unwrap();
+        let entry = trees.index.get(&index_key(writer, number, part, Fate::AsInserted)).unwrap();
         assert_eq!(row.is_some(), entry.is_some(), "{writer}/{number}/{part}: a row, or its entry");
         row.is_some()
     });
@@ -207,7 +211,8 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
         };
         assert!(its.is_recovered && its.is_detached, "{its:?}");
         for part in 0..PARTS {
-            let (row, entry) = (row_key(writer, number, part), index_key(writer, number, part));
+            let (row, entry) =
+                (row_key(writer, number, part), index_key(writer, number, part, Fate::AsInserted));
             assert!(is_locked(&db, &trees.rows, &row) && is_locked(&db, &trees.index, &entry));
         }
         if !decides {
