@@ -680,8 +680,21 @@ int32_t frond_batch_delete_range(frond_batch *batch,
                                  size_t to_length,
                                  frond_error *error);
 
+// From here on an interrupt ends commits of the batch with FRD-1106 until it is cleared; one that waits for rows that others have, or for
+// room, at once. Nothing was done then, and the batch is as it was.
+int32_t frond_batch_heed(frond_batch *batch,
+                         const frond_interrupter *interrupter,
+                         frond_error *error);
+
+// How long commits of the batch wait for rows that transactions have, all together, milliseconds; below 0: until they have ended. Ten
+// seconds if nobody says.
+int32_t frond_batch_lock_timeout(frond_batch *batch,
+                                 int64_t milliseconds,
+                                 frond_error *error);
+
 // Commits a batch, at FROND_AS_STORE or a level of its own, and empties it. `seqno`, which may be null, gets the commit's number.
-// On an error nothing is done, and the batch is as it was.
+// On an error nothing is done, and the batch is as it was; but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may
+// have seen the commit; after opening it look whether it is there.
 int32_t frond_batch_commit(const frond_db *db,
                            frond_batch *batch,
                            int32_t level,
@@ -815,6 +828,12 @@ int32_t frond_change_begin(const frond_db *db,
                            frond_tree_change **change,
                            frond_error *error);
 
+// From here on an interrupt ends frond_change_commit with FRD-1106: while it waits for transactions at once, and when it begins until the
+// interrupt is cleared. Nothing was done then.
+int32_t frond_change_heed(frond_tree_change *change,
+                          const frond_interrupter *interrupter,
+                          frond_error *error);
+
 // Gives a change back, whether it was committed or not. Null is allowed.
 void frond_change_free(frond_tree_change *change);
 
@@ -852,7 +871,7 @@ int32_t frond_change_truncate(frond_tree_change *change,
                               const char *name,
                               frond_error *error);
 
-// Adds a step: a new tree that holds what another does, as by frond_tree_clone. Not in one change with drops or truncations.
+// Adds a step: a new tree that holds what another does, as by frond_tree_clone. The other may go by a step behind.
 int32_t frond_change_clone(frond_tree_change *change,
                            uint32_t number,
                            const char *name,
@@ -887,7 +906,9 @@ int32_t frond_change_publish(frond_tree_change *change,
 
 // Makes all steps, in one commit that is synced when it returns: after a crash all of it is there, or nothing. Waits for transactions
 // that have rows of trees that it drops or truncates. `seqno`, which may be null, gets its number, 0 if there was nothing to be
-// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again.
+// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again;
+// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether the change was made. One that clones
+// trees or changes layouts, and drops or truncates others, waits for room if the disk becomes full while it is made.
 int32_t frond_change_commit(frond_tree_change *change,
                             uint64_t *seqno,
                             frond_error *error);
@@ -1196,7 +1217,7 @@ int32_t frond_cursor_only(frond_cursor *cursor,
 
 // Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
 // transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
-// rolled back.
+// rolled back; but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared.
 // `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
 int32_t frond_txn_prepare(frond_txn *txn,
                           const uint8_t *xid_data,
@@ -1212,21 +1233,23 @@ int32_t frond_prepared_attach(const frond_db *db,
                               frond_prepared **prepared,
                               frond_error *error);
 
-// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare,
-// so that it fails only once the store has stopped; but one from before the store was opened may wait for room. `seqno`, which may be null, gets its
+// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare, or
+// since the store was opened, so that it waits for no disk and fails only once the store has stopped; but where opening has warned of
+// FRD-1303 (frond_warnings) there was none on the disk then: until there is it may fail with FRD-1301, and is prepared still. `seqno`, which may be null, gets its
 // number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
 int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
                                       uint64_t *seqno,
                                       frond_error *error);
 
-// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still,
-// but if it was ordered: then it is committed, and only not as durable as was asked.
+// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still;
+// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared or committed. Once it is ordered
+// every error means that.
 int32_t frond_prepared_commit(frond_prepared *prepared,
                               int32_t level,
                               frond_error *error);
 
-// Takes everything back. The handle is given back; on an error it is prepared still. Once it is ordered it is committed:
-// FRD-1001, and the handle stays.
+// Takes everything back. The handle is given back; on an error it is prepared still; but FRD-3203 (and FRD-3202 behind
+// it): the store has stopped; after opening it look whether it is. Once it is ordered it is committed: FRD-1001, and the handle stays.
 int32_t frond_prepared_rollback(frond_prepared *prepared,
                                 frond_error *error);
 
@@ -1462,6 +1485,13 @@ int32_t frond_tree_info(const frond_tree *tree,
 // Tells the names of all trees, in order.
 int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
+// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303). Nothing
+// as a rule.
+int32_t frond_warnings(const frond_db *db,
+                       frond_line tell,
+                       void *context,
+                       frond_error *error);
+
 // Makes a temporary tree, at once and without a name. `options` may be null.
 int32_t frond_temporary_create(const frond_db *db,
                                const frond_tree_options *options,
@@ -1595,7 +1625,8 @@ int32_t frond_txn_begin(const frond_db *db,
                         frond_error *error);
 
 // Makes everything written visible to others at once. The handle is given back, but while it has cursors (FRD-1001).
-// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back.
+// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back;
+// but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may have seen the commit; after opening it look whether it is there.
 int32_t frond_txn_commit(frond_txn *txn,
                          uint64_t *seqno,
                          frond_error *error);

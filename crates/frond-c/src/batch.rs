@@ -1,6 +1,6 @@
 //! Batches, which are committed at once and read nothing, and bulk loads of new trees.
 
-use std::ffi::c_char;
+use std::{ffi::c_char, time::Duration};
 
 use frond::{Batch, BulkLoad};
 
@@ -8,6 +8,7 @@ use crate::{
     bytes::{bytes, give, given, given_mut, take_back, text},
     error::{call, frond_error, misuse},
     store::{durability, frond_db, frond_tree, frond_tree_options, tree_options},
+    waits::frond_interrupter,
 };
 
 /// Writes that are committed together, in the order in which they were added.
@@ -94,8 +95,45 @@ pub unsafe extern "C" fn frond_batch_delete_range(
     }
 }
 
+/// From here on an interrupt ends commits of the batch with FRD-1106 until it is cleared; one that waits for rows that others have, or for
+/// room, at once. Nothing was done then, and the batch is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_heed(
+    batch: *mut frond_batch,
+    interrupter: *const frond_interrupter,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
+            given_mut(batch, "the batch")?.batch.heed(heeded);
+            Ok(())
+        })
+    }
+}
+
+/// How long commits of the batch wait for rows that transactions have, all together, milliseconds; below 0: until they have ended. Ten
+/// seconds if nobody says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_batch_lock_timeout(
+    batch: *mut frond_batch,
+    milliseconds: i64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+            given_mut(batch, "the batch")?.batch.lock_timeout(timeout);
+            Ok(())
+        })
+    }
+}
+
 /// Commits a batch, at FROND_AS_STORE or a level of its own, and empties it. `seqno`, which may be null, gets the commit's number.
-/// On an error nothing is done, and the batch is as it was.
+/// On an error nothing is done, and the batch is as it was; but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may
+/// have seen the commit; after opening it look whether it is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_commit(
     db: *const frond_db,

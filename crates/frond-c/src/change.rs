@@ -9,6 +9,7 @@ use crate::{
     error::{Fail, call, frond_error, misuse},
     layouts::{frond_new_part, new_parts},
     store::{frond_db, frond_tree, frond_tree_options, tree_options},
+    waits::frond_interrupter,
 };
 
 /// Changes of trees on their way to be one commit: steps are added in their order, then frond_change_commit makes them. A step names
@@ -60,6 +61,24 @@ pub unsafe extern "C" fn frond_change_begin(
                 }
                 Ok(frond_tree_change { change, changed: None })
             })
+        })
+    }
+}
+
+/// From here on an interrupt ends frond_change_commit with FRD-1106: while it waits for transactions at once, and when it begins until the
+/// interrupt is cleared. Nothing was done then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_change_heed(
+    change: *mut frond_tree_change,
+    interrupter: *const frond_interrupter,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
+            given_mut(change, "the change")?.change.heed(heeded);
+            Ok(())
         })
     }
 }
@@ -188,7 +207,7 @@ pub unsafe extern "C" fn frond_change_truncate(
     }
 }
 
-/// Adds a step: a new tree that holds what another does, as by frond_tree_clone. Not in one change with drops or truncations.
+/// Adds a step: a new tree that holds what another does, as by frond_tree_clone. The other may go by a step behind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_clone(
     change: *mut frond_tree_change,
@@ -272,7 +291,9 @@ pub unsafe extern "C" fn frond_change_publish(
 
 /// Makes all steps, in one commit that is synced when it returns: after a crash all of it is there, or nothing. Waits for transactions
 /// that have rows of trees that it drops or truncates. `seqno`, which may be null, gets its number, 0 if there was nothing to be
-/// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again.
+/// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again;
+/// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether the change was made. One that clones
+/// trees or changes layouts, and drops or truncates others, waits for room if the disk becomes full while it is made.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_commit(
     change: *mut frond_tree_change,

@@ -29,7 +29,7 @@ unsafe fn xid(data: *const u8, length: usize) -> Result<Xid, Fail> {
 
 /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
 /// transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
-/// rolled back.
+/// rolled back; but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared.
 /// `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_prepare(
@@ -73,8 +73,9 @@ pub unsafe extern "C" fn frond_prepared_attach(
     }
 }
 
-/// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare,
-/// so that it fails only once the store has stopped; but one from before the store was opened may wait for room. `seqno`, which may be null, gets its
+/// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare, or
+/// since the store was opened, so that it waits for no disk and fails only once the store has stopped; but where opening has warned of
+/// FRD-1303 (frond_warnings) there was none on the disk then: until there is it may fail with FRD-1301, and is prepared still. `seqno`, which may be null, gets its
 /// number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_commit_ordered(
@@ -94,8 +95,9 @@ pub unsafe extern "C" fn frond_prepared_commit_ordered(
     }
 }
 
-/// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still,
-/// but if it was ordered: then it is committed, and only not as durable as was asked.
+/// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still;
+/// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared or committed. Once it is ordered
+/// every error means that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_commit(
     prepared: *mut frond_prepared,
@@ -116,8 +118,8 @@ pub unsafe extern "C" fn frond_prepared_commit(
     }
 }
 
-/// Takes everything back. The handle is given back; on an error it is prepared still. Once it is ordered it is committed:
-/// FRD-1001, and the handle stays.
+/// Takes everything back. The handle is given back; on an error it is prepared still; but FRD-3203 (and FRD-3202 behind
+/// it): the store has stopped; after opening it look whether it is. Once it is ordered it is committed: FRD-1001, and the handle stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_rollback(
     prepared: *mut frond_prepared,

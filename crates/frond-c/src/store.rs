@@ -358,6 +358,24 @@ pub unsafe extern "C" fn frond_trees(
     }
 }
 
+/// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303). Nothing
+/// as a rule.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_warnings(
+    db: *const frond_db,
+    tell: frond_line,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let warnings = given(db, "the store")?.db.warnings();
+            tell_lines(tell, context, warnings.iter().cloned())
+        })
+    }
+}
+
 pub(crate) unsafe fn tell_lines(
     tell: frond_line,
     context: *mut c_void,

@@ -146,7 +146,8 @@ pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
 }
 
 /// Makes everything written visible to others at once. The handle is given back, but while it has cursors (FRD-1001).
-/// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back.
+/// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back;
+/// but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may have seen the commit; after opening it look whether it is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_commit(
     txn: *mut frond_txn,

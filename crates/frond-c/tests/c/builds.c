@@ -367,7 +367,27 @@ static void stop_it(void)
     frond_interrupt(stop);
     GIVES(INTERRUPTED, frond_index_build_snapshot(build, -1, &snapshot, &error));
     frond_index_build_free(build);
+
+    /* So do a batch that wants its row, and a drop of its tree, which then have done nothing. */
+    frond_batch *writes;
+    frond_tree_change *change;
+    MUST(frond_batch_new(&writes, &error));
+    MUST(frond_batch_put(writes, rows, bytes("0003"), 4, bytes("0144444444"), 10, &error));
+    MUST(frond_batch_heed(writes, stop, &error));
+    MUST(frond_change_begin(db, NULL, &change, &error));
+    MUST(frond_change_drop(change, 0, "rows", &error));
+    MUST(frond_change_heed(change, stop, &error));
+    GIVES(INTERRUPTED, frond_batch_commit(db, writes, FROND_AS_STORE, NULL, &error));
+    GIVES(INTERRUPTED, frond_change_commit(change, NULL, &error));
+    frond_interrupter_clear(stop);
+    MUST(frond_batch_lock_timeout(writes, 5, &error));
+    GIVES(LOCK_TIMEOUT, frond_batch_commit(db, writes, FROND_AS_STORE, NULL, &error));
     MUST(frond_txn_rollback(txn, &error));
+    MUST(frond_batch_commit(db, writes, FROND_AS_STORE, NULL, &error));
+    frond_batch_free(writes);
+    frond_change_free(change);
+    MUST(frond_warnings(db, count_line, &lines, &error));
+    CHECK(lines == 0);
     frond_interrupter_free(stop);
 }
 
