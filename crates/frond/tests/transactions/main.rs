@@ -5,10 +5,12 @@
 
 mod absent;
 mod alone;
+mod autonomous;
 mod ended;
 mod interrupts;
 mod large;
 mod looked_again;
+mod ranges;
 mod reads;
 mod rows;
 mod scans;

@@ -27,7 +27,10 @@ use crate::{
     },
 };
 
-use super::super::{Shared, batch::BatchWaits};
+use super::{
+    super::{Batch, Shared, batch::BatchWaits},
+    give_back_writes,
+};
 
 /// How long a lock is waited for where nobody says: longer than any transaction of a program that is well, and no
 /// longer than a user waits. Databases have 50 s (InnoDB) and less.
@@ -56,15 +59,8 @@ impl Shared {
         trees: &[TreeId],
         waits: &BatchWaits,
     ) -> Result<BatchLocks<'_>> {
-        let locks = self.lock_table.begin(self.next_txn());
-        self.lock_table.begins(&locks);
-        locks.owner().set_writes(writes.len() as u64);
-        let start = locks.mark();
-        waits.heed().inspect(|&heed| locks.owner().heed(heed.clone()));
-        let now = self.engine.env.clock.now();
-        let until = waits.lock_timeout.map(|time| now.saturating_add(time));
-        let mut held =
-            BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() };
+        let mut held = self.no_rows(waits);
+        held.locks.owner().set_writes(writes.len() as u64);
         let table = &self.lock_table;
         for &tree in trees {
             let is_alone =
@@ -87,6 +83,17 @@ impl Shared {
         Ok(held)
     }
 
+    /// Under a number of its own, nothing yet.
+    fn no_rows(&self, waits: &BatchWaits) -> BatchLocks<'_> {
+        let locks = self.lock_table.begin(self.next_txn());
+        self.lock_table.begins(&locks);
+        let start = locks.mark();
+        waits.heed().inspect(|&heed| locks.owner().heed(heed.clone()));
+        let now = self.engine.env.clock.now();
+        let until = waits.lock_timeout.map(|time| now.saturating_add(time));
+        BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() }
+    }
+
     /// Commits what these rows were locked for; `None`: see `queued.rs`.
     pub(super) fn commit_locked(
         &self,
@@ -105,6 +112,50 @@ impl Shared {
         self.must_be_absent(&insertion.writes, &insertion.trees)?;
         // They could be said to be fresh (Rule: I7), were the set not where others look already.
         self.commit_insertion(insertion, blobs, level, &[], (keys, rows)).map(Some)
+    }
+
+    /// Commits a batch of one row that is there, and stays until this returns, for the caller has it locked at least shared
+    /// (`txn/autonomous.rs`). It goes past who reads it so, and is found by builds of indexes as any writer is.
+    pub(in crate::db) fn commit_of_kept_row(
+        &self,
+        batch: &mut Batch,
+        level: Durability,
+    ) -> Result<Seqno> {
+        let bytes = batch.bytes() as u64;
+        loop {
+            let queues = self.queue_changes(&mut batch.writes)?;
+            let done = self.commit_kept_once(batch, (level, bytes), &queues);
+            if let Ok(Some(seqno)) = done {
+                return Ok(seqno);
+            }
+            batch.writes.forget(&queues);
+            done?;
+        }
+    }
+
+    /// `None`: see `queued.rs`.
+    fn commit_kept_once(
+        &self,
+        batch: &mut Batch,
+        level: (Durability, u64),
+        queues: &[TreeId],
+    ) -> Result<Option<Seqno>> {
+        let Batch { writes, blobs, .. } = &mut *batch;
+        let sealed = writes.seal(&self.engine.cx.folder());
+        sealed.map_err(|error| self.naming_tree(error, writes))?;
+        self.separate(writes, blobs)?;
+        let trees = writes.trees();
+        let own = trees.iter().copied().find(|tree| !queues.contains(tree));
+        let mut insertion = self.take_writes(batch, trees);
+        if let Some(insertion) = Arc::get_mut(&mut insertion) {
+            // It was there, and is.
+            insertion.rows = own.map(|tree| (tree, 0)).into_iter().collect();
+        }
+        let Batch { blobs, waits, .. } = &*batch;
+        let level = (level.0, level.1, waits);
+        let done = self.commit_locked(self.no_rows(waits), &insertion, blobs, level, queues);
+        give_back_writes(batch, insertion);
+        done
     }
 
     /// What is left until then.

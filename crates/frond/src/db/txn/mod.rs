@@ -11,6 +11,8 @@
 //! | `read_as.rs` | reads of rows with all that can be said of them |
 //! | `estimate.rs` | about how much lies in a range |
 //! | `write.rs` | put, insert, delete, merge |
+//! | `autonomous.rs` | a put that is a commit of its own |
+//! | `delete_range.rs` | all rows of a range |
 //! | `queued.rs` | word for builds of indexes |
 //! | `row.rs` | a row with all its entries |
 //! | `whole_tree.rs` | locks on trees as a whole |
@@ -34,14 +36,14 @@
 //!    lock (Rule: I3).
 //! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
 //!
-//! Not here yet: range deletes.
-//!
 //! Threads: one transaction is one thread's at a time; calls from others wait for each other, and for the end of a call of a
 //! row.
 
+mod autonomous;
 #[cfg(all(test, not(shuttle)))]
 mod conflicts;
 mod cursor;
+mod delete_range;
 mod end;
 mod estimate;
 mod held;
@@ -161,6 +163,8 @@ struct State {
     is_over: bool,
     /// What ended it before its program did, if that was not others that were in its way.
     ended_by: Option<Box<Error>>,
+    /// For how long a call waits for locks, all of them together; `None`: until it gets them.
+    lock_timeout: Option<Duration>,
     /// It was slowed before its first lock.
     is_paced: bool,
     /// Whom interrupts reach while it has no locks, from [`Txn::interrupter`] on.
@@ -221,7 +225,8 @@ impl Db {
             self.shared.check_writable()?;
         }
         let shared = self.doors.own();
-        let Kit { live, state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
+        let Kit { live, mut state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
+        state.lock_timeout = options.lock_timeout;
         let (state, row_calls_over) = (Mutex::new(state), Condvar::new());
         Ok(Txn { shared, options, live, state, row_calls_over, private: None })
     }
@@ -276,8 +281,8 @@ impl Txn {
         meeting: Meeting,
     ) -> Result<Taken> {
         self.intend(state, tree, mode, meeting)?;
+        let patience = state.patience(meeting);
         let locks = state.locks.as_mut().expect("there since the intent");
-        let patience = self.options.patience(meeting);
         let taken = self.shared.lock_table.lock_row(locks, tree, key, mode, patience);
         taken.map_err(|denied| self.denied(state, denied))
     }
@@ -308,11 +313,11 @@ impl Txn {
         (lock, mode): (TableMode, RowMode),
         meeting: Meeting,
     ) -> Result<()> {
-        let (table, patience) = (&self.shared.lock_table, self.options.patience(meeting));
+        let (table, patience) = (&self.shared.lock_table, state.patience(meeting));
         if state.locks.is_none() {
             self.slow_down(state, mode, meeting.if_locked)?;
             // Batches that are on their way are nobody's locks.
-            let waits_until = self.shut_gate(state, tree, self.options.wait(meeting))?;
+            let waits_until = self.shut_gate(state, tree, state.wait(meeting))?;
             let mut locks = self.lock_set(state);
             table.begins(&locks);
             waits_until.inspect(|until| locks.wait_until(*until));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::commit::LOCK_WAIT;
+use super::{super::commit::LOCK_WAIT, State, Txn};
 use crate::{
     Durability,
     txn::lock_table::{Patience, RowMode},
@@ -128,7 +128,16 @@ impl Meeting {
     }
 }
 
-impl TxnOptions {
+impl Txn {
+    /// For how long calls that come wait for locks, all those of a call together; `None`: until they get them. As
+    /// [`TxnOptions::lock_timeout`], which it was begun with; for a server whose statements say so themselves. Zero: a call that
+    /// would have to wait fails at once. It stays until it is set again, and takes nothing from a transaction that is over.
+    pub fn set_lock_timeout(&self, timeout: Option<Duration>) {
+        self.state.lock().unwrap().lock_timeout = timeout;
+    }
+}
+
+impl State {
     pub(super) fn patience(&self, meeting: Meeting) -> Patience {
         match (meeting.if_locked, self.wait(meeting)) {
             (IfLocked::Fail | IfLocked::Skip | IfLocked::LastCommit, _) => Patience::NoWait,

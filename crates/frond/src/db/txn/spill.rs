@@ -152,6 +152,15 @@ impl Shared {
     }
 }
 
+impl State {
+    /// Live marks: what leaves memory is cut at them.
+    fn cuts(&self) -> Vec<Mark> {
+        let marks = self.savepoints.iter().map(|(_, mark)| *mark);
+        let statement = self.statement.map(|(mark, _)| mark);
+        marks.chain(statement).chain(self.cursor_marks.iter().copied()).collect()
+    }
+}
+
 impl Txn {
     /// What the transaction itself did to a key.
     pub(super) fn own_state(&self, state: &State, hashed: HashedKey<'_>) -> Result<OwnState> {
@@ -263,10 +272,7 @@ impl Txn {
     fn spill(&self, state: &mut State) -> Result<()> {
         let shared = &*self.shared;
         state.entered.iter().try_for_each(|tree| tree.check())?;
-        let marks = state.savepoints.iter().map(|(_, mark)| *mark);
-        let statement = state.statement.map(|(mark, _)| mark);
-        let cuts: Vec<Mark> =
-            marks.chain(statement).chain(state.cursor_marks.iter().copied()).collect();
+        let cuts = state.cuts();
         let leaving = {
             let mut own = self.live.lock();
             let separate = |writes: &mut _, blobs: &mut _| shared.separate(writes, blobs);
@@ -289,6 +295,18 @@ impl Txn {
             self.merge_pieces(&cuts, usize::MAX / MERGED)?;
         }
         Ok(())
+    }
+
+    /// Merges what has left memory while a scan was open, if none is by now.
+    pub(super) fn merge_what_left(&self) -> Result<()> {
+        let state = self.go_on()?;
+        match state.cursor_marks.is_empty() {
+            true => {
+                let merged = self.merge_pieces(&state.cuts(), usize::MAX / MERGED);
+                merged.inspect_err(|error| self.shared.stop_if_unwritable(error))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Writes one piece, and lists the locks of its rows.

@@ -147,7 +147,7 @@ impl Txn {
     }
 
     /// The state, for a call that writes.
-    fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
         let state = self.enter(tree, key)?;
         if self.options.read_only {
             return Err(Error::InvalidArgument("a read-only transaction writes nothing".into()));
@@ -178,8 +178,8 @@ impl Txn {
                 self.must_not_conflict(state, tree, key)?;
             }
             self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
+            let patience = state.patience(IfLocked::Wait.into());
             let locks = state.locks.as_mut().expect("there since the intent");
-            let patience = self.options.patience(IfLocked::Wait.into());
             let table = &self.shared.lock_table;
             let taken = match state.spills > 0 && state.rollbacks_made > 0 {
                 // What it has taken back it has locked, too.
@@ -280,6 +280,7 @@ impl Txn {
         key: &[u8],
         held: Option<LockMark>,
     ) -> Result<bool> {
+        let patience = state.patience(IfLocked::Wait.into());
         let Some(locks) = &mut state.locks else { return Ok(false) };
         // A row that is there is under its own lock, and in no gap.
         if !self.shared.lock_table.is_gap_locked(locks, tree.entry.id, key)
@@ -289,7 +290,6 @@ impl Txn {
         }
         // Without a mark, it held nothing before this call.
         let mark = held.unwrap_or_default();
-        let patience = self.options.patience(IfLocked::Wait.into());
         let passed =
             self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, patience);
         passed.map_err(|denied| self.denied(state, denied))

@@ -1,0 +1,250 @@
+//! Puts that are commits of their own, and how long a call waits as a transaction goes on.
+
+use super::*;
+use frond::RowCount;
+
+const ALL: [Isolation; 4] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+fn value(store: &Store, key: &str) -> Option<String> {
+    store.tree.get(key.as_bytes()).unwrap().map(|value| text(&value))
+}
+
+/// A session that has read the number of a sequence goes on from it, and so does another; no rollback gives a number again.
+#[test]
+fn who_has_read_a_row_is_not_waited_for() {
+    for isolation in ALL {
+        let store = store(true);
+        let (one, two) = (store.begin(isolation), store.begin(Isolation::Serializable));
+        assert_eq!(get(&one, &store.tree, "1").as_deref(), Some("10"));
+        assert_eq!(get(&two, &store.tree, "1").as_deref(), Some("10"));
+        let first = one.put_autonomous(&store.tree, b"1", b"11").unwrap().expect("it is there");
+        assert_eq!(value(&store, "1").as_deref(), Some("11"), "others see it");
+        let second = two.put_autonomous(&store.tree, b"1", b"12").unwrap().expect("it is there");
+        assert!(first < second);
+        let seen = get(&one, &store.tree, "1");
+        let shows_old = matches!(isolation, Isolation::RepeatableRead | Isolation::Snapshot);
+        assert_eq!(seen.as_deref(), Some(if shows_old { "10" } else { "12" }), "{isolation:?}");
+        one.rollback();
+        two.rollback();
+        assert_eq!(value(&store, "1").as_deref(), Some("12"), "no rollback takes it back");
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn it_lasts_and_the_rows_stay_counted() {
+    let Store { db, tree, _dir: dir } = store(false);
+    let txn = db.begin(Default::default()).unwrap();
+    txn.insert(&tree, b"3", b"30").unwrap();
+    let long = vec![b'x'; 100_000];
+    assert!(txn.put_autonomous(&tree, b"2", &long).unwrap().is_some());
+    assert_eq!(txn.put_autonomous(&tree, b"4", b"never").unwrap(), None);
+    txn.rollback();
+    let counted = db.create_tree("counted", TreeOptions { unique: true, ..Default::default() });
+    let counted = counted.unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    txn.insert(&counted, b"1", b"10").unwrap();
+    txn.commit().unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    assert!(txn.put_autonomous(&counted, b"1", b"11").unwrap().is_some());
+    drop(txn);
+    assert_eq!(counted.row_count().unwrap(), RowCount { rows: 1, exact: true });
+    drop((tree, counted));
+    db.close().unwrap();
+    let db = Db::open(dir.path().join("store"), Options::new()).unwrap();
+    assert_eq!(db.open_tree("t").unwrap().get(b"2").unwrap(), Some(long));
+    assert_eq!(db.open_tree("counted").unwrap().get(b"1").unwrap(), Some(b"11".to_vec()));
+    db.close().unwrap();
+}
+
+/// Rule: I27, for the one that made the put, too.
+#[test]
+fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
+    let store = store(true);
+    let (one, two) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
+    assert_eq!(get(&one, &store.tree, "1").as_deref(), Some("10"));
+    assert_eq!(get(&two, &store.tree, "2").as_deref(), Some("20"));
+    assert!(one.put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
+    for txn in [one, two] {
+        let written = txn.put(&store.tree, b"1", b"12");
+        assert!(matches!(written, Err(Error::Conflict { .. })), "{written:?}");
+        assert!(txn.is_over());
+    }
+    // One that has read nothing yet has nothing to be in conflict with.
+    let three = store.begin(Isolation::Snapshot);
+    three.put(&store.tree, b"1", b"13").unwrap();
+    three.commit().unwrap();
+    assert_eq!(value(&store, "1").as_deref(), Some("13"));
+    store.is_at_rest();
+}
+
+/// Rules: I7, I32. Who has found a key absent, and inserts it, is waited for: else his insert would be over a row that it says
+/// there is none of, and a delete of it would bring the other back.
+#[test]
+fn it_goes_past_no_insert() {
+    let store = store(true);
+    for has_written in [true, false] {
+        let (one, two) = (store.begin(Isolation::ReadCommitted), store.begin(Isolation::Snapshot));
+        if has_written {
+            one.insert(&store.tree, b"9", b"inserted").unwrap();
+        } else {
+            assert_eq!(one.get_for_update(&store.tree, b"9").unwrap(), None);
+        }
+        two.set_lock_timeout(Some(Duration::ZERO));
+        let put = two.put_autonomous(&store.tree, b"9", b"put");
+        assert!(matches!(put, Err(Error::LockTimeout { .. })), "{put:?}");
+        two.set_lock_timeout(None);
+        thread::scope(|scope| {
+            let put = scope.spawn(|| two.put_autonomous(&store.tree, b"9", b"put"));
+            store.until_waiting(1);
+            one.insert(&store.tree, b"8", b"also").unwrap();
+            one.commit().unwrap();
+            assert_eq!(put.join().unwrap().unwrap().is_some(), has_written);
+        });
+        two.commit().unwrap();
+        assert_eq!(value(&store, "9").as_deref(), has_written.then_some("put"));
+        for key in [b"8", b"9"] {
+            store.tree.delete(key).unwrap();
+        }
+        store.db.checkpoint().unwrap();
+        assert_eq!(value(&store, "9"), None, "nothing comes back");
+        store.is_at_rest();
+    }
+}
+
+#[test]
+fn a_row_that_the_transaction_has_written_is_refused_and_it_goes_on() {
+    let store = store(false);
+    let txn = store.begin(Isolation::Snapshot);
+    txn.put(&store.tree, b"1", b"own").unwrap();
+    let put = txn.put_autonomous(&store.tree, b"1", b"11");
+    assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
+    // What was locked last is given back as before.
+    assert_eq!(txn.get_for_update(&store.tree, b"2").unwrap().as_deref(), Some(&b"20"[..]));
+    assert!(txn.put_autonomous(&store.tree, b"2", b"21").unwrap().is_some());
+    txn.unlock_last().unwrap();
+    let other = store.begin(Isolation::ReadCommitted);
+    other.set_lock_timeout(Some(Duration::ZERO));
+    assert_eq!(other.get_for_update(&store.tree, b"2").unwrap().as_deref(), Some(&b"21"[..]));
+    other.rollback();
+    txn.commit().unwrap();
+    assert_eq!(store.rows(), pairs(&[("1", "own"), ("2", "21")]));
+    let read_only = TxnOptions { read_only: true, ..Default::default() };
+    let put = store.db.begin(read_only).unwrap().put_autonomous(&store.tree, b"1", b"x");
+    assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
+    store.is_at_rest();
+}
+
+/// It waits by the transaction's name: a circle through it is seen, and an interrupt ends it.
+#[test]
+fn its_waits_are_the_transactions() {
+    let store = store(true);
+    let (one, two) = (store.begin(Isolation::ReadCommitted), store.begin(Isolation::Snapshot));
+    one.put(&store.tree, b"1", b"11").unwrap();
+    two.set_lock_timeout(None);
+    let interrupter = two.interrupter().unwrap();
+    thread::scope(|scope| {
+        let put = scope.spawn(|| two.put_autonomous(&store.tree, b"1", b"12"));
+        store.until_waiting(1);
+        assert_eq!(store.db.lock_waits()[0].waiter, two.id());
+        interrupter.interrupt();
+        let put = put.join().unwrap();
+        assert!(matches!(put, Err(Error::Interrupted)), "{put:?}");
+        two.clear_interrupt();
+        two.get_for_update(&store.tree, b"2").unwrap();
+        let put = scope.spawn(|| two.put_autonomous(&store.tree, b"1", b"12"));
+        store.until_waiting(1);
+        let written = one.put(&store.tree, b"2", b"21");
+        // The one that has written less is ended.
+        let put = put.join().unwrap();
+        assert!(matches!(put, Err(Error::Deadlock { .. })), "{put:?}");
+        written.unwrap();
+    });
+    assert!(two.is_over());
+    one.commit().unwrap();
+    assert_eq!(store.rows(), pairs(&[("1", "11"), ("2", "21")]));
+    store.is_at_rest();
+}
+
+/// Rule: I34.
+#[test]
+fn a_build_of_an_index_sees_it() {
+    let store = store(true);
+    let unique = TreeOptions { unique: true, ..Default::default() };
+    let mut build = store.db.build_indexes(&store.tree, &[("by value", unique)]).unwrap();
+    let snapshot = build.snapshot(Duration::from_secs(10)).unwrap();
+    let mut rows = snapshot.scan(&store.tree, ..).unwrap();
+    while let Some((key, value)) = rows.next().unwrap() {
+        build.add(0, value, key).unwrap();
+    }
+    drop((rows, snapshot));
+    // Reads only: the gate is shut by it.
+    let reader = store.begin(Isolation::Serializable);
+    assert_eq!(get(&reader, &store.tree, "1").as_deref(), Some("10"));
+    assert!(reader.put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
+    reader.commit().unwrap();
+    loop {
+        while let Some(row) = build.next_change().unwrap() {
+            let (key, old) = (row.key.to_vec(), row.old.map(<[u8]>::to_vec));
+            let new = row.new.map(<[u8]>::to_vec);
+            let new = new.as_deref().map(|value| (value, &key[..]));
+            build.change(0, old.as_deref(), new).unwrap();
+        }
+        if build.is_locked() {
+            break;
+        }
+        build.lock(Duration::from_secs(10)).unwrap();
+    }
+    let trees = build.publish(|_| {}).unwrap();
+    assert_eq!(trees[0].get(b"11").unwrap(), Some(b"1".to_vec()));
+    assert_eq!(trees[0].get(b"10").unwrap(), None);
+    drop(trees);
+    store.is_at_rest();
+}
+
+/// What a statement waits for locks a server may say as it begins.
+#[test]
+fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
+    let store = store(true);
+    let forever = TxnOptions { lock_timeout: None, ..Default::default() };
+    let (holder, txn) = (store.begin(Isolation::Snapshot), store.db.begin(forever).unwrap());
+    holder.put(&store.tree, b"1", b"11").unwrap();
+    txn.set_lock_timeout(Some(Duration::ZERO));
+    let late = |done: Result<(), Error>| {
+        assert!(matches!(done, Err(Error::LockTimeout { .. })), "{done:?}");
+    };
+    late(txn.put(&store.tree, b"1", b"12"));
+    late(txn.delete_row(&[(&store.tree, b"1")]));
+    late(txn.lock_tree(&store.tree, TreeLock::Shared, IfLocked::Wait));
+    late(txn.get_for_update(&store.tree, b"1").map(drop));
+    txn.set_lock_timeout(Some(Duration::from_millis(2)));
+    late(txn.put(&store.tree, b"1", b"12"));
+    txn.set_lock_timeout(None);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| txn.put(&store.tree, b"1", b"12"));
+        store.until_waiting(1);
+        holder.commit().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    txn.commit().unwrap();
+    assert_eq!(value(&store, "1").as_deref(), Some("12"));
+    // The next transaction waits as it was begun.
+    let (holder, next) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
+    next.set_lock_timeout(Some(Duration::ZERO));
+    drop(next);
+    holder.put(&store.tree, b"1", b"13").unwrap();
+    let next = store.begin(Isolation::Snapshot);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| next.put(&store.tree, b"1", b"14"));
+        store.until_waiting(1);
+        holder.commit().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    next.commit().unwrap();
+    store.is_at_rest();
+}
