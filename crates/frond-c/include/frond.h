@@ -10,8 +10,9 @@
  * Functions of the caller's that are called back (lists of names, of waits) must return: they neither throw nor
  * jump. They may call the library.
  *
- * Handles are given out by address and given back once, in any order; those of stores and trees may be used by all
- * threads at once, those of transactions and cursors by one at a time. Made from the sources of crates/frond-c:
+ * Handles are given out by address and given back once, in any order, but that a transaction does not end while it has
+ * cursors; those of stores, trees, temporary trees, snapshots, parts, interrupters and progresses may be used by all threads at once,
+ * those of transactions, what is prepared, cursors, batches, loads, builds and changes of trees by one at a time. Made from the sources of crates/frond-c:
  * change those, and run the test `header` with FROND_WRITE_HEADER=1.
  */
 
@@ -200,7 +201,7 @@
 // FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE at once: told of who has asked for both, never asked for.
 #define FROND_TREE_SHARED_INTENT_EXCLUSIVE 5
 
-// Writes that are committed together, in the order in which they were added.
+// Writes that are committed together, in the order in which they were added. Of one thread at a time, not always the same.
 typedef struct frond_batch frond_batch;
 
 // A walk over the rows of a tree in a range, in both directions.
@@ -215,7 +216,8 @@ typedef struct frond_index_build frond_index_build;
 // What one transaction can be stopped by, and whatever was told to heed it, from any thread; it may outlive these.
 typedef struct frond_interrupter frond_interrupter;
 
-// Loads rows in any order into a tree that it creates.
+// Loads rows in any order into a tree that it creates, in a commit of its own. Of one thread at a time, not always the same;
+// loads beside each other, and what they heed and their progress, are anybody's.
 typedef struct frond_load frond_load;
 
 // Parts of a tree's values that reads are to give; made once, for any number of reads.
@@ -331,7 +333,9 @@ typedef struct {
 typedef struct {
   // The change may have been made before, and later ones, too: a step is passed over whose outcome is there, or whose tree is
   // gone or has another name than the step says. A swap then needs numbers and names, a truncation the number; a tree counts
-  // as created if one of that name has the same options: give it attributes that no other has.
+  // as created if one of that name has the same options: give it attributes that no other has; a clone as made if that name
+  // is a clone of the same tree. One that was created or cloned so, and renamed or dropped later, cannot be told from one that
+  // never was, and is made again: a log that goes on behind creations is to be repeated from its last entry on.
   bool repeatable;
   // How long the commit waits for transactions that have rows of trees that go, milliseconds; below 0: until they have ended.
   int64_t lock_timeout_ms;
@@ -558,7 +562,10 @@ typedef struct {
   bool unique;
 } frond_entry;
 
-// What is in the way of a row: one of its unique entries is there already.
+// What is in the way of a row: one of its unique entries is there already. That entry is locked, as the call was told to, and it
+// alone: of an index, not the row that it names. Who goes on with that row (ON DUPLICATE KEY UPDATE, REPLACE) reads the row by the key that
+// the entry holds with a lock of its own (frond_txn_read; `with_last`, if it may be given back with the entry), and looks whether
+// it still has that entry: it may have gone or changed before it was locked.
 typedef struct {
   // Which entry it is, from 0; -1 if nothing is in the way.
   int64_t index;
@@ -593,6 +600,31 @@ typedef struct {
   bool (*needs_order)(void *context, const frond_party *inserter, const frond_party *holder);
 } frond_lock_hooks;
 
+// What `operand` makes of `value`, which is null if there is none, is to be put into `out`, by frond_buffer_set; nothing put is an
+// empty value. It must not fail, nor call anything else of the library.
+typedef void (*frond_fold)(void *context,
+                           const uint8_t *value,
+                           size_t value_length,
+                           const uint8_t *operand,
+                           size_t operand_length,
+                           frond_buffer *out);
+
+// A merge operator of the program's own, for frond_txn_merge. It works in the store's threads, on rows committed long before,
+// so it must be deterministic, associative, and the same for ever: once a tree has used it the store does not open without it
+// (FRD-1013).
+typedef struct {
+  // Its number, 64 or above.
+  uint8_t number;
+  // What it is called: 1 to 128 bytes, no control characters. Kept with each tree that uses the operator.
+  const char *name;
+  // Given to the functions.
+  void *context;
+  // A value from the one before, if there is one, and an operand.
+  frond_fold fold;
+  // One operand that does what two do, the older one given as the value; null: `fold` does that, too.
+  frond_fold combine;
+} frond_operator;
+
 // How a store is opened. Filled by frond_options_init, then changed.
 typedef struct {
   // The memory budget for everything, bytes.
@@ -607,6 +639,10 @@ typedef struct {
   uint64_t keep_log;
   // What hears of waits for locks; null: nothing. Copied by frond_open.
   const frond_lock_hooks *lock_hooks;
+  // Merge operators of the program's own; null: none. Copied by frond_open.
+  const frond_operator *operators;
+  // How many.
+  size_t operators_count;
 } frond_options;
 
 // One entry of a row of temporary trees: its own, or one in an index.
@@ -769,8 +805,8 @@ int32_t frond_index_build_next(frond_index_build *build,
                                frond_row_changed *row,
                                frond_error *error);
 
-// Of the row that was given last: the key of the entry that it had in an index (null: it had none), and key and value of that which it is
-// to have (key null: none). Say nothing of an entry that stays as it is. A row may have several in one index.
+// Of the row that was given last: the key of the entry that it had in an index (null with length 0: it had none), and key and value of that which it is
+// to have (key null with length 0: none). Say nothing of an entry that stays as it is. A row may have several in one index.
 int32_t frond_index_build_change(frond_index_build *build,
                                  size_t index,
                                  const uint8_t *old_key,
@@ -819,6 +855,12 @@ int32_t frond_index_build_progress(const frond_index_build *build,
 // Gives the memory of a buffer back, and empties it. Null is allowed.
 void frond_buffer_free(frond_buffer *buffer);
 
+// Puts a copy of these bytes into a buffer: for functions that are called back and give bytes (frond_fold).
+int32_t frond_buffer_set(frond_buffer *buffer,
+                         const uint8_t *data,
+                         size_t length,
+                         frond_error *error);
+
 // Fills options with what is usual: not repeatable, ten seconds.
 void frond_change_options_init(frond_change_options *options);
 
@@ -837,7 +879,8 @@ int32_t frond_change_heed(frond_tree_change *change,
 // Gives a change back, whether it was committed or not. Null is allowed.
 void frond_change_free(frond_tree_change *change);
 
-// Adds a step: a new tree, as by frond_tree_create. `options` may be null.
+// Adds a step: a new tree, as by frond_tree_create. `options` may be null. Repeated after the tree was renamed or dropped, it makes
+// another one (frond_change_options).
 int32_t frond_change_create(frond_tree_change *change,
                             const char *name,
                             const frond_tree_options *options,
@@ -872,6 +915,7 @@ int32_t frond_change_truncate(frond_tree_change *change,
                               frond_error *error);
 
 // Adds a step: a new tree that holds what another does, as by frond_tree_clone. The other may go by a step behind.
+// Repeated after it was renamed or dropped, it makes another one (frond_change_options).
 int32_t frond_change_clone(frond_tree_change *change,
                            uint32_t number,
                            const char *name,
@@ -1022,7 +1066,8 @@ int32_t frond_cursor_relock(frond_cursor *cursor,
                             frond_error *error);
 
 // The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
-// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood. The rows are of this
+// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood; one that is met behind some rows
+// comes with the next call in that direction, after them, but for one that has ended the transaction. The rows are of this
 // call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was. A scan that may
 // delete what it has yet to come to asks for one row a call, or frond_cursor_is_current before it takes a row.
 int32_t frond_cursor_next(frond_cursor *cursor,
@@ -1110,7 +1155,7 @@ int32_t frond_check(const frond_db *db,
                     frond_error *error);
 
 // Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
-// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null: they stay.
+// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null with length 0: they stay.
 // `tree` becomes a handle that gives values in the new version; others go on with theirs until they meet a newer value, and then
 // fail with FRD-1006: open the tree again.
 int32_t frond_tree_change_layout(const frond_db *db,
@@ -1126,7 +1171,7 @@ int32_t frond_tree_change_layout(const frond_db *db,
 // `tree` is null.
 int32_t frond_tree_layout_version(const frond_tree *tree);
 
-// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields.
+// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields; waits that are not for locks are not told.
 int32_t frond_each_wait(const frond_db *db,
                         frond_wait_told tell,
                         void *context,
@@ -1411,7 +1456,8 @@ int32_t frond_snapshot_get_many(const frond_snapshot *snapshot,
                                 frond_error *error);
 
 // Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,
-// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. `seqno`, which may be null,
+// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. One that has a snapshot
+// keeps it. FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have none. `seqno`, which may be null,
 // gets the last commit that it shows.
 int32_t frond_txn_take_snapshot(const frond_txn *txn,
                                 uint64_t *seqno,
@@ -1498,7 +1544,7 @@ int32_t frond_temporary_create(const frond_db *db,
                                frond_temporary **tree,
                                frond_error *error);
 
-// Gives the tree back, with its rows. Its cursors come before it. Null is allowed.
+// Gives the tree back; its rows go with it, or with the last of its cursors. Null is allowed.
 void frond_temporary_free(frond_temporary *tree);
 
 // Sets a value, as part of a transaction, whose savepoints, statement and rollback take it back.
@@ -1637,8 +1683,22 @@ int32_t frond_txn_rollback(frond_txn *txn, frond_error *error);
 // The transaction's number, by which waits and deadlocks name it; 0 if `txn` is null.
 uint64_t frond_txn_id(const frond_txn *txn);
 
+// Whether the transaction is over: a deadlock (FRD-1102) or a conflict (FRD-1107) has ended it, or an error behind which what it
+// had written was nowhere as a whole (a disk that is full, FRD-1301, may be that, or may not). Then all is rolled back, others
+// may go on, and its calls fail with FRD-1109; the handle is given back as ever, by frond_txn_rollback. After any other error it
+// goes on. True if `txn` is null.
+bool frond_txn_is_over(const frond_txn *txn);
+
+// For how long calls that come wait for locks, all those of a call together, in milliseconds; 0: a call that would have to wait
+// fails with FRD-1101 at once; below 0: until it gets them. As `lock_timeout_ms` of the options that the transaction was begun
+// with; for statements that say so themselves. Reads that say `wait_ms` go by that.
+int32_t frond_txn_set_lock_timeout(const frond_txn *txn,
+                                   int64_t lock_timeout_ms,
+                                   frond_error *error);
+
 // The value of a key, into `value`, as the transaction sees it. FROND_NOT_FOUND if there is none; the key is locked then
-// all the same, if `row_lock` says so. With a lock the newest commit is read.
+// all the same, if `row_lock` says so. With a lock the newest commit is read. At FROND_SERIALIZABLE, FROND_NO_LOCK is
+// FROND_SHARED.
 int32_t frond_txn_get(const frond_txn *txn,
                       const frond_tree *tree,
                       const uint8_t *key,
@@ -1683,7 +1743,40 @@ int32_t frond_txn_delete(const frond_txn *txn,
                          size_t key_length,
                          frond_error *error);
 
-// Folds an operand into a value without reading it: FROND_ADD, …
+// Deletes all rows from `from` up to, not including, `to` (null for no begin, and no end), the transaction's own included, and
+// says how many there were, in `rows`, which may be null. Each is locked as frond_txn_delete locks it, and at
+// FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps between them are, too; at FROND_SNAPSHOT a row that others have changed
+// or deleted since is FRD-1107. It costs what its rows cost, one after the other: frond_batch_delete_range does it for the price of one, without locks, and frond_change_truncate
+// for all rows of a tree. If it fails, no row was deleted.
+int32_t frond_txn_delete_range(const frond_txn *txn,
+                               const frond_tree *tree,
+                               const uint8_t *from,
+                               size_t from_length,
+                               const uint8_t *to,
+                               size_t to_length,
+                               uint64_t *rows,
+                               frond_error *error);
+
+// Sets the value of a row that is there, in a commit of its own, within the transaction's: others see it at once, it is as
+// durable as the transaction's commits are, and no rollback takes it back. FROND_NOT_FOUND if there is no such row: nothing was done, make it by
+// frond_put first. For the number that a sequence goes on from.
+//
+// Who has only read the row, under a shared lock, is neither waited for nor told: the transaction itself at FROND_SERIALIZABLE,
+// above all. Who has it exclusively, or writes it, is waited for as by any call of the transaction, seen by the search for
+// deadlocks and ended by an interrupt. The row is not locked afterwards. A snapshot goes on showing it as it was, and at
+// FROND_SNAPSHOT a transaction that has one and writes the row itself, this one too, gets FRD-1107. FRD-1001 if the
+// transaction has written the row itself, or is read-only. `seqno`, which may be null, gets the commit's number.
+int32_t frond_txn_put_autonomous(const frond_txn *txn,
+                                 const frond_tree *tree,
+                                 const uint8_t *key,
+                                 size_t key_length,
+                                 const uint8_t *value,
+                                 size_t value_length,
+                                 uint64_t *seqno,
+                                 frond_error *error);
+
+// Folds an operand into a value without reading it: FROND_ADD, …, or the number of an operator of the program's own
+// (frond_operator).
 int32_t frond_txn_merge(const frond_txn *txn,
                         const frond_tree *tree,
                         const uint8_t *key,
@@ -1760,7 +1853,9 @@ int32_t frond_transactions(const frond_db *db,
                            void *context,
                            frond_error *error);
 
-// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom.
+// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom. Not told
+// are waits for something else: for batches that are being committed before a transaction's first lock, for background work
+// that is behind, and for room in memory, in the log or on the disk.
 int32_t frond_lock_waits(const frond_db *db,
                          frond_line tell,
                          void *context,

@@ -11,7 +11,7 @@ use crate::{
     waits::frond_interrupter,
 };
 
-/// Writes that are committed together, in the order in which they were added.
+/// Writes that are committed together, in the order in which they were added. Of one thread at a time, not always the same.
 pub struct frond_batch {
     batch: Batch,
 }
@@ -156,7 +156,8 @@ pub unsafe extern "C" fn frond_batch_commit(
     }
 }
 
-/// Loads rows in any order into a tree that it creates.
+/// Loads rows in any order into a tree that it creates, in a commit of its own. Of one thread at a time, not always the same;
+/// loads beside each other, and what they heed and their progress, are anybody's.
 pub struct frond_load {
     pub(crate) load: BulkLoad,
 }

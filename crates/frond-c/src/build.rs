@@ -10,7 +10,7 @@ use std::{
 use frond::{IndexBuild, Tree, TreeOptions};
 
 use crate::{
-    bytes::{bytes, give, given, given_mut, list, take_back, text},
+    bytes::{bytes, bytes_or_none, give, given, given_mut, list, take_back, text},
     error::{Fail, call, frond_error},
     heed::{frond_progress, give_progress},
     snapshot::frond_snapshot,
@@ -163,8 +163,8 @@ pub unsafe extern "C" fn frond_index_build_next(
     }
 }
 
-/// Of the row that was given last: the key of the entry that it had in an index (null: it had none), and key and value of that which it is
-/// to have (key null: none). Say nothing of an entry that stays as it is. A row may have several in one index.
+/// Of the row that was given last: the key of the entry that it had in an index (null with length 0: it had none), and key and value of that which it is
+/// to have (key null with length 0: none). Say nothing of an entry that stays as it is. A row may have several in one index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_change(
     build: *mut frond_index_build,
@@ -181,10 +181,8 @@ pub unsafe extern "C" fn frond_index_build_change(
     unsafe {
         call(error, || {
             let build = given_mut(build, "the build")?;
-            let old = (!old_key.is_null())
-                .then(|| bytes(old_key, old_key_length, "the old key"))
-                .transpose()?;
-            let key = (!key.is_null()).then(|| bytes(key, key_length, "the key")).transpose()?;
+            let old = bytes_or_none(old_key, old_key_length, "the old key")?;
+            let key = bytes_or_none(key, key_length, "the key")?;
             let value = bytes(value, value_length, "the value")?;
             Ok(build.build.change(index, old, key.map(|key| (key, value)))?)
         })

@@ -9,7 +9,7 @@ use std::{
     ffi::{CStr, c_char},
 };
 
-use crate::error::{Fail, misuse};
+use crate::error::{Fail, call, frond_error, misuse};
 
 /// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
 /// which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
@@ -32,9 +32,28 @@ pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
     }
 }
 
+/// Puts a copy of these bytes into a buffer: for functions that are called back and give bytes (frond_fold).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_buffer_set(
+    buffer: *mut frond_buffer,
+    data: *const u8,
+    length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: promised above.
+    unsafe {
+        call(error, || {
+            let buffer = given_mut(buffer, "the buffer")?;
+            let data = buffer.apart(bytes(data, length, "what is put into it")?);
+            buffer.copy(&data);
+            Ok(())
+        })
+    }
+}
+
 impl frond_buffer {
     /// Its memory as a vector; the buffer is empty then.
-    fn take(&mut self) -> Vec<u8> {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         let Self { data, length, capacity } = *self;
         *self = Self { data: std::ptr::null_mut(), length: 0, capacity: 0 };
         if data.is_null() || capacity == 0 || length > capacity {
@@ -128,6 +147,19 @@ pub(crate) unsafe fn bytes<'a>(
         }
         // SAFETY: promised above.
         _ => Ok(unsafe { std::slice::from_raw_parts(data, length) }),
+    }
+}
+
+/// The same where there may be none: null with length 0. Null with another length is what an allocation that failed has left.
+pub(crate) unsafe fn bytes_or_none<'a>(
+    data: *const u8,
+    length: usize,
+    what: &str,
+) -> Result<Option<&'a [u8]>, Fail> {
+    match data.is_null() && length == 0 {
+        true => Ok(None),
+        // SAFETY: promised above.
+        false => unsafe { bytes(data, length, what) }.map(Some),
     }
 }
 

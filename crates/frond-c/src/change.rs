@@ -24,7 +24,9 @@ pub struct frond_tree_change {
 pub struct frond_change_options {
     /// The change may have been made before, and later ones, too: a step is passed over whose outcome is there, or whose tree is
     /// gone or has another name than the step says. A swap then needs numbers and names, a truncation the number; a tree counts
-    /// as created if one of that name has the same options: give it attributes that no other has.
+    /// as created if one of that name has the same options: give it attributes that no other has; a clone as made if that name
+    /// is a clone of the same tree. One that was created or cloned so, and renamed or dropped later, cannot be told from one that
+    /// never was, and is made again: a log that goes on behind creations is to be repeated from its last entry on.
     pub repeatable: bool,
     /// How long the commit waits for transactions that have rows of trees that go, milliseconds; below 0: until they have ended.
     pub lock_timeout_ms: i64,
@@ -118,7 +120,8 @@ unsafe fn add(
     }
 }
 
-/// Adds a step: a new tree, as by frond_tree_create. `options` may be null.
+/// Adds a step: a new tree, as by frond_tree_create. `options` may be null. Repeated after the tree was renamed or dropped, it makes
+/// another one (frond_change_options).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_create(
     change: *mut frond_tree_change,
@@ -208,6 +211,7 @@ pub unsafe extern "C" fn frond_change_truncate(
 }
 
 /// Adds a step: a new tree that holds what another does, as by frond_tree_clone. The other may go by a step behind.
+/// Repeated after it was renamed or dropped, it makes another one (frond_change_options).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_clone(
     change: *mut frond_tree_change,

@@ -8,7 +8,7 @@ use std::{ops::Bound, sync::Arc, time::Duration};
 use frond::{Cursor, Isolation, Parts, ReadOptions, TemporaryTree, Txn, TxnCursor};
 
 use crate::{
-    bytes::{bytes, give, given, given_mut, take_back},
+    bytes::{bytes, bytes_or_none, give, given, given_mut, take_back},
     error::{Fail, call, frond_error, misuse},
     read_as::{frond_read_options, read_options, wait},
     store::frond_tree,
@@ -34,8 +34,8 @@ pub struct frond_cursor {
     next_rows: usize,
     /// It locks what it comes to: then no further than it is asked.
     locks: bool,
-    /// What was met behind the last row of the batch: for the next call.
-    met: Option<frond::Error>,
+    /// What was met behind the last row of the batch, on the way up or down: for the next call that goes there.
+    met: Option<(bool, frond::Error)>,
 }
 
 impl frond_cursor {
@@ -159,6 +159,14 @@ impl Walk {
         }
     }
 
+    /// Whether its transaction is over.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::OfTxn(owned) => owned.borrow_owner().is_over(),
+            Self::Plain(_) | Self::OfTemporary(_) => false,
+        }
+    }
+
     fn seek(&mut self, to: Seek<'_>) {
         match self {
             Self::Plain(cursor) => match to {
@@ -220,7 +228,8 @@ impl frond_cursor {
         range: (Bound<&[u8]>, Bound<&[u8]>),
         options: &ReadOptions<'_>,
     ) -> Result<Self, Fail> {
-        let locks = options.lock.is_some() || txn.txn.isolation() == Isolation::Serializable;
+        let locks_all = txn.txn.isolation() == Isolation::Serializable && !txn.is_read_only;
+        let locks = options.lock.is_some() || locks_all;
         let owned =
             OwnedCursor::try_new(txn.txn.clone(), |txn| txn.scan_with(tree, range, options))?;
         Ok(Self::new(Walk::OfTxn(owned), locks))
@@ -238,13 +247,15 @@ impl frond_cursor {
         }
     }
 
-    /// Fetches a batch; an error behind some rows comes with the next call.
+    /// Fetches a batch; an error behind some rows comes with the next call in that direction, but one that has ended the
+    /// transaction at once: those rows are no longer locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
         let Self { walk, memory, places, rows, next_rows, locks, met } = self;
         memory.clear();
         places.clear();
         rows.clear();
-        if let Some(met) = met.take() {
+        // What was met in the other direction lies behind the rows that were given.
+        if let Some((_, met)) = met.take().filter(|(direction, _)| *direction == forward) {
             return Err(met.into());
         }
         let count = match (wanted, *locks) {
@@ -257,9 +268,12 @@ impl frond_cursor {
             match walk.step(forward, |key, value| Place::put(memory, key, value)) {
                 Ok(Some(place)) => places.push(place),
                 Ok(None) => break,
-                Err(error) if places.is_empty() => return Err(error.into()),
+                Err(error) if places.is_empty() || walk.is_over() => {
+                    places.clear();
+                    return Err(error.into());
+                }
                 Err(error) => {
-                    *met = Some(error);
+                    *met = Some((forward, error));
                     break;
                 }
             }
@@ -305,15 +319,12 @@ pub(crate) unsafe fn range<'a>(
 ) -> Result<(Bound<&'a [u8]>, Bound<&'a [u8]>), Fail> {
     // SAFETY: see `bytes.rs`, here and below.
     unsafe {
-        let low = match from.is_null() && from_length == 0 {
-            true => Bound::Unbounded,
-            false => Bound::Included(bytes(from, from_length, "the range's begin")?),
-        };
-        let high = match to.is_null() && to_length == 0 {
-            true => Bound::Unbounded,
-            false => Bound::Excluded(bytes(to, to_length, "the range's end")?),
-        };
-        Ok((low, high))
+        let low = bytes_or_none(from, from_length, "the range's begin")?;
+        let high = bytes_or_none(to, to_length, "the range's end")?;
+        Ok((
+            low.map_or(Bound::Unbounded, Bound::Included),
+            high.map_or(Bound::Unbounded, Bound::Excluded),
+        ))
     }
 }
 
@@ -422,7 +433,8 @@ pub unsafe extern "C" fn frond_cursor_relock(
 }
 
 /// The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
-/// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood. The rows are of this
+/// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood; one that is met behind some rows
+/// comes with the next call in that direction, after them, but for one that has ended the transaction. The rows are of this
 /// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was. A scan that may
 /// delete what it has yet to come to asks for one row a call, or frond_cursor_is_current before it takes a row.
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use frond::NewPart;
 
 use crate::{
-    bytes::{bytes, give, given, list, text},
+    bytes::{bytes, bytes_or_none, give, given, list, text},
     error::{Fail, call, frond_error},
     parts::{frond_part, part_of},
     store::{frond_db, frond_tree},
@@ -44,7 +44,7 @@ pub(crate) unsafe fn new_parts(
 }
 
 /// Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
-/// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null: they stay.
+/// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null with length 0: they stay.
 /// `tree` becomes a handle that gives values in the new version; others go on with theirs until they meet a newer value, and then
 /// fail with FRD-1006: open the tree again.
 #[unsafe(no_mangle)]
@@ -64,10 +64,8 @@ pub unsafe extern "C" fn frond_tree_change_layout(
             give(tree, || {
                 let db = &given(db, "the store")?.db;
                 let parts = new_parts(parts, count)?;
-                let attributes = match attributes.is_null() {
-                    true => None,
-                    false => Some(bytes(attributes, attributes_length, "attributes")?.to_vec()),
-                };
+                let attributes = bytes_or_none(attributes, attributes_length, "attributes")?;
+                let attributes = attributes.map(<[u8]>::to_vec);
                 let name = text(name, "the name")?;
                 Ok(frond_tree { tree: db.change_layout(name, &parts, attributes)? })
             })

@@ -18,6 +18,7 @@
 //! | `read_as.rs` | reads with all that can be said of them |
 //! | `row.rs` | rows with all their index entries |
 //! | `prepared.rs` | two-phase commit |
+//! | `operators.rs` | merge operators of the program's own |
 //! | `waits.rs` | interrupts, and what hears of waits for locks |
 //! | `counts.rs` | numbers of rows, estimates, counters |
 //! | `snapshot.rs` | one moment of the store, many keys at once |
@@ -31,8 +32,8 @@
 //! 3. A handle that is given back is not touched again, also where the call fails; the header says which calls do so.
 //! 4. Handles hold the store open by themselves: they may be given back in any order.
 //!
-//! Threads: handles of stores and trees may be used by all at once; transactions, prepared ones and cursors by one
-//! thread at a time.
+//! Threads: handles of stores and trees may be used by all at once; transactions, prepared ones, cursors, batches and loads by
+//! one thread at a time.
 //!
 //! Names and numbers in the header are stable: none is given another meaning.
 
@@ -50,6 +51,7 @@ mod error;
 mod heed;
 mod layouts;
 mod locks;
+mod operators;
 mod parts;
 mod prepared;
 mod read_as;
@@ -73,6 +75,7 @@ pub use error::*;
 pub use heed::*;
 pub use layouts::*;
 pub use locks::*;
+pub use operators::*;
 pub use parts::*;
 pub use prepared::*;
 pub use read_as::*;

@@ -209,7 +209,7 @@ fn on(on: LockOn) -> i32 {
     }
 }
 
-/// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields.
+/// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields; waits that are not for locks are not told.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_each_wait(
     db: *const frond_db,

@@ -43,7 +43,10 @@ pub struct frond_change {
     pub old_length: usize,
 }
 
-/// What is in the way of a row: one of its unique entries is there already.
+/// What is in the way of a row: one of its unique entries is there already. That entry is locked, as the call was told to, and it
+/// alone: of an index, not the row that it names. Who goes on with that row (ON DUPLICATE KEY UPDATE, REPLACE) reads the row by the key that
+/// the entry holds with a lock of its own (frond_txn_read; `with_last`, if it may be given back with the entry), and looks whether
+/// it still has that entry: it may have gone or changed before it was locked.
 #[repr(C)]
 pub struct frond_conflict {
     /// Which entry it is, from 0; -1 if nothing is in the way.

@@ -320,7 +320,8 @@ pub(crate) unsafe fn lay_out<'a>(
 }
 
 /// Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,
-/// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. `seqno`, which may be null,
+/// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. One that has a snapshot
+/// keeps it. FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have none. `seqno`, which may be null,
 /// gets the last commit that it shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_take_snapshot(

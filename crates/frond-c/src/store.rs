@@ -1,12 +1,16 @@
 //! Opening and closing a store, its trees, and what there is to be seen of it.
 
-use std::ffi::{c_char, c_void};
+use std::{
+    ffi::{c_char, c_void},
+    sync::Arc,
+};
 
 use frond::{Db, Durability, Options, SizeClass, Tree, TreeOptions};
 
 use crate::{
-    bytes::{bytes, frond_buffer, give, given, take_back, text},
+    bytes::{bytes, frond_buffer, give, given, list, take_back, text},
     error::{Fail, call, frond_error, misuse},
+    operators::{frond_operator, operator},
     parts::{frond_part, layout},
     waits::frond_lock_hooks,
 };
@@ -52,6 +56,10 @@ pub struct frond_options {
     pub keep_log: u64,
     /// What hears of waits for locks; null: nothing. Copied by frond_open.
     pub lock_hooks: *const frond_lock_hooks,
+    /// Merge operators of the program's own; null: none. Copied by frond_open.
+    pub operators: *const frond_operator,
+    /// How many.
+    pub operators_count: usize,
 }
 
 /// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
@@ -94,6 +102,8 @@ pub unsafe extern "C" fn frond_options_init(options: *mut frond_options) {
             read_only: false,
             keep_log: 0,
             lock_hooks: std::ptr::null(),
+            operators: std::ptr::null(),
+            operators_count: 0,
         };
     }
 }
@@ -151,6 +161,10 @@ pub unsafe extern "C" fn frond_open(
                         .keep_log(options.keep_log);
                     if let Some(hooks) = options.lock_hooks.as_ref() {
                         opened = opened.lock_hooks(*hooks);
+                    }
+                    let given = (options.operators, options.operators_count);
+                    for given in list(given.0, given.1, "the operators")? {
+                        opened = opened.operator(given.number, Arc::new(operator(given)?))?;
                     }
                 }
                 Ok(frond_db { db: Db::open(path, opened)? })

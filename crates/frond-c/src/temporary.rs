@@ -37,7 +37,7 @@ pub unsafe extern "C" fn frond_temporary_create(
     }
 }
 
-/// Gives the tree back, with its rows. Its cursors come before it. Null is allowed.
+/// Gives the tree back; its rows go with it, or with the last of its cursors. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_free(tree: *mut frond_temporary) {
     // SAFETY: see `bytes.rs`.

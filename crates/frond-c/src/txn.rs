@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use frond::{IfLocked, Isolation, RowLock, Txn, TxnOptions};
+use frond::{IfLocked, Isolation, ReadOptions, RowLock, RowRead, Txn, TxnOptions};
 
 use crate::{
     bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
+    cursor::range,
     error::{Fail, call, frond_error, misuse},
     store::{FROND_AS_STORE, durability, frond_db, frond_tree},
 };
@@ -40,6 +41,8 @@ pub const FROND_LAST_COMMIT: i32 = 3;
 /// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
 pub struct frond_txn {
     pub(crate) txn: Arc<Txn>,
+    /// It locks nothing, whatever its level.
+    pub(crate) is_read_only: bool,
 }
 
 /// What a transaction is to be like. Filled by frond_txn_options_init, then changed.
@@ -125,8 +128,9 @@ pub unsafe extern "C" fn frond_txn_begin(
         call(error, || {
             give(txn, || {
                 let wanted = wanted.as_ref().map_or(Ok(TxnOptions::default()), options)?;
+                let is_read_only = wanted.read_only;
                 let txn = given(db, "the store")?.db.begin(wanted)?;
-                Ok(frond_txn { txn: Arc::new(txn) })
+                Ok(frond_txn { txn: Arc::new(txn), is_read_only })
             })
         })
     }
@@ -180,8 +184,38 @@ pub unsafe extern "C" fn frond_txn_id(txn: *const frond_txn) -> u64 {
     unsafe { txn.as_ref() }.map_or(0, |txn| txn.txn.id())
 }
 
+/// Whether the transaction is over: a deadlock (FRD-1102) or a conflict (FRD-1107) has ended it, or an error behind which what it
+/// had written was nowhere as a whole (a disk that is full, FRD-1301, may be that, or may not). Then all is rolled back, others
+/// may go on, and its calls fail with FRD-1109; the handle is given back as ever, by frond_txn_rollback. After any other error it
+/// goes on. True if `txn` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_is_over(txn: *const frond_txn) -> bool {
+    // SAFETY: see `bytes.rs`.
+    unsafe { txn.as_ref() }.is_none_or(|txn| txn.txn.is_over())
+}
+
+/// For how long calls that come wait for locks, all those of a call together, in milliseconds; 0: a call that would have to wait
+/// fails with FRD-1101 at once; below 0: until it gets them. As `lock_timeout_ms` of the options that the transaction was begun
+/// with; for statements that say so themselves. Reads that say `wait_ms` go by that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_set_lock_timeout(
+    txn: *const frond_txn,
+    lock_timeout_ms: i64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let timeout = u64::try_from(lock_timeout_ms).ok().map(Duration::from_millis);
+            given(txn, "the transaction")?.txn.set_lock_timeout(timeout);
+            Ok(())
+        })
+    }
+}
+
 /// The value of a key, into `value`, as the transaction sees it. FROND_NOT_FOUND if there is none; the key is locked then
-/// all the same, if `row_lock` says so. With a lock the newest commit is read.
+/// all the same, if `row_lock` says so. With a lock the newest commit is read. At FROND_SERIALIZABLE, FROND_NO_LOCK is
+/// FROND_SHARED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_get(
     txn: *const frond_txn,
@@ -203,7 +237,13 @@ pub unsafe extern "C" fn frond_txn_get(
             let key = value.apart(key);
             value.fill(|out| {
                 let found = match wanted {
-                    (None, _) => txn.get_into(&tree.tree, &key, out)?,
+                    (None, if_locked) => {
+                        let options = ReadOptions { if_locked, ..ReadOptions::default() };
+                        let mut row = RowRead { value: std::mem::take(out), ..RowRead::default() };
+                        let read = txn.read_into(&tree.tree, &key, &options, &mut row);
+                        *out = row.value;
+                        read.map(|()| row.exists)?
+                    }
                     (Some(lock), meet) => match txn.get_locked(&tree.tree, &key, lock, meet)? {
                         Some(value) => {
                             *out = value;
@@ -303,6 +343,68 @@ pub unsafe extern "C" fn frond_txn_delete(
     }
 }
 
+/// Deletes all rows from `from` up to, not including, `to` (null for no begin, and no end), the transaction's own included, and
+/// says how many there were, in `rows`, which may be null. Each is locked as frond_txn_delete locks it, and at
+/// FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps between them are, too; at FROND_SNAPSHOT a row that others have changed
+/// or deleted since is FRD-1107. It costs what its rows cost, one after the other: frond_batch_delete_range does it for the price of one, without locks, and frond_change_truncate
+/// for all rows of a tree. If it fails, no row was deleted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_delete_range(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    rows: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let range = range((from, from_length), (to, to_length))?;
+            let deleted = txn.txn.delete_range(&tree.tree, range)?;
+            rows.as_mut().into_iter().for_each(|rows| *rows = deleted);
+            Ok(())
+        })
+    }
+}
+
+/// Sets the value of a row that is there, in a commit of its own, within the transaction's: others see it at once, it is as
+/// durable as the transaction's commits are, and no rollback takes it back. FROND_NOT_FOUND if there is no such row: nothing was done, make it by
+/// frond_put first. For the number that a sequence goes on from.
+///
+/// Who has only read the row, under a shared lock, is neither waited for nor told: the transaction itself at FROND_SERIALIZABLE,
+/// above all. Who has it exclusively, or writes it, is waited for as by any call of the transaction, seen by the search for
+/// deadlocks and ended by an interrupt. The row is not locked afterwards. A snapshot goes on showing it as it was, and at
+/// FROND_SNAPSHOT a transaction that has one and writes the row itself, this one too, gets FRD-1107. FRD-1001 if the
+/// transaction has written the row itself, or is read-only. `seqno`, which may be null, gets the commit's number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_put_autonomous(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    key: *const u8,
+    key_length: usize,
+    value: *const u8,
+    value_length: usize,
+    seqno: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
+            let (key, value) =
+                (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
+            let committed = txn.txn.put_autonomous(&tree.tree, key, value)?;
+            let committed = committed.ok_or(Fail::NotFound)?;
+            seqno.as_mut().into_iter().for_each(|seqno| *seqno = committed.0);
+            Ok(())
+        })
+    }
+}
+
 /// Adds to an integer of 8 bytes, big-endian, wrapping. A value of another length counts as 0, and so does no value.
 pub const FROND_ADD: u8 = 1;
 /// The greater of two values, as strings of bytes.
@@ -320,7 +422,8 @@ const _: () = assert!(
         && FROND_APPEND == frond::operator::APPEND
 );
 
-/// Folds an operand into a value without reading it: FROND_ADD, …
+/// Folds an operand into a value without reading it: FROND_ADD, …, or the number of an operator of the program's own
+/// (frond_operator).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_merge(
     txn: *const frond_txn,

@@ -34,7 +34,9 @@ pub unsafe extern "C" fn frond_transactions(
     }
 }
 
-/// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom.
+/// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom. Not told
+/// are waits for something else: for batches that are being committed before a transaction's first lock, for background work
+/// that is behind, and for room in memory, in the log or on the disk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_lock_waits(
     db: *const frond_db,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use frond::{Change, Savepoint};
-use frond_testkit::{DbEngine, Dice, effort};
+use frond_testkit::{DbEngine, Dice, SimVfs, effort};
 
 use super::*;
 
@@ -484,4 +484,24 @@ fn a_feed_hands_out_what_left_memory() {
     models[0].insert(b"last".to_vec(), b"1".to_vec());
     same(&followed["a"], &models[0], "a");
     same(&followed["b"], &models[1], "b");
+}
+
+/// A full disk may have ended a transaction (`prepared/large.rs`), or may not: it says so itself.
+#[test]
+fn a_full_disk_may_leave_a_transaction_as_it_was() {
+    let vfs = SimVfs::new();
+    let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy);
+    let db = Db::open("/store", options.env(vfs.env(1))).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    txn.put(&tree, b"short", b"1").unwrap();
+    vfs.set_capacity(Some(vfs.allocated_bytes()));
+    let refused = txn.put(&tree, b"long", &vec![7; 16 << 20]);
+    assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+    assert!(!txn.is_over());
+    assert_eq!(get(&txn, &tree, "short").as_deref(), Some("1"));
+    vfs.set_capacity(None);
+    txn.commit().unwrap();
+    assert_eq!(tree.get(b"short").unwrap(), Some(b"1".to_vec()));
+    assert_eq!(tree.get(b"long").unwrap(), None);
 }

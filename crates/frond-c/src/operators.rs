@@ -1,0 +1,95 @@
+//! Merge operators of the program's own.
+//!
+//! Threads: the functions are called by all threads that read, and by those of the store, several at once.
+
+use std::ffi::{c_char, c_void};
+
+use frond::operator::MergeOperator;
+
+use crate::{
+    bytes::{frond_buffer, text},
+    error::{Fail, misuse},
+};
+
+/// What `operand` makes of `value`, which is null if there is none, is to be put into `out`, by frond_buffer_set; nothing put is an
+/// empty value. It must not fail, nor call anything else of the library.
+// SAFETY: where it is called, what it is given lives as long as the call.
+pub type frond_fold = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        value: *const u8,
+        value_length: usize,
+        operand: *const u8,
+        operand_length: usize,
+        out: *mut frond_buffer,
+    ),
+>;
+
+/// A merge operator of the program's own, for frond_txn_merge. It works in the store's threads, on rows committed long before,
+/// so it must be deterministic, associative, and the same for ever: once a tree has used it the store does not open without it
+/// (FRD-1013).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct frond_operator {
+    /// Its number, 64 or above.
+    pub number: u8,
+    /// What it is called: 1 to 128 bytes, no control characters. Kept with each tree that uses the operator.
+    pub name: *const c_char,
+    /// Given to the functions.
+    pub context: *mut c_void,
+    /// A value from the one before, if there is one, and an operand.
+    pub fold: frond_fold,
+    /// One operand that does what two do, the older one given as the value; null: `fold` does that, too.
+    pub combine: frond_fold,
+}
+
+struct Operator {
+    name: String,
+    given: frond_operator,
+}
+
+// SAFETY: the caller promises that its functions, with their context, may be called by all threads.
+unsafe impl Send for Operator {}
+// SAFETY: likewise.
+unsafe impl Sync for Operator {}
+
+/// An operator by what the caller says of it.
+///
+/// # Safety
+/// Its functions take its context.
+pub(crate) unsafe fn operator(given: &frond_operator) -> Result<impl MergeOperator + use<>, Fail> {
+    // SAFETY: see `bytes.rs`.
+    let name = unsafe { text(given.name, "the name of an operator") }?.to_owned();
+    match given.fold {
+        None => Err(misuse("what folds an operator's operands is null")),
+        Some(_) => Ok(Operator { name, given: *given }),
+    }
+}
+
+impl Operator {
+    fn make(&self, by: frond_fold, value: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        let mut out = frond_buffer { data: std::ptr::null_mut(), length: 0, capacity: 0 };
+        let at = value.map_or(std::ptr::null(), <[u8]>::as_ptr);
+        let length = value.map_or(0, <[u8]>::len);
+        if let Some(make) = by {
+            let (operand, operand_length) = (operand.as_ptr(), operand.len());
+            // SAFETY: the caller's function; what it is given lives as long as the call.
+            unsafe { make(self.given.context, at, length, operand, operand_length, &mut out) };
+        }
+        out.take()
+    }
+}
+
+impl MergeOperator for Operator {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        self.make(self.given.fold, base, operand)
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Vec<u8> {
+        self.make(self.given.combine.or(self.given.fold), Some(older), newer)
+    }
+}
