@@ -29,7 +29,8 @@ pub unsafe extern "C" fn frond_get(
     }
 }
 
-/// Sets a value at the store's durability.
+/// Sets a value at the store's durability: a batch of one, which waits for transactions that have the row, ten seconds at most,
+/// its own session's included. Within one, numbers of sequences are set by frond_txn_put_autonomous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_put(
     tree: *const frond_tree,

@@ -22,6 +22,7 @@ pub fn all(seed: u64) {
     a_spilled_snapshot_shows_its_moment(seed);
     a_snapshot_transaction_overwrites_nothing_unseen(seed);
     a_row_that_had_come_back_stays_deleted(seed);
+    an_autonomous_put_waits_for_who_writes_the_row(seed);
     a_prepared_transaction_outlives_restarts(seed);
     rows_that_left_memory_are_locked(seed);
     what_a_scan_has_read_is_looked_at_again(seed);
@@ -51,6 +52,22 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
         let refused = txn.put(&tree, b"row", b"3");
         assert!(matches!(refused, Err(Error::Conflict { .. })), "I27: {refused:?}");
     }
+}
+
+/// Rules: I7, I32. Who has deleted a row and inserts it again knows that it was there; who comes between would be forgotten.
+fn an_autonomous_put_waits_for_who_writes_the_row(seed: u64) {
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    tree.put(b"row", b"1").unwrap();
+    let (reader, writer) = (db.begin(Default::default()).unwrap(), db.begin(Default::default()));
+    let writer = writer.unwrap();
+    reader.get_for_share(&tree, b"row").unwrap();
+    assert!(reader.put_autonomous(&tree, b"row", b"2").unwrap().is_some());
+    reader.unlock_last().unwrap();
+    writer.delete(&tree, b"row").unwrap();
+    reader.set_lock_timeout(Some(std::time::Duration::ZERO));
+    let refused = reader.put_autonomous(&tree, b"row", b"3");
+    assert!(matches!(refused, Err(Error::LockTimeout { .. })), "I32: {refused:?}");
 }
 
 /// Promise: P7. Rule: I43. Trees change places at once, and who has seen the one does not read the other in its place.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use frond::{Change, Savepoint};
-use frond_testkit::{DbEngine, Dice, SimVfs, effort};
+use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
 
 use super::*;
 
@@ -184,6 +184,21 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                             statement.deleted.clear();
                         }
                     },
+                    8 => {
+                        txn.begin_statement().unwrap();
+                        let (rows, savepoints) = (model.clone(), savepoints.len());
+                        let mut begun = Statement { rows, savepoints, ..Default::default() };
+                        let mut ends = [0; 2].map(|_| format!("key {:04}", dice.below(400)));
+                        ends.sort();
+                        let [low, high] = ends.map(String::into_bytes);
+                        let within = model.range(low.clone()..high.clone());
+                        let keys: Vec<_> = within.map(|(key, _)| key.clone()).collect();
+                        let gone = txn.delete_range(&tree, &low[..]..&high[..]).unwrap();
+                        assert_eq!(gone, keys.len() as u64, "seed {seed}, round {round}");
+                        model.retain(|key, _| *key < low || *key >= high);
+                        begun.deleted.extend(keys);
+                        statement = Some(begun);
+                    }
                     5 => {
                         let key = format!("key {:04}", dice.below(400)).into_bytes();
                         let found = txn.get(&tree, &key).unwrap();
