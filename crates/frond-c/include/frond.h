@@ -1647,7 +1647,8 @@ int32_t frond_get(const frond_tree *tree,
                   frond_buffer *value,
                   frond_error *error);
 
-// Sets a value at the store's durability.
+// Sets a value at the store's durability: a batch of one, which waits for transactions that have the row, ten seconds at most,
+// its own session's included. Within one, numbers of sequences are set by frond_txn_put_autonomous.
 int32_t frond_put(const frond_tree *tree,
                   const uint8_t *key,
                   size_t key_length,

@@ -97,7 +97,8 @@ static void is_value(frond_txn *txn, const char *key, const char *value)
         GIVES(expected, frond_txn_get(txn, tree, bytes(key), strlen(key), FROND_NO_LOCK, FROND_WAIT, &found, &error));
     else
         GIVES(expected, frond_get(tree, bytes(key), strlen(key), &found, &error));
-    CHECK(!value || (found.length == strlen(value) && memcmp(found.data, value, found.length) == 0));
+    if (value)
+        CHECK(found.length == strlen(value) && (found.length == 0 || memcmp(found.data, value, found.length) == 0));
     frond_buffer_free(&found);
 }
 

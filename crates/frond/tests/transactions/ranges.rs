@@ -1,6 +1,8 @@
 //! Deletes of all rows in a range.
 
-use super::{large::small_store, *};
+use frond_testkit::{DbEngine, disk::SimVfs};
+
+use super::*;
 
 const ALL: [Isolation; 4] = [
     Isolation::ReadCommitted,
@@ -144,8 +146,11 @@ fn a_savepoint_takes_it_back_and_a_call_that_fails_has_deleted_nothing() {
 #[test]
 fn it_may_be_larger_than_memory() {
     for isolation in [Isolation::Snapshot, Isolation::RepeatableRead] {
-        let dir = tempfile::tempdir().unwrap();
-        let db = small_store(dir.path(), 16 << 10);
+        let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
+        tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 16 << 10);
+        let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy);
+        let env = SimVfs::new().env(1);
+        let db = Db::open("/store", options.tuning(tuning).env(env)).unwrap();
         let tree = db.create_tree("t", Default::default()).unwrap();
         let key = |n: u32| [&[b'k'; 1000][..], &n.to_be_bytes()].concat();
         let mut batch = Batch::new();
