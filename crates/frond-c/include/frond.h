@@ -11,9 +11,9 @@
  * jump. They may call the library.
  *
  * Handles are given out by address and given back once, in any order, but that a transaction does not end while it has
- * cursors; those of stores, trees, temporary trees, snapshots, parts, interrupters and progresses may be used by all threads at once,
- * those of transactions, what is prepared, cursors, batches, loads, builds and changes of trees by one at a time. Made from the sources of crates/frond-c:
- * change those, and run the test `header` with FROND_WRITE_HEADER=1.
+ * cursors; those of stores, trees, temporary trees, snapshots, parts, interrupters and progresses may be used by all
+ * threads at once, those of transactions, what is prepared, cursors, batches, loads, builds and changes of trees by one
+ * at a time. Made from the sources of crates/frond-c: change those, and run the test `header` with FROND_WRITE_HEADER=1.
  */
 
 
@@ -1744,11 +1744,11 @@ int32_t frond_txn_delete(const frond_txn *txn,
                          size_t key_length,
                          frond_error *error);
 
-// Deletes all rows from `from` up to, not including, `to` (null for no begin, and no end), the transaction's own included, and
-// says how many there were, in `rows`, which may be null. Each is locked as frond_txn_delete locks it, and at
-// FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps between them are, too; at FROND_SNAPSHOT a row that others have changed
-// or deleted since is FRD-1107. It costs what its rows cost, one after the other: frond_batch_delete_range does it for the price of one, without locks, and frond_change_truncate
-// for all rows of a tree. If it fails, no row was deleted.
+// Deletes all rows from `from` up to, not including, `to` (null with length 0: no begin, no end), the transaction's own of before
+// the statement included, and says how many there were, in `rows`, which may be null. Each is locked as frond_txn_delete locks
+// it, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps between them are, too; at FROND_SNAPSHOT a row that others
+// have changed or deleted since is FRD-1107. It costs what its rows cost, one after the other: frond_batch_delete_range does it
+// for the price of one, and not in a transaction; frond_change_truncate for all rows of a tree. If it fails, no row was deleted.
 int32_t frond_txn_delete_range(const frond_txn *txn,
                                const frond_tree *tree,
                                const uint8_t *from,
@@ -1766,7 +1766,7 @@ int32_t frond_txn_delete_range(const frond_txn *txn,
 // above all. Who has it exclusively, or writes it, is waited for as by any call of the transaction, seen by the search for
 // deadlocks and ended by an interrupt. The row is not locked afterwards. A snapshot goes on showing it as it was, and at
 // FROND_SNAPSHOT a transaction that has one and writes the row itself, this one too, gets FRD-1107. FRD-1001 if the
-// transaction has written the row itself, or is read-only. `seqno`, which may be null, gets the commit's number.
+// transaction has written the row itself, or is read-only: then one that is begun beside it does it. `seqno`, which may be null, gets the commit's number.
 int32_t frond_txn_put_autonomous(const frond_txn *txn,
                                  const frond_tree *tree,
                                  const uint8_t *key,
