@@ -248,3 +248,53 @@ fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
     next.commit().unwrap();
     store.is_at_rest();
 }
+
+/// Rules: I7, I51. Rows come and go while numbers are set in them: none is counted wrong, and none comes back.
+#[test]
+fn beside_rows_that_come_and_go_all_are_counted() {
+    let vfs = frond_testkit::disk::SimVfs::new();
+    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
+    let db = Db::open("/store", options.env(vfs.env(1))).unwrap();
+    let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
+    let ended = AtomicU64::new(0);
+    let begin = |isolation| db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let (tree, ended, begin) = (&tree, &ended, &begin);
+            scope.spawn(move || {
+                for n in number.. {
+                    if ended.load(Ordering::Relaxed) > 0 {
+                        break;
+                    }
+                    let (txn, key) = (begin(ALL[n % 4]), [b'k', (n % 3) as u8]);
+                    let done = txn.delete_range(tree, &key[..]..=&key[..]).and_then(|gone| {
+                        if gone == 0 { txn.insert(tree, &key, b"new") } else { Ok(()) }
+                    });
+                    match done {
+                        Ok(()) => drop(txn.commit().unwrap()),
+                        Err(Error::Deadlock { .. } | Error::Conflict { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        for n in 0..500 {
+            let txn = begin(ALL[n % 4]);
+            txn.put_autonomous(&tree, &[b'k', (n % 3) as u8], b"set").unwrap();
+        }
+        ended.store(1, Ordering::Relaxed);
+    });
+    let mut rows = 0;
+    let mut cursor = tree.scan(..).unwrap();
+    while cursor.next().unwrap().is_some() {
+        rows += 1;
+    }
+    drop(cursor);
+    assert_eq!(tree.row_count().unwrap(), RowCount { rows, exact: true });
+    for n in 0..3u8 {
+        tree.delete(&[b'k', n]).unwrap();
+    }
+    db.checkpoint().unwrap();
+    assert!(tree.scan(..).unwrap().next().unwrap().is_none(), "nothing comes back");
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+}
