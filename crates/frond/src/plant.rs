@@ -102,6 +102,7 @@ pub const BUGS: &[Bug] = &[
     bug("txn: batches pass a closed gate", "LockGate::pass", "schedules of txn"),
     bug("txn: a commit is not noted at its trees", "Shared::sequence", "scenarios"),
     bug("txn: the second committer wins", "Txn::must_not_conflict", "scenarios"),
+    bug("txn: rows of trees have never changed", "Shared::has_changed", "scenarios"),
     bug("txn: an autonomous put passes pending writes", "Txn::put_locked", "scenarios"),
     bug("txn: a conflict is looked for before the lock", "Txn::write, Txn::look", "conflicts"),
     bug("txn: the gap behind the last row is nobody's", "LockedWalk::step", "scenarios"),

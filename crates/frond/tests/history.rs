@@ -9,7 +9,7 @@ use frond::{
     io::{Env, Workers},
 };
 use frond_testkit::{
-    Dice,
+    DbEngine, Dice,
     disk::{CrashOptions, SimVfs, crash_states},
     effort,
     history::{Anomaly, Call, History, Outcome, Recorder, Workload},
@@ -22,28 +22,72 @@ const LEVELS: [Isolation; 4] = [
     Isolation::Serializable,
 ];
 
-fn options(vfs: &SimVfs, durability: Durability) -> Options {
+/// Small sizes by chance: what is committed goes through memtables, buffers and leaves while the history runs, and what a
+/// transaction writes leaves memory, many times each.
+fn options(vfs: &SimVfs, durability: Durability, seed: u64) -> Options {
     let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
-    Options::new().cache_size(16 << 20).durability(durability).env(env)
+    let DbEngine { mut tuning, cache_bytes, .. } = DbEngine::thrown(seed);
+    tuning.shape = DbEngine::tiny(durability).tuning.shape;
+    if let Some(limits) = &mut tuning.limits {
+        limits.memtable_bytes = limits.memtable_bytes.min(8 << 10);
+        limits.checkpoint_millis = limits.checkpoint_millis.min(300);
+    }
+    Options::new().cache_size(cache_bytes).durability(durability).tuning(tuning).env(env)
 }
 
-fn open(vfs: &SimVfs, durability: Durability) -> Db {
-    Db::open("/store", options(vfs, durability)).unwrap()
+fn open(vfs: &SimVfs, durability: Durability, seed: u64) -> Db {
+    Db::open("/store", options(vfs, durability, seed)).unwrap()
+}
+
+/// What a history has made the store do below its memtables.
+#[derive(Default, Debug)]
+struct Below {
+    applies: u64,
+    leaf_flushes: u64,
+    checkpoints: u64,
+    blocks_read: u64,
+}
+
+impl Below {
+    fn note(&mut self, db: &Db) {
+        let stats = db.stats();
+        let get = |name| stats.get(name).unwrap();
+        self.applies += get("apply_batches");
+        self.leaf_flushes += get("leaf_flushes");
+        self.checkpoints += get("checkpoints");
+        self.blocks_read += get("cache_hits") + get("cache_misses");
+    }
+
+    fn must_be_much(&self) {
+        let Self { applies, leaf_flushes, checkpoints, blocks_read } = *self;
+        assert!(applies > 10 && checkpoints > 3, "{self:?}");
+        assert!(leaf_flushes > 0 && blocks_read > 100, "{self:?}");
+    }
 }
 
 fn demand_nothing_forbidden(what: &str, history: &History) {
     let findings = history.check();
     let told: Vec<_> = findings.iter().take(5).map(ToString::to_string).collect();
+    // Who takes part, with all that he did.
+    let named = told.first().map_or("", |told| told.as_str()).split(" (session");
+    let named = named.filter_map(|told| told.rsplit('T').next()?.parse::<usize>().ok());
+    for at in named.collect::<std::collections::BTreeSet<_>>() {
+        println!("T{at}: {:?}", history.txns[at]);
+    }
     assert!(findings.is_empty(), "{what}: {} findings\n{}", findings.len(), told.join("\n"));
     println!("{what}: {} transactions, {} committed", history.txns.len(), history.committed());
 }
 
-fn record(levels: &[Isolation], txns: u32, seed: u64) -> History {
-    let db = open(&SimVfs::new(), Durability::Lazy);
+fn record(levels: &[Isolation], txns: u32, seed: u64, below: &mut Below) -> History {
+    let db = open(&SimVfs::new(), Durability::Lazy, seed);
     let recorder = Recorder::new();
     recorder.run(&db, &Workload::of(levels, txns, seed)).unwrap();
     let history = recorder.finish(&db).unwrap();
     assert_eq!(db.lock_stats().locks, 0);
+    assert_eq!(db.lock_stats().ranges, 0);
+    assert_eq!(db.prepared(), []);
+    below.note(&db);
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
     db.close().unwrap();
     history
 }
@@ -52,10 +96,12 @@ fn record(levels: &[Isolation], txns: u32, seed: u64) -> History {
 #[test]
 fn no_level_shows_what_it_forbids() {
     for seed in effort::seeds(1) {
-        for level in LEVELS {
-            let history = record(&[level], 1500, seed);
-            demand_nothing_forbidden(&format!("{level:?}, seed {seed}"), &history);
+        for (at, level) in (0..).zip(LEVELS) {
+            let below = &mut Below::default();
+            let history = record(&[level], 1500, 4 * seed + at, below);
+            demand_nothing_forbidden(&format!("{level:?}, seed {seed}, {below:?}"), &history);
             assert!(history.committed() > 1500, "most come through");
+            below.must_be_much();
         }
     }
 }
@@ -64,51 +110,75 @@ fn no_level_shows_what_it_forbids() {
 #[test]
 fn levels_beside_each_other_show_nothing_that_is_forbidden() {
     for seed in effort::seeds(1) {
-        let history = record(&LEVELS, 2500, seed);
-        demand_nothing_forbidden(&format!("all levels, seed {seed}"), &history);
+        let below = &mut Below::default();
+        let history = record(&LEVELS, 2500, seed, below);
+        demand_nothing_forbidden(&format!("all levels, seed {seed}, {below:?}"), &history);
+        below.must_be_much();
     }
 }
 
-/// The power fails while all are at work; what goes on afterwards is one history with what was before.
-/// Promise: P1, P2, P3, P23.
+/// Transactions that a power cut has met.
+#[derive(Default, Debug)]
+struct Met {
+    /// It is not known whether they are there.
+    unknown: usize,
+    /// Prepared, and decided behind the cut.
+    prepared: usize,
+}
+
+/// The power fails some times while all are at work; what goes on afterwards is one history with what was before.
+fn across_power_cuts(levels: &[Isolation], seed: u64, met: &mut Met) {
+    let dice = &mut Dice::new(seed);
+    let (mut vfs, recorder, below) = (SimVfs::new(), Recorder::new(), &mut Below::default());
+    for cut in 0..4 {
+        let db = open(&vfs, Durability::Sync, seed);
+        let workload = Workload::of(levels, 100_000, 10 * seed + cut);
+        let enough = recorder.len() + dice.between(100, 400) as usize;
+        std::thread::scope(|scope| {
+            scope.spawn(|| recorder.run(&db, &workload));
+            while recorder.len() < enough {
+                std::thread::yield_now();
+            }
+            vfs.halt();
+        });
+        below.note(&db);
+        drop(db);
+        let options = CrashOptions::random(1).with_seed(dice.bits());
+        let state = crash_states(&vfs.disk(), &options).into_iter().next_back().unwrap();
+        vfs = SimVfs::start(state.disk);
+        recorder.restarted();
+    }
+    let db = open(&vfs, Durability::Sync, seed);
+    recorder.run(&db, &Workload::of(levels, 50, seed)).unwrap();
+    let history = recorder.finish(&db).unwrap();
+    demand_nothing_forbidden(&format!("power cuts, {levels:?}, seed {seed}, {below:?}"), &history);
+    assert!(db.check(CheckMode::Full).unwrap().is_clean());
+    db.close().unwrap();
+    met.unknown += history.txns.iter().filter(|txn| txn.outcome == Outcome::Unknown).count();
+    let has_seen = |txn: &frond_testkit::history::Txn| {
+        history.restarts.iter().any(|restart| txn.begun < *restart && *restart < txn.ended)
+    };
+    met.prepared += history.txns.iter().filter(|txn| txn.prepared && has_seen(txn)).count();
+}
+
+/// All levels beside each other, and each alone: where all are Serializable, nothing at all is let pass.
+/// Promise: P1, P2, P3, P4, P23.
 #[test]
 fn histories_go_on_across_power_cuts() {
-    let mut unknown = 0;
-    for seed in effort::seeds(3) {
-        let dice = &mut Dice::new(seed);
-        let (mut vfs, recorder) = (SimVfs::new(), Recorder::new());
-        for cut in 0..4 {
-            let db = open(&vfs, Durability::Sync);
-            let workload = Workload::of(&LEVELS, 100_000, 10 * seed + cut);
-            let enough = recorder.len() + dice.between(50, 400) as usize;
-            std::thread::scope(|scope| {
-                scope.spawn(|| recorder.run(&db, &workload));
-                while recorder.len() < enough {
-                    std::thread::yield_now();
-                }
-                vfs.halt();
-            });
-            drop(db);
-            let options = CrashOptions::random(1).with_seed(dice.bits());
-            let state = crash_states(&vfs.disk(), &options).into_iter().next_back().unwrap();
-            vfs = SimVfs::start(state.disk);
-            recorder.restarted();
+    let met = &mut Met::default();
+    for seed in effort::seeds(2) {
+        across_power_cuts(&LEVELS, seed, met);
+        for (at, level) in (0..).zip(LEVELS) {
+            across_power_cuts(&[level], 5 * seed + at, met);
         }
-        let db = open(&vfs, Durability::Sync);
-        recorder.run(&db, &Workload::of(&LEVELS, 50, seed)).unwrap();
-        let history = recorder.finish(&db).unwrap();
-        demand_nothing_forbidden(&format!("power cuts, seed {seed}"), &history);
-        unknown += history.txns.iter().filter(|txn| txn.outcome == Outcome::Unknown).count();
-        assert!(db.check(CheckMode::Full).unwrap().is_clean());
-        db.close().unwrap();
     }
-    println!("{unknown} commits met a power cut");
-    assert!(unknown > 0);
+    println!("power cuts have met {met:?}");
+    assert!(met.unknown > 0 && met.prepared > 0);
 }
 
 /// What two transactions of a level did in turn, a call of the one and a call of the other.
 fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
-    let db = open(&SimVfs::new(), Durability::Lazy);
+    let db = open(&SimVfs::new(), Durability::Lazy, 0);
     let tree = db.create_tree("registers", TreeOptions::default())?;
     for key in [1u64, 2] {
         tree.put(&key.to_be_bytes(), &key.to_be_bytes())?;
@@ -140,6 +210,7 @@ fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
         begun: at,
         ended: if at == 0 { 0 } else { 10 + at },
         outcome: Outcome::Committed,
+        prepared: false,
         calls: (0..).zip(calls).collect(),
         undone: Vec::new(),
     };

@@ -54,7 +54,9 @@ pub(super) struct Graph {
     commits: Vec<usize>,
     /// Its snapshot, if it is at a point of its own.
     snapshots: Vec<Option<usize>>,
-    /// At `ReadCommitted`: points of calls.
+    /// Its prepare, if what it had only read was free from then on.
+    prepares: Vec<Option<usize>>,
+    /// Points of calls: at `ReadCommitted`, and of glimpses.
     calls: BTreeMap<(usize, u32), usize>,
 }
 
@@ -66,6 +68,7 @@ impl Graph {
             edges: Vec::new(),
             commits: vec![usize::MAX; count],
             snapshots: vec![None; count],
+            prepares: vec![None; count],
             calls: BTreeMap::new(),
         };
         for at in (0..count).filter(|at| versions.counts[*at]) {
@@ -93,37 +96,45 @@ impl Graph {
     fn place(&mut self, versions: &Versions<'_>, at: usize) {
         let txn = versions.txn(at);
         let mut before: Option<usize> = None;
-        match txn.isolation {
-            Isolation::ReadCommitted => {
-                for (number, call) in &txn.calls {
-                    let plain =
-                        matches!(call, Call::List(_, _, false) | Call::Register(_, _, false));
-                    if plain && !self.calls.contains_key(&(at, *number)) {
-                        let point = self.point(Some(at));
-                        self.calls.insert((at, *number), point);
-                        if let Some(before) = before.replace(point) {
-                            self.edge(before, point, Why::Order);
-                        }
-                    }
+        for (number, call) in &txn.calls {
+            let has_moment = match call {
+                Call::Glimpse(..) => true,
+                Call::List(_, _, locks) | Call::Register(_, _, locks) => {
+                    txn.isolation == Isolation::ReadCommitted && !locks
+                }
+                _ => false,
+            };
+            if has_moment && !self.calls.contains_key(&(at, *number)) {
+                let point = self.point(Some(at));
+                self.calls.insert((at, *number), point);
+                if let Some(before) = before.replace(point) {
+                    self.edge(before, point, Why::Order);
                 }
             }
-            Isolation::RepeatableRead | Isolation::Snapshot if txn.reads_plainly() => {
-                before = Some(self.point(Some(at)));
-                self.snapshots[at] = before;
-            }
-            _ => {}
+        }
+        let has_snapshot = matches!(txn.isolation, Isolation::RepeatableRead | Isolation::Snapshot);
+        if has_snapshot && txn.reads_plainly() {
+            self.snapshots[at] = Some(self.point(Some(at)));
+        }
+        if txn.prepared && txn.isolation != Isolation::Serializable {
+            self.prepares[at] = Some(self.point(Some(at)));
         }
         self.commits[at] = self.point(Some(at));
-        if let Some(before) = before {
+        for before in before.into_iter().chain(self.snapshots[at]).chain(self.prepares[at]) {
             self.edge(before, self.commits[at], Why::Order);
         }
     }
 
     /// Where a read is, for what comes behind it.
-    fn point_of(&self, read: &Read<'_>) -> usize {
+    fn point_of(&self, versions: &Versions<'_>, read: &Read<'_>) -> usize {
         let commit = self.commits[read.txn];
         if read.locks {
-            return commit;
+            let txn = versions.txn(read.txn);
+            let is_written = match read.seen {
+                Seen::List(_) => txn.last_append(read.key).is_some(),
+                Seen::Register(_) => txn.last_set(read.key).is_some(),
+            };
+            return self.prepares[read.txn].filter(|_| !is_written).unwrap_or(commit);
         }
         let call = self.calls.get(&(read.txn, read.call)).copied();
         call.or(self.snapshots[read.txn]).unwrap_or(commit)
@@ -153,7 +164,8 @@ impl Graph {
         let Some(writer) = Self::writer(versions, number).filter(|at| *at != read.txn) else {
             return;
         };
-        let entry = self.entry_of(versions, read.txn, self.point_of(read));
+        let point = self.point_of(versions, read);
+        let entry = if read.is_glimpse { point } else { self.entry_of(versions, read.txn, point) };
         self.edge(self.commits[writer], entry, Why::Wr(what, number));
     }
 
@@ -161,7 +173,7 @@ impl Graph {
         let Some(writer) = Self::writer(versions, number).filter(|at| *at != read.txn) else {
             return;
         };
-        let (from, to) = (self.point_of(read), self.commits[writer]);
+        let (from, to) = (self.point_of(versions, read), self.commits[writer]);
         self.edge(from, to, Why::Rw(what, number));
     }
 
@@ -235,8 +247,10 @@ impl Graph {
                 continue;
             };
             let calls = self.calls.range((at, 0)..=(at, u32::MAX)).next().map(|(_, point)| *point);
-            let first = calls.or(self.snapshots[at]).unwrap_or(self.commits[at]);
-            self.edge(moment, first, Why::Time);
+            let first = calls.into_iter().chain(self.snapshots[at]);
+            let first: Vec<usize> = first.chain(self.prepares[at]).collect();
+            self.edge(moment, self.commits[at], Why::Time);
+            first.into_iter().for_each(|point| self.edge(moment, point, Why::Time));
         }
     }
 }

@@ -4,7 +4,8 @@
 //! A history knows nothing of the engine: each transaction says what it wrote and what it saw. Numbers that are
 //! written are unique, so that whoever reads one knows whose it is; keys hold lists, to which numbers are appended, so
 //! that whoever reads one knows what came before; and registers, whose order is known as far as transactions read one
-//! value and set the next.
+//! value and set the next. A deletion is a version of a register as any other, but that nobody reads its number:
+//! `versions.rs` says whose it was, where it can be known.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -12,6 +13,9 @@
 //! | `graph.rs` | who must have come before whom: ww, wr, rw, and real time |
 //! | `cycles.rs` | strongly connected components, and a cycle with a name and in words |
 //! | `record.rs` | histories of a store: threads, transactions of all levels, batches, restarts |
+//! | `record/decide.rs` | those that are prepared, and who decides them |
+//! | `record/rows.rs` | registers that are rows with indexes |
+//! | `absent.rs` | whose deletion it was that a reader found nothing of |
 //! | `tests.rs` | a bad history of every kind, and which levels forbid it |
 //!
 //! **What each level forbids.** A level says at which moments a transaction reads and writes. Each moment is a point
@@ -24,8 +28,9 @@
 //! | `Snapshot` | all at one, the snapshot | at the commit | all at the snapshot: nothing is written over what it does not see |
 //! | `Serializable` | at the commit | at the commit | there |
 //!
-//! Locking reads are at the commit, for nobody changes before it what they have seen. From the moments follows the
-//! usual table, with the names of Adya; `tests.rs` holds it against this one:
+//! Locking reads are at the commit, for nobody changes before it what they have seen. A glimpse past another's lock is at a
+//! moment of its own at every level, and what a transaction has locked and not written is at its prepare, if it has one: but
+//! at `Serializable` it gives that back then. From the moments follows the usual table, with the names of Adya; `tests.rs` holds it against this one:
 //!
 //! | | ReadCommitted | RepeatableRead | Snapshot | Serializable |
 //! |---|---|---|---|---|
@@ -39,6 +44,7 @@
 //! Transactions", 1999; Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations",
 //! 2020; Tarjan, "Depth-first search and linear graph algorithms", 1972.
 
+mod absent;
 mod cycles;
 mod graph;
 mod record;
@@ -68,6 +74,10 @@ pub enum Call {
     Set(Key, Number),
     /// Read a register; with a lock, or without.
     Register(Key, Option<Number>, bool),
+    /// Deleted a register. The number is the deletion's; whoever finds nothing has seen it, or another's.
+    Delete(Key, Number),
+    /// Read a register past the lock of another, as it was last committed.
+    Glimpse(Key, Option<Number>),
 }
 
 /// How a transaction ended.
@@ -94,6 +104,8 @@ pub struct Txn {
     pub ended: u64,
     /// How it ended.
     pub outcome: Outcome,
+    /// It was prepared before that: but at `Serializable`, what it had only read was others' from then on.
+    pub prepared: bool,
     /// What it did, each call with its number: what one scan has read has one number.
     pub calls: Vec<(u32, Call)>,
     /// What it wrote and took back by a savepoint.

@@ -4,23 +4,33 @@
 //! Keys are a window that moves on, so that lists stay short. Who is ended by a deadlock or a conflict has aborted;
 //! whose commit meets a store that stops does not know.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+mod decide;
+mod rows;
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Duration,
 };
 
 use frond::{
-    Batch, Db, Error, ErrorKind, IfLocked, Isolation, Result, RowLock, Tree, TreeOptions,
-    TxnCursor, TxnOptions, operator,
+    Batch, Db, Error, ErrorKind, IfLocked, Isolation, ReadOptions, Result, RowLock, Tree,
+    TreeOptions, TxnCursor, TxnOptions, Xid, operator,
 };
 
 use super::{Call, History, Key, Number, Outcome, Txn};
 use crate::Dice;
+use decide::Pending;
 
 /// Keys in use at once.
 const WINDOW: u64 = 5;
 /// The window moves on by one after so many numbers.
 const NUMBERS_A_KEY: u64 = 40;
+/// Nobody waits for longer: what is prepared and whose store has stopped keeps its locks.
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What threads do.
 #[derive(Clone, Debug)]
@@ -33,6 +43,8 @@ pub struct Workload {
     pub levels: Vec<Isolation>,
     /// One in so many is a batch; 0: none.
     pub batches: u64,
+    /// Of transactions that commit one in so many is prepared first; 0: none.
+    pub prepares: u64,
     /// What they do.
     pub seed: u64,
     /// Called in each thread before it begins.
@@ -42,7 +54,8 @@ pub struct Workload {
 impl Workload {
     /// So many transactions of four threads, at these levels, and some batches.
     pub fn of(levels: &[Isolation], txns: u32, seed: u64) -> Self {
-        Self { threads: 4, txns, levels: levels.to_vec(), batches: 8, seed, prepare: || {} }
+        let levels = levels.to_vec();
+        Self { threads: 4, txns, levels, batches: 8, prepares: 8, seed, prepare: || {} }
     }
 }
 
@@ -53,11 +66,13 @@ pub struct Recorder {
     numbers: AtomicU64,
     sessions: AtomicU32,
     history: Mutex<History>,
+    pending: Pending,
 }
 
 struct Trees {
     lists: Tree,
     registers: Tree,
+    rows: rows::Trees,
 }
 
 impl Trees {
@@ -66,7 +81,8 @@ impl Trees {
             Err(Error::NoSuchTree(_)) => db.create_tree(name, TreeOptions::default()),
             found => found,
         };
-        Ok(Self { lists: tree("lists")?, registers: tree("registers")? })
+        let rows = rows::Trees::open(&tree)?;
+        Ok(Self { lists: tree("lists")?, registers: tree("registers")?, rows })
     }
 }
 
@@ -77,6 +93,7 @@ struct Running<'a> {
     txn: &'a frond::Txn,
     done: &'a mut Txn,
     call: u32,
+    read_only: bool,
 }
 
 impl Recorder {
@@ -115,8 +132,16 @@ impl Recorder {
     /// What opening the trees fails with.
     pub fn run(&self, db: &Db, workload: &Workload) -> Result<()> {
         let trees = &Trees::open(db)?;
+        self.settle(db, &mut Dice::new(workload.seed))?;
+        let (detached, to_decide) = mpsc::channel::<Xid>();
         std::thread::scope(|scope| {
+            scope.spawn(move || {
+                (workload.prepare)();
+                let mut dice = Dice::new(!workload.seed);
+                to_decide.iter().for_each(|xid| self.decide(db, &xid, &mut dice));
+            });
             for thread in 0..workload.threads {
+                let detached = detached.clone();
                 scope.spawn(move || {
                     (workload.prepare)();
                     let session = self.sessions.fetch_add(1, Ordering::Relaxed);
@@ -124,16 +149,19 @@ impl Recorder {
                     for _ in 0..workload.txns {
                         let isolation = *dice.pick(&workload.levels);
                         let is_batch = workload.batches > 0 && dice.chance(1, workload.batches);
+                        let by = (session, isolation);
                         let went = match is_batch {
                             true => self.batch(db, trees, session, &mut dice),
-                            false => self.txn(db, trees, (session, isolation), &mut dice),
+                            false => self.txn(db, trees, by, workload, &detached, &mut dice),
                         };
-                        if went.is_err() {
+                        if let Err(error) = went {
+                            assert_ne!(error.kind(), ErrorKind::FixCall, "{error}");
                             break;
                         }
                     }
                 });
             }
+            drop(detached);
         });
         Ok(())
     }
@@ -144,6 +172,7 @@ impl Recorder {
     /// What reading fails with.
     pub fn finish(self, db: &Db) -> Result<History> {
         let trees = Trees::open(db)?;
+        self.settle(db, &mut Dice::new(0))?;
         let mut last = self.begin((u32::MAX, Isolation::Snapshot));
         let snapshot = db.snapshot();
         let keys = 0..self.first_key() + WINDOW;
@@ -153,6 +182,7 @@ impl Recorder {
             last.calls.push((0, Call::List(key, list, false)));
             let register = snapshot.get(&trees.registers, &bytes)?;
             last.calls.push((0, Call::Register(key, register.map(number), false)));
+            trees.rows.finish(&snapshot, key, &mut last)?;
         }
         self.end(last, Outcome::Committed);
         Ok(self.history.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -160,8 +190,8 @@ impl Recorder {
 
     fn begin(&self, (session, isolation): (u32, Isolation)) -> Txn {
         let (begun, outcome) = (self.moment(), Outcome::Aborted);
-        let (calls, undone) = (Vec::new(), Vec::new());
-        Txn { session, isolation, begun, ended: begun, outcome, calls, undone }
+        let (calls, undone, prepared) = (Vec::new(), Vec::new(), false);
+        Txn { session, isolation, begun, ended: begun, outcome, prepared, calls, undone }
     }
 
     fn end(&self, mut txn: Txn, outcome: Outcome) {
@@ -214,11 +244,17 @@ impl Recorder {
         db: &Db,
         trees: &Trees,
         (session, isolation): (u32, Isolation),
+        workload: &Workload,
+        detached: &mpsc::Sender<Xid>,
         dice: &mut Dice,
     ) -> Result<()> {
         let mut done = self.begin((session, isolation));
-        let txn = db.begin(TxnOptions { isolation, ..Default::default() })?;
-        let mut running = Running { recorder: self, trees, txn: &txn, done: &mut done, call: 0 };
+        let read_only = dice.chance(1, 10);
+        let lock_timeout = Some(WAIT_MAX);
+        let options = TxnOptions { isolation, read_only, lock_timeout, ..Default::default() };
+        let txn = db.begin(options)?;
+        let mut running =
+            Running { recorder: self, trees, txn: &txn, done: &mut done, call: 0, read_only };
         if let Err(error) = running.some(dice) {
             // By a deadlock or a conflict, or the store has stopped.
             drop(txn);
@@ -229,6 +265,9 @@ impl Recorder {
             txn.rollback();
             self.end(done, Outcome::Aborted);
             return Ok(());
+        }
+        if workload.prepares > 0 && dice.chance(1, workload.prepares) && !txn.is_empty() {
+            return self.prepared(txn, done, detached, dice);
         }
         let commit = txn.commit();
         self.committed(done, commit)
@@ -252,7 +291,7 @@ impl Running<'_> {
                 continue;
             }
             let (savepoint, kept) = (self.txn.savepoint()?, self.done.calls.len());
-            for _ in 0..dice.between(1, 2) {
+            for _ in 0..*dice.pick(&[1, 2, 2, 6]) {
                 self.one(dice)?;
             }
             self.txn.rollback_to(&savepoint)?;
@@ -270,8 +309,9 @@ impl Running<'_> {
             std::thread::yield_now();
         }
         let key = self.recorder.any_key(dice);
-        let locks = dice.chance(1, 3);
-        match dice.below(10) {
+        let locks = dice.chance(1, 3) && !self.read_only;
+        let what = if self.read_only { dice.between(7, 15) } else { dice.below(16) };
+        match what {
             0..3 => {
                 let number = self.recorder.number();
                 let (at, bytes) = (key.to_be_bytes(), number.to_be_bytes());
@@ -279,27 +319,62 @@ impl Running<'_> {
                 self.note(Call::Append(key, number));
             }
             3 => self.rewrite(key)?,
-            4 | 5 => {
+            4 | 5 => self.write_register(key, locks, dice)?,
+            6 => self.write_row(key, dice)?,
+            7 | 8 => {
                 let list = self.read(&self.trees.lists, key, locks, dice)?;
                 self.note(Call::List(key, numbers(&list.unwrap_or_default()), locks));
             }
-            6 => self.scan(locks, dice)?,
-            7 | 8 => {
-                let reads = dice.chance(4, 5);
-                if reads {
-                    let value = self.read(&self.trees.registers, key, locks, dice)?;
-                    self.note(Call::Register(key, value.map(number), locks));
-                }
-                let number = self.recorder.number();
-                let (at, bytes) = (key.to_be_bytes(), number.to_be_bytes());
-                self.txn.put(&self.trees.registers, &at, &bytes)?;
-                self.note(Call::Set(key, number));
-            }
-            _ => {
+            9 | 10 => self.scan(locks, dice)?,
+            11 if !self.read_only => self.glimpse(key, dice)?,
+            11 | 12 => {
                 let value = self.read(&self.trees.registers, key, locks, dice)?;
                 self.note(Call::Register(key, value.map(number), locks));
             }
+            _ => self.read_rows(key, locks, dice)?,
         }
+        Ok(())
+    }
+
+    /// Sets or deletes a register, most often one that it has read; or inserts one that must not be there.
+    fn write_register(&mut self, key: Key, locks: bool, dice: &mut Dice) -> Result<()> {
+        let (at, registers) = (key.to_be_bytes(), &self.trees.registers);
+        let number = self.recorder.number();
+        if dice.chance(1, 4) {
+            match self.txn.insert(registers, &at, &number.to_be_bytes()) {
+                Err(Error::RowExists { .. }) => return Ok(()),
+                went => went?,
+            }
+            // It was looked for under the row's lock.
+            self.note(Call::Register(key, None, true));
+            self.note(Call::Set(key, number));
+            return Ok(());
+        }
+        if dice.chance(4, 5) {
+            let value = self.read(registers, key, locks, dice)?;
+            self.note(Call::Register(key, value.map(self::number), locks));
+        }
+        if dice.chance(1, 3) {
+            self.txn.delete(registers, &at)?;
+            self.note(Call::Delete(key, number));
+        } else {
+            self.txn.put(registers, &at, &number.to_be_bytes())?;
+            self.note(Call::Set(key, number));
+        }
+        Ok(())
+    }
+
+    /// Reads a register that another may have locked: then as it was last committed.
+    fn glimpse(&mut self, key: Key, dice: &mut Dice) -> Result<()> {
+        let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
+        let how =
+            ReadOptions { lock: Some(lock), if_locked: IfLocked::LastCommit, ..Default::default() };
+        let row = self.txn.read(&self.trees.registers, &key.to_be_bytes(), &how)?;
+        let value = row.exists.then(|| number(row.value));
+        self.note(match row.locked {
+            true => Call::Register(key, value, true),
+            false => Call::Glimpse(key, value),
+        });
         Ok(())
     }
 
@@ -340,13 +415,14 @@ impl Running<'_> {
         let range = &first.to_be_bytes()[..]..&end.to_be_bytes()[..];
         let lists = &self.trees.lists;
         let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
+        let skips = dice.chance(1, 3);
+        let if_locked = if skips { IfLocked::Skip } else { IfLocked::Wait };
         let cursor = match locks {
-            true => self.txn.scan_locked(lists, range, lock, IfLocked::Wait)?,
+            true => self.txn.scan_locked(lists, range, lock, if_locked)?,
             false => self.txn.scan(lists, range)?,
         };
         let rows = rows(cursor, dice.chance(1, 2))?;
-        let knows_gaps = !locks
-            || matches!(self.done.isolation, Isolation::RepeatableRead | Isolation::Serializable);
+        let knows_gaps = !locks || !skips && self.locks_gaps();
         for key in first..end {
             let row = rows.iter().find(|(of, _)| *of == key);
             if row.is_some() || knows_gaps {
@@ -355,6 +431,13 @@ impl Running<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Running<'_> {
+    /// Whether its locking scans keep what is not there from coming.
+    fn locks_gaps(&self) -> bool {
+        matches!(self.done.isolation, Isolation::RepeatableRead | Isolation::Serializable)
     }
 }
 
@@ -367,6 +450,17 @@ fn rows(mut cursor: TxnCursor<'_>, reverse: bool) -> Result<Vec<(Key, Vec<Number
         rows.push((number(key.to_vec()), numbers(value)));
     }
     Ok(rows)
+}
+
+fn keys(mut cursor: TxnCursor<'_>, reverse: bool) -> Result<Vec<Vec<u8>>> {
+    let mut keys = Vec::new();
+    if reverse {
+        cursor.seek_last();
+    }
+    while let Some((key, _)) = if reverse { cursor.prev()? } else { cursor.next()? } {
+        keys.push(key.to_vec());
+    }
+    Ok(keys)
 }
 
 fn number(bytes: Vec<u8>) -> Number {

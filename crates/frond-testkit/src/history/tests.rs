@@ -17,6 +17,7 @@ fn at_once(txns: &[&[Call]]) -> History {
         begun: at as u64,
         ended: 100 + at as u64,
         outcome: Outcome::Committed,
+        prepared: false,
         calls: (0..).zip(calls.iter().cloned()).collect(),
         undone: Vec::new(),
     };
@@ -266,4 +267,118 @@ fn what_a_power_cut_leaves() {
     cut(&mut holes);
     holes.txns[2].ended = 70;
     assert!(!holes.check().is_empty());
+}
+
+/// The first one is over before the others begin.
+fn after_first(txns: &[&[Call]]) -> History {
+    let mut history = at_once(txns);
+    history.txns[0].ended = 0;
+    history
+}
+
+#[test]
+fn a_deletion_is_a_version() {
+    let base: &[Call] = &[Set(1, 1), Set(2, 2)];
+    let lost = after_first(&[base, &[register(1, 1), Delete(1, 3)], &[register(1, 1), Set(1, 4)]]);
+    found_at(P4, &lost, FROM_SNAPSHOT);
+    let skew = after_first(&[
+        base,
+        &[register(1, 1), register(2, 2), Delete(2, 3)],
+        &[register(1, 1), register(2, 2), Delete(1, 4)],
+    ]);
+    found_at(G2, &skew, SERIALIZABLE);
+    let both: &[Call] = &[register(1, 1), register(2, 2), Delete(1, 3), Delete(2, 4)];
+    let forward = after_first(&[base, both, &[register(1, 1), register(2, None)]]);
+    found_at(GSingle, &forward, FROM_REPEATABLE);
+    let backward = after_first(&[base, both, &[register(2, None), register(1, 1)]]);
+    found_at(GSingle, &backward, ALL);
+    let intermediate = after_first(&[
+        base,
+        &[register(1, 1), Delete(1, 3), Set(1, 4), register(1, 4)],
+        &[register(1, None)],
+    ]);
+    found_at(Lost, &intermediate, ALL);
+    found_at(Internal, &at_once(&[&[Set(1, 1), Delete(1, 2), register(1, 1)]]), ALL);
+    // Long gone, and there again.
+    let stale = [base, &[register(1, 1), Delete(1, 3)], &[register(1, 1)]];
+    found_at(GSingle, &one_by_one(&stale), ALL);
+    let gone = [base, &[register(1, None)]];
+    found_at(Lost, &one_by_one(&gone), ALL);
+    let comes_back = [base, &[register(1, 1), Delete(1, 3)], &[register(1, None), Set(1, 4)]];
+    let stale = one_by_one(&[&comes_back[..], &[&[register(1, None)]]].concat());
+    found_at(Lost, &stale, ALL);
+    found_at(Lost, &one_by_one(&[&comes_back[..], &[&[register(1, 4)]]].concat()), &[]);
+}
+
+/// Whose deletion a reader has met is not known where it may have been one of two.
+#[test]
+fn what_may_be_one_of_two_proves_nothing() {
+    let two = after_first(&[
+        &[Set(1, 1)],
+        &[register(1, 1), Delete(1, 2)],
+        &[register(1, None), Set(1, 3)],
+        &[register(1, 3), Delete(1, 4)],
+        &[register(1, None), Set(1, 5)],
+    ]);
+    found_at(P4, &two, &[]);
+}
+
+#[test]
+fn of_two_checked_inserts_one_is_refused() {
+    let insert = |number| [Register(1, None, true), Set(1, number)];
+    found_at(P4, &at_once(&[&insert(1), &insert(2)]), ALL);
+    found_at(P4, &one_by_one(&[&insert(1), &[register(1, 1)]]), &[]);
+}
+
+#[test]
+fn glimpses_past_the_locks_of_others() {
+    let mut aborted = at_once(&[&[Set(1, 1)], &[Glimpse(1, Some(1))]]);
+    aborted.txns[0].outcome = Outcome::Aborted;
+    found_at(G1a, &aborted, ALL);
+    let circle = at_once(&[&[Set(1, 1), Glimpse(2, Some(2))], &[Set(2, 2), Glimpse(1, Some(1))]]);
+    found_at(G1c, &circle, ALL);
+    // It is of now, and the snapshot of before; one that must stay as it was is kept by locks.
+    let newer = at_once(&[&[Set(1, 1), Set(2, 2)], &[register(1, None), Glimpse(2, Some(2))]]);
+    found_at(GSingle, &newer, SERIALIZABLE);
+    let late = one_by_one(&[&[Set(1, 1)], &[register(1, 1), Set(1, 2)], &[Glimpse(1, Some(1))]]);
+    found_at(GSingle, &late, ALL);
+}
+
+/// One scan finds a row, and by an index an older version of it.
+#[test]
+fn an_index_that_does_not_agree_with_its_rows() {
+    let mut history = after_first(&[
+        &[Set(1, 1)],
+        &[register(1, 1), Set(1, 2)],
+        &[register(1, 2), register(1, 1)],
+    ]);
+    history.txns[2].calls.iter_mut().for_each(|(number, _)| *number = 0);
+    found_at(GSingle, &history, ALL);
+}
+
+/// Between the prepare and the commit others write what was only read; but for who must be serializable.
+#[test]
+fn a_prepare_gives_back_what_was_only_read() {
+    let mut history = at_once(&[
+        &[List(1, vec![], true), Append(2, 2)],
+        &[List(2, vec![], true), Append(1, 1)],
+        &[list(1, &[1]), list(2, &[2])],
+    ]);
+    history.txns[0].prepared = true;
+    found_at(G2, &history, SERIALIZABLE);
+    let mut written =
+        at_once(&[&[Register(1, None, true), Set(1, 1)], &[Register(1, None, true), Set(1, 2)]]);
+    written.txns[0].prepared = true;
+    found_at(P4, &written, ALL);
+}
+
+/// Decided behind a restart, a prepared transaction is as any other.
+#[test]
+fn what_was_prepared_is_there_whole_or_not_at_all() {
+    let prepared: &[Call] = &[Append(1, 1), Append(2, 2)];
+    let mut history = one_by_one(&[prepared, &[list(1, &[]), list(2, &[2])]]);
+    history.restarts.push(3);
+    found_at(Lost, &history, ALL);
+    history.txns[0].outcome = Outcome::Aborted;
+    found_at(G1a, &history, ALL);
 }

@@ -5,18 +5,24 @@
 //!    something behind it. Who only read, before the restart, may have seen a commit up to one sync before it was
 //!    durable: where that commit is gone, its read proves nothing, and is left out.
 //! 2. The order of a list is what the last reader saw. All others saw a beginning of it, and their own behind that.
+//! 3. Who finds no register has seen it before anybody wrote it, or deleted. Where it cannot be known which (`absent.rs`),
+//!    the read says nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use frond::Isolation;
 
-use super::{Anomaly, Call, Finding, History, Key, Number, Outcome, Txn};
+use super::{
+    Anomaly, Call, Finding, History, Key, Number, Outcome, Txn,
+    absent::{Absent, Writes},
+};
 
 /// What a transaction saw of a key, but for its own.
 pub(super) struct Read<'h> {
     pub txn: usize,
     pub call: u32,
     pub locks: bool,
+    pub is_glimpse: bool,
     pub key: Key,
     pub seen: Seen<'h>,
 }
@@ -56,9 +62,10 @@ impl<'h> Versions<'h> {
             reads: Vec::new(),
         };
         versions.counts = versions.who_counts();
+        let writes = Writes::of(history, &versions.counts);
         for at in 0..history.txns.len() {
             if versions.counts[at] {
-                versions.read(at, findings);
+                versions.read(at, &writes, findings);
             }
         }
         versions.order_lists();
@@ -108,12 +115,13 @@ impl<'h> Versions<'h> {
     }
 
     /// What a transaction saw of others, and whether it saw its own.
-    fn read(&mut self, at: usize, findings: &mut Vec<Finding>) {
+    fn read(&mut self, at: usize, writes: &Writes, findings: &mut Vec<Finding>) {
         let txn = self.txn(at);
         let mut own_lists: BTreeMap<Key, Vec<Number>> = BTreeMap::new();
         // Then a read sees its own, and of others what it has put with it.
         let mut rewritten: BTreeSet<Key> = BTreeSet::new();
-        let mut own_registers: BTreeMap<Key, Number> = BTreeMap::new();
+        // By the number of the write, and what a read of it sees.
+        let mut own_registers: BTreeMap<Key, (Number, Option<Number>)> = BTreeMap::new();
         let mut seen_registers: BTreeMap<Key, Option<Number>> = BTreeMap::new();
         for (number, call) in &txn.calls {
             let (read_at, internal) = (*number, |what: String| Finding {
@@ -126,8 +134,10 @@ impl<'h> Versions<'h> {
                     own_lists.insert(*key, list.clone());
                     rewritten.insert(*key);
                 }
-                Call::Set(key, number) => {
-                    let before = own_registers.insert(*key, *number);
+                Call::Set(key, number) | Call::Delete(key, number) => {
+                    let shows = matches!(call, Call::Set(..)).then_some(*number);
+                    let before = own_registers.insert(*key, (*number, shows));
+                    let before = before.map(|(number, _)| number);
                     let before = before.or(seen_registers.get(key).copied().flatten());
                     self.registers.push((*key, before, *number));
                 }
@@ -149,19 +159,37 @@ impl<'h> Versions<'h> {
                     // What it has appended to it has locked, and sees as it will leave it.
                     let is_newest = !own.is_empty() && txn.isolation == Isolation::RepeatableRead;
                     let (seen, locks) = (Seen::List(seen), *locks || is_newest);
-                    self.reads.push(Read { txn: at, call: read_at, locks, key: *key, seen });
+                    let (call, is_glimpse) = (read_at, false);
+                    self.reads.push(Read { txn: at, call, locks, is_glimpse, key: *key, seen });
                 }
-                Call::Register(key, seen, locks) => {
-                    if let Some(own) = own_registers.get(key) {
-                        if *seen != Some(*own) {
-                            let what = format!("set register {key} to {own} and read {seen:?}");
+                Call::Register(key, seen, _) | Call::Glimpse(key, seen) => {
+                    let is_glimpse = matches!(call, Call::Glimpse(..));
+                    let locks = matches!(call, Call::Register(_, _, true));
+                    if let Some((_, own)) = own_registers.get(key) {
+                        if seen != own {
+                            let what = format!("set register {key} to {own:?} and read {seen:?}");
                             findings.push(internal(what));
                         }
                         continue;
                     }
-                    seen_registers.insert(*key, *seen);
-                    let (seen, locks) = (Seen::Register(*seen), *locks);
-                    self.reads.push(Read { txn: at, call: read_at, locks, key: *key, seen });
+                    let seen = match seen {
+                        Some(_) => *seen,
+                        None => match writes.absent(*key, at, txn) {
+                            Absent::Initial => None,
+                            Absent::Deleted(number) => Some(number),
+                            Absent::Unknown => continue,
+                            Absent::Impossible => {
+                                let what = format!("found no register {key}, which was there");
+                                findings.push(Finding { anomaly: Anomaly::Lost, ..internal(what) });
+                                continue;
+                            }
+                        },
+                    };
+                    if !is_glimpse {
+                        seen_registers.insert(*key, seen);
+                    }
+                    let (call, seen) = (read_at, Seen::Register(seen));
+                    self.reads.push(Read { txn: at, call, locks, is_glimpse, key: *key, seen });
                 }
             }
         }
@@ -276,6 +304,7 @@ impl<'h> Versions<'h> {
             let isolation = self.txn(read.txn).isolation;
             let is_kept =
                 read.locks || matches!(isolation, Isolation::Snapshot | Isolation::Serializable);
+            let is_kept = is_kept && !read.is_glimpse;
             if !is_kept || self.txn(read.txn).last_set(read.key).is_none() {
                 continue;
             }
@@ -301,9 +330,11 @@ impl Call {
     /// The number that it wrote.
     pub(super) fn written(&self) -> Option<Number> {
         match self {
-            Call::Append(_, number) | Call::Set(_, number) => Some(*number),
+            Call::Append(_, number) | Call::Set(_, number) | Call::Delete(_, number) => {
+                Some(*number)
+            }
             Call::Rewrite(_, list) => list.last().copied(),
-            Call::List(..) | Call::Register(..) => None,
+            Call::List(..) | Call::Register(..) | Call::Glimpse(..) => None,
         }
     }
 }
@@ -317,21 +348,21 @@ impl Txn {
     fn seen(&self) -> impl Iterator<Item = Number> {
         self.calls.iter().flat_map(|(_, call)| match call {
             Call::List(_, seen, _) => seen.clone(),
-            Call::Register(_, Some(seen), _) => vec![*seen],
+            Call::Register(_, Some(seen), _) | Call::Glimpse(_, Some(seen)) => vec![*seen],
             _ => Vec::new(),
         })
     }
 
-    fn last_append(&self, of: Key) -> Option<Number> {
+    pub(super) fn last_append(&self, of: Key) -> Option<Number> {
         self.calls.iter().rev().find_map(|(_, call)| match call {
             Call::Append(key, _) | Call::Rewrite(key, _) if *key == of => call.written(),
             _ => None,
         })
     }
 
-    fn last_set(&self, of: Key) -> Option<Number> {
+    pub(super) fn last_set(&self, of: Key) -> Option<Number> {
         self.calls.iter().rev().find_map(|(_, call)| match call {
-            Call::Set(key, number) if *key == of => Some(*number),
+            Call::Set(key, number) | Call::Delete(key, number) if *key == of => Some(*number),
             _ => None,
         })
     }
