@@ -50,9 +50,10 @@ pub use report::{CheckMode, CheckReport, Checked, Finding, Severity};
 use std::path::Path;
 
 use crate::{
-    Db, Error, ErrorKind, Interrupter, Progress, Result,
+    Db, Error, ErrorKind, Interrupter, Lsn, Progress, Result,
     io::Env,
     page::PageKind,
+    pipeline::Engine,
     store::{self, Extent, SlotState, Store, Superblock},
     sync::{Arc, Ordering},
 };
@@ -124,32 +125,41 @@ impl Db {
             CheckMode::Quick => 0,
         });
         memory::check_memory(shared, mode, &mut report, &mut scanned);
-        let durable = engine.log.as_ref().map(|log| log.durable());
+        let live = LiveLog::before_slots(engine);
         let (slots, held) = engine.store.hold_slots();
         check_slots(&engine.store, &slots, &mut report)?;
         let good = good_slots(&slots);
-        self.check_live_log(&good, durable, &mut report);
+        live.check(engine, &good, &mut report);
         // What the log names now may lie where an older version had something: no map to compare.
         check_versions(&engine.store, &good, &[], &mut report, &mut scanned);
         drop(held);
         if scanned.has_stopped { Err(Error::Interrupted) } else { Ok(report) }
     }
+}
 
-    /// Segments go when a checkpoint no longer needs them: then the log is looked at anew, from where
-    /// it is needed now.
-    fn check_live_log(
-        &self,
-        slots: &[Superblock],
-        durable: Option<crate::Lsn>,
-        report: &mut CheckReport,
-    ) {
-        let engine = &self.shared.engine;
-        let mut slots = slots.to_vec();
-        let mut durable = durable;
+/// The log of an open store, as it is looked at beside checkpoints. Its segments go, or begin anew, when a checkpoint no longer
+/// needs them, whoever holds the slots' pages: then it is looked at again, by the slots of now.
+struct LiveLog {
+    /// Where the log was needed from before the slots were read. If that is so still when it has been looked at, nothing
+    /// that these slots need has gone meanwhile.
+    needed: Lsn,
+    /// It was on disk up to here.
+    durable: Option<Lsn>,
+}
+
+impl LiveLog {
+    /// To be called before the slots are read by which the log is looked at: what goes between the two is seen to have gone.
+    fn before_slots(engine: &Engine) -> Self {
+        let durable = engine.log.as_ref().map(|log| log.durable());
+        Self { needed: engine.store.log_needed_from(), durable }
+    }
+
+    fn check(self, engine: &Engine, slots: &[Superblock], report: &mut CheckReport) {
+        let (mut live, mut slots) = (self, slots.to_vec());
+        let store = &engine.store;
         loop {
-            let store = &engine.store;
+            let Self { needed, durable } = live;
             let view = LogView { env: &engine.env, dir: store.dir(), store, durable };
-            let needed = store.log_needed_from();
             let mut own = CheckReport::new(report.mode);
             check_log(&view, &slots, report.mode, &mut own, &mut ReadBlobs::default());
             if own.is_clean() || store.log_needed_from() == needed {
@@ -158,7 +168,7 @@ impl Db {
                 own.findings.into_iter().for_each(|finding| report.add(finding));
                 return;
             }
-            durable = engine.log.as_ref().map(|log| log.durable());
+            live = Self::before_slots(engine);
             slots = good_slots(&store.examine_slots());
         }
     }

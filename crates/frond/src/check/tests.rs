@@ -2,6 +2,7 @@
 //! store is written page by page, so that the lie can be told wherever one likes.
 
 mod blobs;
+mod live;
 mod newer;
 
 use std::{cell::RefCell, path::Path};

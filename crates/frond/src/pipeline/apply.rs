@@ -86,9 +86,10 @@ impl Engine {
         if changes.iter().any(Change::begins_branch) {
             begun.push_back(published);
         }
+        // Before a checkpoint can fix that version: else it lists those that have given out numbers as if they were there.
+        changes.iter().filter_map(Change::dropped_tree).for_each(|tree| self.trees.forget(tree));
         drop(begun);
         drop(publishing);
-        changes.iter().filter_map(Change::dropped_tree).for_each(|tree| self.trees.forget(tree));
         let admitted = slot.admitted.load(Ordering::Relaxed);
         self.checkpoint.applied_to(last, admitted);
         let done = self.progress.load(Ordering::Relaxed);
