@@ -10,13 +10,15 @@ use frond::Isolation::{
     self, ReadCommitted as RC, RepeatableRead as RR, Serializable as SER, Snapshot as SI,
 };
 
-use super::session::Way::{self, LastCommit, NoIndex, Primary, Secondary, Unique};
+use super::session::Way::{self, Backward, LastCommit, NoIndex, Primary, Secondary, Unique};
 
-const ALL: &[Way] = &[Primary, Secondary, Unique, NoIndex, LastCommit];
+const ALL: &[Way] = &[Primary, Secondary, Unique, NoIndex, Backward, LastCommit];
 /// Those that lock what they want.
 const BY_KEYS: &[Way] = &[Primary, Secondary, Unique, LastCommit];
 /// Those that go over the table itself where they have a predicate.
-const BY_ROWS: &[Way] = &[Primary, NoIndex];
+const BY_ROWS: &[Way] = &[Primary, NoIndex, Backward];
+/// Those that walk over the table whatever they look for.
+const WALKS: &[Way] = &[NoIndex, Backward];
 const BY_INDEX: &[Way] = &[Secondary, Unique];
 
 /// A script, and what must come of it.
@@ -66,13 +68,13 @@ pub const CASES: &[Case] = &[
         steps: "1 set 2 21; 2 set 1 12; 2 commit; 1 set 1 13; 1 commit",
         ends: &[
             (RC, BY_KEYS, ". . . . . | 1=13,2=21"),
-            (RC, &[NoIndex], ". ~ . . 2:. 2:. | 1=12,2=21"),
+            (RC, WALKS, ". ~ . . 2:. 2:. | 1=12,2=21"),
             (RR, BY_KEYS, ". . . . . | 1=13,2=21"),
-            (RR, &[NoIndex], ". ~ . . 2:. 2:. | 1=12,2=21"),
+            (RR, WALKS, ". ~ . . 2:. 2:. | 1=12,2=21"),
             (SI, BY_KEYS, ". . . . . | 1=13,2=21"),
-            (SI, &[NoIndex], ". ~ . . 2:. 2:. | 1=12,2=21"),
+            (SI, WALKS, ". ~ . . 2:. 2:. | 1=12,2=21"),
             (SER, BY_KEYS, ". . . . . | 1=13,2=21"),
-            (SER, &[NoIndex], ". ~ . . 2:. 2:. | 1=12,2=21"),
+            (SER, WALKS, ". ~ . . 2:. 2:. | 1=12,2=21"),
         ],
     },
     Case {
@@ -95,13 +97,13 @@ pub const CASES: &[Case] = &[
         row: "G0 dirty write (no reads before), inserts",
         steps: "1 insert 3 30; 2 insert 4 30; 1 rollback; 2 commit",
         ends: &[
-            (RC, &[Primary, Secondary, NoIndex, LastCommit], ". . . . | 1=10,2=20,4=30"),
+            (RC, &[Primary, Secondary, NoIndex, Backward, LastCommit], ". . . . | 1=10,2=20,4=30"),
             (RC, &[Unique], ". ~ . 2:. . | 1=10,2=20,4=30"),
-            (RR, &[Primary, Secondary, NoIndex], ". . . . | 1=10,2=20,4=30"),
+            (RR, &[Primary, Secondary, NoIndex, Backward], ". . . . | 1=10,2=20,4=30"),
             (RR, &[Unique], ". ~ . 2:. . | 1=10,2=20,4=30"),
-            (SI, &[Primary, Secondary, NoIndex], ". . . . | 1=10,2=20,4=30"),
+            (SI, &[Primary, Secondary, NoIndex, Backward], ". . . . | 1=10,2=20,4=30"),
             (SI, &[Unique], ". ~ . 2:. . | 1=10,2=20,4=30"),
-            (SER, &[Primary, Secondary, NoIndex], ". . . . | 1=10,2=20,4=30"),
+            (SER, &[Primary, Secondary, NoIndex, Backward], ". . . . | 1=10,2=20,4=30"),
             (SER, &[Unique], ". ~ . 2:. . | 1=10,2=20,4=30"),
         ],
     },
@@ -130,13 +132,13 @@ pub const CASES: &[Case] = &[
         steps: "1 set 1 11; 2 set 2 22; 1 read 2; 2 read 1; 1 commit; 2 commit",
         ends: &[
             (RC, BY_KEYS, ". . 2=20 1=10 . . | 1=11,2=22"),
-            (RC, &[NoIndex], ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
+            (RC, WALKS, ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
             (RR, BY_KEYS, ". . 2=20 1=10 . . | 1=11,2=22"),
-            (RR, &[NoIndex], ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
+            (RR, WALKS, ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
             (SI, BY_KEYS, ". . 2=20 1=10 . . | 1=11,2=22"),
-            (SI, &[NoIndex], ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
+            (SI, WALKS, ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
             (SER, BY_KEYS, ". . ~ deadlock 1:2=20 . over | 1=11,2=20"),
-            (SER, &[NoIndex], ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
+            (SER, WALKS, ". ~ 2=20 . 2:. 2:1=11 . | 1=11,2=22"),
         ],
     },
     Case {
@@ -234,11 +236,11 @@ pub const CASES: &[Case] = &[
         steps: "1 read 1; 1 read 2; 2 read 1; 2 read 2; 1 set 1 11; 2 set 2 21; 1 commit; 2 commit",
         ends: &[
             (RC, BY_KEYS, "1=10 2=20 1=10 2=20 . . . . | 1=11,2=21"),
-            (RC, &[NoIndex], "1=10 2=20 1=10 2=20 . ~ . 2:. . | 1=11,2=21"),
+            (RC, WALKS, "1=10 2=20 1=10 2=20 . ~ . 2:. . | 1=11,2=21"),
             (RR, BY_KEYS, "1=10 2=20 1=10 2=20 . . . . | 1=11,2=21"),
-            (RR, &[NoIndex], "1=10 2=20 1=10 2=20 . ~ . 2:. . | 1=11,2=21"),
+            (RR, WALKS, "1=10 2=20 1=10 2=20 . ~ . 2:. . | 1=11,2=21"),
             (SI, BY_KEYS, "1=10 2=20 1=10 2=20 . . . . | 1=11,2=21"),
-            (SI, &[NoIndex], "1=10 2=20 1=10 2=20 . ~ . 2:conflict over | 1=11,2=20"),
+            (SI, WALKS, "1=10 2=20 1=10 2=20 . ~ . 2:conflict over | 1=11,2=20"),
             (SER, ALL, "1=10 2=20 1=10 2=20 ~ deadlock 1:. . over | 1=11,2=20"),
         ],
     },
@@ -259,10 +261,10 @@ pub const CASES: &[Case] = &[
             (RC, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
             (RR, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
             (SI, BY_KEYS, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
-            (SI, &[NoIndex], "1=10,2=20 . . 1=10,2=25 . conflict over | 1=10,2=25"),
+            (SI, WALKS, "1=10,2=20 . . 1=10,2=25 . conflict over | 1=10,2=25"),
             (SER, &[Primary], "1=10,2=20 ~ ~ deadlock 2:. 2:. 3:1=10,2=25 3:. over | 1=10,2=25"),
             (SER, BY_INDEX, "1=10,2=20 ~ ~ deadlock 2:deadlock 2:over 3:1=10,2=20 3:. over | 1=10,2=20"),
-            (SER, &[NoIndex], "1=10,2=20 ~ ~ . . 2:. 2:. 3:1=0,2=25 3:. | 1=0,2=25"),
+            (SER, WALKS, "1=10,2=20 ~ ~ . . 2:. 2:. 3:1=0,2=25 3:. | 1=0,2=25"),
         ],
     },
     Case {
@@ -305,14 +307,14 @@ pub const CASES: &[Case] = &[
         ends: &[
             (RC, &[Primary], ". 1=10,2=20 . . . 1=16 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (RC, BY_INDEX, ". 1=10,2=20 . . . 1=16 - . 1=16,2=20 . | 1=16,2=20"),
-            (RC, &[NoIndex, LastCommit], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (RC, &[NoIndex, Backward, LastCommit], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (RR, &[Primary], ". 1=10,2=20 . . . 1=16 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (RR, BY_INDEX, ". 1=10,2=20 . . . 1=16 - . 1=16,2=20 . | 1=16,2=20"),
-            (RR, &[NoIndex], ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
+            (RR, WALKS, ". 1=10,2=20 . . . 1=10 1=10 . 1=16,2=20 . | 1=16,2=20"),
             (SI, ALL, ". 1=10,2=20 . . conflict over over over over over | 1=11,2=20"),
             (SER, &[Primary], ". 1=10,2=20 ~ . 1=15 1=10 . 1=15,2=20 . 2:. 2:. | 1=11,2=20"),
             (SER, BY_INDEX, ". 1=10,2=20 ~ deadlock 2:. 2:. over over over over over | 1=11,2=20"),
-            (SER, &[NoIndex], ". 1=10,2=20 ~ . 1=10 1=10 . 1=15,2=20 . 2:. 2:. | 1=11,2=20"),
+            (SER, WALKS, ". 1=10,2=20 ~ . 1=10 1=10 . 1=15,2=20 . 2:. 2:. | 1=11,2=20"),
         ],
     },
 ];

@@ -4,19 +4,22 @@
 //! | file | what it does |
 //! |---|---|
 //! | `cases.rs` | the table: scripts, and what must come of them |
+//! | `mixed.rs` | scripts whose sessions ask for different levels |
 //! | `script.rs` | scripts read and played |
 //! | `session.rs` | statements, by each way to find a row |
 //!
 //! Promise: P23.
 
 mod cases;
+mod mixed;
 mod script;
 mod session;
 
 use frond::{CheckMode, Db, Durability, Isolation, Options, Table, io::Env};
 use frond_testkit::disk::SimVfs;
 
-use cases::{CASES, Case};
+use cases::CASES;
+use mixed::MIXED;
 use script::{parse, play, told};
 use session::{Way, ways};
 
@@ -47,8 +50,8 @@ fn open(vfs: &SimVfs, way: Way) -> (Db, Table) {
     (db, table)
 }
 
-/// The course of a case, and the rows in the end.
-fn course(case: &Case, way: Way, isolation: Isolation, rows: Rows) -> String {
+/// The course of a script, and the rows in the end.
+fn course(steps: &str, way: Way, level: &dyn Fn(u32) -> Isolation, rows: Rows) -> String {
     let vfs = SimVfs::new();
     let (mut db, mut table) = open(&vfs, way);
     session::fill(&db, &table);
@@ -62,7 +65,7 @@ fn course(case: &Case, way: Way, isolation: Isolation, rows: Rows) -> String {
             db.checkpoint().unwrap();
         }
     };
-    let course = play(&db, &table, (way, isolation), &parse(case.steps), after_commit);
+    let course = play(&db, &table, (way, level), &parse(steps), after_commit);
     let stats = db.lock_stats();
     assert_eq!((stats.locks, stats.ranges), (0, 0), "locks are given back");
     let end = told(&session::rows(&db, &table, way));
@@ -77,7 +80,7 @@ fn hold(rows: Rows) {
         for isolation in LEVELS {
             for &way in ways(isolation) {
                 let expected = case.said(isolation, way).next().unwrap_or_default();
-                let found = course(case, way, isolation, rows);
+                let found = course(case.steps, way, &|_| isolation, rows);
                 if found != expected {
                     wrong.push(format!(
                         "{}: {isolation:?}, {way:?}\n  steps  {}\n  expected {expected}\n  found    {found}",
@@ -103,6 +106,30 @@ fn every_case_at_every_level_from_disk() {
 #[test]
 fn every_case_at_every_level_with_each_commit_flushed() {
     hold(Rows::OnDiskAlways);
+}
+
+/// Promise: P23. What a session is promised does not depend on what the others ask for.
+#[test]
+fn sessions_of_different_levels() {
+    let mut wrong = Vec::new();
+    for case in MIXED {
+        for (first, second) in case.pairs() {
+            for &way in ways(Isolation::Serializable) {
+                let level = |number: u32| if number == 1 { first } else { second };
+                for rows in [Rows::InMemory, Rows::OnDiskAlways] {
+                    let found = course(case.steps, way, &level, rows);
+                    let expected = case.end;
+                    if found != expected {
+                        wrong.push(format!(
+                            "{}: {first:?} beside {second:?}, {way:?}, {rows:?}\n  steps  {}\n  expected {expected}\n  found    {found}",
+                            case.row, case.steps
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// Each case says what comes of it at each level and by each way, once.

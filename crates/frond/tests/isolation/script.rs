@@ -68,11 +68,11 @@ struct Player {
     answers: Receiver<Answer>,
 }
 
-/// Plays a script and tells its course. `after_commit` is called behind each step that commits, once all is quiet.
+/// Plays a script and tells its course, each session at a level of its own. `after_commit` is called behind each step that commits, once all is quiet.
 pub fn play(
     db: &Db,
     table: &Table,
-    (way, isolation): (Way, Isolation),
+    (way, level): (Way, &dyn Fn(u32) -> Isolation),
     script: &[Step],
     after_commit: impl Fn(&Db),
 ) -> String {
@@ -81,7 +81,7 @@ pub fn play(
         let mut players: BTreeMap<u32, Player> = BTreeMap::new();
         for (number, _) in script {
             players.entry(*number).or_insert_with(|| {
-                let read_only = *number == READS_ONLY;
+                let (isolation, read_only) = (level(*number), *number == READS_ONLY);
                 let lock_timeout = None;
                 let options =
                     TxnOptions { isolation, read_only, lock_timeout, ..Default::default() };

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use frond::{Db, Error, IfLocked, IndexSpec, Isolation, Result, RowLock, Table, TableSpec, Txn};
 
-use Way::{LastCommit, NoIndex, Primary, Secondary, Unique};
+use Way::{Backward, LastCommit, NoIndex, Primary, Secondary, Unique};
 
 /// How rows are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,9 @@ pub enum Way {
     Unique,
     /// By walking over the table and looking at each row.
     NoIndex,
-    /// The same, but what updates meet that others have they read as it was last committed, and lock it only if they want it then
+    /// The same, from the end.
+    Backward,
+    /// As by `NoIndex`, but what updates meet that others have they read as it was last committed, and lock it only if they want it then
     /// ([`IfLocked::LastCommit`]); what is not wanted they give back. For `ReadCommitted`: at others it is no way to keep promises.
     LastCommit,
 }
@@ -29,8 +31,8 @@ pub enum Way {
 /// All ways at a level.
 pub fn ways(isolation: Isolation) -> &'static [Way] {
     match isolation {
-        Isolation::ReadCommitted => &[Primary, Secondary, Unique, NoIndex, LastCommit],
-        _ => &[Primary, Secondary, Unique, NoIndex],
+        Isolation::ReadCommitted => &[Primary, Secondary, Unique, NoIndex, Backward, LastCommit],
+        _ => &[Primary, Secondary, Unique, NoIndex, Backward],
     }
 }
 
@@ -118,7 +120,7 @@ fn index(part: usize, name: &str) -> IndexSpec {
 pub fn open(db: &Db, way: Way) -> Table {
     let indexes = [index(0, "name"), index(1, "value")];
     let spec = match way {
-        Primary | NoIndex | LastCommit => TableSpec::new("test"),
+        Primary | NoIndex | Backward | LastCommit => TableSpec::new("test"),
         Secondary => indexes.into_iter().fold(TableSpec::new("test"), TableSpec::index),
         Unique => {
             let unique = indexes.map(IndexSpec::unique);
@@ -208,7 +210,7 @@ impl Session {
                 row.into_iter().map(|row| (id, value_of(&row))).collect()
             }
             (Primary, _) => self.walk(txn, Some(b"0".as_slice()..b":".as_slice()), lock)?,
-            (NoIndex | LastCommit, _) => self.walk(txn, None, lock)?,
+            (NoIndex | Backward | LastCommit, _) => self.walk(txn, None, lock)?,
             (Secondary | Unique, Which::Id(id)) => {
                 self.by_index(txn, "name", Some(name(id).as_bytes()), lock)?
             }
@@ -261,8 +263,15 @@ impl Session {
             (Some(range), Some(lock)) => table.scan_locked(txn, range, lock, IfLocked::Wait)?,
         };
         let mut rows = Vec::new();
-        while let Some((key, row)) = cursor.next()? {
+        let is_backward = self.way == Backward;
+        if is_backward {
+            cursor.seek_last();
+        }
+        while let Some((key, row)) = if is_backward { cursor.prev()? } else { cursor.next()? } {
             rows.push((number(key), value_of(row)));
+        }
+        if is_backward {
+            rows.reverse();
         }
         Ok(rows)
     }

@@ -1,0 +1,88 @@
+//! Two sessions, each at a level of its own: what one is promised holds whatever the other asks for.
+
+use frond::Isolation::{
+    self, ReadCommitted as RC, RepeatableRead as RR, Serializable as SER, Snapshot as SI,
+};
+
+const ANY: &[Isolation] = &[RC, RR, SI, SER];
+
+/// A script, the levels of its two sessions, and its one course.
+pub struct Mixed {
+    pub row: &'static str,
+    pub steps: &'static str,
+    /// Of session 1.
+    pub first: &'static [Isolation],
+    /// Of session 2.
+    pub second: &'static [Isolation],
+    pub end: &'static str,
+}
+
+impl Mixed {
+    pub fn pairs(&self) -> impl Iterator<Item = (Isolation, Isolation)> {
+        self.first.iter().flat_map(|one| self.second.iter().map(|two| (*one, *two)))
+    }
+}
+
+#[rustfmt::skip]
+pub const MIXED: &[Mixed] = &[
+    Mixed {
+        row: "G0 dirty write",
+        steps: "1 set 1 11; 2 set 1 12; 1 set 2 21; 1 commit; 2 set 2 22; 2 commit",
+        first: ANY, second: ANY,
+        end: ". ~ . . 2:. . . | 1=12,2=22",
+    },
+    Mixed {
+        row: "G0 dirty write, over what is taken back",
+        steps: "1 set 1 11; 2 add 1 5; 1 rollback; 2 commit",
+        first: ANY, second: ANY,
+        end: ". ~ . 2:. . | 1=15,2=20",
+    },
+    Mixed {
+        row: "P4 lost update, by locking reads",
+        steps: "1 lock 1; 2 lock 1; 1 set 1 11; 1 commit; 2 add 1 5; 2 commit",
+        first: ANY, second: ANY,
+        end: "1=10 ~ . . 2:1=11 . . | 1=16,2=20",
+    },
+    Mixed {
+        row: "P4 lost update, a snapshot beside whoever writes",
+        steps: "1 read 1; 2 add 1 5; 2 commit; 1 set 1 11; 1 commit",
+        first: &[SI], second: ANY,
+        end: "1=10 . . conflict over | 1=15,2=20",
+    },
+    Mixed {
+        row: "P4 lost update, what is serializable beside whoever writes",
+        steps: "1 read 1; 2 add 1 5; 1 set 1 11; 1 commit; 2 commit",
+        first: &[SER], second: ANY,
+        end: "1=10 ~ . . 2:. . | 1=16,2=20",
+    },
+    Mixed {
+        row: "G-single read skew, what is serializable beside whoever writes",
+        steps: "1 read; 2 set 1 11; 1 read; 1 commit; 2 commit",
+        first: &[SER], second: ANY,
+        end: "1=10,2=20 ~ 1=10,2=20 . 2:. . | 1=11,2=20",
+    },
+    Mixed {
+        row: "PMP, what is serializable beside whoever inserts",
+        steps: "1 read %3; 2 insert 3 30; 1 read %3; 1 commit; 2 commit",
+        first: &[SER], second: ANY,
+        end: "- ~ - . 2:. . | 1=10,2=20,3=30",
+    },
+    Mixed {
+        row: "G1a aborted, whoever wrote it",
+        steps: "1 set 1 101; 2 read; 1 rollback; 2 read; 2 commit",
+        first: ANY, second: &[RC, RR, SI],
+        end: ". 1=10,2=20 . 1=10,2=20 . | 1=10,2=20",
+    },
+    Mixed {
+        row: "G-single read skew, a snapshot beside whoever writes",
+        steps: "1 read 1; 2 set 1 12; 2 set 2 18; 2 commit; 1 read 2; 1 commit",
+        first: &[RR, SI], second: ANY,
+        end: "1=10 . . . 2=20 . | 1=12,2=18",
+    },
+    Mixed {
+        row: "G-single read skew, each call by itself beside whoever writes",
+        steps: "1 read 1; 2 set 1 12; 2 set 2 18; 2 commit; 1 read 2; 1 commit",
+        first: &[RC], second: ANY,
+        end: "1=10 . . . 2=18 . | 1=12,2=18",
+    },
+];
