@@ -418,6 +418,10 @@ impl Store for OpenDb {
         self.db.step()
     }
 
+    fn can_be_seen(&mut self, number: u8) -> bool {
+        self.txns.can_be_seen(&self.db, number)
+    }
+
     fn close(self) -> Result<()> {
         drop(self.txns);
         self.db.close()

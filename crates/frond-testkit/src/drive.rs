@@ -14,16 +14,18 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use frond::{Durability, Error, ErrorKind, io::Env};
 
 mod met;
+mod opened;
 mod verdict;
 
 pub use met::Met;
+pub use opened::Opened;
 pub use verdict::find_step;
 use verdict::{mismatch, shorten};
 
 use crate::{
     disk::{CrashOptions, DiskState, Note, SimVfs, crash_states},
     model::{Answer, Everything, Model, Refusal, Sessions, difference},
-    ops::{Op, Write},
+    ops::{Op, TxnOp, Write},
 };
 
 /// How to open a store of one kind, with one set of options.
@@ -59,45 +61,13 @@ pub trait Store: Sized {
     /// One step of background work; false if there was none to do.
     fn step(&mut self) -> frond::Result<bool>;
 
+    /// Whether what is prepared by this number, and committed in order, can be seen.
+    fn can_be_seen(&mut self, _number: u8) -> bool {
+        true
+    }
+
     /// Closes.
     fn close(self) -> frond::Result<()>;
-}
-
-/// An open store that is not dropped while a panic goes by: dropping it would close a store whose
-/// locks the panic poisoned, and a second panic would hide the first.
-pub struct Opened<S>(Option<S>);
-
-impl<S: Store> Opened<S> {
-    /// Opens.
-    pub fn open<E: Engine<Store = S>>(engine: &E, env: &Env) -> frond::Result<Self> {
-        Ok(Self(Some(engine.open(env)?)))
-    }
-
-    fn none() -> Self {
-        Self(None)
-    }
-
-    fn get(&mut self) -> Option<&mut S> {
-        self.0.as_mut()
-    }
-
-    /// Reads all rows.
-    pub fn read_everything(&mut self) -> frond::Result<Everything> {
-        self.0.as_mut().ok_or(Error::Closed)?.read_everything()
-    }
-
-    /// Checks.
-    pub fn check(&mut self) -> Result<(), String> {
-        self.0.as_mut().map_or(Ok(()), Store::check)
-    }
-}
-
-impl<S> Drop for Opened<S> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::mem::forget(self.0.take());
-        }
-    }
 }
 
 /// Turns the engine's refusals into answers and leaves other errors.
@@ -263,7 +233,7 @@ impl<'e, E: Engine> Run<'e, E> {
 
     /// What must survive now.
     pub fn note(&self) -> Note {
-        Note { issued: self.model.step(), ..self.floors }
+        Note { issued: self.model.step() + self.sessions.in_order(), ..self.floors }
     }
 
     /// True once the store has stopped after a failure.
@@ -311,11 +281,13 @@ impl<'e, E: Engine> Run<'e, E> {
             self.met.waits += 1;
             return Ok(());
         }
-        if self.sessions.is_vague(op) {
+        if self.sessions.is_vague(&self.model, op) {
             return Ok(());
         }
         let level = self.sessions.step_of(op);
-        let issued = self.model.step() + u64::from(op.is_change() || level.is_some());
+        let makes_step =
+            op.is_change() || level.is_some() || matches!(op, Op::InTxn(_, TxnOp::Order));
+        let issued = self.note().issued + u64::from(makes_step);
         self.vfs.set_note(Note { issued, ..self.floors });
         let decides = self.sessions.decides(op);
         let answer = match self.store()?.apply(op) {
@@ -328,6 +300,12 @@ impl<'e, E: Engine> Run<'e, E> {
             let lies = changes && answer == Answer::Done;
             return if lies { fail("acknowledged by a store that had stopped") } else { Ok(()) };
         }
+        // It comes before what is committed later.
+        if answer == Answer::Done && (op.is_change() || level.is_some()) {
+            self.sessions.land_all(&mut self.model);
+        }
+        self.sessions.land_for(&mut self.model, op);
+        let ordered = self.sessions.ordered_commit(op);
         let expected = match op {
             Op::Hold(slot) => {
                 self.held.insert(*slot, self.model.step());
@@ -345,14 +323,29 @@ impl<'e, E: Engine> Run<'e, E> {
             return fail(mismatch(&expected, &answer));
         }
         self.met.count(op, &answer, level.is_some(), decides);
-        match (&answer, level) {
-            (Answer::Done, Some(level)) => {
+        match (&answer, level, ordered) {
+            (Answer::Done, _, Some((level, step))) => {
+                self.acknowledged_step(step, level.unwrap_or(self.engine.level()));
+            }
+            (Answer::Done, Some(level), _) => {
                 self.acknowledged_at(level.unwrap_or(self.engine.level()));
             }
-            (Answer::Done, None) => self.acknowledged(op),
+            (Answer::Done, None, None) => self.acknowledged(op),
             _ => {}
         }
+        self.look_for_ordered()?;
         self.vfs.set_note(self.note());
+        Ok(())
+    }
+
+    /// What is committed in order and can be seen by now is a step.
+    fn look_for_ordered(&mut self) -> Result<(), Failure> {
+        while let Some(number) = self.sessions.next_in_order() {
+            if !self.store()?.can_be_seen(number) {
+                break;
+            }
+            self.sessions.land(&mut self.model);
+        }
         Ok(())
     }
 
@@ -370,14 +363,17 @@ impl<'e, E: Engine> Run<'e, E> {
     }
 
     fn acknowledged_at(&mut self, level: Durability) {
-        let step = self.model.step();
+        self.acknowledged_step(self.model.step(), level);
+    }
+
+    fn acknowledged_step(&mut self, step: u64, level: Durability) {
         if level == Durability::Sync {
-            self.floors.floor_power = step;
+            self.floors.floor_power = self.floors.floor_power.max(step);
         } else {
             self.recent.push(Recent { step, at: self.vfs.now(), level });
         }
         if level != Durability::Lazy {
-            self.floors.floor_kill = step;
+            self.floors.floor_kill = self.floors.floor_kill.max(step);
         }
     }
 
@@ -394,6 +390,7 @@ impl<'e, E: Engine> Run<'e, E> {
             _ => {}
         }
         if error.kind() == ErrorKind::Reopen {
+            self.sessions.land_all(&mut self.model);
             if !self.stopped && (op.is_change() || self.sessions.step_of(op).is_some()) {
                 // It may be there after reopening. A refusal in the model makes no step.
                 match op.is_change() {
@@ -424,10 +421,11 @@ impl<'e, E: Engine> Run<'e, E> {
         for _ in 0..count {
             match store.step() {
                 Ok(true) => {}
-                Ok(false) => return Ok(()),
+                Ok(false) => return self.look_for_ordered(),
                 Err(error) => return self.background_failed(&error),
             }
         }
+        self.look_for_ordered()?;
         match count {
             STEPS_MAX => fail(format!("background work did not come to rest in {count} steps")),
             _ => Ok(()),
@@ -569,6 +567,9 @@ impl<'e, E: Engine> Run<'e, E> {
 
     /// Compare, check, close, open, compare, close: the end of every healthy run.
     pub fn finish(&mut self) -> Result<(), Failure> {
+        for slot in self.sessions.ordered_hands() {
+            self.go(&Op::InTxn(slot, TxnOp::Commit))?;
+        }
         self.compare().map_err(|failure| failure.during("at the end"))?;
         self.check()?;
         self.reopen()?;
@@ -580,6 +581,7 @@ impl<'e, E: Engine> Run<'e, E> {
     /// Held snapshots and transactions are gone, but for what is prepared.
     fn forget_handles(&mut self) {
         self.held.clear();
+        self.sessions.land_all(&mut self.model);
         self.sessions.clear();
     }
 

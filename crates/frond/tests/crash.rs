@@ -98,6 +98,7 @@ fn transactions_survive_crashes_everywhere() {
         // Little else: each call of it is tried, too.
         (swarm.bulk, swarm.clone, swarm.named, swarm.held, swarm.read) = (0, 0, 0, 0, 0);
         (swarm.catalog, swarm.commit) = (1, 10);
+        swarm.rows = if seed % 2 == 0 { 0 } else { 20 };
         let swarm = swarm.without_restarts();
         let mut script = generate(seed, &swarm);
         script.push(Op::Reopen);
@@ -107,7 +108,8 @@ fn transactions_survive_crashes_everywhere() {
     }
     demand("transactions", &total);
     println!("{met:?}");
-    assert!(met.commits > 10 && met.busy > 20, "{met:?}");
+    assert!(met.commits > 5 && met.busy > 20, "{met:?}");
+    assert!(met.rows > 0 && met.ordered > 0, "{met:?}");
     assert!(met.prepared > 0 && met.decided > 0 && total.outlived > 0, "{met:?}");
 }
 

@@ -67,9 +67,11 @@ fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
     }
     println!("{operations} operations, {lost} commits taken by crashes, {met:?}");
     assert!(lost > 0, "no crash of any script ever took anything");
-    let Met { commits, busy, conflicts, waits, prepared, decided, outlived, undone } = met;
+    let Met { commits, busy, conflicts, waits, prepared, decided, outlived, undone, .. } = met;
+    let Met { rows, taken, ordered, .. } = met;
     let counts = [commits, busy, conflicts, waits, prepared, decided, outlived, undone];
     assert!(counts.iter().all(|count| *count > 0), "{met:?}");
+    assert!(rows > 100 && taken > 10 && ordered > 10, "{met:?}");
 }
 
 /// A seed replays a run bit for bit: the same calls with the same bytes.

@@ -96,6 +96,7 @@ mod armed {
     fn transactions(seed: u64) -> Result<(), Failure> {
         for seed in 4 * seed..4 * seed + 4 {
             let swarm = DbEngine::able(Swarm::thrown(seed, 300)).with_transactions(seed);
+            let swarm = Swarm { rows: 0, ..swarm };
             model_run(&DbEngine::thrown(seed), &generate(seed, &swarm), seed)?;
         }
         let swarm = DbEngine::able(Swarm::thrown(seed, 400)).with_transactions(seed);

@@ -11,14 +11,15 @@ use std::{
 };
 
 use frond::{
-    Db, Durability, Error, Isolation, PreparedTxn, Result, Savepoint, Tree, Txn, TxnCursor,
-    TxnOptions, Xid, io::Clock, operator,
+    Db, Durability, Error, IfLocked, Isolation, PreparedTxn, ReadOptions, Result, RowChange,
+    RowEntry, RowLock, RowRead, Savepoint, Seqno, Tree, Txn, TxnCursor, TxnOptions, Xid, io::Clock,
+    operator,
 };
 
 use crate::{
     drive::answer_or_error,
-    model::{Answer, Row},
-    ops::{TxnOp, Write},
+    model::{Answer, Row, rows},
+    ops::{Key, Locking, TxnOp, Value, Write},
 };
 
 /// Transactions by their slots.
@@ -27,6 +28,8 @@ pub(super) struct Txns {
     slots: BTreeMap<u8, Slot>,
     /// Numbers of what is prepared and has written nothing: it is gone with the process.
     empty: BTreeSet<u8>,
+    /// Commits that have their place in the order, by numbers.
+    ordered: BTreeMap<u8, Seqno>,
 }
 
 enum Slot {
@@ -69,6 +72,13 @@ impl Txns {
             (_, None) => return Ok(Answer::Done),
             (TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_) | TxnOp::Detach, Some(_)) => {
                 self.end(slot, call).map(|()| Answer::Done)
+            }
+            (TxnOp::Order, Some(Slot::Prepared(number, prepared, _))) => {
+                let seqno = prepared.commit_ordered();
+                seqno.map(|seqno| {
+                    self.ordered.insert(*number, seqno);
+                    Answer::Done
+                })
             }
             (_, Some(Slot::Open(open))) => open.call(db, call),
             (_, Some(Slot::Prepared(..))) => return Ok(Answer::Done),
@@ -123,6 +133,12 @@ impl Txns {
         Ok(())
     }
 
+    /// Whether what is committed in order can be seen.
+    pub fn can_be_seen(&self, db: &Db, number: u8) -> bool {
+        let visible = db.stats().get("seqno_visible").unwrap_or_default();
+        self.ordered.get(&number).is_none_or(|seqno| seqno.0 <= visible)
+    }
+
     /// By its number, from no slot.
     pub fn decide(&mut self, db: &Db, number: u8, commits: bool) -> Result<()> {
         match commits {
@@ -168,6 +184,18 @@ impl Open {
                 let value = txn.get_locked(&tree, &key, locking.lock, locking.if_locked)?;
                 return Ok(Answer::Value(value));
             }
+            TxnOp::Look(tree, key, locking) => {
+                let (tree, key) = (db.open_tree(tree)?, key.bytes());
+                let value = txn.get_locked(&tree, &key, locking.lock, locking.if_locked)?;
+                txn.unlock_last()?;
+                return Ok(Answer::Value(value));
+            }
+            TxnOp::ReadMany(tree, keys, locking) => {
+                return read_many(txn, &db.open_tree(tree)?, keys, *locking);
+            }
+            TxnOp::Row { tree, key, value, lock } => {
+                return row(txn, &db.open_tree(tree)?, *key, *value, *lock);
+            }
             TxnOp::Scan { tree, from, to, limit, reverse, locking } => {
                 let tree = db.open_tree(tree)?;
                 let (from, to) = (from.bytes(), to.bytes());
@@ -179,7 +207,7 @@ impl Open {
                     None => txn.scan(&tree, range)?,
                     Some(how) => txn.scan_locked(&tree, range, how.lock, how.if_locked)?,
                 };
-                return Ok(Answer::Rows(rows(cursor, *limit as usize, *reverse)?));
+                return Ok(Answer::Rows(scanned(cursor, *limit as usize, *reverse)?));
             }
             TxnOp::Savepoint(number) => drop(savepoints.insert(*number, txn.savepoint()?)),
             TxnOp::BackTo(number) => {
@@ -190,10 +218,70 @@ impl Open {
             }
             TxnOp::Statement => txn.begin_statement()?,
             TxnOp::UndoStatement => txn.rollback_statement()?,
-            TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_) | TxnOp::Detach => {}
+            TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_) | TxnOp::Order | TxnOp::Detach => {}
         }
         Ok(Answer::Done)
     }
+}
+
+/// Of each row, behind its key, whether it exists and is locked.
+fn read_many(txn: &Txn, tree: &Tree, keys: &[Key], locking: Option<Locking>) -> Result<Answer> {
+    let options = ReadOptions {
+        lock: locking.map(|how| how.lock),
+        if_locked: locking.map_or(IfLocked::Wait, |how| how.if_locked),
+        ..ReadOptions::default()
+    };
+    let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.bytes()).collect();
+    let found = txn.read_many(tree, &keys, &options)?;
+    let row = |(mut key, row): (Vec<u8>, RowRead)| {
+        key.extend([u8::from(row.exists), u8::from(row.locked)]);
+        (key, row.value)
+    };
+    Ok(Answer::Rows(keys.into_iter().zip(found).map(row).collect()))
+}
+
+/// As a handler of a server does: the row is read for itself alone, and goes with its entries.
+fn row(txn: &Txn, tree: &Tree, key: Key, new: Option<Value>, lock: RowLock) -> Result<Answer> {
+    let name = key.bytes();
+    let old = txn.get_for_update(tree, &name)?;
+    type Entry = (Vec<u8>, Vec<u8>);
+    let entries = |value: Value| -> [Entry; 3] {
+        rows::entries("", key, value).map(|write| match write {
+            Write::Insert(_, key, value) => (key.bytes(), value.bytes()),
+            other => panic!("an entry is inserted: {other:?}"),
+        })
+    };
+    let unique = [true, false, true];
+    let old = old.map(|value| entries(rows::value_of(&value)));
+    let conflict = match (&old, new.map(entries)) {
+        (None, None) => None,
+        (None, Some(new)) => {
+            let entry = |at: usize| RowEntry {
+                tree,
+                key: &new[at].0,
+                value: &new[at].1,
+                unique: unique[at],
+            };
+            txn.insert_row(&[0, 1, 2].map(entry), lock)?
+        }
+        (Some(old), None) => {
+            txn.delete_row(&[0, 1, 2].map(|at| (tree, &old[at].0[..])))?;
+            None
+        }
+        (Some(old), Some(new)) => {
+            let change = |at: usize| RowChange {
+                tree,
+                old: Some(&old[at].0[..]),
+                new: Some((&new[at].0[..], &new[at].1[..])),
+                unique: unique[at],
+            };
+            txn.update_row(&[0, 1, 2].map(change), lock)?
+        }
+    };
+    Ok(match conflict {
+        None => Answer::Done,
+        Some(conflict) => Answer::Rows(vec![(vec![conflict.index as u8], conflict.value)]),
+    })
 }
 
 fn no_rows() -> Answer {
@@ -217,7 +305,7 @@ fn write(txn: &Txn, tree: &Tree, entry: &Write) -> Result<()> {
     }
 }
 
-fn rows(mut cursor: TxnCursor<'_>, limit: usize, reverse: bool) -> Result<Vec<Row>> {
+fn scanned(mut cursor: TxnCursor<'_>, limit: usize, reverse: bool) -> Result<Vec<Row>> {
     if reverse {
         cursor.seek_last();
     }

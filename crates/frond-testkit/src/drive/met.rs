@@ -24,6 +24,12 @@ pub struct Met {
     pub outlived: u64,
     /// Statements taken back.
     pub undone: u64,
+    /// Rows with indexes written, and those that met another's unique entry.
+    pub rows: u64,
+    /// See `rows`.
+    pub taken: u64,
+    /// Commits that got their place in the order before they were made.
+    pub ordered: u64,
 }
 
 impl Met {
@@ -37,6 +43,9 @@ impl Met {
         self.decided += other.decided;
         self.outlived += other.outlived;
         self.undone += other.undone;
+        self.rows += other.rows;
+        self.taken += other.taken;
+        self.ordered += other.ordered;
     }
 
     /// Counts a call of a transaction, by its answer. `is_step`: it has changed what others see; `decides`: what was
@@ -46,6 +55,9 @@ impl Met {
             (Op::InTxn(..), Answer::Refused(Refusal::Busy)) => self.busy += 1,
             (Op::InTxn(..), Answer::Refused(Refusal::Conflict)) => self.conflicts += 1,
             (Op::InTxn(_, TxnOp::UndoStatement), Answer::Done) => self.undone += 1,
+            (Op::InTxn(_, TxnOp::Row { .. }), Answer::Done) => self.rows += 1,
+            (Op::InTxn(_, TxnOp::Row { .. }), Answer::Rows(_)) => self.taken += 1,
+            (Op::InTxn(_, TxnOp::Order), Answer::Done) => self.ordered += 1,
             (Op::InTxn(..) | Op::Decide(..), Answer::Done) if is_step => match (decides, op) {
                 (Some(outlived), _) => {
                     self.decided += 1;

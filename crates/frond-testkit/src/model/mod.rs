@@ -13,6 +13,7 @@
 
 pub mod operators;
 mod prepared;
+pub mod rows;
 mod sessions;
 mod walk;
 

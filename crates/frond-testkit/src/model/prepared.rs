@@ -9,13 +9,15 @@
 //! 1. What is prepared keeps the rows that it locked to write them, and at `Serializable` all that it has locked. After
 //!    a restart it has the rows that it writes, before anybody else is there, and at `Serializable` the rest, too.
 //! 2. It is decided once, by the slot that has it in hand, or, where none has, by its number.
+//! 3. Committed in order it is decided: it comes before all that is committed later. When it can be seen is the engine's to
+//!    say, at the latest with a later commit; its locks go with the commit that its slot makes, or when that lets go of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use frond::Isolation;
+use frond::{Durability, Isolation};
 
 use super::{
     Answer, Model, Refusal, Sessions, at_step,
@@ -34,6 +36,17 @@ pub(super) struct Prepared {
     pub is_kept: bool,
     /// Crashes and kills that it has gone through.
     crashes: u64,
+    order: Order,
+}
+
+/// Whether it is committed in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    No,
+    /// And may not be seen.
+    Given,
+    /// It is this step.
+    Landed(u64),
 }
 
 impl Sessions {
@@ -45,17 +58,96 @@ impl Sessions {
         };
         let again = |(number, session): (&u8, &Arc<Session>)| {
             let session = session.found_again();
-            (*number, Prepared { session, is_kept: true, crashes: crashes(number) })
+            let crashes = crashes(number);
+            (*number, Prepared { session, is_kept: true, crashes, order: Order::No })
         };
         let prepared = model.undecided().iter().map(again).collect();
         *self = Self { prepared, ..Self::default() };
     }
 
-    /// True if the call prepares what has inserted a row and deleted it again: whether it writes that row, and so keeps
-    /// it, depends on what had left memory. Such a call is not made.
-    pub fn is_vague(&self, op: &Op) -> bool {
-        let Op::InTxn(slot, TxnOp::Prepare(_)) = op else { return false };
-        self.open.get(slot).is_some_and(Session::comes_to_nothing)
+    /// What is prepared by a number, if it is not committed in order.
+    pub(super) fn undecided(&self, number: u8) -> Option<&Prepared> {
+        self.prepared.get(&number).filter(|prepared| prepared.order == Order::No)
+    }
+
+    /// How many are committed in order, and no steps of the model yet.
+    pub fn in_order(&self) -> u64 {
+        self.in_order.len() as u64
+    }
+
+    /// The oldest of them.
+    pub fn next_in_order(&self) -> Option<u8> {
+        self.in_order.first().copied()
+    }
+
+    /// Slots that have such a one in hand, whether it is a step or not.
+    pub fn ordered_hands(&self) -> Vec<u8> {
+        let is_ordered = |number: &u8| self.undecided(*number).is_none();
+        self.hands.iter().filter(|(_, number)| is_ordered(number)).map(|(slot, _)| *slot).collect()
+    }
+
+    /// The call commits what is committed in order: at which level, and, once it has landed, which step it is.
+    pub fn ordered_commit(&self, op: &Op) -> Option<(Option<Durability>, u64)> {
+        let Op::InTxn(slot, TxnOp::Commit) = op else { return None };
+        let prepared = self.prepared.get(self.hands.get(slot)?)?;
+        match prepared.order {
+            Order::No => None,
+            Order::Given => Some((prepared.session.level, u64::MAX)),
+            Order::Landed(step) => Some((prepared.session.level, step)),
+        }
+    }
+
+    /// If a slot lets go of what is committed in order, that can be seen, and what has its place before it.
+    pub fn land_for(&mut self, model: &mut Model, op: &Op) {
+        let (Op::Begin(slot, ..)
+        | Op::InTxn(slot, TxnOp::Commit | TxnOp::Rollback | TxnOp::Detach)) = op
+        else {
+            return;
+        };
+        if let Some(number) = self.hands.get(slot).copied() {
+            self.land_through(model, number);
+        }
+    }
+
+    fn land_through(&mut self, model: &mut Model, number: u8) {
+        while self.in_order.contains(&number) {
+            self.land(model);
+        }
+    }
+
+    /// The oldest that is committed in order can be seen.
+    pub fn land(&mut self, model: &mut Model) {
+        if self.in_order.is_empty() {
+            return;
+        }
+        let number = self.in_order.remove(0);
+        let Some(prepared) = self.prepared.get_mut(&number) else { return };
+        let rows = prepared.session.outcome(model);
+        model.set_rows(rows.into_iter());
+        model.change_undecided(|undecided| drop(undecided.remove(&number)));
+        prepared.order = Order::Landed(model.step());
+    }
+
+    /// All of them.
+    pub fn land_all(&mut self, model: &mut Model) {
+        while !self.in_order.is_empty() {
+            self.land(model);
+        }
+    }
+
+    /// A slot lets go of what it has in hand: what is committed in order is over.
+    pub(super) fn drop_hand(&mut self, model: &mut Model, slot: u8) {
+        let Some(number) = self.hands.remove(&slot) else { return };
+        self.land_through(model, number);
+        self.end_if_landed(number);
+    }
+
+    /// Its locks go.
+    pub(super) fn end_if_landed(&mut self, number: u8) {
+        let has_landed = |prepared: &Prepared| matches!(prepared.order, Order::Landed(_));
+        if self.prepared.get(&number).is_some_and(has_landed) {
+            self.prepared.remove(&number);
+        }
     }
 
     /// If the call decides what is prepared, unless it is refused: whether that has gone through a crash.
@@ -100,25 +192,43 @@ impl Sessions {
             model.change_undecided(|undecided| drop(undecided.insert(number, whole)));
         }
         session.let_go();
-        self.prepared.insert(number, Prepared { session, is_kept, crashes: 0 });
+        let order = Order::No;
+        self.prepared.insert(number, Prepared { session, is_kept, crashes: 0, order });
         self.hands.insert(slot, number);
         Ok(())
     }
 
     /// A call of a slot that has what is prepared in hand; one that is none for it is not made.
-    pub(super) fn in_hand(&mut self, model: &mut Model, slot: u8, call: &TxnOp) {
-        let commits = match call {
-            TxnOp::Commit => true,
-            TxnOp::Rollback => false,
-            TxnOp::Detach => {
-                self.hands.remove(&slot);
-                return;
+    pub(super) fn in_hand(
+        &mut self,
+        model: &mut Model,
+        slot: u8,
+        call: &TxnOp,
+    ) -> Result<Answer, Refusal> {
+        let is_ordered = self.ordered_hands().contains(&slot);
+        match call {
+            TxnOp::Commit | TxnOp::Detach | TxnOp::Rollback if is_ordered => {
+                self.drop_hand(model, slot);
+                if *call == TxnOp::Rollback {
+                    return Err(Refusal::BadCall);
+                }
             }
-            _ => return,
-        };
-        if let Some(number) = self.hands.remove(&slot) {
-            self.decide(model, number, commits);
+            TxnOp::Commit | TxnOp::Rollback => {
+                if let Some(number) = self.hands.remove(&slot) {
+                    self.decide(model, number, *call == TxnOp::Commit);
+                }
+            }
+            TxnOp::Detach => drop(self.hands.remove(&slot)),
+            TxnOp::Order if !is_ordered => {
+                let number = self.hands[&slot];
+                if let Some(prepared) = self.prepared.get_mut(&number).filter(|one| one.is_kept) {
+                    prepared.order = Order::Given;
+                    self.in_order.push(number);
+                }
+            }
+            _ => {}
         }
+        Ok(Answer::Done)
     }
 
     pub(super) fn decide_free(
@@ -146,24 +256,36 @@ impl Sessions {
 }
 
 impl Session {
-    /// True if it has inserted a row and deleted it again.
-    fn comes_to_nothing(&self) -> bool {
+    /// True if it has inserted all its rows, and deleted them again.
+    pub(super) fn comes_to_nothing_at_all(&self) -> bool {
+        let places: BTreeSet<&Place> = self.own.iter().map(|(place, _)| place).collect();
+        !places.is_empty() && self.come_to_nothing().len() == places.len()
+    }
+
+    /// Rows that it has inserted and deleted again.
+    fn come_to_nothing(&self) -> BTreeSet<Place> {
         let mut rows: BTreeMap<&Place, (&Write, &Write)> = BTreeMap::new();
         for (place, write) in &self.own {
             rows.entry(place).and_modify(|(_, last)| *last = write).or_insert((write, write));
         }
-        let mut ends = rows.into_values();
-        ends.any(|ends| matches!(ends, (Write::Insert(..), Write::Delete(..))))
+        let rows = rows.into_iter();
+        let gone = rows.filter(|(_, ends)| matches!(ends, (Write::Insert(..), Write::Delete(..))));
+        gone.map(|(place, _)| place.clone()).collect()
     }
 
     /// What a prepare lets go of: but at `Serializable`, all that is not locked to be written.
     fn let_go(&mut self) {
         if self.isolation != Isolation::Serializable {
-            let Self { own, rows, changing, gaps, intents, exclusive, has_gone_back, .. } = self;
+            self.maybe = self.come_to_nothing();
+            let Self {
+                maybe, own, rows, changing, gaps, intents, exclusive, has_gone_back, ..
+            } = self;
             // Rows that it has taken back are others' from here on.
             let own: BTreeSet<&Place> = own.iter().map(|(place, _)| place).collect();
             rows.retain(|place, _| {
-                changing.contains(place) && (!*has_gone_back || own.contains(place))
+                changing.contains(place)
+                    && (!*has_gone_back || own.contains(place))
+                    && !maybe.contains(place)
             });
             gaps.clear();
             intents.clone_from(exclusive);
@@ -173,7 +295,10 @@ impl Session {
     /// As it is after a restart.
     fn found_again(&self) -> Session {
         let mut again = self.clone();
-        let Session { own, rows, changing, gaps, intents, exclusive, .. } = &mut again;
+        if self.isolation != Isolation::Serializable {
+            again.maybe = self.come_to_nothing();
+        }
+        let Session { maybe, own, rows, changing, gaps, intents, exclusive, .. } = &mut again;
         if self.isolation != Isolation::Serializable {
             rows.clear();
             gaps.clear();
@@ -182,7 +307,9 @@ impl Session {
             changing.clear();
         }
         for (place, _) in own.iter() {
-            rows.insert(place.clone(), true);
+            if !maybe.contains(place) {
+                rows.insert(place.clone(), true);
+            }
             intents.insert(place.0);
         }
         again

@@ -20,7 +20,7 @@ use std::{
 
 use frond::{Durability, Isolation, RowLock};
 
-use super::{Answer, Model, Refusal, Row, TreeNumber, effect, prepared::Prepared};
+use super::{Answer, Model, Refusal, Row, TreeNumber, effect, prepared::Prepared, walk::is_in};
 use crate::ops::{Key, Op, TxnOp, Write};
 
 /// A row by its tree and key.
@@ -46,6 +46,10 @@ pub struct Sessions {
     pub(super) prepared: BTreeMap<u8, Prepared>,
     /// Slots that have what is prepared in hand, and its number.
     pub(super) hands: BTreeMap<u8, u8>,
+    /// What is prepared and committed in order, and may not be seen yet: oldest first.
+    pub(super) in_order: Vec<u8>,
+    /// The engine has found the call in somebody's way.
+    pub(super) is_busy: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +70,8 @@ pub(super) struct Session {
     pub rows: BTreeMap<Place, bool>,
     /// Those of them that it locked to write them.
     pub changing: BTreeSet<Place>,
+    /// Rows that it has inserted and deleted again before its prepare: whether it keeps them is the engine's to say.
+    pub maybe: BTreeSet<Place>,
     pub gaps: Vec<Gap>,
     /// Trees of which it has locked rows, or wanted to.
     pub intents: BTreeSet<TreeNumber>,
@@ -82,12 +88,15 @@ impl Sessions {
     pub fn clear(&mut self) {
         self.open.clear();
         self.hands.clear();
+        self.in_order.clear();
     }
 
     /// A transaction is rolled back from outside; what is prepared is let go of.
     pub fn forget(&mut self, slot: u8) {
         self.open.remove(&slot);
-        self.hands.remove(&slot);
+        if let Some(number) = self.hands.remove(&slot) {
+            self.end_if_landed(number);
+        }
     }
 
     /// True if the call is a batch, or drops a tree, and would wait for a transaction: of one thread, for ever.
@@ -101,10 +110,13 @@ impl Sessions {
         };
         let places = writes.iter().map(|write| model.tree(write.tree()).map(|tree| (tree, write)));
         let Ok(places) = places.collect::<Result<Vec<_>, _>>() else { return false };
+        let may_be_held = |place: &Place| self.others(None).any(|one| one.maybe.contains(place));
         places.into_iter().any(|(tree, write)| match write.key() {
             Some(key) => {
                 let place = (tree, key.bytes());
-                self.is_held(None, &place, true) || self.is_in_a_gap(None, model, &place, true)
+                self.is_held(None, &place, true)
+                    || may_be_held(&place)
+                    || self.is_in_a_gap(None, model, &place, true)
             }
             None => is_used(tree),
         })
@@ -115,10 +127,10 @@ impl Sessions {
         let (changes, level) = match op {
             Op::InTxn(slot, call) => match (self.hands.get(slot), call) {
                 (Some(number), TxnOp::Commit) => {
-                    let prepared = self.prepared.get(number)?;
+                    let prepared = self.undecided(*number)?;
                     (prepared.is_kept, prepared.session.level)
                 }
-                (Some(number), TxnOp::Rollback) => (self.prepared.get(number)?.is_kept, None),
+                (Some(number), TxnOp::Rollback) => (self.undecided(*number)?.is_kept, None),
                 (None, TxnOp::Commit) => {
                     let session = self.open.get(slot)?;
                     (!session.own.is_empty(), session.level)
@@ -137,16 +149,16 @@ impl Sessions {
 
     /// Carries a call out, and says what it must answer. `found` is what the engine has answered.
     pub fn apply(&mut self, model: &mut Model, op: &Op, found: &Answer) -> Answer {
+        self.is_busy = *found == Answer::Refused(Refusal::Busy);
         let answer = match op {
             Op::Begin(slot, isolation, level) => {
-                self.hands.remove(slot);
+                self.drop_hand(model, *slot);
                 self.open.insert(*slot, Session::new(*isolation, *level));
                 Ok(Answer::Done)
             }
             Op::Decide(number, commits) => self.decide_free(model, *number, *commits),
             Op::InTxn(slot, call) if self.hands.contains_key(slot) => {
-                self.in_hand(model, *slot, call);
-                Ok(Answer::Done)
+                self.in_hand(model, *slot, call)
             }
             Op::InTxn(slot, _) if !self.open.contains_key(slot) => Ok(Answer::Done),
             Op::InTxn(slot, call) => self.call(model, *slot, call, found),
@@ -212,6 +224,22 @@ impl Sessions {
                 let rows = self.at(slot).rows_at(model, (tree, step), (&from, &to), limits, found);
                 return Ok(Answer::Rows(rows));
             }
+            TxnOp::Look(tree, key, locking) => {
+                let place = (self.enter(model, slot, tree)?, key.bytes());
+                let before = self.at(slot).rows.get(&place).copied();
+                self.lock(slot, &place, locking.lock)?;
+                self.must_not_conflict(model, slot, &place, may_conflict)?;
+                self.unlock(slot, &place, before);
+                return Ok(Answer::Value(self.at(slot).value(model, &place, u64::MAX)));
+            }
+            TxnOp::ReadMany(tree, keys, locking) => {
+                let tree = self.enter(model, slot, tree)?;
+                return self.read_many(model, slot, (tree, keys), *locking, found);
+            }
+            TxnOp::Row { tree, key, value, lock } => {
+                let number = self.enter(model, slot, tree)?;
+                return self.row(model, slot, (tree, number), (*key, *value, *lock), found);
+            }
             TxnOp::Savepoint(name) => {
                 let session = self.going(slot)?;
                 session.made += 1;
@@ -250,7 +278,7 @@ impl Sessions {
                 session.has_gone_back = true;
                 session.looks_anew();
             }
-            TxnOp::BackTo(_) | TxnOp::Release(_) | TxnOp::Detach => {}
+            TxnOp::BackTo(_) | TxnOp::Release(_) | TxnOp::Detach | TxnOp::Order => {}
             TxnOp::Prepare(number) => self.prepare(model, slot, *number)?,
             TxnOp::Commit => return self.commit(model, slot),
             TxnOp::Rollback => self.forget(slot),
@@ -293,7 +321,7 @@ impl Sessions {
         Ok(Answer::Done)
     }
 
-    fn write(
+    pub(super) fn write(
         &mut self,
         model: &Model,
         slot: u8,
@@ -344,7 +372,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn others(&self, slot: Option<u8>) -> impl Iterator<Item = &Session> {
+    pub(super) fn others(&self, slot: Option<u8>) -> impl Iterator<Item = &Session> {
         let others = self.open.iter().filter(move |(other, _)| Some(**other) != slot);
         let prepared = self.prepared.values().map(|prepared| &prepared.session);
         others.map(|(_, session)| session).chain(prepared)
@@ -352,7 +380,11 @@ impl Sessions {
 
     /// True if another has the row so that nobody else may have it, or may not have it alone.
     fn is_held(&self, slot: Option<u8>, place: &Place, alone: bool) -> bool {
-        self.others(slot).any(|other| other.rows.get(place).is_some_and(|held| *held || alone))
+        let has = |other: &Session| {
+            let held = other.rows.get(place).is_some_and(|held| *held || alone);
+            held || self.is_busy && other.maybe.contains(place)
+        };
+        self.others(slot).any(has)
     }
 
     /// True if the row is not there, and another has locked the gap that it would go into; or may have.
@@ -412,6 +444,7 @@ impl Session {
             statement: None,
             rows: BTreeMap::new(),
             changing: BTreeSet::new(),
+            maybe: BTreeSet::new(),
             gaps: Vec::new(),
             intents: BTreeSet::new(),
             exclusive: BTreeSet::new(),
@@ -441,7 +474,7 @@ impl Session {
     }
 
     /// The step that a plain read sees.
-    fn step_seen(&mut self, model: &Model) -> u64 {
+    pub(super) fn step_seen(&mut self, model: &Model) -> u64 {
         match self.isolation {
             Isolation::ReadCommitted if self.statement.is_none() => model.step(),
             _ => *self.snapshot.get_or_insert(model.step()),
@@ -450,7 +483,13 @@ impl Session {
 
     /// The step whose row these writes are over. Operands are over what others have committed, whatever its reads see of that:
     /// the row is locked, so that is what they will be over.
-    fn step_under(&self, model: &Model, own: &[(Place, Write)], place: &Place, step: u64) -> u64 {
+    pub(super) fn step_under(
+        &self,
+        model: &Model,
+        own: &[(Place, Write)],
+        place: &Place,
+        step: u64,
+    ) -> u64 {
         let mut own = own.iter().filter(|(at, _)| at == place).map(|(_, write)| write).peekable();
         let base =
             |write: &Write| matches!(write, Write::Put(..) | Write::Insert(..) | Write::Delete(..));
@@ -564,37 +603,4 @@ fn over(own: &[(Place, Write)], model: &Model, place: &Place, step: u64) -> Opti
     let base = model.trees[&place.0].at(&place.1, step).map(|value| value.to_vec());
     let own = own.iter().filter(|(own, _)| own == place);
     own.fold(base, |base, (_, write)| effect(write, base.as_deref()))
-}
-
-/// True if a key is in a stretch.
-pub(super) fn is_in(key: &[u8], (low, high): &Span) -> bool {
-    let above = match low {
-        Bound::Included(low) => key >= low.as_slice(),
-        Bound::Excluded(low) => key > low.as_slice(),
-        Bound::Unbounded => true,
-    };
-    let below = match high {
-        Bound::Included(high) => key <= high.as_slice(),
-        Bound::Excluded(high) => key < high.as_slice(),
-        Bound::Unbounded => true,
-    };
-    above && below
-}
-
-impl Model {
-    /// Whether a tree, by its number, was there after a step.
-    pub(super) fn is_there_at(&self, tree: TreeNumber, step: u64) -> bool {
-        self.names_at(step).values().any(|number| *number == tree)
-    }
-}
-
-impl super::History {
-    /// Whether anybody has written a key since a step, whatever came of it.
-    fn is_touched_since(&self, key: &[u8], step: u64) -> bool {
-        let versions = self.rows.get(key).and_then(|versions| versions.last());
-        let covers = |(at, from, to): &(u64, Vec<u8>, Vec<u8>)| {
-            *at > step && key >= from.as_slice() && key < to.as_slice()
-        };
-        versions.is_some_and(|(at, _)| *at > step) || self.ranges.iter().any(covers)
-    }
 }

@@ -180,9 +180,7 @@ impl Sessions {
         let span = (low, high);
         let history = &model.trees[&walk.tree];
         let mut shown = history.rows_at(step).map(|(key, _)| key);
-        let is_gone = |key: &Vec<u8>| {
-            super::sessions::is_in(key, &span) && history.at(key, u64::MAX).is_none()
-        };
+        let is_gone = |key: &Vec<u8>| is_in(key, &span) && history.at(key, u64::MAX).is_none();
         if model.is_there_at(walk.tree, step) && shown.any(is_gone) {
             self.at_mut(walk.slot).end();
             return Err(Refusal::Conflict);
@@ -199,10 +197,7 @@ impl Sessions {
             (None, _) => {}
         }
         let behind_waited = match &walk.waited {
-            Some(waited)
-                if !walk.reverse
-                    && super::sessions::is_in(waited, &(low.clone(), high.clone())) =>
-            {
+            Some(waited) if !walk.reverse && is_in(waited, &(low.clone(), high.clone())) => {
                 Bound::Excluded(waited.clone())
             }
             _ => low.clone(),
@@ -240,7 +235,40 @@ impl Walk<'_> {
     fn next(&self, model: &Model) -> Option<Vec<u8>> {
         let rest = self.rest();
         let rows = model.trees[&self.tree].rows_at(u64::MAX).map(|(key, _)| key);
-        let mut rows = rows.filter(|key| super::sessions::is_in(key, &rest));
+        let mut rows = rows.filter(|key| is_in(key, &rest));
         if self.reverse { rows.next_back().cloned() } else { rows.next().cloned() }
+    }
+}
+
+/// True if a key is in a stretch.
+pub(super) fn is_in(key: &[u8], (low, high): &Span) -> bool {
+    let above = match low {
+        Bound::Included(low) => key >= low.as_slice(),
+        Bound::Excluded(low) => key > low.as_slice(),
+        Bound::Unbounded => true,
+    };
+    let below = match high {
+        Bound::Included(high) => key <= high.as_slice(),
+        Bound::Excluded(high) => key < high.as_slice(),
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+impl Model {
+    /// Whether a tree, by its number, was there after a step.
+    pub(super) fn is_there_at(&self, tree: TreeNumber, step: u64) -> bool {
+        self.names_at(step).values().any(|number| *number == tree)
+    }
+}
+
+impl super::History {
+    /// Whether anybody has written a key since a step, whatever came of it.
+    pub(super) fn is_touched_since(&self, key: &[u8], step: u64) -> bool {
+        let versions = self.rows.get(key).and_then(|versions| versions.last());
+        let covers = |(at, from, to): &(u64, Vec<u8>, Vec<u8>)| {
+            *at > step && key >= from.as_slice() && key < to.as_slice()
+        };
+        versions.is_some_and(|(at, _)| *at > step) || self.ranges.iter().any(covers)
     }
 }

@@ -4,9 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use frond::{Durability, IfLocked, Isolation, RowLock};
+use frond::Durability;
 
-use super::{Key, Locking, Op, TxnOp, Value, Write};
+mod txns;
+
+use super::{Key, Op, Value, Write};
 use crate::Dice;
 
 /// Which operations, and how often: weights, 0 = never.
@@ -58,6 +60,9 @@ pub struct Swarm {
     pub txn: u32,
     /// Decisions of what is prepared, by its number. Without, nothing is prepared.
     pub decide: u32,
+    /// Of calls of transactions, those that a handler of a server makes: rows with indexes, reads of many rows, and of rows that
+    /// are not wanted; and commits in order.
+    pub rows: u32,
 }
 
 impl Swarm {
@@ -87,6 +92,7 @@ impl Swarm {
             levels: true,
             txn: 0,
             decide: 0,
+            rows: 0,
         }
     }
 
@@ -104,6 +110,7 @@ impl Swarm {
         (self.txn, self.commit, self.decide) = (160, 20, 16);
         self.keys = self.keys.min(*dice.pick(&[3, 8, 20, 60]));
         self.trees = self.trees.min(*dice.pick(&[1, 2, 3]));
+        self.rows = *dice.pick(&[0, 0, 8, 25]);
         self
     }
 
@@ -398,108 +405,6 @@ impl Generator<'_> {
                 Write::Range(tree, from, to)
             }
         }
-    }
-
-    /// A call of one of four transactions; of one that has not begun, its begin.
-    fn txn(&mut self) -> Op {
-        let slot = self.dice.below(4) as u8;
-        if let Some(call) = self.in_hand(slot) {
-            return Op::InTxn(slot, call);
-        }
-        if self.open.insert(slot) {
-            let isolation = *self.dice.pick(&[
-                Isolation::ReadCommitted,
-                Isolation::RepeatableRead,
-                Isolation::Snapshot,
-                Isolation::Snapshot,
-                Isolation::Serializable,
-            ]);
-            return Op::Begin(slot, isolation, self.level());
-        }
-        let prepares = if self.swarm.decide > 0 { 3 } else { 0 };
-        let call = match self.weighted(&[16, 5, 5, 3, 4, 3, 2, 1, 5, 1, 3, 1, prepares]) {
-            0 => match self.write() {
-                Write::Range(tree, key, _) => TxnOp::Write(Write::Delete(tree, key)),
-                write => TxnOp::Write(write),
-            },
-            1 => TxnOp::Get(self.tree(), self.any_key()),
-            2 => {
-                let (tree, key) = (self.tree(), self.any_key());
-                TxnOp::Lock(tree, key, self.locking())
-            }
-            3 => self.txn_scan(false),
-            4 => self.txn_scan(true),
-            5 => TxnOp::Savepoint(self.dice.below(3) as u8),
-            6 => TxnOp::BackTo(self.dice.below(3) as u8),
-            7 => TxnOp::Release(self.dice.below(3) as u8),
-            8 => TxnOp::Commit,
-            9 => TxnOp::Rollback,
-            10 => TxnOp::Statement,
-            11 => TxnOp::UndoStatement,
-            _ => {
-                let number = self.dice.below(XIDS) as u8;
-                // Of one that is there already it is refused.
-                self.prepared.entry(number).or_insert(Some(slot));
-                TxnOp::Prepare(number)
-            }
-        };
-        if matches!(call, TxnOp::Commit | TxnOp::Rollback | TxnOp::Prepare(_)) {
-            self.open.remove(&slot);
-        }
-        Op::InTxn(slot, call)
-    }
-
-    /// What a slot does with what is prepared and in its hands, if anything is; seldom it begins another.
-    fn in_hand(&mut self, slot: u8) -> Option<TxnOp> {
-        let (&number, _) = self.prepared.iter().find(|(_, hand)| **hand == Some(slot))?;
-        let call = match self.weighted(&[4, 1, 5, 1]) {
-            0 => TxnOp::Commit,
-            1 => TxnOp::Rollback,
-            2 => TxnOp::Detach,
-            _ => {
-                self.prepared.insert(number, None);
-                return None;
-            }
-        };
-        match call {
-            TxnOp::Detach => drop(self.prepared.insert(number, None)),
-            _ => drop(self.prepared.remove(&number)),
-        }
-        Some(call)
-    }
-
-    /// Mostly of what nobody has in hand.
-    fn decide(&mut self) -> Op {
-        let free: Vec<u8> =
-            self.prepared.iter().filter(|(_, hand)| hand.is_none()).map(|(xid, _)| *xid).collect();
-        let number = match free.is_empty() || self.dice.chance(1, 10) {
-            true => self.dice.below(XIDS) as u8,
-            false => *self.dice.pick(&free),
-        };
-        if self.prepared.get(&number) == Some(&None) {
-            self.prepared.remove(&number);
-        }
-        Op::Decide(number, self.dice.chance(2, 3))
-    }
-
-    fn locking(&mut self) -> Locking {
-        let lock = *self.dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
-        let if_locked = *self.dice.pick(&[
-            IfLocked::Wait,
-            IfLocked::Fail,
-            IfLocked::Skip,
-            IfLocked::LastCommit,
-        ]);
-        Locking { lock, if_locked }
-    }
-
-    fn txn_scan(&mut self, locks: bool) -> TxnOp {
-        let (tree, a, b) = (self.tree(), self.any_key(), self.any_key());
-        let (from, to) = if a.bytes() <= b.bytes() { (a, b) } else { (b, a) };
-        let limit = *self.dice.pick(&[1, 2, 5, 1000]);
-        let reverse = self.dice.chance(1, 2);
-        let locking = locks.then(|| self.locking());
-        TxnOp::Scan { tree, from, to, limit, reverse, locking }
     }
 
     fn bulk(&mut self) -> Op {

@@ -207,7 +207,7 @@ pub(super) fn parse_key(word: &str) -> Option<Key> {
     Some(Key { class, number: number.parse().ok()?, tail: tail.parse().ok()? })
 }
 
-fn parse_value(word: &str) -> Option<Value> {
+pub(super) fn parse_value(word: &str) -> Option<Value> {
     let (seed, bytes) = word.strip_prefix('v')?.split_once('*')?;
     Some(Value { seed: seed.parse().ok()?, bytes: bytes.parse().ok()? })
 }

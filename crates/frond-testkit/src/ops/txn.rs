@@ -5,11 +5,15 @@
 //! | `begin 0 snapshot sync` | begins in slot 0, at a level (`committed`, `repeatable`, `snapshot`, `serializable`), and says how durable its commit is to be |
 //! | `txn 0 put t0 k1 v7*20`, … | a write, as in a batch; no range |
 //! | `txn 0 get t0 k1`, `txn 0 lock t0 k1 exclusive fail` | a plain read, a locking one |
+//! | `txn 0 look t0 k1 shared wait` | a locking read whose lock is given back at once |
+//! | `txn 0 many t0 k1 k2 k3`, `txn 0 many exclusive skip t0 k1 k2` | many rows at once, plain and locking |
+//! | `txn 0 row t0 R1 v7*20 shared`, `txn 0 row t0 R1 - exclusive` | a row with two indexes is put or deleted; the lock is for what is in its way |
 //! | `txn 0 scan t0 k1 k9 10`, `txn 0 rscan t0 k1 k9 10 shared skip` | scans, plain and locking |
 //! | `txn 0 savepoint 1`, `txn 0 back 1`, `txn 0 release 1` | savepoints, by numbers of the script's |
 //! | `txn 0 statement`, `txn 0 undo` | a statement begins; what it wrote is taken back |
 //! | `txn 0 commit`, `txn 0 rollback` | its end |
 //! | `txn 0 prepare 2` | prepared by this number: the slot has it in hand, and `commit` or `rollback` there decide it |
+//! | `txn 0 order` | what is prepared and in hand gets its place in the order of commits |
 //! | `txn 0 detach` | the slot lets go of what is prepared; so does the next `begin` there |
 //! | `decide 2 commit`, `decide 2 rollback` | decided by its number, from no slot |
 //!
@@ -19,7 +23,7 @@ use std::fmt;
 
 use frond::{Durability, IfLocked, Isolation, RowLock};
 
-use super::{Key, Op, Write, text};
+use super::{Key, Op, Value, Write, text};
 
 /// How a read locks what it meets. `Wait` is a wait of no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +43,22 @@ pub enum TxnOp {
     Get(String, Key),
     /// A locking read.
     Lock(String, Key, Locking),
+    /// A locking read of a row that is not wanted: what it has locked is given back at once.
+    Look(String, Key, Locking),
+    /// A read of many rows.
+    ReadMany(String, Vec<Key>, Option<Locking>),
+    /// A row with an entry in a plain index and one in a unique one: put, whatever it was, or deleted, if it is there. See
+    /// [`rows`](crate::model::rows).
+    Row {
+        /// The tree of the row and its indexes.
+        tree: String,
+        /// Of class [`ROW`](crate::model::rows::ROW).
+        key: Key,
+        /// What it is to be; `None`: gone.
+        value: Option<Value>,
+        /// How what is in its way is locked.
+        lock: RowLock,
+    },
     /// Up to `limit` rows of `[from, to)`.
     Scan {
         /// The tree.
@@ -70,6 +90,8 @@ pub enum TxnOp {
     Rollback,
     /// Prepare by this number, at the transaction's level, `Sync` if it has none. It stays in the slot's hands.
     Prepare(u8),
+    /// Give what is prepared and in the slot's hands its place in the order of commits.
+    Order,
     /// Let go of what is prepared.
     Detach,
 }
@@ -83,10 +105,7 @@ const LEVELS: [(&str, Isolation); 4] = [
 
 impl fmt::Display for Locking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lock = match self.lock {
-            RowLock::Shared => "shared",
-            RowLock::Exclusive => "exclusive",
-        };
+        let lock = lock_name(self.lock);
         let if_locked = match self.if_locked {
             IfLocked::Wait => "wait",
             IfLocked::Fail => "fail",
@@ -97,12 +116,32 @@ impl fmt::Display for Locking {
     }
 }
 
+fn lock_name(lock: RowLock) -> &'static str {
+    match lock {
+        RowLock::Shared => "shared",
+        RowLock::Exclusive => "exclusive",
+    }
+}
+
 impl fmt::Display for TxnOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TxnOp::Write(entry) => write!(f, "{entry}"),
             TxnOp::Get(tree, key) => write!(f, "get {tree} {key}"),
             TxnOp::Lock(tree, key, locking) => write!(f, "lock {tree} {key} {locking}"),
+            TxnOp::Look(tree, key, locking) => write!(f, "look {tree} {key} {locking}"),
+            TxnOp::ReadMany(tree, keys, locking) => {
+                write!(f, "many")?;
+                locking.iter().try_for_each(|locking| write!(f, " {locking}"))?;
+                write!(f, " {tree}")?;
+                keys.iter().try_for_each(|key| write!(f, " {key}"))
+            }
+            TxnOp::Row { tree, key, value: Some(value), lock } => {
+                write!(f, "row {tree} {key} {value} {}", lock_name(*lock))
+            }
+            TxnOp::Row { tree, key, value: None, lock } => {
+                write!(f, "row {tree} {key} - {}", lock_name(*lock))
+            }
             TxnOp::Scan { tree, from, to, limit, reverse, locking } => {
                 let verb = if *reverse { "rscan" } else { "scan" };
                 write!(f, "{verb} {tree} {from} {to} {limit}")?;
@@ -116,6 +155,7 @@ impl fmt::Display for TxnOp {
             TxnOp::Commit => write!(f, "commit"),
             TxnOp::Rollback => write!(f, "rollback"),
             TxnOp::Prepare(number) => write!(f, "prepare {number}"),
+            TxnOp::Order => write!(f, "order"),
             TxnOp::Detach => write!(f, "detach"),
         }
     }
@@ -143,6 +183,23 @@ pub(super) fn parse_call(rest: &str) -> Option<Op> {
     let call = match *words.first()? {
         "get" => TxnOp::Get(tree()?, key(2)?),
         "lock" => TxnOp::Lock(tree()?, key(2)?, parse_locking(words.get(3..)?)?),
+        "look" => TxnOp::Look(tree()?, key(2)?, parse_locking(words.get(3..)?)?),
+        "many" => {
+            let locking = words.get(1..3).and_then(parse_locking);
+            let (tree, keys) =
+                words.get(if locking.is_some() { 3.. } else { 1.. })?.split_first()?;
+            let keys = keys.iter().map(|word| text::parse_key(word)).collect::<Option<_>>()?;
+            TxnOp::ReadMany((*tree).to_owned(), keys, locking)
+        }
+        "row" => TxnOp::Row {
+            tree: tree()?,
+            key: key(2)?,
+            value: match *words.get(3)? {
+                "-" => None,
+                value => Some(text::parse_value(value)?),
+            },
+            lock: parse_lock(words.get(4)?)?,
+        },
         verb @ ("scan" | "rscan") => TxnOp::Scan {
             tree: tree()?,
             from: key(2)?,
@@ -162,6 +219,7 @@ pub(super) fn parse_call(rest: &str) -> Option<Op> {
         "commit" => TxnOp::Commit,
         "rollback" => TxnOp::Rollback,
         "prepare" => TxnOp::Prepare(number()?),
+        "order" => TxnOp::Order,
         "detach" => TxnOp::Detach,
         "range" => return None,
         _ => TxnOp::Write(text::parse_write(call)?),
@@ -169,13 +227,17 @@ pub(super) fn parse_call(rest: &str) -> Option<Op> {
     Some(Op::InTxn(slot.parse().ok()?, call))
 }
 
+fn parse_lock(word: &str) -> Option<RowLock> {
+    match word {
+        "shared" => Some(RowLock::Shared),
+        "exclusive" => Some(RowLock::Exclusive),
+        _ => None,
+    }
+}
+
 fn parse_locking(words: &[&str]) -> Option<Locking> {
     let [lock, if_locked] = words else { return None };
-    let lock = match *lock {
-        "shared" => RowLock::Shared,
-        "exclusive" => RowLock::Exclusive,
-        _ => return None,
-    };
+    let lock = parse_lock(lock)?;
     let if_locked = match *if_locked {
         "wait" => IfLocked::Wait,
         "fail" => IfLocked::Fail,

@@ -4,7 +4,9 @@
 //! of keys have few: so that they stand in each other's way. To the checker each is a register, whichever way it was found:
 //! an index that does not agree with its rows is a register of which one read sees a version and another a different one.
 
-use frond::{IfLocked, Result, RowChange, RowConflict, RowEntry, RowLock, Snapshot, Tree};
+use frond::{
+    IfLocked, Isolation, Result, RowChange, RowConflict, RowEntry, RowLock, Snapshot, Tree,
+};
 
 use super::{
     super::{Call, Key, Number, Txn},
@@ -157,8 +159,19 @@ impl Running<'_> {
     /// An index's word for a row.
     fn entry(&mut self, entry: &[u8], locks: bool) {
         let (key, of) = entry.split_at(entry.len().min(8));
-        let call = Call::Register(ROWS + number(key.to_vec()), Some(number(of.to_vec())), locks);
-        self.note(call);
+        let key = number(key.to_vec());
+        if !self.shows_others(key, locks) {
+            self.note(Call::Register(ROWS + key, Some(number(of.to_vec())), locks));
+        }
+    }
+
+    /// At `RepeatableRead` own writes stand over a snapshot that they may know more than: what it shows of a row under the entry
+    /// that the row had then stays, though the transaction has changed the row since.
+    fn shows_others(&self, key: Key, locks: bool) -> bool {
+        let writes = |call: &Call| matches!(call, Call::Set(at, _) | Call::Delete(at, _) if *at == ROWS + key);
+        !locks
+            && self.done.isolation == Isolation::RepeatableRead
+            && self.done.calls.iter().any(|(_, call)| writes(call))
     }
 
     /// Reads rows, by their key or by an index.
@@ -195,6 +208,9 @@ impl Running<'_> {
                 if !locks || self.locks_gaps() {
                     let has = |key: Key| found.iter().any(|at| at.starts_with(&key.to_be_bytes()));
                     for key in (first..first + WINDOW).filter(|key| !has(*key)) {
+                        if self.shows_others(key, locks) {
+                            continue;
+                        }
                         self.note(Call::Register(ROWS + key, None, locks));
                     }
                 }

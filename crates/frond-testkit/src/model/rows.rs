@@ -1,0 +1,272 @@
+//! Rows with indexes, reads of many rows, and reads that give their locks back, as the model understands them. Written from
+//! docs/transactions.md and not from the engine's code.
+//!
+//! A row has three entries in one tree: its own, one in a plain index, by its slot and its number, and one in a unique index, by
+//! its slot alone. Their classes come before all others, so that no range delete of a batch meets them.
+//!
+//! Invariants
+//! 1. What a call of a row has locked it keeps, whatever comes of it; what it has written goes if it is refused.
+
+use frond::{IfLocked, Isolation, RowLock};
+
+use super::{Answer, Model, Refusal, Sessions, TreeNumber, sessions::Place, walk::is_in};
+use crate::ops::{Key, Locking, Op, TxnOp, Value, Write};
+
+/// Classes of a row, and of its entries in the plain index and the unique one.
+pub const ROW: u8 = b'R';
+const PLAIN: u8 = b'I';
+const UNIQUE: u8 = b'U';
+/// Different slots: few, so that rows stand in each other's way.
+const SLOTS: u32 = 3;
+/// Bytes of a row at least: they begin with its seed.
+pub const ROW_BYTES_MIN: u32 = 12;
+
+/// What a call of a row does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowWrites {
+    /// The key that must not be there, if there is one.
+    pub comes_to: Option<Write>,
+    /// What goes.
+    pub leaves: Vec<Write>,
+    /// What comes, or has a new value; those with a checked insert are new.
+    pub comes: Vec<Write>,
+}
+
+/// A row's entries: its own, the plain one, the unique one.
+pub fn entries(tree: &str, key: Key, value: Value) -> [Write; 3] {
+    let slot = value.seed % SLOTS;
+    let plain = Key { class: PLAIN, number: slot * 10_000 + key.number, tail: 0 };
+    let unique = Key { class: UNIQUE, number: slot, tail: 0 };
+    let name = Value { seed: key.number, bytes: ROW_BYTES_MIN };
+    [
+        Write::Insert(tree.into(), key, value),
+        Write::Insert(tree.into(), plain, Value { seed: 0, bytes: 0 }),
+        Write::Insert(tree.into(), unique, name),
+    ]
+}
+
+/// The value that the bytes of a row are of, as far as its entries go by it.
+pub fn value_of(bytes: &[u8]) -> Value {
+    let digits = bytes.iter().skip(1).take_while(|byte| byte.is_ascii_digit());
+    let seed = digits.fold(0u32, |seed, digit| seed.wrapping_mul(10) + u32::from(digit - b'0'));
+    Value { seed, bytes: bytes.len() as u32 }
+}
+
+/// What is to be written so that a row which is `old` is `new`.
+pub fn row_writes(tree: &str, key: Key, old: Option<&[u8]>, new: Option<Value>) -> RowWrites {
+    let old = old.map(|bytes| entries(tree, key, value_of(bytes)));
+    let new = new.map(|value| entries(tree, key, value));
+    let delete = |write: &Write| Write::Delete(tree.into(), write.key().unwrap_or(key));
+    let put = |write: &Write| match write {
+        Write::Insert(tree, key, value) => Write::Put(tree.clone(), *key, *value),
+        other => other.clone(),
+    };
+    match (old, new) {
+        (None, None) => RowWrites { comes_to: None, leaves: Vec::new(), comes: Vec::new() },
+        (None, Some(new)) => {
+            RowWrites { comes_to: Some(new[2].clone()), leaves: Vec::new(), comes: new.into() }
+        }
+        (Some(old), None) => {
+            let leaves = old.iter().map(delete).collect();
+            RowWrites { comes_to: None, leaves, comes: Vec::new() }
+        }
+        (Some(old), Some(new)) => {
+            let moves = |at: usize| old[at].key() != new[at].key();
+            let leaves = (0..3).filter(|at| moves(*at)).map(|at| delete(&old[at])).collect();
+            let comes = (0..3)
+                // Whether an entry of the plain index was there nobody has looked.
+                .map(|at| if moves(at) && at == 2 { new[at].clone() } else { put(&new[at]) })
+                .collect();
+            RowWrites { comes_to: moves(2).then(|| new[2].clone()), leaves, comes }
+        }
+    }
+}
+
+impl Sessions {
+    /// Changes a row that it has locked and read before.
+    pub(super) fn row(
+        &mut self,
+        model: &Model,
+        slot: u8,
+        (name, tree): (&str, TreeNumber),
+        (key, new, lock): (Key, Option<Value>, RowLock),
+        found: &Answer,
+    ) -> Result<Answer, Refusal> {
+        let may_conflict = *found == Answer::Refused(Refusal::Conflict);
+        let own = (tree, key.bytes());
+        self.lock(slot, &own, RowLock::Exclusive)?;
+        self.must_not_conflict(model, slot, &own, may_conflict)?;
+        let old = self.at(slot).value(model, &own, u64::MAX);
+        let writes = row_writes(name, key, old.as_deref(), new);
+        if let Some(unique) = writes.comes_to.as_ref().and_then(Write::key) {
+            let place = (tree, unique.bytes());
+            if let Some(value) = self.look_for(model, slot, &place, lock, may_conflict)? {
+                return Ok(Answer::Rows(vec![(vec![2], value)]));
+            }
+        }
+        let before = self.at(slot).own.len();
+        for write in writes.leaves.iter().chain(&writes.comes) {
+            let went = self.write(model, slot, tree, write, found);
+            went.inspect_err(|_| {
+                let session = self.at_mut(slot);
+                session.own.truncate(before.min(session.own.len()));
+            })?;
+        }
+        Ok(Answer::Done)
+    }
+
+    /// The value of what must not be there, locked as asked; if it is not there it is locked for this one alone.
+    fn look_for(
+        &mut self,
+        model: &Model,
+        slot: u8,
+        place: &Place,
+        lock: RowLock,
+        may_conflict: bool,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let before = self.at(slot).rows.get(place).copied();
+        let alone = self.lock(slot, place, RowLock::Exclusive);
+        if lock == RowLock::Exclusive {
+            alone?;
+            self.must_not_conflict(model, slot, place, may_conflict)?;
+            return Ok(self.at(slot).value(model, place, u64::MAX));
+        }
+        if alone.is_ok() {
+            self.must_not_conflict(model, slot, place, may_conflict)?;
+            if self.at(slot).value(model, place, u64::MAX).is_none() {
+                return Ok(None);
+            }
+            self.unlock(slot, place, before);
+        }
+        self.lock(slot, place, RowLock::Shared)?;
+        self.must_not_conflict(model, slot, place, may_conflict)?;
+        let found = self.at(slot).value(model, place, u64::MAX);
+        if found.is_none() {
+            // Others share it: it cannot be had alone.
+            self.unlock(slot, place, before);
+            return Err(Refusal::Busy);
+        }
+        Ok(found)
+    }
+
+    /// Gives back what a row was locked more than before.
+    pub(super) fn unlock(&mut self, slot: u8, place: &Place, before: Option<bool>) {
+        let rows = &mut self.at_mut(slot).rows;
+        match before {
+            Some(alone) => rows.insert(place.clone(), alone),
+            None => rows.remove(place),
+        };
+    }
+
+    /// Many rows at once, in the order asked for; of each, behind its key, whether it exists and is locked.
+    pub(super) fn read_many(
+        &mut self,
+        model: &Model,
+        slot: u8,
+        (tree, keys): (TreeNumber, &[Key]),
+        locking: Option<Locking>,
+        found: &Answer,
+    ) -> Result<Answer, Refusal> {
+        let may_conflict = *found == Answer::Refused(Refusal::Conflict);
+        let is_serial = self.at(slot).isolation == Isolation::Serializable;
+        let row = |key: &Key, value: Option<Vec<u8>>, locked: bool| {
+            let mut name = key.bytes();
+            name.extend([u8::from(value.is_some()), u8::from(locked)]);
+            (name, value.unwrap_or_default())
+        };
+        let Some(locking) = locking.or(is_serial.then_some(super::walk::SERIAL)) else {
+            let step = self.at_mut(slot).step_seen(model);
+            if !model.is_there_at(tree, step) {
+                return Err(Refusal::BornLater);
+            }
+            let session = self.at(slot);
+            let value = |key: &Key| {
+                let place = (tree, key.bytes());
+                let step = session.step_under(model, &session.own, &place, step);
+                session.value(model, &place, step)
+            };
+            return Ok(Answer::Rows(keys.iter().map(|key| row(key, value(key), false)).collect()));
+        };
+        let passes = match locking.if_locked {
+            IfLocked::Skip => true,
+            IfLocked::LastCommit => !is_serial,
+            IfLocked::Wait | IfLocked::Fail => false,
+        };
+        let mut order: Vec<&Key> = keys.iter().collect();
+        order.sort_by_key(|key| key.bytes());
+        let mut taken = Vec::new();
+        for key in &order {
+            let place = (tree, key.bytes());
+            let before = self.at(slot).rows.get(&place).copied();
+            match self.lock(slot, &place, locking.lock) {
+                Ok(()) => taken.push((place, before)),
+                Err(_) if passes => {}
+                Err(busy) => {
+                    // It has locked none.
+                    for (place, before) in taken.iter().rev() {
+                        self.unlock(slot, place, *before);
+                    }
+                    return Err(busy);
+                }
+            }
+        }
+        for (place, _) in &taken {
+            self.must_not_conflict(model, slot, place, may_conflict)?;
+        }
+        let session = self.at(slot);
+        let read = |key: &Key| {
+            let place = (tree, key.bytes());
+            let locked = taken.iter().any(|(one, _)| *one == place);
+            let value = match locking.if_locked {
+                _ if locked => session.value(model, &place, u64::MAX),
+                IfLocked::Skip => None,
+                _ => session.value(model, &place, model.step()),
+            };
+            row(key, value, locked)
+        };
+        Ok(Answer::Rows(keys.iter().map(read).collect()))
+    }
+
+    /// True if a call's outcome would depend on what had left memory, or come and gone: such a call is not made.
+    ///
+    /// - A prepare of rows that were all inserted and deleted again: whether it writes anything.
+    /// - A call of many rows, of which one was inserted and deleted again by another that is prepared: whether that one keeps it.
+    /// - A call of a row whose new entries go into a gap that another has: in which order it gives back what it had locked.
+    pub fn is_vague(&self, model: &Model, op: &Op) -> bool {
+        let Op::InTxn(slot, call) = op else { return false };
+        let Some(session) = self.open.get(slot).filter(|session| !session.is_over) else {
+            return false;
+        };
+        let others = || self.others(Some(*slot));
+        let may_keep = |tree: &str, is_met: &dyn Fn(&[u8]) -> bool| {
+            let Ok(tree) = model.tree(tree) else { return false };
+            others().any(|one| one.maybe.iter().any(|(of, key)| *of == tree && is_met(key)))
+        };
+        match call {
+            TxnOp::Prepare(_) => session.comes_to_nothing_at_all(),
+            TxnOp::Scan { tree, from, to, .. } => {
+                let span = (
+                    std::ops::Bound::Included(from.bytes()),
+                    std::ops::Bound::Included(to.bytes()),
+                );
+                may_keep(tree, &|key| is_in(key, &span))
+            }
+            TxnOp::ReadMany(tree, keys, _) => {
+                may_keep(tree, &|met| keys.iter().any(|key| key.bytes() == met))
+            }
+            TxnOp::Lock(tree, key, locking) | TxnOp::Look(tree, key, locking) => {
+                let passes = matches!(locking.if_locked, IfLocked::Skip | IfLocked::LastCommit);
+                passes && may_keep(tree, &|met| met == key.bytes())
+            }
+            TxnOp::Row { tree, .. } => {
+                let is_row =
+                    |key: &[u8]| key.first().is_some_and(|class| class.is_ascii_uppercase());
+                let has_gaps = model.tree(tree).is_ok_and(|tree| {
+                    others().any(|one| one.gaps.iter().any(|gap| gap.tree == tree))
+                });
+                has_gaps || may_keep(tree, &is_row)
+            }
+            _ => false,
+        }
+    }
+}
