@@ -183,7 +183,10 @@ mod armed {
     #[test]
     fn planted_bugs_that_histories_show() {
         assert_eq!(history(0, || plant::arm(None)), Vec::<String>::new());
-        let bugs: [(&str, fn()); 4] = [
+        let bugs: [(&str, fn()); 5] = [
+            ("txn: a prepare lets go of what it writes", || {
+                plant::arm(Some("txn: a prepare lets go of what it writes"));
+            }),
             ("txn: rows of trees have never changed", || {
                 plant::arm(Some("txn: rows of trees have never changed"));
             }),
