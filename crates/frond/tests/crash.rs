@@ -8,7 +8,7 @@ use frond_testkit::{
     disk::CrashOptions,
     drive::Met,
     effort,
-    ops::{Op, Swarm, generate},
+    ops::{Op, Swarm, generate, parse_script},
 };
 
 fn crash(name: &str, engine: &DbEngine, script: &[Op], seed: u64, plan: &CrashPlan) -> CrashReport {
@@ -79,6 +79,17 @@ fn closing_and_opening_survive_crashes_everywhere() {
     demand("closing", &total);
 }
 
+/// A commit that has its place in the order, and work of the store before it is made.
+const IN_ORDER: &str = "
+    decide 3 rollback
+    begin 3 committed default
+    txn 3 put t0 k9000 v1*5
+    txn 3 prepare 3
+    txn 3 order
+    checkpoint
+    txn 3 commit
+";
+
 /// Batches, and several transactions at once, some of what they wrote taken back, some of them prepared: what was
 /// acknowledged is there whole, what was committed, prepared or decided and not acknowledged whole or not at all, and
 /// nothing else; what is prepared has its rows, and is decided. Promise: P1–P4.
@@ -101,6 +112,7 @@ fn transactions_survive_crashes_everywhere() {
         swarm.rows = if seed % 2 == 0 { 0 } else { 20 };
         let swarm = swarm.without_restarts();
         let mut script = generate(seed, &swarm);
+        script.extend(parse_script(IN_ORDER).unwrap());
         script.push(Op::Reopen);
         script.extend(generate(seed + 1000, &Swarm { length: 30, ..swarm }));
         met.add(model_run_met(&engine, &script, seed).unwrap_or_default().1);

@@ -132,7 +132,8 @@ fn across_power_cuts(levels: &[Isolation], seed: u64, met: &mut Met) {
     let (mut vfs, recorder, below) = (SimVfs::new(), Recorder::new(), &mut Below::default());
     for cut in 0..4 {
         let db = open(&vfs, Durability::Sync, seed);
-        let workload = Workload::of(levels, 100_000, 10 * seed + cut);
+        // Many prepares: some are to be met.
+        let workload = Workload { prepares: 3, ..Workload::of(levels, 100_000, 10 * seed + cut) };
         let enough = recorder.len() + dice.between(100, 400) as usize;
         std::thread::scope(|scope| {
             scope.spawn(|| recorder.run(&db, &workload));
