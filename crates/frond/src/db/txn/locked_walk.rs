@@ -162,8 +162,11 @@ impl<'t> LockedWalk<'t> {
                     continue;
                 }
             }
-            let end = limit.map(<[u8]>::to_vec).or_else(|| seen.then(|| self.row.0.clone()));
-            self.nothing_has_gone(forward, end.as_deref()).inspect_err(|_| self.ahead = None)?;
+            if self.txn.options.isolation == Isolation::Snapshot {
+                let end = limit.map(<[u8]>::to_vec).or_else(|| seen.then(|| self.row.0.clone()));
+                self.nothing_has_gone(forward, end.as_deref())
+                    .inspect_err(|_| self.ahead = None)?;
+            }
             if is_busy && self.meeting.if_locked == IfLocked::Skip {
                 self.pass(forward);
                 continue;
@@ -194,9 +197,6 @@ impl<'t> LockedWalk<'t> {
     /// Fails if the snapshot shows a row from the gap to `end`, or to the range's, where there is none (invariant 3): then
     /// the transaction is over. To be called as long as `ahead` is the newest there is.
     fn nothing_has_gone(&mut self, forward: bool, end: Option<&[u8]>) -> Result<()> {
-        if self.txn.options.isolation != Isolation::Snapshot {
-            return Ok(());
-        }
         let state = self.txn.go_on()?;
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
         let is_seen = self.ahead.as_ref().is_some_and(|(_, cursor)| cursor.seqno() <= snapshot.at)
@@ -239,7 +239,12 @@ impl<'t> LockedWalk<'t> {
 
     /// Goes behind the row that was seen.
     fn pass(&mut self, forward: bool) {
-        let key = self.row.0.clone();
+        let mut key = match std::mem::replace(&mut self.gap, Gap::Low) {
+            Gap::Above(key) | Gap::Below(key) => key,
+            Gap::Low | Gap::High => Vec::new(),
+        };
+        key.clear();
+        key.extend_from_slice(&self.row.0);
         self.gap = if forward { Gap::Above(key) } else { Gap::Below(key) };
     }
 
@@ -302,8 +307,12 @@ impl<'t> LockedWalk<'t> {
     fn lock_row(&mut self) -> Result<bool> {
         let id = self.tree.entry.id;
         let mut state = self.txn.go_on()?;
-        let of_tree = self.meeting.that_waits();
-        let locked = self.txn.intend(&mut state, id, self.mode, of_tree).and_then(|()| {
+        // With gaps it was said already, of the first of them.
+        let intended = match self.with_gaps {
+            true => Ok(()),
+            false => self.txn.intend(&mut state, id, self.mode, self.meeting.that_waits()),
+        };
+        let locked = intended.and_then(|()| {
             self.txn.lock_row(&mut state, (id, &self.row.0), self.mode, self.meeting)
         });
         drop(state);
@@ -332,22 +341,26 @@ impl<'t> LockedWalk<'t> {
             true => (begin(gap, from), row.map_or(end(&Gap::High, to), Bound::Included)),
             false => (row.map_or(begin(&Gap::Low, from), Bound::Included), end(gap, to)),
         };
-        let mut first = match low {
-            Bound::Included(key) => key.to_vec(),
-            Bound::Excluded(key) => after(key),
-            Bound::Unbounded => Vec::new(),
+        // Most trees have no other writer: then nobody needs to know where to ask.
+        let waited = self.waited.as_deref().filter(|_| forward);
+        let first = || {
+            let first = match low {
+                Bound::Included(key) => key.to_vec(),
+                Bound::Excluded(key) => after(key),
+                Bound::Unbounded => Vec::new(),
+            };
+            waited.map(after).filter(|waited| *waited > first).unwrap_or(first)
         };
-        if let Some(waited) = self.waited.as_deref().filter(|_| forward) {
-            first = first.max(after(waited));
-        }
         let mut writers = Vec::new();
         let mut pending = Vec::new();
         let mut nearest: Option<Vec<u8>> = None;
         if forward {
             // Only to know how far to go: it is looked again behind the lock.
             self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
+        }
+        if !writers.is_empty() {
+            let (first, end) = (first(), behind(high));
             for writer in writers.drain(..) {
-                let end = behind(high);
                 if shared.pending_key(&writer, id, (&first, end.as_deref()), &mut pending)?
                     && nearest.as_ref().is_none_or(|nearest| pending < *nearest)
                 {
@@ -371,12 +384,12 @@ impl<'t> LockedWalk<'t> {
             range
         });
         let interval = interval.unwrap_or_else(|| table.lock_range(locks, id, (low, high)));
-        let end = behind(high);
         self.interval = Some((forward, interval));
         self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
-        for writer in writers {
+        let asked = (!writers.is_empty()).then(|| (first(), behind(high)));
+        for (writer, (first, end)) in writers.iter().zip(asked.iter().cycle()) {
             let mut at = first.clone();
-            while shared.pending_key(&writer, id, (&at, end.as_deref()), &mut pending)? {
+            while shared.pending_key(writer, id, (&at, end.as_deref()), &mut pending)? {
                 match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.meeting) {
                     // It is not there for anybody yet.
                     Err(Error::LockBusy { .. }) if self.passes_busy() => {}

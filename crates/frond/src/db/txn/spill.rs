@@ -137,8 +137,8 @@ impl Shared {
         (from, to): (&[u8], Option<&[u8]>),
         found: &mut Vec<u8>,
     ) -> Result<bool> {
-        let mut any = writer.pending_key(tree, from, to, found);
-        let Some(pieces) = writer.pieces() else { return Ok(any) };
+        let (mut any, pieces) = writer.pending(tree, from, to, found);
+        let Some(pieces) = pieces else { return Ok(any) };
         for runs in pieces.iter().flat_map(|piece| piece.writes.of(tree)) {
             let mut cursor = SortedRunsCursor::new(&self.engine.cx, runs, (Some(from), to));
             cursor.seek_first()?;

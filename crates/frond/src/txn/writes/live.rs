@@ -81,8 +81,7 @@ impl LiveWrites {
     /// What has left memory, if anything has. For who has looked at what is in memory before: what left it meanwhile
     /// is here.
     pub(crate) fn pieces(&self) -> Option<Pieces> {
-        let writes = self.lock();
-        writes.is_spilled().then(|| writes.pieces().clone())
+        pieces_of(&self.lock())
     }
 
     /// Whatever the transaction has written beyond memory, also what counts no more: its rows are locked.
@@ -125,14 +124,30 @@ impl LiveWrites {
         to: Option<&[u8]>,
         found: &mut Vec<u8>,
     ) -> bool {
+        self.pending(tree, from, to, found).0
+    }
+
+    /// The same, and the pieces of that moment.
+    pub(crate) fn pending(
+        &self,
+        tree: TreeId,
+        from: &[u8],
+        to: Option<&[u8]>,
+        found: &mut Vec<u8>,
+    ) -> (bool, Option<Pieces>) {
         let mut writes = self.lock();
         let key = writes.first_key(tree, from).filter(|key| to.is_none_or(|to| *key < to));
         found.clear();
-        key.is_some_and(|key| {
+        let any = key.is_some_and(|key| {
             found.extend_from_slice(key);
             true
-        })
+        });
+        (any, pieces_of(&writes))
     }
+}
+
+fn pieces_of(writes: &TxnWrites) -> Option<Pieces> {
+    writes.is_spilled().then(|| writes.pieces().clone())
 }
 
 impl TxnWrites {
