@@ -320,7 +320,77 @@ fn ordered_commits_beside_snapshots() {
 
 #[test]
 fn ordered_commits_snapshots_and_decisions_share_one_store() {
-    explore(200, ordered_commits_beside_snapshots);
+    explore(500, ordered_commits_beside_snapshots);
+}
+
+/// Who has a prepared transaction in hand goes, one after he has ordered its commit, one without; and meanwhile another session
+/// decides it by its name. The one is committed, by its owner's end; the other by the other session, or not at all.
+///
+/// Rules: I12, I41.
+fn decisions_by_name_beside_the_end_of_a_session() {
+    let env = env();
+    let (db, tree) = with_prepared(&env, 2);
+    let in_hand = [0, 1].map(|number| db.attach_prepared(&xid(number)).unwrap());
+    let owners: Vec<_> = in_hand
+        .into_iter()
+        .zip([true, false])
+        .map(|(mut prepared, orders)| {
+            thread::spawn(move || {
+                if orders {
+                    prepared.commit_ordered().unwrap();
+                }
+                prepared.detach();
+            })
+        })
+        .collect();
+    let others: Vec<_> = [0, 1, 1]
+        .into_iter()
+        .map(|number| {
+            let db = db.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    match db.commit_prepared(&xid(number)) {
+                        Ok(_) => return (number, true),
+                        Err(Error::XidBusy(_)) => thread::yield_now(),
+                        Err(Error::NoSuchXid(_)) => break,
+                        Err(error) => panic!("{number}: {error}"),
+                    }
+                }
+                (number, false)
+            })
+        })
+        .collect();
+    let stepping = db.clone();
+    let stepping = thread::spawn(move || {
+        stepping.step().unwrap();
+    });
+    owners.into_iter().for_each(|thread| thread.join().unwrap());
+    stepping.join().unwrap();
+    let decided: Vec<(u8, bool)> = others.into_iter().map(|one| one.join().unwrap()).collect();
+    assert!(decided.iter().all(|(number, made)| *number == 1 || !made), "its owner has decided it");
+    let made = decided.iter().filter(|(_, made)| *made).count();
+    assert!(made <= 1, "one decides");
+    let check = |db: &Db| {
+        let tree = db.open_tree("t").unwrap();
+        for (number, committed) in [(0, true), (1, made == 1)] {
+            assert_eq!(sees(number, |key| tree.get(key).unwrap()), committed, "{number}");
+        }
+        let left: Vec<Xid> = db.prepared().into_iter().map(|one| one.xid).collect();
+        assert_eq!(left, if made == 1 { vec![] } else { vec![xid(1)] });
+        let report = db.check(CheckMode::Full).unwrap();
+        assert!(report.is_clean(), "{report}");
+    };
+    check(&db);
+    assert_eq!(made == 1, db.lock_stats().locks == 0);
+    drop(tree);
+    db.close().unwrap();
+    drop(db);
+    check(&Db::open("/store", options(&env)).unwrap());
+}
+
+#[test]
+fn what_another_decides_by_name_is_decided_once_beside_its_owners_end() {
+    explore(500, decisions_by_name_beside_the_end_of_a_session);
 }
 
 /// The store is closed while what is prepared is decided: what was acknowledged is there when it is opened again, and what
@@ -370,7 +440,7 @@ fn decisions_beside_a_close() {
 
 #[test]
 fn what_is_decided_beside_a_close_is_decided_or_prepared() {
-    explore(200, decisions_beside_a_close);
+    explore(500, decisions_beside_a_close);
 }
 
 /// A scan that locks rows it had read before, beside writers of its tree: by transactions and, before the gate shuts, by
