@@ -483,14 +483,8 @@ impl Session {
 
     /// The step whose row these writes are over. Operands are over what others have committed, whatever its reads see of that:
     /// the row is locked, so that is what they will be over.
-    pub(super) fn step_under(
-        &self,
-        model: &Model,
-        own: &[(Place, Write)],
-        place: &Place,
-        step: u64,
-    ) -> u64 {
-        let mut own = own.iter().filter(|(at, _)| at == place).map(|(_, write)| write).peekable();
+    pub fn step_under(&self, model: &Model, own: &[(Place, Write)], at: &Place, step: u64) -> u64 {
+        let mut own = own.iter().filter(|(of, _)| of == at).map(|(_, write)| write).peekable();
         let base =
             |write: &Write| matches!(write, Write::Put(..) | Write::Insert(..) | Write::Delete(..));
         let goes_on = !matches!(self.isolation, Isolation::Snapshot | Isolation::Serializable);
