@@ -373,8 +373,9 @@ mod tests {
                 }
             }
             // As `commit` does it, as far as it comes.
-            let CatalogChange { put, drops, clones, .. } = &change;
-            let records: Vec<_> = put.values().cloned().map(Record::Tree).collect();
+            let CatalogChange { put, drops, clones, counters, .. } = &change;
+            let records = std::iter::once(Record::Counters(counters.clone()));
+            let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
             let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
             let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
             let changes: Vec<_> =
@@ -398,7 +399,8 @@ mod tests {
                 }
                 assert_eq!(db.open_tree(name).is_err(), drops_parent);
             }
-            assert!(db.check(crate::CheckMode::Full).unwrap().is_clean());
+            let report = db.check(crate::CheckMode::Full).unwrap();
+            assert!(report.is_clean(), "{report}");
             db.close().unwrap();
         }
     }

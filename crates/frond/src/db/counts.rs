@@ -9,7 +9,11 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Result, Seqno, TreeId, tree::Held, version::Version};
+use crate::{
+    Result, Seqno, TreeId,
+    tree::{Held, Look},
+    version::Version,
+};
 
 use super::{Shared, Tree, tree::bounds};
 
@@ -75,13 +79,22 @@ impl Tree {
     }
 
     /// About how many rows lie in a range, and how many bytes they take. Reads nothing from the file: of inner nodes that were
-    /// not read since the store was opened it goes by the number of all rows, in equal shares. Counts a row that was written
+    /// not read since the store was opened it goes by the number of all rows as it is known or was estimated by the last
+    /// checkpoint, in equal shares. Counts a row that was written
     /// anew of late twice, but never more rows than the tree has. It goes by what is committed by now: what a transaction or
     /// a snapshot sees may be more ([`Txn::estimate`](crate::Txn::estimate)).
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.
     pub fn estimate<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<RangeEstimate> {
+        self.estimate_by(range, Look::InMemory)
+    }
+
+    pub(super) fn estimate_by<'k>(
+        &self,
+        range: impl RangeBounds<&'k [u8]>,
+        look: Look,
+    ) -> Result<RangeEstimate> {
         self.entry.check()?;
         self.shared.engine.health.check()?;
         let (from, to) = bounds(&range)?;
@@ -89,7 +102,8 @@ impl Tree {
             return Ok(RangeEstimate::default());
         }
         let version = self.shared.engine.versions.current();
-        let held = self.shared.held(&version, self.entry.id, (from.as_deref(), to.as_deref()));
+        let range = (from.as_deref(), to.as_deref());
+        let held = self.shared.held(&version, self.entry.id, range, look);
         drop(version);
         let mut rows = held.rows_at_least();
         if let Some(counted) = self.counted() {
@@ -111,9 +125,10 @@ impl Shared {
         version: &Version,
         tree: TreeId,
         range: (Option<&[u8]>, Option<&[u8]>),
+        look: Look,
     ) -> Held {
-        let root = version.roots.get(&tree);
-        let mut held = root.map(|root| root.estimate(&self.engine.cx, range)).unwrap_or_default();
+        let (root, cx) = (version.roots.get(&tree), &self.engine.cx);
+        let mut held = root.map(|root| root.estimate(cx, range, look)).unwrap_or_default();
         for slot in version.memtables() {
             let (rows, bytes) = slot.table.estimate(tree, range.0, range.1);
             held.add(Held { rows, bytes, is_guessed: false });

@@ -17,9 +17,9 @@
 //!
 //! Threads: all.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeBounds};
 
-use crate::{Layout, Result, block::common_prefix, tuple::prefix_end};
+use crate::{Layout, Result, block::common_prefix, tree::Look, tuple::prefix_end};
 
 use super::{Cursor, Tree};
 
@@ -73,7 +73,7 @@ impl Tree {
         let layout = self.entry.record().key_layout;
         let parts = layout.as_ref().map_or(1, |layout| layout.parts().len()).max(1);
         let keys = Keys { layout, parts };
-        let rows = self.estimate(..)?.rows;
+        let rows = self.about(..)?;
         if rows <= 2 * SMALL_ROWS
             && let Some(counts) = self.counted_prefixes(&keys)?
         {
@@ -101,6 +101,11 @@ impl Tree {
             least = *count;
         }
         Ok(counts)
+    }
+
+    /// About how many rows there are, by nodes that are read if they are not in memory: rows are, too.
+    fn about<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        Ok(self.estimate_by(range, Look::Reading)?.rows)
     }
 
     /// Counts, if the tree is small.
@@ -199,8 +204,8 @@ impl Tree {
     fn group_rows(&self, cursor: &mut Cursor, prefix: &[u8]) -> Result<u64> {
         let to = prefix_end(prefix);
         let about = match &to {
-            Some(to) => self.estimate(prefix..&to[..])?.rows,
-            None => self.estimate(prefix..)?.rows,
+            Some(to) => self.about(prefix..&to[..])?,
+            None => self.about(prefix..)?,
         };
         let mut rows = GROUP_ROWS;
         if about <= 4 * GROUP_ROWS {
@@ -222,7 +227,7 @@ impl Tree {
         let near = rows as f64 / (8 * WINDOWS) as f64;
         for _ in 0..STEPS {
             let Some(middle) = between(&low, &high) else { break };
-            let below = self.estimate(..&middle[..])?.rows as f64;
+            let below = self.about(..&middle[..])? as f64;
             if (below - target).abs() <= near {
                 return Ok(middle);
             }

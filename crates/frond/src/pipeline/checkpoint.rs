@@ -505,6 +505,7 @@ impl Engine {
                 self.write_node(node)?;
                 durable.link = node.link().copied();
                 durable.level = node.level;
+                (durable.entries, durable.bytes) = root.estimate_to_store(&self.cx);
             }
         }
         Ok(durable)

@@ -53,6 +53,8 @@ pub(crate) struct TreeRoot {
     /// How many rows there are, if all commits that were applied knew by how much they changed that. Of an empty root
     /// see [`rows`](Self::rows).
     pub counted: Option<u64>,
+    /// Entries and bytes, as they were estimated when what was loaded was written; of a root of nodes.
+    pub stored: Option<(u64, u64)>,
 }
 
 /// What is applied: entries ascending, one message a key, newest already folded.
@@ -186,7 +188,7 @@ impl<'a> Job<'a> {
                 self.root_of(nodes)
             }
         };
-        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted })
+        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted, stored: old.stored })
     }
 
     /// Whether leaves can be hung at the right edge: every node on it is in memory then.

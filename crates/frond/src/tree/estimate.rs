@@ -2,14 +2,16 @@
 //!
 //! Of a child that lies wholly inside only some nodes are looked at, and of runs nothing but the index of one that is open.
 //! A node that was not read yet is taken for as large as its like: what its tree is known to hold, in equal shares; where that
-//! is not known, as much as nodes of its level hold in general. Entries that wait in buffers are counted as rows more, though
+//! is not known, what was estimated when the last checkpoint wrote it, else as much as nodes of its level hold in general. Entries that wait in buffers are counted as rows more, though
 //! some are of rows that there are already (Rule: I40).
 //!
 //! Invariants
-//! 1. Nothing is read from the file (Rule: I51).
+//! 1. Nothing is read from the file (Rule: I51), but for who says that he reads anyway ([`Look`]).
 //! 2. What was not looked at is guessed: a range is told to be empty only if all of it was seen to be.
 //!
 //! Threads: all. Cost: some hundred numbers of each level.
+
+use crate::{run::Run, sync::Arc};
 
 use super::{
     TreeContext,
@@ -33,20 +35,38 @@ pub(crate) struct Held {
 
 type Range<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
 
+/// How it is looked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// At what is in memory.
+    InMemory,
+    /// Nodes, and indexes of runs that the range cuts, are read where they are not: some of each level.
+    Reading,
+}
+
 impl TreeRoot {
-    /// What the tree holds in `[from, to)`. Reads nothing.
-    pub fn estimate(&self, cx: &TreeContext, range: Range<'_>) -> Held {
+    /// What the tree holds in `[from, to)`.
+    pub fn estimate(&self, cx: &TreeContext, range: Range<'_>, look: Look) -> Held {
         match &self.root {
             Root::Empty => Held::default(),
-            Root::Leaf(leaf) => of_run(leaf, range),
+            Root::Leaf(leaf) => At { cx, look }.of_run(leaf, range),
             Root::Node(node) => {
-                let all = match self.rows() {
-                    Some(rows) => Held::guessed(rows as f64),
-                    None => Held::of_level(cx, node.level),
+                let all = match (self.rows(), self.stored) {
+                    (Some(rows), _) => Held::guessed(rows as f64),
+                    (None, Some((rows, bytes))) => {
+                        Held { rows: rows as f64, bytes: bytes as f64, is_guessed: true }
+                    }
+                    (None, None) => Held::of_level(cx, node.level),
                 };
-                of_node(node, range, all)
+                At { cx, look }.of_node(node, range, all)
             }
         }
+    }
+
+    /// The same of all of it, to be stored with it: of those that are counted nobody asks.
+    pub fn estimate_to_store(&self, cx: &TreeContext) -> (u64, u64) {
+        let held = self.estimate(cx, (None, None), Look::InMemory);
+        (held.rows_at_least(), held.bytes.round() as u64)
     }
 }
 
@@ -90,91 +110,136 @@ impl Held {
     }
 }
 
+/// Of one run, by what is in memory of it.
+pub(super) fn of_run(run: &RunHandle, range: Range<'_>) -> Held {
+    of_open(run, range, || run.resident())
+}
+
 /// Of one run. One that is cut and not open: a half at each end that cuts it.
-pub(super) fn of_run(run: &RunHandle, (from, to): Range<'_>) -> Held {
+fn of_open(
+    run: &RunHandle,
+    (from, to): Range<'_>,
+    open: impl FnOnce() -> Option<Arc<Run>>,
+) -> Held {
     let all =
         Held { rows: run.meta.entries as f64, bytes: run.meta.bytes as f64, is_guessed: false };
     if run.is_hollow() || (from.is_none() && to.is_none()) {
         return all;
     }
-    let Some(open) = run.resident() else { return all.cut((from, to)) };
+    let Some(open) = open() else { return all.cut((from, to)) };
     let (rows, bytes) = (open.entries_between(from, to), open.bytes_between(from, to));
     Held { rows: rows as f64, bytes: bytes as f64, is_guessed: false }
 }
 
-/// Of a node and all below it, which hold about `all` if nothing says more.
-fn of_node(node: &NodeRef, range: Range<'_>, all: Held) -> Held {
-    let Some(node) = node.resident() else { return all.cut(range) };
-    let each = all.times(1.0 / node.children.len().max(1) as f64);
-    if range == (None, None) {
-        return of_children(node, 0..node.children.len(), each);
-    }
-    let first = range.0.map_or(0, |key| node.child_for(key));
-    let last = range.1.map_or(node.children.len().saturating_sub(1), |key| {
-        // A child that begins at the end has nothing below it.
-        node.pivots.partition_point(|pivot| &**pivot < key)
-    });
-    let mut held = of_children(node, first + 1..last, each);
-    for c in first..=last {
-        if c > first && c < last {
-            continue;
-        }
-        let (low, high) = node.child_range(c);
-        let from = range.0.filter(|from| low.is_none_or(|low| *from > low));
-        let to = range.1.filter(|to| high.is_none_or(|high| *to < high));
-        held.add(match node.children.get(c) {
-            Some(Child::Leaf(leaf)) => of_run(leaf, (from, to)),
-            Some(Child::Node(child)) => of_node(child, (from, to), each),
-            None => each,
-        });
-        held.add(waiting(node, c, (from, to)));
-    }
-    held
+/// Looks at parts of a tree.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    cx: &'a TreeContext,
+    look: Look,
 }
 
-/// Of children that lie wholly inside, and of what waits for them. `each` is what one holds if nothing says more.
-fn of_children(node: &Node, children: std::ops::Range<usize>, each: Held) -> Held {
-    let mut held = Held::default();
-    let all = node.children.get(children.clone()).unwrap_or_default();
-    children.for_each(|c| held.add(waiting(node, c, (None, None))));
-    // Leaves say what they hold in their parent; nodes are looked into.
-    let every = if node.level > 1 { all.len().div_ceil(SAMPLED).max(1) } else { 1 };
-    let (mut sum, mut looked_at) = (Held::default(), 0);
-    for child in all.iter().skip((every - 1) / 2).step_by(every) {
-        looked_at += 1;
-        sum.add(match child {
-            Child::Leaf(leaf) => of_run(leaf, (None, None)),
-            Child::Node(child) => of_node(child, (None, None), each),
-        });
-    }
-    held.add(sum.times(all.len() as f64 / f64::from(looked_at.max(1))));
-    held.is_guessed |= every > 1;
-    held
-}
-
-/// What waits for a child in its node's buffer, within a range of the child's.
-fn waiting(node: &Node, c: usize, range: Range<'_>) -> Held {
-    let mut held = Held::default();
-    for part in node.tiers.iter().flat_map(|tier| &tier.parts) {
-        let live = part.live.get(c).copied().unwrap_or(0);
-        if live == 0 {
-            continue;
+impl At<'_> {
+    /// A run whose index is to be asked. What cannot be read is guessed: whoever comes for its rows is told.
+    fn open(self, run: &RunHandle) -> Option<Arc<Run>> {
+        match self.look {
+            Look::InMemory => run.resident(),
+            Look::Reading => run.open(self.cx).ok().map(|open| (*open).clone()),
         }
-        let meta = &part.run.meta;
-        let share = f64::from(live) / (meta.bytes as f64).max(1.0);
-        let all = Held { rows: share * meta.entries as f64, bytes: live.into(), is_guessed: false };
-        held.add(match (part.run.resident(), range) {
-            (_, (None, None)) => all,
-            (Some(open), (from, to)) => {
-                let (low, high) = node.child_range(c);
-                let (rows, bytes) = (
-                    open.entries_between(from.or(low), to.or(high)) as f64,
-                    open.bytes_between(from.or(low), to.or(high)) as f64,
-                );
-                Held { rows: rows.min(all.rows), bytes: bytes.min(all.bytes), is_guessed: false }
+    }
+
+    fn load(self, node: &NodeRef) -> Option<&Arc<Node>> {
+        match self.look {
+            Look::InMemory => node.resident(),
+            Look::Reading => node.load(self.cx).ok(),
+        }
+    }
+
+    fn of_run(self, run: &RunHandle, range: Range<'_>) -> Held {
+        of_open(run, range, || self.open(run))
+    }
+
+    /// Of a node and all below it, which hold about `all` if nothing says more.
+    fn of_node(self, node: &NodeRef, range: Range<'_>, all: Held) -> Held {
+        let Some(node) = self.load(node) else { return all.cut(range) };
+        let each = all.times(1.0 / node.children.len().max(1) as f64);
+        if range == (None, None) {
+            return self.of_children(node, 0..node.children.len(), each);
+        }
+        let first = range.0.map_or(0, |key| node.child_for(key));
+        let last = range.1.map_or(node.children.len().saturating_sub(1), |key| {
+            // A child that begins at the end has nothing below it.
+            node.pivots.partition_point(|pivot| &**pivot < key)
+        });
+        let mut held = self.of_children(node, first + 1..last, each);
+        for c in first..=last {
+            if c > first && c < last {
+                continue;
             }
-            (None, _) => Held { is_guessed: true, ..all.times(0.5) },
-        });
+            let (low, high) = node.child_range(c);
+            let from = range.0.filter(|from| low.is_none_or(|low| *from > low));
+            let to = range.1.filter(|to| high.is_none_or(|high| *to < high));
+            held.add(match node.children.get(c) {
+                Some(Child::Leaf(leaf)) => self.of_run(leaf, (from, to)),
+                Some(Child::Node(child)) => self.of_node(child, (from, to), each),
+                None => each,
+            });
+            held.add(self.waiting(node, c, (from, to)));
+        }
+        held
     }
-    held
+
+    /// Of children that lie wholly inside, and of what waits for them. `each` is what one holds if nothing says more.
+    fn of_children(self, node: &Node, children: std::ops::Range<usize>, each: Held) -> Held {
+        let mut held = Held::default();
+        let all = node.children.get(children.clone()).unwrap_or_default();
+        children.for_each(|c| held.add(self.waiting(node, c, (None, None))));
+        // Leaves say what they hold in their parent; nodes are looked into.
+        let every = if node.level > 1 { all.len().div_ceil(SAMPLED).max(1) } else { 1 };
+        let (mut sum, mut looked_at) = (Held::default(), 0);
+        for child in all.iter().skip((every - 1) / 2).step_by(every) {
+            looked_at += 1;
+            sum.add(match child {
+                Child::Leaf(leaf) => self.of_run(leaf, (None, None)),
+                Child::Node(child) => self.of_node(child, (None, None), each),
+            });
+        }
+        held.add(sum.times(all.len() as f64 / f64::from(looked_at.max(1))));
+        held.is_guessed |= every > 1;
+        held
+    }
+
+    /// What waits for a child in its node's buffer, within a range of the child's.
+    fn waiting(self, node: &Node, c: usize, range: Range<'_>) -> Held {
+        let mut held = Held::default();
+        for part in node.tiers.iter().flat_map(|tier| &tier.parts) {
+            let live = part.live.get(c).copied().unwrap_or(0);
+            if live == 0 {
+                continue;
+            }
+            let meta = &part.run.meta;
+            let share = f64::from(live) / (meta.bytes as f64).max(1.0);
+            let all =
+                Held { rows: share * meta.entries as f64, bytes: live.into(), is_guessed: false };
+            if range == (None, None) {
+                held.add(all);
+                continue;
+            }
+            held.add(match (self.open(&part.run), range) {
+                (Some(open), (from, to)) => {
+                    let (low, high) = node.child_range(c);
+                    let (rows, bytes) = (
+                        open.entries_between(from.or(low), to.or(high)) as f64,
+                        open.bytes_between(from.or(low), to.or(high)) as f64,
+                    );
+                    Held {
+                        rows: rows.min(all.rows),
+                        bytes: bytes.min(all.bytes),
+                        is_guessed: false,
+                    }
+                }
+                (None, _) => Held { is_guessed: true, ..all.times(0.5) },
+            });
+        }
+        held
+    }
 }

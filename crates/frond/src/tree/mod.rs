@@ -32,7 +32,7 @@ pub(crate) use build::{Built, TreeBuilder};
 pub use context::Shape;
 pub(crate) use context::{Begun, Effects, TreeContext, TreeCounters, TreeTraits};
 pub(crate) use damage::Damaged;
-pub(crate) use estimate::Held;
+pub(crate) use estimate::{Held, Look};
 pub(crate) use front::Front;
 pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 #[cfg(test)]

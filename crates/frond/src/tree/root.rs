@@ -26,7 +26,9 @@ impl TreeRoot {
         };
         let has_max = durable.max_key.is_some();
         let max_key = durable.max_key.unwrap_or_default();
-        Self { root, max_key, has_max, counted: durable.rows }
+        let stored =
+            (durable.level > 0 && durable.entries > 0).then_some((durable.entries, durable.bytes));
+        Self { root, max_key, has_max, counted: durable.rows, stored }
     }
 
     /// How many rows there are, if that is known.

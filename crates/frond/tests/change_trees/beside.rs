@@ -1,7 +1,6 @@
 //! Changes of trees beside what else follows them: the change feed, backups, named snapshots, clones, tables.
 
 use frond::{Change, Options, io::Env};
-use frond_testkit::disk::SimVfs;
 
 use super::*;
 
@@ -55,28 +54,6 @@ fn is_followed(db: &Db, trees: &Followed) {
         })
         .collect();
     assert_eq!(trees, &shown);
-}
-
-/// Promise: P13. A full disk refuses what could not be taken back before anything of it is done; what only drops goes on.
-#[test]
-fn a_full_disk_refuses_a_change_that_could_not_be_taken_back() {
-    let vfs = SimVfs::new();
-    let db = Db::open("/store", common::options().env(vfs.env(3))).unwrap();
-    tree_of(&db, "a", 100);
-    tree_of(&db, "b", 100);
-    let before = db.trees();
-    let mut change = db.change_trees();
-    change.clone_tree("a", "copy").drop_tree("a").rename("copy", "a");
-    vfs.set_capacity(Some(vfs.allocated_bytes()));
-    let refused = change.commit().unwrap_err();
-    assert!(matches!(refused, Error::Full(_)), "{refused}");
-    assert_eq!(db.trees(), before);
-    db.change_trees().drop_tree("b").commit().unwrap();
-    vfs.set_capacity(None);
-    change.commit().unwrap();
-    assert_eq!(all(&db), names([("a", "a")]));
-    assert!(db.check(CheckMode::Full).unwrap().is_clean());
-    db.close().unwrap();
 }
 
 /// Rules: I18, I19. What is cloned may go with the same commit, and its clone may have its name: nothing is lost, whatever was

@@ -274,7 +274,7 @@ pub const CASES: &[Case] = &[
             (RC, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
             (RR, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
             (SI, BY_KEYS, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
-            (SI, &[NoIndex], "1=10,2=20 . . 1=10,2=25 . conflict over | 1=10,2=25"),
+            (SI, WALKS, "1=10,2=20 . . 1=10,2=25 . conflict over | 1=10,2=25"),
             // It locks nothing and waits for nobody, and sees what was committed so far: as if it had come first.
             (SER, ALL, "1=10,2=20 ~ 1=10,2=20 . . . 2:. 2:. | 1=0,2=25"),
         ],

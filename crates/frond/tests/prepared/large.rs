@@ -276,7 +276,15 @@ fn a_backup_waits_for_what_lies_in_runs() {
         backup.join().unwrap();
     });
     let copy = Db::open(dir.path().join("late"), Options::new()).unwrap();
-    assert_eq!(copy.open_tree("t").unwrap().row_count().unwrap().rows, 300);
+    let tree = copy.open_tree("t").unwrap();
+    let mut rows = tree.scan(..).unwrap();
+    let count = std::iter::from_fn(|| rows.next().unwrap().map(|_| ())).count();
+    assert_eq!(count, 300);
+    drop(rows);
+    // Puts do not know whether they add rows; a checkpoint notes about how many there are.
+    let said = tree.row_count().unwrap();
+    assert!((75..=1200).contains(&said.rows) && !said.exact, "{said:?}");
+    drop(tree);
     is_at_rest(&copy);
 }
 

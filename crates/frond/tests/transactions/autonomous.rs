@@ -273,7 +273,9 @@ fn beside_rows_that_come_and_go_all_are_counted() {
                     match done {
                         Ok(()) => drop(txn.commit().unwrap()),
                         Err(Error::Deadlock { .. } | Error::Conflict { .. }) => {}
-                        Err(error) => panic!("{error}"),
+                        // The other was quicker, where gaps are nobody's.
+                        Err(Error::RowExists { .. }) if !matches!(n % 4, 1 | 3) => {}
+                        Err(error) => panic!("{:?}: {error}", ALL[n % 4]),
                     }
                 }
             });

@@ -45,6 +45,11 @@ impl Pending {
         pending.remove(xid.as_bytes())
     }
 
+    fn is_at(&self, xid: &Xid, stage: Stage) -> bool {
+        let pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.get(xid.as_bytes()).is_some_and(|(_, at)| *at == stage)
+    }
+
     fn names(&self) -> Vec<Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
@@ -98,10 +103,17 @@ impl Recorder {
 
     /// Decides what another has let go of.
     pub(super) fn decide(&self, db: &Db, xid: &Xid, dice: &mut Dice) {
-        drop(self.decide_by_name(db, xid, dice));
+        drop(self.decide_by_name(db, xid, Outcome::Aborted, dice));
     }
 
-    fn decide_by_name(&self, db: &Db, xid: &Xid, dice: &mut Dice) -> Result<()> {
+    /// `taken_back` is what becomes of one that is rolled back.
+    fn decide_by_name(
+        &self,
+        db: &Db,
+        xid: &Xid,
+        taken_back: Outcome,
+        dice: &mut Dice,
+    ) -> Result<()> {
         if dice.chance(2, 3) {
             self.pending.go_on(xid, Stage::Committing);
             let went = db.commit_prepared(xid).map(drop);
@@ -109,7 +121,7 @@ impl Recorder {
         } else {
             self.pending.go_on(xid, Stage::RollingBack);
             let went = db.rollback_prepared(xid);
-            self.decided(xid, went, Outcome::Aborted)
+            self.decided(xid, went, taken_back)
         }
     }
 
@@ -144,7 +156,10 @@ impl Recorder {
         for name in pending {
             let xid = Xid::new(&name)?;
             if listed.contains(&name) {
-                self.decide_by_name(db, &xid, dice)?;
+                // Its commit was on its way, and lost: who has read it before, and left nothing that lasts, has seen it.
+                let was_shown = self.pending.is_at(&xid, Stage::Committing);
+                let taken_back = if was_shown { Outcome::Unknown } else { Outcome::Aborted };
+                self.decide_by_name(db, &xid, taken_back, dice)?;
                 continue;
             }
             let Some((done, stage)) = self.pending.take(&xid) else { continue };

@@ -9,7 +9,7 @@
 
 use std::ops::RangeBounds;
 
-use crate::{Result, TreeId, sync::Arc, txn::TxnWrites};
+use crate::{Result, TreeId, sync::Arc, tree::Look, txn::TxnWrites};
 
 use super::{
     super::{RangeEstimate, Tree, counts::is_nothing, tree::bounds},
@@ -37,7 +37,7 @@ impl Txn {
         let range = (from.as_deref(), to.as_deref());
         let (own, delta) = self.own_estimate(&state, tree, range);
         let now = shared.engine.versions.hold();
-        let held = shared.held(&now, id, range);
+        let held = shared.held(&now, id, range, Look::InMemory);
         let mut rows = held.rows_at_least() + own.rows;
         let mut bytes = held.bytes.round() as u64;
         if let Some(all) = tree.counted().zip(delta).and_then(|(n, d)| n.checked_add_signed(d)) {
@@ -48,7 +48,7 @@ impl Txn {
         {
             let then = snapshot.version(&shared.engine.versions);
             if !Arc::ptr_eq(&then, &now) {
-                let held = shared.held(&then, id, range);
+                let held = shared.held(&then, id, range, Look::InMemory);
                 rows = rows.max(held.rows_at_least());
                 bytes = bytes.max(held.bytes.round() as u64);
             }
