@@ -146,13 +146,9 @@ impl Shared {
         changes: &[Change],
         (turn, queues): (&mut Option<TurnTaken<'a>>, &[TreeId]),
     ) -> Result<Option<Seqno>> {
-        let engine = &*self.engine;
         let bytes = batch.bytes() as u64;
-        let Batch { writes, blobs, waits, .. } = &mut *batch;
-        let sealed = writes.seal(&engine.cx.folder());
-        sealed.map_err(|error| self.naming_tree(error, writes))?;
-        self.separate(writes, blobs)?;
-        let trees = writes.trees();
+        let trees = self.seal(batch)?;
+        let Batch { writes, waits, .. } = &mut *batch;
         // Nobody locks rows of the catalog.
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
         let passed = if is_user { self.gate.pass(thread_number()) } else { None };
@@ -179,6 +175,15 @@ impl Shared {
         let done = self.commit_locked(rows, &insertion, &batch.blobs, how, queues);
         give_back_writes(batch, insertion);
         done
+    }
+
+    /// Seals the writes of a batch, with long values moved out; the trees that they are of.
+    pub(super) fn seal(&self, batch: &mut Batch) -> Result<Vec<TreeId>> {
+        let Batch { writes, blobs, .. } = batch;
+        let sealed = writes.seal(&self.engine.cx.folder());
+        sealed.map_err(|error| self.naming_tree(error, writes))?;
+        self.separate(writes, blobs)?;
+        Ok(writes.trees())
     }
 
     /// Moves values out that folding made long.

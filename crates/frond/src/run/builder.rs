@@ -408,7 +408,7 @@ impl RunBuilder {
         let mut block = std::mem::replace(&mut self.block, none);
         let now = || self.work.as_ref().map_or(0, |work| work.now());
         let begun = now();
-        let format = block.format();
+        let warm = self.makes_warm().then(|| block.format());
         let ended = block.finish(self.options.codec, &mut encoded);
         self.done.nanos += now().saturating_sub(begun);
         let Ended { stored, read, packing, row_bytes } = ended;
@@ -433,7 +433,9 @@ impl RunBuilder {
             has_blobs: std::mem::take(&mut self.block_has_blobs),
         };
         let appended = self.append(stored, entry);
-        self.made_warm(read, &format);
+        if let Some(format) = &warm {
+            self.made_warm(read, format);
+        }
         self.done.blocks += 1;
         self.done.rows += rows as u64;
         self.done.from_bytes += row_bytes as u64;

@@ -63,15 +63,17 @@ impl RunBuilder {
         }
     }
 
-    /// The last block was made of rows at hand, and is read as `block`.
+    /// Whether the open block has rows of blocks in use.
+    pub(super) fn makes_warm(&self) -> bool {
+        self.warm.as_ref().is_some_and(|warm| warm.block_in_use)
+    }
+
+    /// The last block has some, and is read as `block`.
     pub(super) fn made_warm(&mut self, block: &[u8], format: &Format) {
         let Some(last) = self.index.len().checked_sub(1) else { return };
         let key = self.key_of(last);
         let Some(warm) = &mut self.warm else { return };
-        let in_use = std::mem::replace(&mut warm.block_in_use, warm.in_use);
-        if !in_use {
-            return;
-        }
+        warm.block_in_use = warm.in_use;
         let is_coded = self.options.codec != Codec::Raw;
         let unpack =
             |block: &[u8]| is_coded.then(|| format.unpack(block, &mut Chunks::default())).flatten();

@@ -63,7 +63,7 @@ impl TreeRoot {
         }
     }
 
-    /// The same of all of it, to be stored with it: of those that are counted nobody asks.
+    /// The same of all of it, to be stored with it, for when nobody knows how many rows there are.
     pub fn estimate_to_store(&self, cx: &TreeContext) -> (u64, u64) {
         let held = self.estimate(cx, (None, None), Look::InMemory);
         (held.rows_at_least(), held.bytes.round() as u64)

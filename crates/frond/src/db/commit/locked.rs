@@ -140,11 +140,7 @@ impl Shared {
         level: (Durability, u64),
         queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
-        let Batch { writes, blobs, .. } = &mut *batch;
-        let sealed = writes.seal(&self.engine.cx.folder());
-        sealed.map_err(|error| self.naming_tree(error, writes))?;
-        self.separate(writes, blobs)?;
-        let trees = writes.trees();
+        let trees = self.seal(batch)?;
         let own = trees.iter().copied().find(|tree| !queues.contains(tree));
         let mut insertion = self.take_writes(batch, trees);
         if let Some(insertion) = Arc::get_mut(&mut insertion) {
