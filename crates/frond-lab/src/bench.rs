@@ -75,6 +75,9 @@ pub struct Args {
     /// Longest time of a step that reads or overwrites, in seconds: 60; and time of each step of txn: 5
     #[arg(long)]
     pub seconds: Option<u64>,
+    /// How long txn holds a snapshot while rows are put, in seconds: four times --seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub held: Option<u64>,
     /// Numbers of clients that run transactions, one step for each
     #[arg(long, value_delimiter = ',', default_value = "1,2,16,64", value_name = "N,M")]
     pub clients: Vec<u64>,
@@ -121,6 +124,7 @@ impl Args {
                 shape: self.shape,
                 threads: self.threads,
                 seconds: self.seconds.unwrap_or(if txn { 5 } else { 60 }),
+                held: self.held,
                 query_rate: self.query_rate,
                 profile: self.profile,
                 durability: self.durability,

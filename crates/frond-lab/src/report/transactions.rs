@@ -95,7 +95,8 @@ fn held(rows: &[Row]) -> String {
         if let Some((held, with, without)) = peaks {
             let _ = writeln!(
                 out,
-                "snapshot held, {}: rate {:.2} of that without, p99 {} against {} us, peak memory {} against {}, disk {} against {}",
+                "snapshot held for {:.0} s, {}: rate {:.2} of that without, p99 {} against {} us, peak memory {} against {}, disk {} against {}",
+                held.seconds,
                 alone.target,
                 held.ops_s / alone.ops_s.max(1e-9),
                 held.latency("p99_us").map_or("-".to_owned(), figure),
@@ -189,7 +190,7 @@ mod tests {
         let rows = [row("frond", "alone-2", 200.0), row("frond", "held-2", 150.0)];
         let text = held(&rows);
         assert!(
-            text.contains("frond: rate 0.75") && text.contains("150 B against 200 B"),
+            text.contains(", frond: rate 0.75") && text.contains("150 B against 200 B"),
             "{text}"
         );
         assert!(text.contains("0.75 of the rate without, wanted >= 0.95: not met"), "{text}");

@@ -44,6 +44,8 @@ pub struct Spec {
     pub threads: u64,
     /// Seconds of a timed step.
     pub seconds: u64,
+    /// Seconds that a snapshot is held for, if not as many as usual.
+    pub held: Option<u64>,
     /// Queries per second beside a load; 0 for as many as possible.
     pub query_rate: f64,
     /// How repetitive the web log is.

@@ -129,6 +129,7 @@ fn spec(packages: &std::path::Path) -> Spec {
         shape: Shape::Script,
         threads: 1,
         seconds: 1,
+        held: None,
         query_rate: 10.0,
         profile: Profile::Typical,
         durability: Durability::Lazy,

@@ -7,7 +7,7 @@
 //! | `rmw-N` | reads a row for update, puts it with its number one up |
 //! | `mix-N` | a request of LinkBench's mix (`mix.rs`) |
 //! | `sync-N` | puts a row, acknowledged after a sync |
-//! | `alone-N`, `held-N` | puts a row; for four times as long, and the second time a snapshot is held from its begin on |
+//! | `alone-N`, `held-N` | puts a row; for four times as long, and the second time, which may be longer, a snapshot is held from its begin on |
 //!
 //! N clients run them, each without a pause. But in `mix` no two clients ever want the same row, so that what one costs
 //! the other is the store's doing.
@@ -214,7 +214,9 @@ impl Txn {
         let every = (self.rows.loaded() / ROWS_CHECKED).max(1) as usize;
         let states = (0..self.rows.loaded()).step_by(every).map(|row| (row, self.rows.state(row)));
         let states: Vec<(u64, Option<State>)> = states.collect();
-        self.step(bench, "held", (Phase::Snapshot, clients), seconds)?;
+        // Without a store nothing can grow.
+        let held_for = self.spec.held.filter(|_| bench.keeps_rows()).unwrap_or(seconds);
+        self.step(bench, "held", (Phase::Snapshot, clients), held_for)?;
         if bench.keeps_rows() {
             let wrong = wrong_at(held.as_mut(), &states)?;
             if let Some(row) = bench.rows.last_mut().filter(|_| wrong > 0) {
