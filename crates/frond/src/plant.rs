@@ -82,6 +82,11 @@ pub const BUGS: &[Bug] = &[
     bug("txn: nobody helps", "Sequencer::help", "schedules of txn"),
     bug("txn: helped before it is inserted", "Sequencer::help", "schedules of txn"),
     bug("locks: an insert passes by gaps", "LockTable::before_insert", "locks"),
+    bug(
+        "locks: an insert that looks is not counted",
+        "LockTable::are_gaps_against",
+        "schedules of locks",
+    ),
     bug("locks: the killed stay in the queue", "LockTable::sleep_until", "locks"),
     bug("locks: an upgrade waits behind others", "Queue::enqueue", "locks"),
     bug("locks: a release wakes nobody", "Shard::settle", "locks"),

@@ -10,6 +10,7 @@ mod ended;
 mod interrupts;
 mod large;
 mod looked_again;
+mod pending_ahead;
 mod ranges;
 mod reads;
 mod rows;

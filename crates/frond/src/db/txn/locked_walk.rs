@@ -11,15 +11,15 @@
 //!    passed by for being locked.
 //! 3. A snapshot transaction goes over no row that its snapshot shows and that is not there any more: it would go on as if there
 //!    had never been one (Rule: I27). Rows that are there are looked at one by one.
-//! 4. Publish, then look (Rule: I33): the interval is there before pending keys are asked for, and they are before
-//!    it is looked whether anything was committed.
+//! 4. Publish, then look (Rule: I33): the interval is there before pending keys are asked for (`locked_walk/gap.rs`), and they
+//!    are before it is looked whether anything was committed.
 //! 5. What was read before it was locked is handed out only if the tree has had no commit since by the time that it is locked:
 //!    `txn/last_commits.rs` says why that may be believed. Commits to other trees cost nothing.
 //!
-//! Threads: one. Cost: a lock, and with gaps a look at each writer of the tree, for each row; a descent for each row
-//! if others commit to the tree all the time.
+//! Threads: one. Cost: a lock for each row, and with gaps an interval that grows; a descent for each row if others commit to
+//! the tree all the time.
 
-use std::ops::Bound;
+mod gap;
 
 use crate::{
     Result,
@@ -31,6 +31,7 @@ use super::{
     IfLocked, Isolation, Meeting, Txn,
 };
 use crate::Error;
+use gap::{Asked, Reached};
 
 /// A walk over committed rows that locks them.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(super) struct LockedWalk<'t> {
     before: Option<Before>,
     /// The interval that grows with the walk, in this direction.
     interval: Option<(bool, RangeLock)>,
+    /// What is known of keys that are pending ahead.
+    asked: Option<Asked>,
     /// The last pending key that was waited for, on the way up.
     waited: Option<Vec<u8>>,
     row: (Vec<u8>, Vec<u8>),
@@ -86,6 +89,7 @@ impl<'t> LockedWalk<'t> {
             ahead: None,
             before: None,
             interval: None,
+            asked: None,
             waited: None,
             row: Default::default(),
         }
@@ -112,8 +116,8 @@ impl<'t> LockedWalk<'t> {
 
     fn stand(&mut self, gap: Gap) {
         self.gap = gap;
-        (self.ahead, self.interval, self.waited) = (None, None, None);
-        self.before = None;
+        (self.ahead, self.before) = (None, None);
+        self.leave_interval();
     }
 
     /// The next row in a direction, locked; no further than `limit`, a key where the caller has a row of its own.
@@ -122,7 +126,7 @@ impl<'t> LockedWalk<'t> {
             return Ok(Step::End);
         }
         if self.interval.is_some_and(|(direction, _)| direction != forward) {
-            (self.interval, self.waited) = (None, None);
+            self.leave_interval();
         }
         loop {
             let seen = self.look(forward)?;
@@ -326,86 +330,6 @@ impl<'t> LockedWalk<'t> {
             }
         }
     }
-
-    /// Grows the interval to the row that was seen, to the limit, or to the range's end, and waits for keys in it that
-    /// others have written and not committed. On the way up it goes no further than the first of them: who has
-    /// inserted one key and inserts the next is not to wait for this walk, which waits for him. A writer that waits for
-    /// this interval does not hold its row: then that is had at once, and the key comes behind this transaction.
-    fn lock_gap(&mut self, forward: bool, seen: bool, limit: Option<&[u8]>) -> Result<Reached> {
-        let shared = &self.txn.shared;
-        let table = &shared.lock_table;
-        let id = self.tree.entry.id;
-        let (gap, from, to) = (&self.gap, self.from.as_deref(), self.to.as_deref());
-        let row = limit.or(seen.then_some(self.row.0.as_slice()));
-        let (low, mut high) = match forward {
-            true => (begin(gap, from), row.map_or(end(&Gap::High, to), Bound::Included)),
-            false => (row.map_or(begin(&Gap::Low, from), Bound::Included), end(gap, to)),
-        };
-        // Most trees have no other writer: then nobody needs to know where to ask.
-        let waited = self.waited.as_deref().filter(|_| forward);
-        let first = || {
-            let first = match low {
-                Bound::Included(key) => key.to_vec(),
-                Bound::Excluded(key) => after(key),
-                Bound::Unbounded => Vec::new(),
-            };
-            waited.map(after).filter(|waited| *waited > first).unwrap_or(first)
-        };
-        let mut writers = Vec::new();
-        let mut pending = Vec::new();
-        let mut nearest: Option<Vec<u8>> = None;
-        if forward {
-            // Only to know how far to go: it is looked again behind the lock.
-            self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
-        }
-        if !writers.is_empty() {
-            let (first, end) = (first(), behind(high));
-            for writer in writers.drain(..) {
-                if shared.pending_key(&writer, id, (&first, end.as_deref()), &mut pending)?
-                    && nearest.as_ref().is_none_or(|nearest| pending < *nearest)
-                {
-                    nearest = Some(pending.clone());
-                }
-            }
-        }
-        if let Some(nearest) = &nearest {
-            high = Bound::Included(nearest);
-        }
-        let mut state = self.txn.go_on()?;
-        // The first lock shuts the gate and says so of the tree.
-        self.txn.intend(&mut state, id, self.mode, self.meeting.that_waits())?;
-        let Some(locks) = &mut state.locks else { return Ok(Reached::End) };
-        let interval = self.interval.map(|(_, range)| {
-            if forward {
-                table.grow_up(locks, range, high);
-            } else {
-                table.grow_down(locks, range, low);
-            }
-            range
-        });
-        let interval = interval.unwrap_or_else(|| table.lock_range(locks, id, (low, high)));
-        self.interval = Some((forward, interval));
-        self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
-        let asked = (!writers.is_empty()).then(|| (first(), behind(high)));
-        for (writer, (first, end)) in writers.iter().zip(asked.iter().cycle()) {
-            let mut at = first.clone();
-            while shared.pending_key(writer, id, (&at, end.as_deref()), &mut pending)? {
-                match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.meeting) {
-                    // It is not there for anybody yet.
-                    Err(Error::LockBusy { .. }) if self.passes_busy() => {}
-                    locked => drop(locked?),
-                }
-                at = after(&pending);
-            }
-        }
-        if let Some(locks) = &mut state.locks {
-            // What was waited for in the gap is no row that was handed out.
-            locks.keep_last();
-        }
-        let reached = if nearest.is_some() { Reached::Pending } else { Reached::End };
-        self.waited = nearest.or(self.waited.take());
-        Ok(reached)
-    }
 }
 
 /// A walk over what a snapshot shows, beside the one over what is newest.
@@ -439,47 +363,4 @@ impl Before {
             self.next = None;
         }
     }
-}
-
-/// How far an interval has grown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reached {
-    /// As far as it was to.
-    End,
-    /// To a pending key, which was waited for.
-    Pending,
-}
-
-/// The first key behind an end.
-fn behind(high: Bound<&[u8]>) -> Option<Vec<u8>> {
-    match high {
-        Bound::Included(key) => Some(after(key)),
-        Bound::Excluded(key) => Some(key.to_vec()),
-        Bound::Unbounded => None,
-    }
-}
-
-/// Where what is above a gap begins, in a range from this key on.
-fn begin<'a>(gap: &'a Gap, from: Option<&'a [u8]>) -> Bound<&'a [u8]> {
-    match gap {
-        Gap::Above(key) => Bound::Excluded(key),
-        Gap::Below(key) => Bound::Included(key),
-        Gap::Low | Gap::High => from.map_or(Bound::Unbounded, Bound::Included),
-    }
-}
-
-/// Where what is below a gap ends, in a range up to this key.
-fn end<'a>(gap: &'a Gap, to: Option<&'a [u8]>) -> Bound<&'a [u8]> {
-    match gap {
-        Gap::Above(key) => Bound::Included(key),
-        Gap::Below(key) => Bound::Excluded(key),
-        Gap::Low | Gap::High => to.map_or(Bound::Unbounded, Bound::Excluded),
-    }
-}
-
-/// The first key above this one.
-fn after(key: &[u8]) -> Vec<u8> {
-    let mut after = key.to_vec();
-    after.push(0);
-    after
 }

@@ -21,7 +21,7 @@ use crate::{
     Error, Kind, Publish, Result, Tag, TreeId,
     block::typed::Projection,
     pipeline::Engine,
-    run::{Entry, EntrySource, MergeCursor},
+    run::{Entry, MergeCursor},
     sync::Arc,
     tree::{SortedRunsCursor, SortedRunsWriter, TreeTraits},
     txn::{
@@ -31,10 +31,7 @@ use crate::{
     version::{Change, SpilledWrites},
 };
 
-use super::{
-    super::{Shared, Tree},
-    State, Txn,
-};
+use super::{super::Tree, State, Txn};
 
 /// Commits from beyond memory that may wait to be applied: each is more for readers to look into.
 pub(super) const WAITING_MAX: usize = 2;
@@ -126,30 +123,6 @@ fn tag_in(
         }
     }
     Ok(None)
-}
-
-impl Shared {
-    /// The first unpublished key of a writer in `[from, to)`, put into `found`; false if there is none.
-    pub(super) fn pending_key(
-        &self,
-        writer: &LiveWrites,
-        tree: TreeId,
-        (from, to): (&[u8], Option<&[u8]>),
-        found: &mut Vec<u8>,
-    ) -> Result<bool> {
-        let (mut any, pieces) = writer.pending(tree, from, to, found);
-        let Some(pieces) = pieces else { return Ok(any) };
-        for runs in pieces.iter().flat_map(|piece| piece.writes.of(tree)) {
-            let mut cursor = SortedRunsCursor::new(&self.engine.cx, runs, (Some(from), to));
-            cursor.seek_first()?;
-            if let Some(entry) = cursor.entry().filter(|entry| !any || entry.key < &found[..]) {
-                found.clear();
-                found.extend_from_slice(entry.key);
-                any = true;
-            }
-        }
-        Ok(any)
-    }
 }
 
 impl State {

@@ -9,6 +9,9 @@
 //! 2. While an insert waits here, its row is not held, unless it was held before the insert: a holder of
 //!    the gap who wants that row does not wait for who waits for him.
 //! 3. While no interval is in a shard, an insert costs one load.
+//! 4. Inserts that look at intervals are counted, in one section with the look. Who holds an interval of the tree all
+//!    along, and finds the count as it was, has grown it before whatever was published since has looked: what he knows
+//!    of pending keys is good still, for the stretch, too, that he has grown it by.
 //!
 //! Threads: all. A shard's mutex is held for some comparisons and one copy of a key.
 
@@ -25,7 +28,7 @@ use super::{
 };
 use crate::{
     KeyStart, TreeId,
-    sync::{Arc, AtomicU32, Mutex, Ordering, fence},
+    sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, fence},
 };
 
 /// Of one owner, so many of its intervals are looked at before a new one is made: a statement that is
@@ -47,6 +50,8 @@ pub struct RangeLock {
 pub(super) struct RangeShard {
     /// Intervals there are; read without the mutex.
     count: AtomicU32,
+    /// How often an insert has looked at them; counted under the mutex (Invariant 4).
+    looks: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -164,6 +169,13 @@ impl LockTable {
         fence(Ordering::SeqCst);
     }
 
+    /// How often inserts have looked for intervals among which those of a tree are. Read behind the lock of an interval of the
+    /// tree, or its growth, and before pending keys are looked for; as long as it is the same behind the next growth, nothing is
+    /// pending there that was not then and does not meet the interval (Invariant 4).
+    pub fn inserts_looked(&self, tree: TreeId) -> u64 {
+        self.range_shard(tree).1.looks.load(Ordering::Acquire)
+    }
+
     /// Waits until no other transaction has locked the gap this key goes into. To be called when the row
     /// is locked for writing and the key is where others find it; true if it waited, and then the caller
     /// looks again whether the key is absent.
@@ -222,10 +234,17 @@ impl LockTable {
             return false;
         }
         let mut found = false;
-        shard.inner.lock().unwrap().intervals.over(tree, key, |holder| {
+        let inner = shard.inner.lock().unwrap();
+        if !plant!("locks: an insert that looks is not counted") {
+            let looks = shard.looks.load(Ordering::Relaxed);
+            // Pairs with the load of `inserts_looked`.
+            shard.looks.store(looks + 1, Ordering::Release);
+        }
+        inner.intervals.over(tree, key, |holder| {
             found = holder != owner.number();
             !found
         });
+        drop(inner);
         found && !self.gaps_against(owner, tree, key).is_empty()
     }
 

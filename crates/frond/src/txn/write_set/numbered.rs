@@ -101,4 +101,14 @@ impl WriteSet {
         let at = self.slots.partition_point(|slot| (slot.tree, self.key(slot)) < (tree, from));
         self.slots.get(at).filter(|slot| slot.tree == tree).map(|slot| self.key(slot))
     }
+
+    /// The last key of a tree below `to`, or of all of it.
+    pub(in crate::txn) fn last_key(&self, tree: TreeId, to: Option<&[u8]>) -> Option<&[u8]> {
+        let at = match to {
+            Some(to) => self.slots.partition_point(|slot| (slot.tree, self.key(slot)) < (tree, to)),
+            None => self.slots.partition_point(|slot| slot.tree <= tree),
+        };
+        let slot = self.slots.get(at.checked_sub(1)?)?;
+        (slot.tree == tree).then(|| self.key(slot))
+    }
 }

@@ -21,6 +21,7 @@
 
 use crate::{
     TreeId,
+    run::Direction,
     sync::{Arc, Mutex, MutexGuard, thread_number},
     txn::WriteSet,
     version::SpilledWrites,
@@ -124,19 +125,23 @@ impl LiveWrites {
         to: Option<&[u8]>,
         found: &mut Vec<u8>,
     ) -> bool {
-        self.pending(tree, from, to, found).0
+        self.pending(tree, (from, to), Direction::Forward, found).0
     }
 
-    /// The same, and the pieces of that moment.
+    /// The same from either end, and the pieces of that moment.
     pub(crate) fn pending(
         &self,
         tree: TreeId,
-        from: &[u8],
-        to: Option<&[u8]>,
+        (from, to): (&[u8], Option<&[u8]>),
+        direction: Direction,
         found: &mut Vec<u8>,
     ) -> (bool, Option<Pieces>) {
         let mut writes = self.lock();
-        let key = writes.first_key(tree, from).filter(|key| to.is_none_or(|to| *key < to));
+        let key = match direction {
+            Direction::Forward => writes.first_key(tree, from),
+            Direction::Backward => writes.last_key(tree, to),
+        };
+        let key = key.filter(|&key| key >= from && to.is_none_or(|to| key < to));
         found.clear();
         let any = key.is_some_and(|key| {
             found.extend_from_slice(key);
@@ -166,6 +171,22 @@ impl TxnWrites {
                 holder.writes().first_key(tree, from)
             }
             _ => self.set.first_key(tree, from),
+        }
+    }
+
+    /// The last key of a tree that has an entry and is below `to`.
+    fn last_key(&mut self, tree: TreeId, to: Option<&[u8]>) -> Option<&[u8]> {
+        if !self.leaving.is_empty() {
+            return self.last_leaving(tree, to);
+        }
+        if !self.is_sealed {
+            let (set, view) = self.view(tree)?;
+            let end = to.map_or(view.end(), |to| view.seek(set, to));
+            return view.first(view.previous(end)?).map(|first| set.key_at(first));
+        }
+        match &self.gone_to {
+            Some(holder) => holder.writes().last_key(tree, to),
+            None => self.set.last_key(tree, to),
         }
     }
 

@@ -235,4 +235,9 @@ impl TxnWrites {
     pub(super) fn first_leaving(&self, tree: TreeId, from: &[u8]) -> Option<&[u8]> {
         self.leaving.iter().filter_map(|writes| writes.first_key(tree, from)).min()
     }
+
+    /// And the last one below `to`.
+    pub(super) fn last_leaving(&self, tree: TreeId, to: Option<&[u8]>) -> Option<&[u8]> {
+        self.leaving.iter().filter_map(|writes| writes.last_key(tree, to)).max()
+    }
 }

@@ -1,7 +1,7 @@
 //! What others see of a live transaction.
 
 use super::*;
-use crate::txn::TreeWriters;
+use crate::{run::Direction, txn::TreeWriters};
 
 /// A set as a commit has it on its way.
 #[derive(Debug)]
@@ -15,11 +15,24 @@ impl HoldsWrites for OnItsWay {
 
 /// All unpublished keys of a tree in a range.
 fn pending(live: &LiveWrites, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let backward = pending_backward(live, from, to);
     let (mut from, mut found, mut keys) = (from.to_vec(), Vec::new(), Vec::new());
     while live.pending_key(TREE, &from, to, &mut found) {
         keys.push(found.clone());
         from = [&found[..], &[0]].concat();
     }
+    assert_eq!(keys, backward);
+    keys
+}
+
+/// The same from the other end.
+fn pending_backward(live: &LiveWrites, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let (mut to, mut found, mut keys) = (to.map(<[u8]>::to_vec), Vec::new(), Vec::new());
+    while live.pending(TREE, (from, to.as_deref()), Direction::Backward, &mut found).0 {
+        keys.push(found.clone());
+        to = Some(found.clone());
+    }
+    keys.reverse();
     keys
 }
 

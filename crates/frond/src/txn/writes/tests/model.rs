@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, rc::Rc};
 
 use super::*;
-use crate::run::{MergeCursor, operands};
+use crate::run::{Direction, MergeCursor, operands};
 
 /// Rows of both trees.
 type Rows = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
@@ -211,6 +211,9 @@ impl Run {
         let expected = self.model.entries[tree].keys();
         let inside = |key: &&Vec<u8>| **key >= from && to.as_ref().is_none_or(|to| *key < to);
         assert!(expected.filter(inside).eq(&keys), "{keys:?}");
+        let range = (from.as_slice(), to.as_deref());
+        let last = self.live.pending(TREES[tree], range, Direction::Backward, &mut found);
+        assert_eq!(last.0.then_some(&found), keys.last());
     }
 
     /// What a scan of a statement that began at some mark sees, both ways.
