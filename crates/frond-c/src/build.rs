@@ -220,8 +220,8 @@ pub unsafe extern "C" fn frond_index_build_lock(
 
 /// Makes the indexes what they are to be, in one commit, synced, after the round that came behind frond_index_build_lock. `then`, which may be
 /// null, is called before any writer goes on who waits for the tree: what writers go by must say from there on that there are indexes, and
-/// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away. The build is given back in
-/// any case. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
+/// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away; `then` itself writes nothing to the tree, which
+/// is locked. The build is given back in any case but FRD-1001: then it is as it was. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_publish(
     build: *mut frond_index_build,
@@ -233,6 +233,11 @@ pub unsafe extern "C" fn frond_index_build_publish(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
+            if let Err(wrong @ frond::Error::InvalidArgument(_)) =
+                given(build, "the build")?.build.must_be_whole()
+            {
+                return Err(wrong.into());
+            }
             let build = take_back(build, "the build")?.build;
             let count = build.index_count();
             let place = |at| if trees.is_null() { trees } else { trees.add(at) };

@@ -82,6 +82,7 @@ pub const BUGS: &[Bug] = &[
     bug("txn: nobody helps", "Sequencer::help", "schedules of txn"),
     bug("txn: helped before it is inserted", "Sequencer::help", "schedules of txn"),
     bug("locks: an insert passes by gaps", "LockTable::before_insert", "locks"),
+    bug("locks: who has no time is in a cycle", "LockTable::must_have_time", "locks"),
     bug(
         "locks: an insert that looks is not counted",
         "LockTable::are_gaps_against",
@@ -114,6 +115,7 @@ pub const BUGS: &[Bug] = &[
     bug("txn: a scan does not miss what has gone", "LockedWalk::nothing_has_gone", "transactions"),
     bug("txn: a statement begins behind what is left", "Txn::rollback_to", "transactions"),
     bug("txn: a prepare lets go of what it writes", "release_at_prepare", "transactions"),
+    bug("txn: a prepare keeps rows that it does not write", "Txn::prepare_writes", "prepared"),
     bug("txn: a rollback keeps the index", "Chains::pop", "txn writes"),
     bug("txn: a rollback keeps the count of rows", "TxnWrites::undo_entry", "txn writes"),
     bug("txn: a rollback keeps the view", "TreeWrites::forget", "txn writes"),

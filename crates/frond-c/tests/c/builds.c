@@ -298,6 +298,8 @@ static void what_cannot_be_unique(void)
     MUST(frond_index_build_begin(db, rows, &name, &options, 1, &build, &error));
     MUST(feed_base(build, 1));
     GIVES(INVALID, frond_index_build_change(build, 0, NULL, 0, NULL, 0, NULL, 0, &error));
+    /* No round has come to its end under the lock: the build is the program's still. */
+    GIVES(INVALID, frond_index_build_publish(build, NULL, NULL, &tree, &error));
     frond_index_build_free(build);
     frond_index_build_free(NULL);
     GIVES(NO_SUCH_TREE, frond_tree_open(db, name, &tree, &error));

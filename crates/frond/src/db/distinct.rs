@@ -7,13 +7,15 @@
 //! 3. Else the rows of some windows speak for all. A row of a group of `g` rows with one value is the `g`-th part of a value: the mean of
 //!    these parts, times the rows there are, is the number of values, however uneven groups are. A group that lies wholly in
 //!    its window is counted there; one that the window cuts is walked over if it is not large, and else asked of the nodes ([`Tree::estimate`]).
+//! 4. Where large groups have most rows, few windows fall between them, which may be where most values are: the rows there are
+//!    counted, or are sampled once more by themselves (`db/distinct/rest.rs`).
 //!
 //! Windows begin where estimates say that so many rows lie before, all the same number of rows apart.
 //!
 //! Invariants
 //! 1. No number is 0, and none is smaller than that of fewer parts.
 //! 2. However large the tree is, so many rows are looked at, and no more: twice [`SMALL_ROWS`], [`WINDOWS`] of [`WINDOW_ROWS`], and for each part
-//!    [`LEAPS`] pieces of a cursor's and two of [`GROUP_ROWS`] a window.
+//!    [`LEAPS`] pieces of a cursor's, two of [`GROUP_ROWS`] a window, and what `rest.rs` says.
 //!
 //! Threads: all.
 
@@ -22,6 +24,8 @@ use std::{collections::BTreeMap, ops::RangeBounds};
 use crate::{Layout, Result, block::common_prefix, tree::Look, tuple::prefix_end};
 
 use super::{Cursor, Tree};
+
+mod rest;
 
 /// A tree of so many rows is walked.
 const SMALL_ROWS: u64 = 4096;
@@ -43,9 +47,8 @@ impl Tree {
     /// are what an index look-up finds.
     ///
     /// Numbers up to 64, and those of trees of some thousand rows, are exact if nothing is written meanwhile. Larger ones are
-    /// estimates: within a factor of two where values have about as many rows each, of three where they have not; but values
-    /// that have less than a fiftieth of all rows together may be missed, however many they are. Reads a bounded number of rows,
-    /// some tens of thousands: milliseconds, and what of some hundred blocks is not in the cache.
+    /// estimates: within a factor of two where values have about as many rows each, of three where they have not. Reads a bounded
+    /// number of rows, some tens of thousands: milliseconds, and what of some hundred blocks is not in the cache.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -151,23 +154,27 @@ impl Tree {
         let mut shares = vec![0.0; keys.parts - 1 - from];
         let mut sampled = 0;
         // Of a group that is larger than a window, several ask.
-        let mut sizes = BTreeMap::new();
+        let mut sizes = vec![Sizes::new(); shares.len()];
         for window in 0..WINDOWS {
             let target = (window as f64 + 0.5) / WINDOWS as f64 * rows as f64;
-            cursor.seek(&self.key_at(&ends, target, rows)?);
-            let mut cuts = Vec::with_capacity(WINDOW_ROWS);
-            while cuts.len() < WINDOW_ROWS
-                && let Some((key, _)) = cursor.next()?
-            {
-                cuts.push(keys.cut(key));
-            }
+            // Windows need not begin at the row.
+            let near = rows as f64 / (8 * WINDOWS) as f64;
+            cursor.seek(&self.key_at(&ends, target, near)?);
+            let cuts = keys.window(&mut cursor, None)?;
             sampled += cuts.len();
-            for (part, share) in (from..).zip(&mut shares) {
-                *share += self.values_in(&mut cursor, &cuts, part, &mut sizes)?;
+            for (part, (share, sizes)) in (from..).zip(shares.iter_mut().zip(&mut sizes)) {
+                *share += self.values_in(&mut cursor, &cuts, part, sizes)?;
             }
         }
-        let all = |share: f64| (share / sampled.max(1) as f64 * rows as f64).round() as u64;
-        Ok(shares.into_iter().map(all).collect())
+        let mut counts = Vec::with_capacity(shares.len());
+        for (part, (share, sizes)) in (from..).zip(shares.into_iter().zip(sizes)) {
+            let count = match self.beside_large(&mut cursor, keys, part, (rows, sizes))? {
+                Some(count) => count,
+                None => share / sampled.max(1) as f64 * rows as f64,
+            };
+            counts.push(count.round() as u64);
+        }
+        Ok(counts)
     }
 
     /// How many values of a prefix the rows of a window are: parts of those that it cuts.
@@ -176,7 +183,7 @@ impl Tree {
         cursor: &mut Cursor,
         cuts: &[Cut],
         part: usize,
-        sizes: &mut BTreeMap<Vec<u8>, u64>,
+        sizes: &mut Sizes,
     ) -> Result<f64> {
         let mut values = 0.0;
         let groups = cuts.chunk_by(|a, b| a.prefix(part) == b.prefix(part));
@@ -220,11 +227,9 @@ impl Tree {
         Ok(if rows < GROUP_ROWS { rows } else { rows.max(about) })
     }
 
-    /// A key that has about so many rows below it.
-    fn key_at(&self, ends: &Ends, target: f64, rows: u64) -> Result<Vec<u8>> {
+    /// A key between two that has about so many rows below it, more or less `near`.
+    fn key_at(&self, ends: &Ends, target: f64, near: f64) -> Result<Vec<u8>> {
         let (mut low, mut high) = (ends.first.clone(), ends.last.clone());
-        // Windows need not begin at the row.
-        let near = rows as f64 / (8 * WINDOWS) as f64;
         for _ in 0..STEPS {
             let Some(middle) = between(&low, &high) else { break };
             let below = self.about(..&middle[..])? as f64;
@@ -236,6 +241,9 @@ impl Tree {
         Ok(low)
     }
 }
+
+/// Groups that windows have cut, by their prefixes, and how many rows they have.
+type Sizes = BTreeMap<Vec<u8>, u64>;
 
 /// How keys are cut.
 struct Keys {
@@ -258,6 +266,18 @@ impl Keys {
             ends.clear();
         }
         Cut { key: key.to_vec(), ends }
+    }
+
+    /// The next rows, not beyond `to`.
+    fn window(&self, cursor: &mut Cursor, to: Option<&[u8]>) -> Result<Vec<Cut>> {
+        let mut cuts = Vec::with_capacity(WINDOW_ROWS);
+        while cuts.len() < WINDOW_ROWS
+            && let Some((key, _)) = cursor.next()?
+            && to.is_none_or(|to| key < to)
+        {
+            cuts.push(self.cut(key));
+        }
+        Ok(cuts)
     }
 }
 

@@ -76,6 +76,11 @@ impl Messages {
         !self.operands.is_empty() && self.base == Base::None
     }
 
+    /// True if the value that was put out is a long value's reference, and that is all there is to it.
+    pub fn is_reference(&self) -> bool {
+        self.base == Base::Blob && self.operands.is_empty()
+    }
+
     /// True if the key exists; the value is not looked at.
     pub fn exists(&self) -> bool {
         self.base_exists() || !self.operands.is_empty()
@@ -138,7 +143,7 @@ impl ReadView<'_> {
     }
 
     /// What there is of `key`, with the value or reference of the oldest in `value`.
-    fn messages(
+    pub fn messages(
         &self,
         tree: TreeId,
         key: &[u8],

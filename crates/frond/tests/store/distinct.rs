@@ -109,6 +109,43 @@ fn uneven_data() {
     }
 }
 
+/// Values that together have few of the rows, beside others that have nearly all.
+#[test]
+fn values_between_large_groups() {
+    let scattered = |row: u32| row.wrapping_mul(2_654_435_761);
+    let few = 60_000u32;
+    // More than are counted one by one.
+    let many = 250_000;
+    let last = |row: u32| if row % 300 == 0 { scattered(row) } else { u32::MAX };
+    let middle = |row: u32| if row % 300 == 0 { row } else { 20_000 };
+    let between = |row: u32| {
+        if row % 200 == 0 { scattered(row) } else { row % 50 * (u32::MAX / 50) }
+    };
+    let sampled = |row: u32| if row % 10 == 0 { scattered(row) } else { 1 << 31 };
+    let uneven = |row: u32| if row % 9 == 0 { scattered(row / 90) } else { row % 3 << 30 };
+    let cases: [(&str, u32, &dyn Fn(u32) -> u32); 5] = [
+        ("the last value", few, &last),
+        ("one in the middle", few, &middle),
+        ("fifty", few, &between),
+        ("a tenth is beside one", many, &sampled),
+        ("a ninth is beside three, ten rows each", many, &uneven),
+    ];
+    for is_flushed in [false, true] {
+        let (db, _dir) = store();
+        for (name, rows, value) in cases {
+            let tree = tree(&db, name, vec![NUMBER, NUMBER]);
+            let exact = fill(&db, &tree, (0..rows).map(|row| [value(row), row]));
+            if is_flushed {
+                db.checkpoint().unwrap();
+            }
+            // What is walked is counted; what is sampled goes by estimates of how many rows there are.
+            let factor = if rows == few { 1.01 } else { EVEN };
+            must_be_within(factor, &tree, &exact, &format!("{name} {is_flushed}"));
+        }
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn small_trees_are_counted_and_none_says_nothing() {
     let (db, _dir) = store();

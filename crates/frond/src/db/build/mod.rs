@@ -358,10 +358,22 @@ impl IndexBuild {
         self.alone.is_some()
     }
 
+    /// What [`publish`](Self::publish) asks for, which takes the build.
+    ///
+    /// # Errors
+    /// What the build has failed with; `InvalidArgument` unless the tree is [locked](Self::lock) and a round has come to its end since.
+    pub fn must_be_whole(&self) -> Result<()> {
+        self.go_on()?;
+        match self.alone.as_ref().is_some_and(|alone| alone.is_whole) {
+            true => Ok(()),
+            false => Err(misuse("changes are missing: lock the tree, and read a round to its end")),
+        }
+    }
+
     /// Makes the indexes what they are to be, in one commit, synced when it returns. `then` is called with their trees before any writer
     /// comes who has waited for the tree: what writers go by must say from there on that there are indexes. A writer that has decided
     /// what to write before it has an intent lock on the tree ([`Txn::lock_tree`](crate::Txn::lock_tree)) may have decided by what was
-    /// so before: have it take the lock first, or keep it away.
+    /// so before: have it take the lock first, or keep it away. `then` itself writes nothing to the tree, which is locked.
     ///
     /// # Errors
     /// `InvalidArgument` unless the tree is [locked](Self::lock) and a round has come to its end since. Those of a commit: nothing is left
@@ -376,10 +388,7 @@ impl IndexBuild {
         beside: impl FnOnce(&mut CatalogChange<'_>) -> Result<()>,
         then: impl FnOnce(&[Tree]),
     ) -> Result<Vec<Tree>> {
-        self.go_on()?;
-        if !self.alone.as_ref().is_some_and(|alone| alone.is_whole) {
-            return Err(misuse("changes are missing: lock the tree, and read a round to its end"));
-        }
+        self.must_be_whole()?;
         let trees: Vec<Tree> = self.indexes.iter().filter_map(|index| index.tree.clone()).collect();
         let db = self.db.clone();
         let mut change = db.change_catalog()?;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    CheckMode, Options, Tag, TreeId,
+    CheckMode, IfLocked, Isolation, Options, RowEntry, RowLock, Tag, Tree, TreeId, TxnOptions,
     catalog::{PreparedPiece, Record},
     io::{Env, MemoryVfs, OpenMode, Vfs, Workers},
     page::Link,
@@ -195,10 +195,43 @@ fn damage_in_runs_is_told_with_its_place() {
     );
 }
 
+/// Rows that were locked to be written, and were not, are as free as those that were only read (Rule: I54).
+#[test]
+fn what_was_locked_to_be_written_and_was_not_is_free() {
+    let db = open(&Arc::new(MemoryVfs::new())).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let index = db.create_tree("i", Default::default()).unwrap();
+    tree.put(b"there", b"0").unwrap();
+    index.put(b"taken", b"there").unwrap();
+    let isolation = Isolation::RepeatableRead;
+    let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    txn.put(&tree, b"a", b"1").unwrap();
+    assert!(matches!(txn.insert(&tree, b"there", b"1"), Err(Error::RowExists { .. })));
+    // A row that is taken back with its call: its other entry is not new.
+    let entry = |tree, key, unique| RowEntry { tree, key, value: b"new", unique };
+    let entries = [entry(&tree, b"new", true), entry(&index, b"taken", true)];
+    assert!(txn.insert_row(&entries, RowLock::Exclusive).unwrap().is_some());
+    txn.prepare(&xid()).unwrap().detach();
+    let other = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+    let is_locked = |tree: &Tree, key: &[u8]| {
+        let read = other.get_locked(tree, key, RowLock::Exclusive, IfLocked::Fail);
+        matches!(read, Err(Error::LockBusy { .. }))
+    };
+    assert!(is_locked(&tree, b"a"));
+    assert!(
+        !is_locked(&tree, b"there") && !is_locked(&tree, b"new") && !is_locked(&index, b"taken")
+    );
+    other.rollback();
+    db.commit_prepared(&xid()).unwrap();
+    assert_eq!(db.lock_stats().locks, 0);
+    db.close().unwrap();
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
+        "txn: a prepare keeps rows that it does not write" => what_was_locked_to_be_written_and_was_not_is_free,
         "pipeline: what is committed is named no more" => a_decision_behind_the_boundary_of_both_slots,
     };
     crate::plant::assert_claims_hold("prepared", claims);

@@ -135,7 +135,7 @@ impl State {
         cursor_marks.clear();
         (self.savepoints_made, self.rollbacks_made, self.is_over) = (0, 0, false);
         (self.is_large, self.spills, self.row_calls) = (false, 0, 0);
-        (self.statement, self.is_paced) = (None, false);
+        (self.statement, self.is_paced, self.locks_unwritten) = (None, false, false);
         locks.is_none() && snapshot.is_none() && entered.is_empty() && lists <= 256
     }
 }

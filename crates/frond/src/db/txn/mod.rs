@@ -173,6 +173,8 @@ struct State {
     seen: Seen,
     /// Something was written, if only to be taken back: else the writes need not be looked at.
     has_written: bool,
+    /// A write may have locked a row and left it as it was: it found that it exists, failed, or was taken back with its call.
+    locks_unwritten: bool,
     /// The writes take more memory than they should.
     is_large: bool,
     /// How often they have left memory.

@@ -139,8 +139,11 @@ impl Txn {
         }
         let keeps_all = self.options.isolation == Isolation::Serializable;
         if let Some(locks) = state.locks.as_mut().filter(|_| !keeps_all) {
-            // What savepoints took back is not its any more: neither the rows nor the space.
-            let written = (state.rollbacks_made > 0).then(|| rows_of(&prepared.insertion));
+            // What savepoints took back is not its any more, neither the rows nor the space; nor is what was never written.
+            let may_differ = state.rollbacks_made > 0
+                || state.locks_unwritten
+                    && !plant!("txn: a prepare keeps rows that it does not write");
+            let written = may_differ.then(|| rows_of(&prepared.insertion));
             shared.lock_table.release_at_prepare(locks, |tree, hash| {
                 written.as_ref().is_none_or(|written| written.contains(&(tree, hash)))
             });

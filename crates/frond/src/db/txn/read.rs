@@ -419,12 +419,21 @@ impl Shared {
             return Ok(false);
         }
         let (mut now, mut then) = (Vec::new(), Vec::new());
-        let is_now = latest.get(id, key, &mut now)?;
+        let all = Projection::All;
+        let of_now = latest.messages(id, key, &all, &mut now)?;
         let of_snapshot = snapshot.version(&engine.versions);
         let before = ReadView { engine, version: &of_snapshot, at: snapshot.at };
-        let was_then = before.get(id, key, &mut then)?;
+        let of_then = before.messages(id, key, &all, &mut then)?;
+        let has_layouts = tree.entry.row_version().is_some();
+        // Long values are written once: they are as they were if their references are, and need not be read (Rule: I27). Only a
+        // merge that maps rows to a layout writes one anew.
+        if of_now.is_reference() && of_then.is_reference() && (now == then || !has_layouts) {
+            return Ok(now != then);
+        }
+        let is_now = of_now.finish(&latest, &mut now)?;
+        let was_then = of_then.finish(&before, &mut then)?;
         // A merge may have mapped the row to the newest version of its layout meanwhile, which nobody has committed.
-        if now != then && tree.entry.row_version().is_some() {
+        if now != then && has_layouts {
             let newest = Tree::new(tree.shared.clone(), tree.entry.clone());
             newest.bring_up(&mut now)?;
             newest.bring_up(&mut then)?;

@@ -314,6 +314,7 @@ impl Txn {
                 let left = writes.len() as u64;
                 drop(writes);
                 let mut state = self.stay()?;
+                state.locks_unwritten = true;
                 // It may have been seen as the call had made it.
                 state.seen.forget();
                 if let Some(locks) = &state.locks {

@@ -159,6 +159,21 @@ impl Txn {
         &self,
         tree: &Tree,
         key: &[u8],
+        level: (Absent, Leaves),
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
+    ) -> Result<Written> {
+        let written = self.write_under_lock(tree, key, level, append);
+        if !matches!(written, Ok(Written::Done)) {
+            // It may have locked the row.
+            self.state.lock().unwrap().locks_unwritten = true;
+        }
+        written
+    }
+
+    fn write_under_lock(
+        &self,
+        tree: &Tree,
+        key: &[u8],
         (absent, leaves): (Absent, Leaves),
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
     ) -> Result<Written> {

@@ -62,6 +62,7 @@ mod watch;
 use std::{fmt, time::Duration};
 
 use crate::{
+    KeyStart,
     io::Clock,
     sync::{Arc, AtomicU32, Mutex},
 };
@@ -78,6 +79,7 @@ pub use shard::Taken;
 pub use spilled::HoldsRows;
 pub use watch::{LiveTxn, LockStats, LockWait};
 
+use denied::Request;
 use owner::Owners;
 use ranges::RangeShard;
 use shard::Shard;
@@ -208,5 +210,24 @@ impl LockTable {
             }
             Patience::NoWait | Patience::Forever => None,
         }
+    }
+
+    /// Refuses a wait whose time is over before it has begun: it stands in no queue, closes no cycle, and the server does not
+    /// hear of it.
+    fn must_have_time(
+        &self,
+        request: &Request,
+        deadline: Option<Duration>,
+        key: Option<&[u8]>,
+        holder: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), Denied> {
+        if deadline.is_none_or(|deadline| deadline > self.clock.now())
+            || plant!("locks: who has no time is in a cycle")
+        {
+            return Ok(());
+        }
+        self.counters.began();
+        self.counters.ended(Duration::ZERO, Some(Reason::Timeout));
+        Err(request.denied(Reason::Timeout, holder(), key.map(KeyStart::of)))
     }
 }

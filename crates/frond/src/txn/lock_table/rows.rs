@@ -194,6 +194,12 @@ impl LockTable {
             None => {
                 drop(guard);
                 let deadline = self.deadline(locks, patience);
+                self.must_have_time(request, deadline, key, || {
+                    let guard = self.lock_shard(request.hash).1;
+                    let holder = guard.refuses(request.hash, number, request.mode);
+                    drop(guard);
+                    self.id_of(holder)
+                })?;
                 self.wait_for_lock(&locks.owner, request, key, deadline)?
             }
         };

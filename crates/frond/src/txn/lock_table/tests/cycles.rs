@@ -228,3 +228,54 @@ fn waits_without_a_cycle_end_nobody() {
     assert!(table.last_deadlock().is_none());
     assert_empty(&table);
 }
+
+/// Tells of waits.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<(u64, u64)>>);
+
+impl Hooks for Told {
+    fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
+        self.0.lock().unwrap().push((waiter.id(), holder.id()));
+    }
+}
+
+/// A call that is not to wait waits for nobody: it closes no cycle, whoever of it has written least, and no server hears of it.
+#[test]
+pub(super) fn who_has_no_time_to_wait_is_in_no_cycle() {
+    let now = Patience::For(Duration::ZERO);
+    for (writes_of_waiter, writes_of_asker) in [(5, 1), (1, 5)] {
+        let told = Arc::new(Told::default());
+        let table = Arc::new(LockTable::with_hooks(Arc::new(ManualClock::default()), told.clone()));
+        let (mut waiter, mut asker) = (table.begin(1), table.begin(2));
+        waiter.owner().set_writes(writes_of_waiter);
+        asker.owner().set_writes(writes_of_asker);
+        table.lock_row(&mut waiter, TREE, b"1", Write, NoWait).unwrap();
+        table.lock_range(&mut waiter, OTHER, (Unbounded, Unbounded));
+        table.lock_table(&mut waiter, TreeId(9), TableMode::Shared, NoWait).unwrap();
+        table.lock_row(&mut asker, TREE, b"2", Write, NoWait).unwrap();
+        let party = table.clone();
+        let thread = thread::spawn(move || {
+            let taken = party.lock_row(&mut waiter, TREE, b"2", Write, Forever);
+            party.release_all(&mut waiter);
+            taken
+        });
+        until_waiting(&table, 1);
+        let refused = |denied: Denied| {
+            assert_eq!((denied.reason, denied.holder), (Reason::Timeout, Some(1)), "{denied:?}");
+        };
+        refused(table.lock_row(&mut asker, TREE, b"1", Write, now).unwrap_err());
+        asker.begin_call();
+        table.lock_row(&mut asker, OTHER, b"new", Write, NoWait).unwrap();
+        let mark = asker.mark();
+        refused(table.before_insert(&mut asker, OTHER, b"new", mark, now).unwrap_err());
+        asker.begin_call();
+        let whole = table.lock_table(&mut asker, TreeId(9), TableMode::Exclusive, now);
+        refused(whole.unwrap_err());
+        assert_eq!(table.waits().len(), 1);
+        assert_eq!(*told.0.lock().unwrap(), [(1, 2)]);
+        assert_eq!((table.stats().deadlocks, table.stats().timeouts), (0, 3));
+        table.release_all(&mut asker);
+        assert!(thread.join().unwrap().is_ok());
+        assert_empty(&table);
+    }
+}

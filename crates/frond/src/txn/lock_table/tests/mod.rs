@@ -116,6 +116,7 @@ fn planted_bugs_are_caught() {
         "locks: an upgrade waits behind others" => rows::an_upgrade_comes_before_those_who_wait,
         "locks: a release wakes nobody" => rows::a_release_grants_who_came_first,
         "locks: intents of before are not asked for" => tables::tables_are_locked_by_the_usual_modes,
+        "locks: who has no time is in a cycle" => cycles::who_has_no_time_to_wait_is_in_no_cycle,
         "locks: nobody looks for a cycle" => cycles::the_searcher_is_ended_if_it_has_written_least,
     };
     crate::plant::assert_claims_hold("locks", claims);
