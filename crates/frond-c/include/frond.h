@@ -830,8 +830,8 @@ int32_t frond_index_build_lock(frond_index_build *build,
 
 // Makes the indexes what they are to be, in one commit, synced, after the round that came behind frond_index_build_lock. `then`, which may be
 // null, is called before any writer goes on who waits for the tree: what writers go by must say from there on that there are indexes, and
-// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away. The build is given back in
-// any case. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
+// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away; `then` itself writes nothing to the tree, which
+// is locked. The build is given back in any case but FRD-1001: then it is as it was. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
 int32_t frond_index_build_publish(frond_index_build *build,
                                   void (*then)(void *context),
                                   void *context,
@@ -900,6 +900,8 @@ int32_t frond_change_drop(frond_tree_change *change,
                           frond_error *error);
 
 // Adds a step: two trees exchange their names. Snapshots of before fail with FRD-1006 in both, as if they had been created now.
+// Transactions with rows of a tree go on with it under its other name: who must not have any locks both first, exclusively, and swaps
+// before that transaction ends.
 int32_t frond_change_swap(frond_tree_change *change,
                           uint32_t number,
                           const char *name,
@@ -1692,7 +1694,7 @@ bool frond_txn_is_over(const frond_txn *txn);
 
 // For how long calls that come wait for locks, all those of a call together, in milliseconds; 0: a call that would have to wait
 // fails with FRD-1101 at once; below 0: until it gets them. As `lock_timeout_ms` of the options that the transaction was begun
-// with; for statements that say so themselves. Reads that say `wait_ms` go by that.
+// with; for statements that say so themselves. Reads that say `wait_ms` go by that; frond_txn_delete_range has the time for each row.
 int32_t frond_txn_set_lock_timeout(const frond_txn *txn,
                                    int64_t lock_timeout_ms,
                                    frond_error *error);

@@ -174,6 +174,8 @@ pub unsafe extern "C" fn frond_change_drop(
 }
 
 /// Adds a step: two trees exchange their names. Snapshots of before fail with FRD-1006 in both, as if they had been created now.
+/// Transactions with rows of a tree go on with it under its other name: who must not have any locks both first, exclusively, and swaps
+/// before that transaction ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_swap(
     change: *mut frond_tree_change,

@@ -196,7 +196,7 @@ pub unsafe extern "C" fn frond_txn_is_over(txn: *const frond_txn) -> bool {
 
 /// For how long calls that come wait for locks, all those of a call together, in milliseconds; 0: a call that would have to wait
 /// fails with FRD-1101 at once; below 0: until it gets them. As `lock_timeout_ms` of the options that the transaction was begun
-/// with; for statements that say so themselves. Reads that say `wait_ms` go by that.
+/// with; for statements that say so themselves. Reads that say `wait_ms` go by that; frond_txn_delete_range has the time for each row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_set_lock_timeout(
     txn: *const frond_txn,

@@ -155,6 +155,14 @@ pub enum Error {
         /// Whose bound it is.
         limit: &'static str,
     },
+    /// Locks of rows that were read and not written take all the memory there is for them (FRD-1116). Nothing of the call was done.
+    #[error(
+        "FRD-1116 transactions hold so many locks on rows that they have not written that there is no memory for one more on tree \"{tree}\"; nothing of the call was done: read fewer rows under locks, or have the others end, or give the store a larger cache"
+    )]
+    TooManyLocks {
+        /// The tree of the row.
+        tree: String,
+    },
     /// A row of a table has what another row has in a unique index (FRD-1113). Nothing was written.
     #[error(
         "FRD-1113 another row of table \"{table}\" has the same in its unique index \"{index}\"; nothing was written"
@@ -480,6 +488,7 @@ impl Error {
             | Closed => ErrorKind::FixCall,
             Full(_)
             | NoMemory { .. }
+            | TooManyLocks { .. }
             | Locked { .. }
             | TooNew { .. }
             | Io { .. }
@@ -505,6 +514,7 @@ impl Error {
             | Deadlock { tree, .. }
             | LockBusy { tree, .. }
             | Conflict { tree, .. }
+            | TooManyLocks { tree }
             | RowExists { tree, .. }
             | KeyExists { tree, .. }
             | DuplicateKey { tree, .. }

@@ -81,6 +81,7 @@ pub const BUGS: &[Bug] = &[
     bug("txn: visible before those below are inserted", "Sequencer::finish", "schedules of txn"),
     bug("txn: nobody helps", "Sequencer::help", "schedules of txn"),
     bug("txn: helped before it is inserted", "Sequencer::help", "schedules of txn"),
+    bug("locks: a transaction locks all that there is", "LockTable::must_have_room", "locks"),
     bug("locks: an insert passes by gaps", "LockTable::before_insert", "locks"),
     bug("locks: who has no time is in a cycle", "LockTable::must_have_time", "locks"),
     bug(

@@ -235,6 +235,9 @@ impl TreesChange {
     /// Two trees exchange their names, so that one that was made anew takes the other's place. Both begin with this change, as
     /// by [`publish`](Self::publish): a snapshot of before must not find under a name what was made of it later, and half of it
     /// at that. As it was then, [`Snapshot::open_tree`](crate::Snapshot::open_tree) finds it.
+    ///
+    /// Takes no lock: transactions with rows of a tree go on with it under its other name. Who must not have any locks both
+    /// trees first ([`Txn::lock_tree`](crate::Txn::lock_tree), exclusively), and swaps before that transaction ends.
     pub fn swap(&mut self, one: impl Into<WhichTree>, other: impl Into<WhichTree>) -> &mut Self {
         self.step(Step::Swap(one.into(), other.into()))
     }

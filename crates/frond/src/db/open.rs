@@ -42,6 +42,9 @@ use super::{
     replay::{Replay, extent_of, load_catalog},
 };
 
+/// Locks may take this part of the memory for everything, as in InnoDB.
+const LOCKS_PART: u64 = 4;
+
 pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     let watched = WatchedVfs::new(options.env.vfs.clone(), options.env.clock.clone());
     let watch = watched.watch().clone();
@@ -243,7 +246,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         engine,
         catalog,
         locks: KeyLockTable::default(),
-        lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone()),
+        lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone())
+            .within(options.cache_bytes / LOCKS_PART),
         gate: LockGate::default(),
         last_commits: Default::default(),
         has_counters: AtomicBool::new(false),

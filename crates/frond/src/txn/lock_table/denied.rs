@@ -29,6 +29,8 @@ pub enum Reason {
     Deadlock,
     /// Its owner was interrupted.
     Interrupted,
+    /// There is no memory for more locks.
+    Full,
 }
 
 /// What a request was for.
@@ -96,6 +98,7 @@ impl Denied {
             Reason::Timeout => Error::LockTimeout { tree, what, holder, key },
             Reason::Deadlock => Error::Deadlock { tree, what, holder, key },
             Reason::Interrupted => Error::Interrupted,
+            Reason::Full => Error::TooManyLocks { tree },
         }
     }
 

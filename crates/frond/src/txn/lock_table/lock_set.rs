@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{owner::Owner, ranges::RangeLock, shard::Taken, spilled::HoldsRows};
+use super::{owner::Owner, ranges::RangeLock, room::LOCKS_FREE, shard::Taken, spilled::HoldsRows};
 use crate::{
     TreeId,
     sync::{Arc, panicking},
@@ -29,6 +29,8 @@ pub struct LockSet {
     pub(super) intents: usize,
     /// Trees that it has, or has asked for, for itself: once for each time.
     pub(super) strong: Vec<TreeId>,
+    /// With so many locks it is looked whether there is memory for more.
+    pub(super) looks_at: usize,
     /// When the waits of the call that goes on end, from its first wait on.
     pub(super) until: Option<Duration>,
     /// Who answers for the rows whose writes have left memory.
@@ -49,6 +51,7 @@ impl LockSet {
             ranges: Vec::new(),
             intents: 0,
             strong: Vec::new(),
+            looks_at: LOCKS_FREE,
             until: None,
             spilled: None,
         }
@@ -122,6 +125,7 @@ impl LockSet {
         assert!(self.is_empty(), "a transaction that holds locks is not over");
         self.owner.set_name(id, tag);
         self.owner.set_writes(0);
+        self.looks_at = LOCKS_FREE;
     }
 }
 

@@ -21,7 +21,7 @@
 //! - After any wait everything that was read before is to be read again.
 //!
 //! A transaction whose writes have left memory answers for its rows by a probe of its sorted runs, and its rows leave
-//! the table (Rule: I47, `spilled.rs`).
+//! the table (Rule: I47, `spilled.rs`). What is locked and not written has a part of memory (`room.rs`).
 //!
 //! Invariants
 //! 1. A lock set gives back all it took: at its end the table knows nothing of it.
@@ -49,6 +49,7 @@ mod owner;
 mod prepare;
 mod queue;
 mod ranges;
+mod room;
 mod rows;
 mod said;
 mod shard;
@@ -156,6 +157,8 @@ pub struct LockTable {
     counters: Counters,
     clock: Arc<dyn Clock>,
     hooks: Option<Arc<dyn Hooks>>,
+    /// What all locks together may take (`room.rs`).
+    bytes_max: u64,
 }
 
 impl fmt::Debug for LockTable {
@@ -187,6 +190,7 @@ impl LockTable {
             counters: Counters::default(),
             clock,
             hooks,
+            bytes_max: u64::MAX,
         }
     }
 

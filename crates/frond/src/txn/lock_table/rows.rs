@@ -67,6 +67,9 @@ impl LockTable {
         mode: RowMode,
         patience: Patience,
     ) -> Result<Taken, Denied> {
+        if mode != RowMode::Write {
+            self.must_have_room(locks, tree)?;
+        }
         let request = Request {
             on: LockOn::Row,
             tree,

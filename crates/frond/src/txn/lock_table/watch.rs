@@ -156,7 +156,7 @@ impl Counters {
     pub fn ended(&self, lasted: Duration, reason: Option<Reason>) {
         self.lasted.count(lasted, 1);
         let counter = match reason {
-            None | Some(Reason::Busy) => return,
+            None | Some(Reason::Busy | Reason::Full) => return,
             Some(Reason::Timeout) => &self.timeouts,
             Some(Reason::Deadlock) => &self.deadlocks,
             Some(Reason::Interrupted) => &self.interrupts,

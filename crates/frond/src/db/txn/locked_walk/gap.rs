@@ -90,7 +90,14 @@ impl LockedWalk<'_> {
             }
             range
         });
-        let interval = interval.unwrap_or_else(|| table.lock_range(locks, id, (low, high)));
+        let interval = match interval {
+            Some(interval) => interval,
+            None => {
+                let room = table.must_have_room(locks, id);
+                room.map_err(|denied| shared.lock_error(denied))?;
+                table.lock_range(locks, id, (low, high))
+            }
+        };
         self.interval = Some((forward, interval));
         // What was waited for in a gap is no row that was handed out, and the last one that was is behind.
         locks.keep_last();

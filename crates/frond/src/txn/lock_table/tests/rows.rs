@@ -317,3 +317,38 @@ fn refusals_are_errors_that_say_who_and_where() {
     table.release_all(&mut b);
     assert_empty(&table);
 }
+
+/// Rules: I47, P15. A transaction of few locks, and who writes, is not refused.
+#[test]
+pub(super) fn locks_of_what_is_not_written_have_a_part_of_memory() {
+    const MAX: usize = 100_000;
+    let table = LockTable::new(Arc::new(ManualClock::default())).within(45 * MAX as u64);
+    let (mut many, mut few) = (table.begin(1), table.begin(2));
+    let key = |row: usize| (row as u64).to_be_bytes();
+    let lock =
+        |locks: &mut LockSet, row, mode| table.lock_row(locks, TREE, &key(row), mode, NoWait);
+    for round in 0..2 {
+        let refused = (0..2 * MAX).find_map(|row| lock(&mut many, row, Shared).err());
+        let refused = refused.expect("a bound");
+        assert_eq!((refused.reason, refused.tree), (Reason::Full, TREE), "{round}");
+        assert!(refused.into_error("orders").to_string().starts_with("FRD-1116 "));
+        let held = many.len();
+        assert!((MAX - 5_000..=MAX + 5_000).contains(&held), "{held}");
+        assert_eq!(reason(lock(&mut many, 3 * MAX, Exclusive)), Reason::Full);
+        assert_eq!(many.len(), held);
+        lock(&mut many, 3 * MAX, Write).unwrap();
+        lock(&mut few, 4 * MAX, Shared).unwrap();
+        table.release_all(&mut many);
+        table.release_all(&mut few);
+        many.renew(3 + round, 0);
+    }
+    // Intervals count, too.
+    let refused = (0..MAX).find_map(|row| {
+        let key = key(row);
+        table.lock_range(&mut many, TREE, (Bound::Included(&key), Bound::Included(&key)));
+        table.must_have_room(&mut many, TREE).err()
+    });
+    assert_eq!(refused.map(|denied| denied.reason), Some(Reason::Full));
+    table.release_all(&mut many);
+    assert_empty(&table);
+}
