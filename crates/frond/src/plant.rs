@@ -181,6 +181,8 @@ pub const BUGS: &[Bug] = &[
     bug("txn: what leaves memory is not cut at marks", "TxnWrites::begin_spill", "scenarios"),
     bug("txn: what left memory stands beside others", "Shared::sequence", "transactions"),
     bug("txn: record before the spilled runs are synced", "Txn::spilled_change", "their crashes"),
+    bug("txn: what leaves memory forgets what it hides", "Txn::write_piece", "put again"),
+    bug("txn: merged pieces forget what they hide", "Txn::merge_run", "put again"),
     bug("txn: rows that left memory are nobody's", "LockTable::pass_spilled", "scenarios"),
     bug("backup: a tree that was loaded is passed by", "Walk::tree", "backup"),
     bug("table: a call goes by the definition it came with", "Table::write", "table"),

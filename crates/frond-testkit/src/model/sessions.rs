@@ -9,9 +9,9 @@
 //!    the row of a write that a gap has kept from being done, and what a prepare lets go of (`prepared.rs`).
 //! 2. What is committed is one step of the model, in the order of the commits.
 //!
-//! Three things the engine may answer as it likes, and the model goes by the answer: a row that was written since the
-//! snapshot, and is as it was, for the memtable knows that somebody wrote it, and the tree does not; whether a scan hands
-//! out a row that its statement has deleted and written again; and how far a scan has locked a gap in which it failed.
+//! Two things the engine may answer as it likes, and the model goes by the answer: a row that was written since the
+//! snapshot, and is as it was, for the memtable knows that somebody wrote it, and the tree does not; and how far a scan has
+//! locked a gap in which it failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -221,7 +221,7 @@ impl Sessions {
                     return Err(Refusal::BornLater);
                 }
                 let limits = (*limit as usize, *reverse);
-                let rows = self.at(slot).rows_at(model, (tree, step), (&from, &to), limits, found);
+                let rows = self.at(slot).rows_at(model, (tree, step), (&from, &to), limits);
                 return Ok(Answer::Rows(rows));
             }
             TxnOp::Look(tree, key, locking) => {
@@ -497,23 +497,13 @@ impl Session {
     }
 
     /// What a scan meets in a row, if it meets any: own writes from before the statement, over the row of a step. What
-    /// was deleted since it passes by. `is_there`: a row that was deleted and written again since is handed out, which
-    /// depends on what has left memory.
-    pub fn scanned(
-        &self,
-        model: &Model,
-        place: &Place,
-        step: u64,
-        is_there: impl FnOnce() -> bool,
-    ) -> Option<Vec<u8>> {
+    /// was deleted since it passes by, also if it was written again.
+    pub fn scanned(&self, model: &Model, place: &Place, step: u64) -> Option<Vec<u8>> {
         let (before, since) = self.own.split_at(self.scans_to());
-        let mut since = since.iter().filter(|(own, _)| own == place);
-        let last = since.clone().next_back();
-        let is_delete = |(_, write): &(Place, Write)| matches!(write, Write::Delete(..));
+        let is_delete =
+            |(own, write): &(Place, Write)| own == place && matches!(write, Write::Delete(..));
         let step = self.step_under(model, before, place, step);
-        let value = over(before, model, place, step)?;
-        let is_gone = last.is_some_and(is_delete) || since.any(is_delete) && !is_there();
-        (!is_gone).then_some(value)
+        over(before, model, place, step).filter(|_| !since.iter().any(is_delete))
     }
 
     /// How much of what it has written its scans see.
@@ -543,7 +533,6 @@ impl Session {
         (tree, step): (TreeNumber, u64),
         (from, to): (&[u8], &[u8]),
         (limit, reverse): (usize, bool),
-        found: &Answer,
     ) -> Vec<Row> {
         let mut keys = self.own_keys(tree, (from, to));
         let committed = model.trees[&tree].rows_at(step).map(|(key, _)| key);
@@ -554,11 +543,10 @@ impl Session {
         }
         let mut rows = Vec::new();
         for place in keys.into_iter().map(|key| (tree, key)) {
-            let is_there = || found.has_at(rows.len(), &place.1);
             if rows.len() == limit {
                 break;
             }
-            if let Some(value) = self.scanned(model, &place, step, is_there) {
+            if let Some(value) = self.scanned(model, &place, step) {
                 rows.push((place.1, value));
             }
         }
@@ -582,13 +570,6 @@ impl Session {
         if lock == RowLock::Exclusive {
             self.exclusive.insert(tree);
         }
-    }
-}
-
-impl Answer {
-    /// True of rows, if this one is there at this place.
-    pub(super) fn has_at(&self, at: usize, key: &[u8]) -> bool {
-        matches!(self, Answer::Rows(rows) if rows.get(at).is_some_and(|(found, _)| found == key))
     }
 }
 

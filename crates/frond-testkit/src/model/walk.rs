@@ -88,8 +88,7 @@ impl Sessions {
             if ahead.as_ref().is_some_and(|ahead| ahead.as_ref() == Some(&place.1)) {
                 ahead = None;
             }
-            let is_there = || found.has_at(rows.len(), &place.1);
-            if let Some(value) = self.at(slot).scanned(model, &place, u64::MAX, is_there) {
+            if let Some(value) = self.at(slot).scanned(model, &place, u64::MAX) {
                 rows.push((place.1, value));
             }
         }

@@ -31,6 +31,8 @@ struct Slot {
     insert: bool,
     /// Made by folding: its length was checked by nobody.
     made: bool,
+    /// A seal has folded a delete of the key into it.
+    hides_delete: bool,
     /// Place in the batch, range deletes not counted.
     position: u32,
     start: u32,
@@ -69,6 +71,8 @@ pub(crate) struct Entry<'a> {
     pub tag: Tag,
     pub payload: &'a [u8],
     pub insert: bool,
+    /// An older message of the key, which a seal has folded into this one, deleted it.
+    pub hides_delete: bool,
     pub position: usize,
 }
 
@@ -110,6 +114,7 @@ impl WriteSet {
             tag,
             insert,
             made: false,
+            hides_delete: false,
             position: self.positions,
             start: start as u32,
             key_bytes: key.len() as u32,
@@ -140,6 +145,7 @@ impl WriteSet {
             tag: slot.tag,
             payload: &self.arena[payload..payload + slot.payload_bytes as usize],
             insert: slot.insert,
+            hides_delete: slot.hides_delete,
             position: slot.position as usize,
         }
     }
@@ -211,8 +217,11 @@ impl WriteSet {
         while let Some(&oldest) = self.slots.get(from) {
             let rest = &self.slots[from..];
             let count = rest.iter().take_while(|slot| self.is_same_key(&oldest, slot)).count();
+            let deletes = |slot: &Slot| slot.hides_delete || slot.tag.kind() == Kind::Delete;
+            let older = &rest[..count - 1];
+            let hides_delete = older.iter().any(deletes) || rest[count - 1].hides_delete;
             let newest = self.fold_key(from..from + count, folder)?;
-            folded.push(Slot { insert: oldest.insert, ..newest });
+            folded.push(Slot { insert: oldest.insert, hides_delete, ..newest });
             from += count;
         }
         self.slots = folded;

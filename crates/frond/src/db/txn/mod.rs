@@ -54,6 +54,8 @@ mod locked_walk;
 mod options;
 mod own_walk;
 mod prepare;
+#[cfg(all(test, not(shuttle)))]
+mod put_again;
 mod queued;
 mod read;
 mod read_as;

@@ -9,6 +9,7 @@
 //! 1. Nobody sees anything of what has left memory but the transaction, and those who look for pending keys.
 //! 2. A call of a row is not cut: what leaves memory leaves it before such a call or behind it.
 //! 3. The runs are on disk before a record that names them can be (Rule: I11).
+//! 4. As long as a scan may ask whether a row was deleted since its mark, the pieces behind that know (Rule: I45).
 //!
 //! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here; once more as it is applied.
 
@@ -23,9 +24,9 @@ use crate::{
     pipeline::Engine,
     run::{Entry, MergeCursor},
     sync::Arc,
-    tree::{SortedRunsCursor, SortedRunsWriter, TreeTraits},
+    tree::{SortedRuns, SortedRunsCursor, SortedRunsWriter, TreeTraits},
     txn::{
-        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece,
+        HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece, PieceWrites,
         lock_table::{HoldsRows, LockTable},
     },
     version::{Change, SpilledWrites},
@@ -44,14 +45,10 @@ fn trees_of(pieces: &[Piece]) -> BTreeSet<TreeId> {
     pieces.iter().flat_map(|piece| piece.writes.trees()).collect()
 }
 
-/// Cursors over what pieces have of a tree, newest first, on their first entries.
-fn bulk_cursors(engine: &Engine, pieces: &[Piece], tree: TreeId) -> Result<Vec<SortedRunsCursor>> {
-    let runs = pieces.iter().rev().flat_map(|piece| piece.writes.of(tree));
-    let at_first = runs.map(|runs| {
-        let mut cursor = SortedRunsCursor::bulk(&engine.cx, runs);
-        cursor.seek_first().map(|()| cursor)
-    });
-    at_first.collect()
+/// A cursor over all of these runs, on the first entry.
+fn bulk_cursor(engine: &Engine, runs: &Arc<SortedRuns>) -> Result<SortedRunsCursor> {
+    let mut cursor = SortedRunsCursor::bulk(&engine.cx, runs);
+    cursor.seek_first().map(|()| cursor)
 }
 
 /// Which neighbours are to be merged: the newest ones of one level, if there are enough; or, of more than `count_max` in
@@ -125,12 +122,49 @@ fn tag_in(
     Ok(None)
 }
 
+/// Writes what a piece has of one tree.
+struct PieceWriter<'a> {
+    tree: TreeId,
+    writes: SortedRunsWriter<'a>,
+    /// Deletes that its entries hide; `None`: nobody asks for them.
+    hidden: Option<SortedRunsWriter<'a>>,
+}
+
+impl PieceWriter<'_> {
+    /// Adds an entry above all before it, and whether it hides a delete of its key, or is one.
+    fn push(&mut self, entry: Entry<'_>, hides_delete: bool) -> Result<()> {
+        self.writes.push(entry)?;
+        match &mut self.hidden {
+            Some(hidden) if hides_delete && entry.tag.kind() != Kind::Delete => {
+                hidden.push(Entry { key: entry.key, tag: Tag::DELETE, payload: &[] })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(self, written: &mut PieceWrites) -> Result<()> {
+        written.writes.push_older(self.tree, Arc::new(self.writes.finish()?));
+        let hidden = self.hidden.map(SortedRunsWriter::finish).transpose()?;
+        if let Some(hidden) = hidden.filter(|hidden| hidden.entries() > 0) {
+            written.hidden_deletes.push_older(self.tree, Arc::new(hidden));
+        }
+        Ok(())
+    }
+}
+
 impl State {
     /// Live marks: what leaves memory is cut at them.
     fn cuts(&self) -> Vec<Mark> {
         let marks = self.savepoints.iter().map(|(_, mark)| *mark);
         let statement = self.statement.map(|(mark, _)| mark);
         marks.chain(statement).chain(self.cursor_marks.iter().copied()).collect()
+    }
+
+    /// The first mark that a scan has, or one that begins now would have; none if it would see all there is. No scan comes
+    /// to have one below it: who goes back below the begin of a statement drops the pieces behind.
+    fn scans_from(&self) -> Option<Mark> {
+        let statement = self.statement.map(|(mark, _)| mark);
+        statement.into_iter().chain(self.cursor_marks.iter().copied()).min()
     }
 }
 
@@ -189,8 +223,9 @@ impl Txn {
             own.pieces().clone()
         };
         let since = pieces.partition_point(|piece| piece.start < mark);
-        for piece in pieces.iter().skip(since) {
-            let tag = tag_in(&self.shared.engine, &piece.writes, tree, key)?;
+        let since = pieces.iter().skip(since);
+        for writes in since.flat_map(|piece| [&piece.writes, &piece.hidden_deletes]) {
+            let tag = tag_in(&self.shared.engine, writes, tree, key)?;
             if tag.is_some_and(|tag| tag.kind() == Kind::Delete) {
                 return Ok(true);
             }
@@ -245,16 +280,18 @@ impl Txn {
     fn spill(&self, state: &mut State) -> Result<()> {
         let shared = &*self.shared;
         state.entered.iter().try_for_each(|tree| tree.check())?;
-        let cuts = state.cuts();
+        let (cuts, scans_from) = (state.cuts(), state.scans_from());
         let leaving = {
             let mut own = self.live.lock();
+            own.forget_hidden_deletes(scans_from);
             let separate = |writes: &mut _, blobs: &mut _| shared.separate(writes, blobs);
             own.begin_spill(&cuts, &shared.engine.cx.folder(), separate)?
         };
         let mut hashes = HashSet::new();
         let mut pieces = Vec::with_capacity(leaving.len());
         for piece in leaving {
-            let written = self.write_piece(&piece, &mut hashes)?;
+            let is_asked = scans_from.is_some_and(|mark| mark <= piece.start);
+            let written = self.write_piece(&piece, is_asked, &mut hashes)?;
             pieces.push(piece.written(written));
         }
         self.live.lock().end_spill(pieces);
@@ -265,7 +302,7 @@ impl Txn {
         }
         if state.cursor_marks.is_empty() {
             // A scan that is open reads the pieces there are.
-            self.merge_pieces(&cuts, usize::MAX / MERGED)?;
+            self.merge_pieces(&cuts, scans_from, usize::MAX / MERGED)?;
         }
         Ok(())
     }
@@ -275,34 +312,49 @@ impl Txn {
         let state = self.go_on()?;
         match state.cursor_marks.is_empty() {
             true => {
-                let merged = self.merge_pieces(&state.cuts(), usize::MAX / MERGED);
+                let (cuts, scans_from) = (state.cuts(), state.scans_from());
+                let merged = self.merge_pieces(&cuts, scans_from, usize::MAX / MERGED);
                 merged.inspect_err(|error| self.shared.stop_if_unwritable(error))
             }
             false => Ok(()),
         }
     }
 
-    /// Writes one piece, and lists the locks of its rows.
-    fn write_piece(&self, piece: &Leaving, hashes: &mut HashSet<u128>) -> Result<SpilledWrites> {
-        let engine = &*self.shared.engine;
-        let mut written = SpilledWrites::default();
+    /// Writes one piece, and lists the locks of its rows. `is_asked`: a scan may ask what was deleted in it.
+    fn write_piece(
+        &self,
+        piece: &Leaving,
+        is_asked: bool,
+        hashes: &mut HashSet<u128>,
+    ) -> Result<PieceWrites> {
+        let mut written = PieceWrites::default();
         for tree in piece.writes.trees() {
-            let mut writer = SortedRunsWriter::new(&engine.cx, self.traits(tree)?, self.birth());
+            let mut writer = self.writer(tree, is_asked)?;
             for entry in piece.writes.entries(tree) {
                 hashes.insert(LockTable::row_hash(tree, entry.key));
-                let crate::txn::Entry { key, tag, payload, .. } = entry;
-                writer.push(Entry { key, tag, payload })?;
+                let crate::txn::Entry { key, tag, payload, hides_delete, .. } = entry;
+                let hides_delete =
+                    hides_delete && !plant!("txn: what leaves memory forgets what it hides");
+                writer.push(Entry { key, tag, payload }, hides_delete)?;
             }
-            written.push_older(tree, Arc::new(writer.finish()?));
+            writer.finish(&mut written)?;
         }
         Ok(written)
+    }
+
+    fn writer(&self, tree: TreeId, is_asked: bool) -> Result<PieceWriter<'_>> {
+        let (cx, traits) = (&self.shared.engine.cx, self.traits(tree)?);
+        let hidden = is_asked.then(|| SortedRunsWriter::new(cx, traits.clone(), self.birth()));
+        Ok(PieceWriter { tree, writes: SortedRunsWriter::new(cx, traits, self.birth()), hidden })
     }
 
     /// What its commit brings besides what is in memory: the change to be noted, and the bytes to be admitted for it.
     pub(super) fn spilled_change(&self) -> Result<(Change, u64)> {
         let shared = &*self.shared;
+        // No scan of it is left.
+        self.live.lock().forget_hidden_deletes(None);
         // Readers look into each piece, and an apply reads all of them at once.
-        self.merge_pieces(&[], 2)?;
+        self.merge_pieces(&[], None, 2)?;
         let pieces = self.live.all_pieces().0;
         let mut all = SpilledWrites::default();
         for (tree, runs) in pieces.iter().rev().flat_map(|piece| piece.writes.iter()) {
@@ -319,33 +371,54 @@ impl Txn {
 
     /// Merges pieces, neighbours that no live mark stands between, as long as there are [`MERGED`] of one size, or of
     /// any size more than `levels_max` times as many. Each entry is so written once more for each eightfold of its piece.
-    fn merge_pieces(&self, marks: &[Mark], levels_max: usize) -> Result<()> {
+    fn merge_pieces(
+        &self,
+        marks: &[Mark],
+        scans_from: Option<Mark>,
+        levels_max: usize,
+    ) -> Result<()> {
         loop {
             let pieces = self.live.all_pieces().0;
             let Some(range) = to_merge(&pieces, marks, levels_max * MERGED) else { return Ok(()) };
-            let merged = self.merge_run(&pieces[range.clone()])?;
+            let is_asked = scans_from.is_some_and(|mark| mark <= pieces[range.start].start);
+            let merged = self.merge_run(&pieces[range.clone()], is_asked)?;
             self.live.lock().replace_pieces(range, merged);
         }
     }
 
-    /// Several pieces as one. What they say of a key is kept, also where it comes to nothing: its row is locked.
-    fn merge_run(&self, pieces: &[Piece]) -> Result<Piece> {
+    /// Several pieces as one. What they say of a key is kept, also where it comes to nothing: its row is locked. `is_asked`: a
+    /// scan may ask what was deleted in them.
+    fn merge_run(&self, pieces: &[Piece], is_asked: bool) -> Result<Piece> {
         let engine = &*self.shared.engine;
-        let mut written = SpilledWrites::default();
+        let mut written = PieceWrites::default();
         let folder = engine.cx.folder();
         let (mut payload, mut spare) = (Vec::new(), Vec::new());
         for tree in trees_of(pieces) {
-            let mut merge = MergeCursor::new(bulk_cursors(engine, pieces, tree)?);
-            let mut writer = SortedRunsWriter::new(&engine.cx, self.traits(tree)?, self.birth());
+            let writes = pieces.iter().rev().flat_map(|piece| piece.writes.of(tree));
+            let mut cursors: Vec<_> =
+                writes.map(|runs| bulk_cursor(engine, runs)).collect::<Result<_>>()?;
+            // Behind them, and no messages of their own: their keys are among those of the others.
+            let messages = cursors.len();
+            let asked = pieces.iter().filter(|_| is_asked);
+            for runs in asked.flat_map(|piece| piece.hidden_deletes.of(tree)) {
+                cursors.push(bulk_cursor(engine, runs)?);
+            }
+            let mut merge = MergeCursor::new(cursors);
+            let mut writer = self.writer(tree, is_asked)?;
             while merge.next_group()? {
-                let versions = merge.group().map(|(_, entry)| entry.message());
+                let versions = merge.group().filter(|(source, _)| *source < messages);
+                let versions = versions.map(|(_, entry)| entry.message());
                 let tag = folder.fold_versions(versions, true, &mut payload, &mut spare)?;
                 let key = merge.group().next().map(|(_, entry)| entry.key).unwrap_or_default();
                 if let Some(tag) = tag {
-                    writer.push(Entry { key, tag, payload: &payload })?;
+                    let mut group = merge.group();
+                    let hides_delete = is_asked
+                        && group.any(|(_, entry)| entry.tag.kind() == Kind::Delete)
+                        && !plant!("txn: merged pieces forget what they hide");
+                    writer.push(Entry { key, tag, payload: &payload }, hides_delete)?;
                 }
             }
-            written.push_older(tree, Arc::new(writer.finish()?));
+            writer.finish(&mut written)?;
         }
         Ok(Piece::merged(pieces, written))
     }

@@ -1,6 +1,6 @@
 //! What a batch says, sealed: against a map that does the same one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::run::{OPERATOR_APPEND, Operators, put_operand};
@@ -42,6 +42,8 @@ fn a_sealed_set_is_the_last_word_on_each_key() {
             (random >> 33) % end
         };
         let mut model: BTreeMap<(TreeId, Vec<u8>), Word> = BTreeMap::new();
+        // Keys with a delete that no range hides.
+        let mut deleted: BTreeSet<(TreeId, Vec<u8>)> = BTreeSet::new();
         let writes = sealed(|writes| {
             for _ in 0..toss(40) {
                 let tree = TREES[toss(2) as usize];
@@ -54,6 +56,7 @@ fn a_sealed_set_is_the_last_word_on_each_key() {
                     }
                     3 => {
                         writes.push(tree, &key, Tag::DELETE, &[], false);
+                        deleted.insert((tree, key.clone()));
                         model.insert((tree, key), Word::Gone);
                     }
                     4..7 => {
@@ -70,6 +73,7 @@ fn a_sealed_set_is_the_last_word_on_each_key() {
                         let to = vec![b'k', key[1] + toss(4) as u8 + 1];
                         writes.push_range(tree, &key, &to);
                         model.retain(|(own, at), _| *own != tree || *at < key || *at >= to);
+                        deleted.retain(|(own, at)| *own != tree || *at < key || *at >= to);
                     }
                 }
             }
@@ -82,6 +86,9 @@ fn a_sealed_set_is_the_last_word_on_each_key() {
             for entry in writes.entries(tree) {
                 assert!(last.as_deref() < Some(entry.key), "ascending, each key once");
                 last = Some(entry.key.to_vec());
+                let deletes = entry.hides_delete || entry.tag.kind() == Kind::Delete;
+                let is_deleted = deleted.contains(&(tree, entry.key.to_vec()));
+                assert_eq!(deletes, is_deleted, "seed {seed}, {:?}", entry.key);
                 let word = match entry.tag.kind() {
                     Kind::Put => Word::Value(entry.payload.to_vec()),
                     Kind::Delete => Word::Gone,

@@ -12,7 +12,8 @@
 //!
 //! Invariants
 //! 1. Pieces stand oldest first, and what is in memory is newer than all of them.
-//! 2. A piece says of each key what its entries come to, folded: what a scan must not see of it, it sees nothing of.
+//! 2. A piece says of each key what its entries come to, folded: what a scan must not see of it, it sees nothing of. Of
+//!    keys that it deleted and gave something again that is remembered apart, as long as a scan may ask (Rule: I45).
 //! 3. A key is found from its append on: in memory, in what is being written, or in a piece, looked for in this order.
 //!
 //! Threads: one, behind the lock of [`LiveWrites`](super::LiveWrites).
@@ -45,6 +46,9 @@ pub(crate) struct Piece {
     pub start: Mark,
     /// Its entries, one piece of runs a tree.
     pub writes: Arc<SpilledWrites>,
+    /// Keys that it deleted and of which its entries say something else, as deletes; none that no scan can ask for. They are
+    /// runs, too: a statement may do so to any number of keys. No commit has anything of them.
+    pub hidden_deletes: Arc<SpilledWrites>,
     /// Merges that its entries have been through.
     pub level: u32,
     /// Nothing in it adds data.
@@ -53,6 +57,15 @@ pub(crate) struct Piece {
     bytes: u64,
     rows: Vec<RowsOf>,
     pub blobs: Vec<Arc<BlobHold>>,
+}
+
+/// Where a piece lies.
+#[derive(Default, Debug)]
+pub(crate) struct PieceWrites {
+    /// See [`Piece::writes`].
+    pub writes: SpilledWrites,
+    /// See [`Piece::hidden_deletes`].
+    pub hidden_deletes: SpilledWrites,
 }
 
 /// By how much entries change the rows of a tree, and of how many of them that is not known.
@@ -68,22 +81,23 @@ pub(crate) type Pieces = Arc<Vec<Piece>>;
 
 impl Leaving {
     /// Says where it lies now.
-    pub fn written(self, writes: SpilledWrites) -> Piece {
+    pub fn written(self, PieceWrites { writes, hidden_deletes }: PieceWrites) -> Piece {
         let Self { start, rows, blobs, writes: leaving } = self;
         let (bytes, only_deletes) = (leaving.bytes() as u64, leaving.only_deletes());
-        let writes = Arc::new(writes);
-        Piece { start, writes, level: 0, only_deletes, bytes, rows, blobs }
+        let (writes, hidden_deletes) = (Arc::new(writes), Arc::new(hidden_deletes));
+        Piece { start, writes, hidden_deletes, level: 0, only_deletes, bytes, rows, blobs }
     }
 }
 
 impl Piece {
     /// Neighbours as one, which lies where `writes` says.
-    pub fn merged(pieces: &[Piece], writes: SpilledWrites) -> Self {
+    pub fn merged(pieces: &[Piece], PieceWrites { writes, hidden_deletes }: PieceWrites) -> Self {
         let start = pieces.first().map(|piece| piece.start).unwrap_or_default();
         let level = pieces.iter().map(|piece| piece.level + 1).max().unwrap_or_default();
         let mut merged = Self {
             start,
             writes: Arc::new(writes),
+            hidden_deletes: Arc::new(hidden_deletes),
             level,
             only_deletes: true,
             bytes: 0,
@@ -225,9 +239,23 @@ impl TxnWrites {
         self.count_spilled();
     }
 
+    /// Forgets the hidden deletes of pieces from before the first mark that a scan has, or begins at; of all if there is none.
+    pub(crate) fn forget_hidden_deletes(&mut self, scans_from: Option<Mark>) {
+        let is_due = |piece: &Piece| {
+            let is_asked = scans_from.is_some_and(|mark| mark <= piece.start);
+            !is_asked && piece.hidden_deletes.entries() > 0
+        };
+        if self.pieces.iter().any(is_due) {
+            let pieces = Arc::make_mut(&mut self.pieces).iter_mut();
+            pieces
+                .filter(|piece| is_due(piece))
+                .for_each(|piece| piece.hidden_deletes = Arc::default());
+        }
+    }
+
     /// What a transaction that was prepared had written beyond memory, which it has again.
     pub(crate) fn has_left_memory(&mut self, writes: Arc<SpilledWrites>) {
-        let merged = Piece::merged(&[], SpilledWrites::default());
+        let merged = Piece::merged(&[], PieceWrites::default());
         self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }]);
     }
 

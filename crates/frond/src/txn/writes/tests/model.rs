@@ -32,6 +32,8 @@ struct Model {
     maxima: [Option<Vec<u8>>; 2],
     /// Of each key with an entry, whether the first one proved it absent.
     entries: [BTreeMap<Vec<u8>, bool>; 2],
+    /// Of those, which were deleted, but by range deletes, whatever came after.
+    deleted: [BTreeSet<Vec<u8>>; 2],
     /// Put, deleted or merged; by range deletes, too.
     states: [BTreeMap<Vec<u8>, Word>; 2],
     marks: Vec<ModelMark>,
@@ -94,6 +96,7 @@ impl Run {
             model.maxima[tree] = model.maxima[tree].take().max(Some(key.to_vec()));
         } else {
             model.delete(tree, key);
+            model.deleted[tree].insert(key.to_vec());
         }
         match to {
             Some(value) => drop(model.now[tree].insert(key.to_vec(), value)),
@@ -138,6 +141,7 @@ impl Run {
                     own.delete_range(TREES[tree], &key, to, -gone).unwrap();
                     for key in self.keys[tree].iter().filter(|own| **own >= key && *own < to) {
                         model.delete(tree, key);
+                        model.deleted[tree].remove(key);
                         model.now[tree].remove(key);
                         model.states[tree].insert(key.clone(), Word::Deleted);
                     }
@@ -281,6 +285,9 @@ impl Run {
                 let was_insert = self.model.entries[at][entry.key];
                 let allowed = was_insert && !self.base[at].contains_key(entry.key);
                 assert!(allowed || !entry.tag.is_fresh(), "Rule I7: {:?}", entry.key);
+                let deletes = entry.hides_delete || entry.tag.kind() == Kind::Delete;
+                let is_deleted = self.model.deleted[at].contains(entry.key);
+                assert_eq!(deletes, is_deleted, "Rule I45: {:?}", entry.key);
             }
             assert_eq!(rows, self.model.now[at]);
         }
