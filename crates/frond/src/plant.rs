@@ -179,6 +179,7 @@ pub const BUGS: &[Bug] = &[
     bug("load: record before the pages are synced", "Shared::publish_loads", "crash"),
     bug("load: recovery does not claim what the log names", "open, first pass", "crash"),
     bug("txn: what leaves memory is not cut at marks", "TxnWrites::begin_spill", "scenarios"),
+    bug("txn: pieces are merged over marks", "to_merge", "pieces"),
     bug("txn: what left memory stands beside others", "Shared::sequence", "transactions"),
     bug("txn: record before the spilled runs are synced", "Txn::spilled_change", "their crashes"),
     bug("txn: what leaves memory forgets what it hides", "Txn::write_piece", "put again"),

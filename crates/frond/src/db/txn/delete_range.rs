@@ -6,7 +6,7 @@
 //!    that lock them, so that no row is in the range until the transaction ends but its own.
 //! 2. A call that fails has deleted nothing.
 //! 3. Memory is bounded: rows that were deleted leave it as all writes do, and the scan begins anew behind the last of them, so
-//!    that it is not what keeps their pieces from being merged.
+//!    that it need not ask of each row whether what has left memory deletes it.
 //!
 //! Threads: as the transaction.
 
@@ -85,8 +85,6 @@ impl Txn {
                     break;
                 }
             }
-            drop(cursor);
-            self.merge_what_left()?;
         }
     }
 

@@ -53,6 +53,8 @@ mod live;
 mod locked_walk;
 mod options;
 mod own_walk;
+#[cfg(all(test, not(shuttle)))]
+mod pieces;
 mod prepare;
 #[cfg(all(test, not(shuttle)))]
 mod put_again;

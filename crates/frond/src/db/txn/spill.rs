@@ -40,6 +40,9 @@ pub(super) const WAITING_MAX: usize = 2;
 /// Pieces of about one size that are merged into one: each is one more for a read to look into.
 const MERGED: usize = 8;
 
+/// Pieces that may stand between two live marks. Statements cut, so that pieces of one size need not be neighbours.
+pub(super) const PIECES_MAX: usize = 4 * MERGED;
+
 /// Trees that pieces are of, ascending.
 fn trees_of(pieces: &[Piece]) -> BTreeSet<TreeId> {
     pieces.iter().flat_map(|piece| piece.writes.trees()).collect()
@@ -51,27 +54,32 @@ fn bulk_cursor(engine: &Engine, runs: &Arc<SortedRuns>) -> Result<SortedRunsCurs
     cursor.seek_first().map(|()| cursor)
 }
 
-/// Which neighbours are to be merged: the newest ones of one level, if there are enough; or, of more than `count_max` in
-/// all, those with the fewest bytes.
+/// Which neighbours are to be merged, with no live mark between them: the newest ones of one level, if there are enough; or,
+/// where more than `count_max` stand between two marks, those of them with the fewest bytes.
 fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<usize>> {
-    let is_free = |range: &Range<usize>| {
+    let are_cut = |older: &Piece, newer: &Piece| {
         // Entries behind a mark may be taken back alone; it may stand at the end of what was in memory then.
-        let between = |pair: &[Piece], mark: &Mark| pair[0].start < *mark && *mark <= pair[1].start;
-        let mut pairs = pieces[range.clone()].windows(2);
-        !pairs.any(|pair| marks.iter().any(|mark| between(pair, mark)))
+        let between = |mark: &Mark| older.start < *mark && *mark <= newer.start;
+        marks.iter().any(between) && !plant!("txn: pieces are merged over marks")
     };
-    let windows = (0..=pieces.len().checked_sub(MERGED)?).map(|start| start..start + MERGED);
-    let alike = |range: &Range<usize>| {
-        let level = pieces[range.start].level;
-        pieces[range.clone()].iter().all(|piece| piece.level == level)
-    };
-    if let Some(range) = windows.clone().rev().find(|range| alike(range) && is_free(range)) {
-        return Some(range);
+    let mut end = pieces.len();
+    for stretch in pieces.chunk_by(|older, newer| !are_cut(older, newer)).rev() {
+        let start = end - stretch.len();
+        let windows = stretch.windows(MERGED).enumerate();
+        let bytes = |window: &[Piece]| window.iter().map(|piece| piece.writes.bytes()).sum::<u64>();
+        let alike = |(_, window): &(usize, &[Piece])| {
+            window.iter().all(|piece| piece.level == window[0].level)
+        };
+        let smallest = || {
+            let windows = windows.clone().filter(|_| stretch.len() > count_max);
+            windows.min_by_key(|(_, window)| bytes(window))
+        };
+        if let Some((at, _)) = windows.clone().rev().find(alike).or_else(smallest) {
+            return Some(start + at..start + at + MERGED);
+        }
+        end = start;
     }
-    let bytes = |range: &Range<usize>| -> u64 {
-        pieces[range.clone()].iter().map(|piece| piece.writes.bytes()).sum()
-    };
-    windows.filter(|range| pieces.len() > count_max && is_free(range)).min_by_key(bytes)
+    None
 }
 
 /// Answers for a transaction's rows.
@@ -300,24 +308,8 @@ impl Txn {
             let rows = rows_beyond_memory(&shared.engine, &self.live);
             shared.lock_table.spill(locks, rows, |_, hash| hashes.contains(&hash));
         }
-        if state.cursor_marks.is_empty() {
-            // A scan that is open reads the pieces there are.
-            self.merge_pieces(&cuts, scans_from, usize::MAX / MERGED)?;
-        }
-        Ok(())
-    }
-
-    /// Merges what has left memory while a scan was open, if none is by now.
-    pub(super) fn merge_what_left(&self) -> Result<()> {
-        let state = self.go_on()?;
-        match state.cursor_marks.is_empty() {
-            true => {
-                let (cuts, scans_from) = (state.cuts(), state.scans_from());
-                let merged = self.merge_pieces(&cuts, scans_from, usize::MAX / MERGED);
-                merged.inspect_err(|error| self.shared.stop_if_unwritable(error))
-            }
-            false => Ok(()),
-        }
+        // Also under open scans: their marks are among the cuts, and they look anew for what they see once it has moved.
+        self.merge_pieces(&cuts, scans_from, PIECES_MAX)
     }
 
     /// Writes one piece, and lists the locks of its rows. `is_asked`: a scan may ask what was deleted in it.
@@ -354,7 +346,7 @@ impl Txn {
         // No scan of it is left.
         self.live.lock().forget_hidden_deletes(None);
         // Readers look into each piece, and an apply reads all of them at once.
-        self.merge_pieces(&[], None, 2)?;
+        self.merge_pieces(&[], None, 2 * MERGED)?;
         let pieces = self.live.all_pieces().0;
         let mut all = SpilledWrites::default();
         for (tree, runs) in pieces.iter().rev().flat_map(|piece| piece.writes.iter()) {
@@ -370,16 +362,16 @@ impl Txn {
     }
 
     /// Merges pieces, neighbours that no live mark stands between, as long as there are [`MERGED`] of one size, or of
-    /// any size more than `levels_max` times as many. Each entry is so written once more for each eightfold of its piece.
+    /// any size more than `count_max`. Each entry is so written once more for each eightfold of its piece.
     fn merge_pieces(
         &self,
         marks: &[Mark],
         scans_from: Option<Mark>,
-        levels_max: usize,
+        count_max: usize,
     ) -> Result<()> {
         loop {
             let pieces = self.live.all_pieces().0;
-            let Some(range) = to_merge(&pieces, marks, levels_max * MERGED) else { return Ok(()) };
+            let Some(range) = to_merge(&pieces, marks, count_max) else { return Ok(()) };
             let is_asked = scans_from.is_some_and(|mark| mark <= pieces[range.start].start);
             let merged = self.merge_run(&pieces[range.clone()], is_asked)?;
             self.live.lock().replace_pieces(range, merged);
