@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, mpsc};
 
-use frond::{LockHooks, LockParty};
+use frond::{Interrupter, LockHooks, LockParty, Xid, operator::MergeOperator};
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn an_interrupt_that_comes_late_is_for_nobody() {
     let mut late = Vec::new();
     for round in 0..100 {
         let txn = store.begin(Isolation::Snapshot);
-        late.iter().for_each(frond::Interrupter::interrupt);
+        late.iter().for_each(Interrupter::interrupt);
         assert!(!txn.is_interrupted());
         if round % 2 == 0 {
             late.push(txn.interrupter().unwrap());
@@ -286,4 +286,151 @@ fn others_wait_and_end_their_waits_while_a_server_is_asked() {
         asked.send(false).unwrap();
     });
     blocker.rollback();
+}
+
+const INTERRUPTS: u8 = 70;
+
+/// An operand put onto a value asks a transaction to stop: whatever puts it there is amid its work.
+#[derive(Default)]
+struct Interrupts(Mutex<Option<Interrupter>>);
+
+impl MergeOperator for Interrupts {
+    fn name(&self) -> &str {
+        "interrupts"
+    }
+
+    fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        self.0.lock().unwrap().iter().for_each(Interrupter::interrupt);
+        [base.unwrap_or_default(), operand].concat()
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Vec<u8> {
+        [older, newer].concat()
+    }
+}
+
+/// A store whose transactions leave memory after some hundred rows, and who interrupts one of them.
+fn interrupting() -> (Store, Arc<Interrupts>) {
+    let (dir, interrupts) = (tempfile::tempdir().unwrap(), Arc::new(Interrupts::default()));
+    let options = large::small_options(8 << 10).operator(INTERRUPTS, interrupts.clone()).unwrap();
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    (Store { db, tree, _dir: dir }, interrupts)
+}
+
+impl Store {
+    /// Nothing is left of a transaction that was too much for memory.
+    fn has_nothing(&self) {
+        assert!(self.rows().is_empty());
+        self.db.checkpoint().unwrap();
+        assert_eq!(self.db.stats().get("space_temporary_bytes"), Some(0));
+        self.is_at_rest();
+    }
+}
+
+const MANY: u32 = 2000;
+
+fn key(row: u32) -> Vec<u8> {
+    format!("{row:06}").into_bytes()
+}
+
+/// Pieces of values, and of operands onto them, more than a commit takes; kept from being merged before.
+fn write_pieces(txn: &Txn, tree: &Tree) {
+    for begin in (0..8 * MANY).step_by(MANY as usize) {
+        txn.savepoint().unwrap();
+        for row in begin..begin + MANY {
+            txn.put(tree, &key(row), b"value").unwrap();
+        }
+        txn.savepoint().unwrap();
+        for row in begin..begin + MANY {
+            txn.merge(tree, &key(row), INTERRUPTS, b"operand").unwrap();
+        }
+    }
+}
+
+/// Rule: I53. A merge of pieces ends where it is; the call is given back, and the transaction goes on.
+#[test]
+fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
+    let (store, interrupts) = interrupting();
+    let txn = store.begin(Isolation::Snapshot);
+    for row in 0..MANY {
+        txn.put(&store.tree, &key(row), b"value").unwrap();
+    }
+    *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
+    let merge = |row: u32| txn.merge(&store.tree, &key(row % MANY), INTERRUPTS, b".");
+    let mut row = 0;
+    let stopped = loop {
+        // If it is asked to stop, then by the call itself.
+        assert!(!txn.is_interrupted(), "row {row}");
+        match merge(row) {
+            Ok(()) => row += 1,
+            Err(error) => break error,
+        }
+    };
+    is_interrupted::<()>(Err(stopped));
+    assert!(!txn.is_over(), "nothing is lost");
+    *interrupts.0.lock().unwrap() = None;
+    txn.clear_interrupt();
+    for row in row..3 * MANY {
+        merge(row).unwrap();
+    }
+    txn.commit().unwrap();
+    let rows = store.rows();
+    assert_eq!(rows.len(), MANY as usize);
+    assert!(rows.iter().all(|(_, value)| value == "value..."));
+    store.is_at_rest();
+}
+
+/// Rule: I53. Of a commit and of a prepare nothing is left then.
+#[test]
+fn a_commit_that_merges_what_has_left_memory_is_stopped_amid_that() {
+    for prepares in [false, true] {
+        let (store, interrupts) = interrupting();
+        let txn = store.begin(Isolation::Snapshot);
+        write_pieces(&txn, &store.tree);
+        *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
+        let xid = Xid::new(b"stopped").unwrap();
+        match prepares {
+            false => is_interrupted(txn.commit()),
+            true => is_interrupted(txn.prepare(&xid)),
+        }
+        assert!(store.db.prepared().is_empty());
+        store.has_nothing();
+        // Nobody keeps the name.
+        let again = store.begin(Isolation::Snapshot);
+        again.put(&store.tree, &key(1), b"again").unwrap();
+        again.prepare(&xid).unwrap().commit().unwrap();
+        assert_eq!(store.tree.get(&key(1)).unwrap().as_deref(), Some(&b"again"[..]));
+    }
+}
+
+/// Rule: I53. What a prepare has yet to put to disk it gives up.
+#[test]
+fn a_prepare_whose_writes_leave_memory_is_stopped_amid_that() {
+    let (store, interrupts) = interrupting();
+    let stats = |name: &str| store.db.stats().get(name).unwrap();
+    // The last call before the one that would put all to disk, by a transaction that makes so many for that.
+    let write = |txn: &Txn, calls: u32| {
+        let left = (0..calls).find(|call| {
+            match call % 2 {
+                0 => txn.put(&store.tree, &key(call / 2), b"value"),
+                _ => txn.merge(&store.tree, &key(call / 2), INTERRUPTS, b"operand"),
+            }
+            .unwrap();
+            stats("space_temporary_bytes") > 0
+        });
+        left.unwrap_or(calls)
+    };
+    let txn = store.begin(Isolation::Snapshot);
+    let calls = write(&txn, u32::MAX);
+    drop(txn);
+    store.db.checkpoint().unwrap();
+    let txn = store.begin(Isolation::Snapshot);
+    assert_eq!(write(&txn, calls), calls);
+    let written = stats("store_writes");
+    *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
+    is_interrupted(txn.prepare(&Xid::new(b"stopped").unwrap()));
+    assert_eq!(stats("store_writes"), written);
+    assert!(store.db.prepared().is_empty());
+    store.has_nothing();
 }

@@ -9,14 +9,17 @@ use super::*;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A store whose transactions leave memory after a few rows.
-pub(super) fn small_store(dir: &std::path::Path, own_writes_bytes: u64) -> Db {
+/// Of a store whose transactions leave memory after a few rows.
+pub(super) fn small_options(own_writes_bytes: u64) -> Options {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     if let Some(limits) = &mut tuning.limits {
         limits.own_writes_bytes = own_writes_bytes;
     }
-    let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy).tuning(tuning);
-    Db::open(dir.join("store"), options).unwrap()
+    Options::new().cache_size(4 << 20).durability(Durability::Lazy).tuning(tuning)
+}
+
+pub(super) fn small_store(dir: &std::path::Path, own_writes_bytes: u64) -> Db {
+    Db::open(dir.join("store"), small_options(own_writes_bytes)).unwrap()
 }
 
 fn rows_of(tree: &Tree) -> Rows {

@@ -14,7 +14,7 @@ impl Txn {
     /// says. Returns the number of the commit; of a transaction that has written nothing, the last one visible.
     ///
     /// # Errors
-    /// All is rolled back with `TxnEnded`, `Interrupted` (if it would have had to wait for background work), `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
+    /// All is rolled back with `TxnEnded`, `Interrupted` (if it would have had to wait for background work, or amid merges of what has left memory), `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
     /// `Closed`. `Failed`, `OutcomeUnknown`: the store has stopped.
     pub fn commit(self) -> Result<Seqno> {
         let mut state = self.state.lock().unwrap();
@@ -49,7 +49,7 @@ impl Txn {
         let spilled = match is_spilled {
             true => {
                 let turn = shared.engine.wait_for_spilled(WAITING_MAX, &|| state.must_go_on())?;
-                Some((turn, self.spilled_change()?))
+                Some((turn, self.spilled_change(state)?))
             }
             false => None,
         };

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. An interrupt is of one transaction: where it comes late, it is no other's (`lock_table/owner.rs`).
-//! 2. It stays until it is cleared. Waits end by it, and calls that read, write or go on with a scan fail; what ends a
-//!    transaction or takes some of it back does not.
+//! 2. It stays until it is cleared. Waits end by it, and merges of what has left memory (`spill.rs`), and calls that read,
+//!    write or go on with a scan fail; what ends a transaction or takes some of it back does not.
 //! 3. Waits for locks end by it at once: whoever waits is woken, the transaction itself and who heeds its interrupts.
 //! 4. Once the commit has its place in the log nothing looks at it.
 //!
@@ -65,8 +65,8 @@ impl Interrupter {
         Self { whom: Whom::Heeding(Arc::default()) }
     }
 
-    /// The call that the transaction is in ends with [`Error::Interrupted`], if it waits for a lock or for room or walks
-    /// over rows, and so does every later one until [`Txn::clear_interrupt`]; likewise of what heeds it, until
+    /// The call that the transaction is in ends with [`Error::Interrupted`], if it waits for a lock or for room, walks
+    /// over rows or merges what has left memory, and so does every later one until [`Txn::clear_interrupt`]; likewise of what heeds it, until
     /// [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
         match &self.whom {

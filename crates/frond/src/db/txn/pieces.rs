@@ -163,7 +163,7 @@ fn scans_see_what_they_saw_though_pieces_are_merged_beside_them() {
         let (db, tree) = store(KEYS / 2);
         let txn = db.begin(TxnOptions::default()).unwrap();
         let (mut calls, mut saved, mut open) = (Calls::default(), Vec::new(), Vec::new());
-        for round in 0..1500 {
+        for round in 0..1500u32 {
             let what = format!("I45: seed {seed}, round {round}");
             match toss.below(50) {
                 0 if open.len() < 4 => {

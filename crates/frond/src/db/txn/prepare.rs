@@ -24,6 +24,7 @@ use super::{
         prepared::{Prepared, PreparedTxn, content},
     },
     Isolation, State, Txn,
+    spill::Heeds,
 };
 
 /// What a record of the log needs beside the content of what is prepared: keys and heads of its pieces.
@@ -117,7 +118,7 @@ impl Txn {
             shared.engine.admit(bytes)?;
             shared.engine.store.settle_admitted(bytes);
         }
-        self.leave_memory(state)
+        self.leave_memory(state, Heeds::Interrupts)
     }
 
     fn prepare_writes(&self, state: &mut State, xid: &Xid, level: Durability) -> Result<Prepared> {
@@ -170,7 +171,7 @@ impl Txn {
         engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
         let is_spilled = self.live.lock().is_spilled();
         let (spilled, spilled_bytes) = match is_spilled {
-            true => self.spilled_change().map(|(change, bytes)| (Some(change), bytes))?,
+            true => self.spilled_change(state).map(|(change, bytes)| (Some(change), bytes))?,
             false => (None, 0),
         };
         let _turn = engine.make_room(bytes, &|| state.must_go_on())?;

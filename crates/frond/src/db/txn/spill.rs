@@ -10,6 +10,9 @@
 //! 2. A call of a row is not cut: what leaves memory leaves it before such a call or behind it.
 //! 3. The runs are on disk before a record that names them can be (Rule: I11).
 //! 4. As long as a scan may ask whether a row was deleted since its mark, the pieces behind that know (Rule: I45).
+//! 5. Merges stop soon after the transaction was asked to, and leave what there was (Rule: I53). What has begun to leave memory
+//!    is written to its end, a sixteenth of the cache: it cannot go back, and would be lost with all the transaction. But a
+//!    prepare that is to stop loses that anyhow.
 //!
 //! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here; once more as it is applied.
 
@@ -42,6 +45,9 @@ const MERGED: usize = 8;
 
 /// Pieces that may stand between two live marks. Statements cut, so that pieces of one size need not be neighbours.
 pub(super) const PIECES_MAX: usize = 4 * MERGED;
+
+/// Entries, or groups of them, between two looks at whether the transaction was asked to stop.
+const LOOKS_EVERY: usize = 256;
 
 /// Trees that pieces are of, ascending.
 fn trees_of(pieces: &[Piece]) -> BTreeSet<TreeId> {
@@ -80,6 +86,13 @@ fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<
         end = start;
     }
     None
+}
+
+/// What stops writes on their way to disk, which are lost then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heeds {
+    Nothing,
+    Interrupts,
 }
 
 /// Answers for a transaction's rows.
@@ -174,6 +187,11 @@ impl State {
         let statement = self.statement.map(|(mark, _)| mark);
         statement.into_iter().chain(self.cursor_marks.iter().copied()).min()
     }
+
+    /// An error if it was asked to stop; looked at before some of many steps.
+    fn must_go_on_at(&self, step: usize) -> Result<()> {
+        if step.is_multiple_of(LOOKS_EVERY) { self.must_go_on() } else { Ok(()) }
+    }
 }
 
 impl Txn {
@@ -244,7 +262,7 @@ impl Txn {
     /// Before a call that writes: what is in memory leaves it, if it has become too much. A call of a row writes several
     /// times, and is not cut.
     ///
-    /// An error ends the transaction: what was on its way is nowhere as a whole.
+    /// An error ends the transaction: what was on its way is nowhere as a whole. Not so an interrupt.
     pub(super) fn spill_if_large(&self, state: &mut State) -> Result<()> {
         if !state.is_large || state.row_calls > 0 {
             return Ok(());
@@ -265,17 +283,28 @@ impl Txn {
             self.shared.engine.admit(bytes)?;
             self.shared.engine.store.settle_admitted(bytes);
         }
-        self.leave_memory(state).inspect_err(|error| {
-            // Whoever tried again would come to the same.
-            state.ended_by = Some(Box::new(error.clone()));
-            self.end(state);
+        self.leave_memory(state, Heeds::Nothing).inspect_err(|error| self.end_by(state, error))?;
+        // Also under open scans: their marks are among the cuts, and they look anew for what they see once it has moved.
+        let merged = self.merge_pieces(state, &state.cuts(), state.scans_from(), PIECES_MAX);
+        merged.inspect_err(|error| {
+            // Then all is as it was, in more pieces.
+            if !matches!(error, Error::Interrupted) {
+                self.shared.stop_if_unwritable(error);
+                self.end_by(state, error);
+            }
         })
     }
 
+    /// Whoever tried again would come to the same.
+    fn end_by(&self, state: &mut State, error: &Error) {
+        state.ended_by = Some(Box::new(error.clone()));
+        self.end(state);
+    }
+
     /// All that is in memory leaves it. After an error the transaction is to be ended.
-    pub(super) fn leave_memory(&self, state: &mut State) -> Result<()> {
+    pub(super) fn leave_memory(&self, state: &mut State, heeds: Heeds) -> Result<()> {
         state.is_large = false;
-        self.spill(state).inspect_err(|error| self.shared.stop_if_unwritable(error))
+        self.spill(state, heeds).inspect_err(|error| self.shared.stop_if_unwritable(error))
     }
 
     /// Whether writes that take so much memory should leave it.
@@ -285,7 +314,7 @@ impl Txn {
         bytes > self.shared.engine.limits.own_writes_bytes / share
     }
 
-    fn spill(&self, state: &mut State) -> Result<()> {
+    fn spill(&self, state: &mut State, heeds: Heeds) -> Result<()> {
         let shared = &*self.shared;
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (cuts, scans_from) = (state.cuts(), state.scans_from());
@@ -299,7 +328,7 @@ impl Txn {
         let mut pieces = Vec::with_capacity(leaving.len());
         for piece in leaving {
             let is_asked = scans_from.is_some_and(|mark| mark <= piece.start);
-            let written = self.write_piece(&piece, is_asked, &mut hashes)?;
+            let written = self.write_piece(state, heeds, (&piece, is_asked), &mut hashes)?;
             pieces.push(piece.written(written));
         }
         self.live.lock().end_spill(pieces);
@@ -308,21 +337,24 @@ impl Txn {
             let rows = rows_beyond_memory(&shared.engine, &self.live);
             shared.lock_table.spill(locks, rows, |_, hash| hashes.contains(&hash));
         }
-        // Also under open scans: their marks are among the cuts, and they look anew for what they see once it has moved.
-        self.merge_pieces(&cuts, scans_from, PIECES_MAX)
+        Ok(())
     }
 
     /// Writes one piece, and lists the locks of its rows. `is_asked`: a scan may ask what was deleted in it.
     fn write_piece(
         &self,
-        piece: &Leaving,
-        is_asked: bool,
+        state: &State,
+        heeds: Heeds,
+        (piece, is_asked): (&Leaving, bool),
         hashes: &mut HashSet<u128>,
     ) -> Result<PieceWrites> {
         let mut written = PieceWrites::default();
         for tree in piece.writes.trees() {
             let mut writer = self.writer(tree, is_asked)?;
-            for entry in piece.writes.entries(tree) {
+            for (step, entry) in piece.writes.entries(tree).enumerate() {
+                if heeds == Heeds::Interrupts {
+                    state.must_go_on_at(step)?;
+                }
                 hashes.insert(LockTable::row_hash(tree, entry.key));
                 let crate::txn::Entry { key, tag, payload, hides_delete, .. } = entry;
                 let hides_delete =
@@ -341,12 +373,12 @@ impl Txn {
     }
 
     /// What its commit brings besides what is in memory: the change to be noted, and the bytes to be admitted for it.
-    pub(super) fn spilled_change(&self) -> Result<(Change, u64)> {
+    pub(super) fn spilled_change(&self, state: &State) -> Result<(Change, u64)> {
         let shared = &*self.shared;
         // No scan of it is left.
         self.live.lock().forget_hidden_deletes(None);
         // Readers look into each piece, and an apply reads all of them at once.
-        self.merge_pieces(&[], None, 2 * MERGED)?;
+        self.merge_pieces(state, &[], None, 2 * MERGED)?;
         let pieces = self.live.all_pieces().0;
         let mut all = SpilledWrites::default();
         for (tree, runs) in pieces.iter().rev().flat_map(|piece| piece.writes.iter()) {
@@ -365,6 +397,7 @@ impl Txn {
     /// any size more than `count_max`. Each entry is so written once more for each eightfold of its piece.
     fn merge_pieces(
         &self,
+        state: &State,
         marks: &[Mark],
         scans_from: Option<Mark>,
         count_max: usize,
@@ -373,14 +406,14 @@ impl Txn {
             let pieces = self.live.all_pieces().0;
             let Some(range) = to_merge(&pieces, marks, count_max) else { return Ok(()) };
             let is_asked = scans_from.is_some_and(|mark| mark <= pieces[range.start].start);
-            let merged = self.merge_run(&pieces[range.clone()], is_asked)?;
+            let merged = self.merge_run(state, &pieces[range.clone()], is_asked)?;
             self.live.lock().replace_pieces(range, merged);
         }
     }
 
     /// Several pieces as one. What they say of a key is kept, also where it comes to nothing: its row is locked. `is_asked`: a
     /// scan may ask what was deleted in them.
-    fn merge_run(&self, pieces: &[Piece], is_asked: bool) -> Result<Piece> {
+    fn merge_run(&self, state: &State, pieces: &[Piece], is_asked: bool) -> Result<Piece> {
         let engine = &*self.shared.engine;
         let mut written = PieceWrites::default();
         let folder = engine.cx.folder();
@@ -397,7 +430,10 @@ impl Txn {
             }
             let mut merge = MergeCursor::new(cursors);
             let mut writer = self.writer(tree, is_asked)?;
+            let mut step = 0;
             while merge.next_group()? {
+                state.must_go_on_at(step)?;
+                step += 1;
                 let versions = merge.group().filter(|(source, _)| *source < messages);
                 let versions = versions.map(|(_, entry)| entry.message());
                 let tag = folder.fold_versions(versions, true, &mut payload, &mut spare)?;
