@@ -17,6 +17,8 @@ use crate::targets::Result;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Marks kept over a step: the exit velocity is read between two of them.
 const MARKS: u64 = 2_000;
+/// And no more than these, however many operations there are beyond what was planned: a store's memory is measured beside.
+const MARKS_MAX: usize = 2 * MARKS as usize;
 
 /// What a step is going to do.
 #[derive(Clone, Debug)]
@@ -84,7 +86,7 @@ pub struct Meter {
     stopped: AtomicBool,
     done: AtomicU64,
     next_mark: AtomicU64,
-    mark_every: u64,
+    mark_every: AtomicU64,
     marks: Mutex<Vec<Mark>>,
     latencies: Mutex<BTreeMap<&'static str, Histogram<u64>>>,
     client_cpu_ns: AtomicU64,
@@ -110,8 +112,8 @@ impl Meter {
             stopped: AtomicBool::new(false),
             done: AtomicU64::new(0),
             next_mark: AtomicU64::new(mark_every),
-            mark_every,
-            marks: Mutex::new(Vec::with_capacity(MARKS as usize + 2)),
+            mark_every: AtomicU64::new(mark_every),
+            marks: Mutex::new(Vec::with_capacity(MARKS_MAX)),
             latencies: Mutex::new(BTreeMap::new()),
             client_cpu_ns: AtomicU64::new(0),
             over: Mutex::new(false),
@@ -168,8 +170,19 @@ impl Meter {
         }
         let mut marks = lock(&self.marks);
         if marks.last().is_none_or(|last| last.ops < done) {
+            // A step that runs for its time may do any number of operations.
+            if marks.len() == MARKS_MAX {
+                let mut number = 0;
+                marks.retain(|_| {
+                    number += 1;
+                    number % 2 == 0
+                });
+                self.mark_every
+                    .fetch_add(self.mark_every.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
             marks.push(Mark { ops: done, seconds: (now - self.start).as_secs_f64() });
-            self.next_mark.store(done + self.mark_every, Ordering::Relaxed);
+            let every = self.mark_every.load(Ordering::Relaxed);
+            self.next_mark.store(done + every, Ordering::Relaxed);
         }
     }
 
@@ -344,6 +357,19 @@ mod tests {
         assert_eq!(taken.latencies["put"].len(), 30);
         assert_eq!(taken.latencies["get"].len(), 7);
         assert_eq!(taken.marks.last().map(|mark| mark.ops), Some(300));
+    }
+
+    #[test]
+    fn marks_are_bounded_however_many_operations_there_are() {
+        let taken = run(&plan(MARKS, None), |meter| {
+            let mut client = meter.client("put");
+            (0..100 * MARKS).for_each(|_| client.time(1, || ()));
+            Ok(())
+        });
+        let marks = taken.expect("nothing fails").marks;
+        assert!((MARKS as usize / 2..=MARKS_MAX + 1).contains(&marks.len()), "{}", marks.len());
+        assert!(marks.windows(2).all(|pair| pair[0].ops < pair[1].ops));
+        assert_eq!(marks.last().map(|mark| mark.ops), Some(100 * MARKS));
     }
 
     #[test]
