@@ -558,3 +558,43 @@ fn reads_of_a_statement_see_one_moment() {
         store.is_at_rest();
     }
 }
+
+/// A row that was deleted and is back: it was passed by ahead of where the scan stands, and is not any more (Rule: I45).
+#[test]
+fn what_a_savepoint_brings_back_is_met_by_a_scan_that_is_open() {
+    for isolation in LEVELS {
+        for (forward, locks) in [(true, false), (false, false), (true, true), (false, true)] {
+            let store = store(true);
+            let txn = store.begin(isolation);
+            for key in ["11", "12", "13", "14", "15"] {
+                txn.put(&store.tree, key.as_bytes(), b"own").unwrap();
+            }
+            let mut cursor = match locks {
+                true => txn.scan_locked(&store.tree, .., RowLock::Shared, IfLocked::Wait).unwrap(),
+                false => txn.scan(&store.tree, ..).unwrap(),
+            };
+            if !forward {
+                cursor.seek_last();
+            }
+            let mut step = || {
+                let row = if forward { cursor.next() } else { cursor.prev() };
+                row.unwrap().map(|(key, _)| text(key))
+            };
+            let mut expected = ["1", "11", "12", "13", "14", "15", "2"];
+            if !forward {
+                expected.reverse();
+            }
+            assert_eq!(step().as_deref(), Some(expected[0]));
+            let savepoint = txn.savepoint().unwrap();
+            for key in ["12", "13", "14"] {
+                txn.delete(&store.tree, key.as_bytes()).unwrap();
+            }
+            assert_eq!(step().as_deref(), Some(expected[1]));
+            txn.rollback_to(&savepoint).unwrap();
+            for key in &expected[2..] {
+                assert_eq!(step().as_deref(), Some(*key), "{isolation:?} {forward} {locks}");
+            }
+            assert_eq!(step(), None);
+        }
+    }
+}

@@ -422,7 +422,10 @@ impl TxnCursor<'_> {
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let locks = matches!(self.base, Base::Locked(_));
         let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, locks)?;
-        self.stepped.1 = rollbacks;
+        if self.stepped.1 != rollbacks {
+            // What was fetched ahead as deleted may be there again.
+            (self.stepped.1, self.is_placed) = (rollbacks, false);
+        }
         self.is_locked = false;
         if self.spills != spills {
             // What it sees of own writes lies elsewhere now.
