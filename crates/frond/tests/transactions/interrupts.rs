@@ -348,16 +348,19 @@ fn write_pieces(txn: &Txn, tree: &Tree) {
     }
 }
 
+/// Some four pieces: so few that those of operands are merged with them.
+const FEW: u32 = 800;
+
 /// Rule: I53. A merge of pieces ends where it is; the call is given back, and the transaction goes on.
 #[test]
 fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
     let (store, interrupts) = interrupting();
     let txn = store.begin(Isolation::Snapshot);
-    for row in 0..MANY {
+    for row in 0..FEW {
         txn.put(&store.tree, &key(row), b"value").unwrap();
     }
     *interrupts.0.lock().unwrap() = Some(txn.interrupter().unwrap());
-    let merge = |row: u32| txn.merge(&store.tree, &key(row % MANY), INTERRUPTS, b".");
+    let merge = |row: u32| txn.merge(&store.tree, &key(row % FEW), INTERRUPTS, b".");
     let mut row = 0;
     let stopped = loop {
         // If it is asked to stop, then by the call itself.
@@ -369,14 +372,15 @@ fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
     };
     is_interrupted::<()>(Err(stopped));
     assert!(!txn.is_over(), "nothing is lost");
+    assert!(row < 3 * FEW, "{row}");
     *interrupts.0.lock().unwrap() = None;
     txn.clear_interrupt();
-    for row in row..3 * MANY {
+    for row in row..3 * FEW {
         merge(row).unwrap();
     }
     txn.commit().unwrap();
     let rows = store.rows();
-    assert_eq!(rows.len(), MANY as usize);
+    assert_eq!(rows.len(), FEW as usize);
     assert!(rows.iter().all(|(_, value)| value == "value..."));
     store.is_at_rest();
 }
