@@ -2,7 +2,7 @@
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|soak|disk|sanitizers|miri]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|soak|large|disk|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
@@ -22,6 +22,12 @@ planted() {
 
 soak() {
   make soak SECONDS="${FROND_SOAK_SECONDS:-3600}"
+}
+
+# Fifty million rows updated in one transaction of a store of 256 MiB: FROND_UPDATED_ROWS says how many instead.
+large() {
+  cargo test --release -p frond --locked --test memory_budget -- \
+    --ignored --exact --nocapture fifty_million_rows_are_updated_in_one_transaction
 }
 
 # A file system of its own, so small that it is soon full.
@@ -54,7 +60,7 @@ miri() {
 }
 
 scripts/install.sh build checks
-for part in "${@:-campaigns schedules planted soak disk sanitizers miri}"; do
+for part in "${@:-campaigns schedules planted soak large disk sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"

@@ -2,9 +2,9 @@
 //! constant beside it. A test of its own, because the kernel counts for the whole process; so what is counted beside that
 //! has a process of its own, this test's binary run again.
 
-use std::process::Command;
+use std::{process::Command, time::Instant};
 
-use frond::{Batch, Db, Durability, Options, Stats, Tree, Txn, TxnOptions};
+use frond::{Batch, Db, Durability, IfLocked, Options, RowLock, Stats, Tree, Txn, TxnOptions};
 use frond_testkit::Dice;
 
 const CACHE: u64 = 64 << 20;
@@ -118,6 +118,32 @@ fn fill(txn: &Txn, tree: &Tree, seed: u64) -> u64 {
     rows
 }
 
+/// Writes every row anew through one scan that locks it, so that its value begins with its key; how many there are.
+fn update_all(txn: &Txn, tree: &Tree) -> u64 {
+    let mut scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+    let (mut rows, mut updated) = (0, Vec::new());
+    while let Some((key, value)) = scan.next().unwrap() {
+        let key: [u8; 8] = key.try_into().unwrap();
+        assert_ne!(value[..8], key, "a row is met once, and as it was");
+        updated.clear();
+        updated.extend_from_slice(&key);
+        updated.extend_from_slice(&value[8..]);
+        txn.put(tree, &key, &updated).unwrap();
+        rows += 1;
+    }
+    rows
+}
+
+/// Rows that there are, all of them updated.
+fn updated(tree: &Tree) -> u64 {
+    let (mut rows, mut scan) = (0, tree.scan(..).unwrap());
+    while let Some((key, value)) = scan.next().unwrap() {
+        assert_eq!(value[..8], *key);
+        rows += 1;
+    }
+    rows
+}
+
 /// What files were asked for: reads and writes of the store, and bytes of the log.
 fn work(stats: &Stats) -> [u64; 3] {
     ["store_reads", "store_writes", "log_written_bytes"].map(|name| stats.get(name).unwrap())
@@ -166,9 +192,61 @@ fn large_transactions() {
     assert_eq!(found as u64, rows);
     drop(cursor);
     took("once it is in the tree");
-    // What the first one had on disk is free: another finds its place there.
+
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    assert_eq!(update_all(&txn, &tree), rows);
+    took("once every row was updated through a scan");
+    txn.commit().unwrap();
+    took("after that commit");
+    db.checkpoint().unwrap();
+    assert_eq!(updated(&tree), rows);
+    took("once the updates are in the tree");
+    // What they had on disk is free: others find their place there.
     let space = |stats: &Stats| stats.get("space_temporary_bytes").unwrap();
     assert!(space(&db.stats()) < LARGE_CACHE, "nothing of them is left over");
+    drop(tree);
+    db.close().unwrap();
+}
+
+/// Says how many rows, instead of 50 million.
+const UPDATED_ROWS: &str = "FROND_UPDATED_ROWS";
+const UPDATED_CACHE: u64 = 256 << 20;
+
+/// Rule: I47. Ten times the cache, in rows of 48 bytes.
+#[test]
+#[ignore = "long, and needs twenty gibibytes of disk: `scripts/torture.sh large`"]
+fn fifty_million_rows_are_updated_in_one_transaction() {
+    let rows = std::env::var(UPDATED_ROWS).map_or(50_000_000, |rows| rows.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let before = peak();
+    let options = Options::new().cache_size(UPDATED_CACHE).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let mut started = Instant::now();
+    let mut took = |what: &str| {
+        let (took, seconds) = (peak() - before, started.elapsed().as_secs_f64());
+        println!("{what}: {seconds:.1} s; at most {} MiB", took >> 20);
+        assert!(took <= UPDATED_CACHE + UPDATED_CACHE / 10 + CONSTANT, "{what}: {took} bytes");
+        started = Instant::now();
+    };
+    let (mut load, mut dice) = (db.bulk_load("t", Default::default()).unwrap(), Dice::new(47));
+    let mut value = [0; 40];
+    for row in 0..rows {
+        value.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&dice.bits().to_be_bytes()));
+        load.put(&u64::to_be_bytes(row), &value).unwrap();
+    }
+    load.finish().unwrap();
+    took("loaded");
+    let tree = db.open_tree("t").unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    assert_eq!(update_all(&txn, &tree), rows);
+    println!("{rows} rows, {} locks", db.lock_stats().locks);
+    took("updated");
+    txn.commit().unwrap();
+    took("committed");
+    db.checkpoint().unwrap();
+    took("applied, and a checkpoint");
+    assert_eq!(updated(&tree), rows);
+    took("read");
     drop(tree);
     db.close().unwrap();
 }
