@@ -14,15 +14,15 @@ use std::{
 };
 
 use frond::{
-    Batch, CheckMode, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape, SizeClass,
-    Snapshot, Tree, TreeOptions, Tuning, io::Env, operator,
+    Batch, BulkLoad, CheckMode, Db, Durability, Error, Limits, Options, Result, RowBuf, Shape,
+    SizeClass, Snapshot, Tree, TreeOptions, Tuning, io::Env, operator,
 };
 
 use crate::{
     Dice,
     drive::{Engine, Store, answer_or_error},
     model::{Answer, Dump, Everything, Row, show},
-    ops::{Op, Swarm, Write},
+    ops::{Key, Op, Swarm, Value, Write},
 };
 use txns::{Patience, Txns};
 
@@ -157,6 +157,15 @@ impl Engine for DbEngine {
     }
 }
 
+fn load(mut load: BulkLoad, value: Value, keys: &[Key]) -> Result<()> {
+    for (row, key) in keys.iter().enumerate() {
+        load.put(&key.bytes(), &value.of_row(row).bytes())?;
+    }
+    let distinct: BTreeSet<_> = keys.iter().collect();
+    assert_eq!(load.finish()?.rows, distinct.len() as u64, "rows of a bulk load");
+    Ok(())
+}
+
 /// An open Frond store.
 pub struct OpenDb {
     // Before the store: dropped first.
@@ -202,13 +211,12 @@ impl OpenDb {
             Op::Commit(level, writes) => self.commit(*level, writes)?,
             Op::Bulk { tree, unique, value, keys } => {
                 let options = self.options_of(tree, *unique);
-                let mut load = db.bulk_load(tree, options)?;
-                for (row, key) in keys.iter().enumerate() {
-                    load.put(&key.bytes(), &value.of_row(row).bytes())?;
-                }
-                let loaded = load.finish()?;
-                let distinct: BTreeSet<_> = keys.iter().collect();
-                assert_eq!(loaded.rows, distinct.len() as u64, "rows of a bulk load");
+                load(db.bulk_load(tree, options)?, *value, keys)?;
+            }
+            Op::Fill { tree, value, keys } => {
+                let _limit = self.patience.limit();
+                let tree = db.open_tree(tree)?;
+                load(db.bulk_load_into(&tree)?, *value, keys)?;
             }
             Op::Get(tree, key) => {
                 let (tree, key) = (db.open_tree(tree)?, key.bytes());

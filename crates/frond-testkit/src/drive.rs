@@ -79,6 +79,7 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
     let refusal = match &error {
         Error::NoSuchTree(_) => Refusal::NoSuchTree,
         Error::TreeExists(_) => Refusal::TreeExists,
+        Error::TreeNotEmpty(_) => Refusal::NotEmpty,
         Error::KeyExists { .. } | Error::DuplicateKey { .. } => Refusal::KeyExists,
         Error::InvalidArgument(_) => Refusal::BadCall,
         Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,

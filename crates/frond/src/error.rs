@@ -202,7 +202,7 @@ pub enum Error {
     /// Two rows of a bulk load into a unique tree, or of a build of one, have the same key (FRD-1104). Nothing of it
     /// is there.
     #[error(
-        "FRD-1104 two rows that were to be in unique tree \"{tree}\" have the same key; it was not made"
+        "FRD-1104 two rows that were to be in unique tree \"{tree}\" have the same key; nothing was made"
     )]
     DuplicateKey {
         /// The tree.
@@ -298,6 +298,11 @@ pub enum Error {
         /// Why.
         error: Box<Error>,
     },
+    /// A load is to fill a tree that is empty, and this one has rows (FRD-1017). Nothing of the load is there.
+    #[error(
+        "FRD-1017 tree \"{0}\" has rows; a load fills empty trees only. Truncate it first, or put the rows one by one"
+    )]
+    TreeNotEmpty(String),
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
@@ -468,6 +473,7 @@ impl Error {
             | DuplicateKey { .. }
             | NoSuchTree(_)
             | TreeExists(_)
+            | TreeNotEmpty(_)
             | DefinitionChanged(_)
             | NoSuchSnapshot(_)
             | SnapshotExists(_)
@@ -521,6 +527,7 @@ impl Error {
             | OperatorNeeded { tree, .. }
             | NoSuchTree(tree)
             | TreeExists(tree)
+            | TreeNotEmpty(tree)
             | DefinitionChanged(tree) => Some(tree),
             IndexConflict { table, .. }
             | IndexDuplicates { table, .. }

@@ -178,6 +178,17 @@ pub const BUGS: &[Bug] = &[
     bug("backup: an increment begins one version late", "Walk::passes_by", "scenarios"),
     bug("load: record before the pages are synced", "Shared::publish_loads", "crash"),
     bug("load: recovery does not claim what the log names", "open, first pass", "crash"),
+    bug(
+        "load: an empty tree is not looked at again behind its lock",
+        "Db::keep_empty",
+        "scenarios",
+    ),
+    bug("load: counters of a tree that is filled begin again", "build_record", "scenarios"),
+    bug(
+        "db: a batch does not look whether its trees are there",
+        "Shared::lock_checked",
+        "scenarios",
+    ),
     bug("txn: what leaves memory is not cut at marks", "TxnWrites::begin_spill", "scenarios"),
     bug("txn: pieces are merged over marks", "to_merge", "pieces"),
     bug("txn: what left memory stands beside others", "Shared::sequence", "transactions"),

@@ -24,7 +24,7 @@ fn scrambled(count: u64) -> impl Iterator<Item = u64> {
 /// Scripts with a load every few operations, long ones with restarts in between.
 fn script(seed: u64, length: usize) -> Vec<Op> {
     let mut swarm = DbEngine::able(Swarm::thrown(seed, length));
-    (swarm.bulk, swarm.trees, swarm.catalog) = (30, 6, 10);
+    (swarm.bulk, swarm.fill, swarm.trees, swarm.catalog) = (30, 15, 6, 10);
     let swarm = if length < 100 { swarm.without_restarts() } else { swarm };
     generate(seed, &swarm)
 }
@@ -41,17 +41,22 @@ fn loads(script: &[Op]) -> usize {
     script.iter().filter(|op| matches!(op, Op::Bulk { keys, .. } if !keys.is_empty())).count()
 }
 
+fn fills(script: &[Op]) -> usize {
+    script.iter().filter(|op| matches!(op, Op::Fill { .. })).count()
+}
+
 /// Promise: P1, P2, P3.
 #[test]
 fn loaded_trees_are_the_models() {
-    let mut loaded = 0;
+    let (mut loaded, mut filled) = (0, 0);
     for seed in effort::seeds(40) {
         let engine = DbEngine::thrown(seed);
         let script = script(seed, 150);
         hold("bulk", seed, &script, |script| model_run(&engine, script, seed));
-        loaded += loads(&script);
+        (loaded, filled) = (loaded + loads(&script), filled + fills(&script));
     }
-    println!("{loaded} loads");
+    println!("{loaded} loads of new trees, {filled} of trees that were there");
+    assert!(filled > 0);
 }
 
 /// A crash at every call of a load, and of what follows it. Promise: P1–P8. Rule: I11.

@@ -27,7 +27,7 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::ops::{Op, Write};
+use crate::ops::{Key, Op, Value, Write};
 
 /// A key and its value.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -52,6 +52,8 @@ pub enum Refusal {
     NoSuchTree,
     /// The tree exists already.
     TreeExists,
+    /// The tree is to be filled, and has rows.
+    NotEmpty,
     /// An insert met its key.
     KeyExists,
     /// An insert into a tree that takes none.
@@ -350,19 +352,15 @@ impl Model {
             }
             Op::Bulk { tree, unique, value, keys } => {
                 self.absent(tree)?;
-                let step = self.step() + 1;
-                let mut loaded = History { unique: *unique, ..History::default() };
-                for (row, key) in keys.iter().enumerate() {
-                    let key = key.bytes();
-                    if *unique && loaded.rows.contains_key(&key) {
-                        return Err(Refusal::KeyExists);
-                    }
-                    loaded.put(key, step, Some(value.of_row(row).bytes().into()));
+                self.load(tree, *unique, (*value, keys))?;
+            }
+            Op::Fill { tree, value, keys } => {
+                let old = &self.trees[&self.tree(tree)?];
+                if old.rows_at(u64::MAX).next().is_some() {
+                    return Err(Refusal::NotEmpty);
                 }
-                self.name_tree(|names, new| names.insert(tree.clone(), new));
-                self.trees.insert(self.next_tree, loaded);
-                self.next_tree += 1;
-                self.finish_step();
+                // A new tree takes its place.
+                self.load(tree, old.unique, (*value, keys))?;
             }
             Op::Snapshot(name) => {
                 if self.snapshots().contains_key(name) {
@@ -411,6 +409,23 @@ impl Model {
             }
             _ => Ok(Answer::Done),
         }
+    }
+
+    fn load(&mut self, tree: &str, unique: bool, rows: (Value, &[Key])) -> Result<(), Refusal> {
+        let (step, (value, keys)) = (self.step() + 1, rows);
+        let mut loaded = History { unique, ..History::default() };
+        for (row, key) in keys.iter().enumerate() {
+            let key = key.bytes();
+            if unique && loaded.rows.contains_key(&key) {
+                return Err(Refusal::KeyExists);
+            }
+            loaded.put(key, step, Some(value.of_row(row).bytes().into()));
+        }
+        self.name_tree(|names, new| names.insert(tree.to_owned(), new));
+        self.trees.insert(self.next_tree, loaded);
+        self.next_tree += 1;
+        self.finish_step();
+        Ok(())
     }
 
     fn commit(&mut self, writes: &[Write]) -> Result<(), Refusal> {

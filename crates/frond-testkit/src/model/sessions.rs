@@ -104,7 +104,7 @@ impl Sessions {
         let is_used =
             |tree: TreeNumber| self.others(None).any(|session| session.intents.contains(&tree));
         let writes = match op {
-            Op::Drop(tree) => return model.tree(tree).is_ok_and(is_used),
+            Op::Drop(tree) | Op::Fill { tree, .. } => return model.tree(tree).is_ok_and(is_used),
             Op::Commit(_, writes) => writes,
             _ => return false,
         };

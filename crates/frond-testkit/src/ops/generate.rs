@@ -34,6 +34,8 @@ pub struct Swarm {
     pub commit: u32,
     /// Bulk loads.
     pub bulk: u32,
+    /// Bulk loads into trees that are there, half of them emptied just before.
+    pub fill: u32,
     /// Create, drop, rename.
     pub catalog: u32,
     /// Clones.
@@ -79,6 +81,7 @@ impl Swarm {
             writes: [10, 3, 4, 4, 1],
             commit: 40,
             bulk: 1,
+            fill: 0,
             catalog: 3,
             clone: 1,
             read: 12,
@@ -176,6 +179,7 @@ pub fn generate(seed: u64, swarm: &Swarm) -> Vec<Op> {
         held: BTreeSet::new(),
         open: BTreeSet::new(),
         prepared: BTreeMap::new(),
+        emptied: None,
         value_seed: 0,
     };
     let mut script = vec![generator.create_some()];
@@ -196,6 +200,8 @@ struct Generator<'a> {
     open: BTreeSet<u8>,
     /// Numbers by which something was prepared, and the slot that has it in hand.
     prepared: BTreeMap<u8, Option<u8>>,
+    /// A tree that was emptied to be filled.
+    emptied: Option<String>,
     value_seed: u32,
 }
 
@@ -217,6 +223,7 @@ impl Generator<'_> {
             swarm.crash,
             swarm.txn,
             swarm.decide,
+            swarm.fill,
         ];
         match self.weighted(&weights) {
             0 => self.commit(),
@@ -242,6 +249,7 @@ impl Generator<'_> {
             }
             12 => self.txn(),
             13 => self.decide(),
+            14 => self.fill(),
             _ => {
                 self.let_go();
                 if self.dice.chance(1, 4) { Op::Kill } else { Op::Crash(self.dice.below(1 << 32)) }
@@ -407,10 +415,32 @@ impl Generator<'_> {
         }
     }
 
+    /// Every other one empties the tree that the next is for.
+    fn fill(&mut self) -> Op {
+        let Some(tree) = self.emptied.take() else {
+            let tree = self.tree();
+            self.emptied = Some(tree.clone());
+            let last = Key { class: b'x', number: 9999, tail: 0 };
+            let first = Key { class: b'a', number: 0, tail: 0 };
+            return Op::Commit(None, vec![Write::Range(tree, first, last)]);
+        };
+        let (value, unique) = (self.value(), self.trees.get(&tree).is_some_and(|unique| *unique));
+        let count = *self.dice.pick(&[1, 5, 40, 300]);
+        let keys = self.loaded(unique, count);
+        Op::Fill { tree, value, keys }
+    }
+
     fn bulk(&mut self) -> Op {
         let (tree, value) = (self.any_tree_name(), self.value());
         let unique = self.dice.chance(1, 3);
         let count = *self.dice.pick(&[0, 1, 5, 40, 300]);
+        let keys = self.loaded(unique, count);
+        self.trees.entry(tree.clone()).or_insert(unique);
+        Op::Bulk { tree, unique, value, keys }
+    }
+
+    /// Keys of a load.
+    fn loaded(&mut self, unique: bool, count: u32) -> Vec<Key> {
         let mut keys: Vec<Key> = (0..count).map(|_| self.key_of(b'k')).collect();
         if unique && !self.dice.chance(1, 6) {
             let mut met = BTreeSet::new();
@@ -427,8 +457,7 @@ impl Generator<'_> {
             _ => {}
         }
         self.value_seed += count;
-        self.trees.entry(tree.clone()).or_insert(unique);
-        Op::Bulk { tree, unique, value, keys }
+        keys
     }
 
     fn read(&mut self) -> Op {

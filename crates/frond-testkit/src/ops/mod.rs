@@ -10,6 +10,7 @@
 //! | `create t0` / `create t0 unique` / `drop t0` / `rename t0 t1` / `clone t0 t1` | catalog |
 //! | `commit LEVEL: put t0 k1 v7*20; insert t0 k2 v1*3; delete t0 k3; add t0 a1 -5; max t0 x1 v2*4; min t0 n1 v3*4; append t0 p1 v5*6; range t0 k1 k9` | one atomic batch; LEVEL is `default`, `sync`, `os` or `lazy` |
 //! | `bulk t0 v7*20 k1 k2 k3` / `bulk t0 unique v7*20 k1 k2 k3` | bulk load of a new tree: these keys, with values v7, v8, v9 |
+//! | `fill t0 v7*20 k1 k2 k3` | the same into a tree that is there and empty |
 //! | `get t0 k1`, `scan t0 k1 k9 10`, `rscan t0 k1 k9 10` | reads; the number is a limit |
 //! | `snapshot s0`, `unsnapshot s0`, `resnapshot s0` | named snapshots: create, drop, read all |
 //! | `begin 0 snapshot default` / `txn 0 put t0 k1 v7*20` … / `txn 0 commit` | transactions, several open at once: see [`TxnOp`] |
@@ -173,6 +174,15 @@ pub enum Op {
         /// The keys, in the order in which they are put.
         keys: Vec<Key>,
     },
+    /// Fill a tree that is there and empty by loading rows in bulk.
+    Fill {
+        /// Its name.
+        tree: String,
+        /// As of [`Op::Bulk`].
+        value: Value,
+        /// The keys, in the order in which they are put.
+        keys: Vec<Key>,
+    },
     /// Begin a transaction in a slot; one that is open there is rolled back. Its commit has this level;
     /// `None`: the store's own.
     Begin(u8, Isolation, Option<Durability>),
@@ -235,6 +245,7 @@ impl Op {
                 | Op::Clone(..)
                 | Op::Commit(..)
                 | Op::Bulk { .. }
+                | Op::Fill { .. }
                 | Op::Snapshot(_)
                 | Op::Unsnapshot(_)
         )

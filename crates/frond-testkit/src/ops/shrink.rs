@@ -42,7 +42,9 @@ fn shrink_batches(best: &mut Vec<Op>, left: &mut usize, fails: &mut impl FnMut(&
                 Some(Op::Commit(_, writes)) if entry < writes.len() && writes.len() > 1 => {
                     writes.remove(entry);
                 }
-                Some(Op::Bulk { keys, .. }) if entry < keys.len() && keys.len() > 1 => {
+                Some(Op::Bulk { keys, .. } | Op::Fill { keys, .. })
+                    if entry < keys.len() && keys.len() > 1 =>
+                {
                     keys.remove(entry);
                 }
                 _ => break,

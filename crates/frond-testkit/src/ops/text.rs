@@ -57,6 +57,10 @@ impl fmt::Display for Op {
                 write!(f, "bulk {tree} {unique}{value}")?;
                 keys.iter().try_for_each(|key| write!(f, " {key}"))
             }
+            Op::Fill { tree, value, keys } => {
+                write!(f, "fill {tree} {value}")?;
+                keys.iter().try_for_each(|key| write!(f, " {key}"))
+            }
             Op::Begin(slot, isolation, level) => {
                 f.write_str(&txn::begin_text(*slot, *isolation, *level))
             }
@@ -151,6 +155,11 @@ fn parse_op(line: &str) -> Option<Op> {
             let (value, keys) = words.get(2 + usize::from(unique)..)?.split_first()?;
             let keys = keys.iter().map(|word| parse_key(word)).collect::<Option<_>>()?;
             Op::Bulk { tree: name(1)?, unique, value: parse_value(value)?, keys }
+        }
+        "fill" => {
+            let (value, keys) = words.get(2..)?.split_first()?;
+            let keys = keys.iter().map(|word| parse_key(word)).collect::<Option<_>>()?;
+            Op::Fill { tree: name(1)?, value: parse_value(value)?, keys }
         }
         "begin" => txn::parse_begin(&words)?,
         "decide" => match *words.get(2)? {

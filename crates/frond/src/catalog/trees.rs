@@ -83,8 +83,8 @@ struct State {
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
     /// Gone from the roots, before whoever drops them has come to hide them.
     gone: BTreeSet<TreeId>,
-    /// Among the roots already, before whoever clones them has come to show them: what they are clones of, and since which
-    /// commit.
+    /// Among the roots already, before whoever clones or fills them has come to show them: what they are clones of, or are instead
+    /// of, and since which commit.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
@@ -150,7 +150,8 @@ impl TreeEntry {
 
     /// An error if the tree was dropped: its handles are of no more use.
     pub fn check(&self) -> Result<()> {
-        if self.dropped.load(Ordering::Acquire) {
+        // SeqCst, as what says so: who takes a number and sees the tree here has been seen by whoever counts on from it.
+        if self.dropped.load(Ordering::SeqCst) {
             Err(Error::NoSuchTree(self.name()))
         } else {
             Ok(())
@@ -247,18 +248,18 @@ impl Catalog {
     }
 
     /// Shows what one commit has made of trees: nobody finds a part of it. Of each of `clones` the first goes on
-    /// counting from where the second is.
+    /// counting from where the second is. The entries of what was put, in that order.
     pub fn show_change(
         &self,
         put: Vec<TreeRecord>,
         drops: &BTreeSet<TreeId>,
         clones: &[(TreeId, TreeId)],
-    ) {
+    ) -> Vec<Arc<TreeEntry>> {
         let mut state = self.state.write().unwrap();
         // They may be among those that go.
         let parents: Vec<_> = clones.iter().map(|(_, of)| state.by_id.get(of).cloned()).collect();
         drops.iter().for_each(|&id| state.hide(id));
-        put.into_iter().for_each(|record| drop(state.show(record, &self.work)));
+        let shown = put.into_iter().map(|record| state.show(record, &self.work)).collect();
         for ((clone, of), parent) in clones.iter().zip(parents) {
             state.begun.remove(clone);
             // Or are new themselves.
@@ -267,6 +268,7 @@ impl Catalog {
                 clone.counters.raise(parent.counters.counts());
             }
         }
+        shown
     }
 
     /// A tree that is in the catalog, or was until its last rows are applied.
@@ -352,7 +354,8 @@ impl State {
     /// Takes a tree out of what users find.
     fn take(&mut self, id: TreeId) -> Option<Arc<TreeEntry>> {
         let entry = self.by_id.remove(&id)?;
-        entry.dropped.store(true, Ordering::Release);
+        // SeqCst: see `check`.
+        entry.dropped.store(true, Ordering::SeqCst);
         let name = entry.name();
         if self.by_name.get(&name).is_some_and(|other| other.id == id) {
             self.by_name.remove(&name);

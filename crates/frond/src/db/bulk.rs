@@ -1,6 +1,7 @@
 //! Bulk loads: trees that begin whole.
 //!
-//! 1. `begin`: the name must be free; the tree gets its number, which its pages will carry.
+//! 1. `begin`: the name must be free, or the tree that is to be filled empty (`fill.rs`); the new tree gets its number, which its
+//!    pages will carry.
 //! 2. `put`: rows go where `load/` puts them, into pages that nothing links.
 //! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog says
 //!    what the tree is called, where its root is, and which extents it brings. The publish that applies
@@ -14,29 +15,38 @@
 //!
 //! Threads: a load has one owner; finishing takes the lock of catalog changes.
 
+use std::{collections::HashMap, time::Duration};
+
 use crate::{
-    Error, Progress, Result, Tag, VALUE_BYTES_MAX,
-    catalog::{Record, TreeRecord},
+    Error, Progress, Result, Tag, TreeId, VALUE_BYTES_MAX,
+    catalog::{TreeEntry, TreeRecord},
     load::{Loader, Made},
     run::Work,
     sync::Arc,
-    tree::{Built, TreeTraits},
-    version::{Change, Loaded},
+    tree::TreeTraits,
 };
 
-use super::{Db, Interrupter, Shared, Tree, TreeOptions, batch::check_key, tree::must_be_there};
+use super::{
+    Db, Interrupter, Shared, Tree, TreeOptions, batch::check_key, commit::LOCK_WAIT, fill,
+    tree::must_be_there,
+};
 
 /// Rows between two looks whether to go on, and two words of how far it is.
 const ROWS_A_LOOK: u64 = 256;
 
-/// Loads rows in any order into a tree that it creates; see [`Db::bulk_load`].
+/// Loads rows in any order into a tree that it creates ([`Db::bulk_load`]), or into one that is empty ([`Db::bulk_load_into`]).
 ///
 /// Dropping it gives everything up. An open load keeps the store open.
 #[derive(Debug)]
 pub struct BulkLoad {
-    shared: Arc<Shared>,
+    db: Db,
     /// The tree as it will be, but for the commit that creates it.
     pub(super) record: TreeRecord,
+    /// The tree whose place it is to take, which is empty.
+    pub(super) fills: Option<Tree>,
+    /// How long it waits at its end for who has rows of that.
+    pub(super) lock_timeout: Option<Duration>,
+    pub(super) stops: Option<Interrupter>,
     pub(crate) loader: Loader,
     /// Why it cannot go on.
     failed: Option<Error>,
@@ -97,15 +107,23 @@ impl Db {
             shared.catalog.set_counters(counters);
             record
         };
+        Ok(self.begin_load(record, None))
+    }
+
+    /// Begins a load that ends as this tree.
+    pub(super) fn begin_load(&self, record: TreeRecord, fills: Option<Tree>) -> BulkLoad {
+        let shared = &self.shared;
         let engine = &shared.engine;
         let (lineage, class) = (record.lineage, record.size_class);
         let work = shared.catalog.work.of(lineage);
         let typing = record.typing(&work);
         let traits = TreeTraits { lineage, class, leaf_filters: record.unique, typing };
         let birth = engine.versions.current().publish;
-        let kind = (name, record.unique);
+        let kind = (&*record.name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);
-        Ok(BulkLoad { shared: shared.clone(), record, loader, failed: None, rows: 0, work })
+        let (failed, rows, lock_timeout, stops) = (None, 0, Some(LOCK_WAIT), None);
+        let db = self.clone();
+        BulkLoad { db, record, fills, lock_timeout, stops, loader, failed, rows, work }
     }
 }
 
@@ -113,6 +131,14 @@ impl BulkLoad {
     /// From here on an interrupt ends the call that the load is in, also its end, with `Interrupted`, and with it the load.
     pub fn heed(&mut self, interrupter: &Interrupter) {
         interrupter.set_on(&mut self.loader.heed);
+        self.stops = Some(interrupter.clone());
+    }
+
+    /// How long the end of a load into a tree that is there waits for who has rows of it, before it fails with
+    /// [`Error::LockTimeout`]; `None`: until they have ended. Ten seconds if nobody says. Of several that end together the
+    /// shortest time counts.
+    pub fn lock_timeout(&mut self, timeout: Option<Duration>) {
+        self.lock_timeout = timeout;
     }
 
     /// How far it is, for others to look at: also while it is [finished](Self::finish).
@@ -148,7 +174,7 @@ impl BulkLoad {
             self.loader.heed.progress.note_rows(ROWS_A_LOOK);
         }
         self.rows += 1;
-        let cx = &self.shared.engine.cx;
+        let cx = &self.db.shared.engine.cx;
         let put = if value.len() <= cx.shape.blob_bytes {
             self.loader.put(key, Tag::PUT, value)
         } else {
@@ -157,35 +183,36 @@ impl BulkLoad {
         };
         put.inspect_err(|error| {
             self.failed = Some(error.clone());
-            self.shared.stop_if_unwritable(error);
+            self.db.shared.stop_if_unwritable(error);
         })
     }
 
-    /// Creates the tree with all rows that were put. Synced when it returns, whatever the durability of
-    /// the store; waits until what was committed so far is applied.
+    /// Creates the tree with all rows that were put, or fills the one that is there. Synced when it returns, whatever the durability
+    /// of the store; waits until what was committed so far is applied.
     ///
     /// # Errors
     /// `DuplicateKey` if two rows of a unique tree have the same key; `TreeExists` if the name was given
     /// away meanwhile; `Full`; `Interrupted`; what [`put`](Self::put) has failed with: nothing is there (unless `Full` says that
-    /// the tree will be when the store is opened again). `OutcomeUnknown`, `Failed`: the store has stopped.
+    /// a new tree will be when the store is opened again). `OutcomeUnknown`, `Failed`: the store has stopped. Of a load into a
+    /// tree that is there also those that [`Db::bulk_load_into`] names.
     pub fn finish(self) -> Result<BulkLoaded> {
         let mut loaded = Self::finish_all(vec![self])?;
         Ok(loaded.pop().expect("as many as were given"))
     }
 
-    /// Creates the trees of several loads in one commit: all of them are there, or none. For a table and
-    /// its indexes.
+    /// Creates, or fills, the trees of several loads in one commit: all of them are there, or none. For a table and
+    /// its indexes. What waits for who has rows of trees that are filled heeds what the first of these loads heeds.
     ///
     /// # Errors
     /// As [`finish`](Self::finish), if any of them fails; `InvalidArgument` if they are of different
-    /// stores, or two of them have the same name.
+    /// stores, or two of them have the same name, or are for the same tree.
     pub fn finish_all(loads: Vec<BulkLoad>) -> Result<Vec<BulkLoaded>> {
         let Some(first) = loads.first() else { return Ok(Vec::new()) };
-        let shared = first.shared.clone();
+        let db = first.db.clone();
         for (at, load) in loads.iter().enumerate() {
             load.check()?;
-            let twice = loads.iter().take(at).any(|other| other.record.name == load.record.name);
-            if twice || !Arc::ptr_eq(&load.shared, &shared) {
+            let twice = loads.iter().take(at).any(|other| other.is_for_that_of(load));
+            if twice || !Arc::ptr_eq(&load.db.shared, &db.shared) {
                 let name = &load.record.name;
                 let why = format!("\"{name}\" is loaded twice, or into another store");
                 return Err(Error::InvalidArgument(why));
@@ -195,17 +222,33 @@ impl BulkLoad {
             load.loader.heed.progress.note_rows(load.rows % ROWS_A_LOOK);
         }
         let _counted: Vec<_> = loads.iter().map(|load| load.work.clone()).collect();
-        let made = loads.into_iter().map(|load| Ok((load.record, load.loader.finish()?)));
+        let waits = fill::Waits::of(&loads);
+        let made = loads.into_iter().map(|load| {
+            let made = load.loader.finish()?;
+            Ok(MadeTree { record: load.record, fills: load.fills, made })
+        });
         let made = made.collect::<Result<Vec<_>>>();
-        let made = made.inspect_err(|error| shared.stop_if_unwritable(error))?;
-        shared.publish_loads(made)
+        let made = made.inspect_err(|error| db.shared.stop_if_unwritable(error))?;
+        db.publish_loads(made, &waits)
+    }
+
+    fn is_for_that_of(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|load| load.fills.as_ref().map(Tree::id));
+        self.record.name == other.record.name || own.is_some() && own == others
     }
 
     /// An error if it cannot go on.
     fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)?;
-        self.shared.check_writable()
+        self.db.shared.check_writable()
     }
+}
+
+/// What a load has come to.
+struct MadeTree {
+    record: TreeRecord,
+    fills: Option<Tree>,
+    made: Made,
 }
 
 impl Shared {
@@ -215,37 +258,39 @@ impl Shared {
             self.engine.health.fail(error.to_string());
         }
     }
+}
 
+impl Db {
     /// Step 3: the trees of loads that are wholly written.
-    fn publish_loads(self: &Arc<Self>, made: Vec<(TreeRecord, Made)>) -> Result<Vec<BulkLoaded>> {
-        let engine = &self.engine;
+    fn publish_loads(&self, made: Vec<MadeTree>, waits: &fill::Waits) -> Result<Vec<BulkLoaded>> {
+        let engine = &self.shared.engine;
         if !plant!("load: record before the pages are synced") {
             engine.health.watch(engine.store.sync())?;
         }
-        let _change = self.catalog.change();
-        let birth = engine.sequencer.visible().next();
-        let mut put = vec![Record::Counters(self.catalog.counters())];
-        let (mut changes, mut rows) = (Vec::new(), Vec::new());
-        for (record, Made { built: Built { root, pages }, rows: count, blobs }) in made {
-            self.must_be_free(&record.name)?;
-            if count > 0 {
-                let (tree, pages) = (record.id, Arc::new(pages));
-                changes.push(Change::Load(Arc::new(Loaded { tree, root, pages, blobs })));
+        let filled: Vec<&Tree> = made.iter().filter_map(|made| made.fills.as_ref()).collect();
+        let _empty = self.keep_empty(&filled, waits)?;
+        let mut change = self.change_catalog()?;
+        let mut trees = Vec::new();
+        for MadeTree { record, fills, made } in made {
+            let (new, rows) = (record.id, made.rows);
+            match &fills {
+                None => change.add_loaded(record, made)?,
+                Some(tree) => self.fill(&mut change, tree, new, made)?,
             }
-            put.push(Record::Tree(TreeRecord { birth, ..record }));
-            rows.push(count);
+            trees.push((new, rows, fills));
         }
-        let seqno = self.change(&put, &[], &changes)?;
-        self.begin_trees(seqno, &put)?;
-        let records = put.into_iter().filter_map(|record| match record {
-            // Whoever sees less sees no such tree (Rule: I43).
-            Record::Tree(record) => Some(TreeRecord { birth: seqno, ..record }),
-            _ => None,
-        });
-        let show = |(record, rows)| {
-            let tree = Tree::new(self.clone(), self.catalog.show_tree(record));
-            BulkLoaded { tree, rows }
+        let shown = match change.is_empty() {
+            true => Vec::new(),
+            false => change.commit_shown()?.1,
         };
-        Ok(records.zip(rows).map(show).collect())
+        let shown: HashMap<TreeId, Arc<TreeEntry>> =
+            shown.into_iter().map(|entry| (entry.id, entry)).collect();
+        let loaded = trees.into_iter().map(|(new, rows, fills)| {
+            // One that was to be filled with nothing is what it was.
+            let entry = shown.get(&new).or(fills.as_ref().map(|tree| &tree.entry)).cloned();
+            let tree = Tree::new(self.shared.clone(), entry.expect("it was put, or is there"));
+            BulkLoaded { tree, rows }
+        });
+        Ok(loaded.collect())
     }
 }

@@ -218,36 +218,6 @@ impl Shared {
         if self.catalog.is_taken(name) { Err(Error::TreeExists(name.into())) } else { Ok(()) }
     }
 
-    /// Makes trees that begin with more than nothing readable, which commit `seqno` has created by these
-    /// records: a reader finds their roots from the publish on that applies it. A disk that is too full
-    /// for that takes them back.
-    pub(super) fn begin_trees(&self, seqno: Seqno, records: &[Record]) -> Result<()> {
-        let applied = self.engine.health.watch(self.engine.apply_through(seqno));
-        let why = match applied {
-            Ok(()) => return Ok(()),
-            Err(Error::Full(why)) => why,
-            Err(error) => return Err(Error::OutcomeUnknown(error.to_string())),
-        };
-        let trees = || {
-            records.iter().filter_map(|record| match record {
-                Record::Tree(record) => Some(record),
-                _ => None,
-            })
-        };
-        let keys: Vec<_> = trees().map(|record| Record::tree_key(record.id)).collect();
-        let drops: Vec<_> = trees().map(|record| Change::DropTree(record.id)).collect();
-        match self.change(&[], &keys, &drops) {
-            Ok(_) => Err(Error::Full(why)),
-            // No room even for that: they are there from the next opening on.
-            Err(Error::Full(_)) => {
-                trees().for_each(|record| self.catalog.reserve_name(record.name.clone()));
-                let why = format!("{why}; what was begun is there when the store is opened again");
-                Err(Error::Full(why))
-            }
-            Err(other) => Err(Error::OutcomeUnknown(other.to_string())),
-        }
-    }
-
     /// Shows an entry of the catalog tree: at open, and, with its commit, as the log is replayed.
     /// Says what roots and branches follow of it.
     pub(super) fn show_record(

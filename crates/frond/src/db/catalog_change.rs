@@ -8,7 +8,7 @@
 //!    for a name finds the tree that had it, or the one that has it now.
 //! 2. At each moment of a change a name belongs to one tree of the picture.
 //! 3. The numbers of new trees are given away when the commit is begun, whatever becomes of it (Rule: I35).
-//! 4. A change that needs more than its commit, for a tree begins as another's clone or rows get another layout, is taken back
+//! 4. A change that needs more than its commit, for a tree begins as another's clone or with a load or rows get another layout, is taken back
 //!    whole if the disk has no room for that. One that drops a tree which existed could not be: before its commit all that is
 //!    there by then is applied, and a disk without room for that refuses it. So what is left to be done behind the commit is
 //!    little; should others have filled the disk meanwhile, it waits for room.
@@ -22,9 +22,12 @@ use std::{
 
 use crate::{
     Error, NewPart, Result, Seqno, TreeId,
-    catalog::{CounterRecord, Parent, Record, TreeRecord, validate_name},
-    sync::MutexGuard,
-    version::Change,
+    catalog::{CounterRecord, Parent, Record, TreeEntry, TreeRecord, validate_name},
+    load::Made,
+    sync::{Arc, MutexGuard},
+    tree::Built,
+    types::Counts,
+    version::{Change, Loaded},
 };
 
 use super::{Db, Shared, TreeOptions};
@@ -45,6 +48,10 @@ pub(crate) struct CatalogChange<'a> {
     born: BTreeSet<TreeId>,
     /// New trees, and what they begin as.
     clones: Vec<(TreeId, TreeId)>,
+    /// What new trees begin with that were loaded.
+    loads: Vec<Change>,
+    /// Of those, and the trees, which go, that they go on counting from.
+    fills: Vec<(TreeId, TreeId)>,
 }
 
 impl Db {
@@ -54,7 +61,19 @@ impl Db {
         let turn = self.shared.catalog.change();
         let counters = self.shared.catalog.counters();
         let (put, names, drops, born, clones) = Default::default();
-        Ok(CatalogChange { db: self, _turn: turn, counters, put, names, drops, born, clones })
+        let (loads, fills) = Default::default();
+        Ok(CatalogChange {
+            db: self,
+            _turn: turn,
+            counters,
+            put,
+            names,
+            drops,
+            born,
+            clones,
+            loads,
+            fills,
+        })
     }
 }
 
@@ -118,9 +137,51 @@ impl CatalogChange<'_> {
         self.drop_tree(id);
         let id = self.next_id();
         let birth = self.db.shared.engine.sequencer.visible().next();
-        // It has no rows that would wait for an operator, and none that it shares with another.
-        let (operators, parent, lineage) = (Default::default(), None, id.lineage());
-        Ok(self.add(TreeRecord { id, lineage, birth, operators, parent, ..old }))
+        Ok(self.add(instead_of(old, id, birth)))
+    }
+
+    /// A number for a tree that may never be, and that no other gets.
+    pub fn take_number(&mut self) -> TreeId {
+        let id = self.next_id();
+        self.db.shared.catalog.set_counters(self.counters.clone());
+        id
+    }
+
+    /// A new tree that was loaded, under the number that it has.
+    pub fn add_loaded(&mut self, record: TreeRecord, made: Made) -> Result<()> {
+        self.must_be_free(&record.name)?;
+        let birth = self.db.shared.engine.sequencer.visible().next();
+        self.begin_loaded(record.id, made, None);
+        self.add(TreeRecord { birth, ..record });
+        Ok(())
+    }
+
+    /// What was loaded, as tree `new`, takes the place of a tree that is empty, under its name and like it, and goes on counting
+    /// from it; the other one goes. No transaction may have rows of that. If no row was loaded nothing changes.
+    pub fn fill(&mut self, id: TreeId, new: TreeId, made: Made) -> Result<()> {
+        let old = self.must_be_there(id)?;
+        let entry = self.db.shared.catalog.by_id(id).filter(|_| made.rows > 0);
+        let Some(entry) = entry else { return Ok(()) };
+        self.drop_tree(id);
+        let birth = self.db.shared.engine.sequencer.visible().next();
+        self.begin_loaded(new, made, Some((id, entry.counters.counts())));
+        self.fills.push((new, id));
+        self.add(instead_of(old, new, birth));
+        Ok(())
+    }
+
+    fn begin_loaded(&mut self, tree: TreeId, made: Made, instead_of: Option<(TreeId, Counts)>) {
+        let Made { built: Built { root, pages }, rows, blobs } = made;
+        if rows > 0 {
+            let pages = Arc::new(pages);
+            let loaded = Loaded { tree, root, pages, blobs, instead_of };
+            self.loads.push(Change::Load(Arc::new(loaded)));
+        }
+    }
+
+    /// True if a commit would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.put.is_empty() && self.drops.is_empty()
     }
 
     /// Another name for a tree.
@@ -231,7 +292,12 @@ impl CatalogChange<'_> {
     /// `Full`: nothing was done, unless it says that the change will be there when the store is opened again.
     /// `OutcomeUnknown`, `Failed`: the store has stopped.
     pub fn commit(self) -> Result<Seqno> {
-        let Self { db, put, drops, born, clones, counters, .. } = &self;
+        self.commit_shown().map(|(seqno, _)| seqno)
+    }
+
+    /// The same, with the trees that it has made or changed, by number.
+    pub fn commit_shown(self) -> Result<(Seqno, Vec<Arc<TreeEntry>>)> {
+        let Self { db, put, drops, born, clones, loads, fills, counters, .. } = &self;
         let (shared, catalog) = (&db.shared, &db.shared.catalog);
         let existing = || put.keys().filter_map(|id| catalog.by_id(*id));
         let before: Vec<TreeRecord> = existing().map(|entry| entry.record()).collect();
@@ -239,14 +305,14 @@ impl CatalogChange<'_> {
             put.get(&record.id).is_some_and(|now| now.value_layout != record.value_layout)
         });
         let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
-        let mut changes: Vec<Change> = begun.collect();
+        let mut changes: Vec<Change> = begun.chain(loads.iter().cloned()).collect();
         changes.extend(drops.iter().map(|&id| Change::DropTree(id)));
         changes.extend(has_layouts.then_some(Change::Layout));
         catalog.set_counters(counters.clone());
         let records = std::iter::once(Record::Counters(counters.clone()));
         let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
         let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
-        let is_more = has_layouts || !clones.is_empty();
+        let is_more = has_layouts || !clones.is_empty() || !loads.is_empty();
         if is_more && !drops.is_empty() {
             shared.have_room_to_settle()?;
         }
@@ -265,9 +331,16 @@ impl CatalogChange<'_> {
             false => record.birth,
         };
         let put = put.values().map(|record| TreeRecord { birth: birth(record), ..record.clone() });
-        catalog.show_change(put.collect(), drops, clones);
-        Ok(seqno)
+        let counting = [&clones[..], fills].concat();
+        Ok((seqno, catalog.show_change(put.collect(), drops, &counting)))
     }
+}
+
+/// What the catalog says of a tree that takes the place of another, and has none of its rows.
+pub(super) fn instead_of(old: TreeRecord, id: TreeId, birth: Seqno) -> TreeRecord {
+    // It has no rows that would wait for an operator, and none that it shares with another.
+    let (operators, parent, lineage) = (Default::default(), None, id.lineage());
+    TreeRecord { id, lineage, birth, operators, parent, ..old }
 }
 
 /// What the apply of a change may take, of itself: some pages of the catalog.
@@ -343,6 +416,50 @@ mod tests {
         io::{Env, MemoryVfs, Workers},
         sync::Arc,
     };
+
+    /// Rule: I35. Likewise of one that was filled, though what says how far they are has left the log.
+    #[test]
+    fn a_filled_tree_that_is_not_shown_yet_goes_on_counting_after_a_crash() {
+        let vfs = Arc::new(MemoryVfs::new());
+        let open = || {
+            let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
+            Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
+        };
+        let db = open();
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        tree.reserve(0, 1, 70).unwrap();
+        let mut load = db.bulk_load_into(&tree).unwrap();
+        load.put(b"row", b"").unwrap();
+        let (new, made) = (load.record.id, load.loader.finish().unwrap());
+        db.shared.engine.store.sync().unwrap();
+        let mut change = db.change_catalog().unwrap();
+        change.fill(tree.id(), new, made).unwrap();
+        // As `commit` does it, as far as it comes.
+        let CatalogChange { put, drops, loads, counters, .. } = &change;
+        let records = std::iter::once(Record::Counters(counters.clone()));
+        let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
+        let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
+        let gone = drops.iter().map(|&id| Change::DropTree(id));
+        let changes: Vec<_> = loads.iter().cloned().chain(gone).collect();
+        let seqno = db.shared.change(&records, &keys, &changes).unwrap();
+        let engine = &db.shared.engine;
+        engine.apply_through(seqno).unwrap();
+        while engine.write_begun().unwrap() {}
+        for _ in 0..2 {
+            engine.publish_unchanged();
+            engine.run_checkpoint().unwrap();
+        }
+        engine.health.fail("it was killed");
+        drop((change, tree, changes));
+        drop(db);
+        let db = open();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!((tree.id(), tree.next_number(0).unwrap()), (new, 71));
+        assert!(tree.contains(b"row").unwrap());
+        let report = db.check(crate::CheckMode::Full).unwrap();
+        assert!(report.is_clean(), "{report}");
+        db.close().unwrap();
+    }
 
     /// Rule: I35. A checkpoint has counters of clones that are in its version, though whoever makes them has not come to show them.
     #[test]

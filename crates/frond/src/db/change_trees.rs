@@ -552,7 +552,7 @@ fn unclear(step: &str, needs: &str) -> Error {
     Error::InvalidArgument(format!("{step} in a repeatable change needs {needs}"))
 }
 
-fn must_be_no_table(tree: &TreeRecord, why: &str) -> Result<()> {
+pub(super) fn must_be_no_table(tree: &TreeRecord, why: &str) -> Result<()> {
     match tree.attributes.starts_with(TABLE_ATTRIBUTES) {
         true => Err(Error::InvalidArgument(format!("\"{}\" is a table: {why}", tree.name))),
         false => Ok(()),

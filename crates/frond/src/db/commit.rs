@@ -422,7 +422,8 @@ impl Shared {
         }
     }
 
-    /// Locks the keys of checked inserts, and of every write to trees that have them.
+    /// Locks the keys of checked inserts, and of every write to trees that have them. To be called once nobody can take the trees away
+    /// unseen: behind the gate, or with the trees locked. One that has gone until then is told of.
     pub(super) fn lock_checked(
         &self,
         writes: &WriteSet,
@@ -430,7 +431,14 @@ impl Shared {
     ) -> Result<Option<KeyLocks<'_>>> {
         let mut hashes = Vec::new();
         for &tree in trees {
-            let Some(entry) = self.catalog.by_id(tree) else { continue };
+            let Some(entry) = self.catalog.by_id(tree) else {
+                if tree == CATALOG_TREE
+                    || plant!("db: a batch does not look whether its trees are there")
+                {
+                    continue;
+                }
+                return Err(Error::NoSuchTree(format!("number {}", tree.0)));
+            };
             if entry.unique {
                 let keys = writes.entries(tree);
                 hashes.extend(keys.map(|entry| crate::txn::lock_hash(tree, entry.key)));
@@ -541,6 +549,15 @@ pub(super) fn build_record(
         if let Some(more) = insertion.rows_of(tree) {
             record.tree(tree);
             record.rows(more);
+        }
+    }
+    // Last of all: by then a replay has met the catalog's entry of the tree, and knows it.
+    for loaded in changes.iter().filter_map(Change::loaded_tree) {
+        let counts = loaded.instead_of.map(|(_, counts)| counts).unwrap_or_default();
+        for (counter, next) in (0u8..).zip(counts).filter(|(_, next)| *next > 0) {
+            if !plant!("load: counters of a tree that is filled begin again") {
+                record.counter(loaded.tree, counter, next);
+            }
         }
     }
 }

@@ -42,7 +42,10 @@ impl Tree {
             // Who commits what has such a number has got it from here, and sees this.
             self.shared.has_counters.store(true, Ordering::SeqCst);
         }
-        self.reserve_unlogged(counter, least, count)
+        let reserved = self.reserve_unlogged(counter, least, count)?;
+        // A tree that takes the place of this one goes on from what it finds once this one is said to be gone.
+        self.entry.check()?;
+        Ok(reserved)
     }
 
     /// The same where no log is told of it.

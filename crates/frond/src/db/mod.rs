@@ -17,6 +17,7 @@ mod counts;
 mod cursor;
 mod distinct;
 mod doors;
+mod fill;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod named;
@@ -140,7 +141,8 @@ impl Db {
     /// Commits a batch at the store's durability, and empties it. Returns the commit's number.
     ///
     /// # Errors
-    /// `KeyExists` if an insert met its key: nothing was done. `Full`, `LockTimeout`, and `Interrupted` if the batch
+    /// `KeyExists` if an insert met its key, `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
+    /// were put: nothing was done. `Full`, `LockTimeout`, and `Interrupted` if the batch
     /// [heeds](Batch::heed) somebody: nothing was done. `Failed`, `OutcomeUnknown`: the store has stopped.
     pub fn commit(&self, batch: &mut Batch) -> Result<Seqno> {
         self.shared.commit(batch, None)

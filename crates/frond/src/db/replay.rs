@@ -261,7 +261,13 @@ fn load_again(
     let link = link.ok_or_else(|| bad("it is none of the pages that its record brings".into()))?;
     let mut held = HeldPages::new(&engine.store, link.birth, tree.lineage());
     pages.into_iter().for_each(|(kind, extent)| held.hold(kind, extent));
-    Ok(Change::Load(Arc::new(Loaded { tree, root, pages: Arc::new(held), blobs })))
+    Ok(Change::Load(Arc::new(Loaded {
+        tree,
+        root,
+        pages: Arc::new(held),
+        blobs,
+        instead_of: None,
+    })))
 }
 
 /// Says what the leaves of a loaded tree may need of readers: they were written before the store was opened, and are

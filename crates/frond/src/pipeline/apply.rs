@@ -173,6 +173,9 @@ impl Engine {
                     }
                 }
                 Change::Load(loaded) => {
+                    if let Some((of, _)) = loaded.instead_of {
+                        self.trees.begins(loaded.tree, of, last);
+                    }
                     let root = TreeRoot::load(&self.cx, loaded.root.clone());
                     Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
                     branches.loaded.insert(loaded.tree, publish);

@@ -134,8 +134,8 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// Trees through this commit that have given out numbers.
     fn counting(&self, through: Seqno) -> Vec<TreeId>;
 
-    /// A tree that begins as what another is after this commit will be published, whose counters go on from the other's; the
-    /// catalog may not show it yet.
+    /// A tree that begins as what another is after this commit, or in its place, will be published, whose counters go on from the
+    /// other's; the catalog may not show it yet.
     fn begins(&self, tree: TreeId, of: TreeId, at: Seqno);
 
     /// The commit that dropped a tree is applied: no batch of it counts any more.

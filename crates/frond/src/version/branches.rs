@@ -22,6 +22,7 @@ use crate::{
     blob::BlobHold,
     store::{HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
     sync::{Arc, Mutex, OnceLock},
+    types::Counts,
 };
 
 use super::{Roots, SpilledWrites};
@@ -60,6 +61,9 @@ pub(crate) struct Loaded {
     pub pages: Arc<HeldPages>,
     /// The blobs that its leaves list, each in one row. Held until they are adopted.
     pub blobs: Vec<Arc<BlobHold>>,
+    /// The tree, empty, whose place it takes, and how far the counters are with which it goes on (Rule: I35). A replay has that
+    /// from the record, as it has what goes.
+    pub instead_of: Option<(TreeId, Counts)>,
 }
 
 impl Change {

@@ -31,6 +31,7 @@ pub fn all(seed: u64) {
     numbers_are_handed_out_once(seed);
     what_leaves_memory_is_cut_at_savepoints(seed);
     a_change_of_trees_is_whole(seed);
+    an_empty_tree_is_filled_and_no_other(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
     // Last, as it takes longest.
@@ -96,6 +97,37 @@ fn a_change_of_trees_is_whole(seed: u64) {
             assert!(found == before || found == after, "{}: {found:?}", state.what);
         }
     }
+}
+
+/// Rule: I35. A load takes the place of an empty tree, and of its counters, and of no row.
+fn an_empty_tree_is_filled_and_no_other(seed: u64) {
+    let vfs = SimVfs::new();
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let begin = || {
+        let mut load = db.bulk_load_into(&tree).unwrap();
+        load.put(b"row", b"loaded").unwrap();
+        load
+    };
+    // A row that comes while rows are put.
+    let load = begin();
+    tree.put(b"row", b"put").unwrap();
+    let refused = load.finish();
+    assert!(matches!(refused, Err(Error::TreeNotEmpty(_))), "{refused:?}");
+    assert_eq!(tree.get(b"row").unwrap().as_deref(), Some(&b"put"[..]));
+    tree.delete(b"row").unwrap();
+    // A batch that is made before the load's end, and committed behind it.
+    let mut batch = Batch::new();
+    batch.put(&tree, b"another", b"").unwrap();
+    assert_eq!(tree.reserve(0, 1, 70).unwrap().start, 1);
+    let new = begin().finish().unwrap().tree;
+    let refused = db.commit(&mut batch);
+    assert!(matches!(refused, Err(Error::NoSuchTree(_))), "{refused:?}");
+    assert_eq!(new.next_number(0).unwrap(), 71);
+    let db = Db::open("/store", options(&SimVfs::start(vfs.disk()), seed)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(tree.next_number(0).unwrap(), 71, "I35: as the log says");
+    assert_eq!(tree.get(b"row").unwrap().as_deref(), Some(&b"loaded"[..]));
 }
 
 /// Rule: I44.
