@@ -216,7 +216,7 @@ typedef struct frond_index_build frond_index_build;
 // What one transaction can be stopped by, and whatever was told to heed it, from any thread; it may outlive these.
 typedef struct frond_interrupter frond_interrupter;
 
-// Loads rows in any order into a tree that it creates, in a commit of its own. Of one thread at a time, not always the same;
+// Loads rows in any order into a tree that it creates, or that is empty, in a commit of its own. Of one thread at a time, not always the same;
 // loads beside each other, and what they heed and their progress, are anybody's.
 typedef struct frond_load frond_load;
 
@@ -744,6 +744,23 @@ int32_t frond_load_begin(const frond_db *db,
                          frond_load **load,
                          frond_error *error);
 
+// Begins to load a tree that is there and has no rows (else FRD-1017): for who creates a tree first and fills it then. Until
+// frond_loads_finish it is as it was, and others may use it. Then a new tree with the rows takes its place, like it in name, attributes,
+// layouts, settings and counters (frond_tree_reserve), with another number: handles of the one that was there fail with FRD-1004, and
+// snapshots of before with FRD-1006, as after a truncation; if no row was put it stays what it was, handles too. The end of the load waits for
+// transactions that have rows of the tree or have locked it, prepared ones, too: the session's own would be waited for in vain. Then
+// the tree must be empty still. Rows that were all deleted are none. A disk that becomes full behind the commit is waited for.
+int32_t frond_load_begin_into(const frond_db *db,
+                              const frond_tree *tree,
+                              frond_load **load,
+                              frond_error *error);
+
+// How long the end of a load into a tree that is there waits for who has rows of it, milliseconds; below 0: until they have ended. Ten
+// seconds if nobody says. Of several loads that end together the shortest time counts, and the first one's interrupter is heeded.
+int32_t frond_load_lock_timeout(frond_load *load,
+                                int64_t milliseconds,
+                                frond_error *error);
+
 // Adds a row; of two with one key the later one counts, but in a tree that is unique: then finishing fails with FRD-1104.
 int32_t frond_load_put(frond_load *load,
                        const uint8_t *key,
@@ -755,8 +772,9 @@ int32_t frond_load_put(frond_load *load,
 // Gives a load up, or nothing if `load` is null.
 void frond_load_free(frond_load *load);
 
-// Makes the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case; `trees`,
-// which may be null, gets as many new ones.
+// Makes, or fills, the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case but
+// FRD-1001 (one is null or given twice, two are for one tree, or they are of two stores): then all are as they were. `trees`, which may be
+// null, gets as many new ones.
 int32_t frond_loads_finish(frond_load *const *loads,
                            size_t count,
                            frond_tree **trees,

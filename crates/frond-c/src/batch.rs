@@ -1,4 +1,4 @@
-//! Batches, which are committed at once and read nothing, and bulk loads of new trees.
+//! Batches, which are committed at once and read nothing, and bulk loads of trees that are new or empty.
 
 use std::{ffi::c_char, time::Duration};
 
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn frond_batch_commit(
     }
 }
 
-/// Loads rows in any order into a tree that it creates, in a commit of its own. Of one thread at a time, not always the same;
+/// Loads rows in any order into a tree that it creates, or that is empty, in a commit of its own. Of one thread at a time, not always the same;
 /// loads beside each other, and what they heed and their progress, are anybody's.
 pub struct frond_load {
     pub(crate) load: BulkLoad,
@@ -178,6 +178,48 @@ pub unsafe extern "C" fn frond_load_begin(
                 let (db, name) = (&given(db, "the store")?.db, text(name, "the name")?);
                 Ok(frond_load { load: db.bulk_load(name, tree_options(options)?)? })
             })
+        })
+    }
+}
+
+/// Begins to load a tree that is there and has no rows (else FRD-1017): for who creates a tree first and fills it then. Until
+/// frond_loads_finish it is as it was, and others may use it. Then a new tree with the rows takes its place, like it in name, attributes,
+/// layouts, settings and counters (frond_tree_reserve), with another number: handles of the one that was there fail with FRD-1004, and
+/// snapshots of before with FRD-1006, as after a truncation; if no row was put it stays what it was, handles too. The end of the load waits for
+/// transactions that have rows of the tree or have locked it, prepared ones, too: the session's own would be waited for in vain. Then
+/// the tree must be empty still. Rows that were all deleted are none. A disk that becomes full behind the commit is waited for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_load_begin_into(
+    db: *const frond_db,
+    tree: *const frond_tree,
+    load: *mut *mut frond_load,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            give(load, || {
+                let (db, tree) = (&given(db, "the store")?.db, given(tree, "the tree")?);
+                Ok(frond_load { load: db.bulk_load_into(&tree.tree)? })
+            })
+        })
+    }
+}
+
+/// How long the end of a load into a tree that is there waits for who has rows of it, milliseconds; below 0: until they have ended. Ten
+/// seconds if nobody says. Of several loads that end together the shortest time counts, and the first one's interrupter is heeded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_load_lock_timeout(
+    load: *mut frond_load,
+    milliseconds: i64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+            given_mut(load, "the load")?.load.lock_timeout(timeout);
+            Ok(())
         })
     }
 }
@@ -210,8 +252,9 @@ pub unsafe extern "C" fn frond_load_free(load: *mut frond_load) {
     unsafe { call(std::ptr::null_mut(), || take_back(load, "the load").map(drop)) };
 }
 
-/// Makes the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case; `trees`,
-/// which may be null, gets as many new ones.
+/// Makes, or fills, the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case but
+/// FRD-1001 (one is null or given twice, two are for one tree, or they are of two stores): then all are as they were. `trees`, which may be
+/// null, gets as many new ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_loads_finish(
     loads: *const *mut frond_load,
@@ -232,14 +275,14 @@ pub unsafe extern "C" fn frond_loads_finish(
             if !trees.is_null() {
                 (0..count).for_each(|at| trees.add(at).write(std::ptr::null_mut()));
             }
-            let twice = |at: usize| !loads[at].is_null() && loads[..at].contains(&loads[at]);
-            if (0..count).any(twice) {
-                return Err(misuse("a load is given twice; none was taken"));
+            if (0..count).any(|at| loads[..at].contains(&loads[at])) {
+                return Err(misuse("a load is given twice, or two are null"));
             }
+            // Nothing is taken back before it is known that all may be.
+            let all = loads.iter().map(|&load| given(load, "a load").map(|load| &load.load));
+            BulkLoad::must_go_together(&all.collect::<Result<Vec<_>, _>>()?)?;
             let taken = loads.iter().map(|&load| take_back(load, "a load").map(|load| load.load));
-            // Each is taken back, also if another is null.
-            let taken: Vec<_> = taken.collect();
-            let finished = BulkLoad::finish_all(taken.into_iter().collect::<Result<_, _>>()?)?;
+            let finished = BulkLoad::finish_all(taken.collect::<Result<_, _>>()?)?;
             if !trees.is_null() {
                 let places = std::slice::from_raw_parts_mut(trees, count);
                 for (place, loaded) in places.iter_mut().zip(finished) {

@@ -289,6 +289,91 @@ static void twice(void)
     MUST(frond_load_put(load, bytes("one"), 3, NULL, 0, &error));
     GIVES(TWICE, frond_loads_finish(&load, 1, &loaded, &error));
     CHECK(strcmp(error.tree, "load") == 0 && error.key_length == 3 && memcmp(error.key, "one", 3) == 0);
+
+    /* Loads that cannot end together are the program's still. */
+    frond_load *loads[2], *none[2], *same[2];
+    for (int i = 0; i < 2; i++)
+        MUST(frond_load_begin(db, "load", &options, &loads[i], &error));
+    none[0] = same[0] = same[1] = loads[0];
+    none[1] = NULL;
+    GIVES(1001, frond_loads_finish(loads, 2, NULL, &error));
+    GIVES(1001, frond_loads_finish(none, 2, NULL, &error));
+    GIVES(1001, frond_loads_finish(same, 2, NULL, &error));
+    frond_load_free(loads[0]);
+    frond_load_free(loads[1]);
+}
+
+/* A table is created with its index, then both are filled; a session that is in the way is waited for. */
+static void fill(void)
+{
+    enum { GONE = 1004, LATER = 1006, NOT_EMPTY = 1017, TIMEOUT = 1101 };
+    static const char *const names[] = {"fill", "fill, index"};
+    frond_tree *trees[2], *filled[2];
+    frond_load *loads[2];
+    frond_snapshot *before;
+    frond_txn *txn;
+    frond_buffer found = {0};
+    frond_tree_options options;
+    uint64_t first = 0, next = 0;
+    frond_tree_options_init(&options);
+    options.attributes = bytes("a table");
+    options.attributes_length = 7;
+    for (int i = 0; i < 2; i++)
+        MUST(frond_tree_create(db, names[i], &options, &trees[i], &error));
+    MUST(frond_tree_reserve(trees[0], 0, 1, 70, &first, &error));
+    MUST(frond_snapshot_take(db, &before, &error));
+
+    /* Rows that were deleted are none; one that is there is told of at once, or at the end. */
+    frond_load *refused = NULL;
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_put(txn, trees[0], bytes("row"), 3, NULL, 0, &error));
+    MUST(frond_txn_commit(txn, NULL, &error));
+    GIVES(NOT_EMPTY, frond_load_begin_into(db, trees[0], &refused, &error));
+    CHECK(refused == NULL && strcmp(error.tree, "fill") == 0 && error.kind == FROND_FIX_CALL);
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_delete(txn, trees[0], bytes("row"), 3, &error));
+    MUST(frond_txn_commit(txn, NULL, &error));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 2; i++) {
+            MUST(frond_load_begin_into(db, trees[i], &loads[i], &error));
+            MUST(frond_load_put(loads[i], bytes("two"), 3, bytes("2"), 1, &error));
+            MUST(frond_load_put(loads[i], bytes("one"), 3, bytes("1"), 1, &error));
+            MUST(frond_load_lock_timeout(loads[i], i == 0 ? -1 : 0, &error));
+        }
+        if (round == 2)
+            break;
+        MUST(frond_txn_begin(db, NULL, &txn, &error));
+        MUST(frond_txn_put(txn, trees[1], bytes("row"), 3, NULL, 0, &error));
+        if (round == 1)
+            MUST(frond_txn_commit(txn, NULL, &error));
+        GIVES(round == 0 ? TIMEOUT : NOT_EMPTY, frond_loads_finish(loads, 2, filled, &error));
+        CHECK(filled[0] == NULL && filled[1] == NULL && strcmp(error.tree, names[1]) == 0);
+        if (round == 0)
+            MUST(frond_txn_rollback(txn, &error));
+        else {
+            MUST(frond_txn_begin(db, NULL, &txn, &error));
+            MUST(frond_txn_delete(txn, trees[1], bytes("row"), 3, &error));
+            MUST(frond_txn_commit(txn, NULL, &error));
+        }
+    }
+    MUST(frond_loads_finish(loads, 2, filled, &error));
+    for (int i = 0; i < 2; i++) {
+        MUST(frond_get(filled[i], bytes("two"), 3, &found, &error));
+        CHECK(found.length == 1 && found.data[0] == '2');
+        GIVES(LATER, frond_snapshot_get(before, filled[i], bytes("two"), 3, &found, &error));
+        GIVES(GONE, frond_get(trees[i], bytes("two"), 3, &found, &error));
+        MUST(frond_tree_info(filled[i], NULL, &found, &error));
+        CHECK(found.length == 7 && memcmp(found.data, "a table", 7) == 0);
+    }
+    MUST(frond_tree_next_number(filled[0], 0, &next, &error));
+    CHECK(first == 1 && next == 71);
+    frond_snapshot_free(before);
+    for (int i = 0; i < 2; i++) {
+        frond_tree_free(trees[i]);
+        frond_tree_free(filled[i]);
+        MUST(frond_tree_drop(db, names[i], &error));
+    }
+    frond_buffer_free(&found);
 }
 
 static uint32_t number_of(const char *name)
@@ -444,6 +529,7 @@ int main(int count, char **arguments)
     savepoints();
     own_rows();
     twice();
+    fill();
     changes();
     backup(arguments[1]);
     frond_tree_free(tree);

@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_script_survives_being_written_and_read() {
         for seed in 0..50 {
-            let swarm = Swarm::everything(200).with_transactions(seed);
+            let swarm = Swarm { fill: 5, ..Swarm::everything(200) }.with_transactions(seed);
             let script = generate(seed, &swarm);
             assert_eq!(parse_script(&script_text(&script)), Ok(script));
         }

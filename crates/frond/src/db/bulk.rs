@@ -39,7 +39,7 @@ const ROWS_A_LOOK: u64 = 256;
 /// Dropping it gives everything up. An open load keeps the store open.
 #[derive(Debug)]
 pub struct BulkLoad {
-    db: Db,
+    pub(super) db: Db,
     /// The tree as it will be, but for the commit that creates it.
     pub(super) record: TreeRecord,
     /// The tree whose place it is to take, which is empty.
@@ -209,15 +209,8 @@ impl BulkLoad {
     pub fn finish_all(loads: Vec<BulkLoad>) -> Result<Vec<BulkLoaded>> {
         let Some(first) = loads.first() else { return Ok(Vec::new()) };
         let db = first.db.clone();
-        for (at, load) in loads.iter().enumerate() {
-            load.check()?;
-            let twice = loads.iter().take(at).any(|other| other.is_for_that_of(load));
-            if twice || !Arc::ptr_eq(&load.db.shared, &db.shared) {
-                let name = &load.record.name;
-                let why = format!("\"{name}\" is loaded twice, or into another store");
-                return Err(Error::InvalidArgument(why));
-            }
-        }
+        loads.iter().try_for_each(BulkLoad::check)?;
+        Self::must_go_together(&loads.iter().collect::<Vec<_>>())?;
         for load in &loads {
             load.loader.heed.progress.note_rows(load.rows % ROWS_A_LOOK);
         }
@@ -230,6 +223,22 @@ impl BulkLoad {
         let made = made.collect::<Result<Vec<_>>>();
         let made = made.inspect_err(|error| db.shared.stop_if_unwritable(error))?;
         db.publish_loads(made, &waits)
+    }
+
+    /// What [`finish_all`](Self::finish_all) asks of loads, which takes them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if they are of different stores, or two of them have the same name, or are for the same tree.
+    pub fn must_go_together(loads: &[&BulkLoad]) -> Result<()> {
+        for (at, load) in loads.iter().enumerate() {
+            let twice = loads.iter().take(at).any(|other| other.is_for_that_of(load));
+            if twice || !Arc::ptr_eq(&load.db.shared, &loads[0].db.shared) {
+                let name = &load.record.name;
+                let why = format!("\"{name}\" is loaded twice, or into another store");
+                return Err(Error::InvalidArgument(why));
+            }
+        }
+        Ok(())
     }
 
     fn is_for_that_of(&self, other: &Self) -> bool {

@@ -450,7 +450,7 @@ mod tests {
             engine.run_checkpoint().unwrap();
         }
         engine.health.fail("it was killed");
-        drop((change, tree, changes));
+        drop((change, tree, changes, load.db, load.fills));
         drop(db);
         let db = open();
         let tree = db.open_tree("t").unwrap();
