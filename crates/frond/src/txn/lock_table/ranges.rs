@@ -181,8 +181,8 @@ impl LockTable {
     /// looks again whether the key is absent.
     ///
     /// A row lock that was newly taken since `mark` is given back while this waits, and is held again when
-    /// it returns well. If it returns an error after a wait, it is not; and the key is to be taken out of the
-    /// write set.
+    /// it returns well. If it returns an error after a wait, or because its time is over, it is not; and the key is
+    /// to be taken out of the write set.
     pub fn before_insert(
         &self,
         locks: &mut LockSet,
@@ -208,10 +208,10 @@ impl LockTable {
         }
         let deadline = self.deadline(locks, patience);
         loop {
+            let is_new = self.unlock_since(locks, hash, mark);
             self.must_have_time(&request, deadline, Some(key), || {
                 self.gaps_against(&locks.owner, tree, key).first().map(LockParty::id)
             })?;
-            let is_new = self.unlock_since(locks, hash, mark);
             self.wait_for_gaps(&locks.owner, &request, key, deadline)?;
             if is_new {
                 self.lock_row(locks, tree, key, RowMode::Write, patience)?;

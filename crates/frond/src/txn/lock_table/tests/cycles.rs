@@ -265,9 +265,10 @@ pub(super) fn who_has_no_time_to_wait_is_in_no_cycle() {
         };
         refused(table.lock_row(&mut asker, TREE, b"1", Write, now).unwrap_err());
         asker.begin_call();
+        let (mark, held) = (asker.mark(), asker.len());
         table.lock_row(&mut asker, OTHER, b"new", Write, NoWait).unwrap();
-        let mark = asker.mark();
         refused(table.before_insert(&mut asker, OTHER, b"new", mark, now).unwrap_err());
+        assert_eq!(asker.len(), held, "a row that is not inserted is not locked");
         asker.begin_call();
         let whole = table.lock_table(&mut asker, TreeId(9), TableMode::Exclusive, now);
         refused(whole.unwrap_err());
