@@ -6,8 +6,8 @@
 //! comes in the step in which it goes. One that has written nothing is gone with the process.
 //!
 //! Invariants
-//! 1. What is prepared keeps the rows that it locked to write them, and at `Serializable` all that it has locked. After
-//!    a restart it has the rows that it writes, before anybody else is there, and at `Serializable` the rest, too.
+//! 1. What is prepared keeps the rows that it writes, and at `Serializable` all that it has locked. After a restart it has
+//!    them again before anybody else is there.
 //! 2. It is decided once, by the slot that has it in hand, or, where none has, by its number.
 //! 3. Committed in order it is decided: it comes before all that is committed later. When it can be seen is the engine's to
 //!    say, at the latest with a later commit; its locks go with the commit that its slot makes, or when that lets go of it.
@@ -273,20 +273,14 @@ impl Session {
         gone.map(|(place, _)| place.clone()).collect()
     }
 
-    /// What a prepare lets go of: but at `Serializable`, all that is not locked to be written.
+    /// What a prepare lets go of: but at `Serializable`, all that it does not write.
     fn let_go(&mut self) {
         if self.isolation != Isolation::Serializable {
             self.maybe = self.come_to_nothing();
-            let Self {
-                maybe, own, rows, changing, gaps, intents, exclusive, has_gone_back, ..
-            } = self;
-            // Rows that it has taken back are others' from here on.
+            let Self { maybe, own, rows, gaps, intents, exclusive, .. } = self;
+            // Rows that it has taken back, or did not come to write, are others' from here on.
             let own: BTreeSet<&Place> = own.iter().map(|(place, _)| place).collect();
-            rows.retain(|place, _| {
-                changing.contains(place)
-                    && (!*has_gone_back || own.contains(place))
-                    && !maybe.contains(place)
-            });
+            rows.retain(|place, _| own.contains(place) && !maybe.contains(place));
             gaps.clear();
             intents.clone_from(exclusive);
         }
@@ -298,13 +292,12 @@ impl Session {
         if self.isolation != Isolation::Serializable {
             again.maybe = self.come_to_nothing();
         }
-        let Session { maybe, own, rows, changing, gaps, intents, exclusive, .. } = &mut again;
+        let Session { maybe, own, rows, gaps, intents, exclusive, .. } = &mut again;
         if self.isolation != Isolation::Serializable {
             rows.clear();
             gaps.clear();
             intents.clear();
             exclusive.clear();
-            changing.clear();
         }
         for (place, _) in own.iter() {
             if !maybe.contains(place) {

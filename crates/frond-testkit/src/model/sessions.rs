@@ -68,8 +68,6 @@ pub(super) struct Session {
     statement: Option<(usize, u64)>,
     /// Locked rows; true: for it alone.
     pub rows: BTreeMap<Place, bool>,
-    /// Those of them that it locked to write them.
-    pub changing: BTreeSet<Place>,
     /// Rows that it has inserted and deleted again before its prepare: whether it keeps them is the engine's to say.
     pub maybe: BTreeSet<Place>,
     pub gaps: Vec<Gap>,
@@ -79,7 +77,6 @@ pub(super) struct Session {
     pub exclusive: BTreeSet<TreeNumber>,
     /// Trees that it has written, even if it has gone back since.
     pub written: BTreeSet<TreeNumber>,
-    pub has_gone_back: bool,
     pub is_over: bool,
 }
 
@@ -252,7 +249,6 @@ impl Sessions {
                 session.savepoints.truncate(at + 1);
                 let there = session.savepoints[at].1;
                 session.own.truncate(there);
-                session.has_gone_back = true;
                 // Behind what there is no statement begins: it is taken back, and begins anew.
                 let is_beyond = session.statement.is_some_and(|(began, _)| there < began);
                 session.statement = session.statement.map(|(began, made)| (began.min(there), made));
@@ -275,7 +271,6 @@ impl Sessions {
                 let (began, made) = session.statement.ok_or(Refusal::BadCall)?;
                 session.savepoints.retain(|(number, _)| *number <= made);
                 session.own.truncate(began);
-                session.has_gone_back = true;
                 session.looks_anew();
             }
             TxnOp::BackTo(_) | TxnOp::Release(_) | TxnOp::Detach | TxnOp::Order => {}
@@ -334,7 +329,6 @@ impl Sessions {
         let place = (tree, write.key().unwrap_or(Key::plain(0)).bytes());
         let before = self.at(slot).rows.get(&place).copied();
         self.lock(slot, &place, RowLock::Exclusive)?;
-        self.at_mut(slot).changing.insert(place.clone());
         let is_own = self.at(slot).own.iter().any(|(own, _)| *own == place);
         if !is_own {
             self.must_not_conflict(model, slot, &place, may_conflict)?;
@@ -346,9 +340,7 @@ impl Sessions {
         self.at_mut(slot).written.insert(tree);
         if !is_own && self.is_in_a_gap(Some(slot), model, &place, may_be_busy) {
             if before.is_none() {
-                let session = self.at_mut(slot);
-                session.rows.remove(&place);
-                session.changing.remove(&place);
+                self.at_mut(slot).rows.remove(&place);
             }
             return Err(Refusal::Busy);
         }
@@ -443,13 +435,11 @@ impl Session {
             made: 0,
             statement: None,
             rows: BTreeMap::new(),
-            changing: BTreeSet::new(),
             maybe: BTreeSet::new(),
             gaps: Vec::new(),
             intents: BTreeSet::new(),
             exclusive: BTreeSet::new(),
             written: BTreeSet::new(),
-            has_gone_back: false,
             is_over: false,
         }
     }
