@@ -9,6 +9,7 @@ mod autonomous;
 mod ended;
 mod interrupts;
 mod large;
+mod long_values;
 mod looked_again;
 mod pending_ahead;
 mod ranges;

@@ -422,10 +422,8 @@ impl TxnCursor<'_> {
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let locks = matches!(self.base, Base::Locked(_));
         let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, locks)?;
-        if self.stepped.1 != rollbacks {
-            // What was fetched ahead as deleted may be there again.
-            (self.stepped.1, self.is_placed) = (rollbacks, false);
-        }
+        // Behind a rollback, what was fetched ahead as deleted may be there again.
+        self.is_placed &= std::mem::replace(&mut self.stepped.1, rollbacks) == rollbacks;
         self.is_locked = false;
         if self.spills != spills {
             // What it sees of own writes lies elsewhere now.
