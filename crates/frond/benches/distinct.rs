@@ -36,10 +36,13 @@ const CASES: [(&str, Value); 9] = [
     ("the n-th an n-th of the first's, of 10000", |row, _| {
         (f64::from(scattered(row)) / f64::from(u32::MAX) * 10_000_f64.ln()).exp() as u32
     }),
-    ("half the rows one, others their own", |row, _| if row % 2 == 0 { 7 } else { row }),
-    ("one row in 20 its own, others one", |row, _| if row % 20 != 0 { 7 } else { row }),
-    ("one row in 100 its own, others one", |row, _| if row % 100 != 0 { 7 } else { row }),
-    ("one row in 1000 its own, others one", |row, _| if row % 1000 != 0 { 7 } else { row }),
+    ("half the rows one, others their own", |row, _| if row.is_multiple_of(2) { 7 } else { row }),
+    ("one row in 20 its own, others one", |row, _| if !row.is_multiple_of(20) { 7 } else { row }),
+    ("one row in 100 its own, others one", |row, _| if !row.is_multiple_of(100) { 7 } else { row }),
+    (
+        "one row in 1000 its own, others one",
+        |row, _| if !row.is_multiple_of(1000) { 7 } else { row },
+    ),
 ];
 
 fn options() -> Options {

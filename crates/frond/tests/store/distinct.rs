@@ -116,13 +116,14 @@ fn values_between_large_groups() {
     let few = 60_000u32;
     // More than are counted one by one.
     let many = 250_000;
-    let last = |row: u32| if row % 300 == 0 { scattered(row) } else { u32::MAX };
-    let middle = |row: u32| if row % 300 == 0 { row } else { 20_000 };
+    let last = |row: u32| if row.is_multiple_of(300) { scattered(row) } else { u32::MAX };
+    let middle = |row: u32| if row.is_multiple_of(300) { row } else { 20_000 };
     let between = |row: u32| {
-        if row % 200 == 0 { scattered(row) } else { row % 50 * (u32::MAX / 50) }
+        if row.is_multiple_of(200) { scattered(row) } else { row % 50 * (u32::MAX / 50) }
     };
-    let sampled = |row: u32| if row % 10 == 0 { scattered(row) } else { 1 << 31 };
-    let uneven = |row: u32| if row % 9 == 0 { scattered(row / 90) } else { row % 3 << 30 };
+    let sampled = |row: u32| if row.is_multiple_of(10) { scattered(row) } else { 1 << 31 };
+    let uneven =
+        |row: u32| if row.is_multiple_of(9) { scattered(row / 90) } else { (row % 3) << 30 };
     let cases: [(&str, u32, &dyn Fn(u32) -> u32); 5] = [
         ("the last value", few, &last),
         ("one in the middle", few, &middle),
