@@ -69,7 +69,7 @@ impl Db {
     /// [`bulk_load`](Self::bulk_load) does it with one that is new. Until [`finish`](BulkLoad::finish) the tree is as it was, and others may
     /// use it. Then a new tree with the rows takes its place in one commit, like it in name, attributes, layouts, settings and
     /// counters ([`Tree::reserve`]), with another number, as [`TreesChange::truncate`](crate::TreesChange::truncate) makes one: handles of the
-    /// tree that was there fail with `NoSuchTree` from then on, [`BulkLoaded::tree`] is the new one's, and snapshots of before fail
+    /// tree that was there fail with `NoSuchTree` from then on, [`BulkLoaded::tree`](crate::BulkLoaded::tree) is the new one's, and snapshots of before fail
     /// with `DefinitionChanged` there. If no row was put, the tree stays, and so do its handles.
     ///
     /// The end of the load waits for transactions that have rows of the tree, or have locked it, those that are prepared, too
