@@ -1,12 +1,13 @@
 //! Batches, which are committed at once and read nothing, and bulk loads of trees that are new or empty.
 
-use std::{ffi::c_char, time::Duration};
+use std::ffi::c_char;
 
 use frond::{Batch, BulkLoad};
 
 use crate::{
     bytes::{bytes, give, given, given_mut, take_back, text},
     error::{call, frond_error, misuse},
+    read_as::lock_timeout,
     store::{durability, frond_db, frond_tree, frond_tree_options, tree_options},
     waits::frond_interrupter,
 };
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn frond_batch_lock_timeout(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+            let timeout = lock_timeout(milliseconds);
             given_mut(batch, "the batch")?.batch.lock_timeout(timeout);
             Ok(())
         })
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn frond_load_lock_timeout(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let timeout = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+            let timeout = lock_timeout(milliseconds);
             given_mut(load, "the load")?.load.lock_timeout(timeout);
             Ok(())
         })

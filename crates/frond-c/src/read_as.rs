@@ -59,11 +59,16 @@ pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_option
     }
 }
 
+/// For how long calls wait for locks; below 0, `None`: until they get them.
+pub(crate) fn lock_timeout(milliseconds: i64) -> Option<Duration> {
+    u64::try_from(milliseconds).ok().map(Duration::from_millis)
+}
+
 /// A time to wait; `None` for what is usual.
 pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
     match milliseconds {
         FROND_FOREVER => Some(Duration::MAX),
-        milliseconds => u64::try_from(milliseconds).ok().map(Duration::from_millis),
+        milliseconds => lock_timeout(milliseconds),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     bytes::{bytes, frond_buffer, give, given, given_mut, take_back},
     cursor::range,
     error::{Fail, call, frond_error, misuse},
+    read_as::lock_timeout,
     store::{FROND_AS_STORE, durability, frond_db, frond_tree},
 };
 
@@ -206,7 +207,7 @@ pub unsafe extern "C" fn frond_txn_set_lock_timeout(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let timeout = u64::try_from(lock_timeout_ms).ok().map(Duration::from_millis);
+            let timeout = lock_timeout(lock_timeout_ms);
             given(txn, "the transaction")?.txn.set_lock_timeout(timeout);
             Ok(())
         })

@@ -87,6 +87,19 @@ impl DbEngine {
         }
     }
 
+    /// Opens a store of these sizes for a scenario that makes its calls itself.
+    ///
+    /// # Panics
+    /// If it does not open.
+    pub fn store(&self, env: Env) -> Db {
+        let options = Options::new()
+            .env(env)
+            .cache_size(self.cache_bytes)
+            .durability(self.level)
+            .tuning(self.tuning.clone());
+        Db::open(DIR, options).expect("it opens")
+    }
+
     /// Sizes by chance, from tiny to production's.
     pub fn thrown(seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x7e57);

@@ -286,6 +286,17 @@ impl CatalogChange<'_> {
         Ok(self.put.get_mut(&id).expect("it was put"))
     }
 
+    /// What its commit says, but of layouts: records that are put, keys of those that go, and what becomes of trees.
+    fn to_commit(&self) -> (Vec<Record>, Vec<Vec<u8>>, Vec<Change>) {
+        let Self { put, drops, clones, loads, counters, .. } = self;
+        let records = std::iter::once(Record::Counters(counters.clone()));
+        let records = records.chain(put.values().cloned().map(Record::Tree)).collect();
+        let keys = drops.iter().map(|&id| Record::tree_key(id)).collect();
+        let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
+        let gone = drops.iter().map(|&id| Change::DropTree(id));
+        (records, keys, begun.chain(loads.iter().cloned()).chain(gone).collect())
+    }
+
     /// Makes the changes. Synced when it returns.
     ///
     /// # Errors
@@ -304,14 +315,9 @@ impl CatalogChange<'_> {
         let has_layouts = before.iter().any(|record| {
             put.get(&record.id).is_some_and(|now| now.value_layout != record.value_layout)
         });
-        let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
-        let mut changes: Vec<Change> = begun.chain(loads.iter().cloned()).collect();
-        changes.extend(drops.iter().map(|&id| Change::DropTree(id)));
+        let (records, keys, mut changes) = self.to_commit();
         changes.extend(has_layouts.then_some(Change::Layout));
         catalog.set_counters(counters.clone());
-        let records = std::iter::once(Record::Counters(counters.clone()));
-        let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
-        let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
         let is_more = has_layouts || !clones.is_empty() || !loads.is_empty();
         if is_more && !drops.is_empty() {
             shared.have_room_to_settle()?;
@@ -417,14 +423,31 @@ mod tests {
         sync::Arc,
     };
 
+    fn store(vfs: &Arc<MemoryVfs>) -> Db {
+        let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
+        Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
+    }
+
+    /// As `commit` does it, as far as it comes: checkpoints are made before the trees are shown.
+    fn commit_and_be_killed(change: &CatalogChange<'_>) {
+        let (records, keys, changes) = change.to_commit();
+        let shared = &change.db.shared;
+        let seqno = shared.change(&records, &keys, &changes).unwrap();
+        let engine = &shared.engine;
+        engine.apply_through(seqno).unwrap();
+        while engine.write_begun().unwrap() {}
+        for _ in 0..2 {
+            engine.publish_unchanged();
+            engine.run_checkpoint().unwrap();
+        }
+        engine.health.fail("it was killed");
+    }
+
     /// Rule: I35. Likewise of one that was filled, though what says how far they are has left the log.
     #[test]
     fn a_filled_tree_that_is_not_shown_yet_goes_on_counting_after_a_crash() {
         let vfs = Arc::new(MemoryVfs::new());
-        let open = || {
-            let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
-            Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
-        };
+        let open = || store(&vfs);
         let db = open();
         let tree = db.create_tree("t", Default::default()).unwrap();
         tree.reserve(0, 1, 70).unwrap();
@@ -434,23 +457,8 @@ mod tests {
         db.shared.engine.store.sync().unwrap();
         let mut change = db.change_catalog().unwrap();
         change.fill(tree.id(), new, made).unwrap();
-        // As `commit` does it, as far as it comes.
-        let CatalogChange { put, drops, loads, counters, .. } = &change;
-        let records = std::iter::once(Record::Counters(counters.clone()));
-        let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
-        let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
-        let gone = drops.iter().map(|&id| Change::DropTree(id));
-        let changes: Vec<_> = loads.iter().cloned().chain(gone).collect();
-        let seqno = db.shared.change(&records, &keys, &changes).unwrap();
-        let engine = &db.shared.engine;
-        engine.apply_through(seqno).unwrap();
-        while engine.write_begun().unwrap() {}
-        for _ in 0..2 {
-            engine.publish_unchanged();
-            engine.run_checkpoint().unwrap();
-        }
-        engine.health.fail("it was killed");
-        drop((change, tree, changes, load.db, load.fills));
+        commit_and_be_killed(&change);
+        drop((change, tree, load.db, load.fills));
         drop(db);
         let db = open();
         let tree = db.open_tree("t").unwrap();
@@ -466,10 +474,7 @@ mod tests {
     fn clones_that_are_not_shown_yet_go_on_counting_after_a_crash() {
         for drops_parent in [false, true] {
             let vfs = Arc::new(MemoryVfs::new());
-            let open = || {
-                let env = Env { vfs: vfs.clone(), workers: Workers::Manual, ..Env::real() };
-                Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
-            };
+            let open = || store(&vfs);
             let db = open();
             let (rows, none) = ("with rows", "without");
             for (name, count) in [(rows, 70), (none, 7)] {
@@ -489,23 +494,7 @@ mod tests {
                     change.drop_tree(of);
                 }
             }
-            // As `commit` does it, as far as it comes.
-            let CatalogChange { put, drops, clones, counters, .. } = &change;
-            let records = std::iter::once(Record::Counters(counters.clone()));
-            let records: Vec<_> = records.chain(put.values().cloned().map(Record::Tree)).collect();
-            let keys: Vec<_> = drops.iter().map(|&id| Record::tree_key(id)).collect();
-            let begun = clones.iter().map(|&(tree, of)| Change::Clone { tree, of });
-            let changes: Vec<_> =
-                begun.chain(drops.iter().map(|&id| Change::DropTree(id))).collect();
-            let seqno = db.shared.change(&records, &keys, &changes).unwrap();
-            let engine = &db.shared.engine;
-            engine.apply_through(seqno).unwrap();
-            while engine.write_begun().unwrap() {}
-            for _ in 0..2 {
-                engine.publish_unchanged();
-                engine.run_checkpoint().unwrap();
-            }
-            engine.health.fail("it was killed");
+            commit_and_be_killed(&change);
             drop(change);
             drop(db);
             let db = open();

@@ -155,10 +155,10 @@ impl Tree {
         let mut sampled = 0;
         // Of a group that is larger than a window, several ask.
         let mut sizes = vec![Sizes::new(); shares.len()];
+        // Windows need not begin at the row.
+        let near = rows as f64 / (8 * WINDOWS) as f64;
         for window in 0..WINDOWS {
             let target = (window as f64 + 0.5) / WINDOWS as f64 * rows as f64;
-            // Windows need not begin at the row.
-            let near = rows as f64 / (8 * WINDOWS) as f64;
             cursor.seek(&self.key_at(&ends, target, near)?);
             let cuts = keys.window(&mut cursor, None)?;
             sampled += cuts.len();

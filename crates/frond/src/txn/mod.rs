@@ -26,4 +26,4 @@ pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};
 pub(crate) use write_set::{Entry, WriteSet};
 pub use writers::TreeWriters;
 pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, ROWS_UNKNOWN, TxnWrites};
-pub(crate) use writes::{HoldsWrites, Leaving, Piece, PieceWrites};
+pub(crate) use writes::{HoldsWrites, Leaving, Piece, PieceWrites, may_be_asked};

@@ -1,6 +1,6 @@
 //! Loads into empty trees with a crash at every call: all trees of a load are filled, or none, and those are what they were.
 
-use frond::{Durability, Options, TreeId, io::Env};
+use frond::{Durability, TreeId};
 use frond_testkit::{
     DbEngine,
     disk::{CrashOptions, Note, SimVfs, crash_states},
@@ -9,15 +9,6 @@ use frond_testkit::{
 use super::*;
 
 type All = BTreeMap<String, (TreeId, [u64; 2], Rows)>;
-
-fn open_sim(engine: &DbEngine, env: Env) -> Db {
-    let options = Options::new()
-        .env(env)
-        .cache_size(engine.cache_bytes)
-        .durability(Durability::Sync)
-        .tuning(engine.tuning.clone());
-    Db::open("/store", options).expect("it opens")
-}
 
 fn everything(db: &Db) -> All {
     let trees = db.trees().into_iter().map(|info| {
@@ -36,7 +27,7 @@ fn a_load_that_crashes_has_filled_all_or_nothing() {
     for seed in effort::seeds(4) {
         let engine = DbEngine::tiny(Durability::Sync);
         let vfs = SimVfs::new();
-        let db = open_sim(&engine, vfs.env(seed));
+        let db = engine.store(vfs.env(seed));
         let trees = ["table", "index"].map(|name| create(&db, name));
         for (tree, count) in trees.iter().zip([60, 0]) {
             had_rows(&db, tree, count.max(2));
@@ -82,7 +73,7 @@ fn a_load_that_crashes_has_filled_all_or_nothing() {
             for state in crash_states(&point.disk, &options) {
                 tried += 1;
                 let what = format!("seed {seed}, before {}: {}", point.call, state.what);
-                let db = open_sim(&engine, SimVfs::start(state.disk).env(seed ^ 7));
+                let db = engine.store(SimVfs::start(state.disk).env(seed ^ 7));
                 let found = everything(&db);
                 let possible = point.note.floor_power as usize..=point.note.issued as usize;
                 let done = possible.clone().find(|at| states[*at] == found);

@@ -1,7 +1,7 @@
 //! Changes of many trees with a crash at every call: each is there as a whole, or not at all; and a log of them that is done
 //! again then comes to what it comes to without a crash.
 
-use frond::{Durability, io::Env};
+use frond::Durability;
 use frond_testkit::{
     DbEngine,
     disk::{CrashOptions, Note, SimVfs, crash_states},
@@ -11,15 +11,6 @@ use frond_testkit::{
 use super::*;
 
 type All = BTreeMap<String, (TreeId, Vec<u8>, Rows)>;
-
-fn open_sim(engine: &DbEngine, env: Env) -> Db {
-    let options = frond::Options::new()
-        .env(env)
-        .cache_size(engine.cache_bytes)
-        .durability(Durability::Sync)
-        .tuning(engine.tuning.clone());
-    Db::open("/store", options).expect("it opens")
-}
 
 fn everything(db: &Db) -> All {
     let trees = db.trees().into_iter().map(|info| {
@@ -111,7 +102,7 @@ fn a_change_that_crashes_is_made_or_is_not() {
     for seed in effort::seeds(2) {
         let engine = DbEngine::tiny(Durability::Sync);
         let vfs = SimVfs::new();
-        let db = open_sim(&engine, vfs.env(seed));
+        let db = engine.store(vfs.env(seed));
         let ids = NAMES.map(|name| db.create_tree(name, options_of(name)).unwrap().id());
         NAMES.iter().for_each(|name| fill(&db, name, 40));
         if seed % 2 == 1 {
@@ -141,7 +132,7 @@ fn a_change_that_crashes_is_made_or_is_not() {
             for state in crash_states(&point.disk, &options) {
                 tried += 1;
                 let what = format!("seed {seed}, before {}: {}", point.call, state.what);
-                let db = open_sim(&engine, SimVfs::start(state.disk).env(seed ^ 7));
+                let db = engine.store(SimVfs::start(state.disk).env(seed ^ 7));
                 let found = everything(&db);
                 let possible = point.note.floor_power as usize..=point.note.issued as usize;
                 let done = possible.clone().find(|at| states[*at] == found);

@@ -8,15 +8,6 @@ use frond_testkit::{
     effort,
 };
 
-fn open_sim(engine: &DbEngine, env: Env) -> Db {
-    let options = Options::new()
-        .env(env)
-        .cache_size(engine.cache_bytes)
-        .durability(Durability::Sync)
-        .tuning(engine.tuning.clone());
-    Db::open("/store", options).expect("it opens")
-}
-
 /// What is done, step by step: a commit each.
 struct Story<'a> {
     vfs: &'a SimVfs,
@@ -45,7 +36,7 @@ impl Story<'_> {
 
 /// True if the indexes are there; that they can be built if not.
 fn must_be_one_of(engine: &DbEngine, env: Env, states: &[Rows]) -> bool {
-    let db = open_sim(engine, env);
+    let db = engine.store(env);
     let base = db.open_tree("people").unwrap();
     let found = rows(&base);
     assert!(states.contains(&found), "{found:?} is none of {states:?}");
@@ -65,7 +56,7 @@ fn a_build_that_crashes_leaves_all_indexes_or_none() {
     for seed in effort::seeds(1) {
         let engine = DbEngine::tiny(Durability::Sync);
         let vfs = SimVfs::new();
-        let db = open_sim(&engine, vfs.env(seed));
+        let db = engine.store(vfs.env(seed));
         let base = db.create_tree("people", Default::default()).unwrap();
         let mut first = Batch::new();
         for n in 0..30 {

@@ -10,15 +10,6 @@ use frond_testkit::{
 
 use super::*;
 
-fn open_sim(engine: &DbEngine, env: Env) -> Db {
-    let options = Options::new()
-        .env(env)
-        .cache_size(engine.cache_bytes)
-        .durability(Durability::Sync)
-        .tuning(engine.tuning.clone());
-    Db::open("/store", options).expect("it opens")
-}
-
 /// What is done, step by step: a commit each, some from within the build.
 struct Story<'a> {
     vfs: &'a SimVfs,
@@ -42,7 +33,7 @@ impl Story<'_> {
 
 /// The table with its index or without, in one of these states.
 fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows]) -> bool {
-    let db = open_sim(engine, env);
+    let db = engine.store(env);
     let (table, is_built) = match db.table(TableSpec::new("people")) {
         Err(Error::TableMismatch { .. }) => (db.table(spec([index.clone()])).unwrap(), true),
         table => (table.unwrap(), false),
@@ -74,7 +65,7 @@ fn a_build_that_crashes_leaves_an_index_or_none() {
         for index in [mail(), number()] {
             let engine = DbEngine::tiny(Durability::Sync);
             let vfs = SimVfs::new();
-            let db = open_sim(&engine, vfs.env(seed));
+            let db = engine.store(vfs.env(seed));
             let table = db.table(TableSpec::new("people")).unwrap();
             let mut rows = Rows::new();
             for n in 0..30 {
@@ -146,7 +137,7 @@ fn columns_that_change_in_a_crash_have_changed_or_not() {
     for seed in effort::seeds(1) {
         let engine = DbEngine::tiny(Durability::Sync);
         let vfs = SimVfs::new();
-        let db = open_sim(&engine, vfs.env(seed));
+        let db = engine.store(vfs.env(seed));
         let columns = vec![Column::new("a", number)];
         let mut table = db.table(TableSpec::new("people").columns(columns)).unwrap();
         let write = |table: &Table, keys: std::ops::Range<u8>, version: u8| {
@@ -187,7 +178,7 @@ fn columns_that_change_in_a_crash_have_changed_or_not() {
             let options = CrashOptions::short().with_seed(seed ^ point.change_number);
             for state in crash_states(&point.disk, &options) {
                 tried += 1;
-                let db = open_sim(&engine, SimVfs::start(state.disk).env(seed ^ 7));
+                let db = engine.store(SimVfs::start(state.disk).env(seed ^ 7));
                 let table = db.table(TableSpec::new("people")).unwrap();
                 let found = rows_now(&table);
                 changed += usize::from(found.0 > 1);

@@ -9,8 +9,13 @@ use crate::{
 };
 use spill::PIECES_MAX;
 
-/// A store of so many rows, whose transactions leave memory after some ten others.
+/// A store of so many rows, each its own value.
 fn store(rows: u32) -> (Db, Tree) {
+    small_store(rows, |row| row.to_be_bytes().to_vec())
+}
+
+/// A store of so many rows, whose transactions leave memory after some ten others.
+pub(super) fn small_store(rows: u32, value: impl Fn(u32) -> Vec<u8>) -> (Db, Tree) {
     let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
     let limits = Limits { own_writes_bytes: 300, ..Limits::for_cache(8 << 20) };
     let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
@@ -18,7 +23,7 @@ fn store(rows: u32) -> (Db, Tree) {
     let db = Db::open("/store", options.env(env).tuning(tuning)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     for row in 0..rows {
-        tree.put(&row.to_be_bytes(), &row.to_be_bytes()).unwrap();
+        tree.put(&row.to_be_bytes(), &value(row)).unwrap();
     }
     (db, tree)
 }

@@ -1,25 +1,12 @@
 //! Scans pass by what was deleted since their mark, also where it was put again and has left memory (Rule: I45).
 
 use super::*;
-use crate::{
-    Durability, Limits, Options, Tuning,
-    io::{Env, MemoryVfs},
-};
 
 const ROWS: u32 = 120;
 
 /// A store whose transactions leave memory after a few rows.
 fn small_store() -> (Db, Tree) {
-    let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
-    let limits = Limits { own_writes_bytes: 300, ..Limits::for_cache(8 << 20) };
-    let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
-    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
-    let db = Db::open("/store", options.env(env).tuning(tuning)).unwrap();
-    let tree = db.create_tree("t", Default::default()).unwrap();
-    for row in 0..ROWS {
-        tree.put(&row.to_be_bytes(), b"old").unwrap();
-    }
-    (db, tree)
+    pieces::small_store(ROWS, |_| b"old".to_vec())
 }
 
 /// Deletes every third row, and puts it again once so many others have come.

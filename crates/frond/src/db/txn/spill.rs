@@ -31,6 +31,7 @@ use crate::{
     txn::{
         HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece, PieceWrites,
         lock_table::{HoldsRows, LockTable},
+        may_be_asked,
     },
     version::{Change, SpilledWrites},
 };
@@ -327,7 +328,7 @@ impl Txn {
         let mut hashes = HashSet::new();
         let mut pieces = Vec::with_capacity(leaving.len());
         for piece in leaving {
-            let is_asked = scans_from.is_some_and(|mark| mark <= piece.start);
+            let is_asked = may_be_asked(scans_from, piece.start);
             let written = self.write_piece(state, heeds, (&piece, is_asked), &mut hashes)?;
             pieces.push(piece.written(written));
         }
@@ -405,7 +406,7 @@ impl Txn {
         loop {
             let pieces = self.live.all_pieces().0;
             let Some(range) = to_merge(&pieces, marks, count_max) else { return Ok(()) };
-            let is_asked = scans_from.is_some_and(|mark| mark <= pieces[range.start].start);
+            let is_asked = may_be_asked(scans_from, pieces[range.start].start);
             let merged = self.merge_run(state, &pieces[range.clone()], is_asked)?;
             self.live.lock().replace_pieces(range, merged);
         }

@@ -59,7 +59,7 @@ pub(crate) use live::HoldsWrites;
 pub use live::LiveWrites;
 pub use read::OwnState;
 pub use rollback::Mark;
-pub(crate) use spilled::{Leaving, Piece, PieceWrites, Pieces};
+pub(crate) use spilled::{Leaving, Piece, PieceWrites, Pieces, may_be_asked};
 pub use trees::ROWS_UNKNOWN;
 use trees::Trees;
 

@@ -59,6 +59,11 @@ pub(crate) struct Piece {
     pub blobs: Vec<Arc<BlobHold>>,
 }
 
+/// Whether a scan may ask what was deleted in what begins at `start`: not if all that there are, or that begin now, began later.
+pub(crate) fn may_be_asked(scans_from: Option<Mark>, start: Mark) -> bool {
+    scans_from.is_some_and(|mark| mark <= start)
+}
+
 /// Where a piece lies.
 #[derive(Default, Debug)]
 pub(crate) struct PieceWrites {
@@ -242,8 +247,7 @@ impl TxnWrites {
     /// Forgets the hidden deletes of pieces from before the first mark that a scan has, or begins at; of all if there is none.
     pub(crate) fn forget_hidden_deletes(&mut self, scans_from: Option<Mark>) {
         let is_due = |piece: &Piece| {
-            let is_asked = scans_from.is_some_and(|mark| mark <= piece.start);
-            !is_asked && piece.hidden_deletes.entries() > 0
+            !may_be_asked(scans_from, piece.start) && piece.hidden_deletes.entries() > 0
         };
         if self.pieces.iter().any(is_due) {
             let pieces = Arc::make_mut(&mut self.pieces).iter_mut();

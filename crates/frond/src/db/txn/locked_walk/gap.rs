@@ -82,16 +82,15 @@ impl LockedWalk<'_> {
         // The first lock shuts the gate and says so of the tree.
         self.txn.intend(&mut state, id, self.mode, self.meeting.that_waits())?;
         let Some(locks) = &mut state.locks else { return Ok(Reached::End) };
-        let interval = self.interval.map(|(_, range)| {
-            if forward {
+        let interval = match self.interval {
+            Some((_, range)) if forward => {
                 table.grow_up(locks, range, high);
-            } else {
-                table.grow_down(locks, range, low);
+                range
             }
-            range
-        });
-        let interval = match interval {
-            Some(interval) => interval,
+            Some((_, range)) => {
+                table.grow_down(locks, range, low);
+                range
+            }
             None => {
                 let room = table.must_have_room(locks, id);
                 room.map_err(|denied| shared.lock_error(denied))?;
