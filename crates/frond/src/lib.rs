@@ -36,6 +36,7 @@ pub mod store;
 mod sync;
 mod table;
 mod tree;
+mod trim;
 pub mod tuple;
 mod txn;
 mod types;

@@ -18,6 +18,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/frond/src/memtable/arena.rs", "addresses of 32 bits into frames that never move"),
     ("crates/frond/src/memtable/node.rs", "nodes of one array, its slots filled one by one"),
     ("crates/frond/src/prefetch.rs", "a hint to the processor, by address"),
+    ("crates/frond/src/trim.rs", "a call of the C library"),
     ("crates/frond/tests/blob_memory.rs", "an allocator that counts"),
     ("crates/frond/tests/bulk_memory.rs", "an allocator that counts"),
     ("crates/frond/tests/hostile/counting.rs", "an allocator that counts"),

@@ -46,6 +46,8 @@ impl FrameMemory {
 pub struct FramePool {
     limit: AtomicUsize,
     used: AtomicUsize,
+    /// Bytes of [`Kept`].
+    kept: AtomicUsize,
     spare: Mutex<Vec<FrameMemory>>,
     spans: Spans,
 }
@@ -63,6 +65,36 @@ pub(super) struct Memory {
     pool: Arc<FramePool>,
 }
 
+/// Memory out of a pool for what stays with open runs; counted by itself ([`FramePool::kept_bytes`]).
+pub(crate) struct Kept(Memory);
+
+impl Deref for Kept {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.pool.kept.fetch_sub(self.0.held_bytes(), Ordering::Relaxed);
+    }
+}
+
 impl FramePool {
     /// The longest [`Memory`].
     pub(super) const MEMORY_BYTES_MAX: usize = SPAN_BYTES_MAX;
@@ -73,6 +105,7 @@ impl FramePool {
         Arc::new(Self {
             limit: AtomicUsize::new(bytes.div_ceil(FRAME_BYTES)),
             used: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
             spare: Mutex::new(Vec::new()),
             spans: Spans::new(bytes),
         })
@@ -112,6 +145,22 @@ impl FramePool {
     /// The same, whatever is taken from the system for it.
     pub(super) fn memory_beyond(self: &Arc<Self>, bytes: usize) -> Memory {
         self.owned(self.spans.take_beyond(bytes, 1), bytes)
+    }
+
+    /// So many bytes for what stays with an open run, whatever is taken from the system for it; `None` if they are more than
+    /// one span has.
+    pub(crate) fn keep(self: &Arc<Self>, bytes: usize) -> Option<Kept> {
+        if bytes > Self::MEMORY_BYTES_MAX {
+            return None;
+        }
+        let memory = self.memory_beyond(bytes);
+        self.kept.fetch_add(memory.held_bytes(), Ordering::Relaxed);
+        Some(Kept(memory))
+    }
+
+    /// Bytes of that.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
     }
 
     fn owned(self: &Arc<Self>, span: Span, bytes: usize) -> Memory {

@@ -7,6 +7,6 @@ mod slab;
 mod spans;
 
 pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, Load, NoCache};
-pub(crate) use frames::FrameMemory;
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
+pub(crate) use frames::{FrameMemory, Kept};
 pub use near::{Near, NearBlock};

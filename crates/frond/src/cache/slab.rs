@@ -54,6 +54,18 @@ impl Slab {
     }
 }
 
+impl Slab {
+    /// Gives whole pages back to the system; they are zeros when they are touched again, at the price of a fault each.
+    ///
+    /// # Safety
+    /// Nobody has a reference to any of these bytes.
+    pub unsafe fn discard(&self, offset: usize, bytes: usize) {
+        let start = self.at(offset, bytes);
+        // SAFETY: inside the slab, which lives, and the caller's promise.
+        unsafe { system::discard((self.start, self.bytes), start, bytes) };
+    }
+}
+
 impl Drop for Slab {
     fn drop(&mut self) {
         system::unmap(self.start, self.bytes);
@@ -100,6 +112,23 @@ mod system {
         slab
     }
 
+    /// Gives pages of a slab back.
+    ///
+    /// # Safety
+    /// They are inside the slab, and nobody has a reference to them.
+    pub unsafe fn discard(
+        (slab, slab_bytes): (NonNull<u8>, usize),
+        start: NonNull<u8>,
+        bytes: usize,
+    ) {
+        // SAFETY: mapped by `map`, and the caller's promise. Else the kernel would make one huge page of it again, as
+        // soon as it has the time. A kernel that refuses either leaves the pages as they are, which is allowed.
+        unsafe {
+            let _ = madvise(slab.as_ptr().cast(), slab_bytes, Advice::LinuxNoHugepage);
+            let _ = madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed);
+        }
+    }
+
     /// Gives a slab back.
     pub fn unmap(slab: NonNull<u8>, bytes: usize) {
         // SAFETY: mapped by `map`; the last span of it is gone.
@@ -124,6 +153,11 @@ mod system {
         NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
+    pub unsafe fn discard(_slab: (NonNull<u8>, usize), start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { start.write_bytes(0, bytes) };
+    }
+
     pub fn unmap(slab: NonNull<u8>, bytes: usize) {
         // SAFETY: allocated by `map` with this layout.
         unsafe { dealloc(slab.as_ptr(), layout(bytes)) };
@@ -144,6 +178,21 @@ mod tests {
             assert!(content.iter().all(|&byte| byte == 0));
         }
         assert_eq!((bytes_after(0), bytes_after(LARGE_BYTES)), (SMALL_BYTES, LARGE_BYTES));
+    }
+
+    #[test]
+    fn what_is_given_back_is_zeros_and_the_rest_is_as_it_was() {
+        let slab = Slab::map(SMALL_BYTES);
+        // SAFETY: all of the slab, which nobody else knows; the slice is not used beyond this line.
+        unsafe { std::slice::from_raw_parts_mut(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) }
+            .fill(7);
+        // SAFETY: nobody has a reference.
+        unsafe { slab.discard(8192, 4096) };
+        // SAFETY: as above.
+        let content =
+            unsafe { std::slice::from_raw_parts(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) };
+        let of = |at: usize| if (8192..12288).contains(&at) { 0 } else { 7 };
+        assert!(content.iter().enumerate().all(|(at, &byte)| byte == of(at)));
     }
 
     #[test]

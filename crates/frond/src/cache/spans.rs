@@ -14,7 +14,9 @@
 //! 2. No hole of a slab is longer than `longest` says. All who ask for a place ask for any, or for a page.
 //! 3. Memory is not mapped beyond the limit but for [`Spans::take_beyond`]. A slab without spans is given back if there is
 //!    another, and more is mapped than the limit says; below it slabs stay, for a new one costs a fault for each page.
-//! 4. Bytes of a span are unspecified when it is handed out, and initialised.
+//! 4. Where that is not enough, whole pages of holes are given back; until they are had again, which is before more is mapped,
+//!    their units are marked as taken.
+//! 5. Bytes of a span are unspecified when it is handed out, and initialised.
 //!
 //! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: who takes a span is about to read a
 //! block from the device, or to fill a frame.
@@ -28,6 +30,14 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 pub(super) const UNIT_BYTES: usize = 1 << 10;
 /// The longest span.
 pub(super) const SPAN_BYTES_MAX: usize = slab::SMALL_BYTES;
+/// What the system gives and takes.
+const PAGE_UNITS: usize = 4;
+/// Holes that are given back: shorter ones are not worth a call.
+const GIVEN_UNITS_MIN: usize = 2 * PAGE_UNITS;
+/// By which part of the limit more may be mapped before holes are given back.
+const TOLERATED_PART: usize = 32;
+/// Of holes that were given back, so many are looked at for one that is long enough.
+const GIVEN_LOOKED_AT: usize = 64;
 /// Bits of a word of a map.
 const WORD: usize = u64::BITS as usize;
 
@@ -84,6 +94,8 @@ struct Slabs {
     longest: Vec<[u16; 2]>,
     /// Slabs without spans.
     empty: usize,
+    /// Holes that the system has.
+    given: Vec<Hole>,
 }
 
 struct Map {
@@ -91,6 +103,16 @@ struct Map {
     /// A bit a unit, set if it is taken.
     taken: Box<[u64]>,
     free: usize,
+    /// Units that the system has.
+    given: usize,
+}
+
+/// Units of a slab.
+#[derive(Clone, Copy)]
+struct Hole {
+    at: usize,
+    first: usize,
+    units: usize,
 }
 
 impl Spans {
@@ -114,7 +136,7 @@ impl Spans {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Changes what may be mapped. What is empty beyond it is given back.
+    /// Changes what may be mapped. What is empty beyond it is given back: slabs, and if it is much more, holes.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
         if self.mapped_bytes() <= bytes {
@@ -130,9 +152,27 @@ impl Spans {
                 gone.extend(self.drop_slab(&mut slabs, at));
             }
         }
+        // A new fault for each page is dear: some come and go with memtables.
+        let most = bytes + bytes / TOLERATED_PART;
+        let mut holes = Vec::new();
+        if self.mapped_bytes() > most {
+            slabs.holes(self.mapped_bytes() - most, &mut holes);
+        }
         drop(slabs);
         // Here they are unmapped, outside of the lock.
         drop(gone);
+        self.discard(holes);
+    }
+
+    /// Gives holes to the system. They are marked as taken.
+    fn discard(&self, holes: Vec<(Arc<Slab>, Hole)>) {
+        for (slab, hole) in holes {
+            let bytes = hole.units * UNIT_BYTES;
+            // SAFETY: its units are no span's, and marked, so that they become none.
+            unsafe { slab.discard(hole.first * UNIT_BYTES, bytes) };
+            self.slabs.lock().unwrap().note_given(hole);
+            self.mapped.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 
     /// A span of so many bytes, at most `SPAN_BYTES_MAX`, that begins at a multiple of `align` bytes, at most a page. `None` if no
@@ -157,6 +197,10 @@ impl Spans {
         let found = slabs.take(units, step).or_else(|| {
             // Asked under the lock, so that of those who find no hole one maps and the others look again.
             let mapped = self.mapped_bytes();
+            if let Some(regained) = slabs.regain(units, limit.saturating_sub(mapped)) {
+                self.mapped.fetch_add(regained, Ordering::Relaxed);
+                return slabs.take(units, step);
+            }
             // Where a large one is too much, a small one may not be.
             let slab_bytes = match slab::bytes_after(mapped) {
                 large if mapped + large > limit => slab::SMALL_BYTES,
@@ -193,7 +237,10 @@ impl Spans {
     fn drop_slab(&self, slabs: &mut Slabs, at: usize) -> Option<Map> {
         let gone = slabs.maps[at].take()?;
         (slabs.longest[at], slabs.empty) = ([0; 2], slabs.empty - 1);
-        self.mapped.fetch_sub(gone.slab.bytes(), Ordering::Relaxed);
+        self.mapped.fetch_sub(gone.slab.bytes() - gone.given * UNIT_BYTES, Ordering::Relaxed);
+        if gone.given > 0 {
+            slabs.given.retain(|hole| hole.at != at);
+        }
         Some(gone)
     }
 }
@@ -207,7 +254,12 @@ impl fmt::Debug for Spans {
 impl Slabs {
     fn add(&mut self, slab: Slab) {
         let units = slab.bytes() / UNIT_BYTES;
-        let map = Map { slab: Arc::new(slab), taken: vec![0; units / WORD].into(), free: units };
+        let map = Map {
+            slab: Arc::new(slab),
+            taken: vec![0; units / WORD].into(),
+            free: units,
+            given: 0,
+        };
         let at = self.maps.iter().position(Option::is_none).unwrap_or(self.maps.len());
         if at == self.maps.len() {
             self.maps.push(None);
@@ -237,6 +289,60 @@ impl Slabs {
         None
     }
 
+    /// Marks holes of so many bytes as taken, whole pages of the slabs that were made last: first those fill up again.
+    fn holes(&mut self, bytes: usize, holes: &mut Vec<(Arc<Slab>, Hole)>) {
+        let mut units_left = bytes.div_ceil(UNIT_BYTES);
+        for at in (0..self.maps.len()).rev() {
+            let Some(map) = &mut self.maps[at] else { continue };
+            if map.free < GIVEN_UNITS_MIN {
+                continue;
+            }
+            // One that is empty is no more for as long as its pages are on their way.
+            let was_empty = map.is_empty();
+            let mut from = 0;
+            while units_left > 0 {
+                let hole = map.next(from, false);
+                if hole == map.units() {
+                    break;
+                }
+                from = map.next(hole, true);
+                let first = hole.next_multiple_of(PAGE_UNITS);
+                let units = from.saturating_sub(first) / PAGE_UNITS * PAGE_UNITS;
+                if units >= GIVEN_UNITS_MIN {
+                    map.mark(first, units, true);
+                    holes.push((map.slab.clone(), Hole { at, first, units }));
+                    units_left = units_left.saturating_sub(units);
+                }
+            }
+            self.empty -= usize::from(was_empty && !map.is_empty());
+            if units_left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A marked hole is the system's now.
+    fn note_given(&mut self, hole: Hole) {
+        let Some(map) = &mut self.maps[hole.at] else { unreachable!("what is marked keeps it") };
+        map.given += hole.units;
+        self.empty += usize::from(map.is_empty());
+        self.given.push(hole);
+    }
+
+    /// Has a hole of so many units back from the system, of at most so many bytes; says how many. It begins at a page.
+    fn regain(&mut self, units: usize, bytes_max: usize) -> Option<usize> {
+        let looked_at = self.given.len().saturating_sub(GIVEN_LOOKED_AT);
+        let fits = |hole: &Hole| hole.units >= units && hole.units * UNIT_BYTES <= bytes_max;
+        let at = looked_at + self.given[looked_at..].iter().rposition(fits)?;
+        let Hole { at, first, units } = self.given.swap_remove(at);
+        let map = self.maps[at].as_mut()?;
+        let was_empty = map.is_empty();
+        map.given -= units;
+        self.empty -= usize::from(was_empty);
+        self.give_back(at, first, units);
+        Some(units * UNIT_BYTES)
+    }
+
     fn give_back(&mut self, at: usize, first: usize, units: usize) {
         let Some(map) = &mut self.maps[at] else { unreachable!("a slab stays while it has spans") };
         map.mark(first, units, false);
@@ -252,7 +358,7 @@ impl Map {
     }
 
     fn is_empty(&self) -> bool {
-        self.free == self.units()
+        self.free + self.given == self.units()
     }
 
     fn span(&self, at: usize, first: usize, units: usize) -> Span {
@@ -344,13 +450,23 @@ mod tests {
         #[test]
         fn spans_are_apart_and_counted(
             steps in prop::collection::vec(
-                (0usize..3, 1usize..60_000, prop::sample::select(vec![1usize, 1024, 4096])),
+                (0usize..4, 1usize..60_000, prop::sample::select(vec![1usize, 1024, 4096])),
                 1..if cfg!(miri) { 20 } else { 400 },
             ),
         ) {
             let spans = Spans::new(LARGE);
             let mut held: Vec<(Span, u8)> = Vec::new();
             for (step, (kind, bytes, align)) in steps.into_iter().enumerate() {
+                if kind == 3 {
+                    // As when something else needs the memory, for a while.
+                    let limit = if align == 1 { LARGE } else { bytes * 16 };
+                    spans.set_limit(limit);
+                    let slabs = spans.slabs.lock().unwrap();
+                    let holes = slabs.maps.iter().flatten().map(Map::pages_free).sum::<usize>();
+                    let most = limit + limit / TOLERATED_PART;
+                    assert!(spans.mapped_bytes() <= most || holes == 0, "{holes} pages that nobody needs");
+                    continue;
+                }
                 if kind == 0 && !held.is_empty() {
                     let (span, mark) = held.swap_remove(bytes % held.len());
                     assert!(span.bytes().iter().all(|&byte| byte == mark));
@@ -359,7 +475,7 @@ mod tests {
                 }
                 let beyond = || (kind == 2).then(|| spans.take_beyond(bytes, align));
                 let Some(mut span) = spans.take(bytes, align).or_else(beyond) else {
-                    assert!(spans.mapped_bytes() + LARGE > LARGE);
+                    assert!(spans.mapped_bytes() + LARGE > spans.limit.load(Ordering::Relaxed));
                     continue;
                 };
                 assert_eq!(span.base().align_offset(align), 0);
@@ -374,13 +490,56 @@ mod tests {
                 assert!(span.bytes().iter().all(|&byte| byte == mark));
                 spans.give_back(span);
             }
+            spans.set_limit(LARGE);
             let slabs = spans.slabs.lock().unwrap();
             let maps: Vec<&Map> = slabs.maps.iter().flatten().collect();
             assert_eq!(slabs.empty, maps.len());
-            assert!(maps.iter().all(|map| map.is_empty() && map.taken.iter().all(|&word| word == 0)));
-            assert_eq!(maps.iter().map(|map| map.slab.bytes()).sum::<usize>(), spans.mapped_bytes());
+            let marked = |map: &Map| map.taken.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+            assert!(maps.iter().all(|map| map.is_empty() && marked(map) == map.given));
+            assert_eq!(slabs.given.iter().map(|hole| hole.units).sum::<usize>(), maps.iter().map(|map| map.given).sum());
+            let mapped = maps.iter().map(|map| map.slab.bytes() - map.given * UNIT_BYTES).sum::<usize>();
+            assert_eq!(mapped, spans.mapped_bytes());
             assert!(spans.mapped_bytes() <= LARGE + LARGE, "what is empty beyond the limit is given back");
         }
+    }
+
+    impl Map {
+        /// Pages in holes that are long enough to be given back.
+        fn pages_free(&self) -> usize {
+            let (mut at, mut pages) = (0, 0);
+            while at < self.units() {
+                let hole = self.next(at, false);
+                at = self.next(hole, true);
+                let units = at.saturating_sub(hole.next_multiple_of(PAGE_UNITS));
+                pages += if units >= GIVEN_UNITS_MIN { units / PAGE_UNITS } else { 0 };
+            }
+            pages
+        }
+    }
+
+    #[test]
+    fn holes_beyond_the_limit_are_given_back_and_had_again() {
+        let spans = Spans::new(LARGE);
+        let mut held: Vec<_> = (0..64).filter_map(|_| spans.take(32 * UNIT_BYTES, 1)).collect();
+        held.iter_mut().for_each(|span| fill(span, 7));
+        // Every slab keeps every other span.
+        let mut number = 0;
+        let (kept, freed): (Vec<_>, Vec<_>) = held.into_iter().partition(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        freed.into_iter().for_each(|span| spans.give_back(span));
+        assert_eq!(spans.mapped_bytes(), LARGE);
+        spans.set_limit(LARGE / 2);
+        assert_eq!(spans.mapped_bytes(), LARGE / 2 + LARGE / 64);
+        assert!(spans.take(36 * UNIT_BYTES, 1).is_none(), "there is nothing more to be had");
+        spans.set_limit(LARGE);
+        let mut again: Vec<_> = (0..32).filter_map(|_| spans.take(32 * UNIT_BYTES, 4096)).collect();
+        assert_eq!((again.len(), spans.mapped_bytes()), (32, LARGE));
+        again.iter_mut().for_each(|span| fill(span, 9));
+        assert!(kept.iter().all(|span| span.bytes().iter().all(|&byte| byte == 7)));
+        kept.into_iter().chain(again).for_each(|span| spans.give_back(span));
+        assert_eq!(spans.taken_bytes(), 0);
     }
 
     #[test]

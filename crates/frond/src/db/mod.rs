@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     pub catalog: Arc<Catalog>,
     pub locks: KeyLockTable,
     /// Locks of transactions, and of batches while there are any.
-    pub lock_table: LockTable,
+    pub lock_table: Arc<LockTable>,
     pub gate: LockGate,
     pub last_commits: LastCommits,
     /// Some tree's counter was used since the store was opened.

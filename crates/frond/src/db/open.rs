@@ -150,6 +150,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         Workers::Manual => 0,
     };
     let now_millis = env.clock.now().as_millis() as u64;
+    let lock_table = LockTable::with(env.clock.clone(), options.lock_hooks.clone());
+    let lock_table = Arc::new(lock_table.within(options.cache_bytes / LOCKS_PART));
     let mut engine = Arc::new(Engine {
         limits,
         cache_bytes: options.cache_bytes,
@@ -170,6 +172,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         full: FullDisk::default(),
         // Beside memtables and unwritten runs; the blocks make room.
         loads: Loads::new(2 * limits.memtable_bytes),
+        lock_table: lock_table.clone(),
+        writes_memory: Default::default(),
         vacancies: AtomicU64::new(0),
         checkpoint: CheckpointState::new(superblock.publish, superblock.applied, now_millis),
         log_reached: AtomicU64::new(0),
@@ -246,8 +250,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         engine,
         catalog,
         locks: KeyLockTable::default(),
-        lock_table: LockTable::with(env.clock.clone(), options.lock_hooks.clone())
-            .within(options.cache_bytes / LOCKS_PART),
+        lock_table,
         gate: LockGate::default(),
         last_commits: Default::default(),
         has_counters: AtomicBool::new(false),

@@ -138,6 +138,7 @@ impl Stats {
             ("load_leaves_written", count(&counters.leaves_loaded)),
             ("load_spilled_bytes", count(&engine.loads.spilled_bytes)),
             ("load_memory_bytes", engine.loads.memory_bytes()),
+            ("uncommitted_bytes", engine.writes_memory.bytes()),
             ("node_pushes", count(&counters.pushes)),
             ("node_splits", count(&counters.node_splits)),
             ("run_merges", count(&counters.run_merges)),

@@ -29,6 +29,7 @@ use crate::{
     store::HeldPages,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Built, TreeBuilder, TreeContext, TreeTraits},
+    trim::give_freed_back,
 };
 
 use buffer::RowBuffer;
@@ -290,8 +291,18 @@ impl Loader {
         let Some(Entry { key, tag, payload }) = last else { return Ok(()) };
         let (key, payload) = (key.to_vec(), payload.to_vec());
         self.ascending = Some(Box::new(Ascending { builder, first_key, rows, key, tag, payload }));
+        let freed_bytes = buffer.memory_bytes();
+        drop(buffer);
         self.share.charge(BUILDER_BYTES);
+        give_freed_back(freed_bytes);
         Ok(())
+    }
+
+    /// No row goes through the buffer any more.
+    fn free_buffer(&mut self) {
+        let freed_bytes = self.buffer.memory_bytes();
+        self.buffer = RowBuffer::default();
+        give_freed_back(freed_bytes);
     }
 
     /// A row came that lies below the last one: the leaves become the first piece.
@@ -389,10 +400,11 @@ impl Loader {
                 written.look()?;
                 builder.push(row.key, row.tag, row.payload)?;
             }
+            self.free_buffer();
             return self.made(builder, written.end());
         }
         self.spill()?;
-        self.buffer = RowBuffer::default();
+        self.free_buffer();
         let merged = self.pieces_merged();
         self.heed.progress.note_to_sort(self.to_merge_down_to(merged));
         self.merge_down_to(merged)?;

@@ -1,7 +1,8 @@
 //! Memory: one number for everything, and the block cache takes what the rest leaves.
 //!
-//! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, and the working
-//! memory of jobs and bulk loads come first, because commits wait for them; what is left of the budget holds blocks. The split
+//! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, the working
+//! memory of jobs and bulk loads, locks, and what is written and not committed come first, because commits wait for them; what is
+//! left of the budget holds blocks. The split
 //! is set anew several times a second. Frames and blocks share what the pool has from the system, which may be all
 //! of the budget but what lies in the general allocator's memory.
 //!
@@ -28,6 +29,8 @@ impl Engine {
         // In memory that is not the pool's: the log has frames of its own, and long records of memtables have none.
         let elsewhere = jobs
             + self.loads.memory_bytes()
+            + self.lock_table.memory_bytes() as u64
+            + self.writes_memory.bytes()
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
         let budget = self.cache_bytes - self.cache_bytes / 16;
         let left = budget.saturating_sub(elsewhere + in_frames);
@@ -36,7 +39,8 @@ impl Engine {
         let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
         self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
         let tails = self.cx.resident.load(Ordering::Relaxed);
-        self.cx.pool.set_mapped_limit(budget.saturating_sub(elsewhere + tails) as usize);
+        let tails_elsewhere = tails.saturating_sub(self.cx.pool.kept_bytes() as u64);
+        self.cx.pool.set_mapped_limit(budget.saturating_sub(elsewhere + tails_elsewhere) as usize);
         let blocks = left.saturating_sub(tails).max(self.cache_bytes / 16);
         self.cx.cache.set_capacity(blocks as usize);
     }

@@ -56,7 +56,7 @@ use crate::{
     store::Store,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering},
     tree::{Effects, SortedRuns, TreeContext, TreeTraits},
-    txn::{Section, Sequencer, WriteSet},
+    txn::{Section, Sequencer, WriteSet, WritesMemory, lock_table::LockTable},
     types::Counts,
     version::{MemSlot, Snapshots, Versions},
     wal::Log,
@@ -175,6 +175,10 @@ pub(crate) struct Engine {
     pub log_reached: AtomicU64,
     /// Bulk loads under way.
     pub loads: Arc<Loads>,
+    /// For the memory that it takes.
+    pub lock_table: Arc<LockTable>,
+    /// What transactions have written and not committed, prepared ones among them.
+    pub writes_memory: WritesMemory,
     /// Bytes of blobs committed since the last checkpoint began: what they replace is free only after
     /// the next two.
     pub blob_bytes_since_checkpoint: AtomicU64,

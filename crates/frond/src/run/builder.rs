@@ -310,7 +310,7 @@ impl RunBuilder {
         let dictionary = self.settle_dictionary()?;
         self.index.seal();
         let filter = self.options.filter_bits.filter(|_| !self.hashes.is_empty());
-        let filter = filter.map(|bits| Filter::build(&self.hashes, bits));
+        let filter = filter.map(|bits| Filter::build(&self.hashes, bits).pooled(&self.pool));
         let blobs = self.blobs.iter().map(|(&reference, &rows)| BlobUse { reference, rows });
         let tail = Tail {
             codec: self.options.codec,

@@ -6,6 +6,11 @@
 //! Bytes: docs/format.md, "Run". Idea: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient
 //! Bloom Filters", 2007.
 
+use crate::{
+    cache::{FramePool, Kept},
+    sync::Arc,
+};
+
 /// Hash of a key, as filters want it: taken once per read, tested against every run.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
@@ -26,8 +31,36 @@ struct Line([u64; LINE_WORDS]);
 /// A filter over the keys of one run.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    lines: Vec<Line>,
+    lines: Lines,
     probes: u8,
+}
+
+/// Where its lines are. Filters of open runs may be half of all memory, and come and go with reads: in the pool, what they leave is
+/// anybody's, where the general allocator would keep holes.
+#[derive(Debug)]
+enum Lines {
+    Own(Vec<Line>),
+    Pooled(Kept),
+}
+
+impl Clone for Lines {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Own(lines) => Self::Own(lines.clone()),
+            Self::Pooled(kept) => Self::Own(kept.chunks_exact(LINE_BYTES).map(line).collect()),
+        }
+    }
+}
+
+/// A line of its bytes.
+fn line(bytes: &[u8]) -> Line {
+    Line(std::array::from_fn(|word| word_of(bytes, word)))
+}
+
+/// One word of a line's bytes.
+#[inline]
+fn word_of(line: &[u8], word: usize) -> u64 {
+    line[word * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 #[inline]
@@ -41,27 +74,40 @@ fn bits(hash: u64, probes: u8) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
+/// Which of so many lines a hash is in.
+#[inline]
+fn line_of(hash: u64, lines: usize) -> usize {
+    (((hash >> 32) * lines as u64) >> 32) as usize
+}
+
 impl Filter {
     /// A filter of these keys with about `bits_per_key` bits for each.
     pub fn build(hashes: &[u64], bits_per_key: usize) -> Self {
         let lines = (hashes.len() * bits_per_key).div_ceil(LINE_BYTES * 8).max(1);
         // Ideal is 0.69 × bits; lines fill unevenly, so a little less is best.
         let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX.into()) as u8;
-        let mut filter = Self { lines: vec![Line([0; LINE_WORDS]); lines], probes };
+        let mut lines = vec![Line([0; LINE_WORDS]); lines];
         for &hash in hashes {
-            let line = filter.line(hash);
-            if let Some(line) = filter.lines.get_mut(line) {
+            let line = line_of(hash, lines.len());
+            if let Some(line) = lines.get_mut(line) {
                 for (word, bit) in bits(hash, probes) {
                     line.0[word] |= bit;
                 }
             }
         }
-        filter
+        Self { lines: Lines::Own(lines), probes }
     }
 
-    #[inline]
-    fn line(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
+    /// The same in memory of a pool, if it is not too long for that.
+    pub fn pooled(self, pool: &Arc<FramePool>) -> Self {
+        let Lines::Own(lines) = &self.lines else { return self };
+        let Some(mut kept) = pool.keep(lines.len() * LINE_BYTES) else { return self };
+        for (to, line) in kept.chunks_exact_mut(LINE_BYTES).zip(lines) {
+            for (to, word) in to.chunks_exact_mut(8).zip(line.0) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        Self { lines: Lines::Pooled(kept), probes: self.probes }
     }
 
     /// False only if no key of this hash is in the run.
@@ -70,14 +116,25 @@ impl Filter {
         if plant!("run: filter says no to a key it has") && hash.is_multiple_of(16) {
             return false;
         }
-        self.lines
-            .get(self.line(hash))
-            .is_none_or(|line| bits(hash, self.probes).all(|(word, bit)| line.0[word] & bit != 0))
+        match &self.lines {
+            Lines::Own(lines) => lines.get(line_of(hash, lines.len())).is_none_or(|line| {
+                bits(hash, self.probes).all(|(word, bit)| line.0[word] & bit != 0)
+            }),
+            Lines::Pooled(kept) => {
+                let at = line_of(hash, kept.len() / LINE_BYTES) * LINE_BYTES;
+                kept.get(at..at + LINE_BYTES).is_none_or(|line| {
+                    bits(hash, self.probes).all(|(word, bit)| word_of(line, word) & bit != 0)
+                })
+            }
+        }
     }
 
     /// Length on disk.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * LINE_BYTES
+        match &self.lines {
+            Lines::Own(lines) => lines.len() * LINE_BYTES,
+            Lines::Pooled(kept) => kept.len(),
+        }
     }
 
     /// Bits set for each key.
@@ -87,9 +144,14 @@ impl Filter {
 
     /// Appends the filter's bytes.
     pub fn to_disk(&self, out: &mut Vec<u8>) {
-        out.reserve(self.bytes());
-        for word in self.lines.iter().flat_map(|line| line.0) {
-            out.extend_from_slice(&word.to_le_bytes());
+        match &self.lines {
+            Lines::Own(lines) => {
+                out.reserve(self.bytes());
+                for word in lines.iter().flat_map(|line| line.0) {
+                    out.extend_from_slice(&word.to_le_bytes());
+                }
+            }
+            Lines::Pooled(kept) => out.extend_from_slice(kept),
         }
     }
 
@@ -101,14 +163,8 @@ impl Filter {
         if !(1..=PROBES_MAX).contains(&probes) || bytes.len() / LINE_BYTES > u32::MAX as usize {
             return None;
         }
-        let line = |bytes: &[u8]| {
-            let mut words = [0; LINE_WORDS];
-            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-                *word = bytes.try_into().map_or(0, u64::from_le_bytes);
-            }
-            Line(words)
-        };
-        Some(Self { lines: bytes.chunks_exact(LINE_BYTES).map(line).collect(), probes })
+        let lines = bytes.chunks_exact(LINE_BYTES).map(line).collect();
+        Some(Self { lines: Lines::Own(lines), probes })
     }
 }
 
@@ -131,6 +187,17 @@ mod tests {
             let again = Filter::from_disk(filter.probes(), &bytes).unwrap();
             assert!(hashes.iter().all(|&h| again.may_contain(h)));
             assert!(Filter::from_disk(filter.probes(), &bytes[1..]).is_none());
+            let pool = FramePool::new(1 << 20);
+            let pooled = again.pooled(&pool);
+            assert!(pool.kept_bytes() >= pooled.bytes());
+            let all = hashes.iter().copied().chain((1 << 40..(1 << 40) + 1000).map(hash));
+            assert!({ all }.all(|hash| pooled.may_contain(hash) == filter.may_contain(hash)));
+            for same in [pooled.clone(), pooled] {
+                let mut again = Vec::new();
+                same.to_disk(&mut again);
+                assert_eq!(again, bytes);
+            }
+            assert_eq!(pool.kept_bytes(), 0);
         }
     }
 }

@@ -188,6 +188,7 @@ impl Run {
         if let Some(work) = &work {
             tail.dictionary = tail.dictionary.map(|its| work.dictionaries().share(its));
         }
+        tail.filter = tail.filter.map(|filter| filter.pooled(&pool));
         let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
         let data = ArcSwap::from_pointee(Data::Written { file, link });
         let (extent, stamp, near) = (link.offset, link.hash, OnceLock::new());

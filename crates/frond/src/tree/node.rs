@@ -291,6 +291,15 @@ impl RunHandle {
         self.marked.store(marked, Ordering::Relaxed);
     }
 
+    /// The run, for somebody who reads all of it once: what is closed stays closed, for who reads all runs of a piece would
+    /// have all their filters in memory, which he does not ask.
+    pub fn open_once(&self, cx: &TreeContext) -> Result<Arc<Run>> {
+        match self.run.load().as_ref() {
+            Some(run) => Ok(run.clone()),
+            None => cx.open_run(self.link.get().expect("a run is resident or has an address")),
+        }
+    }
+
     fn count_resident(&self, cx: &TreeContext, run: &Run) {
         self.cache.get_or_init(|| cx.cache.clone());
         let resident = self.resident.get_or_init(|| cx.resident.clone());

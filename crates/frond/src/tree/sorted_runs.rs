@@ -256,11 +256,11 @@ impl SortedRunsCursor {
         loop {
             self.at = at;
             let Some(run) = self.runs.runs.get(at) else { return Ok(()) };
-            let open = run.handle.open(&self.cx)?.clone();
             let cursor = match self.is_bulk {
-                true => RunCursor::bulk(open),
+                true => RunCursor::bulk(run.handle.open_once(&self.cx)?),
                 false => {
                     let ahead = BULK_BYTES / 8;
+                    let open = run.handle.open(&self.cx)?.clone();
                     let cursor = RunCursor::new(open, self.cx.cache.clone());
                     cursor.read_ahead(direction, ahead)
                 }

@@ -5,6 +5,7 @@
 //! and says what is visible. A transaction of many calls reads its own writes and takes some of them back
 //! ([`TxnWrites`]); others find out whether it has keys in a range they lock ([`TreeWriters`]).
 
+mod charge;
 mod covers;
 mod gate;
 #[cfg(all(test, shuttle))]
@@ -18,6 +19,7 @@ mod write_set;
 mod writers;
 mod writes;
 
+pub use charge::{Charge, WritesMemory};
 pub(crate) use gate::LockGate;
 pub(crate) use last_commits::LastCommits;
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};

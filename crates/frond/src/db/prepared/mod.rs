@@ -33,7 +33,7 @@ use crate::{
     pipeline::Insertion,
     sync::Arc,
     txn::{
-        LiveWrites,
+        Charge, LiveWrites,
         lock_table::{LockList, LockSet, LockTable},
     },
     version::Change,
@@ -80,6 +80,8 @@ pub(super) struct Prepared {
     pub promised: Option<usize>,
     pub locks: Option<LockSet>,
     pub live: Arc<LiveWrites>,
+    /// What its writes take.
+    pub memory: Charge,
     /// Trees that list it as a writer.
     pub entered: Vec<Arc<TreeEntry>>,
 }

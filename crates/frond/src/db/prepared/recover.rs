@@ -24,7 +24,7 @@ use crate::{
     sync::Arc,
     tree::SortedRuns,
     txn::{
-        LiveWrites,
+        Charge, LiveWrites,
         lock_table::{LockList, RowMode, TableMode},
     },
     version::{Change, SpilledWrites},
@@ -209,6 +209,8 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
     }
     let Content { since, locks, .. } = content;
+    let mut memory = Charge::default();
+    memory.set(&engine.writes_memory, insertion.writes.memory_bytes() as u64);
     let prepared = Prepared {
         xid: xid.clone(),
         since,
@@ -219,6 +221,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         promised: None,
         locks: None,
         live: Arc::default(),
+        memory,
         entered: Vec::new(),
     };
     let locks = locks.filter(|_| !plant!("db: what is prepared has not all its locks again"));

@@ -4,6 +4,7 @@ use crate::{
     Error, Result, Seqno,
     pipeline::Insertion,
     sync::{Arc, MutexGuard, panicking},
+    trim::give_freed_back,
     txn::{LiveWrites, lock_table::LockTable},
 };
 
@@ -137,6 +138,10 @@ impl Txn {
         self.release_snapshot(state.snapshot.take());
         if state.has_written {
             self.live.clear();
+        }
+        let freed_bytes = state.memory.clear();
+        if state.spills > 0 {
+            give_freed_back(freed_bytes);
         }
     }
 }

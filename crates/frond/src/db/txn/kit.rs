@@ -129,6 +129,7 @@ impl State {
         } = self;
         *owner = None;
         self.ended_by = None;
+        self.memory.clear();
         seen.forget();
         savepoints.clear();
         rollbacks.clear();

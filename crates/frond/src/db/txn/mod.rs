@@ -81,7 +81,7 @@ use crate::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
     tree::TreeTraits,
     txn::{
-        LiveWrites, Mark,
+        Charge, LiveWrites, Mark,
         lock_table::{
             Deadlock, Denied, LockMark, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
             TableMode, Taken,
@@ -181,6 +181,8 @@ struct State {
     locks_unwritten: bool,
     /// The writes take more memory than they should.
     is_large: bool,
+    /// What they take of it.
+    memory: Charge,
     /// How often they have left memory.
     spills: u64,
     /// Calls of rows that are on their way, each within the one before.

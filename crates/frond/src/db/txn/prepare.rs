@@ -133,6 +133,7 @@ impl Txn {
             promised: None,
             locks: None,
             live: self.live.clone(),
+            memory: Default::default(),
             entered: Vec::new(),
         };
         if !self.is_empty() {
@@ -154,6 +155,7 @@ impl Txn {
             }
         }
         prepared.locks = state.locks.take();
+        prepared.memory = std::mem::take(&mut state.memory);
         prepared.entered.append(&mut state.entered);
         Ok(prepared)
     }

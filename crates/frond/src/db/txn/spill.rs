@@ -325,7 +325,8 @@ impl Txn {
             let separate = |writes: &mut _, blobs: &mut _| shared.separate(writes, blobs);
             own.begin_spill(&cuts, &shared.engine.cx.folder(), separate)?
         };
-        let mut hashes = HashSet::new();
+        let entries = leaving.iter().map(|piece| piece.writes.len()).sum();
+        let mut hashes = HashSet::with_capacity(entries);
         let mut pieces = Vec::with_capacity(leaving.len());
         for piece in leaving {
             let is_asked = may_be_asked(scans_from, piece.start);

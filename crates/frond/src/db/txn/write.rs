@@ -225,6 +225,8 @@ impl Txn {
         append(&mut writes, hashed, is_unsaid, rows)?;
         let (entries, bytes) = (writes.len() as u64, writes.commit_bytes() as u64);
         state.is_large = self.is_large(bytes);
+        let all = &self.shared.engine.writes_memory;
+        state.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
         let max = self.shared.engine.memtables_bytes_max();
         if bytes > max {
             writes.rollback_to(mark);

@@ -29,6 +29,12 @@ impl LockTable {
         Self { bytes_max, ..self }
     }
 
+    /// Memory of locks, in bytes, but for queues.
+    pub fn memory_bytes(&self) -> usize {
+        let shards: usize = self.shards.iter().map(|shard| shard.0.lock().unwrap().bytes()).sum();
+        shards + self.ranges_live() * RANGE_BYTES as usize
+    }
+
     /// To be asked before something of a tree is locked that is not to be written: whether there is memory for it.
     pub fn must_have_room(&self, locks: &mut LockSet, tree: TreeId) -> Result<(), Denied> {
         let own = locks.held.len() + locks.ranges.len();

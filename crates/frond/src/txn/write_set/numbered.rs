@@ -63,10 +63,7 @@ impl WriteSet {
     pub(in crate::txn) fn split_off(&mut self, count: usize) -> WriteSet {
         let has_inserts = self.has_inserts;
         if count == 0 {
-            let order = std::mem::take(&mut self.order);
-            let whole = std::mem::take(self);
-            self.order = order;
-            return whole;
+            return std::mem::take(self);
         }
         let start = self.slots.get(count).map_or(self.arena.len(), |slot| slot.start as usize);
         let arena = self.arena.split_off(start);
@@ -90,7 +87,7 @@ impl WriteSet {
     }
 
     /// What it takes in memory, range deletes apart.
-    pub(in crate::txn) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let slots = self.slots.capacity() + self.sorted.capacity();
         let order = self.order.capacity() * size_of::<(u64, u32)>();
         self.arena.capacity() + slots * size_of::<Slot>() + order

@@ -67,6 +67,9 @@ use trees::Trees;
 /// transaction of a session took, its later ones shall not hold.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// What an entry needs beside itself to leave memory: places by which it is sorted, and a hash of its row.
+const LEAVING_BYTES: usize = 64;
+
 /// About what a range delete takes beside copies of its two keys: itself, and its fragments in a map.
 const RANGE_BYTES: usize = 256;
 
@@ -243,6 +246,11 @@ impl TxnWrites {
         let blobs = self.blobs.capacity() * size_of::<(u32, Arc<BlobHold>)>();
         let entries = self.set.memory_bytes() + self.chains.bytes();
         entries + self.trees.bytes() + self.range_bytes + blobs
+    }
+
+    /// About what it takes until it has left memory, or is committed: also what is needed for that.
+    pub fn bytes_leaving(&self) -> usize {
+        self.bytes() + self.set.len() * LEAVING_BYTES
     }
 
     /// By how much the number of rows of each tree changes of which that is known, ascending.

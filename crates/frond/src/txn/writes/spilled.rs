@@ -24,7 +24,7 @@ use crate::{
     Result, TreeId, blob::BlobHold, run::Folder, sync::Arc, txn::WriteSet, version::SpilledWrites,
 };
 
-use super::{KEPT_BYTES_MAX, Mark, ROWS_UNKNOWN, TxnWrites};
+use super::{Mark, ROWS_UNKNOWN, TxnWrites};
 
 /// A piece that is on its way to disk.
 #[derive(Debug)]
@@ -184,8 +184,8 @@ impl TxnWrites {
         self.generation += 1;
         self.changes += 1;
         self.adds = false;
-        self.set.clear_keeping(KEPT_BYTES_MAX);
-        self.chains.clear(KEPT_BYTES_MAX);
+        self.set.clear_keeping(usize::MAX);
+        self.chains.clear(usize::MAX);
         self.trees.leave_memory(self.changes);
         Ok(pieces)
     }
@@ -212,11 +212,19 @@ impl TxnWrites {
         self.spilled_entries = self.pieces.iter().map(|piece| piece.writes.entries()).sum();
     }
 
-    /// What was taken out lies on disk.
+    /// What was taken out lies on disk. Its memory is that of the next piece: what is given back at every piece the
+    /// allocator would keep in part, and each new page of it costs a fault.
     pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>) {
         Arc::make_mut(&mut self.pieces).extend(pieces);
         self.count_spilled();
-        self.leaving.clear();
+        let left = self.leaving.drain(..).filter_map(|writes| Arc::try_unwrap(writes).ok());
+        if let Some(mut left) = left.max_by_key(WriteSet::memory_bytes)
+            && self.set.len() == 0
+            && self.set.memory_bytes() < left.memory_bytes()
+        {
+            left.clear();
+            self.set = left;
+        }
     }
 
     /// Puts one piece in the place of those that it was merged of.

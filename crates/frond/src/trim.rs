@@ -1,0 +1,24 @@
+//! What was freed goes back to the system, where the allocator would keep it.
+//!
+//! The GNU C library raises two bounds each time that something larger than ever is freed: what it has mapped by itself,
+//! and what it keeps for later, up to 64 MiB (mallopt(3), "dynamic mmap threshold"). After a transaction or a load beyond memory it
+//! would keep about as much as that had taken, outside of any budget. Programs with another allocator lose nothing.
+//!
+//! Cost: some milliseconds, in which allocations of other threads may wait, for each in its turn. So only those call it who
+//! have been at work for long, and it is done only where they have freed megabytes.
+
+/// Of less the allocator may keep what it likes.
+const FREED_MIN: u64 = 4 << 20;
+
+/// Gives back what the allocator has free, if so many bytes that were just freed are many.
+#[cold]
+pub fn give_freed_back(freed_bytes: u64) {
+    if freed_bytes < FREED_MIN {
+        return;
+    }
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    {
+        // SAFETY: the call takes no pointers, and may be made by any thread at any time.
+        unsafe { libc::malloc_trim(0) };
+    }
+}
