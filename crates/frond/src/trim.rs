@@ -4,8 +4,8 @@
 //! and what it keeps for later, up to 64 MiB (mallopt(3), "dynamic mmap threshold"). After a transaction or a load beyond memory it
 //! would keep about as much as that had taken, outside of any budget. Programs with another allocator lose nothing.
 //!
-//! Cost: some milliseconds, in which allocations of other threads may wait, for each in its turn. So only those call it who
-//! have been at work for long, and it is done only where they have freed megabytes.
+//! Cost: some milliseconds, more in a program with much memory of its own, in which allocations of other threads may wait. So only
+//! those call it whose work did not fit into memory, seldom, without locks that others wait for, and after megabytes were freed.
 
 /// Of less the allocator may keep what it likes.
 const FREED_MIN: u64 = 4 << 20;

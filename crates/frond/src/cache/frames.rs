@@ -29,6 +29,8 @@ pub const FRAME_BYTES: usize = 16 << 10;
 const SPARE_MAX: usize = 64;
 /// Frames that are fetched at once.
 const SPARE_FETCHED: usize = 8;
+/// The shortest [`Kept`].
+const KEPT_BYTES_MIN: usize = 512;
 /// What direct I/O asks for.
 const ALIGN: usize = 4096;
 
@@ -91,7 +93,7 @@ impl fmt::Debug for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.0.pool.kept.fetch_sub(self.0.held_bytes(), Ordering::Relaxed);
+        self.0.pool.kept.fetch_sub(self.0.bytes, Ordering::Relaxed);
     }
 }
 
@@ -148,13 +150,13 @@ impl FramePool {
     }
 
     /// So many bytes for what stays with an open run, whatever is taken from the system for it; `None` if they are more than
-    /// one span has.
+    /// one span has, or so few that a span would be mostly air.
     pub(crate) fn keep(self: &Arc<Self>, bytes: usize) -> Option<Kept> {
-        if bytes > Self::MEMORY_BYTES_MAX {
+        if !(KEPT_BYTES_MIN..=Self::MEMORY_BYTES_MAX).contains(&bytes) {
             return None;
         }
         let memory = self.memory_beyond(bytes);
-        self.kept.fetch_add(memory.held_bytes(), Ordering::Relaxed);
+        self.kept.fetch_add(bytes, Ordering::Relaxed);
         Some(Kept(memory))
     }
 

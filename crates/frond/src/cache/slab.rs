@@ -17,6 +17,11 @@ pub(super) const LARGE_BYTES: usize = 2 << 20;
 /// The same while a pool has less than `LARGE_BYTES`.
 pub(super) const SMALL_BYTES: usize = 256 << 10;
 
+/// What the system gives and takes at least; not everywhere 4 KiB.
+pub(super) fn page_bytes() -> usize {
+    if cfg!(miri) { 4096 } else { rustix::param::page_size() }
+}
+
 /// Length of the next slab of a pool that has so many bytes of them.
 pub(super) fn bytes_after(mapped: usize) -> usize {
     if mapped >= LARGE_BYTES { LARGE_BYTES } else { SMALL_BYTES }
@@ -55,14 +60,23 @@ impl Slab {
 }
 
 impl Slab {
-    /// Gives whole pages back to the system; they are zeros when they are touched again, at the price of a fault each.
+    /// Gives whole pages back to the system; they are zeros when they are touched again, at the price of a fault each. False
+    /// if it does not take them, as where memory is locked: then they are as they were. Panics if they are not whole pages.
     ///
     /// # Safety
     /// Nobody has a reference to any of these bytes.
-    pub unsafe fn discard(&self, offset: usize, bytes: usize) {
-        let start = self.at(offset, bytes);
-        // SAFETY: inside the slab, which lives, and the caller's promise.
-        unsafe { system::discard((self.start, self.bytes), start, bytes) };
+    pub unsafe fn discard(&self, offset: usize, bytes: usize) -> bool {
+        let (start, page) = (self.at(offset, bytes), page_bytes());
+        // The kernel rounds a length up to pages: that would be somebody's memory.
+        let are_whole = start.align_offset(page) == 0 && bytes.is_multiple_of(page);
+        assert!(are_whole, "whole pages are given back");
+        // SAFETY: inside the slab, which lives, whole pages, and the caller's promise.
+        unsafe { system::discard(start, bytes) }
+    }
+
+    /// The kernel makes no huge pages of it from here on, as it would of what was given back in part.
+    pub fn split(&self) {
+        system::split(self.start, self.bytes);
     }
 }
 
@@ -112,21 +126,19 @@ mod system {
         slab
     }
 
-    /// Gives pages of a slab back.
+    /// Gives whole pages of a slab back.
     ///
     /// # Safety
     /// They are inside the slab, and nobody has a reference to them.
-    pub unsafe fn discard(
-        (slab, slab_bytes): (NonNull<u8>, usize),
-        start: NonNull<u8>,
-        bytes: usize,
-    ) {
-        // SAFETY: mapped by `map`, and the caller's promise. Else the kernel would make one huge page of it again, as
-        // soon as it has the time. A kernel that refuses either leaves the pages as they are, which is allowed.
-        unsafe {
-            let _ = madvise(slab.as_ptr().cast(), slab_bytes, Advice::LinuxNoHugepage);
-            let _ = madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed);
-        }
+    pub unsafe fn discard(start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: mapped by `map`, and the caller's promise.
+        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
+    }
+
+    /// No huge pages here.
+    pub fn split(slab: NonNull<u8>, bytes: usize) {
+        // SAFETY: mapped by `map`; its content stays. A kernel without huge pages refuses.
+        let _ = unsafe { madvise(slab.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
     }
 
     /// Gives a slab back.
@@ -153,10 +165,13 @@ mod system {
         NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
-    pub unsafe fn discard(_slab: (NonNull<u8>, usize), start: NonNull<u8>, bytes: usize) {
+    pub unsafe fn discard(start: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { start.write_bytes(0, bytes) };
+        true
     }
+
+    pub fn split(_slab: NonNull<u8>, _bytes: usize) {}
 
     pub fn unmap(slab: NonNull<u8>, bytes: usize) {
         // SAFETY: allocated by `map` with this layout.
@@ -182,17 +197,25 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_zeros_and_the_rest_is_as_it_was() {
-        let slab = Slab::map(SMALL_BYTES);
+        let (slab, page) = (Slab::map(SMALL_BYTES), page_bytes());
         // SAFETY: all of the slab, which nobody else knows; the slice is not used beyond this line.
         unsafe { std::slice::from_raw_parts_mut(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) }
             .fill(7);
         // SAFETY: nobody has a reference.
-        unsafe { slab.discard(8192, 4096) };
+        assert!(unsafe { slab.discard(2 * page, page) });
         // SAFETY: as above.
         let content =
             unsafe { std::slice::from_raw_parts(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) };
-        let of = |at: usize| if (8192..12288).contains(&at) { 0 } else { 7 };
+        let of = |at: usize| if (2 * page..3 * page).contains(&at) { 0 } else { 7 };
         assert!(content.iter().enumerate().all(|(at, &byte)| byte == of(at)));
+    }
+
+    #[test]
+    #[should_panic(expected = "whole pages")]
+    fn parts_of_pages_are_not_given_back() {
+        let slab = Slab::map(SMALL_BYTES);
+        // SAFETY: nobody has a reference.
+        unsafe { slab.discard(0, page_bytes() + 1024) };
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! 3. Memory is not mapped beyond the limit but for [`Spans::take_beyond`]. A slab without spans is given back if there is
 //!    another, and more is mapped than the limit says; below it slabs stay, for a new one costs a fault for each page.
 //! 4. Where that is not enough, whole pages of holes are given back; until they are had again, which is before more is mapped,
-//!    their units are marked as taken.
+//!    their units are marked as taken. A slab of which they have all that is no span's goes with its last span.
 //! 5. Bytes of a span are unspecified when it is handed out, and initialised.
 //!
 //! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: who takes a span is about to read a
@@ -30,10 +30,11 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 pub(super) const UNIT_BYTES: usize = 1 << 10;
 /// The longest span.
 pub(super) const SPAN_BYTES_MAX: usize = slab::SMALL_BYTES;
-/// What the system gives and takes.
-const PAGE_UNITS: usize = 4;
-/// Holes that are given back: shorter ones are not worth a call.
-const GIVEN_UNITS_MIN: usize = 2 * PAGE_UNITS;
+/// Holes of fewer pages are not given back: they are not worth a call.
+const GIVEN_PAGES_MIN: usize = 2;
+/// Holes that are given back at once, and that may be given back: whoever asks for a place waits meanwhile, or looks at them.
+const GIVEN_AT_ONCE: usize = 256;
+const GIVEN_MAX: usize = 4096;
 /// By which part of the limit more may be mapped before holes are given back.
 const TOLERATED_PART: usize = 32;
 /// Of holes that were given back, so many are looked at for one that is long enough.
@@ -84,6 +85,8 @@ pub(super) struct Spans {
     mapped: AtomicUsize,
     taken: AtomicUsize,
     limit: AtomicUsize,
+    /// Who has it gives holes back.
+    giving: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -105,6 +108,8 @@ struct Map {
     free: usize,
     /// Units that the system has.
     given: usize,
+    /// It has no huge pages, since some of its pages went back.
+    is_split: bool,
 }
 
 /// Units of a slab.
@@ -123,6 +128,7 @@ impl Spans {
             mapped: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
+            giving: Mutex::new(()),
         }
     }
 
@@ -154,24 +160,35 @@ impl Spans {
         }
         // A new fault for each page is dear: some come and go with memtables.
         let most = bytes + bytes / TOLERATED_PART;
-        let mut holes = Vec::new();
-        if self.mapped_bytes() > most {
-            slabs.holes(self.mapped_bytes() - most, &mut holes);
-        }
         drop(slabs);
         // Here they are unmapped, outside of the lock.
         drop(gone);
-        self.discard(holes);
+        if self.mapped_bytes() > most
+            && let Ok(_giving) = self.giving.try_lock()
+        {
+            let excess = self.mapped_bytes().saturating_sub(most);
+            let holes = self.slabs.lock().unwrap().holes(excess, slab::page_bytes() / UNIT_BYTES);
+            self.discard(holes);
+        }
     }
 
     /// Gives holes to the system. They are marked as taken.
     fn discard(&self, holes: Vec<(Arc<Slab>, Hole)>) {
+        let mut takes = true;
         for (slab, hole) in holes {
             let bytes = hole.units * UNIT_BYTES;
             // SAFETY: its units are no span's, and marked, so that they become none.
-            unsafe { slab.discard(hole.first * UNIT_BYTES, bytes) };
-            self.slabs.lock().unwrap().note_given(hole);
+            takes = takes && unsafe { slab.discard(hole.first * UNIT_BYTES, bytes) };
+            let mut slabs = self.slabs.lock().unwrap();
+            if !takes {
+                slabs.give_back(hole.at, hole.first, hole.units);
+                continue;
+            }
+            let is_empty = slabs.note_given(hole);
             self.mapped.fetch_sub(bytes, Ordering::Relaxed);
+            let gone = if is_empty { self.drop_slab(&mut slabs, hole.at) } else { None };
+            drop(slabs);
+            drop(gone);
         }
     }
 
@@ -226,9 +243,13 @@ impl Spans {
         self.taken.fetch_sub(units * UNIT_BYTES, Ordering::Relaxed);
         let mut slabs = self.slabs.lock().unwrap();
         slabs.give_back(at, first, units);
-        let is_empty = slabs.maps[at].as_ref().is_some_and(Map::is_empty);
-        let surplus = slabs.empty > 1 && self.mapped_bytes() > self.limit.load(Ordering::Relaxed);
-        let gone = if is_empty && surplus { self.drop_slab(&mut slabs, at) } else { None };
+        let map = slabs.maps[at].as_ref().filter(|map| map.is_empty());
+        // Of one that the system has in part, the rest is worth little: its holes stay apart.
+        let is_due = map.is_some_and(|map| {
+            let beyond = || self.mapped_bytes() > self.limit.load(Ordering::Relaxed);
+            map.given > 0 || slabs.empty > 1 && beyond()
+        });
+        let gone = if is_due { self.drop_slab(&mut slabs, at) } else { None };
         drop(slabs);
         // Unmapped here if it is gone, outside of the lock, with the span, which knows the slab too.
         drop(gone);
@@ -259,6 +280,7 @@ impl Slabs {
             taken: vec![0; units / WORD].into(),
             free: units,
             given: 0,
+            is_split: false,
         };
         let at = self.maps.iter().position(Option::is_none).unwrap_or(self.maps.len());
         if at == self.maps.len() {
@@ -290,43 +312,57 @@ impl Slabs {
     }
 
     /// Marks holes of so many bytes as taken, whole pages of the slabs that were made last: first those fill up again.
-    fn holes(&mut self, bytes: usize, holes: &mut Vec<(Arc<Slab>, Hole)>) {
-        let mut units_left = bytes.div_ceil(UNIT_BYTES);
+    fn holes(&mut self, bytes: usize, page_units: usize) -> Vec<(Arc<Slab>, Hole)> {
+        let (mut holes, mut units_left) = (Vec::new(), bytes.div_ceil(UNIT_BYTES));
+        let most = GIVEN_AT_ONCE.min(GIVEN_MAX.saturating_sub(self.given.len()));
+        let units_min = GIVEN_PAGES_MIN * page_units;
         for at in (0..self.maps.len()).rev() {
-            let Some(map) = &mut self.maps[at] else { continue };
-            if map.free < GIVEN_UNITS_MIN {
+            if units_left == 0 || holes.len() >= most {
+                break;
+            }
+            if usize::from(self.longest[at][0]) < units_min {
                 continue;
             }
+            let Some(map) = &mut self.maps[at] else { continue };
             // One that is empty is no more for as long as its pages are on their way.
-            let was_empty = map.is_empty();
-            let mut from = 0;
-            while units_left > 0 {
+            let (was_empty, began) = (map.is_empty(), holes.len());
+            let (mut from, mut longest) = (0, 0);
+            while units_left > 0 && holes.len() < most {
                 let hole = map.next(from, false);
                 if hole == map.units() {
+                    // What is left: it need not be looked at again until something is given back.
+                    self.longest[at] = [longest as u16; 2];
                     break;
                 }
                 from = map.next(hole, true);
-                let first = hole.next_multiple_of(PAGE_UNITS);
-                let units = from.saturating_sub(first) / PAGE_UNITS * PAGE_UNITS;
-                if units >= GIVEN_UNITS_MIN {
-                    map.mark(first, units, true);
-                    holes.push((map.slab.clone(), Hole { at, first, units }));
-                    units_left = units_left.saturating_sub(units);
+                let first = hole.next_multiple_of(page_units);
+                let units = from.saturating_sub(first) / page_units * page_units;
+                if units < units_min {
+                    longest = longest.max(from - hole);
+                    continue;
                 }
+                longest = longest.max(first - hole).max(from - first - units);
+                map.mark(first, units, true);
+                holes.push((map.slab.clone(), Hole { at, first, units }));
+                units_left = units_left.saturating_sub(units);
+            }
+            if holes.len() > began && !map.is_split {
+                map.is_split = true;
+                map.slab.split();
             }
             self.empty -= usize::from(was_empty && !map.is_empty());
-            if units_left == 0 {
-                return;
-            }
         }
+        holes
     }
 
-    /// A marked hole is the system's now.
-    fn note_given(&mut self, hole: Hole) {
+    /// A marked hole is the system's now. Whether its slab has no spans.
+    fn note_given(&mut self, hole: Hole) -> bool {
         let Some(map) = &mut self.maps[hole.at] else { unreachable!("what is marked keeps it") };
         map.given += hole.units;
-        self.empty += usize::from(map.is_empty());
+        let is_empty = map.is_empty();
+        self.empty += usize::from(is_empty);
         self.given.push(hole);
+        is_empty
     }
 
     /// Has a hole of so many units back from the system, of at most so many bytes; says how many. It begins at a page.
@@ -431,154 +467,4 @@ impl Map {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const LARGE: usize = slab::LARGE_BYTES;
-
-    fn fill(span: &mut Span, mark: u8) {
-        span.bytes_mut().fill(mark);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 64 }, ..ProptestConfig::default() })]
-
-        /// Whatever comes and goes: no span has bytes of another, they lie where they were asked for, and what is counted is what
-        /// there is.
-        #[test]
-        fn spans_are_apart_and_counted(
-            steps in prop::collection::vec(
-                (0usize..4, 1usize..60_000, prop::sample::select(vec![1usize, 1024, 4096])),
-                1..if cfg!(miri) { 20 } else { 400 },
-            ),
-        ) {
-            let spans = Spans::new(LARGE);
-            let mut held: Vec<(Span, u8)> = Vec::new();
-            for (step, (kind, bytes, align)) in steps.into_iter().enumerate() {
-                if kind == 3 {
-                    // As when something else needs the memory, for a while.
-                    let limit = if align == 1 { LARGE } else { bytes * 16 };
-                    spans.set_limit(limit);
-                    let slabs = spans.slabs.lock().unwrap();
-                    let holes = slabs.maps.iter().flatten().map(Map::pages_free).sum::<usize>();
-                    let most = limit + limit / TOLERATED_PART;
-                    assert!(spans.mapped_bytes() <= most || holes == 0, "{holes} pages that nobody needs");
-                    continue;
-                }
-                if kind == 0 && !held.is_empty() {
-                    let (span, mark) = held.swap_remove(bytes % held.len());
-                    assert!(span.bytes().iter().all(|&byte| byte == mark));
-                    spans.give_back(span);
-                    continue;
-                }
-                let beyond = || (kind == 2).then(|| spans.take_beyond(bytes, align));
-                let Some(mut span) = spans.take(bytes, align).or_else(beyond) else {
-                    assert!(spans.mapped_bytes() + LARGE > spans.limit.load(Ordering::Relaxed));
-                    continue;
-                };
-                assert_eq!(span.base().align_offset(align), 0);
-                assert_eq!(span.bytes().len(), bytes.next_multiple_of(UNIT_BYTES));
-                fill(&mut span, step as u8);
-                held.push((span, step as u8));
-            }
-            let taken: usize = held.iter().map(|(span, _)| span.bytes().len()).sum();
-            assert_eq!(spans.taken_bytes(), taken);
-            assert!(spans.mapped_bytes() >= taken);
-            for (span, mark) in held {
-                assert!(span.bytes().iter().all(|&byte| byte == mark));
-                spans.give_back(span);
-            }
-            spans.set_limit(LARGE);
-            let slabs = spans.slabs.lock().unwrap();
-            let maps: Vec<&Map> = slabs.maps.iter().flatten().collect();
-            assert_eq!(slabs.empty, maps.len());
-            let marked = |map: &Map| map.taken.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-            assert!(maps.iter().all(|map| map.is_empty() && marked(map) == map.given));
-            assert_eq!(slabs.given.iter().map(|hole| hole.units).sum::<usize>(), maps.iter().map(|map| map.given).sum());
-            let mapped = maps.iter().map(|map| map.slab.bytes() - map.given * UNIT_BYTES).sum::<usize>();
-            assert_eq!(mapped, spans.mapped_bytes());
-            assert!(spans.mapped_bytes() <= LARGE + LARGE, "what is empty beyond the limit is given back");
-        }
-    }
-
-    impl Map {
-        /// Pages in holes that are long enough to be given back.
-        fn pages_free(&self) -> usize {
-            let (mut at, mut pages) = (0, 0);
-            while at < self.units() {
-                let hole = self.next(at, false);
-                at = self.next(hole, true);
-                let units = at.saturating_sub(hole.next_multiple_of(PAGE_UNITS));
-                pages += if units >= GIVEN_UNITS_MIN { units / PAGE_UNITS } else { 0 };
-            }
-            pages
-        }
-    }
-
-    #[test]
-    fn holes_beyond_the_limit_are_given_back_and_had_again() {
-        let spans = Spans::new(LARGE);
-        let mut held: Vec<_> = (0..64).filter_map(|_| spans.take(32 * UNIT_BYTES, 1)).collect();
-        held.iter_mut().for_each(|span| fill(span, 7));
-        // Every slab keeps every other span.
-        let mut number = 0;
-        let (kept, freed): (Vec<_>, Vec<_>) = held.into_iter().partition(|_| {
-            number += 1;
-            number % 2 == 0
-        });
-        freed.into_iter().for_each(|span| spans.give_back(span));
-        assert_eq!(spans.mapped_bytes(), LARGE);
-        spans.set_limit(LARGE / 2);
-        assert_eq!(spans.mapped_bytes(), LARGE / 2 + LARGE / 64);
-        assert!(spans.take(36 * UNIT_BYTES, 1).is_none(), "there is nothing more to be had");
-        spans.set_limit(LARGE);
-        let mut again: Vec<_> = (0..32).filter_map(|_| spans.take(32 * UNIT_BYTES, 4096)).collect();
-        assert_eq!((again.len(), spans.mapped_bytes()), (32, LARGE));
-        again.iter_mut().for_each(|span| fill(span, 9));
-        assert!(kept.iter().all(|span| span.bytes().iter().all(|&byte| byte == 7)));
-        kept.into_iter().chain(again).for_each(|span| spans.give_back(span));
-        assert_eq!(spans.taken_bytes(), 0);
-    }
-
-    #[test]
-    fn holes_side_by_side_are_one() {
-        let spans = Spans::new(slab::SMALL_BYTES);
-        let mut held: Vec<_> = (0..8).map(|_| spans.take(30 * UNIT_BYTES, 1)).collect();
-        let first = held[2].as_ref().map(|span| span.place);
-        // In whichever order they were given back. Nothing else is as long: 256 units hold eight of thirty.
-        for order in [[2, 3, 4], [4, 3, 2], [2, 4, 3]] {
-            order
-                .into_iter()
-                .filter_map(|at| held[at].take())
-                .for_each(|span| spans.give_back(span));
-            let long = spans.take(90 * UNIT_BYTES, 1).expect("three holes are one");
-            assert_eq!(Some(long.place), first);
-            spans.give_back(long);
-            held[2..5].fill_with(|| spans.take(30 * UNIT_BYTES, 1));
-        }
-        assert!(held.iter().all(Option::is_some));
-        held.into_iter().flatten().for_each(|span| spans.give_back(span));
-        assert_eq!((spans.taken_bytes(), spans.mapped_bytes()), (0, slab::SMALL_BYTES));
-    }
-
-    #[test]
-    fn the_limit_holds_and_a_hole_is_used_at_it() {
-        let spans = Spans::new(slab::SMALL_BYTES);
-        let held: Vec<Span> = std::iter::from_fn(|| spans.take(20_000, 1)).collect();
-        assert_eq!(held.len(), slab::SMALL_BYTES / UNIT_BYTES / 20);
-        assert_eq!(spans.mapped_bytes(), slab::SMALL_BYTES);
-        let beyond = spans.take_beyond(20_000, 1);
-        assert!(spans.mapped_bytes() > slab::SMALL_BYTES);
-        let mut held = held.into_iter();
-        spans.give_back(held.next().unwrap());
-        let again = spans.take(20_000, 1).expect("a hole as long");
-        // What was empty first stays, what is empty beside it goes.
-        for span in held.chain([beyond, again]) {
-            spans.give_back(span);
-        }
-        assert_eq!(spans.mapped_bytes(), slab::SMALL_BYTES);
-        assert_eq!(spans.taken_bytes(), 0);
-    }
-}
+mod tests;

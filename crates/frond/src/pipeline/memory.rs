@@ -7,7 +7,8 @@
 //! of the budget but what lies in the general allocator's memory.
 //!
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
-//! that reads go on; the rest has limits of its own (`Limits`), which sum up below that.
+//! that reads go on; the rest has limits of its own (`Limits`), which sum up below that, but for what is written and not
+//! committed: of that each transaction has a limit, and there may be many.
 //!
 //! Threads: the log thread, or `step`.
 
@@ -39,8 +40,12 @@ impl Engine {
         let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
         self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
         let tails = self.cx.resident.load(Ordering::Relaxed);
-        let tails_elsewhere = tails.saturating_sub(self.cx.pool.kept_bytes() as u64);
-        self.cx.pool.set_mapped_limit(budget.saturating_sub(elsewhere + tails_elsewhere) as usize);
+        let kept = self.cx.pool.kept_bytes() as u64;
+        let tails_elsewhere = tails.saturating_sub(kept);
+        // What is there anyhow, and the blocks' least.
+        let floor = self.cx.pool.frames_bytes() as u64 + kept + self.cache_bytes / 16;
+        let mapped = budget.saturating_sub(elsewhere + tails_elsewhere).max(floor);
+        self.cx.pool.set_mapped_limit(mapped as usize);
         let blocks = left.saturating_sub(tails).max(self.cache_bytes / 16);
         self.cx.cache.set_capacity(blocks as usize);
     }

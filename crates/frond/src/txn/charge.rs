@@ -6,19 +6,42 @@
 //!
 //! Threads: each charge is one transaction's; their sum is read by all.
 
+use std::time::Duration;
+
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Writes that are not counted, and by how much they may grow before they are counted anew.
 const STEP: u64 = 256 << 10;
 
+/// Between two ends of transactions beyond memory that give back what the allocator has of them.
+const TRIMMED_EVERY: Duration = Duration::from_secs(10);
+
 /// Memory of all that is written and not committed, bytes.
 #[derive(Clone, Debug, Default)]
-pub struct WritesMemory(Arc<AtomicU64>);
+pub struct WritesMemory(Arc<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    bytes: AtomicU64,
+    /// When a trim may come next, milliseconds of the clock.
+    trims_at: AtomicU64,
+}
 
 impl WritesMemory {
     /// About so much, all together.
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last trim is long ago; then this one counts. It may keep all threads of the process waiting for some
+    /// milliseconds, which sessions with one transaction beyond memory after the other should not do to others.
+    pub fn is_trim_due(&self, now: Duration) -> bool {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (now, next) = (millis(now), millis(now + TRIMMED_EVERY));
+        let trims_at = &self.0.trims_at;
+        let last = trims_at.load(Ordering::Relaxed);
+        now >= last
+            && trims_at.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -46,8 +69,8 @@ impl Charge {
     #[cold]
     pub fn set(&mut self, all: &WritesMemory, bytes: u64) {
         let all = self.all.get_or_insert_with(|| all.clone());
-        all.0.fetch_add(bytes, Ordering::Relaxed);
-        all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        all.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        all.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         self.bytes = bytes;
     }
 
@@ -55,7 +78,7 @@ impl Charge {
     pub fn clear(&mut self) -> u64 {
         let took = self.bytes;
         if let Some(all) = self.all.take() {
-            all.0.fetch_sub(took, Ordering::Relaxed);
+            all.0.bytes.fetch_sub(took, Ordering::Relaxed);
         }
         (self.bytes, self.counted_at) = (0, 0);
         took
@@ -88,5 +111,12 @@ mod tests {
         assert_eq!(all.bytes(), 70);
         drop((one, other));
         assert_eq!(all.bytes(), 0);
+    }
+
+    #[test]
+    fn trims_are_seldom() {
+        let all = WritesMemory::default();
+        let due = [0, 1, 9, 10, 19, 21].map(|at| all.is_trim_due(Duration::from_secs(at)));
+        assert_eq!(due, [true, false, false, true, false, true]);
     }
 }

@@ -140,8 +140,12 @@ impl Txn {
             self.live.clear();
         }
         let freed_bytes = state.memory.clear();
-        if state.spills > 0 {
-            give_freed_back(freed_bytes);
+        // No row is locked any more; and what a temporary tree frees may be of a transaction that goes on.
+        if state.spills > 0 && self.private.is_none() {
+            let engine = &self.shared.engine;
+            if engine.writes_memory.is_trim_due(engine.env.clock.now()) {
+                give_freed_back(freed_bytes);
+            }
         }
     }
 }

@@ -333,7 +333,12 @@ impl Txn {
             let written = self.write_piece(state, heeds, (&piece, is_asked), &mut hashes)?;
             pieces.push(piece.written(written));
         }
-        self.live.lock().end_spill(pieces);
+        // What is prepared writes no more; and a session may have many temporary trees.
+        let goes_on = heeds == Heeds::Nothing && self.private.is_none();
+        self.live.lock().end_spill(pieces, goes_on);
+        if !goes_on {
+            state.memory.clear();
+        }
         state.spills += 1;
         if let Some(locks) = &mut state.locks {
             let rows = rows_beyond_memory(&shared.engine, &self.live);

@@ -93,6 +93,13 @@ impl WriteSet {
         self.arena.capacity() + slots * size_of::<Slot>() + order
     }
 
+    /// What it would take beyond that to be sorted.
+    pub(in crate::txn) fn bytes_to_sort(&self) -> usize {
+        let len = self.slots.len();
+        len.saturating_sub(self.sorted.capacity()) * size_of::<Slot>()
+            + len.saturating_sub(self.order.capacity()) * size_of::<(u64, u32)>()
+    }
+
     /// The first key of a tree that is not below `from`. After `seal`.
     pub(in crate::txn) fn first_key(&self, tree: TreeId, from: &[u8]) -> Option<&[u8]> {
         let at = self.slots.partition_point(|slot| (slot.tree, self.key(slot)) < (tree, from));

@@ -67,8 +67,8 @@ use trees::Trees;
 /// transaction of a session took, its later ones shall not hold.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// What an entry needs beside itself to leave memory: places by which it is sorted, and a hash of its row.
-const LEAVING_BYTES: usize = 64;
+/// What an entry needs to leave memory, beside places by which it is sorted: a hash of its row in a set.
+const HASH_BYTES: usize = 24;
 
 /// About what a range delete takes beside copies of its two keys: itself, and its fragments in a map.
 const RANGE_BYTES: usize = 256;
@@ -250,7 +250,7 @@ impl TxnWrites {
 
     /// About what it takes until it has left memory, or is committed: also what is needed for that.
     pub fn bytes_leaving(&self) -> usize {
-        self.bytes() + self.set.len() * LEAVING_BYTES
+        self.bytes() + self.set.bytes_to_sort() + self.set.len() * HASH_BYTES
     }
 
     /// By how much the number of rows of each tree changes of which that is known, ascending.

@@ -24,7 +24,7 @@ use crate::{
     Result, TreeId, blob::BlobHold, run::Folder, sync::Arc, txn::WriteSet, version::SpilledWrites,
 };
 
-use super::{Mark, ROWS_UNKNOWN, TxnWrites};
+use super::{KEPT_BYTES_MAX, Mark, ROWS_UNKNOWN, TxnWrites};
 
 /// A piece that is on its way to disk.
 #[derive(Debug)]
@@ -212,11 +212,16 @@ impl TxnWrites {
         self.spilled_entries = self.pieces.iter().map(|piece| piece.writes.entries()).sum();
     }
 
-    /// What was taken out lies on disk. Its memory is that of the next piece: what is given back at every piece the
+    /// What was taken out lies on disk. If it `goes_on`, its memory is that of the next piece: what is given back at every piece the
     /// allocator would keep in part, and each new page of it costs a fault.
-    pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>) {
+    pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>, goes_on: bool) {
         Arc::make_mut(&mut self.pieces).extend(pieces);
         self.count_spilled();
+        if !goes_on {
+            self.leaving.clear();
+            self.chains.clear(KEPT_BYTES_MAX);
+            return;
+        }
         let left = self.leaving.drain(..).filter_map(|writes| Arc::try_unwrap(writes).ok());
         if let Some(mut left) = left.max_by_key(WriteSet::memory_bytes)
             && self.set.len() == 0
@@ -268,7 +273,7 @@ impl TxnWrites {
     /// What a transaction that was prepared had written beyond memory, which it has again.
     pub(crate) fn has_left_memory(&mut self, writes: Arc<SpilledWrites>) {
         let merged = Piece::merged(&[], PieceWrites::default());
-        self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }]);
+        self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }], false);
     }
 
     /// The first key of a tree that is not below `from`, in what is on its way to disk.
