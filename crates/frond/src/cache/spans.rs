@@ -33,8 +33,8 @@ pub(super) const SPAN_BYTES_MAX: usize = slab::SMALL_BYTES;
 /// Holes of fewer pages are not given back: they are not worth a call.
 const GIVEN_PAGES_MIN: usize = 2;
 /// Holes that are given back at once, and that may be given back: whoever asks for a place waits meanwhile, or looks at them.
-const GIVEN_AT_ONCE: usize = 256;
-const GIVEN_MAX: usize = 4096;
+const GIVEN_AT_ONCE: usize = 1 << 10;
+const GIVEN_MAX: usize = 1 << 16;
 /// By which part of the limit more may be mapped before holes are given back.
 const TOLERATED_PART: usize = 32;
 /// Of holes that were given back, so many are looked at for one that is long enough.
