@@ -57,9 +57,7 @@ impl Slab {
         // SAFETY: inside the slab.
         unsafe { self.start.add(offset) }
     }
-}
 
-impl Slab {
     /// Gives whole pages back to the system; they are zeros when they are touched again, at the price of a fault each. False
     /// if it does not take them, as where memory is locked: then they are as they were. Panics if they are not whole pages.
     ///

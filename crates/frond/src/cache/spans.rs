@@ -158,11 +158,11 @@ impl Spans {
                 gone.extend(self.drop_slab(&mut slabs, at));
             }
         }
-        // A new fault for each page is dear: some come and go with memtables.
-        let most = bytes + bytes / TOLERATED_PART;
         drop(slabs);
         // Here they are unmapped, outside of the lock.
         drop(gone);
+        // A new fault for each page is dear: some come and go with memtables.
+        let most = bytes + bytes / TOLERATED_PART;
         if self.mapped_bytes() > most
             && let Ok(_giving) = self.giving.try_lock()
         {
