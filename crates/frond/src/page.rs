@@ -147,6 +147,8 @@ pub const FEATURE_TRANSPOSED_BLOCKS: u64 = 4;
 pub const FEATURE_DICTIONARIES: u64 = 8;
 /// Likewise: numbers of rows in the root directory and in the log.
 pub const FEATURE_ROW_COUNTS: u64 = 16;
+/// Likewise: a root directory of page tables, and pins of whole versions in the space map.
+pub const FEATURE_PAGED_DIRECTORY: u64 = 32;
 
 /// The store's file with what is needed to read pages in it and to say where they were bad.
 #[derive(Debug)]

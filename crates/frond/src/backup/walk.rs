@@ -89,17 +89,22 @@ impl<'a> Walk<'a> {
                 self.page(&zone, PageKind::Map, "a page of the space map")?;
             }
         }
-        if let Some(link) = &superblock.roots
-            && let Some((file, page)) =
-                self.page(link, PageKind::Directory, "the root directory")?
-        {
-            let roots = store::decode_roots(file, superblock, link, &page)?;
-            let snapshots = roots.snapshots.iter().map(|snapshot| &snapshot.trees);
-            for root in snapshots.chain([&roots.trees]).flat_map(|trees| trees.values()) {
+        let roots = store::read_roots(superblock, &mut |link| self.directory_page(link))?;
+        for root in roots.trees.values() {
+            self.tree(root)?;
+        }
+        for snapshot in &roots.snapshots {
+            let read = &mut |link: &Link| self.directory_page(link);
+            let trees = store::read_snapshot(superblock, snapshot, read)?;
+            for root in trees.values() {
                 self.tree(root)?;
             }
         }
         Ok(self.copied)
+    }
+
+    fn directory_page(&mut self, link: &Link) -> Result<Option<(&'a StoreFile, Page)>> {
+        self.page(link, PageKind::Directory, "the root directory")
     }
 
     fn tree(&mut self, root: &TreeRoot) -> Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A number is handed out once in the life of an opened store.
-//! 2. Who commits to the tree logs how far its counters are, unless a record before says so: what a durable commit can have
+//! 2. Each change is followed by a note in [`CountedTrees`], so that the next checkpoint writes the tree's counters.
+//! 3. Who commits to the tree logs how far its counters are, unless a record before says so: what a durable commit can have
 //!    used is not handed out after a crash. A checkpoint writes how far they are with the tree's root.
 //!
 //! Threads: all, without a lock.
@@ -10,19 +11,66 @@
 use std::ops::Range;
 
 use crate::{
-    sync::{AtomicU64, Ordering},
+    TreeId,
+    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
     types::{COUNTERS, Counts},
 };
 
-/// The counters of a tree.
+/// Trees whose entry in the root directory is to be written, though their root may not have changed.
 #[derive(Debug, Default)]
+pub(crate) struct CountedTrees(Mutex<Vec<TreeId>>);
+
+impl CountedTrees {
+    /// Notes a tree.
+    pub fn note(&self, tree: TreeId) {
+        self.0.lock().unwrap().push(tree);
+    }
+
+    /// Notes trees again that [`take`](Self::take) gave.
+    pub fn put_back(&self, trees: Vec<TreeId>) {
+        self.0.lock().unwrap().extend(trees);
+    }
+
+    /// All that were noted, each once, ascending.
+    pub fn take(&self) -> Vec<TreeId> {
+        let mut trees = std::mem::take(&mut *self.0.lock().unwrap());
+        trees.sort_unstable();
+        trees.dedup();
+        trees
+    }
+}
+
+/// The counters of a tree.
+#[derive(Debug)]
 pub struct Counters {
+    tree: TreeId,
+    counted: Arc<CountedTrees>,
+    /// The tree is noted in `counted`.
+    is_noted: AtomicBool,
     next: [AtomicU64; COUNTERS],
     /// What a record of the log says already.
     logged: [AtomicU64; COUNTERS],
 }
 
 impl Counters {
+    /// Counters of a tree that have given out nothing.
+    pub fn new(tree: TreeId, counted: Arc<CountedTrees>) -> Self {
+        let is_noted = AtomicBool::new(false);
+        Self { tree, counted, is_noted, next: Default::default(), logged: Default::default() }
+    }
+
+    fn note(&self) {
+        // SeqCst, after the change: either a checkpoint that clears the mark later reads it, or it is noted again.
+        if !self.is_noted.load(Ordering::SeqCst) && !self.is_noted.swap(true, Ordering::SeqCst) {
+            self.counted.note(self.tree);
+        }
+    }
+
+    /// A checkpoint is about to read how far they are.
+    pub fn begin_writing(&self) {
+        self.is_noted.store(false, Ordering::SeqCst);
+    }
+
     /// So many numbers, the first of them at least `least`; `None` if there are not so many left.
     pub fn reserve(&self, counter: usize, least: u64, count: u64) -> Option<Range<u64>> {
         let next = &self.next[counter];
@@ -31,7 +79,9 @@ impl Counters {
             first = next.max(least).max(1);
             first.checked_add(count)
         });
-        reserved.ok().map(|_| first..first + count)
+        reserved.ok()?;
+        self.note();
+        Some(first..first + count)
     }
 
     /// The number that comes next.
@@ -48,6 +98,9 @@ impl Counters {
     pub fn raise(&self, counts: Counts) {
         for (next, count) in self.next.iter().zip(counts) {
             next.fetch_max(count, Ordering::SeqCst);
+        }
+        if counts != Counts::default() {
+            self.note();
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    counters::Counters,
+    counters::{CountedTrees, Counters},
     queue::QueueSlot,
     record::{CounterRecord, SnapshotRecord, TreeRecord},
 };
@@ -20,6 +20,7 @@ use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
+    store::GROUP_TREES,
     sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
@@ -69,6 +70,8 @@ pub(crate) struct Catalog {
     pub building: Mutex<BTreeSet<TreeId>>,
     /// Trees that have a queue: as long as there is none, nobody looks for one.
     pub queues: AtomicUsize,
+    /// Trees whose counters, or standing, the next checkpoint is to write.
+    counted: Arc<CountedTrees>,
     /// What was done on the runs of all trees.
     pub work: Arc<WorkByTree>,
     /// What was done on the runs of tree 0.
@@ -93,7 +96,7 @@ struct State {
 }
 
 impl TreeEntry {
-    fn new(record: TreeRecord, work: &WorkByTree) -> Arc<Self> {
+    fn new(record: TreeRecord, work: &WorkByTree, counted: &Arc<CountedTrees>) -> Arc<Self> {
         let work = work.of(record.lineage);
         Arc::new(Self {
             id: record.id,
@@ -107,7 +110,7 @@ impl TreeEntry {
             queue: QueueSlot::default(),
             typing: RwLock::new(record.typing(&work)),
             work,
-            counters: Counters::default(),
+            counters: Counters::new(record.id, counted.clone()),
             record: Mutex::new(record),
             dropped: AtomicBool::new(false),
         })
@@ -179,6 +182,7 @@ impl Catalog {
             kept: Kept::default(),
             building: Mutex::default(),
             queues: AtomicUsize::new(0),
+            counted: Arc::default(),
             work,
             own_work,
         }
@@ -186,14 +190,14 @@ impl Catalog {
 
     /// A tree that is in the catalog no more, for reading it at a snapshot.
     pub fn gone(&self, record: TreeRecord) -> Arc<TreeEntry> {
-        let entry = TreeEntry::new(record, &self.work);
+        let entry = TreeEntry::new(record, &self.work, &self.counted);
         entry.dropped.store(true, Ordering::Release);
         entry
     }
 
     /// A tree that never is in the catalog.
     pub fn private(&self, record: TreeRecord) -> Arc<TreeEntry> {
-        TreeEntry::new(record, &self.work)
+        TreeEntry::new(record, &self.work, &self.counted)
     }
 
     /// Serialises changes; held from the check of a change until it is shown.
@@ -239,7 +243,7 @@ impl Catalog {
 
     /// Shows a tree, or what has changed about it.
     pub fn show_tree(&self, record: TreeRecord) -> Arc<TreeEntry> {
-        self.state.write().unwrap().show(record, &self.work)
+        self.state.write().unwrap().show(record, &self.work, &self.counted)
     }
 
     /// Takes a dropped tree away from users.
@@ -259,7 +263,8 @@ impl Catalog {
         // They may be among those that go.
         let parents: Vec<_> = clones.iter().map(|(_, of)| state.by_id.get(of).cloned()).collect();
         drops.iter().for_each(|&id| state.hide(id));
-        let shown = put.into_iter().map(|record| state.show(record, &self.work)).collect();
+        let shown =
+            put.into_iter().map(|record| state.show(record, &self.work, &self.counted)).collect();
         for ((clone, of), parent) in clones.iter().zip(parents) {
             state.begun.remove(clone);
             // Or are new themselves.
@@ -299,7 +304,12 @@ impl Catalog {
 }
 
 impl State {
-    fn show(&mut self, record: TreeRecord, work: &WorkByTree) -> Arc<TreeEntry> {
+    fn show(
+        &mut self,
+        record: TreeRecord,
+        work: &WorkByTree,
+        counted: &Arc<CountedTrees>,
+    ) -> Arc<TreeEntry> {
         if let Some(entry) = self.by_id.get(&record.id).cloned() {
             entry.birth.store(record.birth.0, Ordering::Release);
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
@@ -318,7 +328,7 @@ impl State {
             return entry;
         }
         let name = record.name.clone();
-        let entry = TreeEntry::new(record, work);
+        let entry = TreeEntry::new(record, work, counted);
         self.by_id.insert(entry.id, entry.clone());
         self.by_name.insert(name, entry.clone());
         entry
@@ -401,16 +411,37 @@ impl TreeDirectory for Catalog {
         self.state.read().unwrap().counts(tree)
     }
 
-    fn counting(&self, through: Seqno) -> Vec<TreeId> {
+    fn counting(&self, group: u32, through: Seqno) -> Vec<TreeId> {
         let state = self.state.read().unwrap();
-        let counting = state.by_id.values().filter(|entry| {
-            let is_there = entry.made <= through && !state.gone.contains(&entry.id);
-            is_there && entry.counters.counts() != Counts::default()
-        });
-        let begun = state.begun.iter().filter(|(id, (_, since))| {
-            *since <= through && state.counts(**id) != Counts::default()
-        });
-        counting.map(|entry| entry.id).chain(begun.map(|(id, _)| *id)).collect()
+        let ids = (0..GROUP_TREES).map(|place| TreeId(group * GROUP_TREES + place));
+        let is_there = |id: &TreeId| {
+            let is_shown = state
+                .by_id
+                .get(id)
+                .is_some_and(|entry| entry.made <= through && !state.gone.contains(id));
+            let has_begun = || state.begun.get(id).is_some_and(|(_, since)| *since <= through);
+            (is_shown || has_begun()) && state.counts(*id) != Counts::default()
+        };
+        ids.filter(is_there).collect()
+    }
+
+    fn take_counted(&self, through: Seqno) -> Vec<TreeId> {
+        let state = self.state.read().unwrap();
+        let is_later = |tree: &TreeId| {
+            let made = state.by_id.get(tree).map(|entry| entry.made);
+            made.or_else(|| state.begun.get(tree).map(|(_, since)| *since)) > Some(through)
+        };
+        let (later, trees): (Vec<_>, Vec<_>) = self.counted.take().into_iter().partition(is_later);
+        self.counted.put_back(later);
+        for tree in &trees {
+            let entry = state.by_id.get(tree).or_else(|| state.leaving.get(tree));
+            entry.into_iter().for_each(|entry| entry.counters.begin_writing());
+        }
+        trees
+    }
+
+    fn put_back_counted(&self, trees: Vec<TreeId>) {
+        self.counted.put_back(trees);
     }
 
     fn begins(&self, tree: TreeId, of: TreeId, at: Seqno) {
@@ -418,6 +449,7 @@ impl TreeDirectory for Catalog {
         if !state.by_id.contains_key(&tree) {
             state.begun.insert(tree, (of, at));
         }
+        self.counted.note(tree);
     }
 
     fn forget(&self, tree: TreeId) {
@@ -427,5 +459,6 @@ impl TreeDirectory for Catalog {
         if state.leaving.remove(&tree).is_none() && state.by_id.contains_key(&tree) {
             state.gone.insert(tree);
         }
+        self.counted.note(tree);
     }
 }

@@ -25,7 +25,7 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Names {
     trees: BTreeMap<TreeId, (Arc<str>, Lineage)>,
-    snapshots: BTreeMap<u64, String>,
+    snapshots: BTreeSet<u64>,
     /// The catalog was read to its end.
     pub is_whole: bool,
 }
@@ -63,7 +63,7 @@ pub(super) fn names(cx: &TreeContext, root: Option<&TreeRoot>, report: &mut Chec
         }
         Ok(Record::Counters(record)) => counters = record,
         Ok(Record::Snapshot(record)) => {
-            names.snapshots.insert(record.id.into(), record.name);
+            names.snapshots.insert(record.id.into());
         }
         Ok(_) => {}
         Err(flaw) => bad.push(format!("an entry cannot be read: {}", flaw.at(&path))),
@@ -95,8 +95,8 @@ pub(super) fn orphans(names: &Names, roots: &RootDirectory, report: &mut CheckRe
 
 /// Named snapshots that only one of catalog and root directory has.
 pub(super) fn unlisted(names: &Names, roots: &RootDirectory, report: &mut CheckReport) {
-    let listed = roots.snapshots.iter().map(|one| (one.id, one.name.clone()));
-    if names.is_whole && listed.collect::<BTreeMap<_, _>>() != names.snapshots {
+    let listed = roots.snapshots.iter().map(|one| one.id);
+    if names.is_whole && !listed.eq(names.snapshots.iter().copied()) {
         let what = "the catalog has other named snapshots than the root directory";
         report.add(damage("catalog", what.to_owned()));
     }

@@ -81,12 +81,12 @@ impl VersionCheck<'_> {
         superblock: &Superblock,
         older: Option<&Superblock>,
     ) -> Option<Checked> {
-        let roots = self.roots(superblock)?;
+        let (roots, directory) = self.roots(superblock)?;
         let cx = fresh_context(self.store);
         let names = self.names(&cx, &roots);
         orphans(&names, &roots, self.report);
         unlisted(&names, &roots, self.report);
-        let walked = self.walk(&cx, superblock, &roots, &names, None);
+        let walked = self.walk(&cx, superblock, (&roots, &directory), &names, None);
         let listed = self.space(superblock, older);
         if self.mode == CheckMode::Full
             && let Some(listed) = &listed
@@ -106,12 +106,12 @@ impl VersionCheck<'_> {
 
     /// The version of the other good slot, beside the newest one.
     pub fn older(&mut self, superblock: &Superblock, newest: &Checked) {
-        let Some(roots) = self.roots(superblock) else { return };
+        let Some((roots, directory)) = self.roots(superblock) else { return };
         let cx = fresh_context(self.store);
         let names = self.names(&cx, &roots);
         let trees = self.report.checked.trees;
         let Walked { mut pages, blobs, .. } =
-            self.walk(&cx, superblock, &roots, &names, Some(&newest.pages));
+            self.walk(&cx, superblock, (&roots, &directory), &names, Some(&newest.pages));
         self.report.checked.trees = trees;
         for (offset, listed) in self.space(superblock, None).unwrap_or_default() {
             if listed.kind == PageKind::Map && listed.death.is_none() {
@@ -145,17 +145,22 @@ impl VersionCheck<'_> {
         snapshot: &NamedSnapshot,
         newest: &Checked,
     ) {
-        let roots = RootDirectory { trees: snapshot.trees.clone(), snapshots: Vec::new() };
+        let (trees, directory) = match self.store.snapshot_directory(superblock, snapshot) {
+            Ok(found) => found,
+            Err(error) => return self.report.add(from_error(&error)),
+        };
+        let roots = RootDirectory { trees: (*trees).clone(), snapshots: Vec::new() };
         // Its own catalog: it has trees that were dropped since.
         let names = &self.names(cx, &roots);
         let bare = Superblock { roots: None, map: None, applied: snapshot.seqno, ..*superblock };
-        let walked = self.walk(cx, &bare, &roots, names, Some(&newest.pages));
+        let walked = self.walk(cx, &bare, (&roots, &directory), names, Some(&newest.pages));
         let holder = (snapshot.publish, "a named snapshot");
         self.kept(&walked.pages, newest, holder);
         self.kept_blobs(&walked.blobs, newest, holder);
     }
 
-    fn roots(&mut self, superblock: &Superblock) -> Option<RootDirectory> {
+    /// The root directory of a slot, and its pages but for the head.
+    fn roots(&mut self, superblock: &Superblock) -> Option<(RootDirectory, Vec<Link>)> {
         let roots = self.store.examine_roots(superblock);
         roots.map_err(|error| self.report.add(from_error(&error))).ok()
     }
@@ -170,7 +175,7 @@ impl VersionCheck<'_> {
         &mut self,
         cx: &TreeContext,
         superblock: &Superblock,
-        roots: &RootDirectory,
+        (roots, directory): (&RootDirectory, &[Link]),
         names: &Names,
         known: Option<&Pages>,
     ) -> Walked {
@@ -183,6 +188,9 @@ impl VersionCheck<'_> {
             if let Some(link) = link {
                 walk.reach(&store, &link, kind, true);
             }
+        }
+        for link in directory {
+            walk.reach(&store, link, PageKind::Directory, true);
         }
         for (&tree, durable) in &roots.trees {
             walk.report.checked.trees += 1;

@@ -262,7 +262,7 @@ impl Shared {
                 }
             }
             Record::Snapshot(record) => {
-                change = Some(Change::Snapshot { id: record.id, name: record.name.clone() });
+                change = Some(Change::Snapshot(record.id));
                 catalog.show_snapshot(record);
             }
             Record::Dropped(_) | Record::Prepared(_) => {}

@@ -72,7 +72,7 @@ impl Db {
             carried: Default::default(),
         };
         let put = [Record::Counters(counters.clone()), Record::Snapshot(record.clone())];
-        let change = Change::Snapshot { id, name: name.into() };
+        let change = Change::Snapshot(id);
         record.seqno = shared.change(&put, &[], &[change])?;
         shared.catalog.set_counters(counters);
         let durable = engine.health.watch(engine.apply_through(record.seqno)).and_then(|()| {
@@ -109,9 +109,9 @@ impl Db {
         let named = named.ok_or_else(|| Error::NoSuchSnapshot(name.into()))?;
         let roots = match named.roots() {
             NamedRoots::Fresh(roots) => roots,
-            NamedRoots::Durable(trees) => {
-                let load = trees.iter();
-                let load = load.map(|(&tree, root)| {
+            NamedRoots::Durable(listed) => {
+                let trees = engine.store.snapshot_trees(listed)?;
+                let load = trees.iter().map(|(&tree, root)| {
                     (tree, Arc::new(TreeRoot::load(&engine.cx, root.clone())))
                 });
                 Arc::new(load.collect::<Roots>())

@@ -102,14 +102,15 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     for (tree, mut durable) in roots.trees {
         let inherits = std::mem::take(&mut durable.inherits);
         if !inherits.is_empty() {
-            branches.inherits.insert(tree, inherits);
+            Arc::make_mut(&mut branches.inherits).insert(tree, inherits);
         }
         counts.push((tree, durable.counts));
         if durable.loaded > Publish(0) {
-            branches.loaded.insert(tree, durable.loaded);
+            Arc::make_mut(&mut branches.loaded).insert(tree, durable.loaded);
         }
         loaded.insert(tree, Arc::new(TreeRoot::load(&cx, durable)));
     }
+    let written = store.has_paged_directory().then(|| loaded.marks());
     let named = roots.snapshots.into_iter().filter_map(NamedVersion::load);
     branches.named = named.map(|snapshot| (snapshot.id, Arc::new(snapshot))).collect();
     let log_options = LogOptions::default();
@@ -190,6 +191,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         env: env.clone(),
     });
     engine.snapshots.tick(env.clock.now());
+    engine.checkpoint.roots_are_written(written);
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     for (tree, counts) in counts {

@@ -178,13 +178,12 @@ impl Engine {
                     }
                     let root = TreeRoot::load(&self.cx, loaded.root.clone());
                     Arc::make_mut(roots).insert(loaded.tree, Arc::new(root));
-                    branches.loaded.insert(loaded.tree, publish);
+                    Arc::make_mut(&mut branches.loaded).insert(loaded.tree, publish);
                 }
                 // It is applied as a memtable's rows are.
                 Change::Spill(_) | Change::Prepare(_) | Change::Layout => {}
-                Change::Snapshot { id, name } => {
-                    let name = (*id, name.clone());
-                    let snapshot = NamedVersion::fresh(name, last, publish, roots, &branches);
+                Change::Snapshot(id) => {
+                    let snapshot = NamedVersion::fresh(*id, last, publish, roots);
                     branches.add_snapshot(space, snapshot);
                 }
                 Change::DropTree(tree) => {

@@ -22,10 +22,13 @@ use crate::{
     Lineage, Lsn, Publish, Result, Seqno, TreeId,
     blob::BlobRef,
     page::PageKind,
-    store::{Checkpoint, Class, Extent, Request, RootDirectory, TreeRoot as DurableRoot},
+    store::{
+        Checkpoint, Class, DirectoryChange, Extent, Group, Request, TreeRoot as DurableRoot,
+        group_of,
+    },
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
-    version::Version,
+    version::{RootMarks, Version},
     wal::{TRAILER_BYTES, checkpoint_record},
 };
 
@@ -88,6 +91,8 @@ pub(crate) struct CheckpointState {
     promised: Mutex<VecDeque<(Seqno, u64)>>,
     /// Versions in which branches begin, oldest first: each gets a checkpoint of its own.
     begun: Mutex<VecDeque<Arc<Version>>>,
+    /// Roots of the version in the newest slot; `None` if all groups are to be written.
+    written_roots: Mutex<Option<RootMarks>>,
     pub count: AtomicU64,
     pub pages_written: AtomicU64,
     pub bytes_written: AtomicU64,
@@ -107,6 +112,11 @@ impl CheckpointState {
     pub fn begin_log_at(&self, position: Lsn) {
         self.log_at.store(position.0, Ordering::Relaxed);
         self.log_needed.store(position.0, Ordering::Relaxed);
+    }
+
+    /// The newest slot has the roots that these are marks of.
+    pub fn roots_are_written(&self, marks: Option<RootMarks>) {
+        *self.written_roots.lock().unwrap() = marks;
     }
 
     /// The version in the newest slot.
@@ -291,22 +301,21 @@ impl Engine {
             false => clean.unwrap_or(oldest.log_from()),
         };
         self.take_effects(version.publish)?;
-        let mut directory = RootDirectory::default();
-        for (&tree, root) in version.roots.iter() {
-            let mut durable = self.write_tree(tree, root, version.applied)?;
-            durable.inherits = version.branches.inherits.get(&tree).cloned().unwrap_or_default();
-            durable.loaded = version.branches.loaded.get(&tree).copied().unwrap_or_default();
-            directory.trees.insert(tree, durable);
-        }
-        // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
-        for tree in self.trees.counting(version.applied) {
-            if let Entry::Vacant(place) = directory.trees.entry(tree) {
-                place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);
-            }
-        }
-        for snapshot in version.branches.named.values() {
-            directory.snapshots.push(snapshot.listed(version.publish, &directory.trees));
-        }
+        let counted = self.trees.take_counted(version.applied);
+        let written = self
+            .write_roots(version, &counted)
+            .and_then(|change| self.finish_version(version, clean, (log_at, log_from), &change));
+        written.inspect_err(|_| self.trees.put_back_counted(counted))
+    }
+
+    /// Steps 4 to 6.
+    fn finish_version(
+        &self,
+        version: &Arc<Version>,
+        clean: Option<Lsn>,
+        (log_at, log_from): (Lsn, Lsn),
+        directory: &DirectoryChange,
+    ) -> Result<()> {
         if clean.is_none() {
             self.name_undecided(log_from, version.applied)?;
         }
@@ -321,10 +330,11 @@ impl Engine {
             log_from,
             log_synced,
             clean,
-            roots: &directory,
+            roots: directory,
         })?;
+        self.checkpoint.roots_are_written(Some(version.roots.marks()));
         for snapshot in version.branches.named.values().filter(|one| !one.is_durable()) {
-            snapshot.set_durable(&directory.trees);
+            snapshot.set_durable(self.store.trees_root());
         }
         if clean.is_none() {
             self.log_checkpoint(superblock.sequence)?;
@@ -479,6 +489,43 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Step 3: what the root directory of the version has that the newest slot's has not. `counted` are trees whose
+    /// counters or standing changed without a change of roots.
+    fn write_roots(&self, version: &Arc<Version>, counted: &[TreeId]) -> Result<DirectoryChange> {
+        let marks = self.checkpoint.written_roots.lock().unwrap();
+        let nothing = RootMarks::default();
+        let mut numbers = version.roots.differing(marks.as_ref().unwrap_or(&nothing));
+        let is_whole = marks.is_none();
+        if !is_whole && plant!("pipeline: a group of roots that changed is not written") {
+            numbers.pop();
+        }
+        drop(marks);
+        numbers.extend(counted.iter().map(|&tree| group_of(tree)));
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut change = DirectoryChange { is_whole, ..DirectoryChange::default() };
+        for number in numbers {
+            let mut group = Group::new();
+            for (tree, root) in version.roots.group(number).into_iter().flat_map(|group| &**group) {
+                let mut durable = self.write_tree(*tree, root, version.applied)?;
+                let branches = &version.branches;
+                durable.inherits = branches.inherits.get(tree).cloned().unwrap_or_default();
+                durable.loaded = branches.loaded.get(tree).copied().unwrap_or_default();
+                group.insert(*tree, durable);
+            }
+            // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
+            for tree in self.trees.counting(number, version.applied) {
+                if let Entry::Vacant(place) = group.entry(tree) {
+                    place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);
+                }
+            }
+            change.groups.insert(number, group);
+        }
+        let named = version.branches.named.values();
+        change.snapshots = named.map(|snapshot| snapshot.listed(version.publish)).collect();
+        Ok(change)
     }
 
     /// Step 3, for one tree.

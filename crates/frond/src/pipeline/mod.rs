@@ -131,8 +131,12 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 
     /// How far the counters of a tree are, for the root directory: at least as far as any commit so far says.
     fn counts(&self, tree: TreeId) -> Counts;
-    /// Trees through this commit that have given out numbers.
-    fn counting(&self, through: Seqno) -> Vec<TreeId>;
+    /// Trees of a group of the root directory, made through this commit, that have given out numbers.
+    fn counting(&self, group: u32, through: Seqno) -> Vec<TreeId>;
+    /// Trees made through this commit whose counters changed, or that began or went, since this was called last.
+    fn take_counted(&self, through: Seqno) -> Vec<TreeId>;
+    /// What [`take_counted`](Self::take_counted) gave was not written.
+    fn put_back_counted(&self, trees: Vec<TreeId>);
 
     /// A tree that begins as what another is after this commit, or in its place, will be published, whose counters go on from the
     /// other's; the catalog may not show it yet.

@@ -13,11 +13,12 @@
 
 use super::{
     aligned::AlignedBuf,
+    directory::{self, Group},
     examine::Held,
     file::Store,
     map::MapDirectory,
-    root_directory::RootDirectory,
-    space_map::root_fits,
+    page_table::ReadPage,
+    root_directory::{NamedSnapshot, RootDirectory},
     superblock::{SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, link_lies_below, slot_of},
 };
 use crate::{
@@ -92,20 +93,18 @@ pub fn check_extent(file: &StoreFile, link: &Link, what: &'static str) -> Result
     Ok(())
 }
 
-/// The root directory of a slot, from its page.
-pub fn decode_roots(
-    file: &StoreFile,
+/// The root directory of a slot, by reading its pages; what lies under a page that `read` leaves out is not in it.
+pub fn read_roots(superblock: &Superblock, read: &mut ReadPage<'_, '_>) -> Result<RootDirectory> {
+    Ok(directory::load(superblock, read)?.0)
+}
+
+/// The roots of the trees that a named snapshot shows, the same way.
+pub fn read_snapshot(
     superblock: &Superblock,
-    link: &Link,
-    page: &[u8],
-) -> Result<RootDirectory> {
-    let bad =
-        |why: String| file.malformed(link.offset, u64::from(link.bytes), "the root directory", why);
-    let roots = RootDirectory::decode(page).map_err(bad)?;
-    if let Some(root) = roots.links().find(|root| !root_fits(superblock, root)) {
-        return Err(bad(format!("a root at {} cannot be", root.offset)));
-    }
-    Ok(roots)
+    snapshot: &NamedSnapshot,
+    read: &mut ReadPage<'_, '_>,
+) -> Result<Arc<Group>> {
+    Ok(directory::load_snapshot(superblock, snapshot, read)?.0)
 }
 
 /// The zone pages of a space map, from its directory page.

@@ -13,10 +13,11 @@ use std::path::Path;
 use super::{
     STORE_FILE,
     alloc::Allocator,
-    copy::decode_roots,
+    directory::{self, Directory},
     file::Store,
     guard::Guard,
     open::{Found, lock, no_slot, probe, read_slot},
+    page_table,
     pins::NEVER,
     root_directory::RootDirectory,
     space::{Extent, Inner},
@@ -116,7 +117,13 @@ pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     }
     let Some(id) = id else { return Err(no_slot(&guard, &path, ours, whys.join("; "))) };
     let data = StoreFile::new(guard.clone(), &path, id);
-    Ok(Arc::new(Store::new(env, dir, guard, data, Inner::new(Allocator::new(0)))))
+    Ok(Arc::new(Store::new(
+        env,
+        dir,
+        guard,
+        data,
+        (Inner::new(Allocator::new(0)), Directory::default()),
+    )))
 }
 
 impl Store {
@@ -150,11 +157,14 @@ impl Store {
         })
     }
 
-    /// The root directory of a slot.
-    pub fn examine_roots(&self, superblock: &Superblock) -> Result<RootDirectory> {
-        let Some(link) = &superblock.roots else { return Ok(RootDirectory::default()) };
-        let page = self.read_page(link, PageKind::Directory, "the root directory")?;
-        decode_roots(self.file(), superblock, link, &page)
+    /// The root directory of a slot, and the pages that it lies in but for its head.
+    pub fn examine_roots(&self, superblock: &Superblock) -> Result<(RootDirectory, Vec<Link>)> {
+        let (roots, directory) = directory::load(superblock, &mut |link| {
+            let page = self.read_page(link, PageKind::Directory, page_table::WHAT)?;
+            Ok(Some((&**self.file(), page)))
+        })?;
+        let pages = directory.links().filter(|link| Some(**link) != superblock.roots);
+        Ok((roots, pages.copied().collect()))
     }
 
     /// The extents that a slot's space map lists, ascending, its own pages among them. Those that

@@ -18,11 +18,13 @@ use std::{
 use super::{
     aligned::AlignedBuf,
     alloc::Class,
+    directory::{self, Directory, DirectoryChange, Group},
     guard::{Guard, IoCounts},
     owner::{self, HEADROOM},
     page::{self, Page, page_bytes},
+    page_table::{self, PutPage},
     reserve::Reserving,
-    root_directory::RootDirectory,
+    root_directory::NamedSnapshot,
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
     space_map::{MapPage, map_request, refused},
     superblock::{
@@ -33,7 +35,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::{ALIGN, Env, File, Vfs},
-    page::{Identity, Link, PageKind, StoreFile},
+    page::{FEATURE_PAGED_DIRECTORY, Identity, Link, PageKind, StoreFile},
     sync::{Arc, AtomicU64, Mutex, Ordering},
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -51,8 +53,8 @@ pub struct Checkpoint<'a> {
     pub log_synced: Lsn,
     /// The exact end of the log, if this is the last act of a clean close.
     pub clean: Option<Lsn>,
-    /// The roots of the version.
-    pub roots: &'a RootDirectory,
+    /// What the root directory of the version has that the newest slot's has not.
+    pub roots: &'a DirectoryChange,
 }
 
 /// Counters and sums.
@@ -91,6 +93,8 @@ pub struct Store {
     space: Space,
     checkpoint: Mutex<()>,
     slots: Mutex<SlotPair>,
+    /// The pages of the newest slot's root directory.
+    directory: Mutex<Directory>,
     counts_from: Publish,
     /// No page may be born above this before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
@@ -106,7 +110,7 @@ impl Store {
         dir: &Path,
         guard: Arc<Guard>,
         data: Arc<StoreFile>,
-        space: Inner,
+        (space, directory): (Inner, Directory),
     ) -> Self {
         Self {
             dir: dir.into(),
@@ -116,6 +120,7 @@ impl Store {
             space: Space::new(space),
             checkpoint: Mutex::new(()),
             slots: Mutex::new(SlotPair::default()),
+            directory: Mutex::new(directory),
             counts_from: Publish(0),
             birth_limit: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
@@ -464,9 +469,10 @@ impl Store {
         next_sequence: u64,
     ) -> Result<Superblock> {
         let at = checkpoint.publish;
-        let roots = self.write_roots(checkpoint.roots, at)?;
-        let written = self.write_map(at, newest.publish);
-        let (map, totals) = written.inspect_err(|_| self.space.lock().take_back(roots.offset))?;
+        let mut pages =
+            DirectoryPages { store: self, at, written: Vec::new(), replaced: Vec::new() };
+        let written = self.write_directory(checkpoint.roots, &mut pages, newest.publish);
+        let (directory, roots, map, totals) = written.inspect_err(|_| pages.take_back())?;
         let superblock = Superblock {
             sequence: next_sequence,
             incompat: newest.incompat | self.data.features(),
@@ -489,6 +495,7 @@ impl Store {
         if !plant!("store: slot not synced") {
             self.sync()?;
         }
+        *self.directory.lock().unwrap() = directory;
         self.slot_is_durable(superblock);
         Ok(superblock)
     }
@@ -513,18 +520,56 @@ impl Store {
         )))
     }
 
-    fn write_roots(&self, roots: &RootDirectory, at: Publish) -> Result<Link> {
-        let payload = roots.encode();
-        if page_bytes(payload.len()) > u64::from(PAGE_BYTES_MAX) {
-            return Err(Error::InvalidArgument("too many trees for one root directory".into()));
+    /// Writes the root directory and the space map: the new state and head of the one, head and sums of the other.
+    fn write_directory(
+        &self,
+        change: &DirectoryChange,
+        pages: &mut DirectoryPages<'_>,
+        previous: Publish,
+    ) -> Result<(Directory, Link, Link, Totals)> {
+        self.data.require(FEATURE_PAGED_DIRECTORY);
+        let at = pages.at;
+        let mut directory = self.directory.lock().unwrap();
+        let (next, roots) = directory.write(change, pages)?;
+        for link in &pages.replaced {
+            // Once, if a full disk makes this checkpoint be tried again.
+            let lives_on = plant!("store: replaced pages of the directory never die");
+            if directory.dead.insert(link.offset) && !lives_on {
+                self.die(link, STORE_LINEAGE, at)?;
+            }
         }
-        let link = self.put_page(PageKind::Directory, at, STORE_LINEAGE, &[&payload])?;
-        // Once, if a full disk makes this checkpoint be tried again.
-        let old = self.space.lock().roots.take();
-        if let Some(old) = old {
-            self.die(&old, STORE_LINEAGE, at)?;
-        }
-        Ok(link)
+        drop(directory);
+        let (map, totals) = self.write_map(at, previous)?;
+        Ok((next, roots, map, totals))
+    }
+
+    /// The table of the trees' roots in the newest slot's version.
+    pub fn trees_root(&self) -> Option<Link> {
+        self.directory.lock().unwrap().trees_root()
+    }
+
+    /// True if a checkpoint may leave out groups of trees that did not change.
+    pub fn has_paged_directory(&self) -> bool {
+        self.directory.lock().unwrap().is_paged()
+    }
+
+    /// The roots of the trees that a named snapshot of the newest slot's version shows.
+    ///
+    /// Costs a read of each page of its table, 64 trees a page.
+    pub fn snapshot_trees(&self, snapshot: &NamedSnapshot) -> Result<Arc<Group>> {
+        Ok(self.snapshot_directory(&self.newest(), snapshot)?.0)
+    }
+
+    /// The same for a snapshot that a slot lists, with the pages of its table.
+    pub fn snapshot_directory(
+        &self,
+        superblock: &Superblock,
+        snapshot: &NamedSnapshot,
+    ) -> Result<(Arc<Group>, Vec<Link>)> {
+        directory::load_snapshot(superblock, snapshot, &mut |link| {
+            let page = self.read_page(link, PageKind::Directory, page_table::WHAT)?;
+            Ok(Some((&**self.file(), page)))
+        })
     }
 
     /// Writes the changed pages of the space map and its directory. No page of the map is listed in a
@@ -594,5 +639,33 @@ impl Store {
     /// Bytes free on the file system.
     pub fn disk_free(&self) -> Result<u64> {
         self.vfs.free_bytes(&self.dir).map_err(|e| Error::io(&self.dir, "measure", 0, e))
+    }
+}
+
+/// Pages of the root directory that a checkpoint writes.
+struct DirectoryPages<'a> {
+    store: &'a Store,
+    at: Publish,
+    written: Vec<Link>,
+    replaced: Vec<Link>,
+}
+
+impl DirectoryPages<'_> {
+    /// The checkpoint is given up: the pages are no version's.
+    fn take_back(&self) {
+        let mut space = self.store.space.lock();
+        self.written.iter().for_each(|link| space.take_back(link.offset));
+    }
+}
+
+impl PutPage for DirectoryPages<'_> {
+    fn put(&mut self, payload: &[u8]) -> Result<Link> {
+        let link = self.store.put_page(PageKind::Directory, self.at, STORE_LINEAGE, &[payload])?;
+        self.written.push(link);
+        Ok(link)
+    }
+
+    fn replaced(&mut self, link: Link) {
+        self.replaced.push(link);
     }
 }

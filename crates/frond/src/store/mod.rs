@@ -75,6 +75,7 @@ mod blobs;
 mod codec;
 mod copy;
 mod credit;
+mod directory;
 mod ending;
 mod examine;
 mod file;
@@ -84,6 +85,7 @@ mod map;
 mod open;
 mod owner;
 mod page;
+mod page_table;
 mod pins;
 mod ranges;
 mod reserve;
@@ -96,7 +98,10 @@ mod tests;
 
 pub use aligned::AlignedBuf;
 pub use alloc::Class;
-pub use copy::{SUPERBLOCK_BYTES, check_extent, decode_roots, write_slots, zone_pages};
+pub use copy::{
+    SUPERBLOCK_BYTES, check_extent, read_roots, read_snapshot, write_slots, zone_pages,
+};
+pub use directory::{DirectoryChange, GROUP_TREES, Group, group_of};
 pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;
@@ -104,7 +109,7 @@ pub use held::{HeldExtent, HeldPages};
 pub use open::{Found, Opened, StoreOptions, create, open, open_unfinished, probe};
 pub use page::{Page, page_bytes, verify as verify_page};
 pub use reserve::ReserveStats;
-pub use root_directory::{NAME_BYTES_MAX, NamedSnapshot, RootDirectory, TreeRoot};
+pub use root_directory::{NAME_BYTES_MAX, NamedSnapshot, RootDirectory, SnapshotTrees, TreeRoot};
 pub use space::{Extent, Request, STORE_LINEAGE, Space, SpaceStats};
 pub use superblock::{DATA_START, FORMAT, PAGE_BYTES_MAX, Superblock, Totals};
 

@@ -18,10 +18,11 @@ use std::path::Path;
 use super::{
     STORE_FILE,
     aligned::AlignedBuf,
-    copy::decode_roots,
+    directory,
     file::Store,
     guard::Guard,
     owner::{self, HEADROOM},
+    page_table,
     root_directory::RootDirectory,
     space_map,
     superblock::{DATA_START, SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, Totals, slot_of},
@@ -377,14 +378,13 @@ impl Store {
         let mut space = space_map::load(data, superblock, older, options.allocate_from, |link| {
             read(link, PageKind::Map, "a page of the space map")
         })?;
-        let mut roots = RootDirectory::default();
-        if let Some(link) = &superblock.roots {
-            let page = read(link, PageKind::Directory, "the root directory")?;
-            roots = decode_roots(data, superblock, link, &page)?;
-        }
+        let (roots, directory) = directory::load(superblock, &mut |link| {
+            let page = read(link, PageKind::Directory, page_table::WHAT)?;
+            Ok(Some((&**data, page)))
+        })?;
         let known = roots.trees.values().map(|root| root.lineage).collect();
         space.end_unknown(&known);
-        let store = Store::new(env, dir, guard.clone(), data.clone(), space);
+        let store = Store::new(env, dir, guard.clone(), data.clone(), (space, directory));
         Ok((store, roots))
     }
 }

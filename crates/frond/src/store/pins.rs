@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may still read what is dead: pins of versions, and pins of lineages.
+//! What keeps dead pages: pins of versions, durable pins of versions, and pins of lineages.
 //!
 //! A **version pin** (reader, job, checkpoint, the two superblock slots) keeps the pages of all
-//! lineages that were alive in that version. A **lineage pin** (a clone, a named snapshot) keeps the
-//! pages of one lineage, for as long as its holder stands in some version: it is born and dies with
-//! versions as a page does, so that a reader of a version before a clone was dropped, or the older
-//! slot, still finds what the clone inherited (Rules: I18, I19).
+//! lineages that were alive in that version, and ends with the process. A **named pin** (a named snapshot) keeps the
+//! same, is in the space map, and costs one entry however many trees there are. A **lineage pin** (a clone) keeps the
+//! pages of one lineage. The last two are born and die with versions as pages do, so that a reader of a version before
+//! a clone was dropped, or the older slot, still finds what the clone inherited (Rules: I18, I19).
+//!
+//! A named snapshot need not pin what its clones inherited: the pins of those clones are in force as long as the
+//! snapshot's version has the clones (invariant 2).
 //!
 //! Invariants
-//! 1. A page [birth, death) is kept while a version pin lies in it, or a lineage pin of its lineage
-//!    that is in force.
-//! 2. A lineage pin [from, until) is in force while it is open or a version pin lies in it.
+//! 1. A page [birth, death) is kept while a version pin lies in it, a named pin that is in force, or a lineage pin of
+//!    its lineage that is in force. Pages of the space map are kept by version pins alone: no snapshot reads them.
+//! 2. A lineage pin [from, until) is in force while it is open, or a version pin or a named pin in force lies in it.
+//! 3. A named pin [from, until) is in force while it is open or a version pin lies in it.
+//! 4. In the space map a named pin is a pin of the store's own lineage.
 //!
 //! Threads: under the lock of [`Space`](super::Space).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::space::STORE_LINEAGE;
 use crate::types::{Lineage, Publish};
 
 /// `until` of a pin, `death` of a page, that has not come.
@@ -36,6 +42,7 @@ pub(super) struct LineagePin {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) enum Keeper {
     Lineage(Lineage, Publish),
+    Named(Publish),
     Version(Publish),
 }
 
@@ -47,6 +54,10 @@ pub(super) struct Pins {
     lineages: BTreeMap<(Lineage, Publish), Vec<(Publish, Publish)>>,
     /// Those with a closed pin.
     closing: BTreeSet<(Lineage, Publish)>,
+    /// (from, until) of each named pin, by the version that it keeps.
+    named: BTreeMap<Publish, Vec<(Publish, Publish)>>,
+    /// Those with a closed pin.
+    closing_named: BTreeSet<Publish>,
 }
 
 impl Pins {
@@ -66,7 +77,15 @@ impl Pins {
         last
     }
 
+    /// Pins a lineage; the store's own lineage stands for a whole version.
     pub fn pin_lineage(&mut self, pin: LineagePin) {
+        if pin.lineage == STORE_LINEAGE {
+            self.named.entry(pin.publish).or_default().push((pin.from, pin.until));
+            if pin.until != NEVER {
+                self.closing_named.insert(pin.publish);
+            }
+            return;
+        }
         let key = (pin.lineage, pin.publish);
         self.lineages.entry(key).or_default().push((pin.from, pin.until));
         if pin.until != NEVER {
@@ -77,28 +96,48 @@ impl Pins {
     /// Closes one open pin, the oldest; false if there is none. Which one is closed does not matter:
     /// the versions covered by all of them together stay the same.
     pub fn close_lineage(&mut self, lineage: Lineage, publish: Publish, until: Publish) -> bool {
-        let spans = self.lineages.get_mut(&(lineage, publish));
+        let is_named = lineage == STORE_LINEAGE;
+        let spans = match is_named {
+            true => self.named.get_mut(&publish),
+            false => self.lineages.get_mut(&(lineage, publish)),
+        };
         let open = spans.and_then(|spans| {
             spans.iter_mut().filter(|(_, end)| *end == NEVER).min_by_key(|(from, _)| *from)
         });
-        match open {
-            Some(span) => {
-                span.1 = until;
-                self.closing.insert((lineage, publish));
-                true
-            }
-            None => false,
-        }
+        let Some(span) = open else { return false };
+        span.1 = until;
+        match is_named {
+            true => self.closing_named.insert(publish),
+            false => self.closing.insert((lineage, publish)),
+        };
+        true
     }
 
     /// Drops closed pins that no version needs; the keys that lost their last pin.
     pub fn expire(&mut self) -> Vec<Keeper> {
-        let (lineages, versions) = (&mut self.lineages, &self.versions);
         let mut gone = Vec::new();
+        let (named, versions) = (&mut self.named, &self.versions);
+        self.closing_named.retain(|&publish| {
+            let Some(spans) = named.get_mut(&publish) else { return false };
+            spans.retain(|&(from, until)| {
+                until == NEVER || versions.range(from..until.max(from)).next().is_some()
+            });
+            let closing = spans.iter().any(|&(_, until)| until != NEVER);
+            if spans.is_empty() {
+                named.remove(&publish);
+                gone.push(Keeper::Named(publish));
+            }
+            closing
+        });
+        let (lineages, named) = (&mut self.lineages, &self.named);
         self.closing.retain(|key| {
             let Some(spans) = lineages.get_mut(key) else { return false };
             spans.retain(|&(from, until)| {
-                until == NEVER || versions.range(from..until.max(from)).next().is_some()
+                let lived = from..until.max(from);
+                until == NEVER
+                    || versions.range(lived.clone()).next().is_some()
+                    || (named.range(lived).next().is_some()
+                        && !plant!("store: a named pin lets the pins of dropped clones go"))
             });
             let closing = spans.iter().any(|&(_, until)| until != NEVER);
             if spans.is_empty() {
@@ -110,8 +149,8 @@ impl Pins {
         gone
     }
 
-    /// What keeps a page of `lineage` that lived in [birth, death): a lineage pin if there is one,
-    /// for those last; of each kind the newest.
+    /// What keeps a page of `lineage` that lived in [birth, death): a lineage pin if there is one, else a named pin,
+    /// because those last; of each kind the newest.
     pub fn keeper(&self, lineage: Lineage, birth: Publish, death: Publish) -> Option<Keeper> {
         if birth >= death {
             return None;
@@ -120,19 +159,46 @@ impl Pins {
         if let Some((&(lineage, publish), _)) = pin {
             return Some(Keeper::Lineage(lineage, publish));
         }
+        let named = self.named.range(birth..death).next_back();
+        if let Some((&publish, _)) = named
+            && !plant!("store: a named pin keeps nothing")
+        {
+            return Some(Keeper::Named(publish));
+        }
+        self.keeper_of_map(birth, death)
+    }
+
+    /// What keeps a page of the space map that lived in [birth, death).
+    pub fn keeper_of_map(&self, birth: Publish, death: Publish) -> Option<Keeper> {
+        if birth >= death {
+            return None;
+        }
         let version = self.versions.range(birth..death).next_back();
         version.map(|(&version, _)| Keeper::Version(version))
     }
 
-    /// The lineage pins that stand in version `at` or in the older slot's `previous`, as a map
+    /// The lineage pins and named pins that are in force in version `at` or in the older slot's `previous`, as a map
     /// written for `at` lists them.
     pub fn standing(&self, at: Publish, previous: Publish) -> Vec<LineagePin> {
+        let lives =
+            |from, until| from <= at && (until > at || (from <= previous && previous < until));
         let mut pins = Vec::new();
+        let mut list = |lineage, publish, from, until| {
+            let until = if until > at { NEVER } else { until };
+            pins.push(LineagePin { lineage, publish, from, until });
+        };
+        let mut named = BTreeSet::new();
+        for (&publish, spans) in &self.named {
+            for &(from, until) in spans.iter().filter(|&&(from, until)| lives(from, until)) {
+                list(STORE_LINEAGE, publish, from, until);
+                named.insert(publish);
+            }
+        }
         for (&(lineage, publish), spans) in &self.lineages {
             for &(from, until) in spans {
-                if from <= at && (until > at || (from <= previous && previous < until)) {
-                    let until = if until > at { NEVER } else { until };
-                    pins.push(LineagePin { lineage, publish, from, until });
+                let is_read = || from <= at && named.range(from..until.max(from)).next().is_some();
+                if lives(from, until) || is_read() {
+                    list(lineage, publish, from, until);
                 }
             }
         }
@@ -151,6 +217,36 @@ mod tests {
     use super::*;
 
     const L: Lineage = Lineage(3);
+
+    fn named(publish: u64) -> LineagePin {
+        let publish = Publish(publish);
+        LineagePin { lineage: STORE_LINEAGE, publish, from: publish, until: NEVER }
+    }
+
+    /// Rule: I19. One pin keeps the pages of all lineages, and what a clone inherited that was dropped since.
+    #[test]
+    fn a_named_pin_keeps_its_version_and_what_dropped_clones_inherited() {
+        let mut pins = Pins::default();
+        let pin = LineagePin { lineage: L, publish: Publish(5), from: Publish(6), until: NEVER };
+        pins.pin_lineage(pin);
+        pins.pin_lineage(named(10));
+        for lineage in [L, Lineage(4), STORE_LINEAGE] {
+            let keeper = pins.keeper(lineage, Publish(8), Publish(11));
+            assert_eq!(keeper, Some(Keeper::Named(Publish(10))));
+        }
+        assert_eq!(pins.keeper_of_map(Publish(8), Publish(11)), None, "maps are for no snapshot");
+        assert!(pins.close_lineage(L, Publish(5), Publish(12)), "the clone is dropped");
+        assert!(pins.expire().is_empty(), "version 10 has the clone");
+        let closed = LineagePin { until: Publish(12), ..pin };
+        assert_eq!(pins.standing(Publish(20), Publish(18)), [closed, named(10)]);
+        assert!(pins.close_lineage(STORE_LINEAGE, Publish(10), Publish(21)));
+        pins.pin_version(Publish(20));
+        assert!(pins.expire().is_empty(), "version 20 has the snapshot");
+        assert!(pins.unpin_version(Publish(20)));
+        let gone = [Keeper::Named(Publish(10)), Keeper::Lineage(L, Publish(5))];
+        assert_eq!(pins.expire(), gone);
+        assert!(!pins.close_lineage(STORE_LINEAGE, Publish(10), Publish(22)), "closed once");
+    }
 
     /// Rule: I19. A reader of a version with the clone keeps the clone's pin alive.
     #[test]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The root directory: where each tree's root is, and what named snapshots hold.
+//! What a root directory says: where each tree's root is, and which trees named snapshots show.
 //!
-//! Outside the message path: rows of the catalog hold no addresses, for an address changes with every
-//! checkpoint (Rule: I16). Small trees cost some tens of bytes here.
+//! Outside the message path: rows of the catalog hold no addresses, because an address changes with every
+//! checkpoint (Rule: I16). A tree costs some tens of bytes here. `directory.rs` writes them in pages; the form of one
+//! page with everything in it, which is read and written here, is that of older stores.
 //!
 //! Invariants
 //! 1. Tree ids ascend strictly, snapshot ids too; names are UTF-8 of at most [`NAME_BYTES_MAX`].
@@ -11,16 +12,23 @@
 //!
 //! Threads: values. Bytes: docs/format.md, "Root directory".
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use super::codec::{Decoded, Reader, put_bytes, put_number};
+use super::{
+    codec::{Decoded, Reader, put_bytes, put_number},
+    space_map::root_fits,
+    superblock::Superblock,
+};
 use crate::{
     page::{LINK_BYTES, Link},
+    sync::Arc,
     types::{Counts, KEY_BYTES_MAX, Lineage, Publish, Seqno, TreeId},
 };
 
 /// Longest name of a snapshot.
 pub const NAME_BYTES_MAX: usize = 1 << 10;
+/// Largest keys are kept up to this length: what 64 trees take in the directory is bounded by it.
+const MAX_KEY_KEPT: usize = 4 << 10;
 /// No tree is deeper: a node has at least two children.
 const LEVEL_MAX: u8 = 64;
 
@@ -43,7 +51,8 @@ pub struct TreeRoot {
     pub entries: u64,
     /// Encoded bytes, an estimate.
     pub bytes: u64,
-    /// No key is above this one; `None` if that is not known or the tree is empty.
+    /// No key is above this one; `None` if that is not known or the tree is empty. A key that no tree has may stand
+    /// for a very long one.
     pub max_key: Option<Vec<u8>>,
     /// The tree was loaded in bulk: this version adopted pages that are older than it by their links
     /// (Rule: I20). 0 if it was not.
@@ -57,16 +66,26 @@ pub struct TreeRoot {
 /// A named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NamedSnapshot {
-    /// Its id, never reused.
+    /// Its id, never reused. The catalog has its name.
     pub id: u64,
-    /// Its name.
-    pub name: String,
     /// The commit it shows.
     pub seqno: Seqno,
     /// The version whose pages it keeps.
     pub publish: Publish,
     /// The trees as it shows them.
-    pub trees: BTreeMap<TreeId, TreeRoot>,
+    pub trees: SnapshotTrees,
+}
+
+/// Where the roots of a named snapshot's trees are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum SnapshotTrees {
+    /// They are those of the version that is being written.
+    #[default]
+    Own,
+    /// In a page table with this root; `None` if there were no trees.
+    Paged(Option<Link>),
+    /// Here: the snapshot was made by a Frond from before page tables.
+    Listed(Arc<BTreeMap<TreeId, TreeRoot>>),
 }
 
 /// All roots of a version.
@@ -89,36 +108,39 @@ impl TreeRoot {
     /// One root alone, for the log.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        put_tree(&mut out, self);
+        put_tree(&mut out, self, Some(self.applied));
         out
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) gave; the reason in words if that is not possible.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = Reader::new(bytes);
-        let root = decode_tree(&mut reader)?;
+        let root = decode_tree(&mut reader, None)?;
         reader.end()?;
         Ok(root)
     }
 }
 
 impl RootDirectory {
-    /// The payload of its page.
+    /// The payload of one page with everything in it, as older stores have it. Names of snapshots are left empty.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.trees.len() * 80);
         put_trees(&mut out, &self.trees);
         put_number(&mut out, self.snapshots.len() as u64);
         for snapshot in &self.snapshots {
             put_number(&mut out, snapshot.id);
-            put_bytes(&mut out, snapshot.name.as_bytes());
+            put_bytes(&mut out, b"");
             put_number(&mut out, snapshot.seqno.0);
             put_number(&mut out, snapshot.publish.0);
-            put_trees(&mut out, &snapshot.trees);
+            match &snapshot.trees {
+                SnapshotTrees::Listed(trees) => put_trees(&mut out, trees),
+                paged => unreachable!("{paged:?} is not listed in one page"),
+            }
         }
         out
     }
 
-    /// Reads the payload of its page; the reason in words if that is not possible.
+    /// Reads what [`encode`](Self::encode) gave; the reason in words if that is not possible.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = Reader::new(bytes);
         let trees = decode_trees(&mut reader)?;
@@ -129,21 +151,32 @@ impl RootDirectory {
                 return Err("snapshots do not ascend".into());
             }
             let name = reader.bytes(NAME_BYTES_MAX)?;
-            let name = str::from_utf8(name).map_err(|_| "a name that is no UTF-8")?.to_owned();
+            str::from_utf8(name).map_err(|_| "a name that is no UTF-8")?;
             let seqno = Seqno(reader.number()?);
             let publish = Publish(reader.number()?);
-            let trees = decode_trees(&mut reader)?;
-            snapshots.push(NamedSnapshot { id, name, seqno, publish, trees });
+            let trees = SnapshotTrees::Listed(Arc::new(decode_trees(&mut reader)?));
+            snapshots.push(NamedSnapshot { id, seqno, publish, trees });
         }
         reader.end()?;
         Ok(Self { trees, snapshots })
     }
 
-    /// All links in it.
+    /// The roots' links that are in it; those of snapshots with a page table are not.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
-        let snapshots = self.snapshots.iter().map(|snapshot| &snapshot.trees);
+        let snapshots = self.snapshots.iter().filter_map(|snapshot| match &snapshot.trees {
+            SnapshotTrees::Listed(trees) => Some(&**trees),
+            _ => None,
+        });
         let all = std::iter::once(&self.trees).chain(snapshots);
         all.flat_map(|trees| trees.values()).filter_map(|root| root.link.as_ref())
+    }
+
+    /// An error in words if a root cannot be where it is said to be.
+    pub(super) fn check_links(&self, superblock: &Superblock) -> Decoded<()> {
+        match self.links().find(|root| !root_fits(superblock, root)) {
+            Some(root) => Err(format!("a root at {} cannot be", root.offset)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -153,14 +186,20 @@ fn put_trees(out: &mut Vec<u8>, trees: &BTreeMap<TreeId, TreeRoot>) {
     for (id, root) in trees {
         put_number(out, u64::from(id.0) - expected);
         expected = u64::from(id.0) + 1;
-        put_tree(out, root);
+        put_tree(out, root, Some(root.applied));
     }
 }
 
-fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
+/// Appends a root; without `applied` it does not say through which commit it is applied, and a very long largest
+/// key is bounded.
+pub(super) fn put_tree(out: &mut Vec<u8>, root: &TreeRoot, applied: Option<Seqno>) {
+    let max_key = match (&root.max_key, applied) {
+        (Some(key), None) => bound_of(key),
+        (key, _) => key.as_deref().map(Cow::Borrowed),
+    };
     let flags = [
         (root.link.is_some(), HAS_LINK),
-        (root.max_key.is_some(), HAS_MAX_KEY),
+        (max_key.is_some(), HAS_MAX_KEY),
         (root.leaf_has_blobs, LEAF_HAS_BLOBS),
         (root.loaded.0 > 0, IS_LOADED),
         (root.rows.is_some(), HAS_ROWS),
@@ -171,7 +210,7 @@ fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
         out.extend_from_slice(&link.to_disk());
     }
     out.push(root.level);
-    put_number(out, root.applied.0);
+    applied.into_iter().for_each(|applied| put_number(out, applied.0));
     put_number(out, u64::from(root.lineage.0));
     put_number(out, root.inherits.len() as u64);
     for (lineage, publish) in &root.inherits {
@@ -189,9 +228,20 @@ fn put_tree(out: &mut Vec<u8>, root: &TreeRoot) {
     if root.counts != Counts::default() {
         root.counts.iter().for_each(|&count| put_number(out, count));
     }
-    if let Some(key) = &root.max_key {
+    if let Some(key) = &max_key {
         put_bytes(out, key);
     }
+}
+
+/// A key that is not below `key`, of a bounded length; `None` if there is none.
+fn bound_of(key: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(head) = key.get(..MAX_KEY_KEPT).filter(|_| key.len() > MAX_KEY_KEPT) else {
+        return Some(Cow::Borrowed(key));
+    };
+    let last = head.iter().rposition(|&byte| byte != 0xff)?;
+    let mut bound = head[..=last].to_vec();
+    bound[last] += 1;
+    Some(Cow::Owned(bound))
 }
 
 fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> {
@@ -202,12 +252,13 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
         let id =
             id.and_then(|id| u32::try_from(id).ok()).ok_or("a tree id of more than 32 bits")?;
         expected = u64::from(id) + 1;
-        trees.insert(TreeId(id), decode_tree(reader)?);
+        trees.insert(TreeId(id), decode_tree(reader, None)?);
     }
     Ok(trees)
 }
 
-fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
+/// Reads what [`put_tree`] wrote; `applied` if that was left out.
+pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
     let known = HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED | HAS_ROWS | HAS_COUNTS;
     if flags & !known != 0 {
@@ -221,7 +272,10 @@ fn decode_tree(reader: &mut Reader<'_>) -> Decoded<TreeRoot> {
     if level > LEVEL_MAX {
         return Err(format!("a tree of {level} levels"));
     }
-    let applied = Seqno(reader.number()?);
+    let applied = match applied {
+        Some(applied) => applied,
+        None => Seqno(reader.number()?),
+    };
     let lineage = Lineage(reader.number_u32()?);
     let mut inherits = Vec::new();
     for _ in 0..reader.number()? {
@@ -330,18 +384,17 @@ pub(super) mod tests {
     }
 
     pub(in crate::store) fn directory() -> impl Strategy<Value = RootDirectory> {
-        let snapshot = (any::<String>(), any::<(u64, u64)>(), trees());
+        let snapshot = (any::<(u64, u64)>(), trees());
         let snapshots = proptest::collection::vec(snapshot, 0..3);
         (trees(), snapshots).prop_map(|(trees, snapshots)| RootDirectory {
             trees,
             snapshots: (1u64..)
                 .zip(snapshots)
-                .map(|(id, (name, (seqno, publish), trees))| NamedSnapshot {
+                .map(|(id, ((seqno, publish), trees))| NamedSnapshot {
                     id,
-                    name: name.chars().take(100).collect(),
                     seqno: Seqno(seqno),
                     publish: Publish(publish),
-                    trees,
+                    trees: SnapshotTrees::Listed(Arc::new(trees)),
                 })
                 .collect(),
         })

@@ -168,8 +168,6 @@ pub(super) struct Inner {
     pub zones: BTreeMap<u64, Zone>,
     /// The directory page of the newest map.
     pub directory: Option<Link>,
-    /// The root directory of the newest slot.
-    pub roots: Option<Link>,
     /// Lineages of dropped trees.
     pub ending: Ending,
     /// Places that have disk space behind them, as far as is known.
@@ -206,6 +204,18 @@ impl Space {
     /// stands in the versions from `from` on. That version must be pinned while this is called.
     pub fn pin_lineage(&self, lineage: Lineage, publish: Publish, from: Publish) {
         self.lock().pins.pin_lineage(LineagePin { lineage, publish, from, until: NEVER });
+    }
+
+    /// Keeps everything that a reader of version `publish` may read, for a named snapshot that stands in the versions
+    /// from it on. That version must be pinned while this is called.
+    pub fn pin_named(&self, publish: Publish) {
+        self.pin_lineage(STORE_LINEAGE, publish, publish);
+    }
+
+    /// Ends one [`pin_named`](Self::pin_named), as [`unpin_lineage`](Self::unpin_lineage) does.
+    #[must_use]
+    pub fn unpin_named(&self, publish: Publish, until: Publish) -> bool {
+        self.unpin_lineage(STORE_LINEAGE, publish, until)
     }
 
     /// Ends one [`pin_lineage`](Self::pin_lineage): from version `until` on its holder is gone. Takes
@@ -253,7 +263,6 @@ impl Inner {
             log_kept_from: Lsn(0),
             zones: BTreeMap::new(),
             directory: None,
-            roots: None,
             ending: Ending::default(),
             backed: Ranges::default(),
             stats: SpaceStats::default(),
@@ -499,7 +508,7 @@ impl Inner {
         assert!(record.is_dead(), "space invariant 2: only dead extents are listed");
         if record.holds > 0 {
             self.change(offset, |record| record.waits = true);
-        } else if let Some(keeper) = self.pins.keeper(record.lineage, record.birth, record.death) {
+        } else if let Some(keeper) = self.keeper(&record) {
             let kept = self.kept.entry(keeper).or_default();
             kept.offsets.push(offset);
             kept.bytes += u64::from(record.bytes);
@@ -507,6 +516,13 @@ impl Inner {
             self.kept_by_log.entry(lsn).or_default().push(offset);
         } else {
             self.free(offset, record);
+        }
+    }
+
+    fn keeper(&self, record: &Record) -> Option<Keeper> {
+        match record.is_map() {
+            true => self.pins.keeper_of_map(record.birth, record.death),
+            false => self.pins.keeper(record.lineage, record.birth, record.death),
         }
     }
 

@@ -62,6 +62,7 @@ impl Inner {
     pub fn plan_zones(&mut self, at: Publish, previous: Publish) -> Result<Vec<ZonePage>, Refused> {
         let standing = self.pins.standing(at, previous);
         let pins: BTreeSet<_> = standing.iter().map(|pin| (pin.lineage, pin.publish)).collect();
+
         let dirty: Vec<u64> =
             self.zones.iter().filter(|(_, zone)| zone.dirty).map(|(&zone, _)| zone).collect();
         let mut planned = Vec::new();
@@ -110,9 +111,13 @@ impl Inner {
                 newer |= record.death != NEVER;
                 as_of.death = NEVER;
             } else {
-                let lived = (record.lineage, record.birth)..(record.lineage, record.death);
                 let in_previous = record.birth <= previous && previous < record.death;
-                let pinned = record.birth < record.death && pins.range(lived).next().is_some();
+                let is_pinned_in = |lineage| {
+                    let lived = (lineage, record.birth)..(lineage, record.death);
+                    pins.range(lived).next().is_some()
+                };
+                let pinned = record.birth < record.death
+                    && (is_pinned_in(record.lineage) || is_pinned_in(STORE_LINEAGE));
                 if !in_previous && !pinned && log.is_none() {
                     continue;
                 }
@@ -187,7 +192,6 @@ impl Inner {
 
     /// The slot of `newest` is durable: what only the one that it overwrote showed is free.
     pub fn slot_published(&mut self, newest: &Superblock) {
-        self.roots = newest.roots;
         self.pins.pin_version(newest.publish);
         let overwritten = std::mem::replace(&mut self.older_slot, newest.previous);
         if plant!("store: reuse extents one checkpoint early") {
@@ -359,7 +363,6 @@ impl Loader {
             .map(|(zone, entry)| (zone, Zone { written: Some(entry), dirty: false }))
             .collect();
         inner.directory = Some(own);
-        inner.roots = superblock.roots;
         inner.pin_slots(superblock, older);
         for &(offset, _) in &dead {
             inner.settle(offset);

@@ -13,8 +13,9 @@
 use crate::{
     io::ALIGN,
     page::{
-        FEATURE_DICTIONARIES, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
-        FEATURE_TYPED_RUNS, Identity, LINK_BYTES, Link, PageKind, page_hash,
+        FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES,
+        FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, LINK_BYTES, Link, PageKind,
+        page_hash,
     },
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -38,7 +39,8 @@ const INCOMPAT_KNOWN: u64 = FEATURE_TYPED_RUNS
     | FEATURE_TEMPLATES
     | FEATURE_TRANSPOSED_BLOCKS
     | FEATURE_DICTIONARIES
-    | FEATURE_ROW_COUNTS;
+    | FEATURE_ROW_COUNTS
+    | FEATURE_PAGED_DIRECTORY;
 /// Features a writer must know; none exist yet.
 const RO_COMPAT_KNOWN: u64 = 0;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;
@@ -365,9 +367,9 @@ mod tests {
     /// Promise: P22.
     #[test]
     fn newer_formats_and_features_are_refused_by_name() {
-        let mut slot = encoded(&Superblock { incompat: 1 << 5, ..sample(6) });
+        let mut slot = encoded(&Superblock { incompat: 1 << 6, ..sample(6) });
         assert!(
-            matches!(Superblock::decode(0, &slot), SlotRead::TooNew(why) if why.contains("0x20"))
+            matches!(Superblock::decode(0, &slot), SlotRead::TooNew(why) if why.contains("0x40"))
         );
         slot = encoded(&sample(6));
         slot[8] = 2;

@@ -3,6 +3,7 @@
 
 mod basics;
 mod damage;
+mod directory;
 mod ending;
 mod faults;
 mod hostile;

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use crate::{
     Lineage, Publish, Seqno, TreeId,
     blob::BlobHold,
-    store::{HeldPages, NamedSnapshot, Space, TreeRoot as DurableRoot},
+    page::Link,
+    store::{HeldPages, NamedSnapshot, SnapshotTrees, Space, TreeRoot as DurableRoot},
     sync::{Arc, Mutex, OnceLock},
     types::Counts,
 };
@@ -42,7 +43,7 @@ pub(crate) enum Change {
     /// Runs with rows that are prepared, and that nobody sees until they are committed: the log names them.
     Prepare(Arc<HeldPages>),
     /// A named snapshot of everything.
-    Snapshot { id: u32, name: String },
+    Snapshot(u32),
     /// Values of a tree get another layout: whoever writes them by that has them in versions that show it, too.
     Layout,
     /// A tree is gone, with all its pages.
@@ -95,7 +96,7 @@ impl Change {
 
     /// True if a branch begins in the version that takes it up (invariant 3).
     pub fn begins_branch(&self) -> bool {
-        matches!(self, Change::Clone { .. } | Change::Snapshot { .. })
+        matches!(self, Change::Clone { .. } | Change::Snapshot(_))
     }
 
     /// The tree that begins with pages of its own.
@@ -119,10 +120,10 @@ impl Change {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Branches {
     /// Oldest ancestor first; trees that inherit nothing are not here.
-    pub inherits: BTreeMap<TreeId, Vec<Inherited>>,
+    pub inherits: Arc<BTreeMap<TreeId, Vec<Inherited>>>,
     /// The version in which a tree that was loaded in bulk, or a clone of one, began to be reachable:
     /// its pages may be born before (Rule: I20).
-    pub loaded: BTreeMap<TreeId, Publish>,
+    pub loaded: Arc<BTreeMap<TreeId, Publish>>,
     /// By id.
     pub named: BTreeMap<u32, Arc<NamedVersion>>,
 }
@@ -131,63 +132,48 @@ pub(crate) struct Branches {
 #[derive(Debug)]
 pub(crate) struct NamedVersion {
     pub id: u32,
-    pub name: String,
     /// The last commit it shows.
     pub seqno: Seqno,
     /// The version it keeps.
     pub publish: Publish,
-    /// Lineage pins that keep its pages.
-    pins: Vec<Inherited>,
-    /// Roots with addresses: once the checkpoint of that version is done.
-    durable: OnceLock<BTreeMap<TreeId, DurableRoot>>,
+    /// Lineage pins that keep its pages, if it was made by a Frond that pinned each tree; otherwise one pin of the
+    /// whole version does.
+    pins: Option<Vec<Inherited>>,
+    /// As the root directory lists it: once the checkpoint of that version is done.
+    durable: OnceLock<NamedSnapshot>,
     /// Roots in memory, until then.
     fresh: Mutex<Option<Arc<Roots>>>,
 }
 
 /// Where to find the roots of a named snapshot.
 pub(crate) enum NamedRoots<'a> {
-    Durable(&'a BTreeMap<TreeId, DurableRoot>),
+    Durable(&'a NamedSnapshot),
     Fresh(Arc<Roots>),
 }
 
 impl NamedVersion {
     /// The store as of version `publish`, which is about to be published. Nothing is pinned yet.
-    pub fn fresh(
-        (id, name): (u32, String),
-        seqno: Seqno,
-        publish: Publish,
-        roots: &Arc<Roots>,
-        branches: &Branches,
-    ) -> Self {
-        Self {
-            id,
-            name,
-            seqno,
-            publish,
-            pins: roots.keys().flat_map(|&tree| branches.pins_of(tree, publish)).collect(),
-            durable: OnceLock::new(),
-            fresh: Mutex::new(Some(roots.clone())),
-        }
+    pub fn fresh(id: u32, seqno: Seqno, publish: Publish, roots: &Arc<Roots>) -> Self {
+        let fresh = Mutex::new(Some(roots.clone()));
+        Self { id, seqno, publish, pins: None, durable: OnceLock::new(), fresh }
     }
 
     /// A snapshot that the root directory lists; `None` if its id is none that was ever given out.
     pub fn load(listed: NamedSnapshot) -> Option<Self> {
         let id = u32::try_from(listed.id).ok()?;
-        let pins = listed.trees.iter().flat_map(|(tree, root)| {
-            root.inherits.iter().copied().chain([(tree.lineage(), listed.publish)])
-        });
-        let pins = pins.collect();
+        let (seqno, publish) = (listed.seqno, listed.publish);
+        let pins = match &listed.trees {
+            SnapshotTrees::Listed(trees) => {
+                let pins = trees.iter().flat_map(|(tree, root)| {
+                    root.inherits.iter().copied().chain([(tree.lineage(), publish)])
+                });
+                Some(pins.collect())
+            }
+            _ => None,
+        };
         let durable = OnceLock::new();
-        let _ = durable.set(listed.trees);
-        Some(Self {
-            id,
-            name: listed.name,
-            seqno: listed.seqno,
-            publish: listed.publish,
-            pins,
-            durable,
-            fresh: Mutex::new(None),
-        })
+        let _ = durable.set(listed);
+        Some(Self { id, seqno, publish, pins, durable, fresh: Mutex::new(None) })
     }
 
     /// True once its roots are durable.
@@ -195,9 +181,10 @@ impl NamedVersion {
         self.durable.get().is_some()
     }
 
-    /// Its version is durable with these roots: from now on it holds addresses and no memory.
-    pub fn set_durable(&self, trees: &BTreeMap<TreeId, DurableRoot>) {
-        if self.durable.set(trees.clone()).is_ok() {
+    /// Its version is durable, and this page table has its roots: from now on it holds no memory.
+    pub fn set_durable(&self, trees: Option<Link>) {
+        let trees = SnapshotTrees::Paged(trees);
+        if self.durable.set(NamedSnapshot { trees, ..self.own() }).is_ok() {
             *self.fresh.lock().unwrap() = None;
         }
     }
@@ -208,22 +195,20 @@ impl NamedVersion {
         match (self.durable.get(), &*fresh) {
             (Some(durable), _) => NamedRoots::Durable(durable),
             (None, Some(roots)) => NamedRoots::Fresh(roots.clone()),
-            (None, None) => unreachable!("roots are let go of once they have addresses"),
+            (None, None) => unreachable!("roots are given up once they have addresses"),
         }
     }
 
-    /// As the root directory lists it; `trees` are the durable roots of the version being written,
-    /// which are its own if it begins there (invariant 3).
-    pub fn listed(&self, written: Publish, trees: &BTreeMap<TreeId, DurableRoot>) -> NamedSnapshot {
-        let own = self.durable.get();
-        assert!(own.is_some() || written == self.publish, "branches.rs invariant 3");
-        NamedSnapshot {
-            id: self.id.into(),
-            name: self.name.clone(),
-            seqno: self.seqno,
-            publish: self.publish,
-            trees: own.unwrap_or(trees).clone(),
-        }
+    fn own(&self) -> NamedSnapshot {
+        let (seqno, publish) = (self.seqno, self.publish);
+        NamedSnapshot { id: self.id.into(), seqno, publish, trees: SnapshotTrees::Own }
+    }
+
+    /// As the root directory lists it; the version that is being written is its own if it begins there (invariant 3).
+    pub fn listed(&self, written: Publish) -> NamedSnapshot {
+        let durable = self.durable.get();
+        assert!(durable.is_some() || written == self.publish, "branches.rs invariant 3");
+        durable.cloned().unwrap_or_else(|| self.own())
     }
 }
 
@@ -247,16 +232,21 @@ impl Branches {
         for &(lineage, at) in &pins {
             space.pin_lineage(lineage, at, publish);
         }
-        self.inherits.insert(tree, pins);
+        Arc::make_mut(&mut self.inherits).insert(tree, pins);
         if let Some(&loaded) = self.loaded.get(&of) {
-            self.loaded.insert(tree, loaded);
+            Arc::make_mut(&mut self.loaded).insert(tree, loaded);
         }
     }
 
     /// `tree` is gone from version `until` on. False as for [`close`].
     pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
-        self.loaded.remove(&tree);
-        let mut pins = self.inherits.remove(&tree).unwrap_or_default();
+        if self.loaded.contains_key(&tree) {
+            Arc::make_mut(&mut self.loaded).remove(&tree);
+        }
+        let mut pins = Vec::new();
+        if self.inherits.contains_key(&tree) {
+            pins = Arc::make_mut(&mut self.inherits).remove(&tree).unwrap_or_default();
+        }
         if plant!("version: a dropped clone keeps its pins") {
             pins.clear();
         }
@@ -265,17 +255,19 @@ impl Branches {
 
     /// A named snapshot begins in the version that is about to be published.
     pub fn add_snapshot(&mut self, space: &Space, snapshot: NamedVersion) {
-        let pins = &snapshot.pins;
-        for &(lineage, at) in pins.iter().filter(|_| !plant!("version: a name keeps nothing")) {
-            space.pin_lineage(lineage, at, snapshot.publish);
+        if !plant!("version: a name keeps nothing") {
+            space.pin_named(snapshot.publish);
         }
         self.named.insert(snapshot.id, Arc::new(snapshot));
     }
 
     /// A named snapshot is gone from version `until` on. False as for [`close`].
     pub fn drop_snapshot(&mut self, space: &Space, id: u32, until: Publish) -> bool {
-        let snapshot = self.named.remove(&id);
-        snapshot.is_none_or(|snapshot| close(space, &snapshot.pins, until))
+        let Some(snapshot) = self.named.remove(&id) else { return true };
+        match &snapshot.pins {
+            None => space.unpin_named(snapshot.publish, until),
+            Some(pins) => close(space, pins, until),
+        }
     }
 }
 

@@ -18,10 +18,12 @@
 mod branches;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod roots;
 mod snapshots;
 mod spilled;
 
 pub(crate) use branches::{Branches, Change, Loaded, NamedRoots, NamedVersion};
+pub(crate) use roots::{RootMarks, Roots};
 pub(crate) use snapshots::{LiveSnapshot, Reader, SnapshotState, Snapshots};
 pub(crate) use spilled::SpilledWrites;
 
@@ -36,7 +38,7 @@ use crate::{
     memtable::Memtable,
     store::Store,
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering},
-    tree::{SortedRuns, TreeRoot},
+    tree::SortedRuns,
 };
 
 /// A memtable with the interval of commits it stands for.
@@ -180,9 +182,6 @@ impl MemSlot {
         (last != u64::MAX).then_some(Seqno(last))
     }
 }
-
-/// Roots by tree. Shared from version to version; cloned when a root changes.
-pub(crate) type Roots = BTreeMap<TreeId, Arc<TreeRoot>>;
 
 /// One consistent state of the store.
 #[derive(Debug)]

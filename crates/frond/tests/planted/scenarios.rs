@@ -19,6 +19,8 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 pub fn all(seed: u64) {
     operators_are_demanded(seed);
     clones_and_names_keep_what_they_show_and_no_more(seed);
+    a_snapshot_keeps_what_a_dropped_clone_inherited(seed);
+    every_root_that_changed_is_in_the_next_slot(seed);
     a_spilled_snapshot_shows_its_moment(seed);
     a_snapshot_transaction_overwrites_nothing_unseen(seed);
     a_row_that_had_come_back_stays_deleted(seed);
@@ -445,6 +447,56 @@ fn clones_and_names_keep_what_they_show_and_no_more(seed: u64) {
     assert!(without + 300 * 240 / 2 < with, "{with} bytes with the clone, {without} without");
     assert_clean(&db);
     db.close().unwrap();
+}
+
+/// Rule: I19. The clone is dropped, its parent has other rows by then, and the snapshot alone shows what it inherited.
+fn a_snapshot_keeps_what_a_dropped_clone_inherited(seed: u64) {
+    let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let parent = db.create_tree("parent", Default::default()).unwrap();
+    let rows = fill(&db, &parent, dice, 300, 240);
+    db.checkpoint().unwrap();
+    db.clone_tree("parent", "clone").unwrap();
+    fill(&db, &parent, dice, 300, 240);
+    db.checkpoint().unwrap();
+    db.create_snapshot("then").unwrap();
+    db.drop_tree("clone").unwrap();
+    churn(&db, dice);
+    assert_clean(&db);
+    drop(parent);
+    db.close().unwrap();
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    churn(&db, dice);
+    let then = db.open_snapshot("then").unwrap();
+    assert!(rows_at(&then, &then.open_tree("clone").unwrap()) == rows, "the clone's rows");
+    assert_clean(&db);
+}
+
+/// Rule: I16. A checkpoint writes the roots that changed: those of trees that lie far from each other, too.
+fn every_root_that_changed_is_in_the_next_slot(seed: u64) {
+    let vfs = SimVfs::new();
+    let db = Db::open("/store", options(&vfs, seed)).unwrap();
+    let mut change = db.change_trees();
+    let names: Vec<String> = (0..300).map(|tree| format!("tree {tree}")).collect();
+    names.iter().for_each(|name| drop(change.create(name, Default::default())));
+    change.commit().unwrap();
+    for round in 0..3u8 {
+        for at in [0, 70, 140, 299] {
+            db.open_tree(&names[at]).unwrap().put(&[round], &[at as u8]).unwrap();
+            db.checkpoint().unwrap();
+        }
+    }
+    db.drop_tree(&names[140]).unwrap();
+    db.checkpoint().unwrap();
+    // Twice, so that no slot needs the log in which the rows are.
+    db.checkpoint().unwrap();
+    let db = Db::open("/store", options(&SimVfs::start(vfs.disk().after_kill()), seed)).unwrap();
+    for at in [0, 70, 299] {
+        let found = rows_of(&db.open_tree(&names[at]).unwrap());
+        assert_eq!(found.len(), 3, "tree {at}: {found:?}");
+    }
+    assert!(matches!(db.open_tree(&names[140]), Err(Error::NoSuchTree(_))));
+    assert_clean(&db);
 }
 
 /// Rule: I28. The memtable that a snapshot lies in goes to disk: what was committed to it before, and

@@ -98,7 +98,9 @@ fn a_run_has_one_descriptor_however_many_nodes_link_it() {
         db.checkpoint().unwrap();
         let engine = &db.shared.engine;
         let version = engine.versions.hold();
-        let Root::Node(root) = &version.roots[&tree.id()].root else { panic!("a deep tree") };
+        let Root::Node(root) = &version.roots.get(&tree.id()).unwrap().root else {
+            panic!("a deep tree")
+        };
         let mut found = HashMap::new();
         descriptors(&engine.cx, root, &mut found);
         let shared = found.values().filter(|(_, count)| *count > 1).count();

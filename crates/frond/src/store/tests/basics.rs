@@ -23,6 +23,7 @@ pub(super) const L: Lineage = Lineage(1);
 
 /// Publishes `roots` as version `at`.
 pub(super) fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Superblock {
+    let change = DirectoryChange::whole(roots);
     store
         .publish(&Checkpoint {
             publish: at,
@@ -30,13 +31,15 @@ pub(super) fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Supe
             log_from: Lsn(0),
             log_synced: Lsn(0),
             clean: None,
-            roots,
+            roots: &change,
         })
         .unwrap()
 }
 
 pub(super) fn one_tree(link: Link) -> RootDirectory {
-    let root = TreeRoot { link: Some(link), lineage: L, ..TreeRoot::default() };
+    // Applied through the commit of `publish`.
+    let applied = Seqno(link.birth.0);
+    let root = TreeRoot { link: Some(link), lineage: L, applied, ..TreeRoot::default() };
     RootDirectory { trees: [(TreeId(1), root)].into(), snapshots: vec![] }
 }
 

@@ -168,7 +168,7 @@ fn work(
                 store.die(&old, L, v)?;
             }
             tried.push(one_tree(link));
-            store.publish(&checkpoint(v, &one_tree(link)))?;
+            store.publish(&checkpoint(v, &DirectoryChange::whole(&one_tree(link))))?;
             Ok(link)
         };
         match steps() {
@@ -194,7 +194,7 @@ fn one_root(published: &[RootDirectory]) -> Link {
     *published.last().unwrap().links().next().unwrap()
 }
 
-fn checkpoint(publish: Publish, roots: &RootDirectory) -> Checkpoint<'_> {
+fn checkpoint(publish: Publish, roots: &DirectoryChange) -> Checkpoint<'_> {
     Checkpoint {
         publish,
         applied: Seqno(publish.0),
@@ -256,7 +256,7 @@ pub(super) fn a_full_disk_stops_nothing_for_good() {
                 }
                 let last = links.last().copied();
                 let roots = last.map(one_tree).unwrap_or_default();
-                match store.publish(&checkpoint(v, &roots)) {
+                match store.publish(&checkpoint(v, &DirectoryChange::whole(&roots))) {
                     Ok(_) => {}
                     Err(Error::Full(_)) => *refused += 1,
                     Err(error) => panic!("{error}"),

@@ -168,7 +168,7 @@ fn use_it(env: &Env) {
                 log_from: newest.log_from,
                 log_synced: newest.log_synced,
                 clean: None,
-                roots: &opened.roots,
+                roots: &DirectoryChange::whole(&opened.roots),
             }));
             drop(store.give_back(0));
         }

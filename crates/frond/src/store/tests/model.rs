@@ -242,7 +242,7 @@ impl Model {
                 log_from: Lsn(self.lsn),
                 log_synced: Lsn(self.lsn),
                 clean: None,
-                roots: &roots,
+                roots: &DirectoryChange::whole(&roots),
             })
             .unwrap();
         self.store().space().unpin_version(publish);

@@ -2,7 +2,7 @@
 //! The planted bugs of this room that its own tests claim, each caught by its test. Those that need
 //! crashes of the whole engine are `crates/frond/tests/planted.rs`'s.
 
-use super::{basics, damage, ending, faults};
+use super::{basics, damage, directory, ending, faults};
 use crate::plant;
 
 #[test]
@@ -16,6 +16,8 @@ fn planted_bugs_are_caught() {
         "store: checksum not verified" => damage::stale_misplaced_and_rotten_pages_are_told,
         "store: a failed write does not close the file" => faults::after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens,
         "store: locked by nobody" => basics::a_second_owner_is_told_who_the_first_is,
+        "store: replaced pages of the directory never die" => directory::named_snapshots_show_their_trees_until_they_are_dropped,
+        "store: a named pin keeps nothing" => directory::named_snapshots_show_their_trees_until_they_are_dropped,
         "store: commits are admitted on a full disk" => faults::the_reserve_carries_checkpoints_on_a_full_disk,
     };
     plant::assert_claims_hold("store", claims);

@@ -52,22 +52,22 @@ fn dropping_a_branch_closes_its_pins_once() {
 }
 
 #[test]
-fn a_named_snapshot_pins_every_line_that_its_trees_read() {
+fn a_named_snapshot_pins_its_version_once() {
     let store = store();
     let mut branches = Branches::default();
     branches.clone_tree(store.space(), CLONE, PARENT, Publish(10));
     let root = || (PARENT, Default::default());
-    let roots: Roots = [root(), (CLONE, Default::default())].into();
-    let name = (1, "then".to_owned());
-    let named = NamedVersion::fresh(name, Seqno(7), Publish(15), &Arc::new(roots), &branches);
+    let roots: Roots = [root(), (CLONE, Default::default())].into_iter().collect();
+    let named = NamedVersion::fresh(1, Seqno(7), Publish(15), &Arc::new(roots));
     assert!(!named.is_durable());
     branches.add_snapshot(store.space(), named);
     let NamedRoots::Fresh(roots) = branches.named[&1].roots() else { panic!("not durable yet") };
-    assert_eq!(roots.len(), 2);
+    assert_eq!(roots.iter().count(), 2);
     drop(roots);
-    branches.named[&1].set_durable(&BTreeMap::new());
-    assert!(matches!(branches.named[&1].roots(), NamedRoots::Durable(trees) if trees.is_empty()));
-    // Of the parent: as the clone left it, and as it is; of the clone: as it is.
+    branches.named[&1].set_durable(None);
+    let durable = branches.named[&1].listed(Publish(16));
+    assert_eq!(durable.trees, SnapshotTrees::Paged(None));
+    assert!(matches!(branches.named[&1].roots(), NamedRoots::Durable(one) if *one == durable));
     let mut other = branches.clone();
     assert!(branches.drop_snapshot(store.space(), 1, Publish(20)));
     assert!(!unpin(&store, PARENT, 15) && !unpin(&store, CLONE, 15));
@@ -80,12 +80,11 @@ fn a_named_snapshot_pins_every_line_that_its_trees_read() {
 fn a_name_of_a_number_that_none_has_is_not_loaded() {
     let listed = |id| NamedSnapshot {
         id,
-        name: "n".into(),
         seqno: Seqno(1),
         publish: Publish(2),
-        trees: BTreeMap::new(),
+        trees: SnapshotTrees::Paged(None),
     };
     assert!(NamedVersion::load(listed(u64::from(u32::MAX) + 1)).is_none());
     let loaded = NamedVersion::load(listed(3)).expect("a number that was given out");
-    assert!(loaded.is_durable() && loaded.listed(Publish(9), &BTreeMap::new()) == listed(3));
+    assert!(loaded.is_durable() && loaded.listed(Publish(9)) == listed(3));
 }

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Page table: payloads by number, each in a page of its own, under two levels of index pages.
+//!
+//! The simple form of a directory is one page with everything in it. A checkpoint then writes all of it for one
+//! changed entry, and the page reaches a largest size that nothing but reading would notice. Here a checkpoint writes
+//! the payloads that changed, the index pages above them, and nothing else; an older table stays readable for as long
+//! as its pages are kept, so that a named snapshot is one link to a root.
+//!
+//! ```text
+//! root page ─► index pages, 256 payloads each ─► payload pages
+//! ```
+//!
+//! Invariants
+//! 1. Pages are copied on write: a changed page gets a new place, its parents too, so that no child is born after
+//!    its parent (Rule: I20).
+//! 2. There is no empty index page; a table without payloads has no root.
+//! 3. Any bytes give a table or an error: the levels are two, numbers ascend, and a reader takes no more bytes of
+//!    pages than the file has (P20).
+//!
+//! Threads: values. Cost of a change: one payload page and two index pages. Bytes: docs/format.md, "Page table".
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    codec::{Decoded, Reader, put_number},
+    page::Page,
+    space::STORE_LINEAGE,
+    space_map::root_fits,
+    superblock::{PAGE_BYTES_MAX, Superblock},
+};
+use crate::{
+    error::{Error, Result},
+    io::ALIGN,
+    page::{Link, StoreFile},
+    types::Publish,
+};
+
+/// Payloads, or index pages, under one index page (but the root, which has all index pages).
+const FANOUT: u32 = 256;
+/// Numbers stay below this, so that the root page stays below 8 MiB.
+pub(super) const NUMBERS: u32 = 1 << 26;
+/// First byte of an index page.
+const INDEX_PAGE: u8 = 2;
+const UNIT: u64 = ALIGN as u64;
+/// What errors call a page of a table.
+pub(super) const WHAT: &str = "the root directory";
+
+/// Takes the payload of a page; `None` to leave it out.
+pub(super) type ReadPage<'a, 'f> = dyn FnMut(&Link) -> Result<Option<(&'f StoreFile, Page)>> + 'a;
+
+/// Where the pages of a table are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct PageTable {
+    payloads: BTreeMap<u32, Link>,
+    /// By the number of the first payload divided by [`FANOUT`].
+    indexes: BTreeMap<u32, Link>,
+    root: Option<Link>,
+}
+
+/// Pages that a checkpoint writes.
+pub(super) trait PutPage {
+    /// Writes a page.
+    fn put(&mut self, payload: &[u8]) -> Result<Link>;
+    /// A page is in no later version.
+    fn replaced(&mut self, link: Link);
+}
+
+impl PageTable {
+    /// The root page; `None` if the table is empty.
+    pub fn root(&self) -> Option<Link> {
+        self.root
+    }
+
+    /// Numbers that have a payload.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.payloads.keys().copied()
+    }
+
+    /// Writes payloads in the place of those of the same numbers; `None` removes one. What is not named stays.
+    pub fn update(
+        &mut self,
+        changes: impl IntoIterator<Item = (u32, Option<Vec<u8>>)>,
+        pages: &mut dyn PutPage,
+    ) -> Result<()> {
+        let mut touched = BTreeSet::new();
+        for (number, payload) in changes {
+            assert!(number < NUMBERS, "page tables have numbers below {NUMBERS}");
+            let old = self.payloads.remove(&number);
+            if old.is_none() && payload.is_none() {
+                continue;
+            }
+            old.into_iter().for_each(|link| pages.replaced(link));
+            touched.insert(number / FANOUT);
+            if let Some(payload) = payload {
+                let link = pages.put(&payload)?;
+                self.payloads.insert(number, link);
+            }
+        }
+        if touched.is_empty() {
+            return Ok(());
+        }
+        for index in touched {
+            let old = self.indexes.remove(&index);
+            old.into_iter().for_each(|link| pages.replaced(link));
+            let first = index * FANOUT;
+            let below: Vec<_> = self.payloads.range(first..first + FANOUT).collect();
+            if !below.is_empty() {
+                let link = pages.put(&encode_index(below))?;
+                self.indexes.insert(index, link);
+            }
+        }
+        self.root.take().into_iter().for_each(|link| pages.replaced(link));
+        if !self.indexes.is_empty() {
+            self.root = Some(pages.put(&encode_index(self.indexes.iter()))?);
+        }
+        Ok(())
+    }
+
+    /// Reads a table, and hands each payload on with its number and link. Pages that `read` leaves out are not in
+    /// the table that is returned, nor what lies below them.
+    pub fn load(
+        root: Option<Link>,
+        bounds: &mut Bounds,
+        read: &mut ReadPage<'_, '_>,
+        payload: &mut dyn FnMut(u32, &Link, &[u8]) -> Decoded<()>,
+    ) -> Result<Self> {
+        let mut table = Self { root, ..Self::default() };
+        let Some(root) = root else { return Ok(table) };
+        let Some((file, page)) = read(&root)? else { return Ok(table) };
+        table.indexes = bounds.index(file, &root, &page, 0..NUMBERS / FANOUT)?;
+        drop(page);
+        for (&index, link) in &table.indexes {
+            let Some((file, page)) = read(link)? else { continue };
+            let first = index * FANOUT;
+            let below = bounds.index(file, link, &page, first..first + FANOUT)?;
+            drop(page);
+            for (&number, link) in &below {
+                let Some((file, page)) = read(link)? else { continue };
+                payload(number, link, &page).map_err(|why| malformed(file, link, why))?;
+            }
+            table.payloads.extend(below);
+        }
+        Ok(table)
+    }
+
+    /// All pages of it.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.root.iter().chain(self.indexes.values()).chain(self.payloads.values())
+    }
+}
+
+/// What the pages of a table may be, by the superblock that links them.
+pub(super) struct Bounds {
+    superblock: Superblock,
+    /// Bytes of pages that may still be linked: pages do not overlap.
+    bytes_left: u64,
+}
+
+impl Bounds {
+    /// Those of the version in a slot.
+    pub fn of(superblock: &Superblock) -> Self {
+        Self { superblock: *superblock, bytes_left: superblock.totals.file_bytes }
+    }
+
+    /// The slot.
+    pub fn superblock(&self) -> Superblock {
+        self.superblock
+    }
+
+    /// An error in words if a page that was born by `parent` cannot have this link.
+    pub fn check(&mut self, link: &Link, parent: Publish) -> Decoded<()> {
+        let fits = root_fits(&self.superblock, link)
+            && link.bytes <= PAGE_BYTES_MAX
+            && link.birth <= parent
+            && link.lineage == STORE_LINEAGE;
+        let left = self.bytes_left.checked_sub(link.bytes.into()).filter(|_| fits);
+        self.bytes_left = left.ok_or_else(|| format!("a page at {} cannot be", link.offset))?;
+        Ok(())
+    }
+
+    fn index(
+        &mut self,
+        file: &StoreFile,
+        own: &Link,
+        page: &[u8],
+        numbers: std::ops::Range<u32>,
+    ) -> Result<BTreeMap<u32, Link>> {
+        let decoded = decode_index(page, numbers).and_then(|below| {
+            below.values().try_for_each(|link| self.check(link, own.birth))?;
+            Ok(below)
+        });
+        decoded.map_err(|why| malformed(file, own, why))
+    }
+}
+
+/// An error of the page of a link.
+pub(super) fn malformed(file: &StoreFile, link: &Link, why: String) -> Error {
+    file.malformed(link.offset, u64::from(link.bytes), WHAT, why)
+}
+
+/// Appends a link to a page of the store's own.
+pub(super) fn put_page_link(out: &mut Vec<u8>, link: &Link) {
+    put_number(out, link.offset / UNIT);
+    put_number(out, u64::from(link.bytes) / UNIT);
+    put_number(out, link.birth.0);
+    out.extend_from_slice(&link.hash.to_le_bytes());
+}
+
+/// Reads what [`put_page_link`] wrote.
+pub(super) fn page_link(reader: &mut Reader<'_>) -> Decoded<Link> {
+    let in_units = |units: u64| units.checked_mul(UNIT).ok_or("a page beyond any file");
+    let offset = in_units(reader.number()?)?;
+    let bytes = u32::try_from(in_units(reader.number()?)?).map_err(|_| "a page of any length")?;
+    let birth = Publish(reader.number()?);
+    let hash = reader.u64()?;
+    Ok(Link { offset, bytes, tail_bytes: bytes, hash, birth, lineage: STORE_LINEAGE })
+}
+
+fn encode_index<'a>(below: impl IntoIterator<Item = (&'a u32, &'a Link)>) -> Vec<u8> {
+    let mut out = vec![INDEX_PAGE];
+    let mut expected = 0;
+    for (&number, link) in below {
+        put_number(&mut out, u64::from(number - expected));
+        expected = number + 1;
+        put_page_link(&mut out, link);
+    }
+    out
+}
+
+fn decode_index(page: &[u8], numbers: std::ops::Range<u32>) -> Decoded<BTreeMap<u32, Link>> {
+    let mut reader = Reader::new(page);
+    if reader.u8()? != INDEX_PAGE {
+        return Err("it is no index page".into());
+    }
+    let mut below = BTreeMap::new();
+    let mut expected = 0;
+    while !reader.is_empty() {
+        let number = reader.number_u32()?.checked_add(expected);
+        let number = number.filter(|number| numbers.contains(number));
+        let number = number.ok_or("a number that belongs under another index page")?;
+        expected = number + 1;
+        below.insert(number, page_link(&mut reader)?);
+    }
+    if below.is_empty() {
+        return Err("an index page without entries".into());
+    }
+    Ok(below)
+}
