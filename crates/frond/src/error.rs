@@ -303,6 +303,16 @@ pub enum Error {
         "FRD-1017 tree \"{0}\" has rows; a load fills empty trees only. Truncate it first, or put the rows one by one"
     )]
     TreeNotEmpty(String),
+    /// The store holds as many of something as its format can (FRD-1018). Nothing of the call was done.
+    #[error(
+        "FRD-1018 the store has {max} {what}, and can have no more; nothing was done: drop some, or load the data into a new store"
+    )]
+    LimitReached {
+        /// What there is no room for, in words.
+        what: &'static str,
+        /// How many there can be.
+        max: u64,
+    },
     /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
@@ -474,6 +484,7 @@ impl Error {
             | NoSuchTree(_)
             | TreeExists(_)
             | TreeNotEmpty(_)
+            | LimitReached { .. }
             | DefinitionChanged(_)
             | NoSuchSnapshot(_)
             | SnapshotExists(_)

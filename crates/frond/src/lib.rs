@@ -11,6 +11,7 @@
 pub mod plant;
 
 mod backup;
+mod bounds;
 pub mod blob;
 pub mod block;
 pub mod cache;

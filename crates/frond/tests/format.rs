@@ -119,6 +119,14 @@ impl<'a> Fields<'a> {
         self.take(count)
     }
 
+    /// A page of the store's own.
+    fn short_link(&mut self) -> Link {
+        let (offset, bytes) = (self.number() * 4096, self.number() * 4096);
+        let (birth, checksum) = (self.number(), self.fixed(8));
+        let lineage = u64::from(u32::MAX);
+        Link { offset, bytes, hashed: bytes, checksum, birth, lineage }
+    }
+
     fn link(&mut self) -> Link {
         Link {
             offset: self.fixed(8),
@@ -172,25 +180,42 @@ fn page<'a>(file: &'a [u8], store: &[u8], kind: u8, link: &Link) -> &'a [u8] {
     &page[40..40 + payload]
 }
 
-/// "Root directory": the root of each tree, and its level.
-fn roots(payload: &[u8]) -> Vec<(u64, Link, u8)> {
+/// "Page table": the pages that an index page links, and their numbers.
+fn index(payload: &[u8]) -> Vec<(u64, Link)> {
     let mut fields = Fields(payload);
+    assert_eq!(fields.byte(), 2, "an index page");
+    let (mut below, mut next) = (Vec::new(), 0);
+    while !fields.0.is_empty() {
+        let number = next + fields.number();
+        next = number + 1;
+        below.push((number, fields.short_link()));
+    }
+    below
+}
+
+/// "Root directory": the root of each tree, and its level.
+fn roots(file: &[u8], store: &[u8], head: &Link) -> Vec<(u64, Link, u8)> {
+    let mut fields = Fields(page(file, store, 4, head));
+    assert_eq!((fields.byte(), fields.byte()), (1, 1), "a head with a table of trees");
+    let table = fields.short_link();
+    assert_eq!((fields.byte(), fields.byte()), (0, 0), "no named snapshots");
+    assert!(fields.0.is_empty());
+    let [(0, below)] = index(page(file, store, 4, &table))[..] else { panic!("one index page") };
+    let [(0, payload)] = index(page(file, store, 4, &below))[..] else { panic!("one payload") };
+    let mut fields = Fields(page(file, store, 4, &payload));
+    assert_eq!(fields.byte(), 3, "roots of trees");
     let mut roots = Vec::new();
-    let mut next = 0;
-    for _ in 0..fields.number() {
-        let id = next + fields.number();
-        next = id + 1;
+    while !fields.0.is_empty() {
+        let id = u64::from(fields.byte());
         let flags = fields.byte();
         assert_eq!(flags, 3, "a link and a highest key");
         let link = fields.link();
         let level = fields.byte();
-        let (_applied, lineage) = (fields.number(), fields.number());
-        assert_eq!(lineage, link.lineage);
+        assert_eq!(fields.number(), link.lineage);
         assert_eq!(fields.number(), 0, "nothing is inherited");
         let (_entries, _bytes, _highest) = (fields.number(), fields.number(), fields.string());
         roots.push((id, link, level));
     }
-    assert_eq!(fields.number(), 0, "no named snapshot");
     roots
 }
 
@@ -249,7 +274,7 @@ fn a_reader_written_from_the_page_finds_the_row() {
     assert!(end <= file.len() as u64);
     let (roots_link, map_link) = (at(slot, 128).link(), at(slot, 164).link());
     assert_eq!(page(&file, store, 3, &map_link)[0], 2, "the directory of the space map");
-    let roots = roots(page(&file, store, 4, &roots_link));
+    let roots = roots(&file, store, &roots_link);
     let [(0, catalog, 0), (1, tree, 0)] = &roots[..] else { panic!("two leaves: {roots:?}") };
     let mut rows_of_t = rows(&file, store, tree);
     assert_eq!(rows_of_t.pop(), Some((b"k".to_vec(), 0, b"v".to_vec())));

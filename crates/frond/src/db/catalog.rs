@@ -4,7 +4,8 @@
 //! roots follow of it travels with the commit's memtable (`version/branches.rs`).
 
 use crate::{
-    Durability, Error, NewPart, Result, Seqno, Tag, TreeId,
+    Durability, Error, NewPart, Result, Seqno, Tag,
+    bounds::take_tree_number,
     catalog::{
         BUILD_ATTRIBUTES, CATALOG_TREE, Catalog, CounterRecord, Record, TreeEntry, TreeRecord,
         validate_name,
@@ -47,8 +48,7 @@ impl Db {
                 "layout: keys have no version, and that of values begins with 0".into(),
             ));
         }
-        let id = counters.next_tree.max(TreeId(1));
-        counters.next_tree = id.next();
+        let id = take_tree_number(&mut counters.next_tree)?;
         Ok(TreeRecord {
             id,
             name: name.into(),

@@ -22,6 +22,7 @@ use std::{
 
 use crate::{
     Error, NewPart, Result, Seqno, TreeId,
+    bounds::{check_clone, take_tree_number},
     catalog::{CounterRecord, Parent, Record, TreeEntry, TreeRecord, validate_name},
     load::Made,
     sync::{Arc, MutexGuard},
@@ -120,9 +121,12 @@ impl CatalogChange<'_> {
         validate_name(to)?;
         let source = self.must_be_there(of)?;
         self.must_be_free(to)?;
+        let engine = &self.db.shared.engine;
+        let inherited = engine.versions.current().branches.inherits.get(&of).map_or(0, Vec::len);
+        check_clone(inherited, engine.store.space().lineage_pins())?;
         let at = self.db.shared.engine.sequencer.visible();
         let parent = Some(Parent { tree: of, lineage: source.lineage, at });
-        let id = self.next_id();
+        let id = self.next_id()?;
         let lineage = id.lineage();
         let record =
             TreeRecord { id, name: to.into(), lineage, birth: at.next(), parent, ..source };
@@ -135,16 +139,16 @@ impl CatalogChange<'_> {
     pub fn truncate(&mut self, id: TreeId) -> Result<TreeId> {
         let old = self.must_be_there(id)?;
         self.drop_tree(id);
-        let id = self.next_id();
+        let id = self.next_id()?;
         let birth = self.db.shared.engine.sequencer.visible().next();
         Ok(self.add(instead_of(old, id, birth)))
     }
 
     /// A number for a tree that may never be, and that no other gets.
-    pub fn take_number(&mut self) -> TreeId {
-        let id = self.next_id();
+    pub fn take_number(&mut self) -> Result<TreeId> {
+        let id = self.next_id()?;
         self.db.shared.catalog.set_counters(self.counters.clone());
-        id
+        Ok(id)
     }
 
     /// A new tree that was loaded, under the number that it has.
@@ -252,10 +256,8 @@ impl CatalogChange<'_> {
         }
     }
 
-    fn next_id(&mut self) -> TreeId {
-        let id = self.counters.next_tree.max(TreeId(1));
-        self.counters.next_tree = id.next();
-        id
+    fn next_id(&mut self) -> Result<TreeId> {
+        take_tree_number(&mut self.counters.next_tree)
     }
 
     fn add(&mut self, record: TreeRecord) -> TreeId {

@@ -108,7 +108,7 @@ impl Db {
         let old = tree.entry.record();
         must_take_rows(&old)?;
         self.must_be_empty(tree, None)?;
-        let id = self.change_catalog()?.take_number();
+        let id = self.change_catalog()?.take_number()?;
         let birth = old.birth;
         Ok(self.begin_load(instead_of(old, id, birth), Some(tree.clone())))
     }

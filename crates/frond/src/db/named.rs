@@ -6,6 +6,7 @@
 
 use crate::{
     Error, Result, Seqno,
+    bounds::take_snapshot_number,
     catalog::{Record, SnapshotRecord, validate_name},
     sync::Arc,
     tree::TreeRoot,
@@ -51,7 +52,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `SnapshotExists`, `InvalidArgument` for a name that is not allowed, `Full`: nothing was done.
+    /// `SnapshotExists`, `InvalidArgument` for a name that is not allowed, `LimitReached`, `Full`: nothing was done.
     pub fn create_snapshot(&self, name: &str) -> Result<SnapshotInfo> {
         let shared = &self.shared;
         validate_name(name)?;
@@ -60,8 +61,7 @@ impl Db {
             return Err(Error::SnapshotExists(name.into()));
         }
         let mut counters = shared.catalog.counters();
-        let id = counters.next_snapshot;
-        counters.next_snapshot += 1;
+        let id = take_snapshot_number(&mut counters.next_snapshot)?;
         let engine = &shared.engine;
         let created = engine.env.clock.wall();
         let mut record = SnapshotRecord {

@@ -50,6 +50,8 @@ pub(super) enum Keeper {
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     versions: BTreeMap<Publish, u32>,
+    /// How many lineage pins there are.
+    count: usize,
     /// (from, until) of each pin.
     lineages: BTreeMap<(Lineage, Publish), Vec<(Publish, Publish)>>,
     /// Those with a closed pin.
@@ -86,6 +88,7 @@ impl Pins {
             }
             return;
         }
+        self.count += 1;
         let key = (pin.lineage, pin.publish);
         self.lineages.entry(key).or_default().push((pin.from, pin.until));
         if pin.until != NEVER {
@@ -129,9 +132,10 @@ impl Pins {
             }
             closing
         });
-        let (lineages, named) = (&mut self.lineages, &self.named);
+        let (lineages, named, count) = (&mut self.lineages, &self.named, &mut self.count);
         self.closing.retain(|key| {
             let Some(spans) = lineages.get_mut(key) else { return false };
+            *count -= spans.len();
             spans.retain(|&(from, until)| {
                 let lived = from..until.max(from);
                 until == NEVER
@@ -139,6 +143,7 @@ impl Pins {
                     || (named.range(lived).next().is_some()
                         && !plant!("store: a named pin lets the pins of dropped clones go"))
             });
+            *count += spans.len();
             let closing = spans.iter().any(|&(_, until)| until != NEVER);
             if spans.is_empty() {
                 lineages.remove(key);
@@ -204,6 +209,11 @@ impl Pins {
         }
         pins.sort_unstable();
         pins
+    }
+
+    /// How many lineage pins there are.
+    pub fn lineage_pins(&self) -> usize {
+        self.count
     }
 
     /// Versions pinned, oldest first.

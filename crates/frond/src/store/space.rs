@@ -233,6 +233,11 @@ impl Space {
         self.lock().pins.versions().collect()
     }
 
+    /// How many lineage pins the space map lists.
+    pub fn lineage_pins(&self) -> usize {
+        self.lock().pins.lineage_pins()
+    }
+
     /// The log before `from` is gone for both slots: extents that only it named are free.
     pub fn log_trimmed(&self, from: Lsn) {
         self.lock().log_trimmed(from);

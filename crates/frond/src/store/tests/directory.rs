@@ -93,7 +93,7 @@ fn groups_without_trees_leave_no_pages() {
 
 /// Promise: P20. Rule: I19. The trees of a snapshot stay readable however the newest ones change, for one entry each.
 #[test]
-fn named_snapshots_show_their_trees_until_they_are_dropped() {
+pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
     let env = env();
     let mut store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let mut at = store.counts_from();
