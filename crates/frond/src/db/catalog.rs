@@ -229,7 +229,7 @@ impl Shared {
     ) -> Result<Option<Change>> {
         let Some(value) = value else {
             if let Some(tree) = Record::tree_of_key(key) {
-                catalog.hide_tree(tree);
+                catalog.hide_tree(tree, replayed.unwrap_or(Seqno(0)));
                 return Ok(Some(Change::DropTree(tree)));
             }
             let snapshot = Record::snapshot_of_key(key);

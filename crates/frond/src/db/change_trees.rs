@@ -1,8 +1,8 @@
 //! Changes of several trees at once, as programs make them: steps, in their order, that are one commit.
 //!
 //! 1. The steps are made on a picture of the catalog ([`CatalogChange`]), which says what trees the change takes away.
-//! 2. Those are waited for, until no transaction has rows of them; then step 1 again, for meanwhile others may have changed
-//!    the catalog. If it takes others away by now, they are waited for in their turn.
+//! 2. Those are locked until the change is shown, so that neither transactions nor batches write them (`alter.rs`). Then step 1
+//!    again, for meanwhile others may have changed the catalog. If it takes others away by now, those are locked instead.
 //! 3. One commit.
 //!
 //! Invariants
