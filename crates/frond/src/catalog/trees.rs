@@ -231,7 +231,9 @@ impl Catalog {
     pub fn gone(&self, record: TreeRecord, shown: Seqno) -> Arc<TreeEntry> {
         let end = self.state.read().unwrap().ended.get(&record.id).map(|ended| ended.end);
         let entry = TreeEntry::new(record, &self.work);
-        entry.mark_end(end.unwrap_or(shown.next()));
+        let is_endless = plant!("db: the end of a tree that is gone is not known");
+        let end = if is_endless { Seqno(NO_END) } else { end.unwrap_or(shown.next()) };
+        entry.mark_end(end);
         entry
     }
 

@@ -415,6 +415,9 @@ impl Shared {
 }
 
 #[cfg(all(test, not(shuttle)))]
+mod ended;
+
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use crate::{

@@ -411,7 +411,12 @@ impl Shared {
     fn ending_trees(&self, changes: &[Change]) -> Vec<Arc<TreeEntry>> {
         let dropped = changes.iter().filter_map(Change::dropped_tree);
         let dropped = dropped.filter(|_| !plant!("db: the end of a tree is not marked"));
-        dropped.filter_map(|tree| self.catalog.by_id(tree)).collect()
+        let entries = dropped.filter_map(|tree| self.catalog.by_id(tree));
+        let is_index = |entry: &TreeEntry| entry.name().contains('/');
+        let marked = |entry: &Arc<TreeEntry>| {
+            !(plant!("db: the end of an index is not marked") && is_index(entry))
+        };
+        entries.filter(marked).collect()
     }
 
     /// The memtable keeps the blobs from here on, and so does the record, if it names them (Rule: I11).

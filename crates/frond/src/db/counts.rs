@@ -61,7 +61,9 @@ impl Tree {
         self.shared.engine.health.check()?;
         let counted = self.counted();
         // Behind the version that was counted: a tree that has ended has no rows there.
-        self.entry.check()?;
+        if !plant!("db: a count does not ask whether its tree has ended") {
+            self.entry.check()?;
+        }
         if let Some(rows) = counted {
             return Ok(RowCount { rows, exact: true });
         }
