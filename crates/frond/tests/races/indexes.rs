@@ -83,9 +83,10 @@ fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
             });
             written.unwrap_or_else(|error| assert!(is_retry(&error), "{error}"));
         };
-        let changes = || {
+        let changes = |turns: &dyn Fn()| {
             for _ in 0..8 {
                 table.build_index(spec(kind)).unwrap();
+                turns();
                 while let Err(error) = table.drop_index("city") {
                     assert!(matches!(error, Error::LockTimeout { .. }), "{error}");
                 }

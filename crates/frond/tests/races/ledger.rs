@@ -117,15 +117,28 @@ fn write_beside(db: &Db, changes: u64, mut change: impl FnMut(u64)) -> Ledger {
         move |_| ledger.write(db, "live", way, &[])
     };
     let (batches, txns, long) = (write(Way::Batch), write(Way::Txn), write(Way::Long));
-    beside(db, || (0..changes).for_each(&mut change), &[&batches, &batches, &txns, &long]);
+    let changes = |turns: &dyn Fn()| {
+        for round in 0..changes {
+            turns();
+            change(round);
+        }
+    };
+    beside(db, changes, &[&batches, &batches, &txns, &long]);
     ledger
+}
+
+/// The store as its log and slots have it.
+fn reopened(db: Db, dir: &tempfile::TempDir) -> Db {
+    db.close().unwrap();
+    drop(db);
+    Db::open(dir.path().join("store"), common::options()).unwrap()
 }
 
 /// One change clones the tree and takes it away, in each way that there is.
 #[test]
 fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
     for _ in effort::seeds(1) {
-        let (_dir, db) = store();
+        let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
         let ledger = write_beside(&db, 40, |round| {
             let archive = format!("archive {round}");
@@ -145,7 +158,7 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
         });
         ledger.must_be_kept(&db, &BTreeMap::new());
         assert_clean(&db);
-        db.close().unwrap();
+        ledger.must_be_kept(&reopened(db, &dir), &BTreeMap::new());
     }
 }
 
@@ -153,7 +166,7 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
 #[test]
 fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
     for _ in effort::seeds(1) {
-        let (_dir, db) = store();
+        let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
         let mut gone = BTreeMap::new();
         let ledger = write_beside(&db, 40, |round| {
@@ -171,7 +184,7 @@ fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
         });
         ledger.must_be_kept(&db, &gone);
         assert_clean(&db);
-        db.close().unwrap();
+        ledger.must_be_kept(&reopened(db, &dir), &gone);
     }
 }
 
@@ -217,18 +230,18 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
         let (mut gone, mut filled, mut refused) = (BTreeMap::new(), 0, 0);
         let loaded = Mutex::new(Vec::new());
         let ledger = Ledger::default();
-        // Seldom enough that the tree is empty now and then.
-        let write = |way| {
-            let ledger = &ledger;
-            let db = &db;
-            move |_| {
-                ledger.write(db, "live", way, &[]);
-                thread::sleep(std::time::Duration::from_millis(3));
+        // One of them writes only now and then, so that the tree is empty for some loads.
+        let write = |way, often: u64| {
+            let (ledger, db) = (&ledger, &db);
+            move |round| match round / 2 % often {
+                0 => ledger.write(db, "live", way, &[]),
+                _ => thread::sleep(std::time::Duration::from_micros(300)),
             }
         };
-        let (batches, txns) = (write(Way::Batch), write(Way::Txn));
-        let changes = || {
+        let (batches, txns) = (write(Way::Batch, 4), write(Way::Txn, 20));
+        let changes = |turns: &dyn Fn()| {
             for _ in 0..60 {
+                turns();
                 let old = db.open_tree("live").unwrap();
                 let load = db.bulk_load_into(&old).and_then(|mut load| {
                     let first = ledger.next.fetch_add(ROWS, Ordering::Relaxed);
@@ -257,7 +270,7 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
             }
         };
         beside(&db, changes, &[&batches, &txns]);
-        assert!(filled > 0, "{filled} filled, {refused} refused");
+        assert_eq!(filled + refused, 60);
         ledger.acknowledged.lock().unwrap().append(&mut loaded.lock().unwrap());
         ledger.must_be_kept(&db, &gone);
         assert_clean(&db);
@@ -287,8 +300,9 @@ fn commits_stay_when_the_layout_of_their_tree_changes() {
             (_, Err(error)) | (Err(error), _) => assert!(is_gone(&error, "live"), "{error}"),
         }
     };
-    let changes = || {
+    let changes = |turns: &dyn Fn()| {
         for round in 0..20u8 {
+            turns();
             let add = NewPart::Add { part: Part::Fixed(1, Hint::Integer), default: vec![round] };
             let keep = (1..2 + usize::from(round)).map(NewPart::Keep);
             let parts: Vec<NewPart> = keep.chain([add]).collect();

@@ -10,7 +10,7 @@ mod ledger;
 mod readers;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
 
@@ -29,18 +29,19 @@ fn store() -> (tempfile::TempDir, Db) {
     (dir, db)
 }
 
-/// Runs `changes` while the others run, until all changes are made. Those are called again and again.
-fn beside(db: &Db, changes: impl FnOnce(), others: &[&(dyn Fn(u64) + Sync)]) {
+/// Runs `changes` concurrently with the others, which are called again and again, until all changes are made. Before each change it calls
+/// what it is given, which waits until each of the others has had a whole turn since the last one.
+fn beside(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sync)]) {
     let is_over = AtomicBool::new(false);
+    let turns: Vec<AtomicU64> = others.iter().map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
         for (at, other) in others.iter().enumerate() {
-            let is_over = &is_over;
+            let (is_over, own) = (&is_over, &turns[at]);
             scope.spawn(move || {
                 let _over = Over(is_over);
-                let mut round = at as u64;
                 while !is_over.load(Ordering::Relaxed) {
-                    other(round);
-                    round += others.len() as u64;
+                    other(at as u64 + own.load(Ordering::Relaxed) * others.len() as u64);
+                    own.fetch_add(1, Ordering::Release);
                 }
             });
         }
@@ -56,7 +57,16 @@ fn beside(db: &Db, changes: impl FnOnce(), others: &[&(dyn Fn(u64) + Sync)]) {
             }
         });
         let _over = Over(&is_over);
-        changes();
+        changes(&|| {
+            // The first of two may have begun before.
+            let ends: Vec<u64> = turns.iter().map(|own| own.load(Ordering::Acquire) + 2).collect();
+            let has_had =
+                || turns.iter().zip(&ends).all(|(own, end)| own.load(Ordering::Acquire) >= *end);
+            while !has_had() {
+                assert!(!is_over.load(Ordering::Relaxed), "another thread has failed");
+                thread::yield_now();
+            }
+        });
     });
 }
 

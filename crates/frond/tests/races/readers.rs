@@ -104,8 +104,9 @@ fn readers_see_all_rows_of_a_tree_that_comes_and_goes_or_none() {
                 }
             }
         };
-        let changes = || {
+        let changes = |turns: &dyn Fn()| {
             for round in 0..60u64 {
+                turns();
                 match round % 4 {
                     0 => {
                         db.drop_tree("t").unwrap();
@@ -153,7 +154,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_was_truncated() {
                 }
             }
         };
-        let changes = || {
+        let changes = |turns: &dyn Fn()| {
             let mut tree = db.create_tree("t", TreeOptions::default()).unwrap();
             for _ in 0..40 {
                 // Half of the rows in leaves, half in memory.
@@ -164,7 +165,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_was_truncated() {
                 (ROWS / 2..ROWS).for_each(|row| batch.put(&tree, &[row], &[row; 20]).unwrap());
                 db.commit(&mut batch).unwrap();
                 *current.write().unwrap() = Some(tree.clone());
-                thread::sleep(std::time::Duration::from_millis(2));
+                turns();
                 let changed = db.change_trees().truncate("t").commit().unwrap();
                 tree = changed.steps[0].tree.clone().unwrap();
                 *current.write().unwrap() = None;
