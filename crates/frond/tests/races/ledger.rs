@@ -46,7 +46,7 @@ impl Ledger {
         let Ok(tree) = db.open_tree(name) else { return };
         let first = self.next.fetch_add(ROWS, Ordering::Relaxed);
         let value = match way {
-            Way::Long => [before, &[7; 70_000]].concat(),
+            Way::Long => [before, &[7; LONG_BYTES]].concat(),
             Way::Batch | Way::Txn => [before, &first.to_be_bytes()].concat(),
         };
         let keys = (first..first + ROWS).map(u64::to_be_bytes);
@@ -131,7 +131,7 @@ fn write_beside(db: &Db, changes: u64, mut change: impl FnMut(u64)) -> Ledger {
 fn reopened(db: Db, dir: &tempfile::TempDir) -> Db {
     db.close().unwrap();
     drop(db);
-    Db::open(dir.path().join("store"), common::options()).unwrap()
+    Db::open(dir.path().join("store"), options()).unwrap()
 }
 
 /// One change clones the tree and takes it away, in each way that there is.

@@ -23,9 +23,18 @@ const LEVELS: [Isolation; 4] = [
     Isolation::Serializable,
 ];
 
+/// Values of this length are long ones, with an extent of their own.
+const LONG_BYTES: usize = 700;
+
+fn options() -> frond::Options {
+    let mut tuning = common::tiny();
+    tuning.shape.iter_mut().for_each(|shape| shape.blob_bytes = LONG_BYTES - 100);
+    common::options().tuning(tuning)
+}
+
 fn store() -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
     (dir, db)
 }
 
