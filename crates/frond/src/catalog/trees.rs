@@ -237,6 +237,13 @@ impl Catalog {
         entry
     }
 
+    /// Whether a tree is known to have ended.
+    pub fn has_ended(&self, id: TreeId) -> bool {
+        let state = self.state.read().unwrap();
+        let standing = state.by_id.get(&id);
+        standing.map_or(state.ended.contains_key(&id), |entry| entry.check().is_err())
+    }
+
     /// The error for a tree that is not in the catalog: with its name if that is still known.
     pub fn no_such_tree(&self, id: TreeId) -> Error {
         let state = self.state.read().unwrap();

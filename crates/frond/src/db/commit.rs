@@ -362,6 +362,11 @@ impl Shared {
             if !plant!("txn: a commit is not noted at its trees") {
                 self.last_commits.note(trees(), section.last().next());
             }
+            let stands = |tree| !self.catalog.has_ended(tree);
+            debug_assert!(
+                trees().all(stands),
+                "a commit into a tree that has ended (`alter.rs`, 3)"
+            );
             // Likewise: a reader that sees this commit finds that these trees have ended.
             ending.iter().for_each(|tree| tree.mark_end(section.last().next()));
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);

@@ -14,6 +14,8 @@ use frond_testkit::effort;
 
 /// Rows of one commit.
 const ROWS: u64 = 3;
+/// Commits from one change to the next.
+const COMMITS: u64 = 60;
 
 /// A commit that was acknowledged.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,8 @@ struct Entry {
 #[derive(Default)]
 struct Ledger {
     next: AtomicU64,
+    /// Commits that may still be made before the next change: so many that some meet it, and no more than readers can follow.
+    left: AtomicU64,
     acknowledged: Mutex<Vec<Entry>>,
     refused: Mutex<Vec<u64>>,
 }
@@ -43,6 +47,10 @@ enum Way {
 impl Ledger {
     /// One commit into the tree of this name; `before`: what every value begins with.
     fn write(&self, db: &Db, name: &str, way: Way, before: &[u8]) {
+        let take = |left: u64| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return thread::yield_now();
+        }
         let Ok(tree) = db.open_tree(name) else { return };
         let first = self.next.fetch_add(ROWS, Ordering::Relaxed);
         let value = match way {
@@ -109,9 +117,48 @@ impl Ledger {
     }
 }
 
-/// Writers of all ways, while `change` is called so often.
-fn write_beside(db: &Db, changes: u64, mut change: impl FnMut(u64)) -> Ledger {
+impl Ledger {
+    /// All trees of a moment together have each commit that was acknowledged before, once, and of no commit a part.
+    fn must_be_whole_at(&self, snapshot: &Snapshot, before: &[Entry]) {
+        let mut found = BTreeSet::new();
+        for info in snapshot.trees().unwrap().into_iter().filter(|info| info.name != "noise") {
+            let tree = snapshot.open_tree(&info.name).unwrap();
+            for key in keys(snapshot, &tree).unwrap() {
+                let row = u64::from_be_bytes(key.try_into().unwrap());
+                assert!(found.insert(row), "row {row} is there twice at {}", snapshot.seqno());
+            }
+        }
+        for entry in before {
+            assert!(found.contains(&entry.first), "{entry:?} is lost at {}", snapshot.seqno());
+        }
+        for row in &found {
+            let first = row / ROWS * ROWS;
+            let is_whole = (first..first + ROWS).all(|row| found.contains(&row));
+            assert!(is_whole, "a part of commit {first} at {}", snapshot.seqno());
+        }
+    }
+}
+
+/// Writers of all ways, while `change` is called so often; readers compare moments with the ledger if all rows are to stay.
+fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u64)) -> Ledger {
     let ledger = Ledger::default();
+    let read = |round: u64| {
+        if !all_stay {
+            return thread::yield_now();
+        }
+        let before = ledger.acknowledged.lock().unwrap().clone();
+        let snapshot = db.snapshot();
+        ledger.must_be_whole_at(&snapshot, &before);
+        if round % 3 == 0 {
+            let name = format!("round {round}");
+            db.create_snapshot(&name).unwrap();
+            let named = db.open_snapshot(&name).unwrap();
+            ledger.must_be_whole_at(&named, &before);
+            db.drop_snapshot(&name).unwrap();
+            ledger.must_be_whole_at(&named, &before);
+        }
+        ledger.must_be_whole_at(&snapshot, &before);
+    };
     let write = |way| {
         let ledger = &ledger;
         move |_| ledger.write(db, "live", way, &[])
@@ -120,10 +167,11 @@ fn write_beside(db: &Db, changes: u64, mut change: impl FnMut(u64)) -> Ledger {
     let changes = |turns: &dyn Fn()| {
         for round in 0..changes {
             turns();
+            ledger.left.store(COMMITS, Ordering::Relaxed);
             change(round);
         }
     };
-    beside(db, changes, &[&batches, &batches, &txns, &long]);
+    beside(db, changes, &[&batches, &batches, &txns, &long, &read]);
     ledger
 }
 
@@ -140,7 +188,7 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
     for _ in effort::seeds(1) {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
-        let ledger = write_beside(&db, 40, |round| {
+        let ledger = write_beside(&db, 40, true, |round| {
             let archive = format!("archive {round}");
             let mut change = db.change_trees();
             change.clone_tree("live", &archive);
@@ -169,7 +217,7 @@ fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
         let mut gone = BTreeMap::new();
-        let ledger = write_beside(&db, 40, |round| {
+        let ledger = write_beside(&db, 40, false, |round| {
             let old = db.open_tree("live").unwrap().id();
             let mut change = db.change_trees();
             match round % 3 {
@@ -194,7 +242,7 @@ fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         let trees = ["live", "other"].map(|name| db.create_tree(name, Default::default()).unwrap());
-        let ledger = write_beside(&db, 40, |round| {
+        let ledger = write_beside(&db, 40, true, |round| {
             let mut change = db.change_trees();
             match round % 2 {
                 0 => change.swap("live", "other"),
@@ -242,6 +290,7 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
         let changes = |turns: &dyn Fn()| {
             for _ in 0..60 {
                 turns();
+                ledger.left.store(COMMITS, Ordering::Relaxed);
                 let old = db.open_tree("live").unwrap();
                 let load = db.bulk_load_into(&old).and_then(|mut load| {
                     let first = ledger.next.fetch_add(ROWS, Ordering::Relaxed);
@@ -303,6 +352,7 @@ fn commits_stay_when_the_layout_of_their_tree_changes() {
     let changes = |turns: &dyn Fn()| {
         for round in 0..20u8 {
             turns();
+            ledger.left.store(COMMITS, Ordering::Relaxed);
             let add = NewPart::Add { part: Part::Fixed(1, Hint::Integer), default: vec![round] };
             let keep = (1..2 + usize::from(round)).map(NewPart::Keep);
             let parts: Vec<NewPart> = keep.chain([add]).collect();
