@@ -287,11 +287,15 @@ impl TreesChange {
     /// truncates, those that are prepared, too, and in a clone's case until what was committed so far is applied. Transactions
     /// with rows of trees that get other names go on with them.
     ///
+    /// A transaction or batch with rows of a tree that goes is committed wholly before the change, and then a clone made by it has the
+    /// rows; or it fails with `NoSuchTree` and has done nothing. From the change on reads of such a tree fail with `NoSuchTree`; snapshots and
+    /// cursors from before show all its rows.
+    ///
     /// After an error the change may be committed again.
     ///
     /// # Errors
     /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`; `LockTimeout` if a
-    /// transaction with rows lasts longer than it may; `Interrupted` if it [heeds](Self::heed) somebody. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
+    /// transaction or batch with rows lasts longer than it may; `Interrupted` if it [heeds](Self::heed) somebody. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
     /// says that the change will be there when the store is opened again. `OutcomeUnknown`: after the next opening the change
     /// is there wholly or not at all.
     ///

@@ -47,16 +47,17 @@ fn seen(txn: &Txn, table: &Table, locks: bool) -> Result<(usize, usize)> {
 /// Rules: I34, I43.
 #[test]
 fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
-    for kind in effort::seeds(1).into_iter().flat_map(|_| 0..3) {
+    for kind in effort::seeds(1).flat_map(|_| 0..3) {
         let (_dir, db) = store();
         let table = db.table(TableSpec::new("people")).unwrap();
         let put =
             |txn: &Txn| (0..ROWS).try_for_each(|row| table.insert(txn, &[row], &[row % 7, row, 1]));
         db.transact(put).unwrap();
         let read = |round: u64| {
-            let (isolation, read_only) = (LEVELS[(round / 2 % 4) as usize], round % 2 == 0);
+            let (isolation, read_only) =
+                (LEVELS[(round / 2 % 4) as usize], round.is_multiple_of(2));
             let txn = db.begin(TxnOptions { isolation, read_only, ..Default::default() }).unwrap();
-            if round % 3 == 0 {
+            if round.is_multiple_of(3) {
                 // Its snapshot is older than what comes next.
                 table.get(&txn, &[1]).unwrap_or_else(|error| {
                     assert!(is_retry(&error), "{error}");
@@ -64,7 +65,7 @@ fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
                 });
             }
             for _ in 0..3 {
-                match seen(&txn, &table, !read_only && round % 5 == 0) {
+                match seen(&txn, &table, !read_only && round.is_multiple_of(5)) {
                     Ok(seen) => assert_eq!(seen, (ROWS.into(), ROWS.into()), "{isolation:?}"),
                     Err(error) => {
                         assert!(

@@ -149,7 +149,7 @@ fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u6
         let before = ledger.acknowledged.lock().unwrap().clone();
         let snapshot = db.snapshot();
         ledger.must_be_whole_at(&snapshot, &before);
-        if round % 3 == 0 {
+        if round.is_multiple_of(3) {
             let name = format!("round {round}");
             db.create_snapshot(&name).unwrap();
             let named = db.open_snapshot(&name).unwrap();

@@ -50,7 +50,7 @@ fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
             vec![scanned, many, one(got), keys(&snapshot, tree).unwrap().len()]
         }
         _ => {
-            let read_only = round % 2 == 0;
+            let read_only = round.is_multiple_of(2);
             let txn =
                 db.begin(TxnOptions { isolation: level, read_only, ..Default::default() }).unwrap();
             let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
