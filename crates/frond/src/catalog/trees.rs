@@ -4,6 +4,10 @@
 //! shown here. Callers serialise changes by [`Catalog::change`]; look-ups share a read lock and
 //! happen once per opened handle, never per operation.
 //!
+//! A tree's lifetime is an interval of seqnos, its birth and its end, each the seqno of a commit (Rule: I43). The end is marked within
+//! the sequencer's section, not when the change is shown: between the two the commit is visible, and may be applied, and the tree
+//! has no root in the version any more.
+//!
 //! Threads: all.
 
 use std::{
@@ -21,7 +25,7 @@ use crate::{
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
     store::GROUP_TREES,
-    sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
+    sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
     types::Counts,
@@ -51,8 +55,15 @@ pub(crate) struct TreeEntry {
     pub work: Arc<Work>,
     pub counters: Counters,
     record: Mutex<TreeRecord>,
-    dropped: AtomicBool,
+    /// The commit that drops it; [`NO_END`] until then.
+    end: AtomicU64,
 }
+
+/// The end of a tree that is not dropped.
+const NO_END: u64 = u64::MAX;
+
+/// Dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below 1 MiB.
+const ENDED_MAX: usize = 4096;
 
 /// What rooms above keep about trees, by tree.
 pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
@@ -89,10 +100,21 @@ struct State {
     /// Among the roots already, before whoever clones or fills them has come to show them: what they are clones of, or are instead
     /// of, and since which commit.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
+    /// Trees that were dropped since the store was opened, the newest of them.
+    ended: BTreeMap<TreeId, Ended>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
     /// Names of trees that are in tree 0 and cannot be read before the next opening.
     reserved: BTreeSet<String>,
+}
+
+/// What is remembered of a tree that was dropped.
+#[derive(Debug)]
+struct Ended {
+    /// The commit that dropped it.
+    end: Seqno,
+    /// Its name then.
+    name: String,
 }
 
 impl TreeEntry {
@@ -112,7 +134,7 @@ impl TreeEntry {
             work,
             counters: Counters::new(record.id, counted.clone()),
             record: Mutex::new(record),
-            dropped: AtomicBool::new(false),
+            end: AtomicU64::new(NO_END),
         })
     }
 
@@ -151,13 +173,33 @@ impl TreeEntry {
         self.record.lock().unwrap().operators.contains_key(&operator)
     }
 
-    /// An error if the tree was dropped: its handles are of no more use.
+    /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that others
+    /// can see: whoever reads at it, or after it, finds the mark.
+    pub fn mark_end(&self, seqno: Seqno) {
+        // SeqCst: see `check`. The first mark counts.
+        self.end.fetch_min(seqno.0, Ordering::SeqCst);
+    }
+
+    /// An error if the tree was dropped, or the commit that drops it has its seqno: the tree gets no more rows.
+    ///
+    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version and its
+    /// seqno. Before that, the tree can end between the check and the read, and a tree that has ended looks empty.
     pub fn check(&self) -> Result<()> {
-        // SeqCst, as what says so: who takes a number and sees the tree here has been seen by whoever counts on from it.
-        if self.dropped.load(Ordering::SeqCst) {
-            Err(Error::NoSuchTree(self.name()))
-        } else {
-            Ok(())
+        // SeqCst pairs with `mark_end`: a reservation of numbers that passes here after it has taken them was seen by the tree
+        // that goes on counting from this one.
+        match self.end.load(Ordering::SeqCst) {
+            NO_END => Ok(()),
+            _ => Err(Error::NoSuchTree(self.name())),
+        }
+    }
+
+    /// An error if the tree had ended at this seqno. A reader at an older one still has all rows.
+    pub fn check_at(&self, at: Seqno) -> Result<()> {
+        // Acquire: the mark happens before its commit is visible, and `at` was visible when it was read.
+        let end = self.end.load(Ordering::Acquire);
+        match end > at.0 || end == NO_END {
+            true => Ok(()),
+            false => Err(Error::NoSuchTree(self.name())),
         }
     }
 }
@@ -188,11 +230,29 @@ impl Catalog {
         }
     }
 
-    /// A tree that is in the catalog no more, for reading it at a snapshot.
-    pub fn gone(&self, record: TreeRecord) -> Arc<TreeEntry> {
+    /// A tree that is no longer in the catalog, for reading it at a snapshot. Where its end is not known (it was dropped before the
+    /// store was opened, or long ago), it has ended after `shown`, the last commit that shows it for certain.
+    pub fn gone(&self, record: TreeRecord, shown: Seqno) -> Arc<TreeEntry> {
+        let end = self.state.read().unwrap().ended.get(&record.id).map(|ended| ended.end);
         let entry = TreeEntry::new(record, &self.work, &self.counted);
-        entry.dropped.store(true, Ordering::Release);
+        let is_endless = plant!("db: the end of a tree that is gone is not known");
+        let end = if is_endless { Seqno(NO_END) } else { end.unwrap_or(shown.next()) };
+        entry.mark_end(end);
         entry
+    }
+
+    /// Whether a tree is known to have ended.
+    pub fn has_ended(&self, id: TreeId) -> bool {
+        let state = self.state.read().unwrap();
+        let standing = state.by_id.get(&id);
+        standing.map_or(state.ended.contains_key(&id), |entry| entry.check().is_err())
+    }
+
+    /// The error for a tree that is not in the catalog: with its name if that is still known.
+    pub fn no_such_tree(&self, id: TreeId) -> Error {
+        let state = self.state.read().unwrap();
+        let name = state.ended.get(&id).map(|ended| ended.name.clone());
+        Error::NoSuchTree(name.unwrap_or_else(|| format!("number {}", id.0)))
     }
 
     /// A tree that never is in the catalog.
@@ -246,15 +306,16 @@ impl Catalog {
         self.state.write().unwrap().show(record, &self.work, &self.counted)
     }
 
-    /// Takes a dropped tree away from users.
-    pub fn hide_tree(&self, id: TreeId) {
-        self.state.write().unwrap().hide(id);
+    /// Takes a tree away from users that this commit has dropped.
+    pub fn hide_tree(&self, id: TreeId, dropped: Seqno) {
+        self.state.write().unwrap().hide(id, dropped);
     }
 
     /// Shows what one commit has made of trees: nobody finds a part of it. Of each of `clones` the first goes on
     /// counting from where the second is. The entries of what was put, in that order.
     pub fn show_change(
         &self,
+        seqno: Seqno,
         put: Vec<TreeRecord>,
         drops: &BTreeSet<TreeId>,
         clones: &[(TreeId, TreeId)],
@@ -262,7 +323,7 @@ impl Catalog {
         let mut state = self.state.write().unwrap();
         // They may be among those that go.
         let parents: Vec<_> = clones.iter().map(|(_, of)| state.by_id.get(of).cloned()).collect();
-        drops.iter().for_each(|&id| state.hide(id));
+        drops.iter().for_each(|&id| state.hide(id, seqno));
         let shown =
             put.into_iter().map(|record| state.show(record, &self.work, &self.counted)).collect();
         for ((clone, of), parent) in clones.iter().zip(parents) {
@@ -334,8 +395,8 @@ impl State {
         entry
     }
 
-    fn hide(&mut self, id: TreeId) {
-        if let Some(entry) = self.take(id)
+    fn hide(&mut self, id: TreeId, dropped: Seqno) {
+        if let Some(entry) = self.take(id, dropped)
             && !self.gone.remove(&id)
         {
             self.leaving.insert(id, entry);
@@ -362,13 +423,17 @@ impl State {
     }
 
     /// Takes a tree out of what users find.
-    fn take(&mut self, id: TreeId) -> Option<Arc<TreeEntry>> {
+    fn take(&mut self, id: TreeId, dropped: Seqno) -> Option<Arc<TreeEntry>> {
         let entry = self.by_id.remove(&id)?;
-        // SeqCst: see `check`.
-        entry.dropped.store(true, Ordering::SeqCst);
+        // Marked already, unless the log is being replayed.
+        entry.mark_end(dropped);
         let name = entry.name();
         if self.by_name.get(&name).is_some_and(|other| other.id == id) {
             self.by_name.remove(&name);
+        }
+        self.ended.insert(id, Ended { end: dropped, name });
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_first();
         }
         Some(entry)
     }

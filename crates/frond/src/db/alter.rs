@@ -1,9 +1,23 @@
 //! What rooms above need to know of who uses a tree: for tables, whose trees come, change and go together.
 //!
+//! A change that takes a tree away (a drop, a truncation, a load into it, the end of an index or of a build's queue) holds the tree
+//! as [`Alone`] from before its last look at the catalog until the change is shown. The naive form, an exclusive lock on the tree, is
+//! not enough: as long as no transaction holds a lock, batches take none (`txn/gate.rs`). A batch that has just found its tree in the
+//! catalog would get its seqno after the drop, and its rows would be acknowledged and lost. So the steps are:
+//!
+//! 1. Lock the trees, in the order of their numbers. Transactions and batches with locks have ended by then.
+//! 2. Close the gate, which waits for the batches that have passed it. Batches that come later ask for locks, and wait.
+//! 3. Look at the catalog again, commit, show the change, and only then give gate and locks back. A batch that waited finds its tree
+//!    gone and gets `NoSuchTree`, before it has a seqno.
+//!
+//! So each batch has its seqno before the change, and a clone in the change has its rows, or it has done nothing. Batches of other
+//! trees pay for it with locks while the change is made.
+//!
 //! Invariants
-//! 1. Who wants several trees for himself takes them in the order of their numbers, for one owner: so two changes of the
-//!    catalog never wait for each other in a circle, and a transaction that waits for one of them is seen.
-//! 2. Trees are had before the lock of catalog changes is: nobody who has that waits for a transaction.
+//! 1. A caller that needs several trees locks them in the order of their numbers, for one owner: so two changes of the
+//!    catalog never wait for each other in a cycle, and a transaction that waits for one of them is seen.
+//! 2. Trees are locked before the lock of catalog changes is: nobody who has that waits for a transaction.
+//! 3. A tree gets its end ([`TreeEntry::mark_end`](crate::catalog::TreeEntry)) while it is held as [`Alone`].
 //!
 //! Threads: all.
 
@@ -30,16 +44,21 @@ pub(crate) enum WaitAlone {
     Usual,
 }
 
-/// Trees that no transaction has rows of, or takes any.
+/// Trees that nobody else writes: transactions have no rows of them, and no batch is on its way to them.
 #[derive(Debug)]
 pub(crate) struct Alone {
     shared: Arc<Shared>,
     locks: LockSet,
+    /// The gate of batches is closed, too.
+    has_gate: bool,
 }
 
 impl Drop for Alone {
     fn drop(&mut self) {
         self.shared.lock_table.release_all(&mut self.locks);
+        if self.has_gate {
+            self.shared.gate.open();
+        }
     }
 }
 
@@ -115,8 +134,8 @@ impl Db {
 }
 
 impl Shared {
-    /// Waits until no transaction has rows of any of these trees, whose numbers ascend, and keeps them away (Rule: I52). If that
-    /// is not to be had, says which tree is not.
+    /// Waits until nobody else writes any of these trees, whose numbers ascend, and keeps transactions and batches away (Rule: I52). An
+    /// error names the tree that it is about.
     pub(super) fn lock_alone(
         self: &Arc<Self>,
         trees: &[TreeId],
@@ -129,8 +148,8 @@ impl Shared {
             Patience::NoWait | Patience::Forever => None,
         };
         loop {
-            let mut alone =
-                Alone { shared: self.clone(), locks: self.lock_table.begin(self.next_txn()) };
+            let locks = self.lock_table.begin(self.next_txn());
+            let mut alone = Alone { shared: self.clone(), locks, has_gate: false };
             until.inspect(|&until| alone.locks.wait_until(until));
             heed.inspect(|&heed| alone.locks.owner().heed(heed.clone()));
             let locked = trees.iter().try_for_each(|&tree| {
@@ -138,7 +157,13 @@ impl Shared {
                 let mode = TableMode::Exclusive;
                 self.lock_table.lock_table(locks, tree, mode, patience).map(drop)
             });
-            let Err(mut denied) = locked else { return Ok(alone) };
+            let Err(mut denied) = locked else {
+                if let Some(&first) = trees.first() {
+                    let closed = self.close_gate(&mut alone, first, until, heed);
+                    closed.map_err(|error| (first, error))?;
+                }
+                return Ok(alone);
+            };
             if denied.reason == Reason::Deadlock {
                 // It has written nothing, so it is the one that is ended; and has nothing to lose: it lets all go, which ends
                 // the circle, and asks again.
@@ -149,6 +174,32 @@ impl Shared {
             }
             return Err((denied.tree, self.lock_error(denied)));
         }
+    }
+
+    /// Closes the gate, and waits for the batches that have passed it. They wait for no lock, so they end soon whatever others do.
+    fn close_gate(
+        &self,
+        alone: &mut Alone,
+        tree: TreeId,
+        until: Option<Duration>,
+        heed: Option<&Heed>,
+    ) -> Result<()> {
+        if plant!("db: batches go on beside changes of trees") {
+            return Ok(());
+        }
+        let must_go_on = || heed.map_or(Ok(()), Heed::must_go_on);
+        let is_early = || until.is_none_or(|until| self.engine.env.clock.now() < until);
+        alone.has_gate = self.gate.close(|| is_early() && must_go_on().is_ok());
+        if alone.has_gate {
+            return Ok(());
+        }
+        must_go_on()?;
+        Err(Error::LockTimeout {
+            tree: self.tree_name(tree),
+            what: "the tree".into(),
+            holder: "a batch that is being committed".into(),
+            key: None,
+        })
     }
 }
 

@@ -67,12 +67,20 @@ impl Db {
         })
     }
 
-    /// Opens a tree.
+    /// Opens a tree. Waits if a change is on its way that takes this name from its tree (a drop, a truncation, a load into the tree)
+    /// and whose commit can be seen already: the handle is of the tree that has the name then.
     ///
     /// # Errors
     /// `NoSuchTree`.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
-        let entry = self.entry(name)?;
+        let mut entry = self.entry(name)?;
+        if entry.check().is_err() {
+            // The change is shown before this lock is free.
+            let shown = self.shared.catalog.change();
+            entry = self.entry(name)?;
+            drop(shown);
+            entry.check()?;
+        }
         // What a build makes has no name that others may use, until it is published.
         match entry.is_marked(BUILD_ATTRIBUTES) {
             true => Err(Error::NoSuchTree(name.into())),
@@ -229,7 +237,7 @@ impl Shared {
     ) -> Result<Option<Change>> {
         let Some(value) = value else {
             if let Some(tree) = Record::tree_of_key(key) {
-                catalog.hide_tree(tree);
+                catalog.hide_tree(tree, replayed.unwrap_or(Seqno(0)));
                 return Ok(Some(Change::DropTree(tree)));
             }
             let snapshot = Record::snapshot_of_key(key);

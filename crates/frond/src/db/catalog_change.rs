@@ -276,7 +276,7 @@ impl CatalogChange<'_> {
     }
 
     fn must_be_there(&self, id: TreeId) -> Result<TreeRecord> {
-        self.look(id).ok_or_else(|| Error::NoSuchTree(format!("number {}", id.0)))
+        self.look(id).ok_or_else(|| self.db.shared.catalog.no_such_tree(id))
     }
 
     fn record(&mut self, id: TreeId) -> Result<&mut TreeRecord> {
@@ -340,7 +340,7 @@ impl CatalogChange<'_> {
         };
         let put = put.values().map(|record| TreeRecord { birth: birth(record), ..record.clone() });
         let counting = [&clones[..], fills].concat();
-        Ok((seqno, catalog.show_change(put.collect(), drops, &counting)))
+        Ok((seqno, catalog.show_change(seqno, put.collect(), drops, &counting)))
     }
 }
 
@@ -415,6 +415,9 @@ impl Shared {
         }
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod ended;
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {

@@ -1,8 +1,8 @@
 //! Changes of several trees at once, as programs make them: steps, in their order, that are one commit.
 //!
 //! 1. The steps are made on a picture of the catalog ([`CatalogChange`]), which says what trees the change takes away.
-//! 2. Those are waited for, until no transaction has rows of them; then step 1 again, for meanwhile others may have changed
-//!    the catalog. If it takes others away by now, they are waited for in their turn.
+//! 2. Those are locked until the change is shown, so that neither transactions nor batches write them (`alter.rs`). Then step 1
+//!    again, for meanwhile others may have changed the catalog. If it takes others away by now, those are locked instead.
 //! 3. One commit.
 //!
 //! Invariants
@@ -287,11 +287,15 @@ impl TreesChange {
     /// truncates, those that are prepared, too, and in a clone's case until what was committed so far is applied. Transactions
     /// with rows of trees that get other names go on with them.
     ///
+    /// A transaction or batch with rows of a tree that goes is committed wholly before the change, and then a clone made by it has the
+    /// rows; or it fails with `NoSuchTree` and has done nothing. From the change on reads of such a tree fail with `NoSuchTree`; snapshots and
+    /// cursors from before show all its rows.
+    ///
     /// After an error the change may be committed again.
     ///
     /// # Errors
     /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`; `LockTimeout` if a
-    /// transaction with rows lasts longer than it may; `Interrupted` if it [heeds](Self::heed) somebody. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
+    /// transaction or batch with rows lasts longer than it may; `Interrupted` if it [heeds](Self::heed) somebody. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
     /// says that the change will be there when the store is opened again. `OutcomeUnknown`: after the next opening the change
     /// is there wholly or not at all.
     ///
@@ -306,6 +310,9 @@ impl TreesChange {
             self.heed.as_ref().map_or(Ok(()), Heed::must_go_on)?;
             let plan = self.plan()?;
             if plan.alone.keys().all(|tree| had.contains(tree)) {
+                if plant!("db: trees are given back before their change is made") {
+                    drop(alone.take());
+                }
                 return plan.commit(&self.db);
             }
             // Others may change the catalog while this one waits; and all are had in one order, or none.

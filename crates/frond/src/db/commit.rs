@@ -21,7 +21,7 @@
 use crate::{
     Durability, Error, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
-    catalog::CATALOG_TREE,
+    catalog::{CATALOG_TREE, TreeEntry},
     pipeline::{Insertion, Paced, TurnTaken},
     store::Extent,
     sync::{Arc, Ordering, thread_number},
@@ -321,6 +321,7 @@ impl Shared {
         };
         let bytes = rest.len() + trailer(Seqno(0)).len();
         let begins_memtable = changes.iter().any(Change::begins_memtable);
+        let ending = self.ending_trees(changes);
         loop {
             let mut section = engine.enter();
             engine.health.check()?;
@@ -361,6 +362,13 @@ impl Shared {
             if !plant!("txn: a commit is not noted at its trees") {
                 self.last_commits.note(trees(), section.last().next());
             }
+            let stands = |tree| !self.catalog.has_ended(tree);
+            debug_assert!(
+                trees().all(stands),
+                "a commit into a tree that has ended (`alter.rs`, 3)"
+            );
+            // Likewise: a reader that sees this commit finds that these trees have ended.
+            ending.iter().for_each(|tree| tree.mark_end(section.last().next()));
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
             // What a record names is held by the log before anybody can read the record.
             let names_runs =
@@ -404,6 +412,18 @@ impl Shared {
         }
     }
 
+    /// Trees that changes of the catalog drop. Looked up before the section.
+    fn ending_trees(&self, changes: &[Change]) -> Vec<Arc<TreeEntry>> {
+        let dropped = changes.iter().filter_map(Change::dropped_tree);
+        let dropped = dropped.filter(|_| !plant!("db: the end of a tree is not marked"));
+        let entries = dropped.filter_map(|tree| self.catalog.by_id(tree));
+        let is_index = |entry: &TreeEntry| entry.name().contains('/');
+        let marked = |entry: &Arc<TreeEntry>| {
+            !(plant!("db: the end of an index is not marked") && is_index(entry))
+        };
+        entries.filter(marked).collect()
+    }
+
     /// The memtable keeps the blobs from here on, and so does the record, if it names them (Rule: I11).
     fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, named: Option<Lsn>) {
         if blobs.is_empty() {
@@ -422,8 +442,8 @@ impl Shared {
         }
     }
 
-    /// Locks the keys of checked inserts, and of every write to trees that have them. To be called once nobody can take the trees away
-    /// unseen: behind the gate, or with the trees locked. One that has gone until then is told of.
+    /// Locks the keys of checked inserts, and of every write to trees that have them. Called once nobody else can take the trees away
+    /// ([`Alone`](super::Alone)): past the gate, or with the trees locked. A tree that has gone until then is an error.
     pub(super) fn lock_checked(
         &self,
         writes: &WriteSet,
@@ -437,7 +457,7 @@ impl Shared {
                 {
                     continue;
                 }
-                return Err(Error::NoSuchTree(format!("number {}", tree.0)));
+                return Err(self.catalog.no_such_tree(tree));
             };
             if entry.unique {
                 let keys = writes.entries(tree);

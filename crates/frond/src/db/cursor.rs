@@ -96,12 +96,17 @@ struct Lone {
 }
 
 impl Cursor {
+    /// A cursor over a tree that its snapshot shows: else an error. Without a handle, over the catalog.
     pub(crate) fn new(
         snapshot: Snapshot,
         tree: TreeId,
         handle: Option<&Tree>,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Self> {
+        // The snapshot is registered, so what it shows now it keeps showing: later pieces need no check.
+        if !plant!("db: a scan does not ask whether its tree has ended") {
+            handle.map_or(Ok(()), |handle| snapshot.must_show(handle))?;
+        }
         Ok(Self {
             snapshot,
             tree,

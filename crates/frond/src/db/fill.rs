@@ -2,8 +2,8 @@
 //!
 //! 1. `begin`: the tree is looked at, so that who cannot load learns it before he has put rows.
 //! 2. The rows become pages of a new tree, as those of any load (`bulk.rs`).
-//! 3. `finish`: the tree is waited for until no transaction has rows of it, those that are prepared included, and no batch is on
-//!    its way; then it is looked at again. The commit that makes the new tree drops the old one, as a truncation does
+//! 3. `finish`: the tree is locked as any change locks the trees that it takes away (`alter.rs`), which waits for transactions with
+//!    rows of it, prepared ones included, and for batches; then it is looked at again. The commit that makes the new tree drops the old one, as a truncation does
 //!    (`CatalogChange::truncate`), and with it goes whatever the old one still has of deleted rows.
 //!
 //! Invariants
@@ -16,7 +16,7 @@
 //! The tree is waited for, and not refused because a transaction has written it: only the end of that tells whether it will be empty,
 //! and a truncation of it would wait, too.
 //!
-//! Threads: as `bulk.rs`. The trees are had before the lock of catalog changes is (`alter.rs`, 2).
+//! Threads: as `bulk.rs`. The trees are locked before the lock of catalog changes is taken (`alter.rs`, 2).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 use super::{
-    Alone, BulkLoad, CatalogChange, Db, Interrupter, Shared, Tree, catalog::must_be_no_build,
+    Alone, BulkLoad, CatalogChange, Db, Interrupter, Tree, catalog::must_be_no_build,
     catalog_change::instead_of, change_trees::must_be_no_table,
 };
 
@@ -36,18 +36,6 @@ pub(super) struct Waits {
     lock_timeout: Option<Duration>,
     heed: Heed,
     stops: Option<Interrupter>,
-}
-
-/// Trees that have no rows, and get none.
-pub(super) struct Empty {
-    shared: Arc<Shared>,
-    _alone: Alone,
-}
-
-impl Drop for Empty {
-    fn drop(&mut self) {
-        self.shared.gate.open();
-    }
 }
 
 impl Waits {
@@ -123,30 +111,15 @@ impl Db {
     }
 
     /// Waits until these trees are nobody else's, and keeps others away from there on; an error unless they are empty.
-    pub(super) fn keep_empty(&self, trees: &[&Tree], waits: &Waits) -> Result<Option<Empty>> {
+    pub(super) fn keep_empty(&self, trees: &[&Tree], waits: &Waits) -> Result<Option<Alone>> {
         if trees.is_empty() {
             return Ok(None);
         }
-        let shared = &self.shared;
-        let now = || shared.engine.env.clock.now();
-        let until = waits.lock_timeout.map(|time| now().saturating_add(time));
         let mut ids: Vec<TreeId> = trees.iter().map(|tree| tree.id()).collect();
         ids.sort_unstable();
         let patience = waits.lock_timeout.map_or(Patience::Forever, Patience::For);
-        let alone = shared.lock_alone(&ids, patience, Some(&waits.heed));
+        let alone = self.shared.lock_alone(&ids, patience, Some(&waits.heed));
         let alone = alone.map_err(|(_, error)| error)?;
-        // Batches that need no locks are on their way still; those that come now ask for them.
-        let is_early = || until.is_none_or(|until| now() < until);
-        if !shared.gate.close(|| is_early() && waits.heed.must_go_on().is_ok()) {
-            waits.heed.must_go_on()?;
-            return Err(Error::LockTimeout {
-                tree: trees.first().map(|tree| tree.name()).unwrap_or_default(),
-                what: "the tree, to load into it".into(),
-                holder: "a batch that is being committed".into(),
-                key: None,
-            });
-        }
-        let empty = Empty { shared: shared.clone(), _alone: alone };
         for tree in trees {
             // Nobody drops it from here on.
             tree.entry.check()?;
@@ -154,7 +127,7 @@ impl Db {
                 self.must_be_empty(tree, waits.stops.as_ref())?;
             }
         }
-        Ok(Some(empty))
+        Ok(Some(alone))
     }
 
     /// Puts what was loaded, as tree `new`, in the place of a tree that is [kept empty](Self::keep_empty).

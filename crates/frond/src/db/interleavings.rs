@@ -6,6 +6,8 @@
 //!
 //! Run: `make schedules`.
 
+mod trees;
+
 use std::time::Duration;
 
 use super::*;

@@ -104,7 +104,8 @@ impl Snapshot {
     /// The value of a key at this moment.
     ///
     /// # Errors
-    /// `DefinitionChanged` if the tree was created later; I/O errors and damage.
+    /// `DefinitionChanged` if the tree was created later; `NoSuchTree` if it was dropped, truncated or filled by a load before;
+    /// of a named snapshot `DefinitionChanged` in both cases. I/O errors and damage.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.check(tree)?;
         let mut value = Vec::new();
@@ -190,7 +191,7 @@ impl Snapshot {
     }
 
     /// The tree that had this name at this moment, for reading it here; it may have another name now.
-    /// If it was dropped, everything but reading at snapshots fails with `NoSuchTree`.
+    /// If it was dropped, everything but reading at snapshots from before the drop fails with `NoSuchTree`.
     ///
     /// # Errors
     /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge operator
@@ -209,7 +210,7 @@ impl Snapshot {
             self.engine.apply_through(self.seqno())?;
         }
         let now = shared.catalog.by_id(record.id);
-        let entry = now.unwrap_or_else(|| shared.catalog.gone(record.clone()));
+        let entry = now.unwrap_or_else(|| shared.catalog.gone(record.clone(), self.seqno()));
         Ok(Tree::of_snapshot(shared.clone(), entry, record.birth))
     }
 
@@ -241,10 +242,18 @@ impl Snapshot {
             let why = format!("tree \"{}\" is of another store than the snapshot", tree.name());
             return Err(Error::InvalidArgument(why));
         }
-        let was_there = match &self.then {
-            Some(then) => then.contains_key(&tree.entry.id) && tree.birth() <= self.state.at,
-            None => tree.birth() <= self.state.at,
-        };
-        if was_there { Ok(()) } else { Err(Error::DefinitionChanged(tree.name())) }
+        self.must_show(tree)
+    }
+
+    /// An error unless it shows the tree: the tree had begun and had not ended.
+    pub(super) fn must_show(&self, tree: &Tree) -> Result<()> {
+        match &self.then {
+            None => tree.check_at(self.state.at),
+            // Its catalog says so, also of trees whose end nobody remembers.
+            Some(then) => {
+                let was_there = then.contains_key(&tree.entry.id) && tree.birth() <= self.state.at;
+                if was_there { Ok(()) } else { Err(Error::DefinitionChanged(tree.name())) }
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     layout::{RowVersions, Standing},
     run::Typing,
     sync::Arc,
+    version::Version,
 };
 
 use super::{
@@ -103,6 +104,27 @@ impl Tree {
         self.then.map_or(birth, |then| then.min(birth))
     }
 
+    /// An error unless the tree is there at this seqno, for a reader by this handle: it has begun and has not ended. To be called once
+    /// the reader has its version: see [`TreeEntry::check`].
+    #[inline]
+    pub(super) fn check_at(&self, at: Seqno) -> Result<()> {
+        match self.birth() > at {
+            true => Err(Error::DefinitionChanged(self.name())),
+            false => self.entry.check_at(at),
+        }
+    }
+
+    /// A view of what is visible now, in a version that was taken before. Every birth is visible by now.
+    #[inline]
+    fn view<'a>(&'a self, version: &'a Version) -> Result<ReadView<'a>> {
+        let engine = &self.shared.engine;
+        let at = engine.sequencer.visible();
+        if !plant!("db: a get does not ask whether its tree has ended") {
+            self.entry.check_at(at)?;
+        }
+        Ok(ReadView { engine, version, at })
+    }
+
     /// The version of the layout in which the handle gives values, if these name theirs.
     pub fn layout_version(&self) -> Option<u16> {
         self.versions().map(|versions| versions.newest())
@@ -186,12 +208,10 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.entry.check()?;
         check_key(key)?;
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
-        let at = self.shared.engine.sequencer.visible();
-        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        let view = self.view(&version)?;
         let found = view.get(self.entry.id, key, value)?;
         self.bring_up(value)?;
         Ok(found)
@@ -238,12 +258,10 @@ impl Tree {
     /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree, or the parts are of
     /// a tree with other layouts.
     pub fn get_parts(&self, key: &[u8], parts: &Parts, value: &mut Vec<u8>) -> Result<bool> {
-        self.entry.check()?;
         check_key(key)?;
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
-        let at = self.shared.engine.sequencer.visible();
-        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        let view = self.view(&version)?;
         parts.check(self.typing.as_ref())?;
         view.get_parts(&self.entry, key, parts, value)
     }
@@ -271,12 +289,10 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_at(&self, key: &[u8], from: usize, out: &mut [u8]) -> Result<Option<usize>> {
-        self.entry.check()?;
         check_key(key)?;
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
-        let at = self.shared.engine.sequencer.visible();
-        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        let view = self.view(&version)?;
         view.get_at(self, key, from, out)
     }
 
@@ -285,12 +301,10 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.entry.check()?;
         check_key(key)?;
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
-        let at = self.shared.engine.sequencer.visible();
-        ReadView { engine: &self.shared.engine, version: &version, at }.exists(self.entry.id, key)
+        self.view(&version)?.exists(self.entry.id, key)
     }
 
     /// The values of many keys, all from the same moment, in the order of the keys.
@@ -298,11 +312,9 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.entry.check()?;
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
-        let at = self.shared.engine.sequencer.visible();
-        let view = ReadView { engine: &self.shared.engine, version: &version, at };
+        let view = self.view(&version)?;
         in_key_order(keys, |key| {
             check_key(key)?;
             let mut value = Vec::new();
@@ -353,7 +365,6 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<Cursor> {
-        self.entry.check()?;
         self.shared.engine.health.check()?;
         let snapshot = self.shared.snapshot();
         Cursor::new(snapshot, self.entry.id, Some(self), bounds(&range)?)

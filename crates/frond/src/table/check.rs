@@ -57,7 +57,7 @@ impl Table {
     /// build it again.
     ///
     /// # Errors
-    /// I/O errors and damage of what had to be read.
+    /// `NoSuchTree` if the table was dropped; I/O errors and damage of what had to be read.
     pub fn check(&self) -> Result<TableReport> {
         let snapshot = self.db.snapshot();
         // Behind the snapshot: what is dropped from now on can be read there still, and what was built since not yet.
@@ -70,6 +70,8 @@ impl Table {
         let mut failed = Ok(());
         indexes.retain(|index| match snapshot.get(&index.tree, &[]) {
             Ok(_) => true,
+            // It had been dropped by the snapshot, and the definition was about to say so.
+            Err(Error::NoSuchTree(_)) if snapshot.get(known, &[]).is_ok() => false,
             Err(Error::DefinitionChanged(_)) => false,
             Err(error) => {
                 failed = Err(error);

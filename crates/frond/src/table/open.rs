@@ -355,7 +355,9 @@ impl Table {
 
     /// The indexes that can be read now.
     pub fn indexes(&self) -> Vec<IndexInfo> {
-        self.state.definition().indexes.iter().map(|index| index.info()).collect()
+        let definition = self.state.definition();
+        let there = definition.indexes.iter().filter(|index| index.tree.check_there().is_ok());
+        there.map(|index| index.info()).collect()
     }
 
     /// Drops an index: see [`Db::drop_index`].

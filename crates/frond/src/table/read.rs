@@ -102,7 +102,8 @@ impl Table {
 /// An index of a table, to read by: see [`Table::index`].
 ///
 /// A transaction that has begun to read before the index was there, built or rebuilt, gets
-/// [`Error::DefinitionChanged`]; once it was dropped, all get [`Error::NoSuchTree`].
+/// [`Error::DefinitionChanged`]; once it was dropped, all get [`Error::NoSuchTree`]. Both name the index and its table: "index city of
+/// table people". If the whole table was dropped, they name the table.
 #[derive(Clone, Debug)]
 pub struct TableIndex {
     pub(super) table: Arc<TableState>,
@@ -112,12 +113,30 @@ pub struct TableIndex {
 }
 
 impl TableIndex {
+    /// An error of the index's tree, whose name is the engine's own, as one of the index.
+    #[cold]
+    pub(super) fn named(&self, error: Error) -> Error {
+        let (tree, rows) = (&self.index.tree, &self.table.rows);
+        if error.tree() != Some(&*tree.name()) {
+            return error;
+        }
+        let name = || format!("index {} of table {}", self.index.spec.name, rows.name());
+        match error {
+            Error::NoSuchTree(_) => match rows.check_there() {
+                Ok(()) => Error::NoSuchTree(name()),
+                Err(gone) => gone,
+            },
+            Error::DefinitionChanged(_) => Error::DefinitionChanged(name()),
+            other => other,
+        }
+    }
+
     /// The key and the value of the row that has this in a unique index.
     ///
     /// # Errors
     /// `InvalidArgument` if the index is not unique: scan it. As [`Txn::get`].
     pub fn get(&self, txn: &Txn, extracted: &[u8]) -> Result<Option<Row>> {
-        self.look_up(txn, extracted, None)
+        self.look_up(txn, extracted, None).map_err(|error| self.named(error))
     }
 
     /// The same, the row locked for the transaction alone. If there is none, nobody else makes one until the
@@ -126,7 +145,8 @@ impl TableIndex {
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_for_update`].
     pub fn get_for_update(&self, txn: &Txn, extracted: &[u8]) -> Result<Option<Row>> {
-        self.look_up(txn, extracted, Some((RowLock::Exclusive, IfLocked::Wait)))
+        let locking = Some((RowLock::Exclusive, IfLocked::Wait));
+        self.look_up(txn, extracted, locking).map_err(|error| self.named(error))
     }
 
     /// The same, locked as asked: the entry and the row, which [`Txn::unlock_last`] gives back together.
@@ -140,7 +160,8 @@ impl TableIndex {
         lock: RowLock,
         if_locked: IfLocked,
     ) -> Result<Option<Row>> {
-        self.look_up(txn, extracted, Some((lock, that_locks(if_locked))))
+        let locking = Some((lock, that_locks(if_locked)));
+        self.look_up(txn, extracted, locking).map_err(|error| self.named(error))
     }
 
     fn look_up(&self, txn: &Txn, extracted: &[u8], locking: Locking) -> Result<Option<Row>> {
@@ -278,9 +299,10 @@ impl TableIndex {
     ) -> Result<IndexScan<'t>> {
         let (from, to) = self.index.form().bounds(&range);
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let cursor = txn.scan(&self.index.tree, range)?;
+        let named = |error| self.named(error);
+        let cursor = txn.scan(&self.index.tree, range).map_err(named)?;
         let shown = match self.can_be_stood_over(txn) {
-            true => Some(txn.scan_snapshot(&self.index.tree, range)?),
+            true => Some(txn.scan_snapshot(&self.index.tree, range).map_err(named)?),
             false => None,
         };
         Ok(IndexScan::new(self.clone(), txn, (cursor, shown), None))
@@ -302,7 +324,8 @@ impl TableIndex {
         let if_locked = that_locks(if_locked);
         let (from, to) = self.index.form().bounds(&range);
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked)?;
+        let cursor = txn.scan_locked(&self.index.tree, range, lock, if_locked);
+        let cursor = cursor.map_err(|error| self.named(error))?;
         Ok(IndexScan::new(self.clone(), txn, (cursor, None), Some((lock, if_locked))))
     }
 }

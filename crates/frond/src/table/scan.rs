@@ -83,7 +83,7 @@ impl<'t> IndexScan<'t> {
 
     fn go(&mut self, forward: bool) -> Result<Option<IndexRow<'_>>> {
         let _call = self.index.as_one_call(self.txn, self.locking)?;
-        while self.step(forward)? {
+        while self.step(forward).map_err(|error| self.index.named(error))? {
             match self.has_row() {
                 Ok(true) => return Ok(Some(self.found())),
                 Ok(false) => {}

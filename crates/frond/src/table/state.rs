@@ -93,6 +93,8 @@ impl TableState {
     pub fn index(&self, rows: &Tree, name: &str) -> Result<Arc<IndexState>> {
         let current = self.definition_for(rows)?;
         let found = current.indexes.iter().find(|index| index.spec.name == name);
+        // While it is dropped, it is in the definition for a moment more.
+        let found = found.filter(|index| index.tree.check_there().is_ok());
         found.cloned().ok_or_else(|| {
             let why = format!("it has no index \"{name}\"");
             Error::TableMismatch { table: self.rows.name(), why }

@@ -83,19 +83,12 @@ struct Building {
     tree: Option<Tree>,
 }
 
-/// The tree is the build's alone; batches ask for it, too.
+/// The tree is the build's alone.
 #[derive(Debug)]
 struct Locked {
-    db: Db,
     _alone: Alone,
     /// The last round was read to its end.
     is_whole: bool,
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        self.db.shared.gate.open();
-    }
 }
 
 impl Db {
@@ -336,9 +329,7 @@ impl IndexBuild {
             let alone = self.db.lock_tree_heeding(&self.base, wait, &self.heed)?;
             // Nobody drops it from here on.
             self.base.check_there()?;
-            // Batches that have not asked for locks are done soon.
-            self.db.shared.gate.close(|| true);
-            self.alone = Some(Locked { db: self.db.clone(), _alone: alone, is_whole: false });
+            self.alone = Some(Locked { _alone: alone, is_whole: false });
         }
         Ok(())
     }

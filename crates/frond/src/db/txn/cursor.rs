@@ -161,9 +161,6 @@ impl Txn {
             true => self.newest_snapshot(),
             false => self.snapshot_again(&mut state),
         };
-        if tree.birth() > snapshot.seqno() {
-            return Err(Error::DefinitionChanged(tree.name()));
-        }
         let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }
@@ -193,9 +190,6 @@ impl Txn {
     ) -> Result<Cursor> {
         let mut state = self.enter_tree(tree)?;
         let snapshot = self.snapshot_again(&mut state);
-        if tree.birth() > snapshot.seqno() {
-            return Err(Error::DefinitionChanged(tree.name()));
-        }
         Cursor::new(snapshot, tree.entry.id, Some(tree), bounds(&range)?)
     }
 

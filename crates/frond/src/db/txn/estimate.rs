@@ -44,7 +44,7 @@ impl Txn {
             rows = rows.min(all.max(u64::from(rows > 0)));
         }
         if let Some(snapshot) = &state.snapshot
-            && tree.birth() <= snapshot.at
+            && tree.check_at(snapshot.at).is_ok()
         {
             let then = snapshot.version(&shared.engine.versions);
             if !Arc::ptr_eq(&then, &now) {
@@ -53,6 +53,8 @@ impl Txn {
                 bytes = bytes.max(held.bytes.round() as u64);
             }
         }
+        // Behind the versions that were looked at: in those that hold the drop of a tree it has no rows.
+        tree.entry.check()?;
         Ok(RangeEstimate { rows, bytes: bytes + own.bytes })
     }
 

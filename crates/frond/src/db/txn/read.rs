@@ -36,8 +36,8 @@ impl Txn {
     /// `Serializable`, where it is a [`get_for_share`](Self::get_for_share).
     ///
     /// # Errors
-    /// `NoSuchTree` if the tree was dropped; `DefinitionChanged` if it was created behind the snapshot;
-    /// `TxnEnded`; I/O errors and damage of what had to be read.
+    /// `NoSuchTree` if the tree was dropped, truncated or filled by a load, also since the snapshot was taken;
+    /// `DefinitionChanged` if it was created behind the snapshot; `TxnEnded`; I/O errors and damage of what had to be read.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(tree, key, &mut value)?.then_some(value))
@@ -100,12 +100,12 @@ impl Txn {
         let engine = &self.shared.engine;
         if sees == Sees::Newest || !self.keeps_snapshot(state) {
             let version = engine.versions.hold();
-            return Ok((version, engine.sequencer.visible()));
+            let at = engine.sequencer.visible();
+            tree.entry.check_at(at)?;
+            return Ok((version, at));
         }
         let snapshot = self.snapshot(state);
-        if tree.birth() > snapshot.at {
-            return Err(Error::DefinitionChanged(tree.name()));
-        }
+        tree.check_at(snapshot.at)?;
         Ok((snapshot.version(&engine.versions), snapshot.at))
     }
 
@@ -228,11 +228,12 @@ impl Txn {
         let is_over_newest = messages.is_open() && !done && self.goes_on_from_newer();
         let keeps = matches!(at, At::Level) && self.keeps_snapshot(state);
         // Whatever the transaction has written there itself: a scan would not see the rest.
-        if keeps && tree.birth() > self.snapshot(state).at {
-            return Err(Error::DefinitionChanged(tree.name()));
+        if keeps {
+            tree.check_at(self.snapshot(state).at)?;
         }
         match at {
             At::Latest => {
+                // The lock of the row, or of the tree, keeps the tree from ending.
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: Seqno(u64::MAX) };
                 add(&mut messages, value, &view)?;
@@ -253,6 +254,7 @@ impl Txn {
             At::Level | At::Visible | At::Moment(..) => {
                 let version = engine.versions.current();
                 let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
+                tree.entry.check_at(view.at)?;
                 add(&mut messages, value, &view)?;
                 messages.finish(&view, value)
             }
@@ -274,6 +276,7 @@ impl Txn {
         let engine = &self.shared.engine;
         let version = engine.versions.current();
         let view = ReadView { engine, version: &version, at: engine.sequencer.visible() };
+        tree.entry.check_at(view.at)?;
         value.clear();
         view.get(tree.entry.id, key, value)
     }

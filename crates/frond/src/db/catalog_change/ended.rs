@@ -1,0 +1,463 @@
+//! Tests of the moment between the commit of a change that takes a tree away and the moment when the catalog shows it.
+//!
+//! The commit is visible then, and may be applied: the current version has no root for the tree, which would look empty. Every read of it
+//! fails with `NoSuchTree` and the tree's name, from the first one on; a reader at an older snapshot still has all rows.
+//!
+//! The tests stop a change there: they commit it, apply it or not, and do not show it.
+
+use super::*;
+use crate::{
+    Cursor, End, Hint, IfLocked, IndexSpec, Isolation, Layout, Options, Part, ReadOptions, RowLock,
+    Sees, Snapshot, TableSpec, Tree, TreeLock, Txn, TxnCursor, TxnOptions,
+    io::{Env, MemoryVfs, Workers},
+};
+
+const ROWS: u8 = 50;
+const LEVELS: [Isolation; 4] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Snapshot,
+    Isolation::Serializable,
+];
+
+fn store() -> Db {
+    let vfs = Arc::new(MemoryVfs::new());
+    let env = Env { vfs, workers: Workers::Manual, ..Env::real() };
+    Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
+}
+
+/// A tree whose rows are counted, some of them in memory and some in the tree.
+fn tree(db: &Db) -> Tree {
+    let value_layout = Some(Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]));
+    let options = TreeOptions { unique: true, value_layout, ..Default::default() };
+    let tree = db.create_tree("t", options).unwrap();
+    for rows in [0..ROWS / 2, ROWS / 2..ROWS] {
+        let insert =
+            |txn: &Txn| rows.clone().try_for_each(|row| txn.insert(&tree, &[row], &[row, 7, 7, 7]));
+        if rows.start > 0 {
+            db.checkpoint().unwrap();
+        }
+        db.transact(insert).unwrap();
+    }
+    tree
+}
+
+/// How a change takes the tree away.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Dropped,
+    Truncated,
+    /// Its clone takes its name.
+    Replaced,
+    /// A load takes its place: the tree has no rows, but that is for others to find out.
+    Filled,
+}
+
+const WAYS: [How; 4] = [How::Dropped, How::Truncated, How::Replaced, How::Filled];
+
+/// Commits the change, without showing it.
+fn commit_unshown(db: &Db, make: impl FnOnce(&mut CatalogChange<'_>)) -> Seqno {
+    let mut change = db.change_catalog().unwrap();
+    make(&mut change);
+    let (records, keys, changes) = change.to_commit();
+    let seqno = db.shared.change(&records, &keys, &changes).unwrap();
+    // What it has in hand stays, as it would until the change is shown.
+    std::mem::forget(changes);
+    seqno
+}
+
+fn take_away(db: &Db, tree: &Tree, how: How) -> Seqno {
+    let id = tree.id();
+    let mut load = None;
+    if let How::Filled = how {
+        let record = tree.entry.record();
+        let new = db.change_catalog().unwrap().take_number().unwrap();
+        let record = instead_of(record, new, tree.entry.birth());
+        let mut filling = db.begin_load(record, Some(tree.clone()));
+        filling.put(b"row", b"1").unwrap();
+        let loader = filling.loader;
+        load = Some((new, loader.finish().unwrap()));
+        db.shared.engine.store.sync().unwrap();
+    }
+    commit_unshown(db, |change| match how {
+        How::Dropped => change.drop_tree(id),
+        How::Truncated => drop(change.truncate(id).unwrap()),
+        How::Replaced => {
+            let clone = change.clone_tree(id, "clone").unwrap();
+            change.drop_tree(id);
+            change.rename(clone, "t").unwrap();
+        }
+        How::Filled => {
+            let (new, made) = load.take().unwrap();
+            change.fill(id, new, made).unwrap();
+        }
+    })
+}
+
+fn count(mut cursor: Cursor) -> Result<u64> {
+    let mut rows = 0;
+    while cursor.next()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+fn count_back(mut cursor: TxnCursor<'_>) -> Result<u64> {
+    let mut rows = 0;
+    cursor.seek_last();
+    while cursor.prev()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+/// What a read says of the tree: as many rows as it looked for.
+type Seen = (String, Result<u64>);
+
+fn one<T>(found: Result<Option<T>>) -> Result<u64> {
+    found.map(|found| u64::from(found.is_some()) * u64::from(ROWS))
+}
+
+fn all<T>(found: Result<Vec<Option<T>>>) -> Result<u64> {
+    found.map(|found| found.iter().flatten().count() as u64)
+}
+
+fn keys() -> Vec<[u8; 1]> {
+    (0..ROWS).map(|row| [row]).collect()
+}
+
+/// Every way to read by the handle alone.
+fn by_handle(tree: &Tree) -> Vec<Seen> {
+    let parts = tree.parts(&[0]).unwrap();
+    let some = |found: bool| Some(()).filter(|()| found);
+    let mut value = Vec::new();
+    let mut seen = vec![
+        ("get", one(tree.get(&[3]))),
+        ("get of a row in memory", one(tree.get(&[33]))),
+        ("get_into", one(tree.get_into(&[3], &mut value).map(some))),
+        ("get_parts", one(tree.get_parts(&[3], &parts, &mut value).map(some))),
+        ("get_at", one(tree.get_at(&[3], 1, &mut [0; 2]))),
+        ("contains", one(tree.contains(&[33]).map(some))),
+        ("multi_get", all(tree.multi_get(&keys()))),
+        ("scan", tree.scan(..).and_then(count)),
+        ("row_count", tree.row_count().map(|count| count.rows)),
+        ("distinct_prefixes", tree.distinct_prefixes().map(|counts| counts[0])),
+    ];
+    // Estimates know about how many rows there are.
+    let about = |rows: u64| if rows > 0 { u64::from(ROWS) } else { 0 };
+    seen.push(("estimate", tree.estimate(..).map(|held| about(held.rows))));
+    seen.into_iter().map(|(what, seen)| (format!("tree: {what}"), seen)).collect()
+}
+
+fn at_snapshot(snapshot: &Snapshot, tree: &Tree) -> Vec<Seen> {
+    let parts = tree.parts(&[0]).unwrap();
+    let some = |found: bool| Some(()).filter(|()| found);
+    let mut value = Vec::new();
+    let seen = [
+        ("get", one(snapshot.get(tree, &[3]))),
+        ("get_many", all(snapshot.get_many(tree, &keys()))),
+        ("get_parts", one(snapshot.get_parts(tree, &[33], &parts, &mut value).map(some))),
+        ("get_at", one(snapshot.get_at(tree, &[3], 1, &mut [0; 2]))),
+        ("scan", snapshot.scan(tree, ..).and_then(count)),
+    ];
+    seen.into_iter().map(|(what, seen)| (format!("snapshot: {what}"), seen)).collect()
+}
+
+/// Every way to read in a transaction; each as the first of its own, if there is none given.
+fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>) -> Vec<Seen> {
+    let parts = tree.parts(&[0]).unwrap();
+    let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
+    let of_parts = ReadOptions { parts: Some(&parts), ..Default::default() };
+    let last_commit = ReadOptions {
+        lock: Some(RowLock::Shared),
+        if_locked: IfLocked::LastCommit,
+        ..Default::default()
+    };
+    let some = |found: bool| Some(()).filter(|()| found);
+    let read = |txn: &Txn, options: &ReadOptions<'_>| {
+        one(txn.read(tree, &[3], options).map(|row| some(row.exists)))
+    };
+    type Way<'a> = (&'a str, Box<dyn Fn(&Txn) -> Result<u64> + 'a>);
+    let plain: Vec<Way<'_>> = vec![
+        ("get", Box::new(|txn| one(txn.get(tree, &[3])))),
+        (
+            "get_parts",
+            Box::new(|txn| one(txn.get_parts(tree, &[3], &parts, &mut Vec::new()).map(some))),
+        ),
+        ("get_many", Box::new(|txn| all(txn.get_many(tree, &keys())))),
+        ("read", Box::new(|txn| read(txn, &Default::default()))),
+        ("read, the newest", Box::new(|txn| read(txn, &newest))),
+        ("read of parts", Box::new(|txn| read(txn, &of_parts))),
+        (
+            "read_many",
+            Box::new(|txn| {
+                let rows = txn.read_many(tree, &keys(), &newest)?;
+                Ok(rows.iter().filter(|row| row.exists).count() as u64)
+            }),
+        ),
+        ("scan back", Box::new(|txn| txn.scan(tree, ..).and_then(count_back))),
+        ("scan, the newest", Box::new(|txn| txn.scan_with(tree, .., &newest).and_then(count_back))),
+        (
+            "estimate",
+            Box::new(|txn| txn.estimate(tree, ..).map(|held| held.rows.min(1) * u64::from(ROWS))),
+        ),
+    ];
+    let locking: Vec<Way<'_>> = vec![
+        ("get_for_update", Box::new(|txn| one(txn.get_for_update(tree, &[33])))),
+        ("get_for_share", Box::new(|txn| one(txn.get_for_share(tree, &[3])))),
+        ("read, the last commit", Box::new(|txn| read(txn, &last_commit))),
+        (
+            "scan_locked",
+            Box::new(|txn| {
+                let scan = txn.scan_locked(tree, .., RowLock::Shared, IfLocked::Wait);
+                scan.and_then(count_back)
+            }),
+        ),
+        (
+            "scan_locked, skipping",
+            Box::new(|txn| {
+                let scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Skip);
+                scan.and_then(count_back)
+            }),
+        ),
+        (
+            "lock_tree",
+            Box::new(|txn| {
+                let locked = txn.lock_tree(tree, TreeLock::Shared, IfLocked::Wait);
+                locked.map(|()| u64::from(ROWS))
+            }),
+        ),
+    ];
+    let mut seen = Vec::new();
+    for isolation in LEVELS {
+        for read_only in [false, true] {
+            let begin = || {
+                let options = TxnOptions { isolation, read_only, ..Default::default() };
+                given
+                    .map_or_else(|| db.begin(options).unwrap(), |given| given(isolation, read_only))
+            };
+            let ways = plain.iter().chain(locking.iter().filter(|_| !read_only));
+            for (what, way) in ways {
+                let txn = begin();
+                seen.push((format!("{isolation:?}, read-only {read_only}: {what}"), way(&txn)));
+            }
+        }
+    }
+    seen
+}
+
+fn must_all_be(seen: Vec<Seen>, rows: u64, state: &str) {
+    for (what, seen) in seen {
+        assert!(matches!(seen, Ok(found) if found == rows), "{state}: {what}: {seen:?}");
+    }
+}
+
+fn must_all_miss(seen: Vec<Seen>, state: &str) {
+    for (what, seen) in seen {
+        let is_missed = matches!(&seen, Err(Error::NoSuchTree(name)) if name == "t");
+        assert!(is_missed, "{state}: {what}: {seen:?}");
+    }
+}
+
+/// All rows, or the error that says why not.
+fn must_be_whole(seen: Vec<Seen>, state: &str) {
+    for (what, seen) in seen {
+        let is_whole = match &seen {
+            Ok(rows) => *rows == u64::from(ROWS),
+            Err(Error::NoSuchTree(name)) => name == "t",
+            Err(_) => false,
+        };
+        assert!(is_whole, "{state}: {what}: {seen:?}");
+    }
+}
+
+/// Rule: I43.
+#[test]
+fn no_read_finds_a_tree_whose_end_is_committed_and_not_shown() {
+    for how in WAYS {
+        for is_applied in [false, true] {
+            let state = format!("{how:?}, applied: {is_applied}");
+            let db = store();
+            let tree = tree(&db);
+            must_all_be(by_handle(&tree), ROWS.into(), &state);
+            must_all_be(in_txns(&db, &tree, None), ROWS.into(), &state);
+            let before = db.snapshot();
+            let mut half_read = tree.scan(..).unwrap();
+            let mut went = 0;
+            while went < 20 && half_read.next().unwrap().is_some() {
+                went += 1;
+            }
+            let end = take_away(&db, &tree, how);
+            if is_applied {
+                db.shared.engine.apply_through(end).unwrap();
+            }
+            must_all_miss(by_handle(&tree), &state);
+            let after = db.snapshot();
+            assert!(after.seqno() >= end);
+            must_all_miss(at_snapshot(&after, &tree), &state);
+            must_all_miss(in_txns(&db, &tree, None), &state);
+            assert!(matches!(db.open_tree("t"), Err(Error::NoSuchTree(_))), "{state}");
+            // An older snapshot keeps what it shows.
+            must_all_be(at_snapshot(&before, &tree), ROWS.into(), &state);
+            let then = before.open_tree("t").unwrap();
+            must_all_be(at_snapshot(&before, &then), ROWS.into(), &state);
+            assert_eq!(went + count(half_read).unwrap(), u64::from(ROWS), "{state}");
+        }
+    }
+}
+
+/// A transaction that took its snapshot before the drop sees all rows, or gets the error.
+#[test]
+fn a_transaction_from_before_a_drop_sees_all_rows_or_none() {
+    for is_applied in [false, true] {
+        let state = format!("applied: {is_applied}");
+        let db = store();
+        let tree = tree(&db);
+        let other = db.create_tree("other", Default::default()).unwrap();
+        // One for each of the ways, with its snapshot.
+        let begun = std::cell::RefCell::new(std::collections::VecDeque::new());
+        let begin = |isolation, read_only| {
+            let txn = db.begin(TxnOptions { isolation, read_only, ..Default::default() }).unwrap();
+            if isolation != Isolation::Serializable {
+                txn.get(&other, b"").unwrap();
+            }
+            txn
+        };
+        let first = |isolation, read_only| {
+            begun.borrow_mut().push_back(begin(isolation, read_only));
+            begin(isolation, read_only)
+        };
+        must_all_be(in_txns(&db, &tree, Some(&first)), ROWS.into(), &state);
+        let holding: Vec<Txn> = LEVELS[..3].iter().map(|&level| begin(level, true)).collect();
+        let mut cursors = Vec::new();
+        for txn in &holding {
+            let mut cursor = txn.scan(&tree, ..).unwrap();
+            cursor.next().unwrap();
+            cursors.push(cursor);
+        }
+        let end = take_away(&db, &tree, How::Dropped);
+        if is_applied {
+            db.shared.engine.apply_through(end).unwrap();
+        }
+        let next = |_, _| begun.borrow_mut().pop_front().unwrap();
+        must_be_whole(in_txns(&db, &tree, Some(&next)), &state);
+        for mut cursor in cursors {
+            let mut rows = 1;
+            while cursor.next().unwrap().is_some() {
+                rows += 1;
+            }
+            assert_eq!(rows, ROWS, "{state}");
+        }
+    }
+}
+
+/// A handle from a snapshot reads at snapshots that show its tree, and at no other.
+#[test]
+fn a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it() {
+    let db = store();
+    let tree = tree(&db);
+    db.create_snapshot("named").unwrap();
+    let first = db.snapshot();
+    tree.put(&[7], &[7]).unwrap();
+    let second = db.snapshot();
+    drop(tree);
+    db.drop_tree("t").unwrap();
+    let third = db.snapshot();
+    let named = db.open_snapshot("named").unwrap();
+    for from in [&first, &second, &named] {
+        let tree = from.open_tree("t").unwrap();
+        for at in [&first, &second, &named] {
+            must_all_be(at_snapshot(at, &tree), ROWS.into(), "before the drop");
+        }
+        must_all_miss(at_snapshot(&third, &tree), "after the drop");
+        must_all_miss(by_handle(&tree), "after the drop");
+        must_all_miss(in_txns(&db, &tree, None), "after the drop");
+    }
+}
+
+/// A dropped index is named as its owner names it.
+#[test]
+fn no_read_by_an_index_finds_a_part_of_the_rows_while_it_is_dropped() {
+    for (is_clustering, is_unique) in [(true, false), (false, false), (false, true)] {
+        for is_applied in [false, true] {
+            let db = store();
+            let table = db.table(TableSpec::new("people")).unwrap();
+            let put = |txn: &Txn| {
+                (0..ROWS).try_for_each(|row| table.insert(txn, &[row], &[row % 7, row]))
+            };
+            db.transact(put).unwrap();
+            let mut spec = IndexSpec::new("city", move |_, row, out| {
+                out.extend_from_slice(if is_unique { row } else { &row[..1] });
+                true
+            });
+            if is_clustering {
+                spec = spec.clustering();
+            }
+            if is_unique {
+                spec = spec.unique();
+            }
+            table.build_index(spec).unwrap();
+            let index = table.index("city").unwrap();
+            let before = db.begin(Default::default()).unwrap();
+            before.get(table.rows(), &[1]).unwrap();
+            let tree = db.trees().into_iter().find(|tree| tree.name.contains("city")).unwrap();
+            let end = commit_unshown(&db, |change| change.drop_tree(tree.id));
+            if is_applied {
+                db.shared.engine.apply_through(end).unwrap();
+            }
+            let rows_by_index = |txn: &Txn| -> Result<u64> {
+                let mut scan = index.scan(txn, ..)?;
+                let mut rows = 0;
+                while scan.next()?.is_some() {
+                    rows += 1;
+                }
+                Ok(rows)
+            };
+            let must_be_named = |seen: Result<u64>| match seen {
+                Err(Error::NoSuchTree(name)) => {
+                    assert_eq!(name, "index city of table people", "clustering {is_clustering}");
+                }
+                seen => panic!("clustering {is_clustering}, applied {is_applied}: {seen:?}"),
+            };
+            for isolation in LEVELS {
+                for read_only in [false, true] {
+                    let options = TxnOptions { isolation, read_only, ..Default::default() };
+                    let begin = || db.begin(options.clone()).unwrap();
+                    must_be_named(rows_by_index(&begin()));
+                    if is_unique {
+                        must_be_named(one(index.get(&begin(), &[3, 3])));
+                    }
+                    if !read_only {
+                        let locked = |txn: &Txn| -> Result<u64> {
+                            let lock = (RowLock::Shared, IfLocked::Wait);
+                            let mut scan = index.scan_locked(txn, .., lock.0, lock.1)?;
+                            Ok(u64::from(scan.next()?.is_some()))
+                        };
+                        must_be_named(locked(&begin()));
+                    }
+                }
+            }
+            match rows_by_index(&before) {
+                Ok(rows) => assert_eq!(rows, u64::from(ROWS)),
+                missed => must_be_named(missed),
+            }
+            assert!(matches!(table.index("city"), Err(Error::TableMismatch { .. })));
+            assert!(table.indexes().is_empty());
+            assert!(table.check().unwrap().is_clean());
+        }
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "db: the end of a tree is not marked" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
+        "db: a get does not ask whether its tree has ended" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
+        "db: a scan does not ask whether its tree has ended" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
+        "db: a count does not ask whether its tree has ended" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
+        "db: the end of an index is not marked" => no_read_by_an_index_finds_a_part_of_the_rows_while_it_is_dropped,
+        "db: the end of a tree that is gone is not known" => a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it,
+    };
+    crate::plant::assert_claims_hold("ends of trees", claims);
+}
