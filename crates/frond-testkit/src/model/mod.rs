@@ -437,10 +437,14 @@ impl Model {
                 return Err(Refusal::BadCall);
             }
         }
-        for write in writes {
+        for (number, write) in writes.iter().enumerate() {
             if let Write::Insert(tree, key, _) = write {
-                let tree = &self.trees[&self.tree(tree)?];
-                if tree.at(&key.bytes(), u64::MAX).is_some() {
+                let key = key.bytes();
+                // What the batch itself did to the key last, before the insert.
+                let before = writes[..number].iter().rev().filter(|one| one.tree() == tree);
+                let by_batch = before.filter_map(|one| leaves_row(one, &key)).next();
+                let in_store = || Ok(self.trees[&self.tree(tree)?].at(&key, u64::MAX).is_some());
+                if by_batch.map_or_else(in_store, Ok)? {
                     return Err(Refusal::KeyExists);
                 }
             }
@@ -513,6 +517,17 @@ impl Model {
         let undecided = self.undecided().keys().map(|number| undecided_digest(*number));
         let digest = trees.chain(snapshots).chain(undecided).fold(0, u64::wrapping_add);
         self.digests.push(digest);
+    }
+}
+
+/// Whether there is a row of this key after a write to its tree; `None` if the write is not of this key.
+fn leaves_row(write: &Write, key: &[u8]) -> Option<bool> {
+    match write {
+        Write::Range(_, from, to) => {
+            let (from, to) = (from.bytes(), to.bytes());
+            (from.as_slice() <= key && key < to.as_slice()).then_some(false)
+        }
+        _ => (write.key()?.bytes() == key).then_some(!matches!(write, Write::Delete(..))),
     }
 }
 

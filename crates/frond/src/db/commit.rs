@@ -25,7 +25,7 @@ use crate::{
     pipeline::{Insertion, Paced, TurnTaken},
     store::Extent,
     sync::{Arc, Ordering, thread_number},
-    txn::{KeyLocks, WriteSet},
+    txn::{Asks, Entry, KeyLocks, WriteSet},
     version::{Change, MemSlot},
     wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
 };
@@ -90,6 +90,7 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
+        self.must_take_inserts(batch)?;
         let deletes = batch.writes.only_deletes();
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
         batch.waits.must_go_on()?;
@@ -99,6 +100,14 @@ impl Shared {
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;
         batch.clear();
         Ok(seqno)
+    }
+
+    /// An error if it inserts with a check into a tree that is not unique. Whatever else the batch does with that row.
+    fn must_take_inserts(&self, batch: &Batch) -> Result<()> {
+        let Some(tree) = batch.takes_no_inserts else { return Ok(()) };
+        let name = self.tree_name(tree);
+        let why = format!("tree \"{name}\" takes no inserts: create it with `unique`, or put");
+        Err(Error::InvalidArgument(why))
     }
 
     /// An error if nothing can be written.
@@ -169,10 +178,13 @@ impl Shared {
         }
         // Who has the turn waits for no row, as whoever has rows may wait for the turn.
         drop(turn.take());
-        let rows = self.lock_batch(writes, &trees, waits)?;
+        let until = self.lock_deadline(waits);
+        let rows = self.lock_batch(writes, &trees, (waits, until))?;
         let insertion = self.take_writes(batch, trees);
         let how = (level, bytes, &batch.waits);
-        let done = self.commit_locked(rows, &insertion, &batch.blobs, how, queues);
+        let rows = self.publish_batch(rows, &insertion, (&batch.waits, until));
+        let done =
+            rows.and_then(|rows| self.commit_locked(rows, &insertion, &batch.blobs, how, queues));
         give_back_writes(batch, insertion);
         done
     }
@@ -180,10 +192,41 @@ impl Shared {
     /// Seals the writes of a batch, with long values moved out; the trees that they are of.
     pub(super) fn seal(&self, batch: &mut Batch) -> Result<Vec<TreeId>> {
         let Batch { writes, blobs, .. } = batch;
-        let sealed = writes.seal(&self.engine.cx.folder());
-        sealed.map_err(|error| self.naming_tree(error, writes))?;
+        self.seal_writes(writes)?;
         self.separate(writes, blobs)?;
         Ok(writes.trees())
+    }
+
+    /// Settles the inserts of a batch, and seals it.
+    pub(super) fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
+        let settled = writes.settle_inserts();
+        let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
+        match sealed {
+            Err(refused @ Error::KeyExists { .. }) => {
+                self.must_be_first_refused(writes)?;
+                Err(refused)
+            }
+            sealed => sealed,
+        }
+    }
+
+    /// Fails with the first insert in the batch's order that is refused, of a batch that refuses one itself. Nothing is
+    /// locked: another commit may change which insert is the first, and not that the batch is refused.
+    fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
+        let version = self.engine.versions.hold();
+        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        for (tree, Entry { key, position, .. }, asks) in writes.asked_inserts() {
+            let is_refused = match asks {
+                Asks::IsRefused => true,
+                Asks::IsAbsent => false,
+                Asks::Store => view.exists(tree, key)?,
+            };
+            if is_refused {
+                let (tree, index) = (self.tree_name(tree), writes.index_of(position));
+                return Err(Error::KeyExists { tree, index, key: key.to_vec() });
+            }
+        }
+        Ok(())
     }
 
     /// Moves values out that folding made long.
@@ -440,30 +483,15 @@ impl Shared {
                 return Err(Error::NoSuchTree(format!("number {}", tree.0)));
             };
             if entry.unique {
-                let keys = writes.entries(tree);
+                let keys = writes.entries(tree).chain(writes.hidden_inserts(tree));
                 hashes.extend(keys.map(|entry| crate::txn::lock_hash(tree, entry.key)));
-            } else if writes.has_inserts() && writes.entries(tree).any(|entry| entry.insert) {
-                return Err(Error::InvalidArgument(format!(
-                    "tree \"{}\" takes no inserts: create it with `unique`, or put",
-                    entry.name()
-                )));
             }
         }
         Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
     }
 
-    /// An error of a set of writes, which knows no names of trees.
-    pub(super) fn naming_tree(&self, error: Error, writes: &WriteSet) -> Error {
-        match error {
-            Error::KeyExists { index, key, .. } => {
-                let tree = writes.tree_added_at(index).map(|tree| self.tree_name(tree));
-                Error::KeyExists { tree: tree.unwrap_or_default(), index, key }
-            }
-            other => other,
-        }
-    }
-
-    /// An error unless all keys are absent that are inserted with a check.
+    /// An error unless the store has none of the keys that are inserted with a check. It names the first insert in the
+    /// batch's order that is refused.
     pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
         if !writes.has_inserts() {
             return Ok(());
@@ -472,16 +500,20 @@ impl Shared {
         // their commits are visible.
         let version = self.engine.versions.hold();
         let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        let mut refused: Option<(usize, TreeId, &[u8])> = None;
         for &tree in trees {
-            for entry in writes.entries(tree).filter(|entry| entry.insert) {
-                if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
-                    let (tree, index) = (self.tree_name(tree), entry.position);
-                    let key = entry.key.to_vec();
-                    return Err(Error::KeyExists { tree, index, key });
+            for Entry { key, position, .. } in writes.inserts(tree) {
+                if refused.is_some_and(|(first, ..)| first < position) {
+                    continue;
+                }
+                if view.exists(tree, key)? && !plant!("db: insert does not look") {
+                    refused = Some((position, tree, key));
                 }
             }
         }
-        Ok(())
+        let Some((position, tree, key)) = refused else { return Ok(()) };
+        let (tree, index) = (self.tree_name(tree), writes.index_of(position));
+        Err(Error::KeyExists { tree, index, key: key.to_vec() })
     }
 }
 
