@@ -442,7 +442,7 @@ impl Model {
                 let key = key.bytes();
                 // What the batch itself did to the key last, before the insert.
                 let before = writes[..number].iter().rev().filter(|one| one.tree() == tree);
-                let by_batch = before.filter_map(|one| leaves_row(one, &key)).next();
+                let by_batch = before.filter_map(|one| one.leaves_row(&key)).next();
                 let in_store = || Ok(self.trees[&self.tree(tree)?].at(&key, u64::MAX).is_some());
                 if by_batch.map_or_else(in_store, Ok)? {
                     return Err(Refusal::KeyExists);
@@ -517,17 +517,6 @@ impl Model {
         let undecided = self.undecided().keys().map(|number| undecided_digest(*number));
         let digest = trees.chain(snapshots).chain(undecided).fold(0, u64::wrapping_add);
         self.digests.push(digest);
-    }
-}
-
-/// Whether there is a row of this key after a write to its tree; `None` if the write is not of this key.
-fn leaves_row(write: &Write, key: &[u8]) -> Option<bool> {
-    match write {
-        Write::Range(_, from, to) => {
-            let (from, to) = (from.bytes(), to.bytes());
-            (from.as_slice() <= key && key < to.as_slice()).then_some(false)
-        }
-        _ => (write.key()?.bytes() == key).then_some(!matches!(write, Write::Delete(..))),
     }
 }
 

@@ -25,12 +25,12 @@ use crate::{
     pipeline::{Insertion, Paced, TurnTaken},
     store::Extent,
     sync::{Arc, Ordering, thread_number},
-    txn::{Asks, Entry, KeyLocks, WriteSet},
+    txn::{KeyLocks, WriteSet},
     version::{Change, MemSlot},
     wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
 };
 
-use super::{Batch, Shared, read::ReadView};
+use super::{Batch, Shared};
 
 /// Records up to this length are copied into the log inside the sequencer's section: some ten
 /// nanoseconds more of it, and no thread can lie still between a place in the log and what belongs there.
@@ -100,14 +100,6 @@ impl Shared {
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;
         batch.clear();
         Ok(seqno)
-    }
-
-    /// An error if it inserts with a check into a tree that is not unique. Whatever else the batch does with that row.
-    fn must_take_inserts(&self, batch: &Batch) -> Result<()> {
-        let Some(tree) = batch.takes_no_inserts else { return Ok(()) };
-        let name = self.tree_name(tree);
-        let why = format!("tree \"{name}\" takes no inserts: create it with `unique`, or put");
-        Err(Error::InvalidArgument(why))
     }
 
     /// An error if nothing can be written.
@@ -195,38 +187,6 @@ impl Shared {
         self.seal_writes(writes)?;
         self.separate(writes, blobs)?;
         Ok(writes.trees())
-    }
-
-    /// Settles the inserts of a batch, and seals it.
-    pub(super) fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
-        let settled = writes.settle_inserts();
-        let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
-        match sealed {
-            Err(refused @ Error::KeyExists { .. }) => {
-                self.must_be_first_refused(writes)?;
-                Err(refused)
-            }
-            sealed => sealed,
-        }
-    }
-
-    /// Fails with the first insert in the batch's order that is refused, of a batch that refuses one itself. Nothing is
-    /// locked: another commit may change which insert is the first, and not that the batch is refused.
-    fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
-        for (tree, Entry { key, position, .. }, asks) in writes.asked_inserts() {
-            let is_refused = match asks {
-                Asks::IsRefused => true,
-                Asks::IsAbsent => false,
-                Asks::Store => view.exists(tree, key)?,
-            };
-            if is_refused {
-                let (tree, index) = (self.tree_name(tree), writes.index_of(position));
-                return Err(Error::KeyExists { tree, index, key: key.to_vec() });
-            }
-        }
-        Ok(())
     }
 
     /// Moves values out that folding made long.
@@ -489,32 +449,6 @@ impl Shared {
         }
         Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
     }
-
-    /// An error unless the store has none of the keys that are inserted with a check. It names the first insert in the
-    /// batch's order that is refused.
-    pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
-        if !writes.has_inserts() {
-            return Ok(());
-        }
-        // The newest inserted version, not the visible one: the locks keep others away until
-        // their commits are visible.
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
-        let mut refused: Option<(usize, TreeId, &[u8])> = None;
-        for &tree in trees {
-            for Entry { key, position, .. } in writes.inserts(tree) {
-                if refused.is_some_and(|(first, ..)| first < position) {
-                    continue;
-                }
-                if view.exists(tree, key)? && !plant!("db: insert does not look") {
-                    refused = Some((position, tree, key));
-                }
-            }
-        }
-        let Some((position, tree, key)) = refused else { return Ok(()) };
-        let (tree, index) = (self.tree_name(tree), writes.index_of(position));
-        Err(Error::KeyExists { tree, index, key: key.to_vec() })
-    }
 }
 
 /// Takes the memory of a batch's writes back, unless a helper still reads them.
@@ -594,6 +528,7 @@ pub(super) fn build_record(
     }
 }
 
+mod inserts;
 mod locked;
 mod queued;
 pub(super) use locked::LOCK_WAIT;

@@ -17,6 +17,8 @@ use crate::{
     txn::{Mark, OwnCursor},
 };
 
+mod base;
+
 use super::{
     super::{
         Cursor, Parts, Tree,
@@ -27,6 +29,7 @@ use super::{
     locked_walk::{LockedWalk, Step},
     own_walk::OwnWalk,
 };
+use base::Base;
 
 /// A walk over the rows of one tree in a range, as a transaction sees them.
 #[derive(Debug)]
@@ -69,15 +72,6 @@ pub struct TxnCursor<'t> {
     /// A row was handed out since it was placed; `at` is its key.
     has_given: bool,
     order: KeyOrder,
-}
-
-/// What is committed.
-#[derive(Debug)]
-enum Base<'t> {
-    Seen(Box<Cursor>),
-    Locked(Box<LockedWalk<'t>>),
-    /// Below what a temporary tree holds there is nothing.
-    Nothing,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -259,43 +253,6 @@ impl Drop for TxnCursor<'_> {
         let mut state = self.txn.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(at) = state.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
             state.cursor_marks.swap_remove(at);
-        }
-    }
-}
-
-impl Base<'_> {
-    fn seek(&mut self, key: &[u8]) {
-        match self {
-            Base::Seen(cursor) => cursor.seek(key),
-            Base::Locked(walk) => walk.seek(key),
-            Base::Nothing => {}
-        }
-    }
-
-    fn seek_first(&mut self) {
-        match self {
-            Base::Seen(cursor) => cursor.seek_first(),
-            Base::Locked(walk) => walk.seek_first(),
-            Base::Nothing => {}
-        }
-    }
-
-    fn seek_last(&mut self) {
-        match self {
-            Base::Seen(cursor) => cursor.seek_last(),
-            Base::Locked(walk) => walk.seek_last(),
-            Base::Nothing => {}
-        }
-    }
-
-    fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
-        match self {
-            Base::Nothing => Ok(Step::End),
-            Base::Locked(walk) => walk.step(forward, limit),
-            Base::Seen(cursor) => {
-                let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map_or(Step::End, |(key, value)| Step::Row(key, value)))
-            }
         }
     }
 }
