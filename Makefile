@@ -8,7 +8,7 @@ TESTED := --workspace --locked --features frond/planted-bugs
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
 
-.PHONY: help demo test torture soak schedules check bench profile install install-c clean
+.PHONY: help demo test torture break soak schedules check bench profile install install-c clean
 
 help: ## This list
 	@echo "make TARGET:"
@@ -24,6 +24,9 @@ test: ## All tests; planted bugs, and which test catches each; some thread sched
 
 torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)
 	@scripts/torture.sh
+
+break: ## Programs that try to break the built library from outside, for MINUTES (default 10) in total
+	@scripts/break.sh
 
 schedules: ## The engine under a model checker: every thread switch that it can think of
 	@scripts/schedules.sh

@@ -2,7 +2,7 @@
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|soak|large|disk|sanitizers|miri]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|disk|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
@@ -21,6 +21,10 @@ schedules() {
 
 planted() {
   cargo "${WATCHED[@]}" test --release -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+}
+
+outside() {
+  scripts/break.sh
 }
 
 soak() {
@@ -63,7 +67,7 @@ miri() {
 }
 
 scripts/install.sh build checks
-for part in "${@:-campaigns schedules planted soak large disk sanitizers miri}"; do
+for part in "${@:-campaigns schedules planted outside soak large disk sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"
