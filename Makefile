@@ -4,9 +4,11 @@ SHELL := /bin/bash
 CARGO := cargo
 # One build for all tests: planted bugs are in it, asleep. Those that wake them run by themselves.
 TESTED := --workspace --locked --features frond/planted-bugs
+# Runs each test program, and fails it with the stacks of its threads if it hangs.
+WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
 
-.PHONY: help demo test torture soak schedules check bench profile install install-c clean
+.PHONY: help demo test torture break soak schedules check bench profile install install-c clean
 
 help: ## This list
 	@echo "make TARGET:"
@@ -16,18 +18,22 @@ demo: ## Load real data, kill the loader, prove that nothing is lost, race Rocks
 	@scripts/demo.sh $(SIZE)
 
 test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
-	$(CARGO) test $(TESTED) -- --skip planted
-	$(CARGO) test $(TESTED) --lib --test planted -- planted --show-output
+	$(CARGO) $(WATCHED) test $(TESTED) -- --skip planted
+	$(CARGO) $(WATCHED) test $(TESTED) --lib --test planted -- planted --show-output
 	$(MAKE) schedules
 
 torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)
 	@scripts/torture.sh
 
+break: ## Programs that try to break the built library from outside, for MINUTES (default 10) in total
+	@scripts/break.sh
+
 schedules: ## The engine under a model checker: every thread switch that it can think of
 	@scripts/schedules.sh
 
 soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files and space must stay flat
-	FROND_SOAK_SECONDS=$(or $(SECONDS),600) $(CARGO) test --release -p frond --locked --test soak -- \
+	FROND_SOAK_SECONDS=$(or $(SECONDS),600) FROND_TEST_LIMIT=$$((900 + $(or $(SECONDS),600))) \
+	    $(CARGO) $(WATCHED) test --release -p frond --locked --test soak -- \
 	    --ignored --nocapture
 
 check: ## Format, lints, documentation, scripts

@@ -4,7 +4,7 @@
 #   scripts/install.sh build        C and C++ compilers (for zstd and the C API), pkg-config (for its test) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
 #   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
-#   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests)
+#   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests), gdb (for the stacks of tests that hang)
 #
 # Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
 set -euo pipefail
@@ -55,6 +55,7 @@ for what in "$@"; do
     checks)
         need shellcheck shellcheck
         need valgrind valgrind
+        need gdb gdb
         ;;
     *)
         echo "install.sh: unknown word \"$what\"" >&2

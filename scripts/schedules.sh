@@ -14,5 +14,6 @@ binary=$(cargo rustc -p frond --lib --profile test --locked --features planted-b
     --message-format=json-render-diagnostics -- --cfg shuttle |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n1)
 [[ -x $binary ]] || { echo "schedules: cargo named no program" >&2; exit 1; }
+watch=$PWD/scripts/watch-test.sh
 cd crates/frond
-exec "$binary" "${@:-interleavings}"
+exec "$watch" "$binary" "${@:-interleavings}"

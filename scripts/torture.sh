@@ -2,14 +2,17 @@
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|soak|large|disk|sanitizers|miri]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|disk|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
 TARGET=x86_64-unknown-linux-gnu
+# A test that hangs fails with the stacks of its threads. More effort is more time between two tests that end.
+export FROND_TEST_LIMIT="${FROND_TEST_LIMIT:-$((900 * FROND_EFFORT))}"
+WATCHED=(--config "target.'cfg(unix)'.runner=['$PWD/scripts/watch-test.sh']")
 
 campaigns() {
-  cargo test --release --workspace --locked -- --nocapture
+  cargo "${WATCHED[@]}" test --release --workspace --locked -- --nocapture
 }
 
 schedules() {
@@ -17,7 +20,11 @@ schedules() {
 }
 
 planted() {
-  cargo test --release -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+  cargo "${WATCHED[@]}" test --release -p frond --features planted-bugs --locked --lib --test planted -- planted --show-output
+}
+
+outside() {
+  scripts/break.sh
 }
 
 soak() {
@@ -26,7 +33,7 @@ soak() {
 
 # Fifty million rows updated in one transaction of a store of 256 MiB: FROND_UPDATED_ROWS says how many instead.
 large() {
-  cargo test --release -p frond --locked --test memory_budget -- \
+  cargo "${WATCHED[@]}" test --release -p frond --locked --test memory_budget -- \
     --ignored --exact --nocapture fifty_million_rows_are_updated_in_one_transaction
 }
 
@@ -37,7 +44,7 @@ disk() {
   mount -t tmpfs -o size=64m frond-torture "$small"
   # shellcheck disable=SC2064 # the directory of now
   trap "umount '$small'; rmdir '$small'" RETURN
-  FROND_SMALL_DISK="$small" cargo test --release -p frond --locked --test soak -- \
+  FROND_SMALL_DISK="$small" cargo "${WATCHED[@]}" test --release -p frond --locked --test soak -- \
     --ignored --nocapture a_disk_that_another_fills
 }
 
@@ -47,7 +54,7 @@ sanitizers() {
   rustup toolchain install nightly --profile minimal --component rust-src
   local kind
   for kind in address thread; do
-    RUSTFLAGS="-Zsanitizer=$kind" FROND_EFFORT=1 cargo +nightly test -p frond --locked --lib \
+    RUSTFLAGS="-Zsanitizer=$kind" FROND_EFFORT=1 cargo +nightly "${WATCHED[@]}" test -p frond --locked --lib \
       -Zbuild-std --target "$TARGET" --target-dir "target/sanitizer-$kind"
   done
 }
@@ -60,7 +67,7 @@ miri() {
 }
 
 scripts/install.sh build checks
-for part in "${@:-campaigns schedules planted soak large disk sanitizers miri}"; do
+for part in "${@:-campaigns schedules planted outside soak large disk sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"

@@ -437,10 +437,14 @@ impl Model {
                 return Err(Refusal::BadCall);
             }
         }
-        for write in writes {
+        for (number, write) in writes.iter().enumerate() {
             if let Write::Insert(tree, key, _) = write {
-                let tree = &self.trees[&self.tree(tree)?];
-                if tree.at(&key.bytes(), u64::MAX).is_some() {
+                let key = key.bytes();
+                // What the batch itself did to the key last, before the insert.
+                let before = writes[..number].iter().rev().filter(|one| one.tree() == tree);
+                let by_batch = before.filter_map(|one| one.leaves_row(&key)).next();
+                let in_store = || Ok(self.trees[&self.tree(tree)?].at(&key, u64::MAX).is_some());
+                if by_batch.map_or_else(in_store, Ok)? {
                     return Err(Refusal::KeyExists);
                 }
             }

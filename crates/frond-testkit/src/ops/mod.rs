@@ -143,6 +143,17 @@ impl Write {
             Write::Range(..) => None,
         }
     }
+
+    /// Whether there is a row of this key after it, in its tree; `None` if it is not of this key.
+    pub fn leaves_row(&self, key: &[u8]) -> Option<bool> {
+        match self {
+            Write::Range(_, from, to) => {
+                let (from, to) = (from.bytes(), to.bytes());
+                (from.as_slice() <= key && key < to.as_slice()).then_some(false)
+            }
+            _ => (self.key()?.bytes() == key).then_some(!matches!(self, Write::Delete(..))),
+        }
+    }
 }
 
 /// One operation.

@@ -41,6 +41,8 @@ pub struct Batch {
     pub(crate) blobs: Vec<Arc<BlobHold>>,
     /// Operators of the program's own that it uses, each once.
     pub(super) operators: Vec<(TreeId, u8)>,
+    /// A tree that takes no checked inserts, and that it has one for.
+    pub(super) takes_no_inserts: Option<TreeId>,
     /// The store whose trees it writes, once it has anything.
     store: Option<Arc<Shared>>,
     /// What the writes go through a commit in; kept for its memory.
@@ -90,7 +92,9 @@ impl Batch {
     }
 
     /// Sets the value of a key that must not exist: the whole commit fails with
-    /// [`Error::KeyExists`] if it does. The tree must be `unique`; else the commit fails with
+    /// [`Error::KeyExists`] if it does. The check is made in the batch's order: against the newest state of the store with
+    /// the batch's earlier changes applied to it. So an insert after a delete of its key passes, one after a put is
+    /// refused, and nothing that the batch does later undoes a refusal. The tree must be `unique`; else the commit fails with
     /// [`Error::InvalidArgument`].
     ///
     /// # Errors
@@ -104,6 +108,9 @@ impl Batch {
         check_key(key)?;
         tree.check_value(value)?;
         let id = tree.entry.id;
+        if insert && !tree.entry.unique {
+            self.takes_no_inserts.get_or_insert(id);
+        }
         if value.len() <= tree.shared.engine.cx.shape.blob_bytes {
             self.writes.check_room(key.len() + value.len())?;
             self.writes.push(id, key, Tag::PUT, &[value], insert);
@@ -206,6 +213,7 @@ impl Batch {
         self.writes.clear();
         self.blobs.clear();
         self.operators.clear();
+        self.takes_no_inserts = None;
         self.store = None;
     }
 

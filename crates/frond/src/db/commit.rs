@@ -30,7 +30,7 @@ use crate::{
     wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
 };
 
-use super::{Batch, Shared, read::ReadView};
+use super::{Batch, Shared};
 
 /// Records up to this length are copied into the log inside the sequencer's section: some ten
 /// nanoseconds more of it, and no thread can lie still between a place in the log and what belongs there.
@@ -90,6 +90,7 @@ impl Shared {
             return Ok(self.engine.sequencer.visible());
         }
         batch.check_store(self)?;
+        self.must_take_inserts(batch)?;
         let deletes = batch.writes.only_deletes();
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
         batch.waits.must_go_on()?;
@@ -169,10 +170,13 @@ impl Shared {
         }
         // Who has the turn waits for no row, as whoever has rows may wait for the turn.
         drop(turn.take());
-        let rows = self.lock_batch(writes, &trees, waits)?;
+        let until = self.lock_deadline(waits);
+        let rows = self.lock_batch(writes, &trees, (waits, until))?;
         let insertion = self.take_writes(batch, trees);
         let how = (level, bytes, &batch.waits);
-        let done = self.commit_locked(rows, &insertion, &batch.blobs, how, queues);
+        let rows = self.publish_batch(rows, &insertion, (&batch.waits, until));
+        let done =
+            rows.and_then(|rows| self.commit_locked(rows, &insertion, &batch.blobs, how, queues));
         give_back_writes(batch, insertion);
         done
     }
@@ -180,8 +184,7 @@ impl Shared {
     /// Seals the writes of a batch, with long values moved out; the trees that they are of.
     pub(super) fn seal(&self, batch: &mut Batch) -> Result<Vec<TreeId>> {
         let Batch { writes, blobs, .. } = batch;
-        let sealed = writes.seal(&self.engine.cx.folder());
-        sealed.map_err(|error| self.naming_tree(error, writes))?;
+        self.seal_writes(writes)?;
         self.separate(writes, blobs)?;
         Ok(writes.trees())
     }
@@ -460,48 +463,11 @@ impl Shared {
                 return Err(self.catalog.no_such_tree(tree));
             };
             if entry.unique {
-                let keys = writes.entries(tree);
+                let keys = writes.entries(tree).chain(writes.hidden_inserts(tree));
                 hashes.extend(keys.map(|entry| crate::txn::lock_hash(tree, entry.key)));
-            } else if writes.has_inserts() && writes.entries(tree).any(|entry| entry.insert) {
-                return Err(Error::InvalidArgument(format!(
-                    "tree \"{}\" takes no inserts: create it with `unique`, or put",
-                    entry.name()
-                )));
             }
         }
         Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
-    }
-
-    /// An error of a set of writes, which knows no names of trees.
-    pub(super) fn naming_tree(&self, error: Error, writes: &WriteSet) -> Error {
-        match error {
-            Error::KeyExists { index, key, .. } => {
-                let tree = writes.tree_added_at(index).map(|tree| self.tree_name(tree));
-                Error::KeyExists { tree: tree.unwrap_or_default(), index, key }
-            }
-            other => other,
-        }
-    }
-
-    /// An error unless all keys are absent that are inserted with a check.
-    pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
-        if !writes.has_inserts() {
-            return Ok(());
-        }
-        // The newest inserted version, not the visible one: the locks keep others away until
-        // their commits are visible.
-        let version = self.engine.versions.hold();
-        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
-        for &tree in trees {
-            for entry in writes.entries(tree).filter(|entry| entry.insert) {
-                if view.exists(tree, entry.key)? && !plant!("db: insert does not look") {
-                    let (tree, index) = (self.tree_name(tree), entry.position);
-                    let key = entry.key.to_vec();
-                    return Err(Error::KeyExists { tree, index, key });
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -582,6 +548,7 @@ pub(super) fn build_record(
     }
 }
 
+mod inserts;
 mod locked;
 mod queued;
 pub(super) use locked::LOCK_WAIT;

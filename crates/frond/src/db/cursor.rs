@@ -16,16 +16,19 @@
 use crate::{
     Error, Result, Tree, TreeId,
     catalog::TreeEntry,
-    run::{BULK_BYTES, Direction, EntrySource, RunCursor, Typing},
+    run::{BULK_BYTES, Direction, RunCursor, Typing},
     sync::{Arc, Weak},
-    tree::{LeafStretch, Position, SortedRunsCursor, clip},
+    tree::{LeafStretch, Position, clip},
     txn::{Stretch, TOMBSTONES_MIN},
     version::Version,
 };
 
+mod back;
+
 use super::{
     Interrupter, Parts, Snapshot,
     ahead::{Ahead, WalkedLeaf},
+    key_order::{KeyOrder, Repeats},
     piece::{Fetched, Piece, Shape},
     rows::RowBuf,
 };
@@ -41,8 +44,6 @@ const AHEAD_FIRST: usize = 32 << 10;
 const AHEAD_MAX: usize = BULK_BYTES;
 /// Bytes after which a batch ends.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// How far back a memtable is looked through for the begin of a backward piece.
-const BACK_STEPS: usize = 256;
 
 /// Where a cursor stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +84,7 @@ pub struct Cursor {
     ahead: usize,
     lone: Option<Lone>,
     heeds: Option<Interrupter>,
+    order: KeyOrder,
 }
 
 /// Where the last piece of a walk up ended, if only one run has entries in the rest of its stretch.
@@ -125,6 +127,7 @@ impl Cursor {
             lone: None,
             flights: None,
             heeds: None,
+            order: KeyOrder::default(),
         })
     }
 
@@ -174,16 +177,19 @@ impl Cursor {
 
     /// Moves the gap just below `key`: `next` then returns the first row not below it.
     pub fn seek(&mut self, key: &[u8]) {
+        self.order.forget();
         self.stand(Gap::Below(key.to_vec()));
     }
 
     /// Moves the gap below the first row.
     pub fn seek_first(&mut self) {
+        self.order.forget();
         self.stand(Gap::Low);
     }
 
     /// Moves the gap above the last row.
     pub fn seek_last(&mut self) {
+        self.order.forget();
         self.stand(Gap::High);
     }
 
@@ -229,6 +235,7 @@ impl Cursor {
     fn row(&mut self, index: usize) -> Result<Option<(&[u8], &[u8])>> {
         let Some((key, value)) = self.rows.get(index) else { return Ok(None) };
         if !self.rows.is_blob(index) {
+            self.order.hands_out(self.forward, key, Repeats::AfterTurn);
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
@@ -236,6 +243,7 @@ impl Cursor {
         if let Some(shape) = shape {
             shape.give(&mut self.blob)?;
         }
+        self.order.hands_out(self.forward, key, Repeats::AfterTurn);
         Ok(Some((key, &self.blob)))
     }
 
@@ -264,6 +272,10 @@ impl Cursor {
             {
                 std::mem::swap(out, &mut self.rows);
                 self.rows.clear();
+                if cfg!(debug_assertions) {
+                    let keys = (0..out.len()).filter_map(|row| out.get(row)).map(|(key, _)| key);
+                    keys.for_each(|key| self.order.hands_out(true, key, Repeats::AfterTurn));
+                }
                 if let Some((key, _)) = out.len().checked_sub(1).and_then(|last| out.get(last)) {
                     self.gap = Gap::Above(key.to_vec());
                 }
@@ -327,7 +339,9 @@ impl Cursor {
             Gap::High => return Ok(false),
             Gap::Above(key) => {
                 let mut above = key.clone();
-                above.push(0);
+                if !plant!("db: a piece begins with the row before it") {
+                    above.push(0);
+                }
                 Some(above)
             }
             Gap::Below(key) => Some(key.clone()),
@@ -502,59 +516,6 @@ impl Cursor {
             Some(root) => root.stretch(&self.snapshot.engine.cx, position),
             None => Ok(LeafStretch::default()),
         }
-    }
-
-    /// Where a backward piece that ends at `below` begins: the nearest begin of a block of the
-    /// stretch's largest run, or so many rows back in a memtable, whatever is nearer.
-    fn piece_start(
-        &self,
-        version: &Version,
-        stretch: &LeafStretch,
-        below: Option<&[u8]>,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut start: Option<Vec<u8>> = stretch.lo.as_deref().map(<[u8]>::to_vec);
-        let largest = stretch.runs.iter().max_by_key(|part| part.run.meta.bytes);
-        if let Some(part) = largest {
-            let run = part.run.open(&self.snapshot.engine.cx)?;
-            let blocks = run.blocks();
-            let block = below.map_or(blocks.len().saturating_sub(1), |key| {
-                let block = run.block_for(key);
-                // A block that begins at the key itself has nothing below it.
-                if blocks.separator(block) >= key { block.saturating_sub(1) } else { block }
-            });
-            if block > 0 {
-                start = start.max(Some(blocks.separator(block).to_vec()));
-            }
-        }
-        for slot in version.memtables() {
-            let mut cursor = slot.table.cursor(self.tree, self.snapshot.seqno());
-            match below {
-                Some(key) => cursor.seek_below(key),
-                None => cursor.seek_last(),
-            }
-            for _ in 0..BACK_STEPS {
-                if !cursor.is_valid() {
-                    break;
-                }
-                cursor.prev();
-            }
-            if let Some(key) = cursor.key() {
-                start = start.max(Some(key.to_vec()));
-            }
-            for piece in slot.spilled_at(self.tree, self.snapshot.seqno()) {
-                let mut cursor =
-                    SortedRunsCursor::new(&self.snapshot.engine.cx, piece, (None, None));
-                match below {
-                    Some(key) => cursor.seek_before(key)?,
-                    None => cursor.seek_last()?,
-                }
-                for _ in 0..BACK_STEPS {
-                    cursor.retreat()?;
-                }
-                start = start.max(cursor.entry().map(|entry| entry.key.to_vec()));
-            }
-        }
-        Ok(start)
     }
 
     /// Appends the rows of a range inside one stretch to the buffer. Returns how many deleted keys it

@@ -20,6 +20,7 @@ mod doors;
 mod fill;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod key_order;
 mod named;
 mod open;
 mod operators;
@@ -47,6 +48,7 @@ pub use change_trees::{ChangeStep, TreesChange, TreesChanged, WhichTree};
 pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
 pub use counts::{RangeEstimate, RowCount};
 pub use cursor::Cursor;
+pub(crate) use key_order::{KeyOrder, Repeats};
 pub use named::SnapshotInfo;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use parts::Parts;
@@ -140,10 +142,24 @@ impl Db {
 
     /// Commits a batch at the store's durability, and empties it. Returns the commit's number.
     ///
+    /// A batch waits for rows, gaps and trees that transactions have locked. It is never refused with `Deadlock`: where it is
+    /// chosen to end a cycle of waits it releases its locks and starts again, in what is left of its
+    /// [lock timeout](Batch::lock_timeout).
+    ///
     /// # Errors
-    /// `KeyExists` if an insert met its key, `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
-    /// were put: nothing was done. `Full`, `LockTimeout`, and `Interrupted` if the batch
-    /// [heeds](Batch::heed) somebody: nothing was done. `Failed`, `OutcomeUnknown`: the store has stopped.
+    /// Nothing was done, and the batch is as it was, after:
+    /// - `KeyExists` if an insert met its key ([`Batch::insert`]), `InvalidArgument` if its tree is not unique, or if the batch is
+    ///   filled for another store;
+    /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they were put;
+    /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for more of them, `Interrupted`
+    ///   if the batch [heeds](Batch::heed) an interrupt;
+    /// - `BatchTooLarge` if it does not fit into a record of the log or into memory;
+    /// - `Full` if the disk is full: deletes alone are admitted;
+    /// - `ReadOnly`, `Closed`, and `Failed` if the store had stopped before;
+    /// - I/O errors and damage of what had to be read to check inserts, and to find whether keys are there.
+    ///
+    /// `Failed` from a write or sync of this commit, and `OutcomeUnknown`, stop the store: whether the batch was committed shows after
+    /// reopening.
     pub fn commit(&self, batch: &mut Batch) -> Result<Seqno> {
         self.shared.commit(batch, None)
     }

@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Cursor, Result, Tree, Txn, TxnCursor};
+use crate::{Cursor, Result, Tree, Txn, TxnCursor, db::Repeats};
 
 use super::read::TableIndex;
 
@@ -82,6 +82,11 @@ impl<'t> Entries<'t> {
 
     pub fn seek_last(&mut self) {
         self.stand(Position::High);
+    }
+
+    /// Where one key may come twice: as the transaction's own entry, and as the snapshot's.
+    pub fn repeats(&self) -> Repeats {
+        if self.beside.is_some() { Repeats::Always } else { Repeats::Never }
     }
 
     /// What came last comes again. Where the snapshot's entries come beside the transaction's, it does not: what of the two

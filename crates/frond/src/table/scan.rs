@@ -5,7 +5,7 @@
 //!
 //! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
 
-use crate::{Cursor, Error, IfLocked, Result, RowLock, TreeLock, Txn, TxnCursor};
+use crate::{Cursor, Error, IfLocked, Result, RowLock, TreeLock, Txn, TxnCursor, db::KeyOrder};
 
 use super::{
     beside::Entries,
@@ -22,6 +22,8 @@ pub struct IndexScan<'t> {
     extracted: Vec<u8>,
     key: Vec<u8>,
     row: Vec<u8>,
+    /// Of entries.
+    order: KeyOrder,
 }
 
 /// A row that an [`IndexScan`] has come to.
@@ -44,21 +46,25 @@ impl<'t> IndexScan<'t> {
     ) -> Self {
         let (extracted, key, row) = Default::default();
         let entries = Entries::new(&index, txn, cursor, shown);
-        Self { index, txn, entries, locking, extracted, key, row }
+        let order = KeyOrder::default();
+        Self { index, txn, entries, locking, extracted, key, row, order }
     }
 
     /// Moves just below all rows with this extracted, or more.
     pub fn seek(&mut self, extracted: &[u8]) {
+        self.order.forget();
         self.entries.seek(&self.index.index.form().low(extracted));
     }
 
     /// Moves below the first row.
     pub fn seek_first(&mut self) {
+        self.order.forget();
         self.entries.seek_first();
     }
 
     /// Moves above the last row.
     pub fn seek_last(&mut self) {
+        self.order.forget();
         self.entries.seek_last();
     }
 
@@ -92,6 +98,7 @@ impl<'t> IndexScan<'t> {
                 Err(error) => {
                     let mut at = Vec::new();
                     self.index.index.form().write_key(&self.extracted, &self.key, &mut at);
+                    self.order.forget();
                     self.entries.come_again_to(at, forward);
                     return Err(error);
                 }
@@ -131,8 +138,13 @@ impl<'t> IndexScan<'t> {
 
     /// The next entry into the buffers; false at the end.
     fn step(&mut self, forward: bool) -> Result<bool> {
-        let Self { entries, index, extracted, key, row, .. } = self;
-        let Some((at, value)) = entries.step(forward)? else { return Ok(false) };
+        let Self { entries, index, extracted, key, row, order, .. } = self;
+        let repeats = entries.repeats();
+        let Some((at, value)) = entries.step(forward)? else {
+            order.forget();
+            return Ok(false);
+        };
+        order.hands_out(forward, at, repeats);
         let entry = index.index.form().read(at, value);
         let entry = entry.map_err(|flaw| index.index.tree.malformed(flaw))?;
         extracted.clear();

@@ -25,7 +25,7 @@ pub(crate) use last_commits::LastCommits;
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
 pub(crate) use sequencer::{Section, Sequencer};
 pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};
-pub(crate) use write_set::{Entry, WriteSet};
+pub(crate) use write_set::{Asks, Entry, WriteSet};
 pub use writers::TreeWriters;
 pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, ROWS_UNKNOWN, TxnWrites};
 pub(crate) use writes::{HoldsWrites, Leaving, Piece, PieceWrites, may_be_asked};

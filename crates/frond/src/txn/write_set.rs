@@ -2,7 +2,7 @@
 //!
 //! Keys and payloads are appended to one arena; an entry is a position in it. At commit the entries
 //! are sorted by (tree, key, position) and folded to one message a key (Rule: I5). A batch that was
-//! filled in order, as most are, is not sorted.
+//! filled in order, as most are, is not sorted. What checked inserts ask is settled before (`inserts.rs`).
 //!
 //! Invariants
 //! 1. Per key the messages fold in the order they were added; a range delete hides earlier entries
@@ -27,13 +27,13 @@ const WRITE_SET_BYTES_MAX: usize = 2 << 30;
 struct Slot {
     tree: TreeId,
     tag: Tag,
-    /// True for `insert`: the key must be absent.
+    /// True for a checked insert: the store must not have the key. Folded, that of the key's oldest entry.
     insert: bool,
     /// Made by folding: its length was checked by nobody.
     made: bool,
     /// A seal has folded a delete of the key into it.
     hides_delete: bool,
-    /// Place in the batch, range deletes not counted.
+    /// Place in the batch, range deletes not counted. Of folded entries that of the insert, if it is one.
     position: u32,
     start: u32,
     key_bytes: u32,
@@ -62,6 +62,8 @@ pub(crate) struct WriteSet {
     /// may be filled further.
     positions: u32,
     has_inserts: bool,
+    /// Inserts whose entries a range delete hides: their keys must be absent all the same (`inserts.rs`).
+    hidden_inserts: Vec<Slot>,
 }
 
 /// A borrowed entry of a sealed write set.
@@ -83,6 +85,7 @@ impl WriteSet {
         self.ranges.clear();
         self.positions = 0;
         self.has_inserts = false;
+        self.hidden_inserts.clear();
     }
 
     pub fn len(&self) -> usize {
@@ -128,8 +131,10 @@ impl WriteSet {
         self.ranges.push(RangeSlot { tree, from, to, position: self.positions });
     }
 
-    /// Takes the entries of these trees out again.
+    /// Takes the entries of these trees out again, which were pushed last.
     pub fn forget(&mut self, trees: &[TreeId]) {
+        let theirs = self.slots.iter().filter(|slot| trees.contains(&slot.tree));
+        self.positions = theirs.map(|slot| slot.position).min().unwrap_or(self.positions);
         self.slots.retain(|slot| !trees.contains(&slot.tree));
     }
 
@@ -166,14 +171,20 @@ impl WriteSet {
             .all(|pair| (pair[0].tree, self.key(&pair[0])) < (pair[1].tree, self.key(&pair[1])))
     }
 
+    /// The range deletes of each tree.
+    fn covers(&self) -> BTreeMap<TreeId, Covers> {
+        let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
+        for (number, range) in (0u32..).zip(&self.ranges) {
+            covers.entry(range.tree).or_default().add(&range.from, &range.to, number);
+        }
+        covers
+    }
+
     fn hide_range_deleted(&mut self) {
         if self.ranges.is_empty() {
             return;
         }
-        let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
-        for (number, range) in self.ranges.iter().enumerate() {
-            covers.entry(range.tree).or_default().add(&range.from, &range.to, number as u32);
-        }
+        let covers = self.covers();
         let (arena, ranges) = (&self.arena, &self.ranges);
         self.slots.retain(|slot| {
             let start = slot.start as usize;
@@ -221,17 +232,13 @@ impl WriteSet {
             let older = &rest[..count - 1];
             let hides_delete = older.iter().any(deletes) || rest[count - 1].hides_delete;
             let newest = self.fold_key(from..from + count, folder)?;
-            folded.push(Slot { insert: oldest.insert, hides_delete, ..newest });
+            let (insert, places) = (oldest.insert, [newest.position, oldest.position]);
+            let position = places[usize::from(insert)];
+            folded.push(Slot { insert, hides_delete, position, ..newest });
             from += count;
         }
         self.slots = folded;
         Ok(())
-    }
-
-    /// The tree of the entry that was added at a position.
-    pub fn tree_added_at(&self, position: usize) -> Option<TreeId> {
-        let slot = self.slots.iter().find(|slot| slot.position as usize == position);
-        slot.map(|slot| slot.tree)
     }
 
     fn is_same_key(&self, a: &Slot, b: &Slot) -> bool {
@@ -243,12 +250,7 @@ impl WriteSet {
         let group = &self.slots[slots];
         for pair in group.windows(2) {
             if pair[1].insert && pair[0].tag.kind() != Kind::Delete {
-                return Err(Error::KeyExists {
-                    // Names are the caller's to know: `tree_added_at`.
-                    tree: String::new(),
-                    index: pair[1].position as usize,
-                    key: self.key(&pair[1]).to_vec(),
-                });
+                return Err(self.inserted_twice(&pair[1]));
             }
         }
         let newest = group[group.len() - 1];
@@ -369,6 +371,8 @@ fn head4(key: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
+mod inserts;
+pub(crate) use inserts::Asks;
 mod numbered;
 #[cfg(all(test, not(shuttle)))]
 mod tests;

@@ -1,5 +1,7 @@
 //! Short stories about what the campaigns seldom do, for the planted bugs that only these show.
 
+mod walks;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use frond::{
@@ -29,6 +31,8 @@ pub fn all(seed: u64) {
     rows_that_left_memory_are_locked(seed);
     what_a_scan_has_read_is_looked_at_again(seed);
     nobody_inserts_behind_the_last_row(seed);
+    walks::cursors_go_in_one_direction(seed);
+    walks::a_batch_that_ends_a_cycle_of_waits_starts_again(seed);
     a_name_is_prepared_once_and_listed_once(seed);
     numbers_are_handed_out_once(seed);
     what_leaves_memory_is_cut_at_savepoints(seed);

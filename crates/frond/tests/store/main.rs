@@ -13,6 +13,7 @@ mod dictionaries;
 mod distinct;
 mod drop;
 mod encoding;
+mod inserts;
 mod large_batches;
 mod operators;
 mod parts;

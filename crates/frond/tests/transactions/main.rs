@@ -15,6 +15,7 @@ mod pending_ahead;
 mod ranges;
 mod reads;
 mod rows;
+mod scan_order;
 mod scans;
 mod shared_syncs;
 mod temporary;

@@ -117,6 +117,42 @@ fn a_batch_waits_for_the_rows_of_a_transaction() {
     store.is_at_rest();
 }
 
+/// A batch is on a cycle of waits with a transaction that has written more, by a row and by a gap: it is the one that gives way,
+/// and its caller does not notice.
+#[test]
+fn a_batch_that_ends_a_cycle_of_waits_starts_again() {
+    for by_gap in [false, true] {
+        let store = store(true);
+        let Store { db, tree, .. } = &store;
+        let txn = store.begin(Isolation::RepeatableRead);
+        ["7", "8", "9"].iter().for_each(|key| txn.put(tree, key.as_bytes(), b"txn").unwrap());
+        if by_gap {
+            let range = &b"2"[..]..&b"4"[..];
+            let mut cursor = txn.scan_locked(tree, range, RowLock::Shared, IfLocked::Wait).unwrap();
+            while cursor.next().unwrap().is_some() {}
+        } else {
+            txn.put(tree, b"3", b"txn").unwrap();
+        }
+        thread::scope(|scope| {
+            let batch = scope.spawn(|| {
+                let mut batch = Batch::new();
+                batch.put(tree, b"1", b"batch").unwrap();
+                batch.put(tree, b"3", b"batch").unwrap();
+                db.commit(&mut batch)
+            });
+            store.until_waiting(1);
+            txn.put(tree, b"1", b"txn").unwrap();
+            txn.commit().unwrap();
+            batch.join().unwrap().unwrap();
+        });
+        let told = db.last_deadlock().unwrap();
+        assert_eq!(told.parties.iter().find(|party| party.id == told.victim).unwrap().tag, 0);
+        let rows = store.rows();
+        assert!(rows.starts_with(&pairs(&[("1", "batch"), ("2", "20"), ("3", "batch")])));
+        store.is_at_rest();
+    }
+}
+
 #[test]
 fn a_circle_of_waits_ends_with_the_one_that_wrote_least() {
     let store = store(true);

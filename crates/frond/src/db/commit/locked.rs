@@ -1,8 +1,12 @@
 //! Batches beside transactions: their rows are locked, and others find their keys.
 //!
 //! As long as no transaction holds a lock, a batch takes none ([`LockGate`](crate::txn::LockGate)). Else it is as a
-//! transaction of one call: rows locked in the order of their keys, so that two batches do not wait for each other in
-//! a circle (but where one of them had to give a row up while it waited for a gap: it is told); then its keys are where others look for them; then the gaps that they go into must be free (Rule: I33).
+//! transaction of one call: rows locked in the order of their keys, so that two batches seldom wait for each other in
+//! a cycle; then its keys are where others look for them; then the gaps that they go into must be free (Rule: I33).
+//!
+//! A batch can be on a cycle of waits with transactions, and with a batch that gave a row up while it waited for a gap. If it
+//! is chosen to end the cycle, it starts again: it releases all its locks, which ends the cycle, and acquires them anew, in
+//! what is left of its time. It has done nothing yet, so its caller need not know.
 //! A range delete wants its tree alone, and so does a batch with many rows of a tree.
 //!
 //! Invariants
@@ -16,7 +20,7 @@
 use std::time::Duration;
 
 use crate::{
-    Durability, Result, Seqno, TreeId,
+    Durability, Error, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::TreeEntry,
     pipeline::Insertion,
@@ -52,14 +56,52 @@ pub(super) struct BatchLocks<'a> {
 }
 
 impl Shared {
+    /// When a batch that begins to lock now gives up waiting, by the store's clock.
+    pub(super) fn lock_deadline(&self, waits: &BatchWaits) -> Option<Duration> {
+        let now = self.engine.env.clock.now();
+        waits.lock_timeout.map(|time| now.saturating_add(time))
+    }
+
     /// Locks the rows of a batch.
     pub(super) fn lock_batch(
         &self,
         writes: &WriteSet,
         trees: &[TreeId],
-        waits: &BatchWaits,
+        (waits, until): (&BatchWaits, Option<Duration>),
     ) -> Result<BatchLocks<'_>> {
-        let mut held = self.no_rows(waits);
+        loop {
+            match self.lock_batch_once(writes, trees, (waits, until)) {
+                Err(Error::Deadlock { .. }) if starts_again() => waits.must_go_on()?,
+                done => return done,
+            }
+        }
+    }
+
+    /// Lets others find the keys of a batch, and waits for the gaps.
+    pub(super) fn publish_batch<'a>(
+        &'a self,
+        mut rows: BatchLocks<'a>,
+        insertion: &Arc<Insertion>,
+        (waits, until): (&BatchWaits, Option<Duration>),
+    ) -> Result<BatchLocks<'a>> {
+        loop {
+            match rows.publish(insertion) {
+                Err(Error::Deadlock { .. }) if starts_again() => waits.must_go_on()?,
+                done => return done.map(|()| rows),
+            }
+            drop(rows);
+            rows = self.lock_batch(&insertion.writes, &insertion.trees, (waits, until))?;
+        }
+    }
+
+    /// `Deadlock` if the batch is chosen to end a cycle.
+    fn lock_batch_once(
+        &self,
+        writes: &WriteSet,
+        trees: &[TreeId],
+        (waits, until): (&BatchWaits, Option<Duration>),
+    ) -> Result<BatchLocks<'_>> {
+        let mut held = self.no_rows(waits, until);
         held.locks.owner().set_writes(writes.len() as u64);
         let table = &self.lock_table;
         for &tree in trees {
@@ -84,26 +126,23 @@ impl Shared {
     }
 
     /// Under a number of its own, nothing yet.
-    fn no_rows(&self, waits: &BatchWaits) -> BatchLocks<'_> {
+    fn no_rows(&self, waits: &BatchWaits, until: Option<Duration>) -> BatchLocks<'_> {
         let locks = self.lock_table.begin(self.next_txn());
         self.lock_table.begins(&locks);
         let start = locks.mark();
         waits.heed().inspect(|&heed| locks.owner().heed(heed.clone()));
-        let now = self.engine.env.clock.now();
-        let until = waits.lock_timeout.map(|time| now.saturating_add(time));
         BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() }
     }
 
-    /// Commits what these rows were locked for; `None`: see `queued.rs`.
+    /// Commits what these rows were locked for, and others find; `None`: see `queued.rs`.
     pub(super) fn commit_locked(
         &self,
-        mut rows: BatchLocks<'_>,
+        rows: BatchLocks<'_>,
         insertion: &Arc<Insertion>,
         blobs: &[Arc<BlobHold>],
         (level, bytes, waits): (Durability, u64, &BatchWaits),
         queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
-        rows.publish(insertion)?;
         if self.lacks_queue(&insertion.trees, queues) {
             return Ok(None);
         }
@@ -149,7 +188,11 @@ impl Shared {
         }
         let Batch { blobs, waits, .. } = &*batch;
         let level = (level.0, level.1, waits);
-        let done = self.commit_locked(self.no_rows(waits), &insertion, blobs, level, queues);
+        // The key is there, so there is no gap to wait for.
+        let mut none = self.no_rows(waits, self.lock_deadline(waits));
+        let published = none.publish(&insertion);
+        let done =
+            published.and_then(|()| self.commit_locked(none, &insertion, blobs, level, queues));
         give_back_writes(batch, insertion);
         done
     }
@@ -161,10 +204,15 @@ impl Shared {
     }
 
     /// What a caller is told who did not get a lock.
-    pub(in crate::db) fn lock_error(&self, denied: Denied) -> crate::Error {
+    pub(in crate::db) fn lock_error(&self, denied: Denied) -> Error {
         let tree = self.tree_name(denied.tree);
         denied.into_error(&tree)
     }
+}
+
+/// Whether a batch that is to end a cycle of waits starts again.
+fn starts_again() -> bool {
+    !plant!("db: a batch that ends a cycle of waits fails")
 }
 
 impl BatchLocks<'_> {

@@ -34,13 +34,14 @@ impl Shared {
     fn put_changes(&self, writes: &mut WriteSet, queues: &mut Vec<TreeId>) -> Result<()> {
         for tree in writes.trees() {
             let Some(queue) = self.queue_of(tree) else { continue };
-            let sealed = writes.seal(&self.engine.cx.folder());
-            sealed.map_err(|error| self.naming_tree(error, writes))?;
+            self.seal_writes(writes)?;
             let mut keys: Vec<_> = writes.entries(tree).map(|entry| entry.key.to_vec()).collect();
             if let Some((from, _)) = writes.ranges(tree).next() {
                 queue.has_missed.store(true, Ordering::Release);
                 // So that the batch has word for this queue.
-                keys.push(from.to_vec());
+                if writes.entries(tree).all(|entry| entry.key != from) {
+                    keys.push(from.to_vec());
+                }
             }
             queues.push(queue.tree);
             for key in keys {

@@ -17,12 +17,19 @@ use crate::{
     txn::{Mark, OwnCursor},
 };
 
+mod base;
+
 use super::{
-    super::{Cursor, Parts, Tree, tree::bounds},
+    super::{
+        Cursor, Parts, Tree,
+        key_order::{KeyOrder, Repeats},
+        tree::bounds,
+    },
     IfLocked, Meeting, ReadOptions, RowLock, RowRead, Sees, State, Txn,
     locked_walk::{LockedWalk, Step},
     own_walk::OwnWalk,
 };
+use base::Base;
 
 /// A walk over the rows of one tree in a range, as a transaction sees them.
 #[derive(Debug)]
@@ -64,15 +71,7 @@ pub struct TxnCursor<'t> {
     is_locked: bool,
     /// A row was handed out since it was placed; `at` is its key.
     has_given: bool,
-}
-
-/// What is committed.
-#[derive(Debug)]
-enum Base<'t> {
-    Seen(Box<Cursor>),
-    Locked(Box<LockedWalk<'t>>),
-    /// Below what a temporary tree holds there is nothing.
-    Nothing,
+    order: KeyOrder,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -226,6 +225,7 @@ impl Txn {
             is_placed: false,
             is_locked: false,
             has_given: false,
+            order: KeyOrder::default(),
         }
     }
 
@@ -247,43 +247,6 @@ impl Drop for TxnCursor<'_> {
         let mut state = self.txn.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(at) = state.cursor_marks.iter().rposition(|mark| *mark == self.mark) {
             state.cursor_marks.swap_remove(at);
-        }
-    }
-}
-
-impl Base<'_> {
-    fn seek(&mut self, key: &[u8]) {
-        match self {
-            Base::Seen(cursor) => cursor.seek(key),
-            Base::Locked(walk) => walk.seek(key),
-            Base::Nothing => {}
-        }
-    }
-
-    fn seek_first(&mut self) {
-        match self {
-            Base::Seen(cursor) => cursor.seek_first(),
-            Base::Locked(walk) => walk.seek_first(),
-            Base::Nothing => {}
-        }
-    }
-
-    fn seek_last(&mut self) {
-        match self {
-            Base::Seen(cursor) => cursor.seek_last(),
-            Base::Locked(walk) => walk.seek_last(),
-            Base::Nothing => {}
-        }
-    }
-
-    fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
-        match self {
-            Base::Nothing => Ok(Step::End),
-            Base::Locked(walk) => walk.step(forward, limit),
-            Base::Seen(cursor) => {
-                let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map_or(Step::End, |(key, value)| Step::Row(key, value)))
-            }
         }
     }
 }
@@ -340,6 +303,7 @@ impl TxnCursor<'_> {
     fn stand(&mut self, position: Position) {
         (self.position, self.is_placed) = (position, false);
         self.has_given = false;
+        self.order.forget();
     }
 
     /// The next row up, or `None` at the end of the range.
@@ -438,6 +402,9 @@ impl TxnCursor<'_> {
             self.at.clear();
             self.at.extend_from_slice(&self.row.key);
             self.has_given = true;
+            self.order.hands_out(forward, &self.row.key, Repeats::Never);
+        } else {
+            self.order.forget();
         }
         self.position = match found {
             true => Position::Row,
@@ -459,7 +426,9 @@ impl TxnCursor<'_> {
     fn place(&mut self) -> Result<()> {
         let Self { base, own, at, position, forward, .. } = self;
         let mut above = at.clone();
-        above.push(0);
+        if !plant!("txn: a scan that is placed again meets its row again") {
+            above.push(0);
+        }
         match (*forward, *position) {
             (true, Position::Low) => {
                 base.seek_first();

@@ -15,6 +15,8 @@
 //!    are before it is looked whether anything was committed.
 //! 5. What was read before it was locked is handed out only if the tree has had no commit since by the time that it is locked:
 //!    `txn/last_commits.rs` says why that may be believed. Commits to other trees cost nothing.
+//! 6. Every step moves the gap past what the caller hands out next: the row of the step, or the caller's own row at the
+//!    limit. Without gap locks, others may commit rows below it at any time; the walk must not go back to them.
 //!
 //! Threads: one. Cost: a lock for each row, and with gaps an interval that grows; a descent for each row if others commit to
 //! the tree all the time.
@@ -64,7 +66,7 @@ pub(super) struct LockedWalk<'t> {
 pub(super) enum Step<'a> {
     /// A row, locked.
     Row(&'a [u8], &'a [u8]),
-    /// The next row, if there is one, is beyond the limit: it is not locked.
+    /// The next row, if there is one, is beyond the limit and is not locked. The walk now stands at the limit.
     Beyond,
     End,
 }
@@ -172,10 +174,14 @@ impl<'t> LockedWalk<'t> {
                     .inspect_err(|_| self.ahead = None)?;
             }
             if is_busy && self.meeting.if_locked == IfLocked::Skip {
-                self.pass(forward);
+                pass(&mut self.gap, forward, &self.row.0);
                 continue;
             }
-            if is_beyond {
+            if let Some(limit) = limit {
+                // The caller hands its own row out: what others commit below it from now on is behind the walk.
+                if !plant!("txn: a locking scan stays below the own row that it hands out") {
+                    pass(&mut self.gap, forward, limit);
+                }
                 self.ahead = None;
                 return Ok(Step::Beyond);
             }
@@ -193,7 +199,7 @@ impl<'t> LockedWalk<'t> {
                 drop(state);
                 conflict.inspect_err(|_| self.ahead = None)?;
             }
-            self.pass(forward);
+            pass(&mut self.gap, forward, &self.row.0);
             return Ok(Step::Row(&self.row.0, &self.row.1));
         }
     }
@@ -239,17 +245,6 @@ impl<'t> LockedWalk<'t> {
     /// Whether the row that was seen is beyond a key.
     fn is_beyond(&self, forward: bool, limit: &[u8]) -> bool {
         if forward { self.row.0.as_slice() > limit } else { self.row.0.as_slice() < limit }
-    }
-
-    /// Goes behind the row that was seen.
-    fn pass(&mut self, forward: bool) {
-        let mut key = match std::mem::replace(&mut self.gap, Gap::Low) {
-            Gap::Above(key) | Gap::Below(key) => key,
-            Gap::Low | Gap::High => Vec::new(),
-        };
-        key.clear();
-        key.extend_from_slice(&self.row.0);
-        self.gap = if forward { Gap::Above(key) } else { Gap::Below(key) };
     }
 
     /// Puts the next row into `row`; false if there is none.
@@ -330,6 +325,17 @@ impl<'t> LockedWalk<'t> {
             }
         }
     }
+}
+
+/// Moves a gap past a key, in the direction of the walk.
+fn pass(gap: &mut Gap, forward: bool, past: &[u8]) {
+    let mut key = match std::mem::replace(gap, Gap::Low) {
+        Gap::Above(key) | Gap::Below(key) => key,
+        Gap::Low | Gap::High => Vec::new(),
+    };
+    key.clear();
+    key.extend_from_slice(past);
+    *gap = if forward { Gap::Above(key) } else { Gap::Below(key) };
 }
 
 /// A walk over what a snapshot shows, beside the one over what is newest.

@@ -1,0 +1,80 @@
+//! Checked inserts at a commit: what the batch itself refuses, and what the store does.
+//!
+//! `txn/write_set/inserts.rs` says what each insert asks. Here the store is asked, behind the locks of the keys.
+//!
+//! Threads: the committing one.
+
+use crate::{
+    Error, Result, Seqno, TreeId,
+    txn::{Asks, Entry, WriteSet},
+};
+
+use super::super::{Batch, Shared, read::ReadView};
+
+impl Shared {
+    /// An error if it inserts with a check into a tree that is not unique. Whatever else the batch does with that row.
+    pub(super) fn must_take_inserts(&self, batch: &Batch) -> Result<()> {
+        let Some(tree) = batch.takes_no_inserts else { return Ok(()) };
+        let name = self.tree_name(tree);
+        let why = format!("tree \"{name}\" takes no inserts: create it with `unique`, or put");
+        Err(Error::InvalidArgument(why))
+    }
+
+    /// Settles the inserts of a batch, and seals it.
+    pub(super) fn seal_writes(&self, writes: &mut WriteSet) -> Result<()> {
+        let settled = writes.settle_inserts();
+        let sealed = settled.and_then(|()| writes.seal(&self.engine.cx.folder()));
+        match sealed {
+            Err(refused @ Error::KeyExists { .. }) => {
+                self.must_be_first_refused(writes)?;
+                Err(refused)
+            }
+            sealed => sealed,
+        }
+    }
+
+    /// Fails with the first insert in the batch's order that is refused, of a batch that refuses one itself. Nothing is
+    /// locked: another commit may change which insert is the first, and not that the batch is refused.
+    fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
+        let version = self.engine.versions.hold();
+        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        for (tree, Entry { key, position, .. }, asks) in writes.asked_inserts() {
+            let is_refused = match asks {
+                Asks::IsRefused => true,
+                Asks::IsAbsent => false,
+                Asks::Store => view.exists(tree, key)?,
+            };
+            if is_refused {
+                let (tree, index) = (self.tree_name(tree), writes.index_of(position));
+                return Err(Error::KeyExists { tree, index, key: key.to_vec() });
+            }
+        }
+        Ok(())
+    }
+
+    /// An error unless the store has none of the keys that are inserted with a check. It names the first insert in the
+    /// batch's order that is refused.
+    pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
+        if !writes.has_inserts() {
+            return Ok(());
+        }
+        // The newest inserted version, not the visible one: the locks keep others away until
+        // their commits are visible.
+        let version = self.engine.versions.hold();
+        let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
+        let mut refused: Option<(usize, TreeId, &[u8])> = None;
+        for &tree in trees {
+            for Entry { key, position, .. } in writes.inserts(tree) {
+                if refused.is_some_and(|(first, ..)| first < position) {
+                    continue;
+                }
+                if view.exists(tree, key)? && !plant!("db: insert does not look") {
+                    refused = Some((position, tree, key));
+                }
+            }
+        }
+        let Some((position, tree, key)) = refused else { return Ok(()) };
+        let (tree, index) = (self.tree_name(tree), writes.index_of(position));
+        Err(Error::KeyExists { tree, index, key: key.to_vec() })
+    }
+}

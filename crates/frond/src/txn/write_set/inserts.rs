@@ -1,0 +1,134 @@
+//! Checked inserts of a batch, in the caller's order.
+//!
+//! A checked insert asks about the moment at which it stands in the batch: about the store as the batch's earlier
+//! operations leave it. Later operations change nothing of the answer. The naive form keeps the check with the message,
+//! and loses it with the message: a later range delete over the key hides both, and an earlier one is taken for nothing.
+//! So each check is settled before anything is hidden or folded:
+//!
+//! 1. The key's state was set by the batch before, by a row: the insert is refused.
+//! 2. By a delete or a range delete: the key is absent, whatever the store has.
+//! 3. By nothing: the store must not have the key. The entry stays marked, and where a later range delete hides it,
+//!    its check is kept apart.
+//!
+//! Without range deletes the fold does this (`WriteSet::fold`), since all that sets a key's state is in the key's entries.
+//!
+//! Threads: one. Cost: a look at two flags, unless a batch has both inserts and range deletes: then O(n log n).
+
+use std::collections::BTreeMap;
+
+use crate::{Error, Kind, TreeId, error::Result, txn::covers::Covers};
+
+use super::{Entry, Slot, WriteSet};
+
+/// What the answer of a checked insert depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asks {
+    /// Nothing: the batch has made a row of the key before, so the insert is refused.
+    IsRefused,
+    /// Nothing: the batch has deleted the key before.
+    IsAbsent,
+    /// Whether the store has the key.
+    Store,
+}
+
+impl WriteSet {
+    /// Settles the checked inserts of a batch. To be called before each [`seal`](Self::seal) of a batch; what is settled
+    /// already stays so.
+    ///
+    /// # Errors
+    /// `KeyExists` if the batch itself has made a row of the key before.
+    pub fn settle_inserts(&mut self) -> Result<()> {
+        if !self.has_inserts || self.ranges.is_empty() {
+            return Ok(());
+        }
+        let asked = self.judge_inserts();
+        for &(at, asks) in &asked {
+            match asks {
+                Asks::IsRefused => return Err(self.inserted_twice(&self.slots[at])),
+                Asks::IsAbsent => {
+                    self.slots[at].insert =
+                        plant!("txn: an insert after a range delete of its batch asks the store");
+                }
+                Asks::Store => {}
+            }
+        }
+        let covers = self.covers();
+        let hides = |slot: &Slot| {
+            let number = covers.get(&slot.tree).and_then(|covers| covers.newest(self.key(slot)));
+            number.is_some_and(|number| self.ranges[number as usize].position > slot.position)
+        };
+        let hidden: Vec<Slot> =
+            self.slots.iter().filter(|slot| slot.insert && hides(slot)).copied().collect();
+        if !plant!("txn: a range delete hides the check of an insert before it") {
+            self.hidden_inserts.extend(hidden);
+        }
+        Ok(())
+    }
+
+    /// What each insert that is an entry asks, by number of its slot, in the batch's order.
+    fn judge_inserts(&self) -> Vec<(usize, Asks)> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_by_key(|&at| self.slots[at].position);
+        let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
+        let mut newest: BTreeMap<(TreeId, &[u8]), &Slot> = BTreeMap::new();
+        let mut ranges = (0u32..).zip(&self.ranges).peekable();
+        let mut asked = Vec::new();
+        for at in order {
+            let slot = &self.slots[at];
+            while let Some((number, range)) =
+                ranges.next_if(|(_, range)| range.position <= slot.position)
+            {
+                covers.entry(range.tree).or_default().add(&range.from, &range.to, number);
+            }
+            let key = self.key(slot);
+            let before = newest.insert((slot.tree, key), slot);
+            if !slot.insert {
+                continue;
+            }
+            let cover = covers.get(&slot.tree).and_then(|covers| covers.newest(key));
+            let cover = cover.map(|number| self.ranges[number as usize].position);
+            let before = before.filter(|before| cover.is_none_or(|at| at <= before.position));
+            let asks = match before {
+                Some(before) if before.tag.kind() != Kind::Delete => Asks::IsRefused,
+                None if cover.is_none() => Asks::Store,
+                _ => Asks::IsAbsent,
+            };
+            asked.push((at, asks));
+        }
+        asked
+    }
+
+    /// All inserts of a batch, and what they ask, in the batch's order. Costs O(n log n): it serves to name the first insert
+    /// that is refused, of a batch that is refused already.
+    pub fn asked_inserts(&self) -> Vec<(TreeId, Entry<'_>, Asks)> {
+        let hidden = self.hidden_inserts.iter().map(|slot| (slot, Asks::Store));
+        let judged = self.judge_inserts().into_iter().map(|(at, asks)| (&self.slots[at], asks));
+        let mut asked: Vec<_> = hidden.chain(judged).collect();
+        asked.sort_by_key(|(slot, _)| slot.position);
+        asked.into_iter().map(|(slot, asks)| (slot.tree, self.entry(slot), asks)).collect()
+    }
+
+    /// The refusal of an insert whose key the batch has set before. It names no tree: names are the caller's to know.
+    pub(super) fn inserted_twice(&self, slot: &Slot) -> Error {
+        let (tree, index) = (String::new(), self.index_of(slot.position as usize));
+        Error::KeyExists { tree, index, key: self.key(slot).to_vec() }
+    }
+
+    /// The index in the batch, range deletes counted, of an entry at a position.
+    pub fn index_of(&self, position: usize) -> usize {
+        let before = self.ranges.partition_point(|range| range.position as usize <= position);
+        position + before
+    }
+
+    /// What must not be in the store, of a tree: keys of inserts, also of those that a later range delete hides. After
+    /// `seal`.
+    pub fn inserts(&self, tree: TreeId) -> impl Iterator<Item = Entry<'_>> {
+        self.entries(tree).filter(|entry| entry.insert).chain(self.hidden_inserts(tree))
+    }
+
+    /// Inserts of a tree that are no entries any more, since a later range delete hides them.
+    pub fn hidden_inserts(&self, tree: TreeId) -> impl Iterator<Item = Entry<'_>> {
+        let hidden = self.hidden_inserts.iter().filter(move |slot| slot.tree == tree);
+        hidden.map(|slot| self.entry(slot))
+    }
+}

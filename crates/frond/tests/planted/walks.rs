@@ -1,0 +1,84 @@
+//! Scenarios of scans and of waits.
+
+use super::*;
+use frond::io::Env;
+
+/// A locking scan over a row of the transaction's own does not go back to what others commit before that row; and no
+/// cursor hands out a row twice, neither at the end of a piece nor after a turn.
+pub fn cursors_go_in_one_direction(seed: u64) {
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
+        for forward in [true, false] {
+            let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+            let tree = db.create_tree("t", Default::default()).unwrap();
+            for key in [b"k1", b"k9"] {
+                tree.put(key, b"").unwrap();
+            }
+            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            txn.put(&tree, b"k5", b"own").unwrap();
+            let mut cursor =
+                txn.scan_locked(&tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
+            if !forward {
+                cursor.seek_last();
+            }
+            let mut step = || {
+                let row = if forward { cursor.next() } else { cursor.prev() };
+                row.unwrap().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap())
+            };
+            let mut found = [step().unwrap(), step().unwrap()].to_vec();
+            let mut batch = Batch::new();
+            [b"k4", b"k6"].iter().for_each(|key| batch.put(&tree, *key, b"").unwrap());
+            db.commit(&mut batch).unwrap();
+            found.extend(std::iter::from_fn(step));
+            let expected =
+                if forward { ["k1", "k5", "k6", "k9"] } else { ["k9", "k5", "k4", "k1"] };
+            assert_eq!(found, expected, "{isolation:?}");
+        }
+    }
+    let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    // More than the first piece of a cursor.
+    for row in 0..200u8 {
+        tree.put(&[row], b"").unwrap();
+    }
+    let (mut cursor, mut rows) = (tree.scan(..).unwrap(), 0);
+    while cursor.next().unwrap().is_some() {
+        rows += 1;
+        assert!(rows <= 200, "a row comes twice");
+    }
+    let txn = db.begin(Default::default()).unwrap();
+    let mut cursor = txn.scan(&tree, ..).unwrap();
+    for _ in 0..3 {
+        cursor.next().unwrap();
+    }
+    cursor.prev().unwrap();
+    assert_eq!(cursor.next().unwrap().map(|(key, _)| key[0]), Some(2));
+}
+
+/// A batch that is chosen to end a cycle of waits has done nothing yet: it releases its locks, and commits later.
+pub fn a_batch_that_ends_a_cycle_of_waits_starts_again(seed: u64) {
+    let env = Env { clock: Env::real().clock, ..SimVfs::new().env(seed) };
+    let db = Db::open("/store", options(&SimVfs::new(), seed).env(env)).unwrap();
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let txn = db.begin(TxnOptions { lock_timeout: None, ..Default::default() }).unwrap();
+    // It has written more than the batch, so the batch is chosen.
+    (b'x'..=b'z').for_each(|key| txn.put(&tree, &[key], b"txn").unwrap());
+    txn.put(&tree, b"b", b"txn").unwrap();
+    let mut batch = Batch::new();
+    batch.lock_timeout(None);
+    batch.put(&tree, b"a", b"batch").unwrap();
+    batch.put(&tree, b"b", b"batch").unwrap();
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while db.lock_waits().is_empty() {
+                std::thread::yield_now();
+            }
+            txn.put(&tree, b"a", b"txn").unwrap();
+            txn.commit().unwrap();
+        });
+        db.commit(&mut batch)
+    });
+    assert!(done.is_ok(), "{done:?}");
+    assert!(db.last_deadlock().is_some());
+    let row = |key| tree.get(key).unwrap().unwrap();
+    assert_eq!([row(b"a"), row(b"b")], [b"batch", b"batch"]);
+}
