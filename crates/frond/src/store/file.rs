@@ -21,6 +21,7 @@ use super::{
     guard::{Guard, IoCounts},
     owner::{self, HEADROOM},
     page::{self, Page, page_bytes},
+    passed_over::Issued,
     reserve::Reserving,
     root_directory::RootDirectory,
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
@@ -136,16 +137,48 @@ impl Store {
     }
 
     /// The first writes of an open: the file's name, which a maker that was killed may have left in the
-    /// page cache alone (P6), the chosen slot as it is, then the owner page.
-    pub(super) fn begin_writing(&mut self, env: &Env, limit: Publish) -> Result<()> {
+    /// page cache alone (P6), the chosen slot as it is, then the owner page. If the other slot was
+    /// passed over: the owner page, then a slot in that one's place.
+    pub(super) fn begin_writing(
+        &mut self,
+        env: &Env,
+        passed_over: bool,
+        issued: Issued,
+    ) -> Result<()> {
         env.vfs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "sync", 0, e))?;
         let newest = self.newest();
-        self.write_slot(&newest)?;
-        self.sync()?;
-        self.counts_from = owner::sign(&self.data, env, limit)?;
+        if !passed_over {
+            self.write_slot(&newest)?;
+            self.sync()?;
+        }
+        self.counts_from = owner::sign(&self.data, env, &issued)?;
         self.sync()?;
         self.birth_limit = AtomicU64::new(self.counts_from.0 + HEADROOM);
+        if passed_over && !plant!("store: a slot that was passed over stays") {
+            let heir = issued.heir_of(&newest, self.counts_from);
+            self.write_heir(&heir)?;
+            let mut slots = self.slots.lock().unwrap();
+            let (older, next_sequence) = (Some(newest), heir.sequence + 1);
+            *slots = SlotPair { newest: heir, older, next_sequence, ..*slots };
+        }
         Ok(())
+    }
+
+    fn write_heir(&self, heir: &Superblock) -> Result<()> {
+        let offset = SLOT_OFFSETS[slot_of(heir.sequence)];
+        self.write_slot(heir).map_err(|error| match error {
+            Error::Io { file, source, .. } => Error::Io {
+                file,
+                action: "replace the superblock slot that was passed over",
+                offset,
+                source,
+            },
+            other => other,
+        })?;
+        if plant!("store: a slot that was passed over is replaced without a sync") {
+            return Ok(());
+        }
+        self.sync()
     }
 
     /// Whose store it is.

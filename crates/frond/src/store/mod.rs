@@ -84,6 +84,7 @@ mod map;
 mod open;
 mod owner;
 mod page;
+mod passed_over;
 mod pins;
 mod ranges;
 mod reserve;

@@ -4,6 +4,7 @@
 mod basics;
 mod damage;
 mod ending;
+mod fallback;
 mod faults;
 mod hostile;
 mod model;
