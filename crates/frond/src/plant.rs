@@ -68,7 +68,7 @@ pub const BUGS: &[Bug] = &[
     bug("store: slot not synced", "publish, second sync", "crash"),
     bug("store: always the same slot", "write_slot", "crash"),
     bug("store: slot of higher sequence ignored", "open, choice of slot", "store"),
-    bug("store: a slot that was passed over stays", "begin_writing", "store"),
+    bug("store: a slot that was passed over stays", "Store::begin_writing", "store"),
     bug(
         "store: a slot that was passed over is replaced without a sync",
         "Store::write_heir",

@@ -1,6 +1,10 @@
 //! A store that fills its disk by itself, is killed, and is opened with nothing free (P5, P13; I24): it opens
 //! at every moment, has its rows, and is emptied by deletes alone, through more kills.
 //!
+//! Of every other pair of seeds others take the rest of the disk before the store has filled it, so that its
+//! reserve is used up, too. Then deletes may be refused, and nothing else is different: it opens, has its
+//! rows, and takes rows again once there is room.
+//!
 //! Sizes are tiny but for the store's reserve, which is 4 MiB and more: so the disk has some MiB.
 
 use std::{
@@ -44,8 +48,10 @@ impl Default for FilledPlan {
 pub struct FilledReport {
     /// Puts that the full disk refused.
     pub refused: u64,
-    /// Deletes on a disk with nothing free, none of them refused.
+    /// Deletes on a disk with nothing free.
     pub deletes: u64,
+    /// Deletes refused: only where others had the disk.
+    pub deletes_refused: u64,
     /// Disks that a crash left, opened with nothing free.
     pub opened: u64,
     /// Of these: opened after a crash in the opening.
@@ -61,6 +67,7 @@ impl FilledReport {
     pub fn add(&mut self, other: &FilledReport) {
         self.refused += other.refused;
         self.deletes += other.deletes;
+        self.deletes_refused += other.deletes_refused;
         self.opened += other.opened;
         self.twice += other.twice;
         self.cramped += other.cramped;
@@ -70,10 +77,11 @@ impl FilledReport {
 
 impl fmt::Display for FilledReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { refused, deletes, opened, twice, cramped, emptied } = self;
+        let Self { refused, deletes, deletes_refused, opened, twice, cramped, emptied } = self;
         write!(
             f,
-            "{refused} puts refused, {deletes} deletes with nothing free; {opened} disks opened with nothing \
+            "{refused} puts refused, {deletes} deletes with nothing free, {deletes_refused} refused to others' \
+             files; {opened} disks opened with nothing \
              free ({twice} after a crash in an opening, {cramped} without room for a checkpoint), {emptied} \
              emptied"
         )
@@ -107,6 +115,8 @@ struct Life {
     history: History,
     acknowledged: u64,
     level: Durability,
+    /// Others have the disk.
+    others: bool,
 }
 
 impl Life {
@@ -116,7 +126,8 @@ impl Life {
         let db = Db::open(DIR, options.env(vfs.env(seed)))?;
         let tree = db.open_tree("t").or_else(|_| db.create_tree("t", Default::default()))?;
         let acknowledged = history.0.len() as u64;
-        let life = Self { vfs, db, tree, history, acknowledged, level };
+        let others = false;
+        let life = Self { vfs, db, tree, history, acknowledged, level, others };
         life.note(acknowledged);
         Ok(life)
     }
@@ -167,6 +178,15 @@ impl Life {
         })
     }
 
+    /// The same, where others may have left no room for it. Says whether it was done.
+    fn delete_if_it_may(&mut self, key: Vec<u8>, how: u64) -> Result<bool, Failure> {
+        match self.delete(key, how) {
+            Ok(()) => Ok(true),
+            Err(Error::Full(_)) if self.others => Ok(false),
+            Err(error) => fail(format!("a delete is refused: {error}")),
+        }
+    }
+
     fn rest(&self) -> Result<(), Error> {
         self.vfs.advance(Duration::from_millis(1100));
         while self.db.step()? {}
@@ -181,6 +201,10 @@ impl Life {
         }
         Ok(rows)
     }
+}
+
+fn others_have_it(seed: u64) -> bool {
+    seed % 4 >= 2
 }
 
 fn key(dice: &mut Dice) -> Vec<u8> {
@@ -206,7 +230,8 @@ pub fn fill_and_reopen(seed: u64, plan: &FilledPlan) -> Result<FilledReport, Fai
             let floor = if state.kill { point.note.floor_kill } else { point.note.floor_power };
             let place = || format!("crash before {}: {}", point.call, state.what);
             guarded(|| {
-                let bounds = (floor, point.note.issued);
+                // After a kill the medium lacks what the page cache has, until a recovery has ended.
+                let bounds = (floor, point.note.floor_power, point.note.issued);
                 reopen(&state.disk, &history, bounds, (seed, level), plan, &mut dice, &mut report)
             })
             .map_err(|failure| failure.during(place()))?;
@@ -225,6 +250,7 @@ fn fill(
     let vfs = SimVfs::new();
     let mut life = Life::open(vfs.clone(), level, seed, History::default())?;
     vfs.set_capacity(Some(plan.disk_bytes));
+    life.others = others_have_it(seed);
     let mut is_recorded = false;
     let mut refused = 0;
     while refused < 40 {
@@ -237,8 +263,11 @@ fn fill(
                     is_recorded = true;
                 }
                 let gone = key(dice);
-                let deleted = life.delete(gone, dice.bits());
-                deleted.map_err(|error| Failure(format!("a delete is refused: {error}")))?;
+                life.delete_if_it_may(gone, dice.bits())?;
+                if life.others && refused % 4 == 0 {
+                    // What the store has left of its reserve it gives back, and others take it.
+                    vfs.set_capacity(Some(vfs.allocated_bytes()));
+                }
                 if refused % 8 == 0 {
                     life.rest()?;
                 }
@@ -247,6 +276,9 @@ fn fill(
         }
         if dice.chance(1, 4) {
             life.db.step()?;
+        }
+        if life.others && dice.chance(1, 400) {
+            vfs.set_capacity(Some(vfs.allocated_bytes() + dice.below(64 << 10)));
         }
     }
     report.refused += refused;
@@ -264,7 +296,7 @@ fn fill(
 fn reopen(
     disk: &DiskState,
     history: &History,
-    (floor, issued): (u64, u64),
+    (floor, floor_power, issued): (u64, u64, u64),
     (seed, level): (u64, Durability),
     plan: &FilledPlan,
     dice: &mut Dice,
@@ -285,6 +317,7 @@ fn reopen(
     };
     life.history = History(history.0[..step as usize].to_vec());
     life.acknowledged = step;
+    life.others = others_have_it(seed);
     life.note(step);
     if dice.chance(1, plan.emptied_one_in) {
         empty(&mut life, dice, report)?;
@@ -292,7 +325,7 @@ fn reopen(
     vfs.halt();
     drop(life);
     if dice.chance(1, 3) {
-        // A crash in the opening, and once more nothing free. What the page cache had is durable by its end.
+        // A crash in the opening, and once more nothing free.
         let point = &points[dice.below(points.len() as u64) as usize];
         let states = crash_states(&point.disk, &CrashOptions::random(1).with_seed(dice.bits()));
         for state in states.into_iter().rev().take(2) {
@@ -304,6 +337,7 @@ fn reopen(
             let life = opened
                 .map_err(|error| Failure(format!("does not open: {error}")).during(place()))?;
             let rows = life.rows()?;
+            let floor = if state.kill { floor } else { floor_power };
             if !(floor..=issued).any(|step| history.rows_at(step) == rows) {
                 return fail(format!("{}: other rows than before", place()));
             }
@@ -322,11 +356,15 @@ fn empty(life: &mut Life, dice: &mut Dice, report: &mut FilledReport) -> Result<
             kept.insert(key);
             continue;
         }
-        let deleted = life.delete(key, dice.bits());
-        deleted.map_err(|error| {
-            Failure(format!("delete {} with nothing free: {error}", report.deletes))
-        })?;
-        report.deletes += 1;
+        if life.delete_if_it_may(key, dice.bits())? {
+            report.deletes += 1;
+        } else {
+            report.deletes_refused += 1;
+            life.rest()?;
+        }
+    }
+    if life.others {
+        life.vfs.set_capacity(Some(life.vfs.allocated_bytes() + (6 << 20)));
     }
     for _ in 0..20 {
         life.rest()?;

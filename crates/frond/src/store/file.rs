@@ -19,9 +19,8 @@ use super::{
     aligned::AlignedBuf,
     alloc::Class,
     guard::{Guard, IoCounts},
-    owner::{self, HEADROOM},
+    owner::HEADROOM,
     page::{self, Page, page_bytes},
-    passed_over::Issued,
     reserve::Reserving,
     root_directory::RootDirectory,
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
@@ -136,49 +135,17 @@ impl Store {
         self.counts_from = newest.publish_limit;
     }
 
-    /// The first writes of an open: the file's name, which a maker that was killed may have left in the
-    /// page cache alone (P6), the chosen slot as it is, then the owner page. If the other slot was
-    /// passed over: the owner page, then a slot in that one's place.
-    pub(super) fn begin_writing(
-        &mut self,
-        env: &Env,
-        passed_over: bool,
-        issued: Issued,
-    ) -> Result<()> {
-        env.vfs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "sync", 0, e))?;
-        let newest = self.newest();
-        if !passed_over {
-            self.write_slot(&newest)?;
-            self.sync()?;
-        }
-        self.counts_from = owner::sign(&self.data, env, &issued)?;
-        self.sync()?;
-        self.birth_limit = AtomicU64::new(self.counts_from.0 + HEADROOM);
-        if passed_over && !plant!("store: a slot that was passed over stays") {
-            let heir = issued.heir_of(&newest, self.counts_from);
-            self.write_heir(&heir)?;
-            let mut slots = self.slots.lock().unwrap();
-            let (older, next_sequence) = (Some(newest), heir.sequence + 1);
-            *slots = SlotPair { newest: heir, older, next_sequence, ..*slots };
-        }
-        Ok(())
+    /// Versions are counted from here.
+    pub(super) fn count_from(&mut self, counts_from: Publish) {
+        self.counts_from = counts_from;
+        self.birth_limit = AtomicU64::new(counts_from.0 + HEADROOM);
     }
 
-    fn write_heir(&self, heir: &Superblock) -> Result<()> {
-        let offset = SLOT_OFFSETS[slot_of(heir.sequence)];
-        self.write_slot(heir).map_err(|error| match error {
-            Error::Io { file, source, .. } => Error::Io {
-                file,
-                action: "replace the superblock slot that was passed over",
-                offset,
-                source,
-            },
-            other => other,
-        })?;
-        if plant!("store: a slot that was passed over is replaced without a sync") {
-            return Ok(());
-        }
-        self.sync()
+    /// A slot took the place of one that was passed over.
+    pub(super) fn adopt_heir(&self, heir: Superblock) {
+        let mut slots = self.slots.lock().unwrap();
+        let (older, next_sequence) = (Some(slots.newest), heir.sequence + 1);
+        *slots = SlotPair { newest: heir, older, next_sequence, ..*slots };
     }
 
     /// Whose store it is.
@@ -600,7 +567,7 @@ impl Store {
         self.write_page(PageKind::Map, page.extent, at, STORE_LINEAGE, &[&page.payload])
     }
 
-    fn write_slot(&self, superblock: &Superblock) -> Result<()> {
+    pub(super) fn write_slot(&self, superblock: &Superblock) -> Result<()> {
         self.check_writable()?;
         let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
         superblock.encode(&mut slot);

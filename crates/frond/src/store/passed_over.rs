@@ -29,9 +29,16 @@
 //!
 //! Threads: open only. Bytes: docs/format.md, "Superblock".
 
-use super::owner::HEADROOM;
-use super::superblock::{PUBLISH_MAX, Superblock, slot_of};
-use crate::types::Publish;
+use super::{
+    file::Store,
+    owner::{self, HEADROOM},
+    superblock::{PUBLISH_MAX, SLOT_OFFSETS, Superblock, slot_of},
+};
+use crate::{
+    error::{Error, Result},
+    io::Env,
+    types::Publish,
+};
 
 /// The numbers that the readable slots show as issued.
 #[derive(Clone, Copy, Debug)]
@@ -60,5 +67,48 @@ impl Issued {
             publish_limit: Publish(counts_from.0 + HEADROOM).min(PUBLISH_MAX),
             ..*taken
         }
+    }
+}
+
+impl Store {
+    /// The first writes of an open: the file's name, which a maker that was killed may have left in the
+    /// page cache alone (P6), the chosen slot as it is, then the owner page. If the other slot was
+    /// passed over: the owner page, then a slot in that one's place.
+    pub(super) fn begin_writing(
+        &mut self,
+        env: &Env,
+        passed_over: bool,
+        issued: Issued,
+    ) -> Result<()> {
+        env.vfs.sync_dir(self.dir()).map_err(|e| Error::io(self.dir(), "sync", 0, e))?;
+        let newest = self.newest();
+        if !passed_over {
+            self.write_slot(&newest)?;
+            self.sync()?;
+        }
+        let counts_from = owner::sign(self.file(), env, &issued)?;
+        self.sync()?;
+        self.count_from(counts_from);
+        if passed_over && !plant!("store: a slot that was passed over stays") {
+            let heir = issued.heir_of(&newest, counts_from);
+            self.write_heir(&heir)?;
+            self.adopt_heir(heir);
+        }
+        Ok(())
+    }
+
+    fn write_heir(&self, heir: &Superblock) -> Result<()> {
+        let offset = SLOT_OFFSETS[slot_of(heir.sequence)];
+        self.write_slot(heir).map_err(|error| match error {
+            Error::Io { file, source, .. } => {
+                let action = "replace the superblock slot that was passed over";
+                Error::Io { file, action, offset, source }
+            }
+            other => other,
+        })?;
+        if plant!("store: a slot that was passed over is replaced without a sync") {
+            return Ok(());
+        }
+        self.sync()
     }
 }
