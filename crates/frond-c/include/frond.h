@@ -1551,7 +1551,7 @@ int32_t frond_tree_info(const frond_tree *tree,
 // Tells the names of all trees, in order.
 int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303). Nothing
+// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303, FRD-1304). Nothing
 // as a rule.
 int32_t frond_warnings(const frond_db *db,
                        frond_line tell,

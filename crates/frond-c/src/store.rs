@@ -372,7 +372,7 @@ pub unsafe extern "C" fn frond_trees(
     }
 }
 
-/// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303). Nothing
+/// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303, FRD-1304). Nothing
 /// as a rule.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_warnings(

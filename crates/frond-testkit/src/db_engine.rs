@@ -439,6 +439,10 @@ impl Store for OpenDb {
         self.db.step()
     }
 
+    fn fell_back(&self) -> bool {
+        self.db.warnings().iter().any(|warning| warning.contains("FRD-2105"))
+    }
+
     fn can_be_seen(&mut self, number: u8) -> bool {
         self.txns.can_be_seen(&self.db, number)
     }

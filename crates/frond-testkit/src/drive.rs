@@ -61,6 +61,11 @@ pub trait Store: Sized {
     /// One step of background work; false if there was none to do.
     fn step(&mut self) -> frond::Result<bool>;
 
+    /// True if the opening took the older slot.
+    fn fell_back(&self) -> bool {
+        false
+    }
+
     /// Whether what is prepared by this number, and committed in order, can be seen.
     fn can_be_seen(&mut self, _number: u8) -> bool {
         true

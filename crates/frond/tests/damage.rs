@@ -6,9 +6,13 @@ use std::{path::Path, time::Duration};
 use frond::{Batch, Db, Durability, ErrorKind, Options, TreeOptions, operator};
 use frond_testkit::{
     DbEngine,
-    campaign::{Decay, break_newest_version, break_pages, store_pages},
+    campaign::{
+        Decay, HealPlan, HealReport, break_newest_version, break_pages, heal_everywhere, hold,
+        store_pages,
+    },
     disk::SimVfs,
     effort,
+    ops::{Op, Swarm, generate},
 };
 
 const STORE: &str = "/store";
@@ -64,6 +68,32 @@ fn a_damaged_newest_version_costs_nothing() {
         fell_back += report.fell_back;
     }
     assert!(fell_back >= 4, "slots, root directories and maps");
+}
+
+/// A place that cannot be read at one opening, whatever that opening does until it crashes, and can be read
+/// at the next. Promises: P5, P10, P11.
+#[test]
+fn a_sector_that_fails_at_one_opening_only_costs_nothing() {
+    let mut total = HealReport::default();
+    for seed in effort::seeds(4) {
+        let swarm = DbEngine::able(Swarm::thrown(seed, 40)).without_restarts();
+        let mut script = generate(seed, &swarm);
+        script.push(Op::Reopen);
+        script.extend(generate(seed + 1000, &swarm));
+        // Every other store is so small that most of it is written anew all the time.
+        let engine = match seed % 2 {
+            0 => DbEngine::tiny(Durability::Os),
+            _ => DbEngine::thrown(seed),
+        };
+        let plan = HealPlan::default();
+        let report =
+            hold("heal", seed, &script, |script| heal_everywhere(&engine, script, seed, &plan));
+        println!("seed {seed}: {report}");
+        total.add(&report);
+    }
+    println!("{total}");
+    assert!(total.fell_back >= total.places / 4, "slots and what they link: {total}");
+    assert!(total.twice > 100, "{total}");
 }
 
 /// A long value goes bad that later messages of its memtable merge with: only its own key is lost.

@@ -14,7 +14,10 @@ use frond::{
 };
 use frond_testkit::{
     DbEngine, Dice,
-    campaign::{FaultPlan, FullReport, fail_each_call, fill_the_disk, hold},
+    campaign::{
+        FaultPlan, FilledPlan, FilledReport, FullReport, fail_each_call, fill_and_reopen,
+        fill_the_disk, hold,
+    },
     disk::{FaultKind, SimVfs},
     effort,
     ops::{Op, Swarm, generate, parse_script},
@@ -171,6 +174,21 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     assert_eq!(tree.get(&key(0)).unwrap(), None);
     db.close().unwrap();
     assert!(db.stats().failed.is_none());
+}
+
+/// A store fills its disk by itself and crashes; with nothing free it opens, and deletes empty it. Promises:
+/// P5, P13. Rule: I24.
+#[test]
+fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_deletes() {
+    let mut total = FilledReport::default();
+    for seed in effort::seeds(4) {
+        let report = fill_and_reopen(seed, &FilledPlan::default())
+            .unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        println!("seed {seed}: {report}");
+        total.add(&report);
+    }
+    println!("{total}");
+    assert!(total.deletes > 1000 && total.emptied > 4 && total.twice > 20, "{total}");
 }
 
 /// A clone and a load whose commits cannot be applied, for a value before them grows and finds no room: they

@@ -9,8 +9,18 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 8] =
-    ["crash", "model", "transactions", "their crashes", "scenarios", "pages", "full", "log"];
+const CAMPAIGNS: [&str; 10] = [
+    "crash",
+    "model",
+    "transactions",
+    "their crashes",
+    "scenarios",
+    "pages",
+    "full",
+    "log",
+    "slot heals",
+    "filled",
+];
 
 #[test]
 fn planted_names_are_listed_placed_and_claimed() {
@@ -54,8 +64,8 @@ mod armed {
     use frond_testkit::{
         DbEngine,
         campaign::{
-            CrashPlan, Decay, bound_the_log, break_pages, crash_everywhere, fill_the_disk,
-            model_run,
+            CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages, crash_everywhere,
+            fill_and_reopen, fill_the_disk, heal_everywhere, model_run,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -142,6 +152,16 @@ mod armed {
     fn full(seed: u64) -> Result<(), Failure> {
         let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 60)).without_restarts());
         fill_the_disk(&DbEngine::thrown(seed), &script, seed, 64 << 10).map(drop)
+    }
+
+    fn slot_heals(seed: u64) -> Result<(), Failure> {
+        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 60)).without_restarts());
+        let engine = DbEngine::tiny(Durability::Os);
+        heal_everywhere(&engine, &script, seed, &HealPlan::default()).map(drop)
+    }
+
+    fn filled(seed: u64) -> Result<(), Failure> {
+        fill_and_reopen(seed, &FilledPlan::default()).map(drop)
     }
 
     /// Threads, each with the bug in it, on a store whose own work is done by them.
@@ -284,6 +304,16 @@ mod armed {
     #[test]
     fn planted_bugs_that_a_full_disk_shows() {
         assert_caught("full", full);
+    }
+
+    #[test]
+    fn planted_bugs_that_a_slot_that_heals_shows() {
+        assert_caught("slot heals", slot_heals);
+    }
+
+    #[test]
+    fn planted_bugs_that_a_filled_disk_shows() {
+        assert_caught("filled", filled);
     }
 
     #[test]

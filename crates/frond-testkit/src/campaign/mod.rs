@@ -6,13 +6,17 @@
 //! | [`crash_everywhere`] | at every call, whatever a crash leaves opens as a legal state (P1–P8) |
 //! | [`fail_each_call`] | the n-th call failing is an error, never a lie (P10–P12) |
 //! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
+//! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
+//! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
 //!
 //! Every campaign is a function of engine, script and seed alone.
 
 mod crash;
 mod faults;
+mod filled;
 mod full;
+mod heal;
 mod log;
 mod model;
 mod pages;
@@ -22,7 +26,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use crash::{CrashPlan, CrashReport, crash_everywhere};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
+pub use filled::{FilledPlan, FilledReport, fill_and_reopen};
 pub use full::{FullReport, fill_the_disk};
+pub use heal::{HealPlan, HealReport, heal_everywhere};
 pub use log::bound_the_log;
 pub use model::{model_run, model_run_met, same_answers};
 pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pages};

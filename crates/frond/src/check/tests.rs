@@ -20,7 +20,7 @@ use crate::{
         Checkpoint, Class, DirectoryChange, Extent, Request, RootDirectory, TreeRoot as DurableRoot,
     },
     tree::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier, encode_node},
-    wal::{Log, LogExtent, LogOptions, RecordBuilder, checkpoint_record, trailer},
+    wal::{Log, LogExtent, LogOptions, LogUse, RecordBuilder, checkpoint_record, trailer},
 };
 
 const DIR: &str = "store";
@@ -264,7 +264,7 @@ impl Forge {
 }
 
 fn write(log: &Log, record: &[u8]) {
-    let reservation = log.try_reserve(record.len()).unwrap();
+    let reservation = log.try_reserve(record.len(), LogUse::Rows).unwrap();
     log.fill(&reservation, &[record]);
 }
 
@@ -290,7 +290,7 @@ fn forge_store(lie: &Lie) -> (Forge, RootDirectory) {
     let log = Log::create(forge.env.clone(), dir, id, Durability::Sync, options).unwrap();
     commit(&log, 6);
     lie.log.unwrap_or(|log| commit(log, 7))(&log);
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
 
     let (root, low, leaf) = forge.tree(lie);
     let mut roots = RootDirectory::default();

@@ -22,12 +22,12 @@ use crate::{
     Durability, Error, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::{CATALOG_TREE, TreeEntry},
-    pipeline::{Insertion, Paced, TurnTaken},
+    pipeline::{Insertion, LogWait, Paced, TurnTaken},
     store::Extent,
     sync::{Arc, Ordering, thread_number},
     txn::{KeyLocks, WriteSet},
     version::{Change, MemSlot},
-    wal::{LogExtent, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
+    wal::{LogExtent, LogUse, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
 };
 
 use super::{Batch, Shared};
@@ -91,7 +91,7 @@ impl Shared {
         }
         batch.check_store(self)?;
         self.must_take_inserts(batch)?;
-        let deletes = batch.writes.only_deletes();
+        let deletes = batch.writes.only_deletes() || make_room(changes);
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
         batch.waits.must_go_on()?;
         self.engine.pace(paced, &|| batch.waits.must_go_on())?;
@@ -217,7 +217,8 @@ impl Shared {
     ) -> Result<Seqno> {
         let Insertion { writes, relieves, .. } = &**insertion;
         // Deletes may always go on: they are how space comes back (Rule: I24).
-        let admitted = if *relieves || writes.only_deletes() { 0 } else { writes.bytes() as u64 };
+        let relieves = *relieves || writes.only_deletes() || make_room(changes);
+        let admitted = if relieves { 0 } else { writes.bytes() as u64 };
         self.commit_admitted(insertion, blobs, (level, admitted), changes, locks)
     }
 
@@ -313,10 +314,13 @@ impl Shared {
     ) -> Result<Sequenced> {
         let Brings { insertion, blobs, changes, is_named } = brings;
         let engine = &*self.engine;
+        // What asks for no room on the disk makes some (Rule: I24).
+        let log_use = LogUse::relief_if(admitted == 0);
+        let mut wait = LogWait::new(log_use);
         let bytes_max = engine.log().record_bytes_max();
         let whole = body.len() + trailer(Seqno(0)).len();
         let (fragments, rest) = if whole > bytes_max {
-            let fragments = engine.log().append_fragments(body);
+            let fragments = engine.log().append_fragments(body, log_use);
             let (fragments, rest) = engine.health.watch(fragments)?;
             (Some(fragments), rest)
         } else {
@@ -336,17 +340,16 @@ impl Shared {
                 engine.freeze_in(&mut section);
             }
             let reserved = match (&fragments, promised) {
-                (None, None) => engine.log().try_reserve(bytes),
+                (None, None) => engine.log().try_reserve(bytes, log_use),
                 (None, Some(promised)) => engine.log().try_reserve_promised(bytes, promised),
                 (Some(fragments), _) => engine.log().try_reserve_last(fragments, bytes),
             };
             let Some(reservation) = reserved else {
                 drop(section);
-                let room = match promised {
-                    None => engine.log().wait_for_room(),
-                    Some(_) => engine.log().wait_for_promised(),
-                };
-                engine.health.watch(room)?;
+                match promised {
+                    None => engine.wait_for_log(&mut wait)?,
+                    Some(_) => engine.health.watch(engine.log().wait_for_promised())?,
+                }
                 continue;
             };
             // Before anybody can insert it: then it may be visible, and the memtable frozen.
@@ -469,6 +472,11 @@ impl Shared {
         }
         Ok(if hashes.is_empty() { None } else { Some(self.locks.lock(hashes)) })
     }
+}
+
+/// True for a commit that takes trees or snapshots away, and brings no more than entries of the catalog.
+fn make_room(changes: &[Change]) -> bool {
+    !changes.is_empty() && changes.iter().all(Change::makes_room)
 }
 
 /// Takes the memory of a batch's writes back, unless a helper still reads them.

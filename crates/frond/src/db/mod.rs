@@ -208,7 +208,7 @@ impl Db {
 
     /// What opening met that took nothing away but should be looked into, one sentence each with its code:
     /// a superblock slot, or what it links, that could not be used (FRD-2105); a disk without room for the commits of what is
-    /// prepared (FRD-1303). Empty as a rule.
+    /// prepared (FRD-1303), or for the checkpoint that ends a recovery (FRD-1304). Empty as a rule.
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }

@@ -73,7 +73,7 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
 }
 
 fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> Result<Db> {
-    let Opened { store, superblock, roots, warnings } = opened;
+    let Opened { store, superblock, roots, mut warnings } = opened;
     let env = options.env.clone();
     let store = Arc::new(store);
     let limits = options.tuning.limits.unwrap_or_else(|| Limits::for_cache(options.cache_bytes));
@@ -192,6 +192,10 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     });
     engine.snapshots.tick(env.clock.now());
     engine.checkpoint.roots_are_written(written);
+    if !options.read_only && !is_new {
+        // Before a replay may need it.
+        store.find_reserve(limits.unwritten_bytes)?;
+    }
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     for (tree, counts) in counts {
@@ -239,12 +243,17 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         // The slot below says so before the log does.
         engine.store.file().require(FEATURE_ROW_COUNTS);
         // P6: what was recovered is made durable by our own writes before it is served.
-        engine.freeze();
-        while engine.apply_oldest()? {}
-        engine.publish_unchanged();
-        if !plant!("db: recovery ends without a checkpoint") {
-            engine.run_checkpoint()?;
+        if let Some(why) = engine.settle_recovered()? {
+            if plant!("db: a full disk fails a recovery") {
+                return Err(Error::Full(why));
+            }
+            engine.health.watch(engine.log().rewrite_recovered())?;
+            warnings.push(format!(
+                "FRD-1304 {}: the disk has no room for the checkpoint that ends a recovery ({why}); rows                  can be read, and deleted as long as the log has room: make room, or delete or drop",
+                store.dir().display()
+            ));
         }
+        engine.health.watch(engine.refill_log())?;
     }
     let background =
         if options.read_only { Background::default() } else { Background::start(&engine)? };

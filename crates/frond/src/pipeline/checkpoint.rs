@@ -29,7 +29,7 @@ use crate::{
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
     version::{RootMarks, Version},
-    wal::{TRAILER_BYTES, checkpoint_record},
+    wal::{LogUse, TRAILER_BYTES, checkpoint_record},
 };
 
 use super::{Engine, Published};
@@ -388,14 +388,14 @@ impl Engine {
             self.store.set_reserve(self.limits.unwritten_bytes)?;
             self.store.give_back(live / 5 + (8 << 20))?;
         }
-        Ok(())
+        self.refill_log()
     }
 
     /// Says in the log that a slot is durable: a log that knows it beside slots that do not betrays a
     /// lost write (RELIABILITY §3.2). Skipped when the log is full at the moment: it is a witness,
     /// nothing depends on it.
     fn log_checkpoint(&self, sequence: u64) -> Result<()> {
-        if let Some(reservation) = self.log().try_reserve(TRAILER_BYTES) {
+        if let Some(reservation) = self.log().try_reserve(TRAILER_BYTES, LogUse::Rows) {
             self.log().fill(&reservation, &[&checkpoint_record(sequence)]);
         }
         Ok(())

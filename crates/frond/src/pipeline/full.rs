@@ -5,11 +5,17 @@
 //! moment; commits that would have to wait for it get `Full` instead. Whoever was refused has the pipeline
 //! hurry: what is deleted gives its space back two checkpoints after it is applied.
 //!
+//! Deletes that find no room in the log wait for checkpoints, which shorten it, instead of being refused
+//! (`wal/relief.rs`). They are refused if a checkpoint has no room itself, or if four of them have given no
+//! room to the log. So the wait has an end: each attempt waits for at most 10 ms, and there are 1000.
+//!
 //! Threads: all.
 
 use crate::{
     Error, Result,
-    sync::{AtomicU64, Mutex, Ordering},
+    io::Workers,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
+    wal::LogUse,
 };
 
 use super::Engine;
@@ -20,6 +26,32 @@ const REST_MILLIS: u64 = 1000;
 const ROOM_BYTES: u64 = 1 << 20;
 /// For how long after a refusal the pipeline hurries, milliseconds.
 const HURRY_MILLIS: u64 = 10_000;
+
+/// A disk with less than this free is tight: a store that closes there keeps a little in reserve, with which
+/// it can be emptied by deletes if nothing is free when it is opened again.
+pub(super) const TIGHT_BYTES: u64 = 64 << 20;
+/// Checkpoints that a delete waits for: the log is trimmed after the second at the latest, unless another
+/// record holds it.
+const CHECKPOINTS_MAX: u64 = 4;
+/// How often a delete looks for room in the log, and how long it waits between two looks, milliseconds.
+const LOOKS_MAX: u32 = 1000;
+const LOOK_MILLIS: u64 = 10;
+
+/// A commit's wait for room in the log.
+#[derive(Debug)]
+pub(crate) struct LogWait {
+    log_use: LogUse,
+    /// Checkpoints when it first found none.
+    since: Option<u64>,
+    looks: u32,
+}
+
+impl LogWait {
+    /// Of a commit that has not looked yet.
+    pub fn new(log_use: LogUse) -> Self {
+        Self { log_use, since: None, looks: 0 }
+    }
+}
 
 /// What background work and commits tell each other of the disk.
 #[derive(Debug, Default)]
@@ -34,6 +66,8 @@ pub(crate) struct FullDisk {
     hurries_until: AtomicU64,
     /// Clock of the next round in a hurry, milliseconds.
     next_round: AtomicU64,
+    /// A delete waits for a shorter log: the next round is due at once.
+    log_awaited: AtomicBool,
 }
 
 impl Engine {
@@ -61,6 +95,21 @@ impl Engine {
         }
     }
 
+    /// The end of a recovery: what was replayed is applied, and a checkpoint makes it durable. Says why, if
+    /// the disk has no room for that: then it is left to the background, which goes on when it has.
+    pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
+        self.with_room(|| {
+            self.freeze();
+            while self.apply_oldest()? {}
+            self.publish_unchanged();
+            if !plant!("db: recovery ends without a checkpoint") {
+                self.run_checkpoint()?;
+            }
+            Ok(true)
+        })?;
+        Ok(self.full.why.lock().unwrap().clone())
+    }
+
     /// True if the disk has more room than when background work met it full.
     fn room_came(&self) -> bool {
         let enough = self.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
@@ -86,22 +135,77 @@ impl Engine {
     pub(crate) fn admit(&self, bytes: u64) -> Result<()> {
         let admitted = self.store.admit(bytes);
         if matches!(admitted, Err(Error::Full(_))) {
-            self.full.hurries_until.store(self.now_millis() + HURRY_MILLIS, Ordering::Relaxed);
-            self.signal.notify();
+            self.hurry();
         }
         admitted
+    }
+
+    fn hurry(&self) {
+        self.full.hurries_until.store(self.now_millis() + HURRY_MILLIS, Ordering::Relaxed);
+        self.signal.notify();
+    }
+
+    /// Waits until the log may have room for a commit that found none. Called outside of the sequencer.
+    ///
+    /// # Errors
+    /// `Full` for rows if the disk has no room for the log, for deletes as the head of this file says;
+    /// nothing of the commit has happened then.
+    pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
+        // Before the look: a checkpoint that ends behind it is not slept through.
+        let seen = self.signal.epoch();
+        let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
+            Err(refused @ Error::Full(_)) => refused,
+            waited => return waited,
+        };
+        self.hurry();
+        let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
+        let since = *wait.since.get_or_insert(checkpoints);
+        wait.looks += 1;
+        if wait.log_use == LogUse::Rows
+            || checkpoints >= since + CHECKPOINTS_MAX
+            || wait.looks > LOOKS_MAX
+            || plant!("pipeline: deletes do not wait for the log")
+        {
+            return Err(refused);
+        }
+        self.check_room()?;
+        self.full.log_awaited.store(true, Ordering::Relaxed);
+        match self.env.workers {
+            Workers::Manual => {
+                self.with_room(|| self.apply_oldest())?;
+                self.with_room(|| self.checkpoint_some())?;
+            }
+            Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
+        }
+        Ok(())
+    }
+
+    /// Has the log's reserve made again once it was used, of the store's space if the disk has none: after a
+    /// checkpoint, which may have freed some.
+    pub(crate) fn refill_log(&self) -> Result<()> {
+        if self.log().has_reserve() || !matches!(self.log().refill(), Err(Error::Full(_))) {
+            return Ok(());
+        }
+        self.store.yield_to_log()?;
+        match self.log().refill() {
+            Err(Error::Full(_)) => Ok(()),
+            refilled => refilled,
+        }
     }
 
     /// What gives space back soonest after a commit was refused: the memtable frozen, so that its deletes
     /// are applied; a version of its own for a checkpoint, while slots keep what is dead. True once a round.
     pub(super) fn hurries(&self) -> bool {
         let now = self.now_millis();
-        let is_due = now < self.full.hurries_until.load(Ordering::Relaxed)
-            && now >= self.full.next_round.load(Ordering::Relaxed);
+        let is_awaited = self.full.log_awaited.swap(false, Ordering::Relaxed);
+        let is_due = is_awaited
+            || now < self.full.hurries_until.load(Ordering::Relaxed)
+                && now >= self.full.next_round.load(Ordering::Relaxed);
         if is_due {
             self.full.next_round.store(now + REST_MILLIS, Ordering::Relaxed);
             self.freeze();
-            if self.versions.current().frozen.is_empty() && self.store.space().stats().kept > 0 {
+            let keeps = is_awaited || self.store.space().stats().kept > 0;
+            if self.versions.current().frozen.is_empty() && keeps {
                 self.publish_unchanged();
             }
         }

@@ -37,7 +37,7 @@ mod workers;
 
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
-pub(crate) use full::FullDisk;
+pub(crate) use full::{FullDisk, LogWait};
 pub(crate) use health::Health;
 pub(crate) use insertion::Insertion;
 pub(crate) use pace::Paced;
@@ -347,11 +347,12 @@ impl Engine {
         while self.apply_oldest()? {}
         self.publish_unchanged();
         self.run_checkpoint()?;
-        let end = self.health.watch(self.log().close())?;
+        let is_tight = self.store.disk_free().is_ok_and(|free| free < full::TIGHT_BYTES);
+        let end = self.health.watch(self.log().close(is_tight))?;
         self.end_sync_requests();
         if !self.undecided.is_empty() {
             // The log names what they need: the next opening reads it.
-            self.store.drop_reserve();
+            self.store.drop_reserve(is_tight);
             return Ok(());
         }
         self.publish_unchanged();
@@ -363,7 +364,7 @@ impl Engine {
             Ok(()) | Err(Error::Full(_)) => {}
             Err(error) => return Err(error),
         }
-        self.store.drop_reserve();
+        self.store.drop_reserve(is_tight);
         self.health.watch(self.store.give_back(0)).map(drop)
     }
 

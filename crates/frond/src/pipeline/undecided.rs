@@ -22,7 +22,7 @@ use crate::{
     page::PageKind,
     store::{Extent, HeldPages},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
-    wal::{LogExtent, RecordBuilder, TRAILER_BYTES, keeps_trailer},
+    wal::{LogExtent, LogUse, RecordBuilder, TRAILER_BYTES, keeps_trailer},
 };
 
 use super::Engine;
@@ -153,9 +153,9 @@ impl Engine {
             }
             let body = record.finish();
             let reservation = loop {
-                match self.log().try_reserve(body.len() + TRAILER_BYTES) {
+                match self.log().try_reserve(body.len() + TRAILER_BYTES, LogUse::Relief) {
                     Some(reservation) => break reservation,
-                    None => self.log().wait_for_room()?,
+                    None => self.log().wait_for_room(LogUse::Relief)?,
                 }
             };
             let at = reservation.lsn();

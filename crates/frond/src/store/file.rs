@@ -20,7 +20,7 @@ use super::{
     alloc::Class,
     directory::{self, Directory, DirectoryChange, Group},
     guard::{Guard, IoCounts},
-    owner::{self, HEADROOM},
+    owner::HEADROOM,
     page::{self, Page, page_bytes},
     page_table::{self, PutPage},
     reserve::Reserving,
@@ -140,17 +140,17 @@ impl Store {
         self.counts_from = newest.publish_limit;
     }
 
-    /// The first writes of an open: the file's name, which a maker that was killed may have left in the
-    /// page cache alone (P6), the chosen slot as it is, then the owner page.
-    pub(super) fn begin_writing(&mut self, env: &Env, limit: Publish) -> Result<()> {
-        env.vfs.sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "sync", 0, e))?;
-        let newest = self.newest();
-        self.write_slot(&newest)?;
-        self.sync()?;
-        self.counts_from = owner::sign(&self.data, env, limit)?;
-        self.sync()?;
-        self.birth_limit = AtomicU64::new(self.counts_from.0 + HEADROOM);
-        Ok(())
+    /// Versions are counted from here.
+    pub(super) fn count_from(&mut self, counts_from: Publish) {
+        self.counts_from = counts_from;
+        self.birth_limit = AtomicU64::new(counts_from.0 + HEADROOM);
+    }
+
+    /// A slot took the place of one that was passed over.
+    pub(super) fn adopt_heir(&self, heir: Superblock) {
+        let mut slots = self.slots.lock().unwrap();
+        let (older, next_sequence) = (Some(slots.newest), heir.sequence + 1);
+        *slots = SlotPair { newest: heir, older, next_sequence, ..*slots };
     }
 
     /// Whose store it is.
@@ -612,7 +612,7 @@ impl Store {
         self.write_page(PageKind::Map, page.extent, at, STORE_LINEAGE, &[&page.payload])
     }
 
-    fn write_slot(&self, superblock: &Superblock) -> Result<()> {
+    pub(super) fn write_slot(&self, superblock: &Superblock) -> Result<()> {
         self.check_writable()?;
         let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
         superblock.encode(&mut slot);

@@ -86,6 +86,7 @@ mod open;
 mod owner;
 mod page;
 mod page_table;
+mod passed_over;
 mod pins;
 mod ranges;
 mod reserve;

@@ -6,7 +6,8 @@
 //!    all when opening read-only or when opening fails (P18, P19, P21).
 //! 2. The first acts that change anything sync the directory, then rewrite the chosen slot exactly as it
 //!    is, and sync it: both may have existed only in the page cache (P6), and tearing equal bytes does no
-//!    harm.
+//!    harm. A slot that this open passed over is replaced instead, before anything is allocated
+//!    (`passed_over.rs`).
 //! 3. A store is made only where there is no file of a store; a zeroed or missing superblock is never
 //!    a new store.
 //! 4. A store file appears under its name only when it is whole and durable.
@@ -23,9 +24,12 @@ use super::{
     guard::Guard,
     owner::{self, HEADROOM},
     page_table,
+    passed_over::Issued,
     root_directory::RootDirectory,
     space_map,
-    superblock::{DATA_START, SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, Totals, slot_of},
+    superblock::{
+        DATA_START, OWNER_OFFSET, SLOT_BYTES, SLOT_OFFSETS, SlotRead, Superblock, Totals, slot_of,
+    },
 };
 use crate::{
     error::{Error, Result},
@@ -168,6 +172,9 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
         let offset = SLOT_OFFSETS[slot_of(sequence)];
         file.write_at(&slot, offset).map_err(failed("write"))?;
     }
+    // The owner page has its block from the beginning: an open needs no space for it.
+    let owner = AlignedBuf::zeroed(SLOT_BYTES, "the owner page")?;
+    file.write_at(&owner, OWNER_OFFSET).map_err(failed("write"))?;
     file.sync_all().map_err(failed("sync"))?;
     env.vfs.rename(&new, &path).map_err(failed("rename"))?;
     env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))
@@ -219,9 +226,10 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
                 let next_sequence = slots.next_sequence(superblock);
                 store.adopt_slots(*superblock, older.copied(), next_sequence, slots.file_bytes());
                 if !options.read_only {
-                    store.begin_writing(env, slots.publish_limit())?;
+                    store.begin_writing(env, slots.passed_over(index), slots.issued())?;
                 }
-                return Ok(Opened { store, superblock: *superblock, roots, warnings });
+                let superblock = store.newest();
+                return Ok(Opened { store, superblock, roots, warnings });
             }
             Err(error) if may_fall_back(&error) => {
                 warnings.push(format!(
@@ -313,9 +321,21 @@ impl Slots {
         lengths.max().unwrap_or_default()
     }
 
-    fn publish_limit(&self) -> Publish {
+    /// True if the other slot is passed over when this one of the usable slots is taken: it cannot
+    /// be read, or what it links cannot.
+    fn passed_over(&self, chosen: usize) -> bool {
+        chosen > 0 || self.good.len() < SLOT_OFFSETS.len()
+    }
+
+    /// The numbers that the slots show as issued.
+    fn issued(&self) -> Issued {
         let limits = self.good.iter().map(|superblock| superblock.publish_limit);
-        limits.max().unwrap_or_default()
+        let sequences = self.good.iter().map(|superblock| superblock.sequence);
+        Issued {
+            publish_limit: limits.max().unwrap_or_default(),
+            sequence: sequences.max().unwrap_or_default(),
+            is_all: self.good.len() == SLOT_OFFSETS.len(),
+        }
     }
 }
 

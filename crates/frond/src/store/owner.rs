@@ -6,6 +6,11 @@
 //! open begins to count versions above all that an earlier one may have written without publishing it
 //! (Rule: I20), and the slots cannot say so, for they are rewritten as they are.
 //!
+//! What is counted, if a slot cannot be read. Call the limit of the slot that can be read L. The other
+//! slot's version is at most L, or at most 2^32 above what the owner page says, because no page is born
+//! above its writer's limit; its own limit is 2^32 above its version. So 2^32 more than the largest of
+//! both is above every version that the unreadable slot may have, and above all that it permits.
+//!
 //! Invariants
 //! 1. The page is never asked whether the store is in use.
 //! 2. A damaged page costs its content only: the owner is then unnamed, and counting begins at a
@@ -15,6 +20,7 @@
 
 use super::{
     aligned::AlignedBuf,
+    passed_over::Issued,
     superblock::{OWNER_OFFSET, PUBLISH_MAX, SLOT_BYTES},
 };
 use crate::{
@@ -73,13 +79,18 @@ pub(super) fn read(file: &dyn crate::io::File) -> Option<Owner> {
     Owner::decode(&page)
 }
 
-/// Takes ownership in writing: above which version this owner counts. `limit` is the highest of the
-/// slots' limits.
-pub(super) fn sign(file: &StoreFile, env: &Env, limit: Publish) -> Result<Publish> {
+/// Takes ownership in writing: above which version this owner counts.
+pub(super) fn sign(file: &StoreFile, env: &Env, issued: &Issued) -> Result<Publish> {
     let before = read(&*file.file)
         .filter(|owner| owner.store == file.store && owner.counts_from <= PUBLISH_MAX);
+    let unseen = if issued.is_all || plant!("store: an unreadable slot counts for nothing") {
+        0
+    } else {
+        HEADROOM
+    };
+    let limit = Publish(issued.publish_limit.0.saturating_add(unseen));
     let counts_from = match before {
-        Some(owner) => Publish(limit.0.max(owner.counts_from.0.saturating_add(HEADROOM))),
+        Some(owner) => Publish(limit.0.max(owner.counts_from.0.saturating_add(HEADROOM + unseen))),
         // Nobody knows how far an earlier owner counted: 16 random bits make a clash unlikely.
         None => Publish(limit.0.saturating_add((env.rng.next_u64() & 0xffff) << 32)),
     };

@@ -39,6 +39,9 @@ const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
 /// leaves anew with what links them, so that a disk that was filled meanwhile can be emptied by deletes.
 const REST_BYTES: u64 = 3 << 19;
 const REST_PART: u64 = 64;
+/// What is looked for at once when the disk is full at an opening, and how often: in free space of 1 GiB.
+const FIND_BYTES: u64 = 64 << 10;
+const FIND_PIECES_MAX: usize = 16 << 10;
 /// The disk is asked for its free space again after so much was admitted.
 const MEASURE_EVERY: u64 = 32 << 20;
 
@@ -206,6 +209,49 @@ impl Store {
         Ok(())
     }
 
+    /// Sets the reserve of a store that was opened. The map does not say which free space of the file has
+    /// bytes on the disk. Where the disk has no room for the reserve, that is found out: having space given
+    /// where there is some needs none. So what the store had in reserve when it was killed is there again.
+    pub fn find_reserve(&self, dirty_limit: u64) -> Result<()> {
+        self.check_writable()?;
+        let one_at_a_time = self.resizing.lock().unwrap();
+        self.set_reserve_under(&one_at_a_time, dirty_limit)?;
+        let target = self.reserve.lock().target;
+        if plant!("store: a full disk hides the reserve") {
+            return Ok(());
+        }
+        let mut free: Vec<(u64, u64)> = {
+            let space = self.space().lock();
+            space.alloc.ranges_by_class().map(|(_, start, end)| (start, end)).collect()
+        };
+        free.sort_unstable();
+        let end = self.file().file.len().unwrap_or(0);
+        let frontier = self.space().lock().alloc.frontier();
+        free.push((frontier, end.max(frontier)));
+        let pieces = free.into_iter().flat_map(|(start, end)| {
+            let ends = move |at: u64| (at, (at + FIND_BYTES).min(end));
+            (start..end).step_by(FIND_BYTES as usize).map(ends)
+        });
+        for (start, end) in pieces.take(FIND_PIECES_MAX) {
+            let mut space = self.space().lock();
+            if space.backed_free() >= target {
+                break;
+            }
+            if space.backed.contains(start, end) {
+                continue;
+            }
+            drop(space);
+            match self.file().file.allocate(start, end - start) {
+                Ok(()) => {
+                    space = self.space().lock();
+                    space.backed.insert(start, end);
+                }
+                Err(_) => self.check_writable()?,
+            }
+        }
+        Ok(())
+    }
+
     /// How the reserve stands.
     pub fn reserve_stats(&self) -> ReserveStats {
         let backed_free = self.space().lock().backed_free();
@@ -303,7 +349,7 @@ impl Store {
             let mut reserve = self.reserve.lock();
             reserve.rests |= reserve.target > 0 && reserve.admitted == 0;
         }
-        self.give_back_under(&one_at_a_time, 0)
+        self.give_back_under(&one_at_a_time, 0, self.backed_target())
     }
 
     /// Has all of the reserve backed again, as far as the disk has room: for the first commit after a rest.
@@ -316,9 +362,14 @@ impl Store {
         if rests { self.set_reserve_under(&one_at_a_time, dirty_limit) } else { Ok(()) }
     }
 
-    /// Ends the reserve: for a clean close, behind which nothing is written.
-    pub fn drop_reserve(&self) {
-        self.reserve.lock().target = 0;
+    /// Ends the reserve, but for what a store at rest keeps if it is to be kept: for a clean close, behind
+    /// which nothing is written.
+    pub fn drop_reserve(&self, is_kept: bool) {
+        let mut reserve = self.reserve.lock();
+        match is_kept {
+            true => reserve.rests = true,
+            false => reserve.target = 0,
+        }
     }
 
     /// Bytes of the reserve that stay backed.
@@ -337,11 +388,17 @@ impl Store {
     /// closes.
     pub fn give_back(&self, keep: u64) -> Result<u64> {
         self.check_writable()?;
-        self.give_back_under(&self.resizing.lock().unwrap(), keep)
+        self.give_back_under(&self.resizing.lock().unwrap(), keep, self.backed_target())
     }
 
-    fn give_back_under(&self, _: &MutexGuard<'_, ()>, keep: u64) -> Result<u64> {
-        let target = self.backed_target();
+    /// Gives all free space back, and half of the reserve: for the log, without which no delete can give
+    /// back more. The next [`set_reserve`](Self::set_reserve) backs it again.
+    pub fn yield_to_log(&self) -> Result<u64> {
+        self.check_writable()?;
+        self.give_back_under(&self.resizing.lock().unwrap(), 0, self.backed_target() / 2)
+    }
+
+    fn give_back_under(&self, _: &MutexGuard<'_, ()>, keep: u64, target: u64) -> Result<u64> {
         let slots_end = self.slots_file_bytes();
         let (cut_at, excess, before) = {
             let mut space = self.space().lock();

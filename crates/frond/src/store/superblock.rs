@@ -268,6 +268,7 @@ impl Fields {
             (self.clean_flag > 1, "an impossible clean flag"),
             (sb.publish > sb.publish_limit, "a version above its limit"),
             (sb.publish_limit > PUBLISH_MAX, "a version that no store reaches"),
+            (sb.sequence > PUBLISH_MAX.0, "a sequence that no store reaches"),
             (sb.previous > sb.publish, "a previous version above its own"),
             (!sb.totals.are_exact(), "sums that are not exact"),
             (sb.totals.file_bytes > OFFSET_MAX, "a file longer than any"),

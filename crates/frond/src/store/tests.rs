@@ -5,6 +5,7 @@ mod basics;
 mod damage;
 mod directory;
 mod ending;
+mod fallback;
 mod faults;
 mod hostile;
 mod model;

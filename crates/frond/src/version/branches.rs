@@ -78,6 +78,11 @@ impl Change {
         matches!(self, Change::Spill(_))
     }
 
+    /// True if it takes pages away and brings none.
+    pub fn makes_room(&self) -> bool {
+        matches!(self, Change::DropTree(_) | Change::DropSnapshot(_))
+    }
+
     /// What was written beyond memory.
     pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
         match self {

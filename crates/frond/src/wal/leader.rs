@@ -19,6 +19,7 @@ use std::{io, time::Duration};
 use super::{
     group::{GroupHeader, GroupKind, padded},
     log::{Log, Sealed, Spares, State, Writer, count},
+    relief::LogUse,
     rest::Rest,
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
@@ -39,6 +40,9 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 
 /// On a full disk the clock asks for room for a segment so seldom; who needs it asks himself.
 const SPARE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A segment takes at most this part of what the disk has free, unless it is as short as the first one.
+const DISK_PART: u64 = 4;
 
 type StateGuard<'a> = MutexGuard<'a, State>;
 
@@ -244,34 +248,57 @@ impl Log {
         })
     }
 
-    /// Makes a segment ready unless one is, and no other is wanted. `Full` if the disk is.
-    pub(super) fn make_spare(&self) -> Result<()> {
+    /// Makes a segment ready unless one is, and no other is wanted; for rows the reserve first. `Full` if
+    /// the disk is.
+    pub(super) fn make_spare(&self, log_use: LogUse) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
+        let takes_reserve = log_use == LogUse::Relief || plant!("wal: rows take the reserve");
+        if !takes_reserve && spares.reserve.is_none() {
+            return self.make_reserve(&mut spares);
+        }
         let state = self.state.lock().unwrap();
         let is_wanted = state.spares.is_empty() || state.spare_wanted;
         drop(state);
-        if is_wanted { self.make_next(&mut spares) } else { Ok(()) }
-    }
-
-    /// Makes the next segment ready.
-    pub(super) fn make_next(&self, spares: &mut Spares) -> Result<()> {
-        let (number, bytes) = (spares.next_number, spares.next_bytes);
-        let direct = self.open_mode().direct;
-        match segment::make(&*self.env.vfs, &self.dir, number, bytes, direct, None) {
-            Ok(segment) => {
-                self.add_spare(spares, segment);
-                Ok(())
-            }
-            Err(Error::Io { source, .. }) if is_full(&source) => {
-                // Who needs it is told, and asks again if it comes again; others have what they need.
-                self.state.lock().unwrap().spare_wanted = false;
-                Err(Error::Full(format!("no room for a log segment of {bytes} bytes")))
-            }
-            Err(error) => self.or_fail(Err(error)),
+        if !is_wanted {
+            return Ok(());
+        }
+        match self.make_next(&mut spares) {
+            Err(Error::Full(_)) if takes_reserve && self.take_reserve(&mut spares)? => Ok(()),
+            made => made,
         }
     }
 
-    fn add_spare(&self, spares: &mut Spares, segment: SegmentFile) {
+    /// Makes the next segment ready: a short one, if the disk has no room for one of the length that is
+    /// next, or would have little room left.
+    pub(super) fn make_next(&self, spares: &mut Spares) -> Result<()> {
+        let (number, mut bytes) = (spares.next_number, spares.next_bytes);
+        let (vfs, least) = (&*self.env.vfs, self.options.first_segment_bytes.min(bytes));
+        // A file system that does not answer has room, until it refuses.
+        let free = vfs.free_bytes(&self.dir).unwrap_or(u64::MAX);
+        while bytes > least && bytes > free / DISK_PART {
+            bytes = self.options.before(bytes);
+        }
+        let direct = self.open_mode().direct;
+        loop {
+            match segment::make(vfs, &self.dir, number, bytes, direct, None) {
+                Ok(segment) => {
+                    self.add_spare(spares, segment);
+                    return Ok(());
+                }
+                Err(Error::Io { source, .. }) if is_full(&source) && bytes > least => {
+                    bytes = self.options.before(bytes);
+                }
+                Err(Error::Io { source, .. }) if is_full(&source) => {
+                    // Who needs it is told, and asks again if it comes again; others have what they need.
+                    self.state.lock().unwrap().spare_wanted = false;
+                    return Err(Error::Full(format!("no room for a log segment of {bytes} bytes")));
+                }
+                Err(error) => return self.or_fail(Err(error)),
+            }
+        }
+    }
+
+    pub(super) fn add_spare(&self, spares: &mut Spares, segment: SegmentFile) {
         spares.next_number = segment.number + 1;
         spares.next_bytes = self.options.after(segment.bytes);
         let mut state = self.state.lock().unwrap();
@@ -300,8 +327,12 @@ impl Log {
             // What is short grows, and what rests wants nothing.
             let grown = state.segment_bytes == self.options.segment_bytes;
             let recycle = grown && state.spares.len() < SPARES_MAX && !state.closing;
+            let is_kept = !state.has_reserve && (!state.closing || state.keeps_reserve);
             drop(state);
-            if recycle {
+            let given = is_kept.then(|| self.give_to_reserve(number, &mut spares));
+            if self.or_fail(given.unwrap_or(Ok(false)))? {
+                count(&self.counters.recycled, 1);
+            } else if recycle {
                 let recycled = self.recycle(number, &spares);
                 if let Some(segment) = self.or_fail(recycled)? {
                     self.add_spare(&mut spares, segment);
@@ -366,7 +397,7 @@ impl Log {
         drop(state);
         match rest {
             Rest::Due => self.rest(),
-            Rest::Over => match self.make_spare() {
+            Rest::Over => match self.make_spare(LogUse::Rows) {
                 // A full disk refuses commits when they need the segment; until then it is no news.
                 Err(Error::Full(_)) => {
                     self.state.lock().unwrap().spare_again = now + SPARE_INTERVAL;
@@ -387,8 +418,8 @@ impl Log {
     ) -> Result<StateGuard<'a>> {
         let activated = match in_next {
             true => self.activate_in_next(&mut state),
-            // A mark is worth no promised room.
-            false if !Self::leaves_promised(&state, 1) => false,
+            // A mark is worth no promised room, and none that deletes may need.
+            false if !state.has_reserve || !Self::leaves_promised(&state, 1) => false,
             false => self.activate(&mut state, 0),
         };
         if !activated {

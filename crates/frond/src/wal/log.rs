@@ -17,8 +17,10 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
     group::{GROUP_BYTES_MAX, GroupBuf, GroupKind, padded},
+    leader::is_full,
     promise::{BUFFERS_KEPT, PromisedRoom},
     recovery::RecoveredTail,
+    relief,
     reserve::Reservation,
     segment::{
         self, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENT_END_BYTES, SEGMENT_HEADER_BYTES,
@@ -82,6 +84,12 @@ impl LogOptions {
     /// Length of the segment after one of `bytes`.
     pub(super) fn after(&self, bytes: u64) -> u64 {
         (2 * bytes).min(self.segment_bytes)
+    }
+
+    /// Length of the segment to try after one of `bytes` found no room: not less than the first.
+    pub(super) fn before(&self, bytes: u64) -> u64 {
+        let half = bytes / 2 / ALIGN as u64 * ALIGN as u64;
+        half.max(self.first_segment_bytes)
     }
 
     /// Longest group that is begun for one reservation, bytes: it fits every segment.
@@ -175,6 +183,8 @@ pub(super) struct State {
     pub segment_bytes: u64,
     /// Lengths of the segment files that are ready and not yet promised to a group.
     pub spares: VecDeque<u64>,
+    /// The reserve is there: only then are rows taken (`relief.rs`).
+    pub has_reserve: bool,
     /// What other reservations leave alone.
     pub promised: PromisedRoom,
     /// Some of it was promised before there was room.
@@ -195,6 +205,8 @@ pub(super) struct State {
     pub large_from: Option<Lsn>,
     pub stop: Option<Stop>,
     pub closing: bool,
+    /// The reserve stays when the log is closed.
+    pub keeps_reserve: bool,
     /// End of the last group written with records.
     pub records_end: Lsn,
     /// Highest `synced` that a written group holds.
@@ -216,6 +228,8 @@ pub(super) struct Writer {
 /// Segment files made ready ahead.
 pub(super) struct Spares {
     pub ready: VecDeque<SegmentFile>,
+    /// The reserve, which has no number yet.
+    pub reserve: Option<SegmentFile>,
     /// Number and length of the one to be made next.
     pub next_number: u64,
     pub next_bytes: u64,
@@ -265,7 +279,8 @@ impl Log {
     }
 
     /// Goes on after a recovery: what was recovered is synced, what lies behind the cut is removed,
-    /// and a new segment with a new salt begins there; nothing is ever appended to a torn tail.
+    /// and a new segment with a new salt begins there; nothing is appended to a torn tail. A disk that
+    /// has no room for that segment does not keep the log from going on (`in_place.rs`).
     /// Repeatable: a crash in here loses nothing (Promise: P5).
     pub fn resume(
         env: Env,
@@ -286,7 +301,10 @@ impl Log {
         let header = SegmentHeader {
             store,
             number,
-            salt: segment::salt_after(tail.secret.unwrap_or_else(|| env.rng.next_u64()), tail.end),
+            salt: segment::salt_after(
+                tail.header.map_or_else(|| env.rng.next_u64(), |header| header.secret),
+                tail.end,
+            ),
             secret: env.rng.next_u64(),
             first: tail.end,
             predecessor: tail.chain,
@@ -296,20 +314,34 @@ impl Log {
         };
         let vfs = env.vfs.clone();
         let bytes = options.first_segment_bytes;
-        let segment = segment::make(&*vfs, &dir, number, bytes, direct, Some(&header))?;
+        let (segment, header) =
+            match segment::make(&*vfs, &dir, number, bytes, direct, Some(&header)) {
+                Err(Error::Io { source, .. })
+                    if is_full(&source)
+                        && tail.header.is_some()
+                        && !plant!("wal: a recovery needs a new segment") =>
+                {
+                    tail.go_on_in_place(&env, &dir, direct, header)?
+                }
+                made => (made?, header),
+            };
+        let reserve = relief::reserve_at_opening(&*vfs, &dir, bytes, direct)?;
         let pool = FramePool::new(options.groups * options.group_bytes);
         let buffers = (0..options.groups).map(|_| GroupBuf::new(&pool, options.group_bytes));
         let now = env.clock.now();
         let mut live: VecDeque<_> = tail.live.into();
-        live.push_back((number, tail.end));
+        if live.back().is_none_or(|&(last, _)| last < segment.number) {
+            live.push_back((segment.number, header.first));
+        }
         let state = State {
             active: None,
             sealed: VecDeque::new(),
             free: (0..options.groups).rev().collect(),
             end: tail.end,
-            segment_first: tail.end,
-            segment_bytes: options.first_segment_bytes,
+            segment_first: header.first,
+            segment_bytes: segment.bytes,
             spares: VecDeque::new(),
+            has_reserve: reserve.is_some(),
             promised: PromisedRoom::default(),
             is_short: false,
             spare_wanted: false,
@@ -323,6 +355,7 @@ impl Log {
             large_from: None,
             stop: None,
             closing: false,
+            keeps_reserve: false,
             records_end: tail.end,
             claimed: tail.end,
             last_write: now,
@@ -338,12 +371,13 @@ impl Log {
             progress: Condvar::new(),
             work: Condvar::new(),
             filling_awaited: AtomicBool::new(false),
-            writer: Mutex::new(Writer { segment, header, chain: tail.chain }),
             spares: Mutex::new(Spares {
                 ready: VecDeque::new(),
-                next_number: number + 1,
+                reserve,
+                next_number: segment.number + 1,
                 next_bytes: options.after(bytes),
             }),
+            writer: Mutex::new(Writer { segment, header, chain: tail.chain }),
             stopped: AtomicBool::new(false),
             written: AtomicU64::new(tail.end.0),
             durable: AtomicU64::new(tail.end.0),

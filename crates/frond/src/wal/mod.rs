@@ -7,13 +7,14 @@
 //!
 //! ```text
 //! let body = builder.finish();                                  // &[u8], before the sequencer
+//! let log_use = LogUse::relief_if(it only deletes);
 //! let large = body.len() + TRAILER_BYTES > log.record_bytes_max();
-//! let (fragments, rest) = if large { Some(log.append_fragments(body)?) … } else { (None, body) };
+//! let (fragments, rest) = if large { Some(log.append_fragments(body, log_use)?) … } else { (None, body) };
 //! let reservation = loop {
 //!     lock the sequencer; seqno = last + 1; memtable = active
-//!     match log.try_reserve(rest.len() + TRAILER_BYTES)         // or try_reserve_last(&fragments, …)
+//!     match log.try_reserve(rest.len() + TRAILER_BYTES, log_use)  // or try_reserve_last(&fragments, …)
 //!         Some(r) => break r, with seqno and memtable taken
-//!         None    => { unlock the sequencer; log.wait_for_room()?; }    // Full: nothing happened
+//!         None    => { unlock the sequencer; log.wait_for_room(log_use)?; }    // Full: nothing happened
 //! };
 //! log.fill(&reservation, &[rest, &trailer(seqno)]);             // in parallel with others
 //! insert into the memtable; make visible; release locks
@@ -36,12 +37,14 @@ mod aligned;
 mod assembly;
 mod feed;
 mod group;
+mod in_place;
 mod leader;
 mod log;
 mod promise;
 mod reader;
 mod record;
 mod recovery;
+mod relief;
 mod reserve;
 mod rest;
 mod segment;
@@ -56,5 +59,6 @@ pub use record::{
     checkpoint_record, decode, items, keeps_trailer, trailer,
 };
 pub use recovery::{Expect, RecoveredTail, recover};
+pub use relief::LogUse;
 pub use reserve::{FRAGMENT_ROOM, Fragments, RECORD_BYTES_MAX, Reservation};
 pub use segment::begin;

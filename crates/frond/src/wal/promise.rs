@@ -22,6 +22,7 @@
 use super::{
     group::{GROUP_HEADER_BYTES, framed_bytes, padded},
     log::{Log, LogOptions, State, room_of},
+    relief::LogUse,
     reserve::Reservation,
 };
 use crate::error::{Error, Result};
@@ -117,7 +118,7 @@ impl Log {
             } else {
                 state.spare_wanted = true;
                 drop(state);
-                self.make_spare()?;
+                self.make_spare(LogUse::Rows)?;
             }
         }
     }
@@ -176,7 +177,7 @@ impl Log {
             return Err(Error::Failed("room that was promised in the log is not there".into()));
         }
         drop(state);
-        self.wait_for_room()
+        self.wait_for_room(LogUse::Relief)
     }
 
     /// What stays promised once a record has taken its part.

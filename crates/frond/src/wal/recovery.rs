@@ -72,7 +72,8 @@ pub struct RecoveredTail {
     pub torn: bool,
     /// The segment that `end` lies in.
     pub(super) segment: u64,
-    pub(super) secret: Option<u64>,
+    /// That segment's header; `None` in a new store.
+    pub(super) header: Option<SegmentHeader>,
     pub(super) chain: u32,
     /// Segments up to that one: number and first position, oldest first.
     pub(super) live: Vec<(u64, Lsn)>,
@@ -86,7 +87,7 @@ impl RecoveredTail {
             groups: 0,
             torn: false,
             segment: 0,
-            secret: None,
+            header: None,
             chain: 0,
             live: Vec::new(),
         }
@@ -98,7 +99,7 @@ impl RecoveredTail {
         let vfs = &*env.vfs;
         let names = vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
         let number = |name: &PathBuf| segment::number_of(name);
-        if self.secret.is_none() && names.iter().any(|name| number(name).is_some()) {
+        if self.header.is_none() && names.iter().any(|name| number(name).is_some()) {
             let why = "a new store is to be made here, and there is a log already".into();
             return Err(Error::NotAStore { path: dir.to_owned(), why });
         }
@@ -174,7 +175,7 @@ pub fn recover(
         groups: scan.groups,
         torn: witnesses.any,
         segment: stop.header.number,
-        secret: Some(stop.header.secret),
+        header: Some(stop.header),
         chain: stop.chain.unwrap_or(stop.header.predecessor),
         live: live.filter_map(|file| Some((file.number, file.begun()?.first))).collect(),
     })

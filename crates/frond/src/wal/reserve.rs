@@ -8,7 +8,7 @@
 //! 1. Order of reservations = order of records in the log (Rule: I2).
 //! 2. A reservation never depends on room that is not there: a group that would begin a segment is
 //!    opened only when that segment's file is ready, so a full disk refuses commits and breaks none
-//!    (Promise: P13).
+//!    (Promise: P13). Records of rows depend on the reserve, too (`relief.rs`).
 //! 3. At most one large record is on its way; [`Log::position`] never passes its first part.
 //!
 //! Threads: all. Locks as in `log.rs`; nothing here blocks but [`Log::wait_for_room`] and what calls it.
@@ -17,6 +17,7 @@ use super::{
     group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes},
     log::{Active, Log, Sealed, State, count, room_of},
     promise::PromisedRoom,
+    relief::LogUse,
 };
 use crate::{
     error::Result,
@@ -50,6 +51,7 @@ impl Reservation {
 /// lives. Dropped without [`Log::try_reserve_last`], the record does not exist.
 pub struct Fragments<'a> {
     log: &'a Log,
+    log_use: LogUse,
     _turn: MutexGuard<'a, ()>,
 }
 
@@ -70,19 +72,19 @@ impl Log {
     /// the sequencer, call [`Log::wait_for_room`], come again. Panics if `bytes` exceed
     /// [`Log::record_bytes_max`].
     #[must_use = "a reservation that is not filled stops the log"]
-    pub fn try_reserve(&self, bytes: usize) -> Option<Reservation> {
-        self.reserve(bytes, Piece::Whole)
+    pub fn try_reserve(&self, bytes: usize, log_use: LogUse) -> Option<Reservation> {
+        self.reserve(bytes, Piece::Whole, log_use)
     }
 
     /// Like [`Log::try_reserve`], for the last part of a large record.
     #[must_use = "a reservation that is not filled stops the log"]
     pub fn try_reserve_last(&self, fragments: &Fragments<'_>, bytes: usize) -> Option<Reservation> {
         assert!(std::ptr::eq(fragments.log, self), "the parts of a record go to one log");
-        self.reserve(bytes, Piece::Last)
+        self.reserve(bytes, Piece::Last, fragments.log_use)
     }
 
-    fn reserve(&self, payload: usize, piece: Piece) -> Option<Reservation> {
-        self.reserve_by(payload, piece, None)
+    fn reserve(&self, payload: usize, piece: Piece, log_use: LogUse) -> Option<Reservation> {
+        self.reserve_by(payload, piece, None, log_use)
     }
 
     pub(super) fn reserve_promised(
@@ -90,7 +92,7 @@ impl Log {
         payload: usize,
         promise: PromisedRoom,
     ) -> Option<Reservation> {
-        self.reserve_by(payload, Piece::Whole, Some(promise))
+        self.reserve_by(payload, Piece::Whole, Some(promise), LogUse::Relief)
     }
 
     fn reserve_by(
@@ -98,11 +100,16 @@ impl Log {
         payload: usize,
         piece: Piece,
         promise: Option<PromisedRoom>,
+        log_use: LogUse,
     ) -> Option<Reservation> {
         assert!(payload <= self.record_bytes_max(), "a reservation fits a group");
         let bytes = framed_bytes(payload);
         let mut state = self.state.lock().unwrap();
         if state.stop.is_some() || state.closing {
+            return None;
+        }
+        if log_use == LogUse::Rows && !state.has_reserve && !plant!("wal: rows take the reserve") {
+            state.spare_wanted = true;
             return None;
         }
         if state.active.as_ref().is_some_and(|active| active.used + bytes > active.capacity) {
@@ -222,7 +229,7 @@ impl Log {
     /// Waits until there may be room for a reservation again: outside the sequencer. Writes groups or
     /// makes a segment itself where nobody does. `Full` if the disk has no room for the next segment:
     /// nothing of the commit has happened then.
-    pub fn wait_for_room(&self) -> Result<()> {
+    pub fn wait_for_room(&self, log_use: LogUse) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         loop {
             self.check(&state)?;
@@ -230,7 +237,7 @@ impl Log {
                 state = self.wait_for_buffer(state)?;
             } else if state.spare_wanted {
                 drop(state);
-                return self.make_spare();
+                return self.make_spare(log_use);
             } else {
                 return Ok(());
             }
@@ -252,9 +259,13 @@ impl Log {
 
     /// Puts all but the last part of a large record into the log: outside the sequencer, waits for
     /// room. Returns what belongs to the last part, for [`Log::try_reserve_last`].
-    pub fn append_fragments<'a>(&self, body: &'a [u8]) -> Result<(Fragments<'_>, &'a [u8])> {
+    pub fn append_fragments<'a>(
+        &self,
+        body: &'a [u8],
+        log_use: LogUse,
+    ) -> Result<(Fragments<'_>, &'a [u8])> {
         debug_assert!(body.len() <= RECORD_BYTES_MAX, "commits refuse longer ones");
-        let fragments = Fragments { _turn: self.large.lock().unwrap(), log: self };
+        let fragments = Fragments { _turn: self.large.lock().unwrap(), log: self, log_use };
         let part_bytes = self.record_bytes_max();
         let mut rest = body;
         let mut piece = Piece::First;
@@ -262,9 +273,9 @@ impl Log {
         while rest.len() + FRAGMENT_ROOM > part_bytes || piece == Piece::First {
             let (part, later) = rest.split_at(rest.len().saturating_sub(1).min(part_bytes));
             let reservation = loop {
-                match self.reserve(part.len(), piece) {
+                match self.reserve(part.len(), piece, log_use) {
                     Some(reservation) => break reservation,
-                    None => self.wait_for_room()?,
+                    None => self.wait_for_room(log_use)?,
                 }
             };
             self.fill(&reservation, &[part]);

@@ -63,8 +63,9 @@ impl Log {
             return if due && self.may_rest(state) { Rest::Due } else { Rest::Quiet };
         }
         let used = end.0 - state.segment_first.0;
-        let wanted = used >= state.segment_bytes / NEXT_AT_PART && now >= state.spare_again;
-        if wanted && state.spares.is_empty() { Rest::Over } else { Rest::Quiet }
+        let is_due = used >= state.segment_bytes / NEXT_AT_PART && state.spares.is_empty();
+        let wanted = (is_due || !state.has_reserve) && now >= state.spare_again;
+        if wanted { Rest::Over } else { Rest::Quiet }
     }
 
     /// What is promised would find its place in the short segment.
@@ -142,16 +143,22 @@ impl Log {
 
     /// Writes and syncs everything, takes nothing any more, and keeps no more files than hold log.
     /// Returns the exact end, for the superblock's clean mark; what lies before it can be trimmed once
-    /// both slots begin there. Reservations must be filled.
-    pub fn close(&self) -> Result<Lsn> {
+    /// both slots begin there. Reservations must be filled. The reserve goes, too, unless it is to be kept.
+    pub fn close(&self, keeps_reserve: bool) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
-        state.closing = true;
+        (state.closing, state.keeps_reserve) = (true, keeps_reserve);
         self.seal_unless_empty(&mut state);
         let end = state.end;
         drop(state);
         self.reach(end, true)?;
-        self.remove_spares(&mut self.spares.lock().unwrap(), 0)?;
+        {
+            let mut spares = self.spares.lock().unwrap();
+            self.remove_spares(&mut spares, 0)?;
+            if !keeps_reserve {
+                self.remove_reserve(&mut spares)?;
+            }
+        }
         self.begin_last(end)?;
         self.state.lock().unwrap().stop.get_or_insert(Stop::Closed);
         self.stopped.store(true, Ordering::Release);

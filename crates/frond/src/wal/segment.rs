@@ -158,9 +158,14 @@ pub(super) fn number_of(name: &Path) -> Option<u64> {
     (file_name(number) == name.to_str()?).then_some(number)
 }
 
+/// Name of the reserve (`relief.rs`). A version that does not know it takes it for unfinished, and removes it.
+pub(super) const RESERVE_NAME: &str = "log-reserve.new";
+
 /// True for what a crash leaves while a segment is made.
 pub(super) fn is_unfinished(name: &Path) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with("log-") && name.ends_with(".new"))
+    name.to_str().is_some_and(|name| {
+        name.starts_with("log-") && name.ends_with(".new") && name != RESERVE_NAME
+    })
 }
 
 /// A segment's open file, and its length.
@@ -193,6 +198,23 @@ pub(super) fn make(
     header: Option<&SegmentHeader>,
 ) -> Result<SegmentFile> {
     let path = dir.join(file_name(number));
+    let file = make_at(vfs, &path, bytes, direct, header)?;
+    let mut renamed = vfs.rename(&path.with_extension("new"), &path);
+    if !plant!("wal: no directory sync for a new segment") {
+        renamed = renamed.and_then(|()| vfs.sync_dir(dir));
+    }
+    renamed.map_err(|error| Error::io(&path, "rename", 0, error))?;
+    Ok(SegmentFile { number, bytes, path, file })
+}
+
+/// Makes the file of a segment that is to have this path, under the path's name with the ending `new`.
+pub(super) fn make_at(
+    vfs: &dyn Vfs,
+    path: &Path,
+    bytes: u64,
+    direct: bool,
+    header: Option<&SegmentHeader>,
+) -> Result<Arc<dyn File>> {
     let unfinished = path.with_extension("new");
     if vfs.exists(&unfinished).map_err(|error| Error::io(&unfinished, "look up", 0, error))? {
         vfs.remove(&unfinished).map_err(|error| Error::io(&unfinished, "remove", 0, error))?;
@@ -206,12 +228,7 @@ pub(super) fn make(
             Ok(()) | Err(_) => Error::io(&unfinished, "write", 0, error),
         });
     }
-    let mut renamed = vfs.rename(&unfinished, &path);
-    if !plant!("wal: no directory sync for a new segment") {
-        renamed = renamed.and_then(|()| vfs.sync_dir(dir));
-    }
-    renamed.map_err(|error| Error::io(&path, "rename", 0, error))?;
-    Ok(SegmentFile { number, bytes, path, file })
+    Ok(file)
 }
 
 fn write_whole(

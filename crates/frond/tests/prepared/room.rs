@@ -90,12 +90,8 @@ fn room_that_a_full_disk_has_not_is_had_before_others_commit() {
     for room in (0..).step_by(1 << 20) {
         let vfs = SimVfs::start(disk.clone());
         vfs.set_capacity(Some(vfs.allocated_bytes() + room));
-        let db = match Db::open("/store", options(&vfs, 64 << 20)) {
-            Ok(db) => db,
-            // It has no room for the log's first segment.
-            Err(Error::Full(_) | Error::Io { .. }) => continue,
-            Err(error) => panic!("{room}: {error}"),
-        };
+        let db = Db::open("/store", options(&vfs, 64 << 20))
+            .unwrap_or_else(|error| panic!("{room}: {error}"));
         let Some(warning) = db.warnings().first() else { break };
         assert!(warning.starts_with("FRD-1303"), "{warning}");
         were_short += 1;
@@ -119,7 +115,9 @@ fn room_that_a_full_disk_has_not_is_had_before_others_commit() {
             }
             names.pop();
         }
-        assert!(names.len() < (MANY + LARGE) as usize - 100, "{room}: {} are left", names.len());
+        // Without any room the log of a closed store has two places.
+        let decided = (MANY + LARGE) as usize - names.len();
+        assert!(decided > if room == 0 { 1 } else { 100 }, "{room}: {decided} were decided");
         let mut ordered = Vec::new();
         vfs.set_capacity(None);
         tree.put(b"other", b"").unwrap();

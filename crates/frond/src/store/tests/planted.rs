@@ -2,13 +2,16 @@
 //! The planted bugs of this room that its own tests claim, each caught by its test. Those that need
 //! crashes of the whole engine are `crates/frond/tests/planted.rs`'s.
 
-use super::{basics, damage, directory, ending, faults};
+use super::{basics, damage, directory, ending, fallback, faults};
 use crate::plant;
 
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "store: slot of higher sequence ignored" => basics::what_was_published_is_there_after_reopening,
+        "store: a slot that was passed over stays" => fallback::a_slot_that_was_passed_over_never_wins_again,
+        "store: a sequence is issued twice" => fallback::numbers_of_a_slot_that_cannot_be_read_are_not_issued_again,
+        "store: an unreadable slot counts for nothing" => fallback::numbers_of_a_slot_that_cannot_be_read_are_not_issued_again,
         "store: reuse extents one checkpoint early" => basics::a_page_dead_at_v_is_free_only_after_the_next_checkpoint,
         "store: a freed extent is kept" => faults::given_back_space_shrinks_the_file,
         "store: identity not mixed in" => damage::stale_misplaced_and_rotten_pages_are_told,

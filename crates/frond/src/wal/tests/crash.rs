@@ -26,7 +26,7 @@ impl Run {
     }
 }
 
-fn env_on(disk: &Disk, seed: u64) -> Env {
+pub(super) fn env_on(disk: &Disk, seed: u64) -> Env {
     Env {
         vfs: Arc::new(disk.clone()),
         clock: Arc::new(ManualClock::default()),
@@ -52,11 +52,11 @@ fn work(
         let payload = record(already + toss as usize % 500);
         let reservation = if toss.is_multiple_of(13) {
             let body = vec![toss as u8; 9000];
-            let (fragments, rest) = log.append_fragments(&body).unwrap();
+            let (fragments, rest) = log.append_fragments(&body, LogUse::Rows).unwrap();
             let last = loop {
                 match log.try_reserve_last(&fragments, rest.len()) {
                     Some(last) => break last,
-                    None => log.wait_for_room().unwrap(),
+                    None => log.wait_for_room(LogUse::Rows).unwrap(),
                 }
             };
             log.fill(&last, &[rest]);
@@ -194,7 +194,7 @@ pub(super) fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_ackno
         if failed.is_some() {
             failures += 1;
             assert!(matches!(log.sync_through_now(), Err(Error::Failed(_))));
-            assert!(matches!(log.close(), Err(Error::Failed(_))));
+            assert!(matches!(log.close(false), Err(Error::Failed(_))));
             assert!(matches!(log.tick(Duration::from_secs(9)), Err(Error::Failed(_))));
             assert!(matches!(log.trim(log.durable()), Err(Error::Failed(_))));
             assert_eq!(disk.ops(), ops, "nothing is written after a failure");

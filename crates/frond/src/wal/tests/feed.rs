@@ -50,7 +50,7 @@ fn a_feed_hands_out_each_durable_commit_once() {
             assert_eq!(seen.len() as u64, seqno);
         }
     }
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
     assert!(log.stats().segments > 3);
     let (_, tail) = read(&env, Lsn(0), Expect::CleanEnd(end)).unwrap();
     let log = Log::resume(env.clone(), DIR, STORE, Durability::Lazy, SMALL, tail).unwrap();

@@ -25,12 +25,12 @@ fn env_on(disk: &Disk) -> Env {
 fn commit(log: &Log, sequencer: &Mutex<Vec<Vec<u8>>>, payload: Vec<u8>) -> Result<Reservation> {
     let reservation = loop {
         let mut order = sequencer.lock().unwrap();
-        if let Some(reservation) = log.try_reserve(payload.len()) {
+        if let Some(reservation) = log.try_reserve(payload.len(), LogUse::Rows) {
             order.push(payload.clone());
             break reservation;
         }
         drop(order);
-        log.wait_for_room()?;
+        log.wait_for_room(LogUse::Rows)?;
     };
     log.fill(&reservation, &[&payload]);
     Ok(reservation)
@@ -138,7 +138,7 @@ fn append_checkpoint_and_recycle_share_one_log() {
             log.wait(&reservation, Durability::Os).unwrap();
         }
         let (from, before) = trimming.join().unwrap();
-        let end = log.close().unwrap();
+        let end = log.close(false).unwrap();
         let after = env_on(&disk.crash(disk.ops(), Survive::Nothing));
         let (records, _) = read(&after, from, Expect::CleanEnd(end)).unwrap();
         let order = order.lock().unwrap();

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod disk;
 mod feed;
+mod full;
 #[cfg(shuttle)]
 mod interleavings;
 #[cfg(feature = "planted-bugs")]
@@ -70,9 +71,9 @@ fn env() -> Env {
 
 fn append(log: &Log, payload: &[u8]) -> Result<Reservation> {
     let reservation = loop {
-        match log.try_reserve(payload.len()) {
+        match log.try_reserve(payload.len(), LogUse::Rows) {
             Some(reservation) => break reservation,
-            None => log.wait_for_room()?,
+            None => log.wait_for_room(LogUse::Rows)?,
         }
     };
     log.fill(&reservation, &[payload]);
@@ -111,7 +112,7 @@ fn records_come_back_in_order_over_many_segments_and_restarts() {
                 log.wait(&reservation, level).unwrap();
                 expected.push(payload);
             }
-            let end = log.close().unwrap();
+            let end = log.close(false).unwrap();
             let (records, tail) = read(&env, Lsn(0), Expect::CleanEnd(end)).unwrap();
             assert_eq!((records == expected, tail.end, tail.torn), (true, end, false));
             log = Log::resume(env.clone(), DIR, STORE, level, SMALL, tail).unwrap();
@@ -169,25 +170,25 @@ fn large_records_exist_with_their_last_part() {
     let body: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
     append(&log, b"before").unwrap();
     let started = log.position();
-    let (fragments, _) = log.append_fragments(&body).unwrap();
+    let (fragments, _) = log.append_fragments(&body, LogUse::Rows).unwrap();
     let from = log.position();
     append(&log, b"between").unwrap();
     assert!(from <= Lsn(started.0 + 8192) && log.position() == from);
     drop(fragments);
-    let (fragments, rest) = log.append_fragments(&body).unwrap();
+    let (fragments, rest) = log.append_fragments(&body, LogUse::Rows).unwrap();
     let from = log.position();
     let number = trailer(Seqno(5));
     let last = loop {
         match log.try_reserve_last(&fragments, rest.len() + number.len()) {
             Some(reservation) => break reservation,
-            None => log.wait_for_room().unwrap(),
+            None => log.wait_for_room(LogUse::Rows).unwrap(),
         }
     };
     drop(fragments);
     log.fill(&last, &[rest, &number]);
     append(&log, b"after").unwrap();
     assert!(from < last.lsn() && log.position() > from);
-    log.close().unwrap();
+    log.close(false).unwrap();
     let whole = [&body[..], &number].concat();
     let (records, _) = read(&env, Lsn(0), CRASHED).unwrap();
     assert!(records == [&b"before"[..], b"between", &whole, b"after"]);
@@ -216,7 +217,7 @@ fn trimming_recycles_and_recovery_starts_behind_it() {
         append(&log, &payload).unwrap();
         all.push(payload);
     }
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
     assert!(log.stats().recycled > 2, "{:?}", log.stats());
     for (from, before) in slots {
         let (records, tail) = read(&env, from, Expect::CleanEnd(end)).unwrap();

@@ -4,7 +4,7 @@
 //! covered position after the sync" needs a writer beside the syncer, which only the model checker
 //! schedules (`interleavings.rs`).
 
-use super::{crash, damage, promise, rest};
+use super::{crash, damage, full, promise, rest};
 use crate::plant;
 
 #[test]
@@ -23,6 +23,10 @@ fn planted_bugs_are_caught() {
         "wal: trim one segment early" => super::trimming_recycles_and_recovery_starts_behind_it,
         "wal: spares given back leave a gap" => rest::an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all,
         "wal: promised room is given away" => promise::others_leave_a_buffer,
+        "wal: what lay behind the cut stays" => full::what_lay_behind_the_cut_does_not_come_back,
+        "wal: a recovery needs a new segment" => full::a_recovery_needs_no_room_on_the_disk,
+        "wal: deletes have no reserve" => full::deletes_have_room_in_a_log_whose_disk_is_full,
+        "wal: rows take the reserve" => full::deletes_have_room_in_a_log_whose_disk_is_full,
         "wal: a record exists without its last fragment" => super::large_records_exist_with_their_last_part,
     };
     plant::assert_claims_hold("wal", claims);

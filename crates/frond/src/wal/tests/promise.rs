@@ -4,7 +4,7 @@ use super::{disk::*, *};
 
 fn fill_up(log: &Log, payload: &[u8]) -> usize {
     let mut filled = 0;
-    while let Some(reservation) = log.try_reserve(payload.len()) {
+    while let Some(reservation) = log.try_reserve(payload.len(), LogUse::Rows) {
         log.fill(&reservation, &[payload]);
         filled += 1;
     }
@@ -28,7 +28,7 @@ pub(super) fn others_leave_a_buffer() {
         assert!(filled >= 5, "one of three buffers is theirs");
         for number in 0..count {
             take(&log, &[2; 290], 300);
-            assert!(number + 1 == count || log.try_reserve(8000).is_none());
+            assert!(number + 1 == count || log.try_reserve(8000, LogUse::Rows).is_none());
         }
         log.sync_through_now().unwrap();
         let records = read(&env, Lsn(0), CRASHED).unwrap().0;
@@ -58,7 +58,7 @@ pub(super) fn others_leave_room_in_the_segment() {
     for _ in 0..promised {
         assert!(log.promise(300).unwrap().is_ok(), "in a segment of 24 KiB");
     }
-    while let Some(reservation) = log.try_reserve(1000) {
+    while let Some(reservation) = log.try_reserve(1000, LogUse::Rows) {
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }
@@ -69,7 +69,7 @@ pub(super) fn others_leave_room_in_the_segment() {
     }
     assert_eq!(log.stats().segments, 0, "all of it in the first one");
     append(&log, b"in the next one").unwrap();
-    log.close().unwrap();
+    log.close(false).unwrap();
 }
 
 /// More is promised than the current segment has room for, and no further one can be made once it is: others stop, and each
@@ -82,7 +82,7 @@ fn others_leave_room_in_the_segments() {
         promised += 1;
     }
     assert!(promised > 6, "{promised}: more than a segment has room for");
-    while let Some(reservation) = log.try_reserve(1000) {
+    while let Some(reservation) = log.try_reserve(1000, LogUse::Rows) {
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
         filled += 1;
@@ -121,7 +121,7 @@ fn promises_end_and_are_bounded() {
     log.end_promise(3000);
     let filled = fill_up(&log, &[1; 1000]);
     assert!(filled >= 12, "{filled}: both buffers");
-    log.close().unwrap();
+    log.close(false).unwrap();
     assert!(log.promise(100).is_err());
 }
 
@@ -144,10 +144,10 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
     assert!(matches!(refused, Error::Full(_)) && promised > 2, "{refused}");
     // There is room in the segment for one that promised nothing, and buffers are free: nobody has to wait.
     log.end_promise(300);
-    log.wait_for_room().unwrap();
+    log.wait_for_room(LogUse::Rows).unwrap();
     append(&log, b"small").unwrap();
     disk.be_full(false);
-    log.close().unwrap();
+    log.close(false).unwrap();
 }
 
 /// Why one is refused is said of the moment in which it is: others that end, or are refused, meanwhile change nothing of it.

@@ -44,7 +44,7 @@ fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
 
             let written = write(&log, round * 100..round * 100 + 100);
             log.tick(env.clock.now()).unwrap();
-            let end = log.close().unwrap();
+            let end = log.close(false).unwrap();
             // One slot begins before the end, still.
             log.trim(start).unwrap();
             let (records, tail) = read(&env, start, Expect::CleanEnd(end)).unwrap();
@@ -73,7 +73,7 @@ fn a_full_disk_does_not_keep_a_log_from_being_closed() {
     let written = write(&log, 0..100);
     let before = segments(&disk);
     disk.be_full(true);
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
     assert_eq!(segments(&disk), before);
     log.trim(end).unwrap();
     let (last, bytes) = *before.last().unwrap();
@@ -84,7 +84,7 @@ fn a_full_disk_does_not_keep_a_log_from_being_closed() {
     disk.be_full(false);
     let log = Log::resume(env.clone(), DIR, STORE, Durability::Sync, SMALL, tail).unwrap();
     let more = write(&log, 100..130);
-    let end_then = log.close().unwrap();
+    let end_then = log.close(false).unwrap();
     let (records, _) = read(&env, end, Expect::CleanEnd(end_then)).unwrap();
     assert!(records == more && written.len() == 100);
 }
@@ -99,7 +99,7 @@ fn a_crash_anywhere_in_closing_and_opening_loses_nothing() {
         let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
         let written = write(&log, 0..records);
         let (synced, first) = (log.durable(), disk.ops());
-        let end = log.close().unwrap();
+        let end = log.close(false).unwrap();
         let closed = disk.ops();
         log.trim(end).unwrap();
         let trimmed = disk.ops();
@@ -340,7 +340,7 @@ fn the_last_segment_of_a_closed_log_costs_a_few_pages() {
     let disk = Disk::default();
     let log = Log::create(env_on(&disk, 9), DIR, STORE, Durability::Sync, SMALL).unwrap();
     write(&log, 0..10);
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
     log.trim(end).unwrap();
     let path = disk.paths().remove(0);
     let used = disk.edit(&path, |bytes| bytes.iter().rposition(|&byte| byte != 0)).unwrap();

@@ -36,14 +36,14 @@ fn committers_on_all_levels_share_groups_and_lose_nothing() {
                         let body = vec![thread as u8; (i * 131 % 700) as usize];
                         let (reservation, number) = loop {
                             let mut last = sequencer.lock().unwrap();
-                            match log.try_reserve(body.len() + 17) {
+                            match log.try_reserve(body.len() + 17, LogUse::Rows) {
                                 Some(reservation) => {
                                     *last += 1;
                                     break (reservation, *last);
                                 }
                                 None => {
                                     drop(last);
-                                    log.wait_for_room().unwrap();
+                                    log.wait_for_room(LogUse::Rows).unwrap();
                                 }
                             }
                         };
@@ -65,7 +65,7 @@ fn committers_on_all_levels_share_groups_and_lose_nothing() {
         done.store(true, Ordering::Relaxed);
         ticking.join().unwrap();
     });
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
     let (records, _) = read(&env, Lsn(0), Expect::CleanEnd(end)).unwrap();
     assert_eq!(records.len() as u64, threads * commits);
     let mut next = vec![0u64; threads as usize];
@@ -101,7 +101,7 @@ fn trimming_runs_beside_committing() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    let end = log.close().unwrap();
+    let end = log.close(false).unwrap();
     assert!(log.stats().recycled > 0, "{:?}", log.stats());
     let from = *kept_from.lock().unwrap();
     let (records, _) = read(&env, from, Expect::CleanEnd(end)).unwrap();

@@ -1,0 +1,107 @@
+//! Going on after a recovery on a disk that has no room for a new segment.
+//!
+//! A recovered log goes on in a new segment, so that nothing is appended to a torn tail. A disk without a
+//! free byte has no room for one: a store that filled its disk and was killed would never open again. What
+//! is there is used instead.
+//!
+//! - The segment after the cut exists: a spare that has not begun, or one whose beginning was lost. It is
+//!   filled with zeros, synced, and begun by writing its header.
+//! - It does not exist: then the segment with the cut has not ended. From the cut on it is filled with zeros,
+//!   synced, and goes on under its own header.
+//!
+//! Both are what a new segment would be: zeros where no group has been written since. A torn tail has no
+//! group left that could follow a new one: that is why a segment is zeroed as a whole, and synced, before
+//! anything is written to it. A crash meanwhile leaves some of what lay behind the cut. The recovery before
+//! found that nothing of it is synced log, and that the group at the cut is not whole; zeros do not make it
+//! whole, so the next recovery cuts at the same place.
+//!
+//! Only bytes of files that have their space are written, so no space is needed, on a file system that
+//! writes in place. Cost: a segment is written, at most 16 MiB by default.
+//!
+//! Threads: one, at opening, before anything is appended.
+
+use std::path::Path;
+
+use super::{
+    aligned::AlignedBuf,
+    log::Log,
+    recovery::RecoveredTail,
+    segment::{self, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
+};
+use crate::{
+    error::{Error, Result},
+    io::{ALIGN, Env, OpenMode},
+};
+
+const ZEROS_BYTES: usize = 256 << 10;
+
+impl RecoveredTail {
+    /// The segment to go on in, and its header: `new` is the one that a new segment would have.
+    pub(super) fn go_on_in_place(
+        &self,
+        env: &Env,
+        dir: &Path,
+        direct: bool,
+        new: SegmentHeader,
+    ) -> Result<(SegmentFile, SegmentHeader)> {
+        let vfs = &*env.vfs;
+        let mode = OpenMode { write: true, create_new: false, direct };
+        let next = dir.join(segment::file_name(new.number));
+        if vfs.exists(&next).map_err(|error| Error::io(&next, "look up", 0, error))? {
+            let mut segment = segment::open(vfs, dir, new.number, mode)?;
+            segment.bytes = segment.bytes.min(SEGMENT_BYTES_MAX) / ALIGN as u64 * ALIGN as u64;
+            zero_from(&segment, 0)?;
+            let header = SegmentHeader { segment_bytes: segment.bytes, ..new };
+            segment.write(&header.encode(), 0)?;
+            segment.sync_data()?;
+            return Ok((segment, header));
+        }
+        let header = self.header.expect("only a log that was recovered goes on in its place");
+        let mut segment = segment::open(vfs, dir, header.number, mode)?;
+        segment.bytes = header.segment_bytes;
+        if !plant!("wal: what lay behind the cut stays") {
+            zero_from(&segment, SEGMENT_HEADER_BYTES + self.end.0 - header.first.0)?;
+        }
+        Ok((segment, header))
+    }
+}
+
+impl Log {
+    /// Makes what was recovered durable by writes of its own, without space: for an opening whose disk has
+    /// no room for a checkpoint. Where files are read direct they were read from the medium, and nothing is
+    /// written. Elsewhere each segment is written as it is; tearing equal bytes does no harm.
+    pub fn rewrite_recovered(&self) -> Result<()> {
+        let numbers: Vec<u64> =
+            self.state.lock().unwrap().live.iter().map(|&(number, _)| number).collect();
+        for number in numbers {
+            let mode = OpenMode { write: true, create_new: false, direct: true };
+            let segment = segment::open(&*self.env.vfs, &self.dir, number, mode)?;
+            if segment.file.is_direct() {
+                return Ok(());
+            }
+            let mut bytes = AlignedBuf::zeroed(ZEROS_BYTES.min(segment.bytes as usize));
+            let mut at = 0;
+            while at < segment.bytes {
+                let part = (segment.bytes - at).min(bytes.len() as u64) as usize;
+                let read = segment.file.read_at(&mut bytes[..part], at);
+                read.map_err(|error| Error::io(&segment.path, "read", at, error))?;
+                segment.write(&bytes[..part], at)?;
+                at += part as u64;
+            }
+            segment.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+/// Zeros from an offset to the end, synced.
+fn zero_from(segment: &SegmentFile, offset: u64) -> Result<()> {
+    let zeros = AlignedBuf::zeroed(ZEROS_BYTES.min(segment.bytes as usize));
+    let mut at = offset;
+    while at < segment.bytes {
+        let part = (segment.bytes - at).min(zeros.len() as u64);
+        segment.write(&zeros[..part as usize], at)?;
+        at += part;
+    }
+    segment.sync_data()
+}

@@ -1,0 +1,171 @@
+//! The reserve: room in the log that a full disk cannot take, for records that make room (Rule: I24).
+//!
+//! A disk fills, and rows are to be deleted so that it has room again. Each delete is a record in the log,
+//! and sooner or later one needs the next segment, for which there is no room. So one segment is always made
+//! ahead, and rows never take it: while there is no reserve, records that bring rows are refused, wherever
+//! they would lie. Deletes, drops and what checkpoints write may take it. Then they go on in the reserve, the
+//! segments before it can be trimmed as soon as two slots begin in it, and the first that is trimmed is the
+//! next reserve. So deletes never run out of log as long as checkpoints can be written; they may have to
+//! wait for two of those.
+//!
+//! The reserve is a file without a number, `log-reserve.new`. It gets the next number by a rename, which
+//! needs no space, when a record that may have it finds no other segment. It is at least as long as the
+//! first segment of a log, so that every record fits. A closed log has none, unless it is asked to keep it.
+//!
+//! Invariants
+//! 1. While rows are taken, the reserve is there, and it is synced and has its full length.
+//! 2. The reserve is never made of a segment that a slot may need, nor of one that waits for its sync.
+//!
+//! Threads: as in `log.rs`, under the lock `spares`; `State::has_reserve` follows it under `state`.
+
+use std::path::Path;
+
+use super::{
+    leader::is_full,
+    log::{Log, Spares},
+    segment::{self, RESERVE_NAME, SEGMENT_BYTES_MAX, SegmentFile},
+};
+use crate::{
+    error::{Error, Result},
+    io::{ALIGN, File, OpenMode, Vfs},
+    sync::Arc,
+};
+
+/// What a record is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogUse {
+    /// It brings data: it is refused while there is no reserve.
+    Rows,
+    /// It makes room in the end, or is needed to make room: it may take the reserve.
+    Relief,
+}
+
+impl LogUse {
+    /// The use of a record that only deletes, or not.
+    pub fn relief_if(relieves: bool) -> Self {
+        if relieves && !plant!("wal: deletes have no reserve") { Self::Relief } else { Self::Rows }
+    }
+}
+
+fn segment_at(dir: &Path, bytes: u64, file: Arc<dyn File>) -> SegmentFile {
+    SegmentFile { number: 0, bytes, path: dir.join(RESERVE_NAME), file }
+}
+
+/// The reserve of a log that is opened: the one that is there, or a new one; `None` if the disk is full.
+pub(super) fn reserve_at_opening(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    bytes: u64,
+    direct: bool,
+) -> Result<Option<SegmentFile>> {
+    let path = dir.join(RESERVE_NAME);
+    let failed = |action| {
+        let path = path.clone();
+        move |error| Error::io(path, action, 0, error)
+    };
+    if vfs.exists(&path).map_err(failed("look up"))? {
+        let mode = OpenMode { write: true, create_new: false, direct };
+        let file = vfs.open(&path, mode).map_err(failed("open"))?;
+        let found = file.len().map_err(failed("measure"))? / ALIGN as u64 * ALIGN as u64;
+        if found >= bytes {
+            // Its length may be in the page cache alone.
+            file.sync_all().map_err(failed("sync"))?;
+            return Ok(Some(segment_at(dir, found.min(SEGMENT_BYTES_MAX), file)));
+        }
+    }
+    match segment::make_at(vfs, &path, bytes, direct, None) {
+        Ok(file) => {
+            vfs.sync_dir(dir).map_err(failed("sync"))?;
+            Ok(Some(segment_at(dir, bytes, file)))
+        }
+        Err(Error::Io { source, .. }) if is_full(&source) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Log {
+    /// Makes the reserve if there is none. `Full` if the disk is.
+    pub(super) fn make_reserve(&self, spares: &mut Spares) -> Result<()> {
+        if spares.reserve.is_some() {
+            return Ok(());
+        }
+        let bytes = self.options.first_segment_bytes;
+        let direct = self.open_mode().direct;
+        let made = reserve_at_opening(&*self.env.vfs, &self.dir, bytes, direct);
+        match self.or_fail(made)? {
+            Some(reserve) => {
+                self.set_reserve(spares, Some(reserve));
+                Ok(())
+            }
+            None => {
+                self.state.lock().unwrap().spare_wanted = false;
+                Err(Error::Full(format!("no room for the log's reserve of {bytes} bytes")))
+            }
+        }
+    }
+
+    /// True if rows are taken.
+    pub fn has_reserve(&self) -> bool {
+        self.state.lock().unwrap().has_reserve
+    }
+
+    /// Makes the reserve again, if it was used. `Full` if the disk is.
+    pub fn refill(&self) -> Result<()> {
+        self.make_reserve(&mut self.spares.lock().unwrap())
+    }
+
+    fn set_reserve(&self, spares: &mut Spares, reserve: Option<SegmentFile>) {
+        let mut state = self.state.lock().unwrap();
+        state.has_reserve = reserve.is_some();
+        state.spare_wanted = false;
+        spares.reserve = reserve;
+    }
+
+    /// Has the reserve be the next segment; false if there is none.
+    pub(super) fn take_reserve(&self, spares: &mut Spares) -> Result<bool> {
+        let Some(reserve) = spares.reserve.take() else { return Ok(false) };
+        // Before it can be seen: rows are to find neither.
+        self.set_reserve(spares, None);
+        let number = spares.next_number;
+        let path = self.dir.join(segment::file_name(number));
+        let vfs = &*self.env.vfs;
+        match vfs.rename(&reserve.path, &path) {
+            Err(error) if is_full(&error) => {
+                self.set_reserve(spares, Some(reserve));
+                return Ok(false);
+            }
+            renamed => {
+                let renamed = renamed.and_then(|()| vfs.sync_dir(&self.dir));
+                self.or_fail(renamed.map_err(|error| Error::io(&path, "rename", 0, error)))?;
+            }
+        }
+        self.add_spare(spares, SegmentFile { number, path, ..reserve });
+        Ok(true)
+    }
+
+    /// Makes a segment that nobody needs the reserve, if there is none; false if it stays as it is.
+    pub(super) fn give_to_reserve(&self, number: u64, spares: &mut Spares) -> Result<bool> {
+        if spares.reserve.is_some() {
+            return Ok(false);
+        }
+        let vfs = &*self.env.vfs;
+        let old = segment::open(vfs, &self.dir, number, self.open_mode())?;
+        if old.bytes < self.options.first_segment_bytes {
+            return Ok(false);
+        }
+        let path = self.dir.join(RESERVE_NAME);
+        let renamed = vfs.rename(&old.path, &path).and_then(|()| vfs.sync_dir(&self.dir));
+        renamed.map_err(|error| Error::io(&old.path, "recycle", 0, error))?;
+        self.set_reserve(spares, Some(segment_at(&self.dir, old.bytes, old.file)));
+        Ok(true)
+    }
+
+    /// Unlinks the reserve: for a log that closes.
+    pub(super) fn remove_reserve(&self, spares: &mut Spares) -> Result<()> {
+        let Some(reserve) = spares.reserve.take() else { return Ok(()) };
+        self.set_reserve(spares, None);
+        let vfs = &*self.env.vfs;
+        let removed = vfs.remove(&reserve.path).and_then(|()| vfs.sync_dir(&self.dir));
+        self.or_fail(removed.map_err(|error| Error::io(&reserve.path, "remove", 0, error)))
+    }
+}
