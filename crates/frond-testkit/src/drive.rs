@@ -61,6 +61,11 @@ pub trait Store: Sized {
     /// One step of background work; false if there was none to do.
     fn step(&mut self) -> frond::Result<bool>;
 
+    /// One step of draining buffers; false if nothing waits in any.
+    fn drain(&mut self) -> frond::Result<bool> {
+        Ok(false)
+    }
+
     /// Whether what is prepared by this number, and committed in order, can be seen.
     fn can_be_seen(&mut self, _number: u8) -> bool {
         true
@@ -255,6 +260,7 @@ impl<'e, E: Engine> Run<'e, E> {
     pub fn go(&mut self, op: &Op) -> Result<(), Failure> {
         match op {
             Op::Step(count) => self.steps(*count)?,
+            Op::Drain(count) => self.drain(*count)?,
             Op::Advance(millis) => self.advance(Duration::from_millis(u64::from(*millis)))?,
             Op::Reopen => return self.reopen(),
             Op::Crash(seed) => {
@@ -273,7 +279,11 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(())
     }
 
-    fn store(&mut self) -> Result<&mut E::Store, Failure> {
+    /// The open store.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn store(&mut self) -> Result<&mut E::Store, Failure> {
         self.store.get().ok_or_else(|| Failure("the store is not open".into()))
     }
 
@@ -431,6 +441,22 @@ impl<'e, E: Engine> Run<'e, E> {
             STEPS_MAX => fail(format!("background work did not come to rest in {count} steps")),
             _ => Ok(()),
         }
+    }
+
+    /// Up to so many steps of draining.
+    fn drain(&mut self, count: u32) -> Result<(), Failure> {
+        if self.stopped {
+            return Ok(());
+        }
+        let Some(store) = self.store.get() else { return Ok(()) };
+        for _ in 0..count {
+            match store.drain() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return self.background_failed(&error),
+            }
+        }
+        Ok(())
     }
 
     fn background_failed(&mut self, error: &Error) -> Result<(), Failure> {

@@ -452,6 +452,16 @@ pub enum Error {
     /// The store is closed (FRD-3204).
     #[error("FRD-3204 the store is closed")]
     Closed,
+    /// A page was about to be written that could not have been read again (FRD-3205). It was not, and the store has stopped.
+    #[error(
+        "FRD-3205 {what} was not written, for it could not be read again: {why}; what was acknowledged is in the log, and nothing is lost. This is a defect of Frond: keep a copy of the store, open it again, and report it"
+    )]
+    Unreadable {
+        /// What was to be written.
+        what: &'static str,
+        /// Which of its reader's checks fails.
+        why: String,
+    },
 }
 
 impl Error {
@@ -507,7 +517,7 @@ impl Error {
             | WalMissing { .. }
             | ForeignFile { .. }
             | Truncated { .. } => ErrorKind::Restore,
-            Failed(_) | OutcomeUnknown(_) => ErrorKind::Reopen,
+            Failed(_) | OutcomeUnknown(_) | Unreadable { .. } => ErrorKind::Reopen,
         }
     }
 

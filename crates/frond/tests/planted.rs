@@ -9,8 +9,17 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 8] =
-    ["crash", "model", "transactions", "their crashes", "scenarios", "pages", "full", "log"];
+const CAMPAIGNS: [&str; 9] = [
+    "crash",
+    "model",
+    "transactions",
+    "their crashes",
+    "scenarios",
+    "pages",
+    "full",
+    "log",
+    "edges",
+];
 
 #[test]
 fn planted_names_are_listed_placed_and_claimed() {
@@ -54,13 +63,13 @@ mod armed {
     use frond_testkit::{
         DbEngine,
         campaign::{
-            CrashPlan, Decay, bound_the_log, break_pages, crash_everywhere, fill_the_disk,
-            model_run,
+            CrashPlan, Decay, bound_the_log, break_pages, crash_everywhere, edge_engine,
+            fill_the_disk, model_run, wear_edges,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
         history::{Recorder, Workload},
-        ops::{Op, Swarm, generate},
+        ops::{Op, Swarm, Wear, generate, worn_edges},
     };
 
     const LEVELS: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::Lazy];
@@ -137,6 +146,16 @@ mod armed {
     fn pages(seed: u64) -> Result<(), Failure> {
         break_pages(seed, Decay::Bit, 40)?;
         break_pages(seed, Decay::Sector, 40).map(drop)
+    }
+
+    fn edges(seed: u64) -> Result<(), Failure> {
+        let script = worn_edges(seed, &Wear { length: 200, rows_max: 120, restarts: true });
+        wear_edges(&edge_engine(seed), &script, seed).map(drop)
+    }
+
+    #[test]
+    fn planted_bugs_that_worn_edges_show() {
+        assert_caught("edges", edges);
     }
 
     fn full(seed: u64) -> Result<(), Failure> {

@@ -6,11 +6,13 @@
 //! | [`crash_everywhere`] | at every call, whatever a crash leaves opens as a legal state (P1–P8) |
 //! | [`fail_each_call`] | the n-th call failing is an error, never a lie (P10–P12) |
 //! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
+//! | [`wear_edges`] | trees that are worn down can be read, whatever is left of their nodes (P9, P10) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
 //!
 //! Every campaign is a function of engine, script and seed alone.
 
 mod crash;
+mod edges;
 mod faults;
 mod full;
 mod log;
@@ -21,6 +23,7 @@ mod sweep;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use crash::{CrashPlan, CrashReport, crash_everywhere};
+pub use edges::{EdgeReport, edge_engine, wear_edges};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use full::{FullReport, fill_the_disk};
 pub use log::bound_the_log;

@@ -26,14 +26,13 @@ use super::{
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
     space_map::{MapPage, map_request, refused},
     superblock::{
-        DATA_START, PAGE_BYTES_MAX, SLOT_BYTES, SLOT_OFFSETS, Superblock, Totals, link_lies_below,
-        slot_of,
+        DATA_START, PAGE_BYTES_MAX, SLOT_OFFSETS, Superblock, Totals, link_lies_below, slot_of,
     },
 };
 use crate::{
     error::{Error, Result},
     io::{ALIGN, Env, File, Vfs},
-    page::{Identity, Link, PageKind, StoreFile},
+    page::{Identity, Link, PageKind, StoreFile, sealed},
     sync::{Arc, AtomicU64, Mutex, Ordering},
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -351,7 +350,10 @@ impl Store {
         lineage: Lineage,
         payload: &[&[u8]],
     ) -> Result<Link> {
-        let (bytes, link) = page::build(&self.identity(kind, extent, birth, lineage), payload)?;
+        let (mut bytes, link) = page::build(&self.identity(kind, extent, birth, lineage), payload)?;
+        if cfg!(debug_assertions) {
+            bytes = page::verify(&self.data, &link, kind, "a page", bytes)?.into_extent();
+        }
         self.check_birth(birth)?;
         self.write(extent.offset, &[IoSlice::new(&bytes)])?;
         Ok(link)
@@ -518,6 +520,9 @@ impl Store {
         if page_bytes(payload.len()) > u64::from(PAGE_BYTES_MAX) {
             return Err(Error::InvalidArgument("too many trees for one root directory".into()));
         }
+        if !plant!("store: the root directory is written unread") {
+            sealed("the root directory", RootDirectory::decode(&payload))?;
+        }
         let link = self.put_page(PageKind::Directory, at, STORE_LINEAGE, &[&payload])?;
         // Once, if a full disk makes this checkpoint be tried again.
         let old = self.space.lock().roots.take();
@@ -546,6 +551,7 @@ impl Store {
         }
         let mut written = Vec::with_capacity(planned.len());
         for zone in planned {
+            sealed("a page of the space map", zone.read_again(at))?;
             let link = self.write_map_page(&zone.page, at)?;
             written.push((zone, link));
         }
@@ -556,6 +562,7 @@ impl Store {
         };
         let (directory, mut page) = planned.map_err(|why| refused(&self.data, why))?;
         page.extent = self.secure(&map_request(page.payload.len(), at), page.extent, false)?;
+        sealed("the directory of the space map", page.read_directory_again(at))?;
         let totals = directory.totals(page.extent);
         assert!(totals.are_exact(), "superblock invariant 3: the sums are exact: {totals:?}");
         let link = self.write_map_page(&page, at)?;
@@ -569,8 +576,7 @@ impl Store {
 
     fn write_slot(&self, superblock: &Superblock) -> Result<()> {
         self.check_writable()?;
-        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
-        superblock.encode(&mut slot);
+        let slot = superblock.to_slot()?;
         let own = slot_of(superblock.sequence);
         let place = if plant!("store: always the same slot") { 0 } else { own };
         self.data.write_at(&slot, SLOT_OFFSETS[place])

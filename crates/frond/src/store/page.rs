@@ -11,11 +11,11 @@
 
 use std::ops::Deref;
 
-use super::{aligned::AlignedBuf, codec::Reader};
+use super::{aligned::AlignedBuf, codec::Reader, superblock::PAGE_BYTES_MAX};
 use crate::{
     error::{Error, Result},
     io::ALIGN,
-    page::{Identity, Link, PageKind, StoreFile, page_hash},
+    page::{Identity, Link, PageKind, StoreFile, page_hash, sealed},
     types::{Lineage, Publish},
 };
 
@@ -43,6 +43,11 @@ impl Page {
     pub fn extent(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// The whole extent, header and padding included.
+    pub(super) fn into_extent(self) -> AlignedBuf {
+        self.bytes
+    }
 }
 
 impl Deref for Page {
@@ -58,6 +63,8 @@ impl Deref for Page {
 pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBuf, Link)> {
     let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
     assert!(page_bytes(payload_bytes) <= u64::from(identity.bytes), "the page fits its extent");
+    let too_long = || format!("it has {} bytes, pages up to {PAGE_BYTES_MAX}", identity.bytes);
+    sealed("a page", if identity.bytes > PAGE_BYTES_MAX { Err(too_long()) } else { Ok(()) })?;
     let mut bytes = AlignedBuf::zeroed(identity.bytes as usize, "a page")?;
     bytes[8..12].copy_from_slice(&MAGIC);
     bytes[12] = identity.kind as u8;

@@ -8,6 +8,7 @@ use crate::plant;
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
+        "store: the root directory is written unread" => basics::a_root_directory_that_could_not_be_read_is_not_published,
         "store: slot of higher sequence ignored" => basics::what_was_published_is_there_after_reopening,
         "store: reuse extents one checkpoint early" => basics::a_page_dead_at_v_is_free_only_after_the_next_checkpoint,
         "store: a freed extent is kept" => faults::given_back_space_shrinks_the_file,
