@@ -9,14 +9,16 @@
 //! 4. A transaction of which a call has failed otherwise than by a refusal is rolled back, by engine and
 //!    model. What would wait for a transaction is not done: all are one thread's.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use frond::{Durability, Error, ErrorKind, io::Env};
 
+mod failure;
 mod met;
 mod opened;
 mod verdict;
 
+pub use failure::{Failure, fail};
 pub use met::Met;
 pub use opened::Opened;
 pub use verdict::find_step;
@@ -100,34 +102,6 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
         _ => return Err(error),
     };
     Ok(Answer::Refused(refusal))
-}
-
-/// A promise was broken: what, and where.
-#[derive(Clone, Debug)]
-pub struct Failure(pub String);
-
-impl Failure {
-    /// A failure with more said in front.
-    pub fn during(self, place: impl fmt::Display) -> Self {
-        Self(format!("{place}: {}", self.0))
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-/// Shorthand: fails with this message.
-pub fn fail<T>(what: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure(what.into()))
 }
 
 /// How a run takes errors.

@@ -452,16 +452,12 @@ pub enum Error {
     /// The store is closed (FRD-3204).
     #[error("FRD-3204 the store is closed")]
     Closed,
-    /// A page was about to be written that could not have been read again (FRD-3205). It was not, and the store has stopped.
+    /// A page, named first, was about to be written that could not have been read again, for what is said then (FRD-3205).
+    /// It was not written; if a checkpoint met this, the store has stopped.
     #[error(
-        "FRD-3205 {what} was not written, for it could not be read again: {why}; what was acknowledged is in the log, and nothing is lost. This is a defect of Frond: keep a copy of the store, open it again, and report it"
+        "FRD-3205 {0} was not written, for it could not be read again: {1}; what was acknowledged is in the log, and nothing is lost. This is a defect of Frond: keep a copy of the store, open it again, and report it"
     )]
-    Unreadable {
-        /// What was to be written.
-        what: &'static str,
-        /// Which of its reader's checks fails.
-        why: String,
-    },
+    Unreadable(&'static str, String),
 }
 
 impl Error {
@@ -517,7 +513,7 @@ impl Error {
             | WalMissing { .. }
             | ForeignFile { .. }
             | Truncated { .. } => ErrorKind::Restore,
-            Failed(_) | OutcomeUnknown(_) | Unreadable { .. } => ErrorKind::Reopen,
+            Failed(_) | OutcomeUnknown(_) | Unreadable(..) => ErrorKind::Reopen,
         }
     }
 

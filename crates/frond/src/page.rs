@@ -141,7 +141,7 @@ pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
 /// What its reader's own checks say of a page that is about to be written: `what` names it. An error ends what would have
 /// written it, before anything links the page (FRD-3205).
 pub fn sealed<T>(what: &'static str, read: Result<T, impl Into<String>>) -> Result<T> {
-    read.map_err(|why| Error::Unreadable { what, why: why.into() })
+    read.map_err(|why| Error::Unreadable(what, why.into()))
 }
 
 /// Feature that whoever reads a store must know: runs of typed blocks.

@@ -69,7 +69,7 @@ pub const BUGS: &[Bug] = &[
     bug("store: a failed write does not close the file", "Guard::guarded", "store"),
     bug("store: locked by nobody", "open, lock", "store"),
     bug("store: commits are admitted on a full disk", "Store::admit", "store"),
-    bug("store: the root directory is written unread", "Store::write_roots", "store"),
+    bug("store: the root directory is written unread", "RootDirectory::sealed", "store"),
     bug("run: block checksum not verified", "decoding a block from disk", "run"),
     bug("run: a tail is written unread", "Run::write", "run"),
     bug("run: filter says no to a key it has", "Filter::may_contain", "model"),

@@ -408,7 +408,7 @@ fn a_run_that_could_not_be_opened_is_not_written() {
     let file = file();
     let run = forge::with_a_row_too_many(build(&rows(300, 1), RunOptions::default()));
     match run.write(&file, 8192, Publish(5), Lineage(2)) {
-        Err(Error::Unreadable { what, why }) => {
+        Err(Error::Unreadable(what, why)) => {
             assert_eq!(
                 (what, &*why),
                 ("the tail of a run", "its tail: its counts do not agree with its index")

@@ -350,10 +350,8 @@ impl Store {
         lineage: Lineage,
         payload: &[&[u8]],
     ) -> Result<Link> {
-        let (mut bytes, link) = page::build(&self.identity(kind, extent, birth, lineage), payload)?;
-        if cfg!(debug_assertions) {
-            bytes = page::verify(&self.data, &link, kind, "a page", bytes)?.into_extent();
-        }
+        let identity = self.identity(kind, extent, birth, lineage);
+        let (bytes, link) = page::seal(&self.data, &identity, payload)?;
         self.check_birth(birth)?;
         self.write(extent.offset, &[IoSlice::new(&bytes)])?;
         Ok(link)
@@ -516,12 +514,9 @@ impl Store {
     }
 
     fn write_roots(&self, roots: &RootDirectory, at: Publish) -> Result<Link> {
-        let payload = roots.encode();
+        let payload = roots.sealed()?;
         if page_bytes(payload.len()) > u64::from(PAGE_BYTES_MAX) {
             return Err(Error::InvalidArgument("too many trees for one root directory".into()));
-        }
-        if !plant!("store: the root directory is written unread") {
-            sealed("the root directory", RootDirectory::decode(&payload))?;
         }
         let link = self.put_page(PageKind::Directory, at, STORE_LINEAGE, &[&payload])?;
         // Once, if a full disk makes this checkpoint be tried again.

@@ -43,11 +43,6 @@ impl Page {
     pub fn extent(&self) -> &[u8] {
         &self.bytes
     }
-
-    /// The whole extent, header and padding included.
-    pub(super) fn into_extent(self) -> AlignedBuf {
-        self.bytes
-    }
 }
 
 impl Deref for Page {
@@ -63,8 +58,6 @@ impl Deref for Page {
 pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBuf, Link)> {
     let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
     assert!(page_bytes(payload_bytes) <= u64::from(identity.bytes), "the page fits its extent");
-    let too_long = || format!("it has {} bytes, pages up to {PAGE_BYTES_MAX}", identity.bytes);
-    sealed("a page", if identity.bytes > PAGE_BYTES_MAX { Err(too_long()) } else { Ok(()) })?;
     let mut bytes = AlignedBuf::zeroed(identity.bytes as usize, "a page")?;
     bytes[8..12].copy_from_slice(&MAGIC);
     bytes[12] = identity.kind as u8;
@@ -89,6 +82,23 @@ pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBu
         lineage: identity.lineage,
     };
     Ok((bytes, link))
+}
+
+/// [`build`]s a page that a reader would accept. An error if it is longer than pages are read; debug builds verify it.
+pub(super) fn seal(
+    file: &StoreFile,
+    identity: &Identity,
+    payload: &[&[u8]],
+) -> Result<(AlignedBuf, Link)> {
+    if identity.bytes > PAGE_BYTES_MAX {
+        let why = format!("it has {} bytes, pages up to {PAGE_BYTES_MAX}", identity.bytes);
+        return sealed("a page", Err(why));
+    }
+    let (bytes, link) = build(identity, payload)?;
+    match cfg!(debug_assertions) {
+        true => Ok((verify(file, &link, identity.kind, "a page", bytes)?.bytes, link)),
+        false => Ok((bytes, link)),
+    }
 }
 
 /// Verifies the bytes of a whole page, read where `link` points. Errors name `file`.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::codec::{Decoded, Reader, put_bytes, put_number};
 use crate::{
-    page::{LINK_BYTES, Link},
+    page::{LINK_BYTES, Link, sealed},
     types::{Counts, KEY_BYTES_MAX, Lineage, Publish, Seqno, TreeId},
 };
 
@@ -116,6 +116,15 @@ impl RootDirectory {
             put_trees(&mut out, &snapshot.trees);
         }
         out
+    }
+
+    /// The same; an error if it could not be read again.
+    pub fn sealed(&self) -> crate::Result<Vec<u8>> {
+        let payload = self.encode();
+        if !plant!("store: the root directory is written unread") {
+            sealed("the root directory", Self::decode(&payload))?;
+        }
+        Ok(payload)
     }
 
     /// Reads the payload of its page; the reason in words if that is not possible.

@@ -5,7 +5,7 @@
 //! damage, whatever its checksum says (P20). The same checks are made of a page before it is written.
 
 use crate::{
-    Publish,
+    Lineage, Publish,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::Result,
     page::{LINK_BYTES, Link, PageKind, StoreFile, sealed},
@@ -50,9 +50,18 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     if plant!("tree: a node is written unread") {
         return Ok(bytes);
     }
-    let read = decode_node(&mut |link, meta| RunHandle::on_disk(link, meta, 0), &bytes);
-    let read = sealed("a node page", without_flaw(read, birth))?;
-    debug_assert!(encode_node(&read) == bytes, "what is read of a node is what was written");
+    // One descriptor for all runs: making and dropping one for each would cost more than all else here.
+    let shared = RunHandle::hollow(Lineage(0), Publish(0));
+    let mut newest = Publish(0);
+    let mut describe = |link: Link, meta| {
+        newest = newest.max(link.birth);
+        if cfg!(debug_assertions) { RunHandle::on_disk(link, meta, 0) } else { shared.clone() }
+    };
+    let read = decode_node(&mut describe, &bytes);
+    let read = without_flaw(read, birth)
+        .and_then(|node| if newest <= birth { Ok(node) } else { Err(YOUNGER_RUN) })
+        .map(|node| debug_assert!(encode_node(&node) == bytes, "it is read as it was written"));
+    sealed("a node page", read)?;
     Ok(bytes)
 }
 
@@ -114,6 +123,8 @@ fn without_flaw(node: Option<Node>, birth: Publish) -> Result<Node, &'static str
     }
 }
 
+const YOUNGER_RUN: &str = "it links a run that was born after it";
+
 /// Whether what a node links is younger than the node (Rule: I20).
 fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
     let runs_fit = node.run_refs().all(|run| run.birth <= birth);
@@ -121,10 +132,7 @@ fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
         Child::Node(child) => child.birth <= birth,
         Child::Leaf(_) => true,
     });
-    let rules = [
-        (runs_fit, "it links a run that was born after it"),
-        (nodes_fit, "it links a node that was born after it"),
-    ];
+    let rules = [(runs_fit, YOUNGER_RUN), (nodes_fit, "it links a node that was born after it")];
     rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 

@@ -308,7 +308,8 @@ impl Job<'_> {
         if count <= max {
             return Pieces::of(node);
         }
-        let pieces = count.div_ceil(max * 3 / 4).max(2);
+        // Two children at least: with fewer, a level would be as wide as the one below it.
+        let pieces = count.div_ceil((max * 3 / 4).max(2)).max(2);
         self.split_at(node, (1..pieces).map(|i| i * count / pieces).collect())
     }
 

@@ -85,7 +85,7 @@ pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
         clean: None,
         roots: &roots,
     });
-    assert!(matches!(refused, Err(Error::Unreadable { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Unreadable(..))), "{refused:?}");
     assert!(store.put_page(PageKind::Node, v1.next(), L, &[b"more"]).is_err(), "it has stopped");
     drop(store);
     let opened = open(&env, dir(), StoreOptions::default()).unwrap();
