@@ -31,10 +31,13 @@ soak() {
   make soak SECONDS="${FROND_SOAK_SECONDS:-3600}"
 }
 
-# Fifty million rows updated in one transaction of a store of 256 MiB: FROND_UPDATED_ROWS says how many instead.
+# Fifty million rows updated in one transaction of a store of 256 MiB: FROND_UPDATED_ROWS says how many instead. And a tree of
+# default sizes that loses its right edge: half a GiB of rows.
 large() {
   cargo "${WATCHED[@]}" test --release -p frond --locked --test memory_budget -- \
     --ignored --exact --nocapture fifty_million_rows_are_updated_in_one_transaction
+  cargo test --release -p frond --locked --test worn_edges -- \
+    --ignored --exact --nocapture a_drain_at_the_right_edge_of_default_sizes_leaves_a_tree_that_reads
 }
 
 # A file system of its own, so small that it is soon full.

@@ -443,6 +443,10 @@ impl Store for OpenDb {
         self.db.warnings().iter().any(|warning| warning.contains("FRD-2105"))
     }
 
+    fn drain(&mut self) -> Result<bool> {
+        self.db.drain_step()
+    }
+
     fn can_be_seen(&mut self, number: u8) -> bool {
         self.txns.can_be_seen(&self.db, number)
     }

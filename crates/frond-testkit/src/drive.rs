@@ -9,14 +9,16 @@
 //! 4. A transaction of which a call has failed otherwise than by a refusal is rolled back, by engine and
 //!    model. What would wait for a transaction is not done: all are one thread's.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use frond::{Durability, Error, ErrorKind, io::Env};
 
+mod failure;
 mod met;
 mod opened;
 mod verdict;
 
+pub use failure::{Failure, fail};
 pub use met::Met;
 pub use opened::Opened;
 pub use verdict::find_step;
@@ -66,6 +68,11 @@ pub trait Store: Sized {
         false
     }
 
+    /// One step of draining buffers; false if nothing waits in any.
+    fn drain(&mut self) -> frond::Result<bool> {
+        Ok(false)
+    }
+
     /// Whether what is prepared by this number, and committed in order, can be seen.
     fn can_be_seen(&mut self, _number: u8) -> bool {
         true
@@ -100,34 +107,6 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
         _ => return Err(error),
     };
     Ok(Answer::Refused(refusal))
-}
-
-/// A promise was broken: what, and where.
-#[derive(Clone, Debug)]
-pub struct Failure(pub String);
-
-impl Failure {
-    /// A failure with more said in front.
-    pub fn during(self, place: impl fmt::Display) -> Self {
-        Self(format!("{place}: {}", self.0))
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-/// Shorthand: fails with this message.
-pub fn fail<T>(what: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure(what.into()))
 }
 
 /// How a run takes errors.
@@ -260,6 +239,7 @@ impl<'e, E: Engine> Run<'e, E> {
     pub fn go(&mut self, op: &Op) -> Result<(), Failure> {
         match op {
             Op::Step(count) => self.steps(*count)?,
+            Op::Drain(count) => self.drain(*count)?,
             Op::Advance(millis) => self.advance(Duration::from_millis(u64::from(*millis)))?,
             Op::Reopen => return self.reopen(),
             Op::Crash(seed) => {
@@ -278,7 +258,11 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(())
     }
 
-    fn store(&mut self) -> Result<&mut E::Store, Failure> {
+    /// The open store.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn store(&mut self) -> Result<&mut E::Store, Failure> {
         self.store.get().ok_or_else(|| Failure("the store is not open".into()))
     }
 
@@ -436,6 +420,22 @@ impl<'e, E: Engine> Run<'e, E> {
             STEPS_MAX => fail(format!("background work did not come to rest in {count} steps")),
             _ => Ok(()),
         }
+    }
+
+    /// Up to so many steps of draining.
+    fn drain(&mut self, count: u32) -> Result<(), Failure> {
+        if self.stopped {
+            return Ok(());
+        }
+        let Some(store) = self.store.get() else { return Ok(()) };
+        for _ in 0..count {
+            match store.drain() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return self.background_failed(&error),
+            }
+        }
+        Ok(())
     }
 
     fn background_failed(&mut self, error: &Error) -> Result<(), Failure> {

@@ -462,6 +462,12 @@ pub enum Error {
     /// The store is closed (FRD-3204).
     #[error("FRD-3204 the store is closed")]
     Closed,
+    /// A page, named first, was about to be written that could not have been read again, for what is said then (FRD-3205).
+    /// It was not written; if a checkpoint met this, the store has stopped.
+    #[error(
+        "FRD-3205 {0} was not written, for it could not be read again: {1}; what was acknowledged is in the log, and nothing is lost. This is a defect of Frond: keep a copy of the store, open it again, and report it"
+    )]
+    Unreadable(&'static str, String),
 }
 
 impl Error {
@@ -518,7 +524,7 @@ impl Error {
             | WalMissing { .. }
             | ForeignFile { .. }
             | Truncated { .. } => ErrorKind::Restore,
-            Failed(_) | OutcomeUnknown(_) => ErrorKind::Reopen,
+            Failed(_) | OutcomeUnknown(_) | Unreadable(..) => ErrorKind::Reopen,
         }
     }
 

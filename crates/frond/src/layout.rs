@@ -25,7 +25,7 @@
 
 mod versions;
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use crate::{Error, Place, coding::Reader};
 
@@ -303,6 +303,15 @@ pub enum Flaw {
         /// The version or feature needed.
         what: String,
     },
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Flaw::Malformed { what, why } => write!(f, "{what}: {why}"),
+            Flaw::TooNew { what } => write!(f, "it needs {what}"),
+        }
+    }
 }
 
 impl Flaw {

@@ -9,6 +9,7 @@
 //!    the wrong place do not verify; zeros never do.
 //! 2. Offsets and lengths of pages are multiples of [`ALIGN`](crate::io::ALIGN).
 //! 3. Bytes are verified before they are parsed.
+//! 4. What is written can be read: the reader's own checks are made of a page before it is written ([`sealed`]).
 //!
 //! Threads: all. Bytes: docs/format.md, "Link" and "Checksums".
 
@@ -135,6 +136,12 @@ impl Identity {
 pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
     let seed = if plant!("store: identity not mixed in") { 1 } else { identity.seed() };
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
+}
+
+/// What its reader's own checks say of a page that is about to be written: `what` names it. An error ends what would have
+/// written it, before anything links the page (FRD-3205).
+pub fn sealed<T>(what: &'static str, read: Result<T, impl Into<String>>) -> Result<T> {
+    read.map_err(|why| Error::Unreadable(what, why.into()))
 }
 
 /// Feature that whoever reads a store must know: runs of typed blocks.

@@ -44,7 +44,7 @@ fn large_scripts_make_deep_trees() {
     for seed in effort::seeds(6) {
         let mut swarm = DbEngine::able(Swarm::everything(400));
         (swarm.keys, swarm.batch_entries_max, swarm.commit) = (3000, 150, 80);
-        swarm.trees = 2;
+        (swarm.trees, swarm.drain) = (2, 8);
         let script = generate(seed, &swarm);
         let engine = DbEngine::tiny(Durability::Lazy);
         hold("deep", seed, &script, |script| model_run(&engine, script, seed));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 10] = [
+const CAMPAIGNS: [&str; 11] = [
     "crash",
     "model",
     "transactions",
@@ -20,6 +20,7 @@ const CAMPAIGNS: [&str; 10] = [
     "log",
     "slot heals",
     "filled",
+    "edges",
 ];
 
 #[test]
@@ -65,12 +66,12 @@ mod armed {
         DbEngine,
         campaign::{
             CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages, crash_everywhere,
-            fill_and_reopen, fill_the_disk, heal_everywhere, model_run,
+            edge_engine, fill_and_reopen, fill_the_disk, heal_everywhere, model_run, wear_edges,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
         history::{Recorder, Workload},
-        ops::{Op, Swarm, generate},
+        ops::{Op, Swarm, Wear, generate, worn_edges},
     };
 
     const LEVELS: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::Lazy];
@@ -147,6 +148,16 @@ mod armed {
     fn pages(seed: u64) -> Result<(), Failure> {
         break_pages(seed, Decay::Bit, 40)?;
         break_pages(seed, Decay::Sector, 40).map(drop)
+    }
+
+    fn edges(seed: u64) -> Result<(), Failure> {
+        let script = worn_edges(seed, &Wear { length: 200, rows_max: 120, restarts: true });
+        wear_edges(&edge_engine(seed), &script, seed).map(drop)
+    }
+
+    #[test]
+    fn planted_bugs_that_worn_edges_show() {
+        assert_caught("edges", edges);
     }
 
     fn full(seed: u64) -> Result<(), Failure> {

@@ -8,11 +8,13 @@
 //! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
 //! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
 //! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
+//! | [`wear_edges`] | trees that are worn down can be read, whatever is left of their nodes (P9, P10) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
 //!
 //! Every campaign is a function of engine, script and seed alone.
 
 mod crash;
+mod edges;
 mod faults;
 mod filled;
 mod full;
@@ -25,6 +27,7 @@ mod sweep;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use crash::{CrashPlan, CrashReport, crash_everywhere};
+pub use edges::{EdgeReport, edge_engine, wear_edges};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use filled::{FilledPlan, FilledReport, fill_and_reopen};
 pub use full::{FullReport, fill_the_disk};

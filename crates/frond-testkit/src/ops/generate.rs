@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frond::Durability;
 
+mod edges;
 mod txns;
+
+pub use edges::{Wear, worn_edges};
 
 use super::{Key, Op, Value, Write};
 use crate::Dice;
@@ -65,6 +68,8 @@ pub struct Swarm {
     /// Of calls of transactions, those that a handler of a server makes: rows with indexes, reads of many rows, and of rows that
     /// are not wanted; and commits in order.
     pub rows: u32,
+    /// Steps of draining buffers, which only an idle store takes.
+    pub drain: u32,
 }
 
 impl Swarm {
@@ -96,6 +101,7 @@ impl Swarm {
             txn: 0,
             decide: 0,
             rows: 0,
+            drain: 0,
         }
     }
 
@@ -224,6 +230,7 @@ impl Generator<'_> {
             swarm.txn,
             swarm.decide,
             swarm.fill,
+            swarm.drain,
         ];
         match self.weighted(&weights) {
             0 => self.commit(),
@@ -250,6 +257,7 @@ impl Generator<'_> {
             12 => self.txn(),
             13 => self.decide(),
             14 => self.fill(),
+            15 => Op::Drain(*self.dice.pick(&[1, 2, 5, 100])),
             _ => {
                 self.let_go();
                 if self.dice.chance(1, 4) { Op::Kill } else { Op::Crash(self.dice.below(1 << 32)) }

@@ -23,7 +23,7 @@ mod shrink;
 mod text;
 mod txn;
 
-pub use generate::{Swarm, generate};
+pub use generate::{Swarm, Wear, generate, worn_edges};
 pub use shrink::shrink;
 pub use text::{parse_script, script_text};
 pub use txn::{Locking, TxnOp};
@@ -232,6 +232,8 @@ pub enum Op {
     Checkpoint,
     /// Up to so many steps of background work.
     Step(u32),
+    /// Up to so many steps of draining buffers, as an idle store does.
+    Drain(u32),
     /// Let so many milliseconds pass, with background work in between.
     Advance(u32),
     /// Close and open.

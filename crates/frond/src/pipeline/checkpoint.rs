@@ -27,7 +27,7 @@ use crate::{
         group_of,
     },
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
-    tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, encode_node},
+    tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, seal_node},
     version::{RootMarks, Version},
     wal::{LogUse, TRAILER_BYTES, checkpoint_record},
 };
@@ -571,7 +571,7 @@ impl Engine {
                 self.write_node(child)?;
             }
         }
-        let bytes = encode_node(&content);
+        let bytes = seal_node(&content, node.birth)?;
         let link = self.store.put_page(PageKind::Node, node.birth, node.lineage, &[&bytes])?;
         self.count_page(link.bytes);
         node.set_link(link);

@@ -25,6 +25,11 @@ pub(crate) fn miscounted(run: Arc<Run>) -> Arc<Run> {
     })
 }
 
+/// The head counts a row that the index does not.
+pub(crate) fn with_a_row_too_many(run: Arc<Run>) -> Arc<Run> {
+    change(run, |run| run.tail.counts.entries += 1)
+}
+
 /// The list of blobs is empty.
 pub(crate) fn without_blobs(run: Arc<Run>) -> Arc<Run> {
     change(run, |run| run.tail.blobs.clear())

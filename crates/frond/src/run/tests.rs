@@ -402,11 +402,29 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
     }
 }
 
+/// What is sealed is what would be read: an error instead of a run that nobody could open, and nothing in its place.
+#[test]
+fn a_run_that_could_not_be_opened_is_not_written() {
+    let file = file();
+    let run = forge::with_a_row_too_many(build(&rows(300, 1), RunOptions::default()));
+    match run.write(&file, 8192, Publish(5), Lineage(2)) {
+        Err(Error::Unreadable(what, why)) => {
+            assert_eq!(
+                (what, &*why),
+                ("the tail of a run", "its tail: its counts do not agree with its index")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(file.file.len().unwrap(), 0);
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_place,
+        "run: a tail is written unread" => a_run_that_could_not_be_opened_is_not_written,
         "run: fresh bit survives an absorbed delete" => super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
     };
     crate::plant::assert_claims_hold("run", claims);

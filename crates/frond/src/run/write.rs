@@ -1,8 +1,12 @@
-//! Writing a run into its extent: blocks, then the tail right behind them, in one vectored write.
+//! Writing a run into its extent: blocks, then the tail right behind them, in one vectored write. Nothing is written if the tail
+//! could not be read again.
 
 use std::io::IoSlice;
 
-use super::reader::{Data, Run};
+use super::{
+    reader::{Data, Run},
+    tail::{RUN_TAIL_BYTES_MAX, Tail},
+};
 use crate::{
     block::Format,
     cache::FrameBuf,
@@ -10,7 +14,7 @@ use crate::{
     io::ALIGN,
     page::{
         FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
-        Identity, Link, PageKind, StoreFile, page_hash,
+        Identity, Link, PageKind, StoreFile, page_hash, sealed,
     },
     sync::Arc,
     types::{Lineage, Publish},
@@ -49,6 +53,9 @@ impl Run {
         let mut tail = self.tail.to_disk(&identity);
         assert!(tail.len() <= self.tail_bytes as usize, "a tail's length does not depend on place");
         tail.resize(self.tail_bytes as usize, 0);
+        if !plant!("run: a tail is written unread") {
+            sealed("the tail of a run", self.read_again(&identity, &tail))?;
+        }
         let hash = page_hash(&identity, &tail);
 
         // Direct I/O writes whole pages: the page that data and tail share is put together anew.
@@ -73,6 +80,22 @@ impl Run {
             .write_vectored_at(&slices, offset)
             .map_err(|e| Error::io(file.path(), "write", offset, e))?;
         Ok(Link { offset, bytes, tail_bytes: self.tail_bytes, hash, birth, lineage })
+    }
+
+    /// Reads a tail of this run as [`open`](Run::open) does; else why it cannot be.
+    fn read_again(&self, identity: &Identity, tail: &[u8]) -> Result<(), String> {
+        if tail.len() > RUN_TAIL_BYTES_MAX {
+            return Err(format!("{} bytes are more than a tail may have", tail.len()));
+        }
+        let read = Tail::from_disk(identity, tail).map_err(|flaw| flaw.to_string())?;
+        if read.data_bytes as usize + tail.len() != identity.bytes as usize {
+            return Err("its data is not as long as its link says".into());
+        }
+        debug_assert!(
+            tail.starts_with(&read.to_disk(identity)),
+            "what is read of a tail is what was written"
+        );
+        Ok(())
     }
 
     /// From now on blocks are read from the file; the frames go when the last reader lets go of them.

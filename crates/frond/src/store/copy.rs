@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    page::{Link, StoreFile},
+    page::{Link, StoreFile, sealed},
     sync::Arc,
     types::Publish,
 };
@@ -51,10 +51,16 @@ impl Superblock {
         *self == self.alone()
     }
 
-    /// The bytes of the slot.
+    /// The bytes of the slot. An error if it could not be read again.
     pub fn to_slot(&self) -> Result<AlignedBuf> {
         let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
         self.encode(&mut slot);
+        let read = Self::from_slot(&slot);
+        let other = || "it would be read as another".to_owned();
+        sealed(
+            "a superblock",
+            read.and_then(|read| (read == *self).then_some(()).ok_or_else(other)),
+        )?;
         Ok(slot)
     }
 

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     codec::{Decoded, Reader, put_number},
     page_table::{
-        Bounds, NUMBERS, PageTable, PutPage, ReadPage, malformed, page_link, put_page_link,
+        Bounds, NUMBERS, PageTable, PutPage, ReadPage, malformed, page_link, put_page_link, seal,
     },
     root_directory::{
         NamedSnapshot, RootDirectory, SnapshotTrees, TreeRoot, decode_tree, put_tree,
@@ -112,13 +112,13 @@ impl Directory {
             groups.extend(self.trees.numbers().map(|number| (number, None)));
         }
         for (&number, group) in &change.groups {
-            let payload = (!group.is_empty()).then(|| encode_group(number, group));
-            groups.insert(number, payload);
+            let payload = (!group.is_empty()).then(|| seal_group(number, group));
+            groups.insert(number, payload.transpose()?);
         }
         next.trees.update(groups, pages)?;
         next.write_snapshots(&change.snapshots, pages)?;
         self.head.into_iter().for_each(|link| pages.replaced(link));
-        let head = pages.put(&next.encode_head())?;
+        let head = pages.put(&seal(next.encode_head(), decode_head)?)?;
         next.head = Some(head);
         Ok((next, head))
     }
@@ -136,7 +136,7 @@ impl Directory {
         let mut changes: BTreeMap<u32, Option<Vec<u8>>> = BTreeMap::new();
         for (&number, page) in &after {
             if before.get(&number) != Some(page) || !self.snapshots.numbers().any(|n| n == number) {
-                changes.insert(number, Some(encode_snapshots(page)));
+                changes.insert(number, Some(seal_snapshots(number, page)?));
             }
         }
         changes.extend(before.keys().filter(|n| !after.contains_key(n)).map(|&n| (n, None)));
@@ -148,7 +148,7 @@ impl Directory {
             self.listed.take().into_iter().for_each(|link| pages.replaced(link));
             if !listed.is_empty() {
                 let page = RootDirectory { trees: BTreeMap::new(), snapshots: listed };
-                self.listed = Some(pages.put(&page.encode())?);
+                self.listed = Some(pages.put(&seal(page.encode(), RootDirectory::decode)?)?);
             }
         }
         self.named = new;
@@ -179,6 +179,12 @@ fn paged_pages(named: &[NamedSnapshot]) -> BTreeMap<u32, Vec<&NamedSnapshot>> {
     pages
 }
 
+fn seal_group(number: u32, group: &Group) -> Result<Vec<u8>> {
+    seal(encode_group(number, group), |page| {
+        decode_group(page, number, Seqno(0), &mut Group::new())
+    })
+}
+
 fn encode_group(number: u32, group: &Group) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + group.len() * 96);
     out.push(TREES_PAGE);
@@ -206,6 +212,10 @@ fn decode_group(page: &[u8], number: u32, applied: Seqno, into: &mut Group) -> D
         into.insert(TreeId(tree + place), decode_tree(&mut reader, Some(applied))?);
     }
     if least == 0 { Err("a page of no roots".into()) } else { Ok(()) }
+}
+
+fn seal_snapshots(number: u32, page: &[&NamedSnapshot]) -> Result<Vec<u8>> {
+    seal(encode_snapshots(page), |page| decode_snapshots(page, number, &mut Vec::new()))
 }
 
 fn encode_snapshots(page: &[&NamedSnapshot]) -> Vec<u8> {
@@ -242,6 +252,20 @@ fn decode_snapshots(page: &[u8], number: u32, into: &mut Vec<NamedSnapshot>) -> 
     Ok(())
 }
 
+/// Trees, snapshots, and the page of snapshots that have no table.
+fn decode_head(page: &[u8]) -> Decoded<[Option<Link>; 3]> {
+    let mut reader = Reader::new(page);
+    if reader.u8()? != HEAD_PAGE {
+        return Err("it is no head of a root directory".into());
+    }
+    let mut links = [None; 3];
+    for link in &mut links {
+        *link = optional_link(&mut reader)?;
+    }
+    reader.end()?;
+    Ok(links)
+}
+
 fn optional_link(reader: &mut Reader<'_>) -> Decoded<Option<Link>> {
     match reader.u8()? {
         0 => Ok(None),
@@ -267,19 +291,11 @@ pub(super) fn load(
         return Ok((roots, Directory::of_one_page(link)));
     }
     let mut bounds = Bounds::of(superblock);
-    let mut decode = || {
-        let mut reader = Reader::new(&page);
-        if reader.u8()? != HEAD_PAGE {
-            return Err("it is no head of a root directory".into());
-        }
-        let mut links = [None; 3];
-        for one in &mut links {
-            *one = optional_link(&mut reader)?;
-            one.iter().try_for_each(|one| bounds.check(one, link.birth))?;
-        }
-        reader.end().map(|()| links)
-    };
-    let [trees, snapshots, listed] = decode().map_err(bad)?;
+    let links = decode_head(&page).and_then(|links| {
+        links.iter().flatten().try_for_each(|one| bounds.check(one, link.birth))?;
+        Ok(links)
+    });
+    let [trees, snapshots, listed] = links.map_err(bad)?;
     drop(page);
     let mut named = Vec::new();
     let trees = load_trees(trees, superblock.applied, &mut bounds, read, &mut roots.trees)?;

@@ -28,14 +28,13 @@ use super::{
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
     space_map::{MapPage, map_request, refused},
     superblock::{
-        DATA_START, PAGE_BYTES_MAX, SLOT_BYTES, SLOT_OFFSETS, Superblock, Totals, link_lies_below,
-        slot_of,
+        DATA_START, PAGE_BYTES_MAX, SLOT_OFFSETS, Superblock, Totals, link_lies_below, slot_of,
     },
 };
 use crate::{
     error::{Error, Result},
     io::{ALIGN, Env, File, Vfs},
-    page::{FEATURE_PAGED_DIRECTORY, Identity, Link, PageKind, StoreFile},
+    page::{FEATURE_PAGED_DIRECTORY, Identity, Link, PageKind, StoreFile, sealed},
     sync::{Arc, AtomicU64, Mutex, Ordering},
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -356,7 +355,8 @@ impl Store {
         lineage: Lineage,
         payload: &[&[u8]],
     ) -> Result<Link> {
-        let (bytes, link) = page::build(&self.identity(kind, extent, birth, lineage), payload)?;
+        let identity = self.identity(kind, extent, birth, lineage);
+        let (bytes, link) = page::seal(&self.data, &identity, payload)?;
         self.check_birth(birth)?;
         self.write(extent.offset, &[IoSlice::new(&bytes)])?;
         Ok(link)
@@ -591,6 +591,7 @@ impl Store {
         }
         let mut written = Vec::with_capacity(planned.len());
         for zone in planned {
+            sealed("a page of the space map", zone.read_again(at))?;
             let link = self.write_map_page(&zone.page, at)?;
             written.push((zone, link));
         }
@@ -601,6 +602,7 @@ impl Store {
         };
         let (directory, mut page) = planned.map_err(|why| refused(&self.data, why))?;
         page.extent = self.secure(&map_request(page.payload.len(), at), page.extent, false)?;
+        sealed("the directory of the space map", page.read_directory_again(at))?;
         let totals = directory.totals(page.extent);
         assert!(totals.are_exact(), "superblock invariant 3: the sums are exact: {totals:?}");
         let link = self.write_map_page(&page, at)?;
@@ -614,8 +616,7 @@ impl Store {
 
     pub(super) fn write_slot(&self, superblock: &Superblock) -> Result<()> {
         self.check_writable()?;
-        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
-        superblock.encode(&mut slot);
+        let slot = superblock.to_slot()?;
         let own = slot_of(superblock.sequence);
         let place = if plant!("store: always the same slot") { 0 } else { own };
         self.data.write_at(&slot, SLOT_OFFSETS[place])

@@ -167,8 +167,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
             totals: Totals { file_bytes: DATA_START, ..Totals::default() },
             ..Superblock::default()
         };
-        let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
-        superblock.encode(&mut slot);
+        let slot = superblock.to_slot()?;
         let offset = SLOT_OFFSETS[slot_of(sequence)];
         file.write_at(&slot, offset).map_err(failed("write"))?;
     }

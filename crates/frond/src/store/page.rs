@@ -11,11 +11,11 @@
 
 use std::ops::Deref;
 
-use super::{aligned::AlignedBuf, codec::Reader};
+use super::{aligned::AlignedBuf, codec::Reader, superblock::PAGE_BYTES_MAX};
 use crate::{
     error::{Error, Result},
     io::ALIGN,
-    page::{Identity, Link, PageKind, StoreFile, page_hash},
+    page::{Identity, Link, PageKind, StoreFile, page_hash, sealed},
     types::{Lineage, Publish},
 };
 
@@ -82,6 +82,23 @@ pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBu
         lineage: identity.lineage,
     };
     Ok((bytes, link))
+}
+
+/// [`build`]s a page that a reader would accept. An error if it is longer than pages are read; debug builds verify it.
+pub(super) fn seal(
+    file: &StoreFile,
+    identity: &Identity,
+    payload: &[&[u8]],
+) -> Result<(AlignedBuf, Link)> {
+    if identity.bytes > PAGE_BYTES_MAX {
+        let why = format!("it has {} bytes, pages up to {PAGE_BYTES_MAX}", identity.bytes);
+        return sealed("a page", Err(why));
+    }
+    let (bytes, link) = build(identity, payload)?;
+    match cfg!(debug_assertions) {
+        true => Ok((verify(file, &link, identity.kind, "a page", bytes)?.bytes, link)),
+        false => Ok((bytes, link)),
+    }
 }
 
 /// Verifies the bytes of a whole page, read where `link` points. Errors name `file`.

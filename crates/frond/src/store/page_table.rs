@@ -31,7 +31,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::ALIGN,
-    page::{Link, StoreFile},
+    page::{Link, StoreFile, sealed},
     types::Publish,
 };
 
@@ -105,13 +105,14 @@ impl PageTable {
             let first = index * FANOUT;
             let below: Vec<_> = self.payloads.range(first..first + FANOUT).collect();
             if !below.is_empty() {
-                let link = pages.put(&encode_index(below))?;
+                let link = pages.put(&seal_index(below, first..first + FANOUT)?)?;
                 self.indexes.insert(index, link);
             }
         }
         self.root.take().into_iter().for_each(|link| pages.replaced(link));
         if !self.indexes.is_empty() {
-            self.root = Some(pages.put(&encode_index(self.indexes.iter()))?);
+            let root = seal_index(self.indexes.iter(), 0..NUMBERS / FANOUT)?;
+            self.root = Some(pages.put(&root)?);
         }
         Ok(())
     }
@@ -214,6 +215,21 @@ pub(super) fn page_link(reader: &mut Reader<'_>) -> Decoded<Link> {
     let birth = Publish(reader.number()?);
     let hash = reader.u64()?;
     Ok(Link { offset, bytes, tail_bytes: bytes, hash, birth, lineage: STORE_LINEAGE })
+}
+
+/// A page, unless its reader would refuse it.
+pub(super) fn seal<T>(page: Vec<u8>, read: impl FnOnce(&[u8]) -> Decoded<T>) -> Result<Vec<u8>> {
+    if !plant!("store: the root directory is written unread") {
+        sealed(WHAT, read(&page))?;
+    }
+    Ok(page)
+}
+
+fn seal_index<'a>(
+    below: impl IntoIterator<Item = (&'a u32, &'a Link)>,
+    numbers: std::ops::Range<u32>,
+) -> Result<Vec<u8>> {
+    seal(encode_index(below), |page| decode_index(page, numbers))
 }
 
 fn encode_index<'a>(below: impl IntoIterator<Item = (&'a u32, &'a Link)>) -> Vec<u8> {

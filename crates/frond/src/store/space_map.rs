@@ -207,6 +207,30 @@ impl Inner {
     }
 }
 
+impl ZonePage {
+    /// Reads the page as [`load`] does; else why it cannot be.
+    pub fn read_again(&self, at: Publish) -> Result<(), String> {
+        if self.page.extent.bytes > ZONE_PAGE_BYTES_MAX {
+            return Err(format!("a page of {} bytes", self.page.extent.bytes));
+        }
+        let listed = decode_zone(&self.page.payload, self.zone, at)?;
+        match sums(&listed) == (self.live, self.pending, self.end) {
+            true => Ok(()),
+            false => Err("a zone's sums are not the directory's".into()),
+        }
+    }
+}
+
+impl MapPage {
+    /// Reads this page of a directory as [`load`] does; else why it cannot be.
+    pub fn read_directory_again(&self, at: Publish) -> Result<(), String> {
+        if self.extent.bytes > DIRECTORY_BYTES_MAX {
+            return Err(format!("a page of {} bytes", self.extent.bytes));
+        }
+        MapDirectory::decode(&self.payload, at).map(drop)
+    }
+}
+
 /// What is asked of the allocator for a map page with so many bytes of payload.
 pub(super) fn map_request(payload: usize, birth: Publish) -> Request {
     Request {

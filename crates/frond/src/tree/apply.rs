@@ -36,6 +36,7 @@ use super::{
     damage::PageRef,
     node::{Bound, Child, Node, NodeRef, Part, Root, RunHandle, Tier},
     page::LEVEL_MAX,
+    piece::{Piece, Pieces},
 };
 
 /// Longest value that stays in a run when there is no room for a blob. 32 MiB: half of what a block can
@@ -147,13 +148,14 @@ impl<'a> Job<'a> {
                 (PageRef::Node(node.clone()), Child::Node(node.clone()), node.level)
             }
         };
-        let level = level.checked_add(1).filter(|&level| level <= LEVEL_MAX)?;
+        if level >= LEVEL_MAX {
+            return None;
+        }
         if let Root::Leaf(leaf) = root {
             // The node's reference in place of the root's.
             self.effects.count(leaf, -1);
         }
-        let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
-        Some((page, self.seal(top)))
+        Some((page, self.seal(Piece::above(child))))
     }
 
     fn apply_to(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
@@ -173,9 +175,9 @@ impl<'a> Job<'a> {
                     && self.right_edge_is_readable(node)? =>
             {
                 let leaves = self.build_leaves(batch.source)?;
-                let mut top = self.reopen(node)?;
-                let siblings = self.append_leaves(&mut top, leaves)?;
-                self.grow_root(top, siblings)
+                let top = self.reopen(node)?;
+                let nodes = self.append_leaves(top, leaves)?;
+                self.root_of(nodes)
             }
             Root::Node(node) => {
                 let mut top = self.reopen(node)?;
@@ -221,27 +223,15 @@ impl<'a> Job<'a> {
             self.effects.count(leaf, -1);
         }
         let node = self.node_over(leaves);
-        Ok(match node {
-            None => Root::Empty,
-            Some(mut node) if node.children.len() == 1 => match node.children.pop() {
-                Some(Child::Leaf(run)) => {
-                    self.effects.count(&run, 1);
-                    Root::Leaf(run)
-                }
-                _ => unreachable!("node_over makes level-1 nodes"),
-            },
-            Some(node) => {
-                let nodes = self.split(node);
-                self.root_of(nodes)
-            }
-        })
+        let nodes = self.split(node);
+        Ok(self.root_of(nodes))
     }
 
-    /// A level-1 node over fresh leaves; `None` over none.
-    fn node_over(&mut self, leaves: Vec<Arc<RunHandle>>) -> Option<Node> {
+    /// A level-1 node over fresh leaves; without children over none.
+    fn node_over(&mut self, leaves: Vec<Arc<RunHandle>>) -> Node {
         let pivots = self.pivots_between(&leaves);
-        let children: Vec<Child> = leaves.into_iter().map(Child::Leaf).collect();
-        (!children.is_empty()).then(|| Node { level: 1, pivots, children, tiers: Vec::new() })
+        let children = leaves.into_iter().map(Child::Leaf).collect();
+        Node { level: 1, pivots, children, tiers: Vec::new() }
     }
 
     /// The shortest keys that separate neighbouring fresh leaves.
@@ -270,112 +260,75 @@ impl<'a> Job<'a> {
     }
 
     /// Seals a changed node.
-    pub(super) fn seal(&mut self, mut node: Node) -> Arc<NodeRef> {
-        node.drop_consumed();
-        for run in node.run_refs() {
+    pub(super) fn seal(&mut self, mut piece: Piece) -> Arc<NodeRef> {
+        piece.drop_consumed();
+        for run in piece.run_refs() {
             self.effects.count(run, 1);
         }
-        NodeRef::new(node, self.traits.lineage, self.publish)
+        NodeRef::new(piece, self.traits.lineage, self.publish)
     }
 
     /// Seals siblings of one level into a root, adding levels until one node is left.
-    pub(super) fn root_of(&mut self, mut nodes: Vec<(Box<[u8]>, Node)>) -> Root {
+    pub(super) fn root_of(&mut self, mut nodes: Pieces) -> Root {
         loop {
-            match nodes.len() {
-                0 => return Root::Empty,
-                1 => {
-                    let Some((_, node)) = nodes.pop() else { return Root::Empty };
-                    return self.collapse(node);
-                }
-                _ => {
-                    let level = nodes.first().map_or(1, |(_, node)| node.level) + 1;
-                    let mut pivots = Vec::new();
-                    let mut children = Vec::new();
-                    for (first_key, node) in nodes {
-                        if !children.is_empty() {
-                            pivots.push(first_key);
-                        }
-                        children.push(Child::Node(self.seal(node)));
-                    }
-                    nodes = self.split(Node { level, pivots, children, tiers: Vec::new() });
-                }
+            if nodes.len() < 2 {
+                let top = nodes.into_iter().next();
+                return top.map_or(Root::Empty, |(_, top)| self.collapse(top));
             }
-        }
-    }
-
-    /// A root node with one child and no buffer is its child.
-    fn collapse(&mut self, mut node: Node) -> Root {
-        node.drop_consumed();
-        if node.children.len() == 1 && node.tiers.is_empty() {
-            match node.children.pop() {
-                Some(Child::Leaf(run)) => {
-                    self.effects.count(&run, 1);
-                    return Root::Leaf(run);
+            let mut level = 1;
+            let mut pivots = Vec::new();
+            let mut children = Vec::new();
+            for (first_key, node) in nodes {
+                level = node.level + 1;
+                if !children.is_empty() {
+                    pivots.push(first_key);
                 }
-                Some(Child::Node(child)) => return Root::Node(child),
-                None => return Root::Empty,
+                children.push(Child::Node(self.seal(node)));
             }
+            nodes = self.split(Node { level, pivots, children, tiers: Vec::new() });
         }
-        if node.children.is_empty() {
-            return Root::Empty;
-        }
-        Root::Node(self.seal(node))
     }
 
-    fn grow_root(&mut self, top: Node, siblings: Vec<(Box<[u8]>, Node)>) -> Root {
-        let mut nodes = Vec::with_capacity(1 + siblings.len());
-        nodes.push((Box::default(), top));
-        nodes.extend(siblings);
-        self.root_of(nodes)
+    /// A root node with one child and no buffer is its child; a leaf without entries is none.
+    fn collapse(&mut self, mut top: Piece) -> Root {
+        top.drop_consumed();
+        match top.only_child().cloned() {
+            Some(Child::Leaf(run)) if run.is_hollow() => Root::Empty,
+            Some(Child::Leaf(run)) => {
+                self.effects.count(&run, 1);
+                Root::Leaf(run)
+            }
+            Some(Child::Node(child)) => Root::Node(child),
+            None => Root::Node(self.seal(top)),
+        }
     }
 
-    /// Hangs leaves, all above the tree's maximum, at the right edge below `node`. Returns new
-    /// siblings to its right, each with its first key.
-    fn append_leaves(
-        &mut self,
-        node: &mut Node,
-        leaves: Vec<Arc<RunHandle>>,
-    ) -> Result<Vec<(Box<[u8]>, Node)>> {
-        let (Some(first), true) = (leaves.first(), !node.children.is_empty()) else {
-            return Ok(Vec::new());
-        };
-        self.cx.counters.leaves_appended.fetch_add(leaves.len() as u64, Ordering::Relaxed);
-        if node.level == 1 {
+    /// Hangs leaves, all above the tree's maximum, at the right edge below `node`. Returns it, and new siblings to its right.
+    fn append_leaves(&mut self, mut node: Node, leaves: Vec<Arc<RunHandle>>) -> Result<Pieces> {
+        if let Some(Child::Node(last)) = node.children.last().cloned() {
+            let child = self.reopen(&last)?;
+            let pieces = self.append_leaves(child, leaves)?;
+            // The first of them takes the place of the last child, with what waits for that.
+            node.children.pop();
+            for (n, (first_key, piece)) in pieces.into_iter().enumerate() {
+                if n > 0 {
+                    node.pivots.push(first_key);
+                }
+                node.children.push(Child::Node(self.seal(piece)));
+            }
+        } else {
+            self.cx.counters.leaves_appended.fetch_add(leaves.len() as u64, Ordering::Relaxed);
             // The maximum is an upper bound below the first new key, so the key itself separates.
-            let first = first.resident();
-            let first_key = first.as_ref().and_then(|run| run.first_key());
-            let mut pivot: Box<[u8]> = first_key.expect("fresh leaves are in memory").into();
-            let inner = self.pivots_between(&leaves);
-            let mut inner = inner.into_iter();
-            for leaf in leaves {
-                node.pivots.push(pivot);
-                node.children.push(Child::Leaf(leaf));
-                pivot = inner.next().unwrap_or_default();
-                for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-                    part.live.push(0);
-                }
-            }
-        } else if let Some(Child::Node(last)) = node.children.last().cloned() {
-            let mut child = self.reopen(&last)?;
-            let siblings = self.append_leaves(&mut child, leaves)?;
-            let sealed = self.seal(child);
-            if let Some(slot) = node.children.last_mut() {
-                *slot = Child::Node(sealed);
-            }
-            for (first_key, sibling) in siblings {
-                node.pivots.push(first_key);
-                let sealed = self.seal(sibling);
-                node.children.push(Child::Node(sealed));
-                for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
-                    part.live.push(0);
-                }
-            }
+            let first = leaves.first().and_then(|leaf| leaf.resident());
+            let first_key = first.as_ref().and_then(|run| run.first_key()).map(Box::from);
+            node.pivots.extend(first_key.filter(|_| !node.children.is_empty()));
+            node.pivots.extend(self.pivots_between(&leaves));
+            node.children.extend(leaves.into_iter().map(Child::Leaf));
         }
-        let mut halves = self.split_right(std::mem::take(node)).into_iter();
-        if let Some((_, left)) = halves.next() {
-            *node = left;
+        for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
+            part.live.resize(node.children.len(), 0);
         }
-        Ok(halves.collect())
+        Ok(self.split_right(node))
     }
 
     /// Turns a batch into the parts of a new tier of `top`.

@@ -26,7 +26,7 @@ use super::{
     apply::shortest_separator,
     context::{jitter, jitter_seed},
     node::{Child, Node, NodeRef, RunHandle, RunMeta},
-    page::encode_node,
+    page::seal_node,
 };
 
 /// Children of a node being built, with the first key of its range.
@@ -121,7 +121,7 @@ impl TreeBuilder {
     }
 
     fn write_node(&mut self, node: &Node) -> Result<Child> {
-        let payload = encode_node(node);
+        let payload = seal_node(node, self.pages.birth())?;
         let bytes = crate::store::page_bytes(payload.len());
         let extent = self.pages.allocate(PageKind::Node, bytes)?;
         let (birth, lineage) = (self.pages.birth(), self.pages.lineage());

@@ -1,7 +1,8 @@
 //! Draining: buffers emptied towards the leaves while the machine has nothing else to do.
 //!
 //! A drain does one bounded piece of work, about one node's leaves, and returns; the next call goes
-//! on. Reads of a drained tree meet one run. What cannot be moved for damage stays (`damage.rs`).
+//! on. Reads of a drained tree meet one run. What cannot be moved for damage stays (`damage.rs`). A node below which a drain
+//! deletes everything becomes no piece (`piece.rs`), and neither does a parent that had no other child.
 
 use crate::{
     error::Result,
@@ -11,11 +12,9 @@ use crate::{
 use super::{
     apply::{Job, TreeRoot},
     damage::PageRef,
-    node::{Child, Node, NodeRef, Root},
+    node::{Child, NodeRef, Root},
+    piece::Pieces,
 };
-
-/// A node, and the first key of its range.
-type Piece = (Box<[u8]>, Node);
 
 impl Job<'_> {
     /// Moves some of what waits in buffers down; `None` if nothing waits anywhere. Expects a job with
@@ -27,7 +26,7 @@ impl Job<'_> {
         Ok(Some(TreeRoot { root: self.root_of(pieces), ..old.clone() }))
     }
 
-    fn drain_node(&mut self, node: &Arc<NodeRef>) -> Result<Option<Vec<Piece>>> {
+    fn drain_node(&mut self, node: &Arc<NodeRef>) -> Result<Option<Pieces>> {
         if node.is_marked() {
             return Ok(None);
         }
@@ -53,6 +52,11 @@ impl Job<'_> {
             if let Some(pieces) = self.within(&content, c, |job| job.drain_node(child))? {
                 let mut changed = self.reopen(node)?;
                 self.replace_node(&mut changed, c, pieces);
+                if changed.children.is_empty()
+                    && plant!("tree: a drain keeps a node whose only child has gone")
+                {
+                    return Ok(Some(Pieces::planted(changed)));
+                }
                 return Ok(Some(self.split(changed)));
             }
         }
@@ -60,13 +64,13 @@ impl Job<'_> {
     }
 
     /// Moves something of what waits in a node; `None` if nothing can be moved.
-    fn drain_buffer(&mut self, node: &Arc<NodeRef>) -> Result<Option<Vec<Piece>>> {
+    fn drain_buffer(&mut self, node: &Arc<NodeRef>) -> Result<Option<Pieces>> {
         let before = self.effects.mark();
         let mut changed = self.reopen(node)?;
         let waiting: u64 = changed.pending_by_child().iter().sum();
         if changed.level == 1 {
             let pieces = self.settle(changed)?;
-            let left = pieces.iter().flat_map(|(_, piece)| piece.pending_by_child()).sum::<u64>();
+            let left = pieces.nodes().flat_map(|node| node.pending_by_child()).sum::<u64>();
             if left < waiting {
                 return Ok(Some(pieces));
             }
@@ -77,6 +81,11 @@ impl Job<'_> {
                 let Some((c, 1..)) = fullest else { break };
                 if self.push_child(&mut changed, c)? {
                     changed.drop_consumed();
+                    if changed.children.is_empty()
+                        && plant!("tree: a drain keeps a node that has handed all down")
+                    {
+                        return Ok(Some(Pieces::planted(changed)));
+                    }
                     return Ok(Some(self.split(changed)));
                 }
             }

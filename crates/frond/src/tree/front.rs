@@ -7,12 +7,13 @@ use crate::{Lineage, Publish, error::Result, sync::Arc};
 
 use super::{
     apply::{Batch, Job, TreeRoot},
-    node::{Child, Node, NodeRef, Root, RunHandle},
+    node::{Child, NodeRef, Root, RunHandle},
+    piece::Piece,
 };
 
 /// The node being made.
 pub(crate) struct Front {
-    top: Node,
+    top: Piece,
     base: TreeRoot,
     lineage: Lineage,
     birth: Publish,
@@ -21,12 +22,12 @@ pub(crate) struct Front {
 impl Front {
     /// Over `base`, nothing in front of it yet.
     pub fn of(base: &TreeRoot, lineage: Lineage, birth: Publish) -> Self {
-        let (child, level) = match &base.root {
-            Root::Empty => (Child::Leaf(RunHandle::hollow(lineage, birth)), 1),
-            Root::Leaf(leaf) => (Child::Leaf(leaf.clone()), 1),
-            Root::Node(node) => (Child::Node(node.clone()), node.level + 1),
+        let child = match &base.root {
+            Root::Empty => Child::Leaf(RunHandle::hollow(lineage, birth)),
+            Root::Leaf(leaf) => Child::Leaf(leaf.clone()),
+            Root::Node(node) => Child::Node(node.clone()),
         };
-        let top = Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() };
+        let top = Piece::above(child);
         Self { top, base: base.clone(), lineage, birth }
     }
 
@@ -51,9 +52,7 @@ impl Job<'_> {
     ) -> Result<Vec<Arc<RunHandle>>> {
         let tier = self.build_tier(&front.top, batch)?;
         let runs = tier.parts.iter().map(|part| part.run.clone()).collect();
-        if !tier.parts.is_empty() {
-            front.top.tiers.insert(0, tier);
-        }
+        front.top.put_in_front(tier);
         Ok(runs)
     }
 }

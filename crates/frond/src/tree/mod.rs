@@ -19,6 +19,7 @@ mod leaf;
 mod leaf_walk;
 mod node;
 mod page;
+mod piece;
 mod root;
 mod scan;
 mod settle;
@@ -37,7 +38,9 @@ pub(crate) use front::Front;
 pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 #[cfg(test)]
 pub(crate) use node::{RunMeta, Tier};
-pub(crate) use page::{encode_node, parse_node};
+#[cfg(test)]
+pub(crate) use page::encode_node;
+pub(crate) use page::{parse_node, seal_node};
 pub(crate) use scan::{LeafStretch, Position};
 pub(crate) use sorted_runs::{SortedRuns, SortedRunsCursor, SortedRunsWriter};
 pub(crate) use tails::Descriptors;

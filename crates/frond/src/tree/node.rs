@@ -6,8 +6,8 @@
 //! address once written.
 //!
 //! Invariants
-//! 1. `pivots.len() + 1 == children.len()`; pivots ascend strictly. Child `c` holds the keys in
-//!    `[pivots[c-1], pivots[c])`.
+//! 1. `pivots.len() + 1 == children.len()`, so that a node has a child; pivots ascend strictly. Child `c` holds the keys in
+//!    `[pivots[c-1], pivots[c])`. Only a copy that a job is changing may be without: it cannot be sealed (`piece.rs`).
 //! 2. Children of a level-1 node are leaf runs, of higher ones nodes one level lower.
 //! 3. Tiers stand newest first, and a tier is newer than everything below the node (Rule: I1). The
 //!    parts of one tier are disjoint and ascend.
@@ -30,7 +30,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU32, AtomicU64, OnceLock, Ordering},
 };
 
-use super::TreeContext;
+use super::{TreeContext, piece::Piece};
 
 /// A key bound inside a node; `None` is unbounded.
 pub(crate) type Bound = Option<Box<[u8]>>;
@@ -169,8 +169,9 @@ impl RunMeta {
 
 impl NodeRef {
     /// A sealed node that has no address yet.
-    pub fn new(node: Node, lineage: Lineage, birth: Publish) -> Arc<Self> {
-        debug_assert!(node.is_well_formed(), "node.rs invariants 1 to 4");
+    pub fn new(piece: Piece, lineage: Lineage, birth: Publish) -> Arc<Self> {
+        let node = piece.into_node();
+        debug_assert_eq!(node.flaw(), None, "node.rs invariants 1 to 4");
         let level = node.level;
         let resident = OnceLock::new();
         let _ = resident.set(Arc::new(node));
@@ -521,7 +522,7 @@ impl Node {
     }
 
     /// Replaces child `c` by `children`, separated by `pivots`; nothing may wait for `c`. By none
-    /// only if `c` is the only child.
+    /// only if `c` is the only child: then nothing is left that could be sealed.
     pub fn replace_child(&mut self, c: usize, children: Vec<Child>, pivots: Vec<Box<[u8]>>) {
         debug_assert_eq!(self.pending_bytes(c), 0, "all that waits moves first (Rule: I1)");
         let count = children.len();
@@ -553,11 +554,6 @@ impl Node {
             })
     }
 
-    /// Invariants 1 to 4, as far as the node alone tells.
-    pub fn is_well_formed(&self) -> bool {
-        self.flaw().is_none()
-    }
-
     /// Which of the invariants 1 to 4 does not hold, in words.
     pub fn flaw(&self) -> Option<&'static str> {
         let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
@@ -577,6 +573,7 @@ impl Node {
             })
         });
         let rules = [
+            (!self.children.is_empty(), "it has no children"),
             (one_pivot_less, "its children are not one more than its pivots"),
             (ascend, "its pivots do not ascend"),
             (leaves_at_bottom, "its children are not of the level below its own"),

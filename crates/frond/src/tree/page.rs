@@ -2,13 +2,13 @@
 //!
 //! Bytes: docs/format.md, "Node page". The page's checksum and identity are the store room's; this
 //! file checks the structure after that, in release builds too: a node that is not well formed is
-//! damage, whatever its checksum says (P20).
+//! damage, whatever its checksum says (P20). The same checks are made of a page before it is written.
 
 use crate::{
-    Publish,
+    Lineage, Publish,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::Result,
-    page::{LINK_BYTES, Link, PageKind, StoreFile},
+    page::{LINK_BYTES, Link, PageKind, StoreFile, sealed},
     sync::Arc,
 };
 
@@ -43,9 +43,32 @@ fn put_run(out: &mut Vec<u8>, run: &RunHandle) {
     out.push(u8::from(run.meta.range_deletes) | u8::from(run.meta.blobs) << 1);
 }
 
-/// The page of a node whose children and runs all have addresses.
+/// The page of a node of version `birth` whose children and runs all have addresses. An error if it could not be read again:
+/// then nothing may be written. Costs about as much again as encoding it.
+pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
+    let bytes = encode_node(node);
+    if plant!("tree: a node is written unread") {
+        return Ok(bytes);
+    }
+    // One descriptor for all runs: making and dropping one for each would cost more than all else here.
+    let shared = RunHandle::hollow(Lineage(0), Publish(0));
+    let mut newest = Publish(0);
+    let mut describe = |link: Link, meta| {
+        newest = newest.max(link.birth);
+        if cfg!(debug_assertions) { RunHandle::on_disk(link, meta, 0) } else { shared.clone() }
+    };
+    let read = decode_node(&mut describe, &bytes);
+    let read = without_flaw(read, birth)
+        .and_then(|node| if newest <= birth { Ok(node) } else { Err(YOUNGER_RUN) })
+        .map(|node| debug_assert!(encode_node(&node) == bytes, "it is read as it was written"));
+    sealed("a node page", read)?;
+    Ok(bytes)
+}
+
+/// The page of a node, whatever may be wrong with it.
 pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
-    let mut out = vec![FORMAT, node.level];
+    let too_high = plant!("tree: a node is encoded a level too high");
+    let mut out = vec![FORMAT, node.level + u8::from(too_high)];
     put_varint(&mut out, node.children.len() as u64);
     for pivot in &node.pivots {
         put_bytes(&mut out, pivot);
@@ -87,14 +110,20 @@ pub(crate) fn parse_node(file: &StoreFile, link: &Link, payload: &[u8]) -> Resul
 }
 
 fn check_node(file: &StoreFile, link: &Link, node: Option<Node>) -> Result<Node> {
-    let node = node.ok_or("it ends too early, or in bytes that mean nothing");
-    let checked =
-        node.and_then(|node| match flaw_below(&node, link.birth).or_else(|| node.flaw()) {
-            None => Ok(node),
-            Some(why) => Err(why),
-        });
-    checked.map_err(|why| file.malformed(link.offset, u64::from(link.bytes), "node page", why))
+    without_flaw(node, link.birth)
+        .map_err(|why| file.malformed(link.offset, u64::from(link.bytes), "node page", why))
 }
+
+/// What was decoded of a page of version `birth`, if it is well formed; else why not.
+fn without_flaw(node: Option<Node>, birth: Publish) -> Result<Node, &'static str> {
+    let node = node.ok_or("it ends too early, or in bytes that mean nothing")?;
+    match flaw_below(&node, birth).or_else(|| node.flaw()) {
+        None => Ok(node),
+        Some(why) => Err(why),
+    }
+}
+
+const YOUNGER_RUN: &str = "it links a run that was born after it";
 
 /// Whether what a node links is younger than the node (Rule: I20).
 fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
@@ -103,10 +132,7 @@ fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
         Child::Node(child) => child.birth <= birth,
         Child::Leaf(_) => true,
     });
-    let rules = [
-        (runs_fit, "it links a run that was born after it"),
-        (nodes_fit, "it links a node that was born after it"),
-    ];
+    let rules = [(runs_fit, YOUNGER_RUN), (nodes_fit, "it links a node that was born after it")];
     rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 

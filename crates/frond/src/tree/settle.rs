@@ -23,13 +23,13 @@ use super::{
     context::{jitter, jitter_seed},
     damage::PageRef,
     node::{Bound, Child, Node, NodeRef, Part, Tier},
+    piece::{Piece, Pieces},
 };
 use crate::sync::Arc;
 
 impl Job<'_> {
-    /// Brings a changed node within its limits. Returns it, or its pieces each with the first key of
-    /// its range (the first piece's is meaningless), or nothing if all of it is deleted.
-    pub(super) fn settle(&mut self, mut node: Node) -> Result<Vec<(Box<[u8]>, Node)>> {
+    /// Brings a changed node within its limits.
+    pub(super) fn settle(&mut self, mut node: Node) -> Result<Pieces> {
         if node.level == 1 {
             self.flush_leaves(&mut node)?;
         } else {
@@ -38,8 +38,8 @@ impl Job<'_> {
         }
         node.drop_consumed();
         self.merge_tiers(&mut node)?;
-        if node.children.is_empty() {
-            return Ok(Vec::new());
+        if node.children.is_empty() && plant!("tree: settling keeps a node without children") {
+            return Ok(Pieces::planted(node));
         }
         Ok(self.split(node))
     }
@@ -84,7 +84,7 @@ impl Job<'_> {
     }
 
     /// Child `c` with all that waits for it, settled. Changes nothing in the node.
-    fn handed_down(&mut self, node: &Node, c: usize) -> Result<Vec<(Box<[u8]>, Node)>> {
+    fn handed_down(&mut self, node: &Node, c: usize) -> Result<Pieces> {
         let Some(Child::Node(child)) = node.children.get(c) else {
             unreachable!("node.rs invariant 2: push_child is for upper nodes")
         };
@@ -132,13 +132,9 @@ impl Job<'_> {
         done
     }
 
-    /// Puts the pieces of a changed child in its place.
-    pub(super) fn replace_node(
-        &mut self,
-        node: &mut Node,
-        c: usize,
-        pieces: Vec<(Box<[u8]>, Node)>,
-    ) {
+    /// Puts the pieces of a changed child in its place. Of the only child there may be none: then the node has no children,
+    /// and becomes no piece.
+    pub(super) fn replace_node(&mut self, node: &mut Node, c: usize, pieces: Pieces) {
         let mut children = Vec::with_capacity(pieces.len());
         let mut pivots = Vec::new();
         for (first_key, piece) in pieces {
@@ -200,7 +196,7 @@ impl Job<'_> {
         } else {
             Child::Node(self.empty_node(level - 1))
         };
-        self.seal(Node { level, pivots: Vec::new(), children: vec![child], tiers: Vec::new() })
+        self.seal(Piece::above(child))
     }
 
     /// Bytes that may wait in a level-1 node: on average half of what its leaves are due at.
@@ -306,38 +302,33 @@ impl Job<'_> {
     }
 
     /// Cuts a node that has too many children into halves.
-    pub(super) fn split(&mut self, node: Node) -> Vec<(Box<[u8]>, Node)> {
+    pub(super) fn split(&mut self, node: Node) -> Pieces {
         let max = self.cx.shape.fanout_max;
         let count = node.children.len();
         if count <= max {
-            return vec![(Box::default(), node)];
+            return Pieces::of(node);
         }
-        let pieces = count.div_ceil(max * 3 / 4).max(2);
+        // Two children at least: with fewer, a level would be as wide as the one below it.
+        let pieces = count.div_ceil((max * 3 / 4).max(2)).max(2);
         self.split_at(node, (1..pieces).map(|i| i * count / pieces).collect())
     }
 
     /// The same for a node that grows at its right edge: the left piece stays full.
-    pub(super) fn split_right(&mut self, node: Node) -> Vec<(Box<[u8]>, Node)> {
+    pub(super) fn split_right(&mut self, node: Node) -> Pieces {
         let max = self.cx.shape.fanout_max;
         let count = node.children.len();
         self.split_at(node, (1..count.div_ceil(max)).map(|i| i * max).collect())
     }
 
-    fn split_at(&mut self, node: Node, cuts: Vec<usize>) -> Vec<(Box<[u8]>, Node)> {
-        let mut pieces = vec![(Box::default(), node)];
-        for &cut in cuts.iter().rev() {
-            let Some((_, first)) = pieces.first_mut() else { break };
-            let (pivot, right) = first.split_off(cut);
-            self.cx.counters.node_splits.fetch_add(1, Ordering::Relaxed);
-            pieces.insert(1, (pivot, right));
-        }
-        pieces
+    fn split_at(&mut self, node: Node, cuts: Vec<usize>) -> Pieces {
+        self.cx.counters.node_splits.fetch_add(cuts.len() as u64, Ordering::Relaxed);
+        Pieces::cut(node, &cuts)
     }
 }
 
 impl Node {
     /// Splits children `cut..` off, with the parts that are live for them. Returns the pivot between.
-    fn split_off(&mut self, cut: usize) -> (Box<[u8]>, Node) {
+    pub(super) fn split_off(&mut self, cut: usize) -> (Box<[u8]>, Node) {
         debug_assert!(cut > 0 && cut < self.children.len());
         let children = self.children.split_off(cut);
         let mut pivots = self.pivots.split_off(cut - 1);

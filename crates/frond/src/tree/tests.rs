@@ -16,6 +16,9 @@ use crate::{
     sync::{Arc, AtomicU64, Ordering},
 };
 
+mod edges;
+mod sealing;
+
 const LINE: Lineage = Lineage(1);
 
 /// What jobs work with, on a store in memory.

@@ -70,6 +70,33 @@ pub(super) fn what_was_published_is_there_after_reopening() {
     assert_eq!(stats.space.live, opened.superblock.totals.live);
 }
 
+/// What is sealed is what would be read: the store stops before a slot names it, and opens with the version before.
+#[test]
+pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
+    let env = env();
+    let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
+    let v1 = store.counts_from().next();
+    let link = store.put_page(PageKind::Node, v1, L, &[b"node"]).unwrap();
+    publish(&store, v1, &one_tree(link));
+    let mut roots = one_tree(link);
+    roots.trees.get_mut(&TreeId(1)).unwrap().level = 200;
+    let change = DirectoryChange::whole(&roots);
+    let refused = store.publish(&Checkpoint {
+        publish: v1.next(),
+        applied: Seqno(v1.0 + 1),
+        log_from: Lsn(0),
+        log_synced: Lsn(0),
+        clean: None,
+        roots: &change,
+    });
+    assert!(matches!(refused, Err(Error::Unreadable(..))), "{refused:?}");
+    assert!(store.put_page(PageKind::Node, v1.next(), L, &[b"more"]).is_err(), "it has stopped");
+    drop(store);
+    let opened = open(&env, dir(), StoreOptions::default()).unwrap();
+    assert_eq!((opened.superblock.publish, opened.roots), (v1, one_tree(link)));
+    assert!(opened.warnings.is_empty());
+}
+
 /// Promise: P18.
 #[test]
 pub(super) fn a_second_owner_is_told_who_the_first_is() {
