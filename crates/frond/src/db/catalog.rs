@@ -75,10 +75,10 @@ impl Db {
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         let mut entry = self.entry(name)?;
         if entry.check().is_err() {
-            // The change is shown before this lock is free.
-            let shown = self.shared.catalog.change();
+            // The change is shown before this lock is free, and none comes while it is held: what has ended still, its store has stopped
+            // before it could be shown.
+            let _turn = self.shared.catalog.change();
             entry = self.entry(name)?;
-            drop(shown);
             entry.check()?;
         }
         // What a build makes has no name that others may use, until it is published.
