@@ -483,9 +483,7 @@ fn reaches_beyond(part: &Part, run: &Run, range: Range<'_>) -> bool {
 /// True if a run may have entries or deletes in [lo, hi).
 fn has_any(run: &Run, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
     let is_empty = lo.zip(hi).is_some_and(|(lo, hi)| lo >= hi);
-    let meets =
-        |(from, to): (&[u8], &[u8])| hi.is_none_or(|hi| from < hi) && lo.is_none_or(|lo| lo < to);
-    !is_empty && (run.bytes_between(lo, hi) > 0 || run.range_deletes().iter().any(meets))
+    !is_empty && (run.bytes_between(lo, hi) > 0 || run.range_deletes().meets(lo, hi))
 }
 
 /// Names a run: by place and hash once it is written. Unwritten ones are alive while they are walked,

@@ -166,7 +166,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Deletes all keys in `[from, to)`; costs the same however many there are.
+    /// Deletes all keys in `[from, to)`; costs the same however many there are. n range deletes cost n log n,
+    /// and a read that meets n of them log² n.
     ///
     /// # Errors
     /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
@@ -177,6 +178,7 @@ impl Batch {
         if from >= to {
             return Err(Error::InvalidArgument("a range to delete ends before it begins".into()));
         }
+        self.writes.check_room(from.len() + to.len())?;
         self.writes.push_range(tree.entry.id, from, to);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::{
     Error, Kind, Result, TreeId,
     catalog::TreeEntry,
     layout::RowVersions,
-    run::{Direction, Entry, EntrySource, MergeCursor, RangeDeletes, RunCursor, Typing},
+    run::{Direction, Entry, EntrySource, MergeCursor, RunCursor, Typing},
     tree::{LeafStretch, SortedRunsCursor, clip},
 };
 
@@ -104,7 +104,7 @@ impl<'a> Piece<'a> {
             return Ok(Fetched::default());
         }
         let mut sources = self.sources()?;
-        if let [ReadSource::Run(_, None)] = &sources[..]
+        if let [ReadSource::Run(_, false)] = &sources[..]
             && let Some(ReadSource::Run(cursor, _)) = sources.pop()
         {
             return self.walk(cursor, rows);
@@ -175,24 +175,13 @@ impl<'a> Piece<'a> {
                 cursor.project(parts.projection())?;
             }
             cursor.seek_first()?;
-            let ranges = run.range_deletes();
-            let ranges = (!ranges.is_empty()).then(|| clipped(ranges, (lo, hi)));
-            if cursor.entry().is_some() || ranges.is_some() {
-                sources.push(ReadSource::Run(Box::new(cursor), ranges));
+            let has_ranges = cursor.has_range_deletes();
+            if cursor.entry().is_some() || has_ranges {
+                sources.push(ReadSource::Run(Box::new(cursor), has_ranges));
             }
         }
         Ok(sources)
     }
-}
-
-/// Range deletes, as far as they lie in `[lo, hi)`.
-fn clipped(ranges: &RangeDeletes, (lo, hi): (Option<&[u8]>, Option<&[u8]>)) -> RangeDeletes {
-    let inside =
-        ranges.iter().filter_map(|(from, to)| match clip((Some(from), Some(to)), (lo, hi)) {
-            (Some(from), Some(to)) if from < to => Some((from.to_vec(), to.to_vec())),
-            _ => None,
-        });
-    RangeDeletes::union(inside.collect())
 }
 
 struct Filler<'p, 'a> {

@@ -6,6 +6,8 @@
 //!
 //! Threads: the one that opens the store.
 
+use std::collections::BTreeMap;
+
 use super::{
     Cursor, Shared, Snapshot,
     prepared::{TreeChange, blobs_of, content_of, each_change, runs_of},
@@ -86,6 +88,7 @@ impl Replay<'_> {
         let mut rows = Rows::default();
         let mut pages = Vec::new();
         let mut blobs = Vec::new();
+        let mut ranges = RangesOfTrees::default();
         while let Some(item) = items.next()? {
             match item {
                 Item::Counter { tree, counter, next } => {
@@ -111,7 +114,7 @@ impl Replay<'_> {
                 }
                 Item::DeleteRange { tree, from, to } => {
                     rows.change(tree);
-                    slot.table.delete_range(tree, seqno, from, to)
+                    ranges.push(tree, from, to);
                 }
                 Item::Extent(extent) => {
                     let extent = extent_of(&engine.store, extent)?;
@@ -123,7 +126,8 @@ impl Replay<'_> {
                 }
                 Item::Prepared { xid, .. } => {
                     let xid = Xid::new(xid)?;
-                    insert_prepared(engine, prepared, &xid, (seqno, &slot), &mut rows)?;
+                    let brings = (&mut rows, &mut ranges);
+                    insert_prepared(engine, prepared, &xid, (seqno, &slot), brings)?;
                 }
                 Item::Runs { .. } => {}
                 Item::Root { tree, root } => {
@@ -132,6 +136,7 @@ impl Replay<'_> {
                 }
             }
         }
+        ranges.insert(seqno, &slot);
         changes
             .iter()
             .filter_map(Change::loaded_tree)
@@ -160,7 +165,7 @@ fn insert_prepared(
     prepared: &Pieces,
     xid: &Xid,
     (seqno, slot): (Seqno, &MemSlot),
-    rows: &mut Rows,
+    (rows, ranges): (&mut Rows, &mut RangesOfTrees),
 ) -> Result<()> {
     let content = content_of(engine, prepared, xid)?;
     slot.keep_blobs(&blobs_of(engine, xid, &content)?);
@@ -172,11 +177,28 @@ fn insert_prepared(
         }
         TreeChange::DeleteRange(tree, from, to) => {
             rows.change(tree);
-            slot.table.delete_range(tree, seqno, from, to)
+            ranges.push(tree, from, to);
         }
     })?;
     engine.undecided.commit(xid, seqno);
     Ok(())
+}
+
+/// Range deletes of one commit, by tree: a memtable takes all of a tree at once.
+#[derive(Default)]
+struct RangesOfTrees(BTreeMap<TreeId, Vec<(Vec<u8>, Vec<u8>)>>);
+
+impl RangesOfTrees {
+    fn push(&mut self, tree: TreeId, from: &[u8], to: &[u8]) {
+        self.0.entry(tree).or_default().push((from.to_vec(), to.to_vec()));
+    }
+
+    fn insert(&self, seqno: Seqno, slot: &MemSlot) {
+        for (&tree, ranges) in &self.0 {
+            let ranges = ranges.iter().map(|(from, to)| (&from[..], &to[..]));
+            slot.table.delete_ranges(tree, seqno, ranges);
+        }
+    }
 }
 
 /// What a commit had written beyond memory, if it had: its runs are in their places, and its record names them first; of

@@ -5,7 +5,7 @@
 use crate::{
     Result, Seqno, Tag, TreeId,
     memtable::{MemCursor, Memtable},
-    run::{Entry, EntrySource, Folder, RangeDeletes, RunCursor},
+    run::{Entry, EntrySource, Folder, RunCursor},
     sync::Arc,
     tree::SortedRunsCursor,
 };
@@ -13,7 +13,8 @@ use crate::{
 /// What a scan merges.
 pub(super) enum ReadSource<'a> {
     Memtable(Box<MemSource<'a>>),
-    Run(Box<RunCursor>, Option<RangeDeletes>),
+    /// And whether it deletes ranges inside its bounds.
+    Run(Box<RunCursor>, bool),
     /// What a commit has written beyond memory.
     Spilled(Box<SortedRunsCursor>),
 }
@@ -53,11 +54,19 @@ impl EntrySource for ReadSource<'_> {
         }
     }
 
-    fn range_deletes(&self) -> Option<&RangeDeletes> {
+    fn has_range_deletes(&self) -> bool {
         match self {
-            ReadSource::Memtable(source) => Some(&source.ranges),
-            ReadSource::Run(_, ranges) => ranges.as_ref(),
-            ReadSource::Spilled(_) => None,
+            ReadSource::Memtable(source) => source.has_ranges,
+            ReadSource::Run(_, has_ranges) => *has_ranges,
+            ReadSource::Spilled(_) => false,
+        }
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        match self {
+            ReadSource::Memtable(source) => source.covers(key),
+            ReadSource::Run(cursor, has_ranges) => *has_ranges && cursor.covers(key),
+            ReadSource::Spilled(_) => false,
         }
     }
 
@@ -81,7 +90,9 @@ impl EntrySource for ReadSource<'_> {
 pub(super) struct MemSource<'a> {
     cursor: MemCursor,
     folder: Folder<'a>,
-    ranges: RangeDeletes,
+    /// It deletes ranges between its bounds. They are looked up key by key: a copy of them would cost each
+    /// piece of a scan what there are.
+    has_ranges: bool,
     hi: Option<Vec<u8>>,
     tag: Option<Tag>,
     payload: Vec<u8>,
@@ -103,12 +114,11 @@ impl<'a> MemSource<'a> {
             Some(lo) => cursor.seek(lo),
             None => cursor.seek_first(),
         }
-        let ranges = cursor.range_deletes();
-        let owned = ranges.iter().map(|range| (range.from.to_vec(), range.to.to_vec())).collect();
+        let has_ranges = cursor.deletes_in(lo, hi);
         let mut source = Self {
             cursor,
             folder,
-            ranges: RangeDeletes::union(owned),
+            has_ranges,
             hi: hi.map(<[u8]>::to_vec),
             tag: None,
             payload: Vec::new(),
@@ -120,7 +130,7 @@ impl<'a> MemSource<'a> {
 
     /// True if it has neither entries nor range deletes.
     pub(super) fn is_empty(&self) -> bool {
-        self.tag.is_none() && self.ranges.is_empty()
+        self.tag.is_none() && !self.has_ranges
     }
 
     /// Folds the key stood on, or the next one that has a message left.
@@ -166,7 +176,11 @@ impl EntrySource for MemSource<'_> {
         self.settle()
     }
 
-    fn range_deletes(&self) -> Option<&RangeDeletes> {
-        Some(&self.ranges)
+    fn has_range_deletes(&self) -> bool {
+        self.has_ranges
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        self.has_ranges && self.cursor.covers(key)
     }
 }

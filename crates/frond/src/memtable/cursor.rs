@@ -20,7 +20,6 @@ use super::{
     directory::Table,
     mini_run::{Attached, SortedRun},
     place::Place,
-    ranges,
     tree::Tree,
     versions::Versions,
 };
@@ -171,19 +170,35 @@ impl MemCursor {
     /// hidden.
     #[inline]
     pub fn cover(&self) -> Option<Seqno> {
-        let arena = &self.memtable.arena;
-        ranges::cover(arena, &arena.get(self.table?).ranges, self.key()?, self.at)
+        self.cover_of(self.key()?)
+    }
+
+    #[inline]
+    fn cover_of(&self, key: &[u8]) -> Option<Seqno> {
+        let memtable = &self.memtable;
+        let table = memtable.arena.get(self.table?);
+        memtable.ranges.cover(&table.ranges, &memtable.arena, key, self.at)
+    }
+
+    /// True if a range delete up to the cursor's seqno covers `key`, which need not be here.
+    #[inline]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.cover_of(key).is_some()
+    }
+
+    /// True if range deletes up to the cursor's seqno cover any key of `[lo, hi)`; may also be true if later
+    /// ones do. After a seek.
+    pub fn deletes_in(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
+        let memtable = &self.memtable;
+        let Some(table) = self.table else { return false };
+        let table = memtable.arena.get(table);
+        memtable.ranges.may_delete_in(&table.ranges, &memtable.arena, (lo, hi), self.at)
     }
 
     /// Shows the key's versions as [`Memtable::get`] does.
     #[inline]
     pub fn visit(&self, visit: &mut dyn FnMut(Seqno, Message<'_>) -> bool) {
         super::show(self.versions(), self.cover(), visit);
-    }
-
-    /// The tree's range deletes up to the cursor's seqno: they also cover keys that are not here.
-    pub fn range_deletes(&self) -> Vec<RangeDelete<'_>> {
-        self.memtable.range_deletes(self.tree, self.at)
     }
 
     /// To the next key. A cursor past an end stays there until it seeks.
@@ -358,8 +373,9 @@ impl DrainCursor {
         Some(Drained { key, versions: self.cursor.versions(), cover: self.cursor.cover() })
     }
 
-    /// The tree's range deletes, in no order.
-    pub fn range_deletes(&self) -> Vec<RangeDelete<'_>> {
-        self.cursor.range_deletes()
+    /// What commits above `above` up to the cursor's seqno delete by range: stretches in no order, which may
+    /// come twice.
+    pub fn range_deletes(&self, above: Seqno) -> Vec<RangeDelete<'_>> {
+        self.cursor.memtable.range_deletes(self.cursor.tree, (above, self.cursor.at))
     }
 }

@@ -11,7 +11,7 @@
 //! Threads: all. Idea: Chris Wellons, "Hash-trie".
 
 use super::{
-    arena::{Arena, At, AtomicAt, RecordHead, Writer, placed},
+    arena::{Arena, At, AtomicAt, Writer, placed},
     batch::Inserted,
     node::NodeHead,
     tree::Tree,
@@ -28,8 +28,8 @@ placed! {
     Table {
         id: u32,
         root: AtomicAt<NodeHead>,
-        /// Range deletes, latest arrival first.
-        ranges: AtomicAt<RecordHead>,
+        /// Which of the memtable's sets of range deletes is its own; 0: it has none.
+        ranges: AtomicU32,
         /// 1 once a mini-run is attached; they are in the memtable's list.
         has_runs: AtomicU32,
         branches: [AtomicAt<Table>; BRANCHES],
@@ -45,7 +45,7 @@ impl Table {
         Self {
             id: id.0,
             root: AtomicAt::empty(),
-            ranges: AtomicAt::empty(),
+            ranges: AtomicU32::new(0),
             has_runs: AtomicU32::new(0),
             branches: std::array::from_fn(|_| AtomicAt::empty()),
             apart: [0; 16],
@@ -59,7 +59,8 @@ impl Table {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.root.load().is_none() && self.ranges.load().is_none() && !self.has_runs()
+        let has_ranges = self.ranges.load(Ordering::Acquire) != 0;
+        self.root.load().is_none() && !has_ranges && !self.has_runs()
     }
 
     /// True if mini-runs are attached: then they are in the list.

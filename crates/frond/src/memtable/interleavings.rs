@@ -123,7 +123,7 @@ fn owner_and_helper_insert_one_commit_once() {
         helping.join().unwrap();
         assert_eq!(scan(&memtable, 9), [1, 2, 3, 4, 5]);
         assert_eq!(memtable.entries(), 6, "five keys and a range delete");
-        assert_eq!(memtable.range_deletes(TREE, LATEST).len(), 1);
+        assert_eq!(memtable.range_deletes(TREE, (Seqno(0), LATEST)).len(), 1);
     });
 }
 

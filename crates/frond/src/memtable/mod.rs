@@ -5,7 +5,7 @@
 //! the first run. It is the one mutable thing that readers touch, and the only one with versions.
 //!
 //! Per tree there is an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
-//! a list of range deletes ([`ranges`]), and perhaps mini-runs of large transactions ([`mini_run`]).
+//! range deletes in levels ([`ranges`]), and perhaps mini-runs of large transactions ([`mini_run`]).
 //! All live in one arena of frames ([`arena`]), found through a small trie of tree ids
 //! ([`directory`]): a tree with one key costs some 350 bytes.
 //!
@@ -51,6 +51,7 @@ use arena::Arena;
 use batch::{Batch, Entry, Inserted};
 use directory::{Directory, Table};
 use mini_run::AttachedRuns;
+use ranges::RangeSets;
 use tree::Leaf;
 use versions::Versions;
 
@@ -62,6 +63,7 @@ pub struct Memtable {
     directory: Directory,
     runs: AttachedRuns,
     run_bytes: AtomicUsize,
+    ranges: RangeSets,
     arena: Arena,
 }
 
@@ -73,6 +75,7 @@ impl Memtable {
             directory: Directory::new(),
             runs: AttachedRuns::default(),
             run_bytes: AtomicUsize::new(0),
+            ranges: RangeSets::default(),
             arena: Arena::new(pool),
         }
     }
@@ -98,13 +101,27 @@ impl Memtable {
         table.count(Batch::new(tree, &mut writer, seqno).insert_all(entries));
     }
 
-    /// Deletes the keys from `from` up to, not including, `to`, in all versions below `seqno`.
-    pub fn delete_range(&self, tree: TreeId, seqno: Seqno, from: &[u8], to: &[u8]) {
+    /// Deletes the keys of some ranges `[from, to)`, in all versions below `seqno`. They are all range
+    /// deletes of that commit for the tree: if the commit was here before, nothing changes.
+    pub fn delete_ranges<'e>(
+        &self,
+        tree: TreeId,
+        seqno: Seqno,
+        ranges: impl Iterator<Item = (&'e [u8], &'e [u8])>,
+    ) {
+        let mut ranges = ranges.filter(|(from, to)| from < to).peekable();
+        if ranges.peek().is_none() {
+            return;
+        }
         let mut writer = self.arena.writer();
         let table = self.directory.find_or_add(&mut writer, tree);
-        if ranges::add(&table.ranges, &mut writer, RangeDelete { seqno, from, to }) {
-            table.count(Inserted { entries: 1, bytes: from.len() + to.len() });
-        }
+        table.count(self.ranges.add(&table.ranges, &mut writer, seqno, ranges));
+    }
+
+    /// Deletes one range; the only one of its commit for the tree.
+    #[cfg(test)]
+    pub fn delete_range(&self, tree: TreeId, seqno: Seqno, from: &[u8], to: &[u8]) {
+        self.delete_ranges(tree, seqno, std::iter::once((from, to)));
     }
 
     /// Attaches a large transaction's messages for one tree (Rule: I6).
@@ -133,7 +150,7 @@ impl Memtable {
         let Some(table) = self.table(tree) else { return };
         let first = table.tree(&self.arena).find(key);
         let own = first.map(|first| Versions::new(&self.arena, self.arena.record(first), at));
-        let cover = ranges::cover(&self.arena, &table.ranges, key, at);
+        let cover = self.ranges.cover(&table.ranges, &self.arena, key, at);
         if !table.has_runs() {
             return show(own.into_iter().flatten(), cover, visit);
         }
@@ -162,13 +179,14 @@ impl Memtable {
     /// The newest range delete up to `at` that covers a key.
     pub fn cover(&self, tree: TreeId, key: &[u8], at: Seqno) -> Option<Seqno> {
         let table = self.table(tree)?;
-        ranges::cover(&self.arena, &table.ranges, key, at)
+        self.ranges.cover(&table.ranges, &self.arena, key, at)
     }
 
-    /// A tree's range deletes up to `at`, in no order.
-    pub fn range_deletes(&self, tree: TreeId, at: Seqno) -> Vec<RangeDelete<'_>> {
-        let list = self.table(tree).map(|table| ranges::all(&self.arena, &table.ranges));
-        list.into_iter().flatten().filter(|range| range.seqno <= at).collect()
+    /// What commits above the first seqno up to the second delete of a tree by range: stretches in no order,
+    /// which may come twice.
+    pub fn range_deletes(&self, tree: TreeId, commits: (Seqno, Seqno)) -> Vec<RangeDelete<'_>> {
+        let table = self.table(tree);
+        table.map_or(Vec::new(), |table| self.ranges.collect(&table.ranges, &self.arena, commits))
     }
 
     /// The trees that have messages here, ascending.
@@ -182,7 +200,7 @@ impl Memtable {
 
     /// Memory held, bytes.
     pub fn bytes(&self) -> usize {
-        self.arena.bytes() + self.run_bytes.load(Ordering::Relaxed)
+        self.arena.bytes() + self.run_bytes.load(Ordering::Relaxed) + self.ranges.bytes()
     }
 
     /// Versions and range deletes inserted, of all trees.

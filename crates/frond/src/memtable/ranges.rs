@@ -4,76 +4,546 @@
 //! seqno s itself is the same commit's and stands: within a commit the last word per key was decided
 //! before (Rule: I5).
 //!
-//! Invariants
-//! 1. The list only grows, at its front. A range delete and seqno come once.
+//! The naive form is a list: each commit adds to it, each read looks through it. n range deletes then cost
+//! n², as an insert, too, must look whether a helper was there before (Rule: I3). One sorted map under a lock
+//! makes readers wait, and one that is copied at each insert is n² again. So there are *levels*:
 //!
-//! Threads: all.
+//! 1. A commit's range deletes of a tree become one sorted level, pushed in front of the list of levels by
+//!    compare-and-swap. The swap fails if another push came first; then the list is looked at again, so that
+//!    a commit is there once whoever inserts it.
+//! 2. Neighbouring levels are merged while the newer one has at least a quarter of the older one's points
+//!    (Bentley and Saxe, "Decomposable searching problems", 1980). One thread merges at a time; those that
+//!    find it busy leave the merging to it. Nobody waits for a merge.
+//! 3. A level knows of each stretch the newest seqno, and that answers all who may see that. Where a stretch
+//!    has older range deletes as well, the level keeps the two that it was merged of, and who must not see
+//!    the newest looks there. Levels without such stretches keep nothing.
+//!
+//! n range deletes cost n log n, a lookup log² n: a binary search in each of some log n levels, of which
+//! those whose keys or seqnos cannot match are passed over. A tree without range deletes costs one load.
+//!
+//! Invariants
+//! 1. All range deletes of a commit for one tree come in one push, once.
+//! 2. Points of a level ascend. Stretch i is [point i, point i + 1); the last point covers nothing.
+//! 3. A level is never changed. A list is only pushed to, and neighbours in it are replaced by their merge:
+//!    every list that was ever published, as a whole, says the same of the commits that it has.
+//! 4. Points are ends of records in the memtable's arena, so a level is dropped before that.
+//!
+//! Threads: all. Readers and pushes never wait.
 
-use super::arena::{Arena, AtomicAt, Record, RecordHead, Writer};
-use crate::{Seqno, Tag};
+use arc_swap::ArcSwapOption;
+
+use super::{
+    arena::{Arena, At, RecordHead, Writer},
+    batch::Inserted,
+};
+use crate::{
+    Seqno, Tag,
+    sync::{Arc, AtomicU32, AtomicUsize, Mutex, OnceLock, Ordering},
+};
+
+#[cfg(all(test, not(shuttle)))]
+pub(super) mod tests;
 
 /// A range delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeDelete<'a> {
-    /// When.
-    pub seqno: Seqno,
     /// First key deleted.
     pub from: &'a [u8],
     /// First key no longer deleted.
     pub to: &'a [u8],
 }
 
-/// Adds a range delete; false if it was there, or is of no key.
-pub(super) fn add<'a>(
-    list: &AtomicAt<RecordHead>,
-    writer: &mut Writer<'a>,
-    range: RangeDelete<'_>,
-) -> bool {
-    if range.from >= range.to {
-        return false;
+/// A newer level is merged with the older one if it has at least one of so many of its points.
+const MERGED_PART: usize = 4;
+
+/// One end of a range delete's record.
+#[derive(Clone, Copy)]
+struct Point {
+    record: At<RecordHead>,
+    is_end: bool,
+}
+
+impl Point {
+    #[inline]
+    fn key(self, arena: &Arena) -> &[u8] {
+        let record = arena.record(self.record);
+        if self.is_end { record.payload() } else { record.key() }
     }
-    let arena = writer.arena();
-    let mut written = None;
-    loop {
-        let front = list.load();
-        if all(arena, list).any(|present| present == range) {
+}
+
+/// What is known of a stretch: its newest range delete, and whether there are older ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Cover {
+    newest: Option<Seqno>,
+    has_older: bool,
+}
+
+const NOTHING: Cover = Cover { newest: None, has_older: false };
+
+impl Cover {
+    /// Of a stretch that both cover, from levels of any order.
+    fn and(self, other: Self) -> Self {
+        let both = self.newest.is_some() && other.newest.is_some() && self.newest != other.newest;
+        Self {
+            newest: self.newest.max(other.newest),
+            has_older: self.has_older || other.has_older || both,
+        }
+    }
+
+    /// In a word: the seqno has 56 bits.
+    fn pack(self, is_end: bool) -> u64 {
+        self.newest.map_or(0, |seqno| seqno.0 << 3 | 4)
+            | u64::from(self.has_older) << 1
+            | u64::from(is_end)
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> (Self, bool) {
+        let newest = (word & 4 != 0).then_some(Seqno(word >> 3));
+        (Self { newest, has_older: word & 2 != 0 }, word & 1 != 0)
+    }
+}
+
+/// Range deletes as stretches in order. Immutable.
+struct Level {
+    /// Eight bytes of each point's key, behind the prefix that all share: what a search compares.
+    heads: Box<[u64]>,
+    records: Box<[At<RecordHead>]>,
+    /// What the stretch from the point on is, and which end of its record the point is.
+    covers: Box<[u64]>,
+    skip: usize,
+    min_seqno: Seqno,
+    max_seqno: Seqno,
+    /// What it was merged of, if some stretch has older range deletes than the newest.
+    merged: Option<[Arc<Level>; 2]>,
+    /// Memory, with that of what it was merged of.
+    bytes: usize,
+}
+
+/// Collects the points of a level.
+struct LevelBuilder<'a> {
+    arena: &'a Arena,
+    points: Vec<Point>,
+    covers: Vec<Cover>,
+}
+
+impl<'a> LevelBuilder<'a> {
+    fn new(arena: &'a Arena, capacity: usize) -> Self {
+        Self { arena, points: Vec::with_capacity(capacity), covers: Vec::with_capacity(capacity) }
+    }
+
+    /// From this point on, the cover is that. Stretches of one newest seqno become one.
+    fn push(&mut self, point: Point, cover: Cover) {
+        if let Some(before) = self.covers.last_mut()
+            && before.newest == cover.newest
+        {
+            before.has_older |= cover.has_older;
+        } else if !self.covers.is_empty() || cover != NOTHING {
+            self.points.push(point);
+            self.covers.push(cover);
+        }
+    }
+
+    fn finish(self, merged: Option<[&Arc<Level>; 2]>) -> Option<Arc<Level>> {
+        let Self { arena, points, covers } = self;
+        let (first, last) = (points.first()?.key(arena), points.last()?.key(arena));
+        let skip = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let seqnos = covers.iter().filter_map(|cover| cover.newest);
+        let of_merged = merged.iter().flatten().map(|level| level.min_seqno);
+        let has_older = covers.iter().any(|cover| cover.has_older);
+        let merged = merged.filter(|_| has_older).map(|levels| levels.map(Arc::clone));
+        let point_bytes = size_of::<u64>() * 2 + size_of::<At<RecordHead>>();
+        let below: usize = merged.iter().flatten().map(|level| level.bytes).sum();
+        Some(Arc::new(Level {
+            heads: points.iter().map(|point| head(point.key(arena), skip)).collect(),
+            skip,
+            min_seqno: seqnos.clone().chain(of_merged).min()?,
+            max_seqno: seqnos.max()?,
+            bytes: size_of::<Level>() + points.len() * point_bytes + below,
+            covers: points.iter().zip(&covers).map(|(p, cover)| cover.pack(p.is_end)).collect(),
+            records: points.iter().map(|point| point.record).collect(),
+            merged,
+        }))
+    }
+}
+
+impl Level {
+    /// Of one commit: disjoint ranges in order.
+    fn of_commit(arena: &Arena, seqno: Seqno, ranges: &[At<RecordHead>]) -> Option<Arc<Self>> {
+        let mut builder = LevelBuilder::new(arena, 2 * ranges.len());
+        for &record in ranges {
+            let cover = Cover { newest: Some(seqno), has_older: false };
+            builder.push(Point { record, is_end: false }, cover);
+            builder.push(Point { record, is_end: true }, NOTHING);
+        }
+        builder.finish(None)
+    }
+
+    fn point(&self, at: usize) -> Point {
+        Point { record: self.records[at], is_end: Cover::unpack(self.covers[at]).1 }
+    }
+
+    #[inline]
+    fn cover(&self, at: usize) -> Cover {
+        Cover::unpack(self.covers[at]).0
+    }
+
+    fn points(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Two levels as one.
+    fn merge(arena: &Arena, levels: [&Arc<Self>; 2]) -> Option<Arc<Self>> {
+        let [a, b] = levels;
+        let mut builder = LevelBuilder::new(arena, a.points() + b.points());
+        let (mut at, mut of_a, mut of_b) = ([0, 0], NOTHING, NOTHING);
+        loop {
+            let key =
+                |level: &Self, at: usize| (at < level.points()).then(|| level.point(at).key(arena));
+            let (is_a, is_b) = match (key(a, at[0]), key(b, at[1])) {
+                (None, None) => break,
+                (Some(_), None) => (true, false),
+                (None, Some(_)) => (false, true),
+                (Some(a), Some(b)) => (a <= b, b <= a),
+            };
+            let point = if is_a { a.point(at[0]) } else { b.point(at[1]) };
+            if is_a {
+                of_a = a.cover(at[0]);
+                at[0] += 1;
+            }
+            if is_b {
+                of_b = b.cover(at[1]);
+                at[1] += 1;
+            }
+            builder.push(point, of_a.and(of_b));
+        }
+        let forgets = plant!("memtable: merged levels forget older range deletes");
+        builder.finish((!forgets).then_some(levels))
+    }
+
+    /// The stretch that `key` lies in, if it lies in any.
+    #[inline]
+    fn stretch(&self, arena: &Arena, key: &[u8]) -> Option<usize> {
+        let last = self.points() - 1;
+        if key < self.point(0).key(arena) || key >= self.point(last).key(arena) {
+            return None;
+        }
+        // It lies between two keys that share the prefix, and so has it, too.
+        let wanted = head(key, self.skip);
+        let mut low = self.heads.partition_point(|&head| head < wanted);
+        let mut high = low + self.heads[low..].partition_point(|&head| head == wanted);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.point(middle).key(arena) <= key { low = middle + 1 } else { high = middle }
+        }
+        low.checked_sub(1)
+    }
+
+    /// The newest range delete up to `at` that covers a key, if it is newer than `known`.
+    fn newest(&self, arena: &Arena, key: &[u8], at: Seqno, known: Option<Seqno>) -> Option<Seqno> {
+        if self.min_seqno > at || known.is_some_and(|known| self.max_seqno <= known) {
+            return known;
+        }
+        let Some(stretch) = self.stretch(arena, key) else { return known };
+        let Cover { newest, has_older } = self.cover(stretch);
+        if newest.is_some_and(|newest| newest <= at) {
+            return known.max(newest);
+        }
+        let older = self.merged.iter().flatten().filter(|_| has_older);
+        older.fold(known, |known, level| level.newest(arena, key, at, known))
+    }
+
+    /// True if the level deletes any key of `[lo, hi)` from some commit up to `at` on. May also be true if it
+    /// does so only from a later one on.
+    fn may_delete_in(
+        &self,
+        arena: &Arena,
+        (lo, hi): (Option<&[u8]>, Option<&[u8]>),
+        at: Seqno,
+    ) -> bool {
+        if self.min_seqno > at {
             return false;
         }
-        let new = *written
-            .get_or_insert_with(|| writer.record(range.seqno, Tag::DELETE, range.from, range.to));
-        arena.record(new).link().store(front);
-        if list.replace(front, new).is_ok() {
-            return true;
+        let first = self.point(0).key(arena);
+        let last = self.point(self.points() - 1).key(arena);
+        if hi.is_some_and(|hi| hi <= first) || lo.is_some_and(|lo| last <= lo) {
+            return false;
+        }
+        let Some(stretch) = lo.and_then(|lo| self.stretch(arena, lo)) else { return true };
+        // Behind a stretch that nothing covers comes one that is covered, and there is one: the last point has
+        // not been reached.
+        self.cover(stretch).newest.is_some()
+            || hi.is_none_or(|hi| self.point(stretch + 1).key(arena) < hi)
+    }
+
+    /// Adds all stretches that commits above `above` up to `through` delete.
+    fn collect<'a>(
+        &self,
+        arena: &'a Arena,
+        (above, through): (Seqno, Seqno),
+        found: &mut Vec<RangeDelete<'a>>,
+    ) {
+        if self.min_seqno > through || self.max_seqno <= above {
+            return;
+        }
+        let mut looks_below = false;
+        for stretch in 0..self.points() - 1 {
+            let Cover { newest, has_older } = self.cover(stretch);
+            let Some(newest) = newest.filter(|newest| *newest > above) else { continue };
+            if newest <= through {
+                let (from, to) = (self.point(stretch), self.point(stretch + 1));
+                found.push(RangeDelete { from: from.key(arena), to: to.key(arena) });
+            } else {
+                looks_below |= has_older;
+            }
+        }
+        if looks_below {
+            for level in self.merged.iter().flatten() {
+                level.collect(arena, (above, through), found);
+            }
         }
     }
 }
 
-/// All range deletes, latest arrival first.
-pub(super) fn all<'a>(
-    arena: &'a Arena,
-    list: &AtomicAt<RecordHead>,
-) -> impl Iterator<Item = RangeDelete<'a>> {
-    let next = |at| arena.record(at);
-    std::iter::successors(list.load().map(next), move |record: &Record<'a>| {
-        record.link().load().map(next)
-    })
-    .map(|record| RangeDelete {
-        seqno: record.seqno(),
-        from: record.key(),
-        to: record.payload(),
-    })
+/// Eight bytes of a key as a number that orders as they do.
+#[inline]
+fn head(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(eight) => u64::from_be_bytes(*eight),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
 }
 
-/// The newest range delete up to `at` that covers a key.
+/// The levels of a tree, newest first.
+type Levels = Vec<Arc<Level>>;
+
+/// Range deletes of one tree.
+#[derive(Default)]
+pub(super) struct TreeRanges {
+    levels: ArcSwapOption<Levels>,
+    /// Held by the thread that merges.
+    merging: Mutex<()>,
+}
+
+impl TreeRanges {
+    /// Adds all range deletes of a commit for this tree, in any order; what is new.
+    ///
+    /// Cost: a sort, and log n moves of each over time.
+    pub(super) fn add<'e>(
+        &self,
+        writer: &mut Writer<'_>,
+        seqno: Seqno,
+        ranges: impl Iterator<Item = (&'e [u8], &'e [u8])>,
+        bytes: &AtomicUsize,
+    ) -> Inserted {
+        let arena = writer.arena();
+        let mut ranges: Vec<_> = ranges.filter(|(from, to)| from < to).collect();
+        ranges.sort_unstable();
+        let Some(&(first, _)) = ranges.first() else { return Inserted::default() };
+        let mut level: Option<Arc<Level>> = None;
+        let mut inserted = Inserted::default();
+        loop {
+            let old = self.levels.load_full();
+            // Invariant 1: one of the commit's is there, so all are.
+            if newest(arena, &old, first, seqno) == Some(seqno)
+                && !plant!("memtable: a helper adds range deletes again")
+            {
+                if let Some(unused) = level {
+                    bytes.fetch_sub(unused.bytes, Ordering::Relaxed);
+                }
+                return Inserted::default();
+            }
+            let new = level.get_or_insert_with(|| {
+                let joined = join(&ranges);
+                let key_bytes = joined.iter().map(|(from, to)| from.len() + to.len()).sum();
+                inserted = Inserted { entries: ranges.len(), bytes: key_bytes };
+                let record = |(from, to)| writer.record(seqno, Tag::DELETE, from, to);
+                let records: Vec<_> = joined.into_iter().map(record).collect();
+                let level = Level::of_commit(arena, seqno, &records).expect("there is a range");
+                // Before it is published: who merges it takes it off.
+                bytes.fetch_add(level.bytes, Ordering::Relaxed);
+                level
+            });
+            let mut levels = Levels::with_capacity(1 + old.as_ref().map_or(0, |old| old.len()));
+            levels.push(new.clone());
+            levels.extend(old.iter().flat_map(|old| old.iter().cloned()));
+            if self.swap(&old, levels) {
+                break;
+            }
+        }
+        self.merge_levels(arena, bytes);
+        inserted
+    }
+
+    /// Publishes another list in place of `old`.
+    fn swap(&self, old: &Option<Arc<Levels>>, levels: Levels) -> bool {
+        let found = self.levels.compare_and_swap(old, Some(Arc::new(levels)));
+        match (&*found, old) {
+            (Some(found), Some(old)) => Arc::ptr_eq(found, old),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Merges levels until each has far fewer points than the next older one, unless somebody does so.
+    fn merge_levels(&self, arena: &Arena, bytes: &AtomicUsize) {
+        let Ok(_merging) = self.merging.try_lock() else { return };
+        while let Some(levels) = self.levels.load_full() {
+            let is_due = |pair: &[Arc<Level>]| pair[0].points() >= pair[1].points() / MERGED_PART;
+            let Some(place) = levels.windows(2).position(is_due) else { return };
+            let (newer, older) = (&levels[place], &levels[place + 1]);
+            let Some(merged) = Level::merge(arena, [newer, older]) else { return };
+            // Others push meanwhile, and nobody else takes away: the two stand side by side as before.
+            loop {
+                let old = self.levels.load_full();
+                let Some(at) = old
+                    .iter()
+                    .flat_map(|old| old.iter())
+                    .position(|level| Arc::ptr_eq(level, newer))
+                else {
+                    return;
+                };
+                let mut new = old.as_deref().cloned().unwrap_or_default();
+                new.splice(at..at + 2, [merged.clone()]);
+                if self.swap(&old, new) {
+                    break;
+                }
+            }
+            bytes.fetch_add(merged.bytes, Ordering::Relaxed);
+            bytes.fetch_sub(newer.bytes + older.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
 #[inline]
-pub(super) fn cover(
-    arena: &Arena,
-    list: &AtomicAt<RecordHead>,
-    key: &[u8],
-    at: Seqno,
-) -> Option<Seqno> {
-    all(arena, list)
-        .filter(|range| range.seqno <= at && range.from <= key && key < range.to)
-        .map(|range| range.seqno)
-        .max()
+fn newest(arena: &Arena, levels: &Option<Arc<Levels>>, key: &[u8], at: Seqno) -> Option<Seqno> {
+    let levels = levels.iter().flat_map(|levels| levels.iter());
+    levels.fold(None, |known, level| level.newest(arena, key, at, known))
+}
+
+/// The union of ranges, which are in order.
+fn join<'e>(ranges: &[(&'e [u8], &'e [u8])]) -> Vec<(&'e [u8], &'e [u8])> {
+    let mut joined: Vec<(&[u8], &[u8])> = Vec::with_capacity(ranges.len());
+    for &(from, to) in ranges {
+        match joined.last_mut() {
+            Some((_, end)) if from <= *end => *end = to.max(*end),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
+/// Sets of the first segment; each further segment has twice as many.
+const SETS_FIRST: usize = 16;
+const SEGMENTS: usize = 29;
+
+/// The range deletes of all trees that have any, by numbers that the trees' tables hold.
+#[derive(Default)]
+pub(super) struct RangeSets {
+    segments: [OnceLock<Box<[TreeRanges]>>; SEGMENTS],
+    count: AtomicU32,
+    /// Memory held by levels.
+    bytes: AtomicUsize,
+}
+
+impl RangeSets {
+    /// Segment and place of a number from 1 on.
+    fn place(number: u32) -> (usize, usize) {
+        let at = number as usize - 1 + SETS_FIRST;
+        let segment = (at / SETS_FIRST).ilog2() as usize;
+        (segment, at - (SETS_FIRST << segment))
+    }
+
+    /// The set of a table that says it is number `number`; `None` if that is 0.
+    #[inline]
+    fn find(&self, number: &AtomicU32) -> Option<&TreeRanges> {
+        // Acquire: who sees the number sees the segment.
+        match number.load(Ordering::Acquire) {
+            0 => None,
+            number => self.get(number),
+        }
+    }
+
+    fn get(&self, number: u32) -> Option<&TreeRanges> {
+        let (segment, at) = Self::place(number);
+        self.segments[segment].get()?.get(at)
+    }
+
+    /// The set of a table, which gets one now if it has none.
+    fn find_or_add(&self, number: &AtomicU32) -> &TreeRanges {
+        if number.load(Ordering::Acquire) == 0 {
+            let new = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+            let (segment, _) = Self::place(new);
+            self.segments[segment].get_or_init(|| {
+                (0..SETS_FIRST << segment).map(|_| TreeRanges::default()).collect()
+            });
+            // If another was quicker, its number counts, and this one stays unused.
+            let _ = number.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire);
+        }
+        self.find(number).unwrap_or_else(|| unreachable!("the table has a number"))
+    }
+
+    /// Memory held by levels, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Adds all range deletes of a commit for the tree of this table, in any order; what is new.
+    pub(super) fn add<'e>(
+        &self,
+        number: &AtomicU32,
+        writer: &mut Writer<'_>,
+        seqno: Seqno,
+        ranges: impl Iterator<Item = (&'e [u8], &'e [u8])>,
+    ) -> Inserted {
+        self.find_or_add(number).add(writer, seqno, ranges, &self.bytes)
+    }
+
+    /// The newest range delete up to `at` that covers a key.
+    #[inline]
+    pub(super) fn cover(
+        &self,
+        number: &AtomicU32,
+        arena: &Arena,
+        key: &[u8],
+        at: Seqno,
+    ) -> Option<Seqno> {
+        newest(arena, &self.find(number)?.levels.load(), key, at)
+    }
+
+    /// True if commits up to `at` delete any key of `[lo, hi)` by range; may also be true if later ones do.
+    pub(super) fn may_delete_in(
+        &self,
+        number: &AtomicU32,
+        arena: &Arena,
+        range: (Option<&[u8]>, Option<&[u8]>),
+        at: Seqno,
+    ) -> bool {
+        let Some(set) = self.find(number) else { return false };
+        let levels = set.levels.load();
+        let mut levels = levels.iter().flat_map(|levels| levels.iter());
+        levels.any(|level| level.may_delete_in(arena, range, at))
+    }
+
+    /// What commits above the first seqno up to the second delete by range; in no order, and stretches may
+    /// come twice.
+    pub(super) fn collect<'a>(
+        &self,
+        number: &AtomicU32,
+        arena: &'a Arena,
+        commits: (Seqno, Seqno),
+    ) -> Vec<RangeDelete<'a>> {
+        let mut found = Vec::new();
+        if let Some(set) = self.find(number) {
+            let levels = set.levels.load();
+            let levels = levels.iter().flat_map(|levels| levels.iter());
+            levels.for_each(|level| level.collect(arena, commits, &mut found));
+        }
+        found
+    }
 }

@@ -441,12 +441,16 @@ fn two_threads_inserting_the_same_commits_leave_each_once() {
     for (_, seen) in rows {
         assert!(seen.is_sorted_by(|a, b| a.0 > b.0), "each seqno once, newest first");
     }
-    assert_eq!(memtable.range_deletes(TREE, LATEST).len() as u64, commits);
+    assert_eq!(memtable.entries() as u64, commits * 9, "eight keys and a range delete each");
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
-    let claims = claims! { "memtable: newest version by arrival" => versions_stand_by_seqno_whatever_their_arrival, };
+    let claims = claims! {
+        "memtable: newest version by arrival" => versions_stand_by_seqno_whatever_their_arrival,
+        "memtable: merged levels forget older range deletes" => ranges::tests::levels_say_what_a_list_says_at_every_seqno,
+        "memtable: a helper adds range deletes again" => ranges::tests::helpers_add_the_range_deletes_of_a_commit_once,
+    };
     crate::plant::assert_claims_hold("memtable", claims);
 }

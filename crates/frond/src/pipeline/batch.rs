@@ -58,14 +58,12 @@ fn batch_over<'a>(
     below: Option<&'a TreeRoot>,
 ) -> Result<Option<Batch<'a>>> {
     let drain = table.drain_cursor(tree, through);
-    let owned: Vec<(Vec<u8>, Vec<u8>)> = drain
-        .range_deletes()
-        .iter()
-        .filter(|range| range.seqno > above)
-        .map(|range| (range.from.to_vec(), range.to.to_vec()))
-        .collect();
-    let lows = owned.iter().map(|(from, _)| from.as_slice()).chain(table.min_key(tree));
-    let highs = owned.iter().map(|(_, to)| to.as_slice()).chain(table.max_key(tree));
+    let ranges = drain.range_deletes(above);
+    let ranges = RangeDeletes::union(ranges.iter().map(|range| (range.from, range.to)).collect());
+    let first = ranges.get(0).map(|(from, _)| from);
+    let last = ranges.len().checked_sub(1).and_then(|last| ranges.get(last)).map(|(_, to)| to);
+    let lows = first.into_iter().chain(table.min_key(tree));
+    let highs = last.into_iter().chain(table.max_key(tree));
     let (Some(min_key), Some(max_key)) =
         (lows.min().map(<[u8]>::to_vec), highs.max().map(<[u8]>::to_vec))
     else {
@@ -77,7 +75,7 @@ fn batch_over<'a>(
         above,
         cx,
         below,
-        ranges: RangeDeletes::union(owned),
+        ranges,
         key: Vec::new(),
         payload: Vec::new(),
         spare: Vec::new(),

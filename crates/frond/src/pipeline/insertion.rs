@@ -81,9 +81,7 @@ impl Engine {
             spilled.for_each(|(tree, piece)| self.trees.cut_vacancy_within(tree, piece));
         }
         for &tree in trees {
-            for (from, to) in writes.ranges(tree) {
-                slot.table.delete_range(tree, seqno, from, to);
-            }
+            slot.table.delete_ranges(tree, seqno, writes.ranges(tree));
             match runs.iter().find(|(of, _)| *of == tree) {
                 Some((_, run)) => slot.table.attach(tree, seqno, run.clone()),
                 None => {

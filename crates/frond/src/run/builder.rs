@@ -90,6 +90,8 @@ pub struct RunBuilder {
     /// What stored bytes are of rows so far, in 1/[`DENSITY`].
     density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What they count as in the length of the run.
+    range_bytes: usize,
     blobs: BTreeMap<[u8; 16], u32>,
     /// Where it is counted, and what there is to count.
     work: Option<Arc<Work>>,
@@ -144,6 +146,7 @@ impl RunBuilder {
             before_key: Vec::new(),
             density: DENSITY / 2,
             ranges: Vec::new(),
+            range_bytes: 0,
             blobs: BTreeMap::new(),
             work: None,
             done: EncodeStats::default(),
@@ -177,14 +180,16 @@ impl RunBuilder {
     }
 
     /// Stored bytes of the finished blocks, and about those of the one being built: bytes before the codec,
-    /// or what typed blocks took so far. Rows that take next to nothing are counted as something: a run is read,
+    /// or what typed blocks took so far; and those of its range deletes. Rows that take next to nothing are counted as something: a run is read,
     /// merged and hashed by rows, too.
     pub fn bytes_so_far(&self) -> usize {
         let open = self.block.row_bytes();
         let open = if self.block.is_opaque() { open } else { open * self.density / DENSITY };
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
-        (self.data.len() + open).max(bounded)
+        let ranges =
+            if plant!("tree: range deletes are no bytes of a run") { 0 } else { self.range_bytes };
+        (self.data.len() + open).max(bounded) + ranges
     }
 
     /// Length of the rows in the block being built; 0 at the end of one.
@@ -243,6 +248,7 @@ impl RunBuilder {
 
     /// Deletes `[from, to)` of everything older than this run.
     pub fn add_range_delete(&mut self, from: &[u8], to: &[u8]) {
+        self.range_bytes += RangeDeletes::fragment_bytes(from, to);
         self.ranges.push((from.to_vec(), to.to_vec()));
     }
 

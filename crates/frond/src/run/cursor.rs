@@ -553,4 +553,17 @@ impl EntrySource for RunCursor {
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         Some(self.run.range_deletes())
     }
+
+    /// Only inside its bounds.
+    fn has_range_deletes(&self) -> bool {
+        self.run.range_deletes().meets(self.lo.as_deref(), self.hi.as_deref())
+    }
+
+    /// Only inside its bounds.
+    #[inline]
+    fn covers(&self, key: &[u8]) -> bool {
+        self.lo.as_deref().is_none_or(|lo| lo <= key)
+            && self.hi.as_deref().is_none_or(|hi| key < hi)
+            && self.run.range_deletes().covers(key)
+    }
 }

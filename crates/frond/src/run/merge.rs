@@ -89,7 +89,6 @@ impl<S: EntrySource> MergeCursor<S> {
     }
 
     fn with(sources: Vec<S>, direction: Direction) -> Self {
-        let has_ranges = |source: &S| source.range_deletes().is_some_and(|r| !r.is_empty());
         Self {
             direction,
             skip: shared_prefix(&sources),
@@ -98,7 +97,7 @@ impl<S: EntrySource> MergeCursor<S> {
             winner: 0,
             members: Vec::with_capacity(sources.len()),
             state: State::Unbuilt,
-            first_with_ranges: sources.iter().position(has_ranges).unwrap_or(usize::MAX),
+            first_with_ranges: sources.iter().position(S::has_range_deletes).unwrap_or(usize::MAX),
             sources,
             folded: Vec::new(),
             spare: Vec::new(),
@@ -292,8 +291,7 @@ impl<S: EntrySource> MergeCursor<S> {
         if plant!("run: range delete does not hide older puts") {
             return true;
         }
-        let covers =
-            |source: &S| source.range_deletes().is_some_and(|ranges| ranges.covers(entry.key));
+        let covers = |source: &S| source.covers(entry.key);
         let hider = self.sources.iter().skip(self.first_with_ranges).position(covers);
         let Some(hider) = hider.map(|position| position + self.first_with_ranges) else {
             return true;

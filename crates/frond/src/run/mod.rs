@@ -39,7 +39,7 @@
 //! RunCursor::new(run, source: Arc<dyn BlockSource>) or RunCursor::bulk(run), then .range(lo, hi)
 //!   .seek_first(), .seek(key), .start_at_block(i), .advance() -> Result<()>; .entry() -> Option<Entry>
 //!   .seek_last(), .seek_before(key), .retreat()               // strictly below key; range as above
-//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat, seek_before(key), bounds, range_deletes, is_whole, make_whole }
+//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat, seek_before(key), bounds, range_deletes, covers(key), is_whole, make_whole }
 //! MergeCursor::new(sources: Vec<impl EntrySource>)            // newest first, positioned; Box<dyn EntrySource> is one too
 //! MergeCursor::backward(sources)                              // standing on their last entries; .seek(key): first keys below it
 //!   .next_folded(&Folder) -> Result<Option<Entry>>            // one message a key, range deletes applied
@@ -154,9 +154,20 @@ pub trait EntrySource {
     fn bounds(&self) -> Option<(&[u8], &[u8])> {
         None
     }
-    /// Range deletes, older than all entries of the source.
+    /// Range deletes, older than all entries of the source. A source that only says which keys it
+    /// [`covers`](Self::covers) gives none.
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         None
+    }
+    /// Whether the source deletes any range.
+    #[inline]
+    fn has_range_deletes(&self) -> bool {
+        self.range_deletes().is_some_and(|ranges| !ranges.is_empty())
+    }
+    /// Whether the source deletes `key` in sources that are older.
+    #[inline]
+    fn covers(&self, key: &[u8]) -> bool {
+        self.range_deletes().is_some_and(|ranges| ranges.covers(key))
     }
     /// Whether the payload stood on is all there is, and not the parts that are wanted.
     #[inline]
@@ -208,6 +219,14 @@ impl<S: EntrySource + ?Sized> EntrySource for Box<S> {
 
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         (**self).range_deletes()
+    }
+
+    fn has_range_deletes(&self) -> bool {
+        (**self).has_range_deletes()
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        (**self).covers(key)
     }
 }
 

@@ -33,6 +33,7 @@ use crate::{
 
 use super::{
     context::{Effects, TreeContext, TreeTraits},
+    cut::PartWriter,
     damage::PageRef,
     node::{Bound, Child, Node, NodeRef, Part, Root, RunHandle, Tier},
     page::LEVEL_MAX,
@@ -71,7 +72,7 @@ pub(crate) struct Batch<'a> {
 
 impl Batch<'_> {
     fn has_range_deletes(&self) -> bool {
-        self.source.range_deletes().is_some_and(|ranges| !ranges.is_empty())
+        self.source.has_range_deletes()
     }
 }
 
@@ -333,54 +334,15 @@ impl<'a> Job<'a> {
 
     /// Turns a batch into the parts of a new tier of `top`.
     pub(super) fn build_tier(&mut self, top: &Node, batch: Batch<'_>) -> Result<Tier> {
-        let mut tier = Tier::default();
-        let mut builder = self.buffer_builder();
-        let push_bytes = self.cx.shape.push_bytes;
-        let run_bytes = self.cx.shape.run_bytes;
-        let mut child = 0;
-        let mut lo: Option<Box<[u8]>> = None;
-        let ranges = batch.source.range_deletes();
-        let whole = batch.has_range_deletes();
-        for (from, to) in ranges.into_iter().flat_map(|ranges| ranges.iter()) {
-            builder.add_range_delete(from, to);
-        }
         let mut source = batch.source;
+        let ranges = source.range_deletes().cloned().unwrap_or_default();
+        let mut parts = PartWriter::new(self, top, &ranges, (None, None)).cut_at_children();
         while let Some(entry) = source.entry() {
-            let mut crossed = false;
-            while top.pivots.get(child).is_some_and(|pivot| entry.key >= &**pivot) {
-                child += 1;
-                crossed = true;
-            }
-            // A run with range deletes stays whole: they are clipped by reference, not cut.
-            let bytes = builder.bytes_so_far() as u64;
-            if !whole && (bytes >= run_bytes || (crossed && bytes >= push_bytes)) {
-                let full = std::mem::replace(&mut builder, self.buffer_builder());
-                self.finish_part(top, full, &mut lo, Some(entry.key.into()), &mut tier)?;
-            }
-            self.push(&mut builder, entry.key, entry.tag, entry.payload)?;
+            parts.push(self, entry.key, entry.tag, entry.payload)?;
             self.tick(1);
             source.advance()?;
         }
-        self.finish_part(top, builder, &mut lo, None, &mut tier)?;
-        Ok(tier)
-    }
-
-    fn finish_part(
-        &mut self,
-        top: &Node,
-        builder: RunBuilder,
-        lo: &mut Option<Box<[u8]>>,
-        hi: Option<Box<[u8]>>,
-        tier: &mut Tier,
-    ) -> Result<()> {
-        let start = std::mem::replace(lo, hi.clone());
-        if let Some(run) = builder.finish()? {
-            let run = self.handle(run);
-            if let Some(part) = self.part_of(top, run, start, hi)? {
-                tier.parts.push(part);
-            }
-        }
-        Ok(())
+        parts.finish(self)
     }
 
     /// A part of `run` for `node`, clipped to [lo, hi), with its live bytes; `None` if nothing of it
@@ -409,11 +371,7 @@ impl<'a> Job<'a> {
         {
             return Ok(0);
         }
-        let mut bytes = run.bytes_between(lo, hi);
-        let overlaps = |(from, to): &(&[u8], &[u8])| {
-            hi.is_none_or(|hi| *from < hi) && lo.is_none_or(|lo| lo < *to)
-        };
-        bytes += run.range_deletes().iter().filter(overlaps).count() as u64 * 64;
+        let bytes = run.bytes_between(lo, hi) + run.range_deletes().bytes_between(lo, hi);
         Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 

@@ -21,6 +21,7 @@ use crate::{
 use super::{
     TreeContext,
     apply::{Batch, Job, clip},
+    cut::PartWriter,
     leaf_walk::{LeafWalk, Stop},
     node::{Bound, Child, Node, Part, RunHandle, Tier},
 };
@@ -163,13 +164,8 @@ impl Job<'_> {
         let mut bytes = 0;
         for (part, lo, hi) in live_stretches(node, tier, first, last) {
             let run = part.run.open(self.cx)?;
-            for (from, to) in run.range_deletes().iter() {
-                if let (Some(from), Some(to)) = clip((Some(from), Some(to)), (lo, hi))
-                    && from < to
-                {
-                    ranges.push((from.to_vec(), to.to_vec()));
-                }
-            }
+            let inside = run.range_deletes().clipped(lo, hi);
+            ranges.extend(inside.map(|(from, to)| (from.to_vec(), to.to_vec())));
             bytes += run.bytes_between(lo, hi);
             cursors.push(bulk_cursor(self.cx, &part.run, lo, hi)?);
         }
@@ -233,13 +229,9 @@ impl Job<'_> {
             expected / (expected / leaf_bytes).max(2)
         };
         let folder = self.cx.folder();
-        newer.retain(|source| {
-            source.entry().is_some() || source.range_deletes().is_some_and(|r| !r.is_empty())
-        });
+        newer.retain(|source| source.entry().is_some() || source.has_range_deletes());
         let ranges = newer.iter().filter_map(EntrySource::range_deletes);
-        let ranges = ranges.flat_map(|ranges| ranges.iter());
-        let ranges =
-            RangeDeletes::union(ranges.map(|(from, to)| (from.to_vec(), to.to_vec())).collect());
+        let ranges = RangeDeletes::union(ranges.flat_map(RangeDeletes::iter).collect());
         let mut walk = LeafWalk::new(self.cx, leaves, ranges)?;
         let mut merge = MergeCursor::new(newer);
         let builder = self.leaf_builder(walk.run());
@@ -295,49 +287,33 @@ impl Job<'_> {
         &mut self,
         node: &Node,
         window: &[Tier],
-        (mut lo, hi): (Bound, Bound),
+        bounds: (Bound, Bound),
     ) -> Result<Tier> {
         self.cx.counters.run_merges.fetch_add(1, Ordering::Relaxed);
         let last = node.children.len().saturating_sub(1);
         let mut sources = Vec::with_capacity(window.len());
-        let mut ranges = Vec::new();
         for tier in window {
             if let Some((chain, _)) = self.chain_of(node, tier, 0, last)? {
-                let own = chain.ranges.iter();
-                ranges.extend(own.map(|(from, to)| (from.to_vec(), to.to_vec())));
                 sources.push(Source::Chain(chain));
             }
         }
-        let mut tier = Tier::default();
-        let mut builder = self.buffer_builder();
-        for (from, to) in &ranges {
-            builder.add_range_delete(from, to);
-        }
+        // What hides nothing in the window hides what is below it.
+        let ranges = sources.iter().filter_map(EntrySource::range_deletes);
+        let ranges = RangeDeletes::union(ranges.flat_map(RangeDeletes::iter).collect());
+        let mut parts = PartWriter::new(self, node, &ranges, bounds);
         let folder = self.cx.folder();
         let mut merge = MergeCursor::new(sources);
         let mut entries = 0;
         while let Some(entry) = merge.next_folded(&folder)? {
-            if ranges.is_empty() && builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
-                let full = std::mem::replace(&mut builder, self.buffer_builder());
-                let end: Box<[u8]> = entry.key.into();
-                let start = lo.replace(end.clone());
-                if let Some(run) = full.finish()? {
-                    let run = self.handle(run);
-                    tier.parts.extend(self.part_of(node, run, start, Some(end))?);
-                }
-            }
             if !(plant!("tree: tombstone dropped above older data")
                 && entry.tag == crate::Tag::DELETE)
             {
-                self.push(&mut builder, entry.key, entry.tag, entry.payload)?;
+                parts.push(self, entry.key, entry.tag, entry.payload)?;
             }
             self.tick(1);
             entries += 1;
         }
-        if let Some(run) = builder.finish()? {
-            let run = self.handle(run);
-            tier.parts.extend(self.part_of(node, run, lo, hi)?);
-        }
+        let tier = parts.finish(self)?;
         self.cx.counters.run_merge_entries.fetch_add(entries, Ordering::Relaxed);
         Ok(tier)
     }

@@ -178,14 +178,11 @@ enum Met {
 
 /// How `ranges` lie to the keys from `start` up to `end`, ends included.
 fn meets(ranges: &RangeDeletes, start: &[u8], end: &[u8]) -> Met {
-    let mut met = Met::No;
-    for (from, to) in ranges.iter() {
-        if from <= start && end < to {
-            return Met::Covered;
-        }
-        if from <= end && start < to {
-            met = Met::Partly;
-        }
+    match ranges.covered_to(start) {
+        Some(to) if end < to => Met::Covered,
+        Some(_) => Met::Partly,
+        // One that begins at `end` meets it.
+        None if ranges.meets(Some(start), Some(end)) || ranges.covers(end) => Met::Partly,
+        None => Met::No,
     }
-    met
 }

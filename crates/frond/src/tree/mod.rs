@@ -10,6 +10,7 @@
 mod apply;
 mod build;
 mod context;
+mod cut;
 mod damage;
 mod drain;
 mod estimate;

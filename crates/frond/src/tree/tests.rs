@@ -258,6 +258,25 @@ impl House {
         }
     }
 
+    /// The runs that wait in buffers.
+    fn waiting_runs(&self) -> Vec<Arc<crate::run::Run>> {
+        let mut runs = Vec::new();
+        let mut nodes = match &self.root.root {
+            Root::Node(node) => vec![node.clone()],
+            _ => Vec::new(),
+        };
+        while let Some(node) = nodes.pop() {
+            let node = node.load(&self.cx).unwrap();
+            let parts = node.tiers.iter().flat_map(|tier| &tier.parts);
+            runs.extend(parts.map(|part| part.run.open(&self.cx).unwrap().clone()));
+            nodes.extend(node.children.iter().filter_map(|child| match child {
+                Child::Node(child) => Some(child.clone()),
+                Child::Leaf(_) => None,
+            }));
+        }
+        runs
+    }
+
     fn depth(&self) -> u8 {
         match &self.root.root {
             Root::Node(node) => node.load(&self.cx).unwrap().level,
@@ -268,7 +287,7 @@ impl House {
 
 const KEYS: u64 = 400;
 
-fn key(n: u64) -> Vec<u8> {
+pub(crate) fn key(n: u64) -> Vec<u8> {
     format!("key{n:04}").into_bytes()
 }
 
@@ -314,6 +333,44 @@ fn a_tree_is_the_map_that_its_batches_make() {
         assert!(house.drain() > 0, "something waited");
         house.assert_is_the_model();
         assert_eq!(house.drain(), 0, "drained once and for all");
+    }
+}
+
+/// Rules: I1, I26. Each batch has several runs of range deletes; applied, settled, merged and drained, each
+/// run that waits holds no more than one may, and the tree is the map.
+#[test]
+fn range_deletes_beyond_a_run_are_split_wherever_runs_are_made() {
+    for seed in 0..4 {
+        let shape = Shape { run_bytes: 400, push_bytes: 1200, tiers_max: 3, ..tiny() };
+        let (mut house, mut toss) = (House::new(shape), Toss(seed));
+        let (mut most, mut deepest) = (0, 0);
+        for round in 0..50 {
+            let row = |toss: &mut Toss| (key(toss.below(KEYS)), (Tag::PUT, vec![b'v'; 30]));
+            let entries = (0..20 + toss.below(60)).map(|_| row(&mut toss)).collect();
+            let ranges = (0..toss.below(50)).map(|_| {
+                let from = toss.below(KEYS);
+                (key(from), key(from + 1 + toss.below(if seed % 2 == 0 { 2 } else { 6 })))
+            });
+            let ranges = ranges.collect();
+            house.apply(entries, ranges);
+            deepest = deepest.max(house.depth());
+            let waiting = house.waiting_runs();
+            for run in &waiting {
+                let ranges = run.range_deletes().iter();
+                let bytes: usize =
+                    ranges.map(|(from, to)| RangeDeletes::fragment_bytes(from, to)).sum();
+                assert!(bytes <= 400 + 64, "{bytes} bytes of range deletes in a run");
+            }
+            most = most.max(waiting.len());
+            if round % 10 == 3 {
+                house.assert_is_the_model();
+            }
+        }
+        assert!(deepest >= 2 && most >= 6, "depth {deepest}, {most} runs");
+        assert!(house.cx.counters.run_merges.load(Ordering::Relaxed) > 0, "tiers were merged");
+        house.assert_is_the_model();
+        house.drain();
+        house.assert_is_the_model();
     }
 }
 

@@ -8,8 +8,8 @@
 //! 1. Per key the messages fold in the order they were added; a range delete hides earlier entries
 //!    only.
 //! 2. Positions ascend in the order in which entries and range deletes came, also over a seal.
-//! 3. After `seal`, entries ascend strictly by (tree, key), and range deletes stand per tree, older
-//!    than every entry that is left.
+//! 3. After `seal`, entries ascend strictly by (tree, key), and range deletes stand by tree, in the order in
+//!    which they came, older than every entry that is left.
 //!
 //! Threads: one.
 
@@ -56,6 +56,8 @@ pub(crate) struct WriteSet {
     arena: Vec<u8>,
     slots: Vec<Slot>,
     ranges: Vec<RangeSlot>,
+    /// Bytes of their keys.
+    range_bytes: usize,
     order: Vec<(u64, u32)>,
     sorted: Vec<Slot>,
     /// Entries that came, also those that a seal hid or folded: a batch whose commit failed is sealed, and
@@ -83,6 +85,7 @@ impl WriteSet {
         self.arena.clear();
         self.slots.clear();
         self.ranges.clear();
+        self.range_bytes = 0;
         self.positions = 0;
         self.has_inserts = false;
         self.hidden_inserts.clear();
@@ -93,7 +96,7 @@ impl WriteSet {
     }
 
     pub fn bytes(&self) -> usize {
-        self.arena.len() + self.slots.len() * 24
+        self.arena.len() + self.range_bytes + self.len() * 24
     }
 
     /// True if nothing in it adds data.
@@ -127,6 +130,7 @@ impl WriteSet {
     }
 
     pub fn push_range(&mut self, tree: TreeId, from: &[u8], to: &[u8]) {
+        self.range_bytes += from.len() + to.len();
         let (from, to) = (from.to_vec(), to.to_vec());
         self.ranges.push(RangeSlot { tree, from, to, position: self.positions });
     }
@@ -158,6 +162,8 @@ impl WriteSet {
     /// Sorts and folds. Invariant 3 holds afterwards.
     pub fn seal(&mut self, folder: &Folder<'_>) -> Result<()> {
         self.hide_range_deleted();
+        // A stable sort: the order within a tree stays.
+        self.ranges.sort_by_key(|range| range.tree);
         if !self.is_ascending() {
             self.sort();
             self.fold(folder)?;
@@ -181,7 +187,7 @@ impl WriteSet {
     }
 
     fn hide_range_deleted(&mut self) {
-        if self.ranges.is_empty() {
+        if self.ranges.is_empty() || self.slots.is_empty() {
             return;
         }
         let covers = self.covers();
@@ -296,7 +302,7 @@ impl WriteSet {
 
     /// Fails if so many bytes more are more than a batch can hold.
     pub fn check_room(&self, bytes: usize) -> Result<()> {
-        let bytes = self.arena.len() + bytes;
+        let bytes = self.arena.len() + self.range_bytes + bytes;
         if bytes > WRITE_SET_BYTES_MAX { Err(too_large(bytes)) } else { Ok(()) }
     }
 
@@ -315,7 +321,11 @@ impl WriteSet {
                 trees.push(slot.tree);
             }
         }
-        trees.extend(self.ranges.iter().map(|range| range.tree));
+        for range in &self.ranges {
+            if trees.last() != Some(&range.tree) {
+                trees.push(range.tree);
+            }
+        }
         trees.sort_unstable();
         trees.dedup();
     }
@@ -332,9 +342,10 @@ impl WriteSet {
         self.entries(tree).len()
     }
 
-    /// Range deletes of a tree, in the order they were added.
+    /// Range deletes of a tree, in the order they were added. After `seal`.
     pub fn ranges(&self, tree: TreeId) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mine = self.ranges.iter().filter(move |range| range.tree == tree);
+        let from = self.ranges.partition_point(|range| range.tree < tree);
+        let mine = self.ranges[from..].iter().take_while(move |range| range.tree == tree);
         mine.map(|range| (&*range.from, &*range.to))
     }
 

@@ -46,7 +46,9 @@ impl WriteSet {
     }
 
     pub(in crate::txn) fn pop_range(&mut self) -> Option<RangeSlot> {
-        self.ranges.pop()
+        let range = self.ranges.pop()?;
+        self.range_bytes -= range.from.len() + range.to.len();
+        Some(range)
     }
 
     /// Takes back all entries but the first `count`. Range deletes that came after them are gone before. An

@@ -1,0 +1,174 @@
+//! Writing the parts of one tier: entries and range deletes in key order, cut into runs by their bytes.
+//!
+//! The naive writer cuts between entries and gives every range delete to the run that is being built. A
+//! memtable with many range deletes then makes one run whose tail outgrows what a tail may be, and the store
+//! stops. So range deletes are bytes of a run like any other:
+//!
+//! 1. A range delete begins when the walk reaches its lower bound. It is open until the walk passes its end.
+//! 2. Where the part is full, it ends at the key that comes next, be that of an entry or the begin of a range
+//!    delete. A range delete that is open there is clipped: the part keeps what is below the key.
+//! 3. The rest of it begins the next part.
+//!
+//! A cut costs a range delete more at most, and two keys in the node.
+//!
+//! Invariants
+//! 1. The parts are disjoint and ascend; each range delete and each entry lies in the part that has it.
+//! 2. The parts together delete what the range deletes given did.
+//! 3. A part ends once it holds `run_bytes`: a tail holds no more than that and one fragment in range deletes.
+//!
+//! Threads: as `apply.rs`.
+
+use crate::{
+    Tag,
+    error::Result,
+    run::{RangeDeletes, RunBuilder},
+};
+
+use super::{
+    apply::Job,
+    node::{Bound, Node, Tier},
+};
+
+/// A range delete that the walk is inside of; what lies below `from` is in earlier parts.
+#[derive(Debug)]
+struct Open<'r> {
+    from: Box<[u8]>,
+    to: &'r [u8],
+}
+
+impl Open<'_> {
+    fn bytes(&self) -> usize {
+        RangeDeletes::fragment_bytes(&self.from, self.to)
+    }
+}
+
+/// Writes the parts of a tier for a node.
+#[derive(Debug)]
+pub(super) struct PartWriter<'r> {
+    node: &'r Node,
+    ranges: &'r RangeDeletes,
+    /// The first fragment of `ranges` that has not begun.
+    next: usize,
+    open: Option<Open<'r>>,
+    builder: RunBuilder,
+    /// Where the part being written begins.
+    lo: Bound,
+    /// Where the last part ends.
+    hi: Bound,
+    /// The child that the walk is in; parts also end between children if they are worth handing down. `None`:
+    /// they do not.
+    child: Option<usize>,
+    tier: Tier,
+}
+
+impl<'r> PartWriter<'r> {
+    /// For a tier of `node` in [lo, hi), with these range deletes.
+    pub fn new(
+        job: &Job<'_>,
+        node: &'r Node,
+        ranges: &'r RangeDeletes,
+        (lo, hi): (Bound, Bound),
+    ) -> Self {
+        let builder = job.buffer_builder();
+        let (open, tier) = (None, Tier::default());
+        Self { node, ranges, next: 0, open, builder, lo, hi, child: None, tier }
+    }
+
+    /// Ends parts between children, too.
+    pub fn cut_at_children(mut self) -> Self {
+        self.child = Some(0);
+        self
+    }
+
+    /// Appends an entry. Keys ascend strictly.
+    pub fn push(&mut self, job: &mut Job<'_>, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {
+        self.go_to(job, key)?;
+        job.push(&mut self.builder, key, tag, payload)
+    }
+
+    /// The tier.
+    pub fn finish(mut self, job: &mut Job<'_>) -> Result<Tier> {
+        self.begin_ranges(job, None)?;
+        self.end_range(None);
+        let hi = self.hi.take();
+        self.end_part(job, hi)?;
+        Ok(self.tier)
+    }
+
+    /// Goes to the key of the next entry.
+    fn go_to(&mut self, job: &mut Job<'_>, key: &[u8]) -> Result<()> {
+        self.begin_ranges(job, Some(key))?;
+        self.end_range(Some(key));
+        self.cut_if_full(job, key)
+    }
+
+    /// Begins all range deletes that begin at `key` or below; `None`: all.
+    fn begin_ranges(&mut self, job: &mut Job<'_>, key: Option<&[u8]>) -> Result<()> {
+        while let Some((from, to)) = self.ranges.get(self.next)
+            && key.is_none_or(|key| from <= key)
+        {
+            self.end_range(Some(from));
+            self.cut_if_full(job, from)?;
+            self.open = Some(Open { from: from.into(), to });
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives the open range delete to the part being written, if it ends at `key` or below.
+    fn end_range(&mut self, key: Option<&[u8]>) {
+        if let Some(open) = self.open.take_if(|open| key.is_none_or(|key| open.to <= key)) {
+            self.builder.add_range_delete(&open.from, open.to);
+        }
+    }
+
+    /// Ends the part being written before `key`, if it holds enough.
+    fn cut_if_full(&mut self, job: &mut Job<'_>, key: &[u8]) -> Result<()> {
+        let shape = job.cx.shape;
+        let crosses = self.crosses_to_child(key);
+        let open = self.open.as_ref();
+        let bytes = (self.builder.bytes_so_far() + open.map_or(0, Open::bytes)) as u64;
+        let is_full = bytes >= shape.run_bytes || (crosses && bytes >= shape.push_bytes);
+        let has_any = !self.builder.is_empty() || open.is_some_and(|open| *open.from < *key);
+        if !is_full || !has_any {
+            return Ok(());
+        }
+        if let Some(open) = self.open.as_mut().filter(|open| *open.from < *key) {
+            let end = if plant!("tree: a range delete is not clipped where a part ends") {
+                open.to
+            } else {
+                key
+            };
+            self.builder.add_range_delete(&open.from, end);
+            open.from = key.into();
+            if plant!("tree: a part loses the range delete that goes on in it") {
+                self.open = None;
+            }
+        }
+        self.end_part(job, Some(key.into()))
+    }
+
+    /// Whether `key` is the first of a child that the walk was not in.
+    fn crosses_to_child(&mut self, key: &[u8]) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        let before = *child;
+        while self.node.pivots.get(*child).is_some_and(|pivot| key >= &**pivot) {
+            *child += 1;
+        }
+        *child > before
+    }
+
+    /// Ends the part being written at `hi`.
+    fn end_part(&mut self, job: &mut Job<'_>, hi: Bound) -> Result<()> {
+        let full = std::mem::replace(&mut self.builder, job.buffer_builder());
+        let lo = std::mem::replace(&mut self.lo, hi.clone());
+        if let Some(run) = full.finish()? {
+            let run = job.handle(run);
+            self.tier.parts.extend(job.part_of(self.node, run, lo, hi)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -1,0 +1,143 @@
+//! What the parts of a tier hold, against what was put in.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        node::{Child, Part, RunHandle},
+        tests::{batch, context, key, tiny},
+        *,
+    },
+    *,
+};
+use crate::{
+    Lineage, Publish, SizeClass,
+    run::{EntrySource, RunCursor},
+    sync::AtomicU64,
+};
+
+/// Bytes that a part ends at.
+const RUN_BYTES: u64 = 300;
+
+fn toss(random: &mut u64, end: u64) -> u64 {
+    *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    (*random >> 33) % end
+}
+
+/// A level-1 node over leaves without rows.
+fn node(children: u64) -> Node {
+    let leaf = |_| Child::Leaf(RunHandle::hollow(Lineage(1), Publish(1)));
+    Node {
+        level: 1,
+        pivots: (1..children).map(|n| key(n * 100).into()).collect(),
+        children: (0..children).map(leaf).collect(),
+        tiers: Vec::new(),
+    }
+}
+
+type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
+type Ranges = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The parts of a tier of a node, and whatever is wrong with them is a failure.
+fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> Vec<Part> {
+    let progress = AtomicU64::new(0);
+    let traits = TreeTraits {
+        lineage: Lineage(1),
+        class: SizeClass::Fast,
+        leaf_filters: false,
+        typing: None,
+    };
+    let mut job = Job::new(cx, traits, Publish(2), 16, &progress);
+    let mut top = node(children);
+    let tier = job.build_tier(&top, batch(rows.clone(), given.clone())).unwrap();
+    let parts = tier.parts.clone();
+    top.tiers.push(tier);
+    assert_eq!(top.flaw(), None);
+    let (mut found_rows, mut found_ranges) = (Rows::new(), Ranges::new());
+    let longest = given.iter().map(|(from, to)| RangeDeletes::fragment_bytes(from, to)).max();
+    for part in &parts {
+        let within = |from: &[u8], to: &[u8]| {
+            part.lo.as_deref().is_none_or(|lo| lo <= from)
+                && part.hi.as_deref().is_none_or(|hi| to <= hi)
+        };
+        let run = part.run.open(cx).unwrap().clone();
+        let mut bytes = 0;
+        for (from, to) in run.range_deletes().iter() {
+            assert!(within(from, to), "{from:?} to {to:?} lies beyond {:?}", (&part.lo, &part.hi));
+            bytes += RangeDeletes::fragment_bytes(from, to);
+            found_ranges.push((from.to_vec(), to.to_vec()));
+        }
+        let bytes_max = RUN_BYTES as usize + longest.unwrap_or(0);
+        assert!(bytes <= bytes_max, "{bytes} bytes of range deletes in a run");
+        let mut cursor = RunCursor::bulk(run.clone());
+        cursor.seek_first().unwrap();
+        while let Some(entry) = EntrySource::entry(&cursor) {
+            assert!(within(entry.key, entry.key), "an entry lies beyond its part");
+            found_rows.insert(entry.key.to_vec(), (entry.tag, entry.payload.to_vec()));
+            cursor.advance().unwrap();
+        }
+        for (c, &live) in part.live.iter().enumerate() {
+            let (lo, hi) = top.child_range(c);
+            let (lo, hi) = clip((lo, hi), (part.lo.as_deref(), part.hi.as_deref()));
+            let some = run.range_deletes().meets(lo, hi) || run.bytes_between(lo, hi) > 0;
+            let is_empty = lo.zip(hi).is_some_and(|(lo, hi)| lo >= hi);
+            assert_eq!(live > 0, some && !is_empty, "child {c}");
+        }
+    }
+    assert_eq!(&found_rows, rows);
+    let [found, given] = [found_ranges, given.clone()].map(RangeDeletes::union);
+    assert_eq!(found, given, "together they delete what was given");
+    parts
+}
+
+/// Rule: I26. Rows and range deletes at random: few and many, short ones and some over many parts.
+#[test]
+pub(super) fn parts_hold_what_lies_in_them_and_no_more_than_a_run() {
+    let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 200, ..tiny() });
+    for seed in 0..200 {
+        let mut random = seed;
+        let mut rows = Rows::new();
+        for _ in 0..toss(&mut random, 80) {
+            let value = vec![b'v'; toss(&mut random, 30) as usize];
+            rows.insert(key(toss(&mut random, 400)), (Tag::PUT, value));
+        }
+        let ranges = (0..toss(&mut random, 60)).map(|_| {
+            let from = toss(&mut random, 400);
+            let length = if toss(&mut random, 10) == 0 { 150 } else { 4 };
+            (key(from), key(from + 1 + toss(&mut random, length)))
+        });
+        check_parts(&cx, 1 + seed % 4, &rows, &ranges.collect());
+    }
+}
+
+/// Range deletes alone, as many as make twenty runs.
+#[test]
+fn range_deletes_without_rows_are_cut() {
+    let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
+    let ranges: Ranges = (0..120).map(|n| (key(3 * n), key(3 * n + 2))).collect();
+    let parts = check_parts(&cx, 3, &Rows::new(), &ranges);
+    assert!((15..=25).contains(&parts.len()), "{} parts", parts.len());
+}
+
+/// One range delete below many rows: each part has its share of it.
+#[test]
+pub(super) fn a_range_delete_goes_on_in_each_part_that_it_covers() {
+    let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
+    let rows: Rows = (0..100).map(|n| (key(4 * n + 2), (Tag::PUT, vec![b'v'; 20]))).collect();
+    let parts = check_parts(&cx, 4, &rows, &vec![(key(1), key(500))]);
+    assert!(parts.len() > 5);
+    for part in &parts {
+        assert_eq!(part.run.open(&cx).unwrap().range_deletes().len(), 1);
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "tree: a range delete is not clipped where a part ends" => parts_hold_what_lies_in_them_and_no_more_than_a_run,
+        "tree: a part loses the range delete that goes on in it" => a_range_delete_goes_on_in_each_part_that_it_covers,
+        "tree: range deletes are no bytes of a run" => parts_hold_what_lies_in_them_and_no_more_than_a_run,
+    };
+    crate::plant::assert_claims_hold("tree", claims);
+}
