@@ -192,10 +192,6 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     });
     engine.snapshots.tick(env.clock.now());
     engine.checkpoint.roots_are_written(written);
-    if !options.read_only && !is_new {
-        // Before a replay may need it.
-        store.find_reserve(limits.unwritten_bytes)?;
-    }
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     for (tree, counts) in counts {
@@ -226,6 +222,10 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         engine.log = Some(log);
     }
     prepared.hold_all(&engine)?;
+    if !options.read_only && !is_new {
+        // After the log, which comes first on a full disk, and before a replay may need it.
+        store.find_reserve(limits.unwritten_bytes)?;
+    }
     if !is_new {
         // Replay may freeze and checkpoint, and so write log behind what it reads.
         let expect = if options.read_only { expect } else { Expect::Known(recovered_end) };

@@ -14,6 +14,7 @@
 use crate::{
     Error, Result,
     io::Workers,
+    store::ReserveStats,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering},
     wal::LogUse,
 };
@@ -44,12 +45,14 @@ pub(crate) struct LogWait {
     /// Checkpoints when it first found none.
     since: Option<u64>,
     looks: u32,
+    /// The store has given back what it could.
+    has_asked: bool,
 }
 
 impl LogWait {
     /// Of a commit that has not looked yet.
     pub fn new(log_use: LogUse) -> Self {
-        Self { log_use, since: None, looks: 0 }
+        Self { log_use, since: None, looks: 0, has_asked: false }
     }
 }
 
@@ -158,6 +161,16 @@ impl Engine {
             waited => return waited,
         };
         self.hurry();
+        if !wait.has_asked {
+            // The file may have free space that the file system has not: it is given back only beyond a
+            // share of the live bytes, which on a small disk may be all.
+            wait.has_asked = true;
+            let ReserveStats { target, backed_free, .. } = self.store.reserve_stats();
+            let is_enough = backed_free >= target.saturating_add(self.log().reserve_bytes());
+            if is_enough && self.health.watch(self.store.give_back(0))? > 0 {
+                return Ok(());
+            }
+        }
         let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
         let since = *wait.since.get_or_insert(checkpoints);
         wait.looks += 1;

@@ -109,6 +109,11 @@ impl Log {
         self.state.lock().unwrap().has_reserve
     }
 
+    /// Length of a reserve that is made, and of the shortest segment, bytes.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.options.first_segment_bytes
+    }
+
     /// Makes the reserve again, if it was used. `Full` if the disk is.
     pub fn refill(&self) -> Result<()> {
         self.make_reserve(&mut self.spares.lock().unwrap())
