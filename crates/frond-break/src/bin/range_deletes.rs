@@ -1,6 +1,6 @@
 //! Range deletes, many and long, against a model, with reopenings and snapshots.
 //!
-//! A tree of some thousand rows gets batches of range deletes: disjoint ones in order, overlapping ones anywhere, and ones with
+//! A tree of many rows gets batches of range deletes: disjoint ones in order, overlapping ones anywhere, and ones with
 //! long keys, which come to more than 64 MiB. Rows come again between and within them. After each phase
 //! the tree is compared with a model, up and down, and opened again in one phase out of two, without a close in one of
 //! those. A snapshot of before the phase shows what it showed.
@@ -15,7 +15,7 @@ use std::{
 use frond::{Batch, Cursor, Db, Durability, Options, Tree, TreeOptions};
 use frond_break::{Dice, Run, short};
 
-const KEYS: u64 = 20_000;
+const KEYS: u64 = 300_000;
 /// Rows of a tree of which no range delete is a part.
 const OTHERS: u64 = 1000;
 
@@ -25,14 +25,22 @@ fn key(number: u64) -> Vec<u8> {
     (number << 40).to_be_bytes().to_vec()
 }
 
-fn open(run: &Run, dir: &Path) -> (Db, Tree) {
-    let options = Options::new().cache_size(64 << 20).durability(Durability::Os);
+fn open(run: &Run, dir: &Path, cache_bytes: u64) -> (Db, Tree) {
+    let options = Options::new().cache_size(cache_bytes).durability(Durability::Os);
     let db = run.must(Db::open(dir, options), "open");
     let tree = match db.open_tree("t") {
         Ok(tree) => tree,
-        Err(_) => run.must(db.create_tree("t", TreeOptions::default()), "create a tree"),
+        Err(_) => run.must(load(&db), "load a tree"),
     };
     (db, tree)
+}
+
+fn load(db: &Db) -> frond::Result<Tree> {
+    let mut load = db.bulk_load("t", TreeOptions::default())?;
+    for number in 0..KEYS {
+        load.put(&key(number), &[7; 100])?;
+    }
+    load.finish().map(|loaded| loaded.tree)
 }
 
 fn put_rows(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, model: &mut Rows) {
@@ -48,15 +56,15 @@ fn put_rows(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, model: &mut Rows) 
 }
 
 /// The ranges of one phase, in batches.
-fn ranges(dice: &mut Dice, phase: u64) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
+fn ranges(dice: &mut Dice, phase: usize) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
     let long = |number: u64, dice: &mut Dice| {
         let mut from = key(number);
-        from.resize(8 + dice.below(60_000) as usize, b'x');
+        from.resize(50_000 + dice.below(14_000) as usize, b'x');
         let mut to = from.clone();
         to.push(b'~');
         (from, to)
     };
-    let (batches, each) = [(10, 400), (10, 200), (10, 250)][phase as usize % 3];
+    let (batches, each) = [(10, 400), (10, 200), (6, 250)][phase % 3];
     let mut next = dice.below(100);
     let mut one = |dice: &mut Dice| match phase % 3 {
         // Disjoint, in order: most lie between keys, some on one.
@@ -120,20 +128,21 @@ fn main() {
     let run = Run::begin("range_deletes");
     let mut dice = run.dice(0);
     let dir = run.dir().join("store");
-    let (mut db, mut tree) = open(&run, &dir);
+    let (mut db, mut tree) = open(&run, &dir, 1 << 30);
     let others = run.must(db.create_tree("others", TreeOptions::default()), "create a tree");
     for row in 0..OTHERS {
         run.must(others.put(&row.to_be_bytes(), b"a row"), "put");
     }
     drop(others);
-    let (mut model, mut phase, mut count) = (Rows::new(), 0, 0);
+    let mut model: Rows = (0..KEYS).map(|number| (key(number), vec![7; 100])).collect();
+    let (mut phase, mut count) = (0, 0);
     while run.goes_on() {
         put_rows(&run, &db, &tree, &mut dice, &mut model);
         if dice.one_in(2) {
             run.must(db.checkpoint(), "checkpoint");
         }
         let (before, snapshot) = (model.clone(), db.snapshot());
-        for some in ranges(&mut dice, phase) {
+        for some in ranges(&mut dice, phase).into_iter().take_while(|_| run.goes_on()) {
             let mut batch = Batch::new();
             for (from, to) in &some {
                 run.must(batch.delete_range(&tree, from, to), "delete a range");
@@ -154,7 +163,7 @@ fn main() {
                 run.must(db.close(), "close");
             }
             drop((tree, db));
-            (db, tree) = open(&run, &dir);
+            (db, tree) = open(&run, &dir, [1 << 30, 64 << 20][phase / 2 % 2]);
             compare(&run, "opened again", run.must(tree.scan(..), "scan"), &model);
         }
         let others = run.must(db.open_tree("others"), "open a tree");

@@ -107,16 +107,19 @@ fn change(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, model: &mut Rows) {
 }
 
 fn compare(run: &Run, tree: &Tree, model: &Rows, when: &str) {
-    let what = format!("tree {}, {when}", tree.name());
+    let what = format!("{when}, tree {}", tree.name());
     let mut cursor = run.must(tree.scan(..), &what);
     let mut expected = model.iter();
-    loop {
+    for row in 0.. {
         let found = run.must(cursor.next(), &what);
         let expected = expected.next().map(|(key, value)| (&key[..], &value[..]));
         if found != expected {
             let key_of = |row: Option<(&[u8], &[u8])>| row.map(|(key, _)| short(key));
             let (found, expected) = (key_of(found), key_of(expected));
-            run.fails(format_args!("{what}: found {found:?}, expected {expected:?}"));
+            run.fails(format_args!(
+                "{what}, row {row} of {}: found {found:?}, expected {expected:?}",
+                model.len()
+            ));
         }
         if found.is_none() {
             return;
@@ -165,7 +168,8 @@ fn wear(run: &Run, number: u64, steps: &AtomicU64) {
         }
         let all = |db: &Db, when: &str| {
             for (name, model) in &models {
-                compare(run, &run.must(db.open_tree(name), "open a tree"), model, when);
+                let when = format!("store {number}, {when}");
+                compare(run, &run.must(db.open_tree(name), "open a tree"), model, &when);
             }
         };
         all(&db, "at once");
