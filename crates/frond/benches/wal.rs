@@ -15,7 +15,7 @@ use std::{
 use frond::{
     Durability, Lsn, Seqno, StoreId, Tag, TreeId,
     io::{Env, MemoryVfs, Vfs},
-    wal::{Expect, Log, LogOptions, RecordBuilder, decode, recover, trailer},
+    wal::{Expect, Log, LogOptions, LogUse, RecordBuilder, decode, recover, trailer},
 };
 
 fn main() {
@@ -137,9 +137,9 @@ fn append(what: &str, env: Env, dir: &Path, records: usize) {
         let (start, cpu) = (Instant::now(), cpu_ns());
         for _ in 0..records {
             let reservation = loop {
-                match log.try_reserve(payload.len()) {
+                match log.try_reserve(payload.len(), LogUse::Rows) {
                     Some(reservation) => break reservation,
-                    None => log.wait_for_room().expect("room"),
+                    None => log.wait_for_room(LogUse::Rows).expect("room"),
                 }
             };
             log.fill(&reservation, &[&payload]);
@@ -149,7 +149,7 @@ fn append(what: &str, env: Env, dir: &Path, records: usize) {
         report(&format!("append 150 bytes lazily, {what}"), start, records, "record");
         done.store(true, Ordering::Relaxed);
     });
-    let end = log.close().expect("no failure");
+    let end = log.close(false).expect("no failure");
     println!("{:<52} {:?}", "", log.stats());
     let (start, mut count) = (Instant::now(), 0);
     recover(&env, dir, store, Lsn(0), Expect::CleanEnd(end), &mut |_, payload| {
@@ -171,7 +171,7 @@ fn sync_commits(env: Env, dir: &Path) {
             for _ in 0..threads {
                 scope.spawn(|| {
                     for _ in 0..each {
-                        let reservation = log.try_reserve(150).expect("room");
+                        let reservation = log.try_reserve(150, LogUse::Rows).expect("room");
                         log.fill(&reservation, &[&[7u8; 150]]);
                         log.wait(&reservation, Durability::Sync).expect("no failure");
                     }

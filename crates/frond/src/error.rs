@@ -3,9 +3,13 @@
 //! Every variant has a stable code (`FRD-…`) that `docs/errors.md` explains. Messages name the file
 //! and the offset, and say what to do; they never hold keys or values.
 
-use std::{fmt, io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use crate::types::{KeyStart, Xid};
+
+mod place;
+
+pub use place::Place;
 
 /// `Result` with Frond's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,23 +27,6 @@ pub enum ErrorKind {
     Restore,
     /// The store has stopped after a failure; close and open it again.
     Reopen,
-}
-
-/// Where damage was found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The damaged file.
-    pub file: PathBuf,
-    /// Byte offset in it.
-    pub offset: u64,
-    /// Length of what was read there, bytes.
-    pub bytes: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} bytes at offset {}", self.file.display(), self.bytes, self.offset)
-    }
 }
 
 /// Everything that can go wrong.

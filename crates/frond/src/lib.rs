@@ -11,9 +11,9 @@
 pub mod plant;
 
 mod backup;
-mod bounds;
 pub mod blob;
 pub mod block;
+mod bounds;
 pub mod cache;
 pub mod catalog;
 mod check;

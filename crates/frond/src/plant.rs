@@ -86,7 +86,11 @@ pub const BUGS: &[Bug] = &[
     bug("store: replaced pages of the directory never die", "Store::write_directory", "store"),
     bug("store: a named pin keeps nothing", "Pins::keeper", "store"),
     bug("store: a named pin lets the pins of dropped clones go", "Pins::expire", "scenarios"),
-    bug("pipeline: a group of roots that changed is not written", "Engine::write_roots", "scenarios"),
+    bug(
+        "pipeline: a group of roots that changed is not written",
+        "Engine::write_roots",
+        "scenarios",
+    ),
     bug("store: commits are admitted on a full disk", "Store::admit", "store"),
     bug("store: the root directory is written unread", "page_table::seal", "store"),
     bug("run: block checksum not verified", "decoding a block from disk", "run"),

@@ -19,21 +19,20 @@
 //! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
 
 use crate::{
-    Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    Lineage, Lsn, Publish, Result, Seqno,
     blob::BlobRef,
     page::PageKind,
-    store::{
-        Checkpoint, Class, DirectoryChange, Extent, Group, Request, TreeRoot as DurableRoot,
-        group_of,
-    },
+    store::{Checkpoint, Class, DirectoryChange, Extent, Request},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
-    tree::{Begun, Child, Node, NodeRef, Root, RunHandle, TreeContext, TreeRoot, seal_node},
+    tree::{Begun, Child, Node, NodeRef, RunHandle, TreeContext, seal_node},
     version::{RootMarks, Version},
     wal::{LogUse, TRAILER_BYTES, checkpoint_record},
 };
 
+mod roots;
+
 use super::{Engine, Published};
-use std::collections::{VecDeque, btree_map::Entry};
+use std::collections::VecDeque;
 
 /// Time between two checkpoints of which the second is only to release pages of dropped trees,
 /// milliseconds: with what one of them releases, some gigabytes a second.
@@ -489,73 +488,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// Step 3: what the root directory of the version has that the newest slot's has not. `counted` are trees whose
-    /// counters or standing changed without a change of roots.
-    fn write_roots(&self, version: &Arc<Version>, counted: &[TreeId]) -> Result<DirectoryChange> {
-        let marks = self.checkpoint.written_roots.lock().unwrap();
-        let nothing = RootMarks::default();
-        let mut numbers = version.roots.differing(marks.as_ref().unwrap_or(&nothing));
-        let is_whole = marks.is_none();
-        if !is_whole && plant!("pipeline: a group of roots that changed is not written") {
-            numbers.pop();
-        }
-        drop(marks);
-        numbers.extend(counted.iter().map(|&tree| group_of(tree)));
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut change = DirectoryChange { is_whole, ..DirectoryChange::default() };
-        for number in numbers {
-            let mut group = Group::new();
-            for (tree, root) in version.roots.group(number).into_iter().flat_map(|group| &**group) {
-                let mut durable = self.write_tree(*tree, root, version.applied)?;
-                let branches = &version.branches;
-                durable.inherits = branches.inherits.get(tree).cloned().unwrap_or_default();
-                durable.loaded = branches.loaded.get(tree).copied().unwrap_or_default();
-                group.insert(*tree, durable);
-            }
-            // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
-            for tree in self.trees.counting(number, version.applied) {
-                if let Entry::Vacant(place) = group.entry(tree) {
-                    place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);
-                }
-            }
-            change.groups.insert(number, group);
-        }
-        let named = version.branches.named.values();
-        change.snapshots = named.map(|snapshot| snapshot.listed(version.publish)).collect();
-        Ok(change)
-    }
-
-    /// Step 3, for one tree.
-    fn write_tree(&self, tree: TreeId, root: &TreeRoot, applied: Seqno) -> Result<DurableRoot> {
-        let mut durable = DurableRoot {
-            applied,
-            lineage: tree.lineage(),
-            max_key: root.has_max.then(|| root.max_key.clone()),
-            // Of the catalog nobody asks, and of an empty tree it is clear.
-            counts: self.trees.counts(tree),
-            rows: root.counted.filter(|_| tree != TreeId(0) && !matches!(root.root, Root::Empty)),
-            ..DurableRoot::default()
-        };
-        match &root.root {
-            Root::Empty => {}
-            Root::Leaf(run) => {
-                self.write_run(run)?;
-                durable.link = run.link().copied();
-                durable.entries = run.meta.entries;
-                durable.bytes = run.meta.bytes;
-                durable.leaf_has_blobs = run.meta.blobs;
-            }
-            Root::Node(node) => {
-                self.write_node(node)?;
-                durable.link = node.link().copied();
-                durable.level = node.level;
-                (durable.entries, durable.bytes) = root.estimate_to_store(&self.cx);
-            }
-        }
-        Ok(durable)
     }
 
     fn write_node(&self, node: &NodeRef) -> Result<()> {

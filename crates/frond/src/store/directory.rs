@@ -22,17 +22,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     codec::{Decoded, Reader, put_number},
+    file::Store,
     page_table::{
-        Bounds, NUMBERS, PageTable, PutPage, ReadPage, malformed, page_link, put_page_link, seal,
+        Bounds, NUMBERS, PageTable, PutPage, ReadPage, WHAT, malformed, page_link, put_page_link,
+        seal,
     },
     root_directory::{
         NamedSnapshot, RootDirectory, SnapshotTrees, TreeRoot, decode_tree, put_tree,
     },
-    superblock::Superblock,
+    space::STORE_LINEAGE,
+    superblock::{Superblock, Totals},
 };
 use crate::{
     error::Result,
-    page::{FEATURE_PAGED_DIRECTORY, Link},
+    page::{FEATURE_PAGED_DIRECTORY, Link, PageKind},
     sync::Arc,
     types::{Publish, Seqno, TreeId},
 };
@@ -377,5 +380,92 @@ impl Directory {
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         let tables = self.trees.links().chain(self.snapshots.links());
         self.head.iter().chain(tables).chain(&self.listed)
+    }
+}
+
+impl Store {
+    /// Writes the root directory and the space map: the new state and head of the one, head and sums of the other.
+    pub(super) fn write_directory(
+        &self,
+        change: &DirectoryChange,
+        pages: &mut DirectoryPages<'_>,
+        previous: Publish,
+    ) -> Result<(Directory, Link, Link, Totals)> {
+        self.file().require(FEATURE_PAGED_DIRECTORY);
+        let at = pages.at;
+        let mut directory = self.directory.lock().unwrap();
+        let (next, roots) = directory.write(change, pages)?;
+        for link in &pages.replaced {
+            // Once, if a full disk makes this checkpoint be tried again.
+            let lives_on = plant!("store: replaced pages of the directory never die");
+            if directory.dead.insert(link.offset) && !lives_on {
+                self.die(link, STORE_LINEAGE, at)?;
+            }
+        }
+        drop(directory);
+        let (map, totals) = self.write_map(at, previous)?;
+        Ok((next, roots, map, totals))
+    }
+
+    /// The table of the trees' roots in the newest slot's version.
+    pub fn trees_root(&self) -> Option<Link> {
+        self.directory.lock().unwrap().trees_root()
+    }
+
+    /// True if a checkpoint may leave out groups of trees that did not change.
+    pub fn has_paged_directory(&self) -> bool {
+        self.directory.lock().unwrap().is_paged()
+    }
+
+    /// The roots of the trees that a named snapshot of the newest slot's version shows.
+    ///
+    /// Costs a read of each page of its table, 64 trees a page.
+    pub fn snapshot_trees(&self, snapshot: &NamedSnapshot) -> Result<Arc<Group>> {
+        Ok(self.snapshot_directory(&self.newest(), snapshot)?.0)
+    }
+
+    /// The same for a snapshot that a slot lists, with the pages of its table.
+    pub fn snapshot_directory(
+        &self,
+        superblock: &Superblock,
+        snapshot: &NamedSnapshot,
+    ) -> Result<(Arc<Group>, Vec<Link>)> {
+        load_snapshot(superblock, snapshot, &mut |link| {
+            let page = self.read_page(link, PageKind::Directory, WHAT)?;
+            Ok(Some((&**self.file(), page)))
+        })
+    }
+}
+
+/// Pages of the root directory that a checkpoint writes.
+pub(super) struct DirectoryPages<'a> {
+    store: &'a Store,
+    at: Publish,
+    written: Vec<Link>,
+    replaced: Vec<Link>,
+}
+
+impl<'a> DirectoryPages<'a> {
+    /// For a checkpoint of version `at`.
+    pub fn new(store: &'a Store, at: Publish) -> Self {
+        Self { store, at, written: Vec::new(), replaced: Vec::new() }
+    }
+
+    /// The checkpoint is given up: the pages are no version's.
+    pub fn take_back(&self) {
+        let mut space = self.store.space().lock();
+        self.written.iter().for_each(|link| space.take_back(link.offset));
+    }
+}
+
+impl PutPage for DirectoryPages<'_> {
+    fn put(&mut self, payload: &[u8]) -> Result<Link> {
+        let link = self.store.put_page(PageKind::Directory, self.at, STORE_LINEAGE, &[payload])?;
+        self.written.push(link);
+        Ok(link)
+    }
+
+    fn replaced(&mut self, link: Link) {
+        self.replaced.push(link);
     }
 }

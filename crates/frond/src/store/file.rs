@@ -18,13 +18,11 @@ use std::{
 use super::{
     aligned::AlignedBuf,
     alloc::Class,
-    directory::{self, Directory, DirectoryChange, Group},
+    directory::{Directory, DirectoryChange, DirectoryPages},
     guard::{Guard, IoCounts},
     owner::HEADROOM,
     page::{self, Page, page_bytes},
-    page_table::{self, PutPage},
     reserve::Reserving,
-    root_directory::NamedSnapshot,
     space::{Extent, Inner, Request, STORE_LINEAGE, Space, SpaceStats, extent_bytes},
     space_map::{MapPage, map_request, refused},
     superblock::{
@@ -34,7 +32,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::{ALIGN, Env, File, Vfs},
-    page::{FEATURE_PAGED_DIRECTORY, Identity, Link, PageKind, StoreFile, sealed},
+    page::{Identity, Link, PageKind, StoreFile, sealed},
     sync::{Arc, AtomicU64, Mutex, Ordering},
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -93,7 +91,7 @@ pub struct Store {
     checkpoint: Mutex<()>,
     slots: Mutex<SlotPair>,
     /// The pages of the newest slot's root directory.
-    directory: Mutex<Directory>,
+    pub(super) directory: Mutex<Directory>,
     counts_from: Publish,
     /// No page may be born above this before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
@@ -469,8 +467,7 @@ impl Store {
         next_sequence: u64,
     ) -> Result<Superblock> {
         let at = checkpoint.publish;
-        let mut pages =
-            DirectoryPages { store: self, at, written: Vec::new(), replaced: Vec::new() };
+        let mut pages = DirectoryPages::new(self, at);
         let written = self.write_directory(checkpoint.roots, &mut pages, newest.publish);
         let (directory, roots, map, totals) = written.inspect_err(|_| pages.take_back())?;
         let superblock = Superblock {
@@ -520,61 +517,9 @@ impl Store {
         )))
     }
 
-    /// Writes the root directory and the space map: the new state and head of the one, head and sums of the other.
-    fn write_directory(
-        &self,
-        change: &DirectoryChange,
-        pages: &mut DirectoryPages<'_>,
-        previous: Publish,
-    ) -> Result<(Directory, Link, Link, Totals)> {
-        self.data.require(FEATURE_PAGED_DIRECTORY);
-        let at = pages.at;
-        let mut directory = self.directory.lock().unwrap();
-        let (next, roots) = directory.write(change, pages)?;
-        for link in &pages.replaced {
-            // Once, if a full disk makes this checkpoint be tried again.
-            let lives_on = plant!("store: replaced pages of the directory never die");
-            if directory.dead.insert(link.offset) && !lives_on {
-                self.die(link, STORE_LINEAGE, at)?;
-            }
-        }
-        drop(directory);
-        let (map, totals) = self.write_map(at, previous)?;
-        Ok((next, roots, map, totals))
-    }
-
-    /// The table of the trees' roots in the newest slot's version.
-    pub fn trees_root(&self) -> Option<Link> {
-        self.directory.lock().unwrap().trees_root()
-    }
-
-    /// True if a checkpoint may leave out groups of trees that did not change.
-    pub fn has_paged_directory(&self) -> bool {
-        self.directory.lock().unwrap().is_paged()
-    }
-
-    /// The roots of the trees that a named snapshot of the newest slot's version shows.
-    ///
-    /// Costs a read of each page of its table, 64 trees a page.
-    pub fn snapshot_trees(&self, snapshot: &NamedSnapshot) -> Result<Arc<Group>> {
-        Ok(self.snapshot_directory(&self.newest(), snapshot)?.0)
-    }
-
-    /// The same for a snapshot that a slot lists, with the pages of its table.
-    pub fn snapshot_directory(
-        &self,
-        superblock: &Superblock,
-        snapshot: &NamedSnapshot,
-    ) -> Result<(Arc<Group>, Vec<Link>)> {
-        directory::load_snapshot(superblock, snapshot, &mut |link| {
-            let page = self.read_page(link, PageKind::Directory, page_table::WHAT)?;
-            Ok(Some((&**self.file(), page)))
-        })
-    }
-
     /// Writes the changed pages of the space map and its directory. No page of the map is listed in a
     /// zone, so no allocation here changes what is being written.
-    fn write_map(&self, at: Publish, previous: Publish) -> Result<(Link, Totals)> {
+    pub(super) fn write_map(&self, at: Publish, previous: Publish) -> Result<(Link, Totals)> {
         let planned = self.space.lock().plan_zones(at, previous);
         let mut planned = planned.map_err(|why| refused(&self.data, why))?;
         for index in 0..planned.len() {
@@ -640,33 +585,5 @@ impl Store {
     /// Bytes free on the file system.
     pub fn disk_free(&self) -> Result<u64> {
         self.vfs.free_bytes(&self.dir).map_err(|e| Error::io(&self.dir, "measure", 0, e))
-    }
-}
-
-/// Pages of the root directory that a checkpoint writes.
-struct DirectoryPages<'a> {
-    store: &'a Store,
-    at: Publish,
-    written: Vec<Link>,
-    replaced: Vec<Link>,
-}
-
-impl DirectoryPages<'_> {
-    /// The checkpoint is given up: the pages are no version's.
-    fn take_back(&self) {
-        let mut space = self.store.space.lock();
-        self.written.iter().for_each(|link| space.take_back(link.offset));
-    }
-}
-
-impl PutPage for DirectoryPages<'_> {
-    fn put(&mut self, payload: &[u8]) -> Result<Link> {
-        let link = self.store.put_page(PageKind::Directory, self.at, STORE_LINEAGE, &[payload])?;
-        self.written.push(link);
-        Ok(link)
-    }
-
-    fn replaced(&mut self, link: Link) {
-        self.replaced.push(link);
     }
 }

@@ -4,10 +4,7 @@
 use super::basics::{dir, env};
 use crate::{
     io::Env,
-    store::{
-        page_table::NUMBERS,
-        *,
-    },
+    store::{page_table::NUMBERS, *},
     sync::Arc,
     types::{Lineage, Lsn, Publish, Seqno, TreeId},
 };
@@ -34,8 +31,7 @@ fn publish(store: &Store, at: Publish, change: &DirectoryChange) {
     let applied = Seqno(at.0);
     let (log_from, log_synced) = (Lsn(0), Lsn(0));
     let roots = change;
-    let checkpoint =
-        Checkpoint { publish: at, applied, log_from, log_synced, clean: None, roots };
+    let checkpoint = Checkpoint { publish: at, applied, log_from, log_synced, clean: None, roots };
     store.publish(&checkpoint).unwrap();
 }
 
@@ -100,7 +96,8 @@ pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
     let mut named: Vec<(NamedSnapshot, Vec<u32>)> = Vec::new();
     for id in 1..=600u64 {
         at = at.next();
-        let trees: Vec<u32> = TREES.into_iter().filter(|tree| u64::from(*tree) % 7 != id % 7).collect();
+        let trees: Vec<u32> =
+            TREES.into_iter().filter(|tree| u64::from(*tree) % 7 != id % 7).collect();
         let mut snapshots: Vec<_> = named.iter().map(|(one, _)| one.clone()).collect();
         let (seqno, publish_at) = (Seqno(at.0), at);
         let own = NamedSnapshot { id, seqno, publish: publish_at, trees: SnapshotTrees::Own };
@@ -115,7 +112,10 @@ pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
         named.push((NamedSnapshot { trees: root, ..own }, trees));
     }
     let opened = reopened(&env, store);
-    assert_eq!(opened.roots.snapshots, named.iter().map(|(one, _)| one.clone()).collect::<Vec<_>>());
+    assert_eq!(
+        opened.roots.snapshots,
+        named.iter().map(|(one, _)| one.clone()).collect::<Vec<_>>()
+    );
     store = opened.store;
     for (snapshot, trees) in &named {
         let found = store.snapshot_trees(snapshot).unwrap();
@@ -168,14 +168,17 @@ fn a_very_long_largest_key_is_bounded() {
     let capped = [vec![b'a'], vec![0xff; 50_000]].concat();
     let keys = [vec![b'k'; 4096], long, capped, vec![0xff; 5000]];
     let trees = (0u32..).zip(&keys);
-    let trees = trees.map(|(tree, key)| (TreeId(tree), TreeRoot { max_key: Some(key.clone()), ..root(tree, at) }));
+    let trees = trees.map(|(tree, key)| {
+        (TreeId(tree), TreeRoot { max_key: Some(key.clone()), ..root(tree, at) })
+    });
     let roots = RootDirectory { trees: trees.collect(), snapshots: vec![] };
     publish(&store, at, &DirectoryChange::whole(&roots));
     let opened = reopened(&env, store);
     let found: Vec<_> = opened.roots.trees.values().map(|root| root.max_key.clone()).collect();
     let bound = [vec![b'k'; 4095], vec![b'l']].concat();
     assert_eq!(found, [Some(keys[0].clone()), Some(bound), Some(vec![b'b']), None]);
-    let is_bound = |(key, found): (&Vec<u8>, &Option<Vec<u8>>)| found.as_ref().is_none_or(|f| f >= key);
+    let is_bound =
+        |(key, found): (&Vec<u8>, &Option<Vec<u8>>)| found.as_ref().is_none_or(|f| f >= key);
     assert!(keys.iter().zip(&found).all(is_bound));
 }
 

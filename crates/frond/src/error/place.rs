@@ -1,0 +1,20 @@
+//! The place of damage in a file, as errors name it.
+
+use std::{fmt, path::PathBuf};
+
+/// Where damage was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// Byte offset in it.
+    pub offset: u64,
+    /// Length of what was read there, bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} bytes at offset {}", self.file.display(), self.bytes, self.offset)
+    }
+}
