@@ -21,7 +21,7 @@ const CLONES_IN_A_ROW: usize = 16 << 10;
 /// The number of a tree that is made, and the next one's; an error if there is no number left.
 pub(crate) fn take_tree_number(next: &mut TreeId) -> Result<TreeId> {
     let id = (*next).max(TreeId(1));
-    if id.0 >= TREES {
+    if id.0 == TREES {
         return Err(reached("trees, those that were dropped included", TREES.into()));
     }
     *next = id.next();
@@ -31,7 +31,7 @@ pub(crate) fn take_tree_number(next: &mut TreeId) -> Result<TreeId> {
 /// The number of a named snapshot that is made, and the next one's; an error if there is no number left.
 pub(crate) fn take_snapshot_number(next: &mut u32) -> Result<u32> {
     let id = *next;
-    if id >= SNAPSHOTS {
+    if id == SNAPSHOTS {
         return Err(reached("named snapshots, those that were dropped included", SNAPSHOTS.into()));
     }
     *next += 1;

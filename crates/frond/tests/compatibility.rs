@@ -12,8 +12,8 @@ use frond::{
     Batch, CheckMode, Db, Hint, Layout, Part, Result, SizeClass, StoreId, Tree, TreeOptions, check,
     io::{Env, MemoryVfs, OpenMode, Vfs},
     page::{
-        FEATURE_DICTIONARIES, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
-        FEATURE_TYPED_RUNS, StoreFile,
+        FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES,
+        FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, StoreFile,
     },
 };
 use frond_testkit::disk::SimVfs;
@@ -100,15 +100,24 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
     }
     db.close().unwrap();
     // Code that knows opaque blocks only is told so by the superblock, and not by a page (Promise: P22).
-    assert_eq!(features(&fs::read(dir.path().join("store.frond")).unwrap()), [1, 1]);
+    let store = fs::read(dir.path().join("store.frond")).unwrap();
+    assert_eq!(features(&store), [1, 1]);
+    // Nor does it read a root directory of page tables.
+    assert_eq!(all_features(&store).map(|bits| bits & FEATURE_PAGED_DIRECTORY), [32, 32]);
 }
 
-/// What readers of both slots must know, beside that rows are counted: every store that is written says so.
-fn features(store: &[u8]) -> [u64; 2] {
+/// What readers of both slots must know.
+fn all_features(store: &[u8]) -> [u64; 2] {
     let slots = [16, (64 << 10) + 16];
-    let features = slots.map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()));
+    slots.map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()))
+}
+
+/// The same without what every store that is written says: that rows are counted, and, from its first checkpoint on, that its
+/// root directory lies in pages.
+fn features(store: &[u8]) -> [u64; 2] {
+    let features = all_features(store);
     assert!(features.iter().all(|features| features & FEATURE_ROW_COUNTS != 0), "{features:?}");
-    features.map(|features| features & !FEATURE_ROW_COUNTS)
+    features.map(|features| features & !(FEATURE_ROW_COUNTS | FEATURE_PAGED_DIRECTORY))
 }
 
 /// Promise: P22.

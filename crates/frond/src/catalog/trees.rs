@@ -13,6 +13,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::RangeInclusive,
 };
 
 use super::{
@@ -24,7 +25,6 @@ use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
     run::{Typing, Work, WorkByTree},
-    store::GROUP_TREES,
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
@@ -476,9 +476,8 @@ impl TreeDirectory for Catalog {
         self.state.read().unwrap().counts(tree)
     }
 
-    fn counting(&self, group: u32, through: Seqno) -> Vec<TreeId> {
+    fn counting(&self, ids: RangeInclusive<u32>, through: Seqno) -> Vec<TreeId> {
         let state = self.state.read().unwrap();
-        let ids = (0..GROUP_TREES).map(|place| TreeId(group * GROUP_TREES + place));
         let is_there = |id: &TreeId| {
             let is_shown = state
                 .by_id
@@ -487,7 +486,7 @@ impl TreeDirectory for Catalog {
             let has_begun = || state.begun.get(id).is_some_and(|(_, since)| *since <= through);
             (is_shown || has_begun()) && state.counts(*id) != Counts::default()
         };
-        ids.filter(is_there).collect()
+        ids.map(TreeId).filter(is_there).collect()
     }
 
     fn take_counted(&self, through: Seqno) -> Vec<TreeId> {

@@ -61,7 +61,7 @@ use crate::{
     version::{MemSlot, Snapshots, Versions},
     wal::Log,
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::RangeInclusive};
 
 /// Byte limits of the pipeline, all derived from the cache size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,8 +131,8 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 
     /// How far the counters of a tree are, for the root directory: at least as far as any commit so far says.
     fn counts(&self, tree: TreeId) -> Counts;
-    /// Trees of a group of the root directory, made through this commit, that have given out numbers.
-    fn counting(&self, group: u32, through: Seqno) -> Vec<TreeId>;
+    /// Trees of these numbers, made through this commit, that have given out numbers.
+    fn counting(&self, ids: RangeInclusive<u32>, through: Seqno) -> Vec<TreeId>;
     /// Trees made through this commit whose counters changed, or that began or went, since this was called last.
     fn take_counted(&self, through: Seqno) -> Vec<TreeId>;
     /// What [`take_counted`](Self::take_counted) gave was not written.

@@ -18,7 +18,10 @@
 //!
 //! Threads: under the checkpoint's lock. Bytes: docs/format.md, "Root directory".
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use super::{
     codec::{Decoded, Reader, put_number},
@@ -54,6 +57,12 @@ pub type Group = BTreeMap<TreeId, TreeRoot>;
 /// The group of a tree.
 pub fn group_of(tree: TreeId) -> u32 {
     tree.0 / GROUP_TREES
+}
+
+/// Numbers of the trees of a group.
+pub fn trees_of(group: u32) -> RangeInclusive<u32> {
+    let first = group * GROUP_TREES;
+    first..=first + (GROUP_TREES - 1)
 }
 
 /// What the root directory of a version has that the newest slot's has not.

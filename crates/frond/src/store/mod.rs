@@ -102,7 +102,7 @@ pub use alloc::Class;
 pub use copy::{
     SUPERBLOCK_BYTES, check_extent, read_roots, read_snapshot, write_slots, zone_pages,
 };
-pub use directory::{DirectoryChange, GROUP_TREES, Group, group_of};
+pub use directory::{DirectoryChange, Group, group_of, trees_of};
 pub use examine::{Held, Listed, SlotState, examine};
 pub use file::{Checkpoint, Store, StoreStats};
 pub use guard::IoCounts;

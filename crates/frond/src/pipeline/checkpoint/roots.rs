@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use super::super::Engine;
 use crate::{
     Result, Seqno, TreeId,
-    store::{DirectoryChange, Group, TreeRoot as DurableRoot, group_of},
+    store::{DirectoryChange, Group, TreeRoot as DurableRoot, group_of, trees_of},
     sync::Arc,
     tree::{Root, TreeRoot},
     version::{RootMarks, Version},
@@ -43,7 +43,7 @@ impl Engine {
                 group.insert(*tree, durable);
             }
             // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
-            for tree in self.trees.counting(number, version.applied) {
+            for tree in self.trees.counting(trees_of(number), version.applied) {
                 if let Entry::Vacant(place) = group.entry(tree) {
                     place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);
                 }
