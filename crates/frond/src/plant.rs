@@ -285,7 +285,6 @@ pub const BUGS: &[Bug] = &[
     bug("db: merge operators in use are not written down", "Shared::record_operators", "scenarios"),
     bug("db: range deletes are not logged", "build_record", "crash"),
     bug("db: replay what a tree already holds", "replay", "crash"),
-    bug("db: recovery ends without a checkpoint", "open after a crash", "crash"),
 ];
 
 /// Never: this build has no planted bugs.

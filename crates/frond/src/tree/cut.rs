@@ -171,4 +171,4 @@ impl<'r> PartWriter<'r> {
 }
 
 #[cfg(all(test, not(shuttle)))]
-mod tests;
+pub(super) mod tests;

@@ -92,7 +92,7 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
 
 /// Rule: I26. Rows and range deletes at random: few and many, short ones and some over many parts.
 #[test]
-pub(super) fn parts_hold_what_lies_in_them_and_no_more_than_a_run() {
+pub(crate) fn parts_hold_what_lies_in_them_and_no_more_than_a_run() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 200, ..tiny() });
     for seed in 0..200 {
         let mut random = seed;
@@ -121,7 +121,7 @@ fn range_deletes_without_rows_are_cut() {
 
 /// One range delete below many rows: each part has its share of it.
 #[test]
-pub(super) fn a_range_delete_goes_on_in_each_part_that_it_covers() {
+pub(crate) fn a_range_delete_goes_on_in_each_part_that_it_covers() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
     let rows: Rows = (0..100).map(|n| (key(4 * n + 2), (Tag::PUT, vec![b'v'; 20]))).collect();
     let parts = check_parts(&cx, 4, &rows, &vec![(key(1), key(500))]);
@@ -129,15 +129,4 @@ pub(super) fn a_range_delete_goes_on_in_each_part_that_it_covers() {
     for part in &parts {
         assert_eq!(part.run.open(&cx).unwrap().range_deletes().len(), 1);
     }
-}
-
-#[cfg(feature = "planted-bugs")]
-#[test]
-fn planted_bugs_are_caught() {
-    let claims = claims! {
-        "tree: a range delete is not clipped where a part ends" => parts_hold_what_lies_in_them_and_no_more_than_a_run,
-        "tree: a part loses the range delete that goes on in it" => a_range_delete_goes_on_in_each_part_that_it_covers,
-        "tree: range deletes are no bytes of a run" => parts_hold_what_lies_in_them_and_no_more_than_a_run,
-    };
-    crate::plant::assert_claims_hold("tree", claims);
 }

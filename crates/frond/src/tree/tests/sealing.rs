@@ -45,6 +45,12 @@ fn a_node_that_could_not_be_read_is_not_written() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
-    let claims = claims! { "tree: a node is written unread" => a_node_that_could_not_be_read_is_not_written, };
+    use crate::tree::cut::tests as cut;
+    let claims = claims! {
+        "tree: a node is written unread" => a_node_that_could_not_be_read_is_not_written,
+        "tree: a range delete is not clipped where a part ends" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
+        "tree: a part loses the range delete that goes on in it" => cut::a_range_delete_goes_on_in_each_part_that_it_covers,
+        "tree: range deletes are no bytes of a run" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
+    };
     crate::plant::assert_claims_hold("tree", claims);
 }
