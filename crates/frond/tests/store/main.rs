@@ -17,6 +17,7 @@ mod large_batches;
 mod operators;
 mod parts;
 mod queue;
+mod range_deletes;
 mod recovery;
 mod rest;
 mod spill;
