@@ -102,6 +102,11 @@ pub const BUGS: &[Bug] = &[
     bug("run: all runs share their cached blocks", "Run::block", "model"),
     bug("memtable: newest version by arrival", "placing into a version chain", "memtable"),
     bug("memtable: merged levels forget older range deletes", "Level::merge", "memtable"),
+    bug(
+        "memtable: levels are merged by the stretches that are left",
+        "TreeRanges::merge_levels",
+        "memtable",
+    ),
     bug("memtable: a helper adds range deletes again", "TreeRanges::add", "memtable"),
     bug("memtable: range delete hides newer puts", "Memtable::get", "model"),
     bug("txn: the first of two writes wins", "WriteSet::sort", "model"),

@@ -16,7 +16,8 @@
 //! 1. Nothing is ever freed before the arena drops: whoever has an address may read for as long as
 //!    the arena is borrowed.
 //! 2. An [`At<T>`] is made only by placing a `T` (or a record) in an arena, or by an `Acquire` load
-//!    of an [`AtomicAt<T>`] into which one was stored with `Release`. So what it names was wholly
+//!    of an [`AtomicAt<T>`] into which one was stored with `Release`; or it is copied out of a structure that was
+//!    published after that, and read through the publication (levels of range deletes). So what it names was wholly
 //!    written before, in the same arena: an `At` never leaves the arena's owner.
 //! 3. A placed object changes afterwards only through atomics. Record bytes never change.
 //! 4. A [`Writer`] owns the free ends of the frames that it took; no two writers share one.

@@ -11,8 +11,10 @@
 //! 1. A commit's range deletes of a tree become one sorted level, pushed in front of the list of levels by
 //!    compare-and-swap. The swap fails if another push came first; then the list is looked at again, so that
 //!    a commit is there once whoever inserts it.
-//! 2. Neighbouring levels are merged while the newer one has at least a quarter of the older one's points
-//!    (Bentley and Saxe, "Decomposable searching problems", 1980). One thread merges at a time; those that
+//! 2. Neighbouring levels are merged while the newer one has at least a quarter of the older one's range
+//!    deletes (Bentley and Saxe, "Decomposable searching problems", 1980). Not of its stretches: of ranges that
+//!    cover each other few are left, and a chain of merges as long as there are commits would grow below
+//!    them (3). One thread merges at a time; those that
 //!    find it busy leave the merging to it. Nobody waits for a merge.
 //! 3. A level knows of each stretch the newest seqno, and that answers all who may see that. Where a stretch
 //!    has older range deletes as well, the level keeps the two that it was merged of, and who must not see
@@ -53,7 +55,8 @@ pub struct RangeDelete<'a> {
     pub to: &'a [u8],
 }
 
-/// A newer level is merged with the older one if it has at least one of so many of its points.
+/// A newer level is merged with the older one if it has at least one of so many of its range deletes. An older
+/// level then has at most four fifths of what it becomes part of, so that what is kept below a level is not deep.
 const MERGED_PART: usize = 4;
 
 /// One end of a range delete's record.
@@ -111,7 +114,9 @@ struct Level {
     records: Box<[At<RecordHead>]>,
     /// What the stretch from the point on is, and which end of its record the point is.
     covers: Box<[u64]>,
-    skip: usize,
+    prefix: Box<[u8]>,
+    /// Range deletes that were put in, covered ones too.
+    count: usize,
     min_seqno: Seqno,
     max_seqno: Seqno,
     /// What it was merged of, if some stretch has older range deletes than the newest.
@@ -144,7 +149,7 @@ impl<'a> LevelBuilder<'a> {
         }
     }
 
-    fn finish(self, merged: Option<[&Arc<Level>; 2]>) -> Option<Arc<Level>> {
+    fn finish(self, count: usize, merged: Option<[&Arc<Level>; 2]>) -> Option<Arc<Level>> {
         let Self { arena, points, covers } = self;
         let (first, last) = (points.first()?.key(arena), points.last()?.key(arena));
         let skip = first.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -155,11 +160,12 @@ impl<'a> LevelBuilder<'a> {
         let point_bytes = size_of::<u64>() * 2 + size_of::<At<RecordHead>>();
         let below: usize = merged.iter().flatten().map(|level| level.bytes).sum();
         Some(Arc::new(Level {
-            heads: points.iter().map(|point| head(point.key(arena), skip)).collect(),
-            skip,
+            heads: points.iter().map(|point| head(&point.key(arena)[skip..])).collect(),
+            prefix: first[..skip].into(),
+            count,
             min_seqno: seqnos.clone().chain(of_merged).min()?,
             max_seqno: seqnos.max()?,
-            bytes: size_of::<Level>() + points.len() * point_bytes + below,
+            bytes: size_of::<Level>() + skip + points.len() * point_bytes + below,
             covers: points.iter().zip(&covers).map(|(p, cover)| cover.pack(p.is_end)).collect(),
             records: points.iter().map(|point| point.record).collect(),
             merged,
@@ -176,7 +182,7 @@ impl Level {
             builder.push(Point { record, is_end: false }, cover);
             builder.push(Point { record, is_end: true }, NOTHING);
         }
-        builder.finish(None)
+        builder.finish(ranges.len(), None)
     }
 
     fn point(&self, at: usize) -> Point {
@@ -218,25 +224,24 @@ impl Level {
             builder.push(point, of_a.and(of_b));
         }
         let forgets = plant!("memtable: merged levels forget older range deletes");
-        builder.finish((!forgets).then_some(levels))
+        builder.finish(a.count + b.count, (!forgets).then_some(levels))
     }
 
-    /// The stretch that `key` lies in, if it lies in any.
+    /// The stretch that `key` lies in, if it lies in any. Records are looked at only where heads are equal.
     #[inline]
     fn stretch(&self, arena: &Arena, key: &[u8]) -> Option<usize> {
-        let last = self.points() - 1;
-        if key < self.point(0).key(arena) || key >= self.point(last).key(arena) {
-            return None;
-        }
-        // It lies between two keys that share the prefix, and so has it, too.
-        let wanted = head(key, self.skip);
+        // All points lie on one side of a key without the prefix.
+        let wanted = head(key.strip_prefix(&*self.prefix)?);
         let mut low = self.heads.partition_point(|&head| head < wanted);
-        let mut high = low + self.heads[low..].partition_point(|&head| head == wanted);
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.point(middle).key(arena) <= key { low = middle + 1 } else { high = middle }
+        if self.heads.get(low) == Some(&wanted) {
+            let mut high = low + self.heads[low..].partition_point(|&head| head == wanted);
+            while low < high {
+                let middle = low.midpoint(high);
+                if self.point(middle).key(arena) <= key { low = middle + 1 } else { high = middle }
+            }
         }
-        low.checked_sub(1)
+        // Behind the last point there is nothing.
+        low.checked_sub(1).filter(|stretch| stretch + 1 < self.points())
     }
 
     /// The newest range delete up to `at` that covers a key, if it is newer than `known`.
@@ -305,10 +310,9 @@ impl Level {
     }
 }
 
-/// Eight bytes of a key as a number that orders as they do.
+/// The first eight bytes of a key's rest as a number that orders as they do.
 #[inline]
-fn head(key: &[u8], skip: usize) -> u64 {
-    let rest = key.get(skip..).unwrap_or_default();
+fn head(rest: &[u8]) -> u64 {
     match rest.first_chunk::<8>() {
         Some(eight) => u64::from_be_bytes(*eight),
         None => {
@@ -394,7 +398,12 @@ impl TreeRanges {
     fn merge_levels(&self, arena: &Arena, bytes: &AtomicUsize) {
         let Ok(_merging) = self.merging.try_lock() else { return };
         while let Some(levels) = self.levels.load_full() {
-            let is_due = |pair: &[Arc<Level>]| pair[0].points() >= pair[1].points() / MERGED_PART;
+            let is_due = |pair: &[Arc<Level>]| {
+                let by_stretches =
+                    plant!("memtable: levels are merged by the stretches that are left");
+                let size = |level: &Level| if by_stretches { level.points() } else { level.count };
+                size(&pair[0]) >= size(&pair[1]) / MERGED_PART
+            };
             let Some(place) = levels.windows(2).position(is_due) else { return };
             let (newer, older) = (&levels[place], &levels[place + 1]);
             let Some(merged) = Level::merge(arena, [newer, older]) else { return };

@@ -450,6 +450,7 @@ fn planted_bugs_are_caught() {
     let claims = claims! {
         "memtable: newest version by arrival" => versions_stand_by_seqno_whatever_their_arrival,
         "memtable: merged levels forget older range deletes" => ranges::tests::levels_say_what_a_list_says_at_every_seqno,
+        "memtable: levels are merged by the stretches that are left" => ranges::tests::ranges_that_cover_each_other_make_no_chain,
         "memtable: a helper adds range deletes again" => ranges::tests::helpers_add_the_range_deletes_of_a_commit_once,
     };
     crate::plant::assert_claims_hold("memtable", claims);

@@ -119,21 +119,20 @@ impl RangeDeletes {
         (0..self.len()).map(|i| (self.from(i), self.to(i)))
     }
 
-    /// How many fragments begin at or below `key`.
+    /// How many fragments begin at or below `key`. Keys are looked at only where heads are equal.
     #[inline]
     fn count_from_at_or_below(&self, key: &[u8]) -> usize {
-        let Some(last) = self.len().checked_sub(1) else { return 0 };
-        if key < self.from(0) {
-            return 0;
+        let prefix = &self.keys[..self.skip];
+        let Some(rest) = key.strip_prefix(prefix) else {
+            // All of them lie on one side of it.
+            return if key < prefix { 0 } else { self.len() };
+        };
+        let wanted = head(rest, 0);
+        let mut low = self.heads.partition_point(|&head| head < wanted);
+        if self.heads.get(low) != Some(&wanted) {
+            return low;
         }
-        if key >= self.from(last) {
-            return last + 1;
-        }
-        // It lies between two keys that share the prefix, and so has it, too.
-        let wanted = head(key, self.skip);
-        let below = self.heads.partition_point(|&head| head < wanted);
-        let equal = self.heads[below..].partition_point(|&head| head == wanted);
-        let (mut low, mut high) = (below, below + equal);
+        let mut high = low + self.heads[low..].partition_point(|&head| head == wanted);
         while low < high {
             let middle = low.midpoint(high);
             if self.from(middle) <= key { low = middle + 1 } else { high = middle }

@@ -18,6 +18,7 @@ mod large_batches;
 mod operators;
 mod parts;
 mod queue;
+mod range_deletes;
 mod recovery;
 mod rest;
 mod spill;

@@ -164,6 +164,32 @@ fn disjoint_range_deletes_keep_no_history() {
     assert_eq!(memtable.range_deletes(TREE, (Seqno(0), LATEST)).len(), count as usize);
 }
 
+/// "All before t", again and again: each range delete covers those before. Old seqnos are found in few steps.
+#[test]
+pub(in crate::memtable) fn ranges_that_cover_each_other_make_no_chain() {
+    fn depth(level: &Level) -> usize {
+        1 + level.merged.iter().flatten().map(|level| depth(level)).max().unwrap_or(0)
+    }
+    let memtable = memtable();
+    // A chain of so many would still fit on the stack.
+    let count = 1000u64;
+    for n in 1..=count {
+        memtable.delete_range(TREE, Seqno(n), &[], &n.to_be_bytes());
+    }
+    let table = memtable.table(TREE).unwrap();
+    let levels = memtable.ranges.find(&table.ranges).unwrap().levels.load_full().unwrap();
+    let deepest = levels.iter().map(|level| depth(level)).max().unwrap();
+    assert!(levels.len() <= 7 && deepest <= 32, "{} levels, {deepest} deep", levels.len());
+    let points: usize = levels.iter().map(|level| level.points()).sum();
+    assert_eq!(points, 2 * levels.len(), "one stretch covers the others");
+    for n in (0..count).step_by(7) {
+        let key = n.to_be_bytes();
+        assert_eq!(memtable.cover(TREE, &key, Seqno(n)), None, "{n}");
+        assert_eq!(memtable.cover(TREE, &key, Seqno(n + 1)), Some(Seqno(n + 1)));
+        assert_eq!(memtable.cover(TREE, &key, LATEST), Some(Seqno(count)));
+    }
+}
+
 /// Rules: I2, I3. What readers see of a commit does not change while others push and merge.
 #[test]
 fn readers_beside_merges_see_each_commit_whole_and_for_good() {
