@@ -11,7 +11,7 @@ use crate::{
     io::{Env, MemoryVfs},
     memtable::Memtable,
     page::{Link, PageKind},
-    store::{self, Checkpoint, RootDirectory, Store, StoreOptions, TreeRoot},
+    store::{self, Checkpoint, DirectoryChange, RootDirectory, Store, StoreOptions, TreeRoot},
     sync::{Arc, AtomicU64, Mutex, Ordering, explore, thread},
 };
 
@@ -69,7 +69,7 @@ impl House {
             log_from: Lsn(0),
             log_synced: Lsn(0),
             clean: None,
-            roots: &roots,
+            roots: &DirectoryChange::whole(&roots),
         };
         self.store.publish(&checkpoint).unwrap();
     }
