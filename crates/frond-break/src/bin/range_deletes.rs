@@ -64,7 +64,7 @@ fn ranges(dice: &mut Dice, phase: usize) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         to.push(b'~');
         (from, to)
     };
-    let (batches, each) = [(10, 400), (10, 200), (6, 250)][phase % 3];
+    let (batches, each) = [(10, 400), (10, 200), (16, 90)][phase % 3];
     let mut next = dice.below(100);
     let mut one = |dice: &mut Dice| match phase % 3 {
         // Disjoint, in order: most lie between keys, some on one.
