@@ -68,7 +68,7 @@ fn coordinate(dir: &Path, seed: u64, round: u64) -> frond::Result<()> {
                         log.write_all(&row).expect("a decision is written");
                     }
                     for (at, one) in prepared.into_iter().enumerate() {
-                        // Some are left to whoever asks for them by name.
+                        // Some stay in doubt, to be decided by name.
                         match (commits, dice.one_in(5)) {
                             (true, false) => drop(one.commit()?),
                             (false, false) => one.rollback()?,

@@ -174,7 +174,7 @@ impl TreeEntry {
     }
 
     /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that others
-    /// can see: whoever reads at it, or after it, finds the mark.
+    /// can see: a reader at that seqno or a later one finds the mark.
     pub fn mark_end(&self, seqno: Seqno) {
         // SeqCst: see `check`. The first mark counts.
         self.end.fetch_min(seqno.0, Ordering::SeqCst);

@@ -16,7 +16,7 @@
 //! Invariants
 //! 1. A caller that needs several trees locks them in the order of their numbers, for one owner: so two changes of the
 //!    catalog never wait for each other in a cycle, and a transaction that waits for one of them is seen.
-//! 2. Trees are locked before the lock of catalog changes is: nobody who has that waits for a transaction.
+//! 2. Trees are locked before the lock of catalog changes is: a thread that holds that lock never waits for a transaction.
 //! 3. A tree gets its end ([`TreeEntry::mark_end`](crate::catalog::TreeEntry)) while it is held as [`Alone`].
 //!
 //! Threads: all.

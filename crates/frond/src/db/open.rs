@@ -249,7 +249,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             }
             engine.health.watch(engine.log().rewrite_recovered())?;
             warnings.push(format!(
-                "FRD-1304 {}: the disk has no room for the checkpoint that ends a recovery ({why}); rows                  can be read, and deleted as long as the log has room: make room, or delete or drop",
+                "FRD-1304 {}: the disk has no room for the checkpoint that ends a recovery ({why}); rows \
+                 can be read, and deleted as long as the log has room: make room, or delete or drop",
                 store.dir().display()
             ));
         }

@@ -16,9 +16,9 @@
 //!    cover each other few are left, and a chain of merges as long as there are commits would grow below
 //!    them (3). One thread merges at a time; those that
 //!    find it busy leave the merging to it. Nobody waits for a merge.
-//! 3. A level knows of each stretch the newest seqno, and that answers all who may see that. Where a stretch
-//!    has older range deletes as well, the level keeps the two that it was merged of, and who must not see
-//!    the newest looks there. Levels without such stretches keep nothing.
+//! 3. A level knows the newest seqno of each stretch, which answers every reader that sees that commit. Where a
+//!    stretch has older range deletes as well, the level keeps the two levels that it was merged of, and a reader
+//!    at an older seqno looks there. Levels without such stretches keep nothing.
 //!
 //! n range deletes cost n log n, a lookup log² n: a binary search in each of some log n levels, of which
 //! those whose keys or seqnos cannot match are passed over. A tree without range deletes costs one load.

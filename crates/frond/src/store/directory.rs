@@ -27,8 +27,7 @@ use super::{
     codec::{Decoded, Reader, put_number},
     file::Store,
     page_table::{
-        Bounds, NUMBERS, PageTable, PutPage, ReadPage, WHAT, malformed, page_link, put_page_link,
-        seal,
+        Bounds, PageTable, PutPage, ReadPage, WHAT, malformed, page_link, put_page_link, seal,
     },
     root_directory::{
         NamedSnapshot, RootDirectory, SnapshotTrees, TreeRoot, decode_tree, put_tree,
@@ -141,22 +140,23 @@ impl Directory {
         for snapshot in new.iter_mut().filter(|one| matches!(one.trees, SnapshotTrees::Own)) {
             snapshot.trees = own.clone();
         }
-        if new == self.named && (self.listed.is_some() || !new.iter().any(is_listed)) {
+        if new == self.named {
             return Ok(());
         }
         let (before, after) = (paged_pages(&self.named), paged_pages(&new));
         let mut changes: BTreeMap<u32, Option<Vec<u8>>> = BTreeMap::new();
         for (&number, page) in &after {
-            if before.get(&number) != Some(page) || !self.snapshots.numbers().any(|n| n == number) {
+            if before.get(&number) != Some(page) {
                 changes.insert(number, Some(seal_snapshots(number, page)?));
             }
         }
         changes.extend(before.keys().filter(|n| !after.contains_key(n)).map(|&n| (n, None)));
         self.snapshots.update(changes, pages)?;
-        let listed: Vec<_> = new.iter().filter(|one| is_listed(one)).cloned().collect();
-        let ids = |of: &[NamedSnapshot]| of.iter().map(|one| one.id).collect::<Vec<_>>();
-        let before: Vec<_> = self.named.iter().filter(|one| is_listed(one)).cloned().collect();
-        if self.listed.is_none() || ids(&listed) != ids(&before) {
+        let listed = |of: &[NamedSnapshot]| -> Vec<_> {
+            of.iter().filter(|one| is_listed(one)).cloned().collect()
+        };
+        let (before, listed) = (listed(&self.named), listed(&new));
+        if listed != before {
             self.listed.take().into_iter().for_each(|link| pages.replaced(link));
             if !listed.is_empty() {
                 let page = RootDirectory { trees: BTreeMap::new(), snapshots: listed };
@@ -185,8 +185,9 @@ fn is_listed(snapshot: &NamedSnapshot) -> bool {
 fn paged_pages(named: &[NamedSnapshot]) -> BTreeMap<u32, Vec<&NamedSnapshot>> {
     let mut pages: BTreeMap<u32, Vec<&NamedSnapshot>> = BTreeMap::new();
     for snapshot in named.iter().filter(|one| !is_listed(one)) {
+        // Ids have 32 bits, and those that are read belong to a number of a page table.
         let number = (snapshot.id / SNAPSHOTS_A_PAGE) as u32;
-        pages.entry(number.min(NUMBERS - 1)).or_default().push(snapshot);
+        pages.entry(number).or_default().push(snapshot);
     }
     pages
 }
@@ -311,7 +312,6 @@ pub(super) fn load(
     drop(page);
     let mut named = Vec::new();
     let trees = load_trees(trees, superblock.applied, &mut bounds, read, &mut roots.trees)?;
-    let mut table_bounds = Bounds::of(superblock);
     let snapshots = PageTable::load(snapshots, &mut bounds, read, &mut |number, own, page| {
         let from = named.len();
         decode_snapshots(page, number, &mut named)?;
@@ -321,8 +321,7 @@ pub(super) fn load(
         });
         for (root, publish) in tables {
             // Tables share pages: each is looked at by itself.
-            table_bounds = Bounds::of(superblock);
-            table_bounds.check(&root, publish.min(own.birth))?;
+            Bounds::of(superblock).check(&root, publish.min(own.birth))?;
         }
         Ok(())
     })?;

@@ -289,7 +289,7 @@ impl Log {
                     bytes = self.options.before(bytes);
                 }
                 Err(Error::Io { source, .. }) if is_full(&source) => {
-                    // Who needs it is told, and asks again if it comes again; others have what they need.
+                    // The caller that needs the segment gets the error, and asks again when it needs it again.
                     self.state.lock().unwrap().spare_wanted = false;
                     return Err(Error::Full(format!("no room for a log segment of {bytes} bytes")));
                 }
