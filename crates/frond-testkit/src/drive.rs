@@ -68,6 +68,11 @@ pub trait Store: Sized {
         false
     }
 
+    /// True if the opening had no room on the disk for the checkpoint that ends a recovery.
+    fn lacked_room(&self) -> bool {
+        false
+    }
+
     /// One step of draining buffers; false if nothing waits in any.
     fn drain(&mut self) -> frond::Result<bool> {
         Ok(false)

@@ -290,6 +290,8 @@ pub const BUGS: &[Bug] = &[
     bug("db: merge operators in use are not written down", "Shared::record_operators", "scenarios"),
     bug("db: range deletes are not logged", "build_record", "crash"),
     bug("db: replay what a tree already holds", "replay", "crash"),
+    bug("db: recovery ends without a checkpoint", "Engine::settle_recovered", "cached"),
+    bug("wal: what was recovered is not rewritten", "RecoveredTail::clear_way", "cached"),
 ];
 
 /// Never: this build has no planted bugs.

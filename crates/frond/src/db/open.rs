@@ -247,7 +247,6 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             if plant!("db: a full disk fails a recovery") {
                 return Err(Error::Full(why));
             }
-            engine.health.watch(engine.log().rewrite_recovered())?;
             warnings.push(format!(
                 "FRD-1304 {}: the disk has no room for the checkpoint that ends a recovery ({why}); rows \
                  can be read, and deleted as long as the log has room: make room, or delete or drop",

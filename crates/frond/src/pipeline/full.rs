@@ -105,7 +105,9 @@ impl Engine {
             self.freeze();
             while self.apply_oldest()? {}
             self.publish_unchanged();
-            self.run_checkpoint()?;
+            if !plant!("db: recovery ends without a checkpoint") {
+                self.run_checkpoint()?;
+            }
             Ok(true)
         })?;
         Ok(self.full.why.lock().unwrap().clone())
