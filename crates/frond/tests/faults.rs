@@ -210,6 +210,7 @@ fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_delete
     }
     println!("{total}");
     assert!(total.deletes > 1000 && total.emptied > 4 && total.twice > 20, "{total}");
+    assert!(total.unreserved > 20 && total.cramped > 0, "{total}");
 }
 
 /// A clone and a load whose commits cannot be applied, for a value before them grows and finds no room: they
