@@ -349,7 +349,7 @@ fn reopen(
     vfs.mend();
     report.opened += 1;
     report.unreserved += u64::from(is_unreserved);
-    let cramped = life.db.warnings().into_iter().find(|text| text.contains("FRD-1304"));
+    let cramped = life.db.warnings().iter().find(|text| text.contains("FRD-1304"));
     if let (Some(warning), false) = (&cramped, others) {
         return fail(format!("the store had the disk alone, and a reserve for this: {warning}"));
     }

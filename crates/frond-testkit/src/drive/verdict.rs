@@ -1,8 +1,8 @@
 //! What was found against what had to be: which answer an error is, which step of the model, and the difference in words.
 
-use super::{Failure, fail};
 use frond::Error;
 
+use super::{Failure, fail};
 use crate::model::{Answer, Everything, Model, Refusal, difference, dump_difference, show};
 
 /// Turns the engine's refusals into answers and leaves other errors.

@@ -109,7 +109,7 @@ fn segments_that_go_meanwhile_are_no_damage() {
         db.checkpoint().unwrap();
     }
     let segments = || {
-        let names = files.files.list(&db.shared.engine.store.dir()).unwrap();
+        let names = files.files.list(db.shared.engine.store.dir()).unwrap();
         names.iter().filter(|name| name.to_string_lossy().starts_with("log-0")).count()
     };
     let (before, trimming) = (segments(), db.clone());
