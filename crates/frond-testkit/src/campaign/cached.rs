@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::guarded;
 use crate::{
+    Dice,
     disk::{
         CallKind, CrashOptions, DiskState, Fault, FaultKind, SimVfs, SyncFailure, When,
         crash_states,
@@ -25,13 +26,15 @@ pub struct CachedPlan {
     pub stride: u64,
     /// What the power failure after the opening leaves, beside nothing of what was pending.
     pub states: CrashOptions,
+    /// Calls of the opening at which power fails, too.
+    pub calls: usize,
     /// Nothing is free at the opening: what was recovered is made durable without room for a checkpoint.
     pub is_full: bool,
 }
 
 impl Default for CachedPlan {
     fn default() -> Self {
-        Self { stride: 1, states: CrashOptions::random(1), is_full: false }
+        Self { stride: 1, states: CrashOptions::random(1), calls: 2, is_full: false }
     }
 }
 
@@ -129,8 +132,10 @@ fn one_run<E: Engine>(
             killed.plan(Fault::once(When::Kind(CallKind::Allocate, n), FaultKind::Enospc));
         });
     }
+    killed.record();
     let mut store = Opened::open(engine, &killed.env(seed ^ 1))
         .map_err(|error| Failure(format!("does not open after the kill: {error}")))?;
+    let points = killed.recorded();
     report.opened += 1;
     let found = store.read_everything()?;
     let step = find_step(&model, &found, note.floor_kill, note.issued)?;
@@ -149,9 +154,19 @@ fn one_run<E: Engine>(
         .map_err(|failure| failure.during("power lost instead of the kill"))?;
     report.served += u64::from(lost < step);
     let options = plan.states.with_seed(seed ^ report.opened);
+    // Until it is open, all that must be there is what was synced.
+    let mut dice = Dice::new(seed ^ report.opened);
+    for _ in 0..plan.calls {
+        let point = dice.pick(&points);
+        for state in crash_states(&point.disk, &options).into_iter().filter(|state| !state.kill) {
+            let place = format!("power lost in the opening before {}, {}", point.call, state.what);
+            let floor = note.floor_power.min(step);
+            step_of(state.disk, floor).map_err(|failure| failure.during(place))?;
+            report.again += 1;
+        }
+    }
     for state in crash_states(&opened, &options).into_iter().filter(|state| !state.kill) {
-        let place = || format!("power lost after the opening (P6), {}", state.what);
-        let place = place();
+        let place = format!("power lost after the opening (P6), {}", state.what);
         step_of(state.disk, step).map_err(|failure| failure.during(place))?;
         report.again += 1;
     }
