@@ -572,6 +572,11 @@ impl Error {
         }
     }
 
+    /// True if there is no room for what is to be written: the disk is full, or nothing may be written to it.
+    pub(crate) fn is_of_room(&self) -> bool {
+        matches!(self, Error::Full(_) | Error::ReadOnly)
+    }
+
     /// Where in its file it is, if it is anywhere.
     pub(crate) fn offset(&self) -> Option<u64> {
         use Error::*;

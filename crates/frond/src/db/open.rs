@@ -230,6 +230,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         // Replay may freeze and checkpoint, and so write log behind what it reads.
         let expect = if options.read_only { expect } else { Expect::Known(recovered_end) };
         let applied = superblock.applied;
+        engine.begin_replay();
         let mut replay = Replay { engine: &engine, catalog: &catalog, applied, prepared };
         wal::recover(&env, dir, id, superblock.log_from, expect, &mut |lsn, payload| {
             replay.record(lsn, payload)

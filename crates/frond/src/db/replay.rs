@@ -73,9 +73,9 @@ impl Replay<'_> {
             // Not this record's position: replay begins at a group, and only the slot names one. What is
             // applied by then is skipped by its seqno.
             let log_from = section.active.log_from();
-            engine.freeze_at(&mut section, log_from);
+            let last = engine.freeze_at(&mut section, log_from);
             drop(section);
-            while engine.step()? {}
+            engine.go_on_in_replay(last)?;
             section = engine.enter();
         }
         let slot = section.assign_replayed(seqno);

@@ -56,8 +56,11 @@ impl Engine {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let old = roots.get(&tree).cloned().unwrap_or_default();
             let (cx, slot, progress) = (self.cx.clone(), slot.clone(), progress.clone());
+            let is_frugal = self.full.is_replay();
             tasks.push(Box::new(move || {
-                let applied = apply_tree(&cx, &slot, tree, traits, &old, publish, &progress);
+                let mut job = apply_job(&cx, traits, publish, &progress);
+                job.is_frugal = is_frugal;
+                let applied = apply_tree(job, &cx, &slot, tree, &old);
                 applied.map(|(tree, mut root, lineage, effects)| {
                     root.count(&old, slot.rows(tree));
                     (tree, root, lineage, effects)
@@ -228,18 +231,24 @@ impl Engine {
     }
 }
 
+fn apply_job<'a>(
+    cx: &'a TreeContext,
+    traits: TreeTraits,
+    publish: Publish,
+    progress: &'a AtomicU64,
+) -> Job<'a> {
+    let fill = if traits.typing.is_some() { LEAF_FILL_TYPED } else { LEAF_FILL_OPAQUE };
+    Job::new(cx, traits, publish, fill, progress)
+}
+
 fn apply_tree(
+    mut job: Job<'_>,
     cx: &Arc<TreeContext>,
     slot: &MemSlot,
     tree: TreeId,
-    traits: TreeTraits,
     old: &TreeRoot,
-    publish: Publish,
-    progress: &AtomicU64,
 ) -> TreeOutcome {
-    let lineage = traits.lineage;
-    let fill = if traits.typing.is_some() { LEAF_FILL_TYPED } else { LEAF_FILL_OPAQUE };
-    let mut job = Job::new(cx, traits, publish, fill, progress);
+    let lineage = job.traits.lineage;
     let all = (slot.base, slot.last().unwrap_or(LATEST));
     let root = apply_commits(&mut job, cx, (slot, tree), old, all)?;
     job.flush_ticks();
@@ -248,7 +257,8 @@ fn apply_tree(
 
 /// Applies the commits above `above` up to `through`. If they cannot be folded, for one of them merges with
 /// a long value of another that cannot be read, they become two batches, and so on: the two messages are
-/// then in two runs, and only who needs that key meets the damage (P10).
+/// then in two runs, and only who needs that key meets the damage (P10). A frugal job has them in several runs, too, if
+/// what they make has no room; of one commit, what was written beyond memory and what was not.
 fn apply_commits(
     job: &mut Job<'_>,
     cx: &Arc<TreeContext>,
@@ -258,8 +268,22 @@ fn apply_commits(
 ) -> Result<TreeRoot> {
     let batch = || super::batch::batch_of_slot(slot, tree, (above, through), cx, old);
     let before = job.effects.mark();
+    let is_of_room = |error: &Error| {
+        error.is_of_room() && !plant!("pipeline: a replay needs room for what a long value becomes")
+    };
     match job.apply(old, &batch) {
-        Err(error) if error.is_of_a_page() && through.0 > above.0 + 1 => {
+        Err(error) if job.is_frugal && is_of_room(&error) && through.0 <= above.0 + 1 => {
+            job.effects.rewind(before);
+            let parts = super::batch::parts_of_slot(slot, tree);
+            (0..parts).rev().try_fold(old.clone(), |root, part| {
+                let commits = (above, through);
+                job.apply(&root, &|| super::batch::part_of_slot(slot, tree, commits, cx, part))
+            })
+        }
+        Err(error)
+            if (error.is_of_a_page() || job.is_frugal && is_of_room(&error))
+                && through.0 > above.0 + 1 =>
+        {
             job.effects.rewind(before);
             let middle = Seqno(above.0 + (through.0 - above.0) / 2);
             let older = apply_commits(job, cx, (slot, tree), old, (above, middle))?;

@@ -29,7 +29,8 @@ struct MemtableBatch<'a> {
     /// Commits up to this one do not count.
     above: Seqno,
     cx: &'a TreeContext,
-    /// What the batch goes in front of; `None`: that is not a tree alone, and operands stay as many as they are.
+    /// What the batch goes in front of; `None`: that is not a tree alone, or must not be read, and operands stay as many as
+    /// they are.
     below: Option<&'a TreeRoot>,
     ranges: RangeDeletes,
     key: Vec<u8>,
@@ -100,7 +101,28 @@ pub(super) fn batch_of_slot<'a>(
     }
     // Between it and the tree are the pieces.
     let newest = batch_over(&slot.table, tree, commits, cx, None)?;
-    merged_batch(newest, pieces, cx, below).map(Some)
+    merged_batch(newest, pieces, cx, Some(below)).map(Some)
+}
+
+/// How many parts [`part_of_slot`] has.
+pub(super) fn parts_of_slot(slot: &MemSlot, tree: TreeId) -> usize {
+    1 + slot.spilled().map_or(0, |spilled| spilled.of(tree).len())
+}
+
+/// The same in parts, the first of which is the newest: a message of one is not folded with those of another, nor with
+/// what is below (invariant 3 has to wait).
+pub(super) fn part_of_slot<'a>(
+    slot: &MemSlot,
+    tree: TreeId,
+    commits: (Seqno, Seqno),
+    cx: &'a Arc<TreeContext>,
+    part: usize,
+) -> Result<Option<Batch<'a>>> {
+    let pieces = slot.spilled().map_or(&[][..], |spilled| spilled.of(tree));
+    match part.checked_sub(1).and_then(|piece| pieces.get(piece)) {
+        Some(piece) => merged_batch(None, std::slice::from_ref(piece), cx, None).map(Some),
+        None => batch_over(&slot.table, tree, commits, cx, None),
+    }
 }
 
 /// A batch, if there is one, over pieces, newest first.
@@ -108,7 +130,7 @@ fn merged_batch<'a>(
     newest: Option<Batch<'a>>,
     pieces: &[Arc<SortedRuns>],
     cx: &'a Arc<TreeContext>,
-    below: &'a TreeRoot,
+    below: Option<&'a TreeRoot>,
 ) -> Result<Batch<'a>> {
     let (mut bytes, mut ends) = (0, Vec::new());
     let mut sources: Vec<Box<dyn EntrySource + 'a>> = Vec::with_capacity(pieces.len() + 1);
@@ -139,7 +161,8 @@ fn merged_batch<'a>(
 struct Merged<'a> {
     merge: MergeCursor<Box<dyn EntrySource + 'a>>,
     cx: &'a TreeContext,
-    below: &'a TreeRoot,
+    /// As of a [`MemtableBatch`].
+    below: Option<&'a TreeRoot>,
     key: Vec<u8>,
     payload: Vec<u8>,
     spare: Vec<u8>,
@@ -160,8 +183,9 @@ impl EntrySource for Merged<'_> {
         self.key.extend_from_slice(entry.key);
         self.payload.clear();
         self.payload.extend_from_slice(entry.payload);
+        let Some(below) = self.below else { return Ok(()) };
         let (payload, spare) = (&mut self.payload, &mut self.spare);
-        bound_operands(self.cx, Some(self.below), &self.key, (&mut self.tag, payload, spare))
+        bound_operands(self.cx, Some(below), &self.key, (&mut self.tag, payload, spare))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@
 //! Threads: all.
 
 use crate::{
-    Error, Result,
+    Error, Result, Seqno,
     io::Workers,
     store::ReserveStats,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering},
@@ -71,6 +71,15 @@ pub(crate) struct FullDisk {
     next_round: AtomicU64,
     /// A delete waits for a shorter log: the next round is due at once.
     log_awaited: AtomicBool,
+    /// The log is being replayed.
+    is_replay: AtomicBool,
+}
+
+impl FullDisk {
+    /// True while the log is being replayed: then an apply must not fail for want of room, for it is not tried again.
+    pub fn is_replay(&self) -> bool {
+        self.is_replay.load(Ordering::Relaxed)
+    }
 }
 
 impl Engine {
@@ -98,11 +107,26 @@ impl Engine {
         }
     }
 
+    /// From here on until [`settle_recovered`](Self::settle_recovered), or for good, an apply needs no room on the disk.
+    pub(crate) fn begin_replay(&self) {
+        self.full.is_replay.store(true, Ordering::Relaxed);
+    }
+
+    /// A memtable that a replay has frozen goes on its way. A disk without room for checkpoints keeps none from being
+    /// applied: they would take the memory.
+    pub(crate) fn go_on_in_replay(&self, last: Seqno) -> Result<()> {
+        while self.step()? {}
+        self.apply_through(last)
+    }
+
     /// The end of a recovery: what was replayed is applied, and a checkpoint makes it durable in trees. Without it
     /// nothing would be lost, for the log is on the medium (`wal/recovery.rs`); but a store that is killed soon
     /// after each opening would keep more log each time. Says why, if the disk has no room for that: then it is
     /// left to the background, which goes on when it has.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
+        self.full.is_replay.store(false, Ordering::Relaxed);
+        // What had no room amid the replay may have it now.
+        self.full.rests_until.store(0, Ordering::Relaxed);
         self.with_room(|| {
             self.freeze();
             while self.apply_oldest()? {}

@@ -40,9 +40,10 @@ use super::{
     piece::{Piece, Pieces},
 };
 
-/// Longest value that stays in a run when there is no room for a blob. 32 MiB: half of what a block can
-/// be.
+/// Longest value that stays in a run when there is no room for a blob: half of what a block can be, or so many times
+/// what stays there anyhow. 32 MiB.
 const INLINE_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
+const INLINE_TIMES_MAX: usize = 512;
 
 /// One tree's root with what belongs to it.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +92,9 @@ pub(crate) struct Job<'a> {
     pub(super) bounds: (Bound, Bound),
     /// It may write runs before they are published. Not if its effects are not to be recorded.
     pub writes_early: bool,
+    /// It must not fail for want of room on the disk: what needs some waits in the root's buffer. For a replay, in which
+    /// nobody can wait for room.
+    pub is_frugal: bool,
     counted: u64,
 }
 
@@ -111,6 +115,7 @@ impl<'a> Job<'a> {
             leaf_fill_sixteenths,
             bounds: (None, None),
             writes_early: true,
+            is_frugal: false,
             counted: 0,
         }
     }
@@ -127,14 +132,27 @@ impl<'a> Job<'a> {
         let Some(batch) = batches()? else { return Ok(old.clone()) };
         self.cx.counters.batches.fetch_add(1, Ordering::Relaxed);
         let before = self.effects.mark();
-        let error = match self.apply_to(old, batch) {
+        let mut done = match self.has_memory_to_settle() {
+            true => self.apply_to(old, batch),
+            false => self.apply_unsettled(old, batch),
+        };
+        if self.is_frugal && done.as_ref().is_err_and(Error::is_of_room) {
+            self.effects.rewind(before);
+            let Some(batch) = batches()? else { return Ok(old.clone()) };
+            done = self.apply_unsettled(old, batch);
+        }
+        let error = match done {
             Err(error) if error.is_of_a_page() && !plant!("tree: damage ends the job") => error,
             done => return done,
         };
         self.effects.rewind(before);
         let above = self.node_above(&old.root);
         let (Some((page, top)), Some(batch)) = (above, batches()?) else { return Err(error) };
-        let root = self.apply_to(&TreeRoot { root: Root::Node(top), ..old.clone() }, batch)?;
+        let above = TreeRoot { root: Root::Node(top), ..old.clone() };
+        let root = match self.is_frugal {
+            true => self.apply_unsettled(&above, batch)?,
+            false => self.apply_to(&above, batch)?,
+        };
         // Then it was not the batch.
         self.blame(&[page], (None, None), &error);
         Ok(root)
@@ -159,13 +177,36 @@ impl<'a> Job<'a> {
         Some((page, self.seal(Piece::above(child))))
     }
 
+    /// False for a frugal job while runs that are not written take their memory: on a full disk they stay, and settling
+    /// makes more of them than the batch has.
+    fn has_memory_to_settle(&self) -> bool {
+        let max = self.cx.unwritten_max.load(Ordering::Relaxed);
+        !self.is_frugal || self.cx.unwritten.load(Ordering::Relaxed) <= max
+    }
+
+    /// Puts a batch into the root's buffer, and does nothing else: needs no room on the disk, but for what is longer than
+    /// a run can hold.
+    fn apply_unsettled(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
+        let mut top = match &old.root {
+            Root::Node(node) => self.reopen(node)?,
+            Root::Leaf(leaf) => {
+                self.effects.count(leaf, -1);
+                Piece::above(Child::Leaf(leaf.clone())).into_node()
+            }
+            Root::Empty => Piece::above(Child::Leaf(self.empty_leaf())).into_node(),
+        };
+        let max_key = max_of(old, &batch);
+        let tier = self.build_tier(&top, batch)?;
+        if !tier.parts.is_empty() {
+            top.tiers.insert(0, tier);
+        }
+        let root = self.root_of(Pieces::of(top));
+        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted, stored: old.stored })
+    }
+
     fn apply_to(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
         let appends = !old.has_max || batch.min_key > old.max_key;
-        let max_key = if old.has_max && !plant!("tree: the maximum forgets what was there") {
-            old.max_key.clone().max(batch.max_key.clone())
-        } else {
-            batch.max_key.clone()
-        };
+        let max_key = max_of(old, &batch);
         let root = match &old.root {
             Root::Empty => self.apply_to_leaf(None, batch)?,
             Root::Leaf(leaf) => self.apply_to_leaf(Some(leaf), batch)?,
@@ -420,11 +461,15 @@ impl<'a> Job<'a> {
                 self.effects.blobs.push(hold);
                 builder.push(key, tag.of_blob(), &reference.to_disk())
             }
-            Err(Error::Full(_)) if payload.len() <= INLINE_BYTES_MAX => {
+            Err(error) if error.is_of_room() && payload.len() <= self.inline_bytes_max() => {
                 builder.push(key, tag, payload)
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn inline_bytes_max(&self) -> usize {
+        self.cx.shape.blob_bytes.saturating_mul(INLINE_TIMES_MAX).min(INLINE_BYTES_MAX)
     }
 
     pub(super) fn buffer_builder(&self) -> RunBuilder {
@@ -459,6 +504,15 @@ impl<'a> Job<'a> {
         self.progress.fetch_add(self.counted, Ordering::Relaxed);
         self.cx.counters.entries_encoded.fetch_add(self.counted, Ordering::Relaxed);
         self.counted = 0;
+    }
+}
+
+/// An upper bound of the keys of a tree with a batch.
+fn max_of(old: &TreeRoot, batch: &Batch<'_>) -> Vec<u8> {
+    if old.has_max && !plant!("tree: the maximum forgets what was there") {
+        old.max_key.clone().max(batch.max_key.clone())
+    } else {
+        batch.max_key.clone()
     }
 }
 
