@@ -303,7 +303,14 @@ pub const BUGS: &[Bug] = &[
     bug("db: range deletes are not logged", "build_record", "crash"),
     bug("db: replay what a tree already holds", "replay", "crash"),
     bug("db: recovery ends without a checkpoint", "Engine::settle_recovered", "log"),
-    bug("db: a replay on a full disk ends where a branch begins", "Replay::record", "cached"),
+    bug(
+        "pipeline: a replay needs room for what a long value becomes",
+        "apply_commits, frugal jobs",
+        "occupied",
+    ),
+    bug("tree: a replay settles, or fails", "Job::apply", "occupied"),
+    bug("pipeline: parts of a commit change places", "apply_commits", "occupied"),
+    bug("db: a replay on a full disk ends where a branch begins", "Replay::record", "occupied"),
     bug("wal: what was recovered is not rewritten", "RecoveredTail::clear_way", "cached"),
 ];
 

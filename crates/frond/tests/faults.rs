@@ -15,8 +15,9 @@ use frond::{
 use frond_testkit::{
     DbEngine, Dice,
     campaign::{
-        CachedPlan, CachedReport, FaultPlan, FilledPlan, FilledReport, FullReport, fail_each_call,
-        fill_and_reopen, fill_the_disk, forget_the_cache, hold,
+        CachedPlan, CachedReport, FaultPlan, FilledPlan, FilledReport, FullReport, OccupiedPlan,
+        OccupiedReport, fail_each_call, fill_and_reopen, fill_the_disk, forget_the_cache, hold,
+        occupied_engine, open_occupied, with_growing_values,
     },
     disk::{FaultKind, SimVfs},
     effort,
@@ -211,6 +212,25 @@ fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_delete
     println!("{total}");
     assert!(total.deletes > 1000 && total.emptied > 4 && total.twice > 20, "{total}");
     assert!(total.unreserved > 20 && total.cramped > 0, "{total}");
+}
+
+/// Whatever a store did, and at whatever moment it was killed: it opens where others have taken all the room since, its
+/// reserves too. Promises: P5, P13. Rule: I24.
+#[test]
+fn a_store_of_any_history_opens_where_others_have_the_disk() {
+    let mut total = OccupiedReport::default();
+    for seed in effort::seeds(8) {
+        let level = [Durability::Sync, Durability::Os][seed as usize % 2];
+        let engine = occupied_engine(DbEngine::tiny(level));
+        let script = with_growing_values(script(seed, 40), seed);
+        let report = hold("occupied", seed, &script, |script| {
+            open_occupied(&engine, script, seed, &OccupiedPlan::default())
+        });
+        println!("seed {seed}: {report}");
+        total.add(&report);
+    }
+    println!("{total}");
+    assert!(total.unreserved > 300 && total.cramped > 200, "{total}");
 }
 
 /// A clone and a load whose commits cannot be applied, for a value before them grows and finds no room: they

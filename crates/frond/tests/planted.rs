@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 12] = [
+const CAMPAIGNS: [&str; 13] = [
     "crash",
     "model",
     "transactions",
@@ -20,6 +20,7 @@ const CAMPAIGNS: [&str; 12] = [
     "log",
     "slot heals",
     "filled",
+    "occupied",
     "cached",
     "edges",
 ];
@@ -66,9 +67,10 @@ mod armed {
     use frond_testkit::{
         DbEngine,
         campaign::{
-            CachedPlan, CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages,
-            crash_everywhere, edge_engine, fill_and_reopen, fill_the_disk, forget_the_cache,
-            heal_everywhere, model_run, wear_edges,
+            CachedPlan, CrashPlan, Decay, FilledPlan, HealPlan, OccupiedPlan, bound_the_log,
+            break_pages, crash_everywhere, edge_engine, fill_and_reopen, fill_the_disk,
+            forget_the_cache, heal_everywhere, model_run, occupied_engine, open_occupied,
+            wear_edges, with_growing_values,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -175,6 +177,13 @@ mod armed {
 
     fn filled(seed: u64) -> Result<(), Failure> {
         fill_and_reopen(seed, &FilledPlan::default()).map(drop)
+    }
+
+    fn occupied(seed: u64) -> Result<(), Failure> {
+        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 40)).without_restarts());
+        let engine = occupied_engine(small(LEVELS[seed as usize % 3], seed));
+        let script = with_growing_values(script, seed);
+        open_occupied(&engine, &script, seed, &OccupiedPlan::default()).map(drop)
     }
 
     fn cached(seed: u64) -> Result<(), Failure> {
@@ -337,6 +346,11 @@ mod armed {
     #[test]
     fn planted_bugs_that_a_filled_disk_shows() {
         assert_caught("filled", filled);
+    }
+
+    #[test]
+    fn planted_bugs_that_others_who_have_the_disk_show() {
+        assert_caught("occupied", occupied);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | [`forget_the_cache`] | what a store serves after a failed sync is there after a power failure, too (P6) |
 //! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
 //! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
+//! | [`open_occupied`] | whatever was done before others took the disk, a store opens with nothing free (P5, P13) |
 //! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
 //! | [`wear_edges`] | trees that are worn down can be read, whatever is left of their nodes (P9, P10) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
@@ -23,6 +24,7 @@ mod full;
 mod heal;
 mod log;
 mod model;
+mod occupied;
 mod pages;
 mod sweep;
 
@@ -37,6 +39,9 @@ pub use full::{FullReport, fill_the_disk};
 pub use heal::{HealPlan, HealReport, heal_everywhere};
 pub use log::bound_the_log;
 pub use model::{model_run, model_run_met, same_answers};
+pub use occupied::{
+    OccupiedPlan, OccupiedReport, occupied_engine, open_occupied, with_growing_values,
+};
 pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pages};
 pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};
 

@@ -275,7 +275,10 @@ fn apply_commits(
         Err(error) if job.is_frugal && is_of_room(&error) && through.0 <= above.0 + 1 => {
             job.effects.rewind(before);
             let parts = super::batch::parts_of_slot(slot, tree);
+            // The oldest first.
             (0..parts).rev().try_fold(old.clone(), |root, part| {
+                let newest_first = plant!("pipeline: parts of a commit change places");
+                let part = if newest_first { parts - 1 - part } else { part };
                 let commits = (above, through);
                 job.apply(&root, &|| super::batch::part_of_slot(slot, tree, commits, cx, part))
             })
