@@ -280,6 +280,35 @@ fn what_cannot_begin_on_a_full_disk_is_taken_back() {
     db.close().unwrap();
 }
 
+/// A replay into a clone, after a merge that makes a value longer than rows are: a store that is open read-only writes
+/// none anew. Promises: P5, P13.
+#[test]
+fn a_value_that_grew_before_a_clone_is_read_only_read() {
+    let engine = DbEngine::tiny(Durability::Os);
+    let vfs = SimVfs::new();
+    let db = engine.store(vfs.env(3));
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    // The one longer than a run holds on a full disk.
+    for (key, times) in [("long", 1), ("longer", 200)] {
+        tree.put(key.as_bytes(), &value(1).repeat(times)).unwrap();
+        db.checkpoint().unwrap();
+        let mut batch = frond::Batch::new();
+        batch.merge(&tree, key.as_bytes(), frond::operator::APPEND, b"+").unwrap();
+        db.commit(&mut batch).unwrap();
+    }
+    db.clone_tree("t", "copy").unwrap();
+    let vfs = SimVfs::start(vfs.disk().after_kill());
+    let options = Options::new().cache_size(engine.cache_bytes).tuning(engine.tuning.clone());
+    let db = Db::open("/store", options.read_only(true).env(vfs.env(4))).unwrap();
+    for name in ["t", "copy"] {
+        let tree = db.open_tree(name).unwrap();
+        for (key, times) in [("long", 1), ("longer", 200)] {
+            let found = tree.get(key.as_bytes()).unwrap().unwrap();
+            assert_eq!(found, [&value(1).repeat(times)[..], b"+"].concat(), "{name}: {key}");
+        }
+    }
+}
+
 /// A file system that does not say how much is free: commits have what the store has backed, then they are
 /// refused; everything else goes on, and so do they when it answers again. Promise: P13.
 #[test]

@@ -40,7 +40,8 @@ pub use heal::{HealPlan, HealReport, heal_everywhere};
 pub use log::bound_the_log;
 pub use model::{model_run, model_run_met, same_answers};
 pub use occupied::{
-    OccupiedPlan, OccupiedReport, occupied_engine, open_occupied, with_growing_values,
+    OccupiedPlan, OccupiedReport, occupied_engine, open_occupied, start_occupied,
+    with_growing_values,
 };
 pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pages};
 pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};

@@ -154,8 +154,8 @@ pub fn open_occupied<E: Engine>(
     Ok(report)
 }
 
-/// A machine whose disk has nothing free, nor has the store.
-fn start_occupied(disk: &DiskState, is_unreserved: bool) -> frond::Result<SimVfs> {
+/// A machine whose disk has nothing free; without reserves, nor has the store.
+pub fn start_occupied(disk: &DiskState, is_unreserved: bool) -> frond::Result<SimVfs> {
     let vfs = SimVfs::start(disk.clone());
     if is_unreserved {
         let (dir, reserve) = (Path::new(DIR), Path::new(DIR).join(LOG_RESERVE));

@@ -4,7 +4,8 @@ use super::*;
 use frond::io::Env;
 use frond_testkit::{
     DbEngine,
-    disk::{CrashOptions, Note, SimVfs, crash_states},
+    campaign::start_occupied,
+    disk::{CrashOptions, DiskState, Note, SimVfs, crash_states},
     effort,
 };
 
@@ -49,7 +50,19 @@ fn must_be_one_of(engine: &DbEngine, env: Env, states: &[Rows]) -> bool {
     is_built
 }
 
-/// Promises: P1, P4, P7. Rule: I34.
+/// The indexes that are there, if any, are in step.
+fn must_open_where_others_have_the_disk(engine: &DbEngine, disk: &DiskState, states: &[Rows]) {
+    let vfs = start_occupied(disk, true).unwrap();
+    let db = engine.store(vfs.env(8));
+    let found = rows(&db.open_tree("people").unwrap());
+    assert!(states.contains(&found), "with nothing free {found:?} is none of {states:?}");
+    if db.open_tree(NAMES).is_ok() {
+        are_in_step(&db);
+    }
+    vfs.halt();
+}
+
+/// Promises: P1, P4, P5, P7. Rules: I24, I34.
 #[test]
 fn a_build_that_crashes_leaves_all_indexes_or_none() {
     let (mut points, mut tried, mut built) = (0, 0, 0);
@@ -90,8 +103,14 @@ fn a_build_that_crashes_leaves_all_indexes_or_none() {
                 let possible =
                     &states[point.note.floor_power as usize..=point.note.issued as usize];
                 let what = format!("seed {seed}, before {}: {}", point.call, state.what);
-                let env = SimVfs::start(state.disk).env(seed ^ 7);
-                let run = || must_be_one_of(&engine, env, possible);
+                let run = || {
+                    must_open_where_others_have_the_disk(&engine, &state.disk, possible);
+                    must_be_one_of(
+                        &engine,
+                        SimVfs::start(state.disk.clone()).env(seed ^ 7),
+                        possible,
+                    )
+                };
                 match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
                     Ok(is_built) => built += u64::from(is_built),
                     Err(panic) => {
