@@ -10,6 +10,7 @@ use super::{BlobRef, PIECES_MAX};
 use crate::{
     VALUE_BYTES_MAX,
     block::{BLOCK_RAW_BYTES_MAX, Codec},
+    bounds,
     coding::Reader,
     error::{Error, Result},
     page::{StoreFile, page_hash},
@@ -107,7 +108,7 @@ impl Table {
         }
         let pieces = value_bytes.div_ceil(piece_bytes.max(1));
         let fits = (1..=BLOCK_RAW_BYTES_MAX).contains(&(piece_bytes as usize))
-            && value_bytes as usize <= VALUE_BYTES_MAX
+            && value_bytes <= bounds::VALUE_BYTES.max() as u32
             && pieces <= PIECES_MAX
             && pieces as usize == table.entries.len();
         // What a codec did not shrink is stored as it is.

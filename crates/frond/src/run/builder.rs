@@ -13,7 +13,7 @@ use super::{
     open_opaque::{Ended, Habit},
     ranges::RangeDeletes,
     reader::Run,
-    tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, SEPARATORS_BYTES_MAX, Tail},
+    tail::{BlobUse, Counts, Tail},
     typing::Typing,
     warm::Warm,
     work::{EncodeStats, Work},
@@ -23,6 +23,7 @@ use crate::{
         BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, Chunks, Codec, Format, Position,
         Pushed, common_prefix,
     },
+    bounds,
     cache::{FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -55,6 +56,13 @@ const ENTRY_BYTES_MIN: usize = 2;
 const RATIO_MAX: usize = 16;
 /// One, as a density.
 const DENSITY: usize = 1 << 10;
+
+/// Length of a run that nears what a reader takes: more than any at which one is cut.
+const FULL: usize = usize::MAX / 4;
+/// Most bytes of a block in the tail, but for its separator.
+const INDEX_ENTRY_BYTES: usize = 40;
+/// Bytes of a long value in the tail.
+const BLOB_USE_BYTES: usize = 20;
 
 /// What is known of the greatest key so far.
 #[derive(Debug, PartialEq, Eq)]
@@ -187,9 +195,29 @@ impl RunBuilder {
         let open = if self.block.is_opaque() { open } else { open * self.density / DENSITY };
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
+        if self.nears_bounds() {
+            return FULL;
+        }
         let ranges =
             if plant!("tree: range deletes are no bytes of a run") { 0 } else { self.range_bytes };
         (self.data.len() + open).max(bounded) + ranges
+    }
+
+    /// Whether it has half of what a reader takes, of anything: rows of any kind that come in one push fit into the
+    /// other half.
+    fn nears_bounds(&self) -> bool {
+        let filter = self.options.filter_bits.unwrap_or(0) * self.hashes.len() / 8;
+        let tail = self.index.separators_bytes()
+            + self.index.len() * INDEX_ENTRY_BYTES
+            + filter
+            + self.range_bytes
+            + self.blobs.len() * BLOB_USE_BYTES;
+        let near = [
+            (bounds::RUN_DATA_BYTES, self.data.len() + self.block.row_bytes()),
+            (bounds::RUN_TAIL_BYTES, tail),
+            (bounds::SEPARATORS_BYTES, self.index.separators_bytes()),
+        ];
+        near.iter().any(|(bound, bytes)| !bound.admits(2 * bytes))
     }
 
     /// Length of the rows in the block being built; 0 at the end of one.
@@ -341,7 +369,7 @@ impl RunBuilder {
         let tail_bytes = tail.to_disk(&NOWHERE).len();
         let extent_bytes = (self.data.len() + tail_bytes).next_multiple_of(ALIGN);
         let tail_bytes = extent_bytes - self.data.len();
-        if tail_bytes > RUN_TAIL_BYTES_MAX {
+        if tail_bytes > bounds::RUN_TAIL_BYTES.len() {
             return Err(too_long());
         }
         if let Some(work) = &self.work {
@@ -481,7 +509,9 @@ impl RunBuilder {
     fn append(&mut self, stored: &[u8], entry: BlockEntry) -> Result<()> {
         let offset = self.data.len();
         let separators = self.index.separators_bytes() + self.separator.len();
-        if offset + stored.len() > RUN_DATA_BYTES_MAX || separators > SEPARATORS_BYTES_MAX {
+        if offset + stored.len() > bounds::RUN_DATA_BYTES.len()
+            || separators > bounds::SEPARATORS_BYTES.len()
+        {
             return Err(too_long());
         }
         self.data.extend(stored);

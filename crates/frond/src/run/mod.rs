@@ -106,7 +106,7 @@ pub use pieces::BULK_BYTES;
 pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
-pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
+pub use tail::{BlobUse, Counts};
 pub use typing::Typing;
 pub use verify::verify_extent;
 pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};
