@@ -290,6 +290,8 @@ pub const BUGS: &[Bug] = &[
     bug("db: merge operators in use are not written down", "Shared::record_operators", "scenarios"),
     bug("db: range deletes are not logged", "build_record", "crash"),
     bug("db: replay what a tree already holds", "replay", "crash"),
+    bug("bounds: the writer does not look", "Bound::admits", "limits"),
+    bug("bounds: the map is not asked before the file grows", "Store::back_under", "limits"),
 ];
 
 /// Never: this build has no planted bugs.

@@ -171,6 +171,15 @@ pub(crate) fn check_clone(inherited: usize, pins: usize) -> Result<()> {
     Ok(())
 }
 
+/// An error if there can be no named snapshot more, with so many pins in the store: each has one.
+pub(crate) fn check_named_pin(pins: usize) -> Result<()> {
+    if LINEAGE_PINS.admits(pins.saturating_add(1)) {
+        Ok(())
+    } else {
+        Err(limit_reached(LINEAGE_PINS))
+    }
+}
+
 /// The error at a bound of the store as a whole.
 pub(crate) fn limit_reached(bound: Bound) -> Error {
     Error::LimitReached { what: bound.what, max: bound.max() }

@@ -87,9 +87,17 @@ bounds! {
     /// share a page of at most 64 MiB.
     CLONES_IN_A_ROW: "clones in a row, each of the one before", 16 << 10, Count,
         "store/page.rs", At::Refused("FRD-1018"), tiny 3;
-    /// Pins of clones: the directory of the space map lists each at up to 32 bytes, in half of what it can be.
-    LINEAGE_PINS: "pins of trees that were cloned", 256 << 10, Count,
+    /// Pins of clones and of named snapshots: the directory of the space map lists each, at up to 32 bytes, and keeps
+    /// room for all of them.
+    LINEAGE_PINS: "pins of clones and of named snapshots", 64 << 10, Count,
         "store/space_map.rs", At::Refused("FRD-1018"), tiny 5;
+
+    /// The directory of the space map, one page: its entries bound the file, [`space_map`](crate::store) says how.
+    MAP_DIRECTORY_BYTES: "directory of the space map", 16 << 20, Bytes,
+        "store/space_map.rs", At::Refused("FRD-1301"), tiny 64 << 10;
+    /// Addresses that one page of the space map lists extents of; what lies above is in the next page.
+    ZONE_BYTES: "addresses in a page of the space map", 64 << 20, Bytes,
+        "store/map.rs", At::Cut, tiny 64 << 10;
 
     // What pages hold.
     /// Blocks of a run: offsets have 32 bits, and a run is read and written as one.

@@ -32,7 +32,7 @@ fn values_are_shown_as_documents_say_them() {
     let shown =
         [&KEY_BYTES, &VALUE_BYTES, &XID_BYTES, &NAME_BYTES, &LINEAGE_PINS, &SNAPSHOTS, &TREES];
     let shown = shown.map(Bound::shown);
-    let words = ["64 KiB", "1 GiB", "255 bytes", "512 bytes", "262,144", "2^32 - 2", "2^32 - 2"];
+    let words = ["64 KiB", "1 GiB", "255 bytes", "512 bytes", "65,536", "2^32 - 2", "2^32 - 2"];
     assert_eq!(shown, words);
 }
 

@@ -21,10 +21,12 @@ use super::{
     alloc::Class,
     credit::{CREDIT, Credits},
     file::Store,
+    map::mapped_end,
     space::{Extent, Inner, Request},
     superblock::DATA_START,
 };
 use crate::{
+    bounds,
     error::{Error, Result},
     sync::{Mutex, MutexGuard},
 };
@@ -45,6 +47,8 @@ const FIND_PIECES_MAX: usize = 16 << 10;
 /// The disk is asked for its free space again after so much was admitted.
 const MEASURE_EVERY: u64 = 32 << 20;
 
+const MAP_IS_FULL: &str = "the directory of the space map can list no larger file";
+
 /// What has been promised to commits, and how much the disk had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reserve {
@@ -56,7 +60,7 @@ pub(super) struct Reserve {
     rests: bool,
     /// Admitted and not settled.
     admitted: u64,
-    /// Free on the file system when last asked.
+    /// Free on the file system when last asked, as far as the space map can list it.
     disk_free: u64,
     /// Admitted since.
     since: u64,
@@ -145,7 +149,13 @@ impl Store {
     }
 
     fn back_under(&self, _: &MutexGuard<'_, ()>, start: u64, end: u64) -> Result<()> {
-        let to = end.next_multiple_of(BACK_BYTES);
+        let is_mapped =
+            end <= mapped_end() || plant!("bounds: the map is not asked before the file grows");
+        if !is_mapped {
+            bounds::MAP_DIRECTORY_BYTES.reached();
+            return Err(Error::Full(MAP_IS_FULL.into()));
+        }
+        let to = end.next_multiple_of(BACK_BYTES).min(mapped_end()).max(end);
         let mut done = self.file().file.allocate(start, to - start);
         let mut backed_to = to;
         if done.is_err() {
@@ -225,7 +235,7 @@ impl Store {
             space.alloc.ranges_by_class().map(|(_, start, end)| (start, end)).collect()
         };
         free.sort_unstable();
-        let end = self.file().file.len().unwrap_or(0);
+        let end = self.file().file.len().unwrap_or(0).min(mapped_end());
         let frontier = self.space().lock().alloc.frontier();
         free.push((frontier, end.max(frontier)));
         let pieces = free.into_iter().flat_map(|(start, end)| {
@@ -263,7 +273,9 @@ impl Store {
     /// Asks the file system. One that does not answer has no room: commits then have what is backed, and
     /// are refused when that is used up, until it answers again.
     fn measure_disk(&self) {
-        let disk_free = self.disk_free().unwrap_or(0);
+        let backed_end = self.space().lock().backed.end();
+        let unmapped = mapped_end().saturating_sub(backed_end);
+        let disk_free = self.disk_free().unwrap_or(0).min(unmapped);
         let mut reserve = self.reserve.lock();
         (reserve.disk_free, reserve.since) = (disk_free, 0);
     }

@@ -23,12 +23,13 @@ use std::collections::BTreeMap;
 use super::{
     alloc::{Allocator, Class},
     ending::Ending,
-    map::ZONE_BYTES,
+    map::zone_bytes,
     pins::{Keeper, LineagePin, NEVER, Pins},
     ranges::Ranges,
     superblock::OFFSET_MAX,
 };
 use crate::{
+    bounds,
     io::ALIGN,
     page::{Link, PageKind},
     sync::{Mutex, MutexGuard},
@@ -354,7 +355,11 @@ impl Inner {
     /// What the map says of this place is out of date.
     fn touch(&mut self, offset: u64, record: &Record) {
         if !record.is_map() && !record.temporary {
-            self.zones.entry(offset / ZONE_BYTES).or_default().dirty = true;
+            let zone = offset / zone_bytes();
+            if zone > 0 {
+                bounds::ZONE_BYTES.reached();
+            }
+            self.zones.entry(zone).or_default().dirty = true;
         }
     }
 
