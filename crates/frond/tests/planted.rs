@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 11] = [
+const CAMPAIGNS: [&str; 12] = [
     "crash",
     "model",
     "transactions",
@@ -21,6 +21,7 @@ const CAMPAIGNS: [&str; 11] = [
     "slot heals",
     "filled",
     "edges",
+    "limits",
 ];
 
 #[test]
@@ -66,7 +67,8 @@ mod armed {
         DbEngine,
         campaign::{
             CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages, crash_everywhere,
-            edge_engine, fill_and_reopen, fill_the_disk, heal_everywhere, model_run, wear_edges,
+            edge_engine, fill_and_reopen, fill_the_disk, heal_everywhere, model_run, reach_bound,
+            tunable, wear_edges,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -158,6 +160,16 @@ mod armed {
     #[test]
     fn planted_bugs_that_worn_edges_show() {
         assert_caught("edges", edges);
+    }
+
+    /// Each bound of the table alone.
+    fn limits(seed: u64) -> Result<(), Failure> {
+        tunable().try_for_each(|bound| reach_bound(bound, seed, 300).map(drop))
+    }
+
+    #[test]
+    fn planted_bugs_that_tiny_bounds_show() {
+        assert_caught("limits", limits);
     }
 
     fn full(seed: u64) -> Result<(), Failure> {

@@ -8,7 +8,6 @@
 
 use super::{BlobRef, PIECES_MAX};
 use crate::{
-    VALUE_BYTES_MAX,
     block::{BLOCK_RAW_BYTES_MAX, Codec},
     bounds,
     coding::Reader,

@@ -21,10 +21,8 @@ mod table;
 
 pub use table::*;
 
-#[cfg(feature = "planted-bugs")]
 mod tiny;
 
-#[cfg(feature = "planted-bugs")]
 pub use tiny::Tiny;
 
 /// What a bound counts.

@@ -34,7 +34,7 @@ bounds! {
     /// Keys. Keys of the catalog are shorter.
     KEY_BYTES: "key", 64 << 10, Bytes,
         "run/tail.rs", At::Refused("FRD-1002"), tiny 24;
-    /// Values; what merging makes longer is cut.
+    /// Values; what merging makes longer is cut. Records of the catalog are values, too, and shorter.
     VALUE_BYTES: "value", 1 << 30, Bytes,
         "blob/table.rs", At::Refused("FRD-1003"), tiny 600;
     /// Operands of a merge; two whose combination is longer are not combined.
@@ -79,22 +79,22 @@ bounds! {
     // What the store holds.
     /// Numbers of trees: above is the lineage of the store's own pages.
     TREES: "trees, those that were dropped included", u32::MAX - 1, Count,
-        "store/root_directory.rs", At::Refused("FRD-1018"), tiny 9;
+        "bounds/mod.rs", At::Refused("FRD-1018"), tiny 9;
     /// Numbers of named snapshots.
     SNAPSHOTS: "named snapshots, those that were dropped included", u32::MAX - 1, Count,
-        "store/directory.rs", At::Refused("FRD-1018"), tiny 4;
+        "bounds/mod.rs", At::Refused("FRD-1018"), tiny 4;
     /// Trees of which one is a clone of the other: the root of the last one lists pins of all others, and 64 roots
     /// share a page of at most 64 MiB.
     CLONES_IN_A_ROW: "clones in a row, each of the one before", 16 << 10, Count,
-        "store/page.rs", At::Refused("FRD-1018"), tiny 3;
+        "bounds/mod.rs", At::Refused("FRD-1018"), tiny 3;
     /// Pins of clones and of named snapshots: the directory of the space map lists each, at up to 32 bytes, and keeps
     /// room for all of them.
     LINEAGE_PINS: "pins of clones and of named snapshots", 64 << 10, Count,
-        "store/space_map.rs", At::Refused("FRD-1018"), tiny 5;
+        "store/map.rs", At::Refused("FRD-1018"), tiny 5;
 
     /// The directory of the space map, one page: its entries bound the file, [`space_map`](crate::store) says how.
     MAP_DIRECTORY_BYTES: "directory of the space map", 16 << 20, Bytes,
-        "store/space_map.rs", At::Refused("FRD-1301"), tiny 64 << 10;
+        "store/space_map.rs", At::Refused("FRD-1301"), tiny 54 << 10;
     /// Addresses that one page of the space map lists extents of; what lies above is in the next page.
     ZONE_BYTES: "addresses in a page of the space map", 64 << 20, Bytes,
         "store/map.rs", At::Cut, tiny 64 << 10;
@@ -102,10 +102,10 @@ bounds! {
     // What pages hold.
     /// Blocks of a run: offsets have 32 bits, and a run is read and written as one.
     RUN_DATA_BYTES: "blocks of a run", 1 << 30, Bytes,
-        "run/tail.rs", At::Cut, tiny 1 << 10;
+        "run/builder.rs", At::Cut, tiny 2 << 10;
     /// Index, filter and range deletes of a run.
     RUN_TAIL_BYTES: "tail of a run", 64 << 20, Bytes,
-        "run/reader.rs", At::Cut, tiny 4 << 10;
+        "run/reader.rs", At::Cut, tiny 16 << 10;
     /// Separators of a run, as they are held: a tail says them shorter than they are.
     SEPARATORS_BYTES: "separators of a run", 128 << 20, Bytes,
         "run/tail.rs", At::Cut, tiny 256;

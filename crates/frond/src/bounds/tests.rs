@@ -39,7 +39,7 @@ fn values_are_shown_as_documents_say_them() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_tiny_bound_is_tiny_for_its_thread_and_counts() {
-    let tiny = Tiny::of(&[(KEY_BYTES, 7)]);
+    let tiny = Tiny::of(&[(KEY_BYTES, 7)]).unwrap();
     assert!(KEY_BYTES.admits(7) && !KEY_BYTES.admits(8) && VALUE_BYTES.admits(8));
     assert_eq!((tiny.reached(KEY_BYTES), tiny.reached(VALUE_BYTES)), (1, 0));
     std::thread::spawn(|| assert_eq!(KEY_BYTES.max(), KEY_BYTES.default)).join().unwrap();

@@ -19,7 +19,7 @@ use crate::{
     Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid, bounds,
     coding::{put_bytes, put_varint},
     layout::{HISTORY_BYTES_MAX, History, RowVersions, leb128},
-    run::{OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN},
+    run::OPERATOR_USER_MIN,
     sync::Arc,
 };
 

@@ -24,7 +24,6 @@ use crate::{
     layout::Flaw,
     page::Identity,
     sync::Arc,
-    types::KEY_BYTES_MAX,
 };
 
 /// "FRUN", then the version of this layout.
@@ -382,6 +381,7 @@ fn index_from_disk(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::KEY_BYTES_MAX;
 
     /// A block of an index, as it stands there: rows that are so long together, behind a separator that shares so
     /// much with the one before.
