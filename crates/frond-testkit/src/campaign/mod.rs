@@ -41,7 +41,8 @@ pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pag
 pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};
 
 use crate::{
-    drive::{Failure, fail},
+    disk::{DiskState, SimVfs},
+    drive::{Engine, Failure, Opened, Run, fail, find_step},
     ops::{Op, script_text, shrink},
 };
 
@@ -55,6 +56,22 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
             fail(format!("panic: {}", text.unwrap_or_default()))
         }
     }
+}
+
+/// Opens a disk that a crash of this run has left: a legal state, of which step `floor` or a later one is there, and nothing
+/// that cannot be read.
+fn look_aside<E: Engine>(
+    engine: &E,
+    run: &Run<'_, E>,
+    disk: DiskState,
+    floor: u64,
+    seed: u64,
+) -> Result<(), Failure> {
+    let vfs = SimVfs::start(disk);
+    let mut store = Opened::open(engine, &vfs.env(seed))?;
+    let found = store.read_everything()?;
+    find_step(run.model(), &found, floor, run.note().issued)?;
+    store.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))
 }
 
 /// Runs a campaign on a script. If it fails, makes the script small and panics with it, ready to be

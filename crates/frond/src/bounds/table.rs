@@ -105,10 +105,14 @@ bounds! {
         "run/builder.rs", At::Cut, tiny 2 << 10;
     /// Index, filter and range deletes of a run.
     RUN_TAIL_BYTES: "tail of a run", 64 << 20, Bytes,
-        "run/reader.rs", At::Cut, tiny 16 << 10;
+        "run/reader.rs", At::Cut, tiny 10 << 10;
     /// Separators of a run, as they are held: a tail says them shorter than they are.
     SEPARATORS_BYTES: "separators of a run", 128 << 20, Bytes,
         "run/tail.rs", At::Cut, tiny 256;
+
+    /// Nodes: pivots, children and what waits for them.
+    NODE_PAGE_BYTES: "page of a node", 64 << 20, Bytes,
+        "tree/page.rs", At::Cut, tiny 8 << 10;
 
     // What nothing comes to.
     /// Levels of a tree.

@@ -147,6 +147,7 @@ impl Story {
             // Runs end by their bounds, not by their shape.
             let shape = engine.tuning.shape.get_or_insert_with(Shape::default);
             (shape.leaf_bytes, shape.run_bytes, shape.push_bytes) = (256 << 10, 256 << 10, 4 << 10);
+            shape.block_bytes = 64;
         }
         let mut story = Self {
             vfs: SimVfs::new(),

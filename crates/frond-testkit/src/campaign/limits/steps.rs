@@ -90,7 +90,8 @@ impl Story {
 
     fn key(&mut self) -> Vec<u8> {
         let number = self.dice.below(4000);
-        let bytes = self.length(bounds::KEY_BYTES, 5, 14);
+        let has_long_keys = self.tuned == [bounds::NODE_PAGE_BYTES];
+        let bytes = self.length(bounds::KEY_BYTES, 5, if has_long_keys { 400 } else { 14 });
         let mut key = format!("{number:05}").into_bytes();
         key.resize(bytes.max(5), b'k');
         key
@@ -110,7 +111,7 @@ impl Story {
     fn change(&mut self) -> Change {
         match self.dice.below(12) {
             0 => Change::Delete(self.key()),
-            1 => {
+            1 if !self.fills_one() => {
                 let (one, other) = (self.key(), self.key());
                 let mut to = one.clone().max(other.clone());
                 // A range of some keys.
@@ -127,6 +128,15 @@ impl Story {
         let count = self.trees.len() as u64;
         let at = self.dice.below(count.max(1)) as usize;
         self.trees.keys().nth(at).cloned()
+    }
+
+    /// One tree gets all rows, so that its runs are long.
+    fn fills_one(&self) -> bool {
+        self.tuned.contains(&bounds::RUN_TAIL_BYTES)
+    }
+
+    fn written_tree(&mut self) -> Option<String> {
+        if self.fills_one() { self.trees.keys().next().cloned() } else { self.some_tree() }
     }
 
     fn new_name(&mut self) -> String {
@@ -163,7 +173,7 @@ impl Story {
     }
 
     fn batch(&mut self) -> Result<(), Failure> {
-        let Some(name) = self.some_tree() else { return Ok(()) };
+        let Some(name) = self.written_tree() else { return Ok(()) };
         let tree = self.db().open_tree(&name)?;
         let mut rows = self.trees[&name].clone();
         let mut batch = Batch::new();
@@ -189,7 +199,7 @@ impl Story {
     }
 
     fn transaction(&mut self) -> Result<(), Failure> {
-        let Some(name) = self.some_tree() else { return Ok(()) };
+        let Some(name) = self.written_tree() else { return Ok(()) };
         let tree = self.db().open_tree(&name)?;
         let mut rows = self.trees[&name].clone();
         let txn = self.db().begin(TxnOptions::default())?;
@@ -278,7 +288,9 @@ impl Story {
     }
 
     fn drop_some(&mut self) -> Result<(), Failure> {
-        let Some(name) = self.some_tree().filter(|_| self.trees.len() > 2) else { return Ok(()) };
+        let goes =
+            if self.fills_one() { self.trees.keys().last().cloned() } else { self.some_tree() };
+        let Some(name) = goes.filter(|_| self.trees.len() > 2) else { return Ok(()) };
         self.db().drop_tree(&name)?;
         self.trees.remove(&name);
         Ok(())
