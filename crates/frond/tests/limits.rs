@@ -52,7 +52,7 @@ fn each_bound_is_read_where_the_table_says() {
 #[cfg(feature = "planted-bugs")]
 mod tiny {
     use frond_testkit::{
-        campaign::{LimitReport, reach_all_bounds, reach_bound, tunable},
+        campaign::{LimitReport, fill_the_map, reach_all_bounds, reach_bound, tunable},
         effort,
     };
 
@@ -74,6 +74,15 @@ mod tiny {
             }
         }
         assert!(never.is_empty(), "bounds that nothing reaches: {never:?}");
+    }
+
+    /// Promise: P1, P5, P13. Rule: I24.
+    #[test]
+    fn a_store_as_large_as_its_space_map_can_list_refuses_rows_and_goes_on() {
+        for seed in effort::seeds(2) {
+            let rows = fill_the_map(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert!(rows.is_some_and(|rows| rows > 50), "{rows:?}");
+        }
     }
 
     /// Promise: P1, P5, P9.

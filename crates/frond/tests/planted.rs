@@ -67,8 +67,8 @@ mod armed {
         DbEngine,
         campaign::{
             CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages, crash_everywhere,
-            edge_engine, fill_and_reopen, fill_the_disk, heal_everywhere, model_run, reach_bound,
-            tunable, wear_edges,
+            edge_engine, fill_and_reopen, fill_the_disk, fill_the_map, heal_everywhere, model_run,
+            reach_bound, tunable, wear_edges,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -164,6 +164,7 @@ mod armed {
 
     /// Each bound of the table alone.
     fn limits(seed: u64) -> Result<(), Failure> {
+        fill_the_map(seed)?;
         tunable().try_for_each(|bound| reach_bound(bound, seed, 300).map(drop))
     }
 

@@ -9,6 +9,7 @@
 //! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
 //! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
 //! | [`reach_bound`], [`reach_all_bounds`] | whatever is as large as it may be, more is refused before it is acknowledged (P1, P5, P9) |
+//! | [`fill_the_map`] | a store as large as its space map can list is as one on a full disk (P13) |
 //! | [`wear_edges`] | trees that are worn down can be read, whatever is left of their nodes (P9, P10) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
 //!
@@ -34,7 +35,7 @@ pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use filled::{FilledPlan, FilledReport, fill_and_reopen};
 pub use full::{FullReport, fill_the_disk};
 pub use heal::{HealPlan, HealReport, heal_everywhere};
-pub use limits::{LimitReport, reach_all_bounds, reach_bound, tunable};
+pub use limits::{LimitReport, fill_the_map, reach_all_bounds, reach_bound, tunable};
 pub use log::bound_the_log;
 pub use model::{model_run, model_run_met, same_answers};
 pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pages};

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::{
     dictionaries::UnderDictionary,
     filter::{Filter, key_hash},
+    fullness,
     index::{BlockEntry, BlockIndex},
     open_block::OpenBlock,
     open_opaque::{Ended, Habit},
@@ -57,13 +58,6 @@ const RATIO_MAX: usize = 16;
 /// One, as a density.
 const DENSITY: usize = 1 << 10;
 
-/// Length of a run that nears what a reader takes: more than any at which one is cut.
-const FULL: usize = usize::MAX / 4;
-/// Most bytes of a block in the tail, but for its separator.
-const INDEX_ENTRY_BYTES: usize = 40;
-/// Bytes of a long value in the tail.
-const BLOB_USE_BYTES: usize = 20;
-
 /// What is known of the greatest key so far.
 #[derive(Debug, PartialEq, Eq)]
 enum Before {
@@ -91,7 +85,7 @@ pub struct RunBuilder {
     encoded: Vec<u8>,
     pub(super) index: BlockIndex,
     counts: Counts,
-    hashes: Vec<u64>,
+    pub(super) hashes: Vec<u64>,
     first_key: Option<Box<[u8]>>,
     before: Before,
     before_key: Vec<u8>,
@@ -99,8 +93,8 @@ pub struct RunBuilder {
     density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     /// What they count as in the length of the run.
-    range_bytes: usize,
-    blobs: BTreeMap<[u8; 16], u32>,
+    pub(super) range_bytes: usize,
+    pub(super) blobs: BTreeMap<[u8; 16], u32>,
     /// Where it is counted, and what there is to count.
     work: Option<Arc<Work>>,
     pub(super) done: EncodeStats,
@@ -196,28 +190,11 @@ impl RunBuilder {
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
         if self.nears_bounds() {
-            return FULL;
+            return fullness::FULL;
         }
         let ranges =
             if plant!("tree: range deletes are no bytes of a run") { 0 } else { self.range_bytes };
         (self.data.len() + open).max(bounded) + ranges
-    }
-
-    /// Whether it has half of what a reader takes, of anything: rows of any kind that come in one push fit into the
-    /// other half.
-    fn nears_bounds(&self) -> bool {
-        let filter = self.options.filter_bits.unwrap_or(0) * self.hashes.len() / 8;
-        let tail = self.index.separators_bytes()
-            + self.index.len() * INDEX_ENTRY_BYTES
-            + filter
-            + self.range_bytes
-            + self.blobs.len() * BLOB_USE_BYTES;
-        let near = [
-            (bounds::RUN_DATA_BYTES, self.data.len() + self.block.row_bytes()),
-            (bounds::RUN_TAIL_BYTES, tail),
-            (bounds::SEPARATORS_BYTES, self.index.separators_bytes()),
-        ];
-        near.iter().any(|(bound, bytes)| !bound.admits(2 * bytes))
     }
 
     /// Length of the rows in the block being built; 0 at the end of one.

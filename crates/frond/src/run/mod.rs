@@ -71,6 +71,7 @@ mod filter;
 mod fold;
 #[cfg(test)]
 pub(crate) mod forge;
+mod fullness;
 #[cfg(test)]
 mod incompressible_tests;
 mod index;

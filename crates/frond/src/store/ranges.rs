@@ -64,11 +64,6 @@ impl Ranges {
         parts.filter(|(s, e)| s < e).collect()
     }
 
-    /// Where the last range ends.
-    pub fn end(&self) -> u64 {
-        self.by_start.last_key_value().map_or(0, |(_, &end)| end)
-    }
-
     /// Bytes in it.
     pub fn total(&self) -> u64 {
         self.total

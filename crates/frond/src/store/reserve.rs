@@ -23,7 +23,7 @@ use super::{
     file::Store,
     map::mapped_end,
     space::{Extent, Inner, Request},
-    superblock::DATA_START,
+    superblock::{DATA_START, OFFSET_MAX},
 };
 use crate::{
     bounds,
@@ -71,6 +71,14 @@ pub(super) struct Reserve {
 pub(super) struct Reserving {
     reserve: Mutex<Reserve>,
     credits: Credits,
+}
+
+/// Where the file must end, so that its space map can be read.
+fn file_end() -> u64 {
+    match plant!("bounds: the map is not asked before the file grows") {
+        true => OFFSET_MAX,
+        false => mapped_end(),
+    }
 }
 
 impl Reserving {
@@ -149,13 +157,11 @@ impl Store {
     }
 
     fn back_under(&self, _: &MutexGuard<'_, ()>, start: u64, end: u64) -> Result<()> {
-        let is_mapped =
-            end <= mapped_end() || plant!("bounds: the map is not asked before the file grows");
-        if !is_mapped {
+        if end > file_end() {
             bounds::MAP_DIRECTORY_BYTES.reached();
             return Err(Error::Full(MAP_IS_FULL.into()));
         }
-        let to = end.next_multiple_of(BACK_BYTES).min(mapped_end()).max(end);
+        let to = end.next_multiple_of(BACK_BYTES).min(file_end()).max(end);
         let mut done = self.file().file.allocate(start, to - start);
         let mut backed_to = to;
         if done.is_err() {
@@ -235,7 +241,7 @@ impl Store {
             space.alloc.ranges_by_class().map(|(_, start, end)| (start, end)).collect()
         };
         free.sort_unstable();
-        let end = self.file().file.len().unwrap_or(0).min(mapped_end());
+        let end = self.file().file.len().unwrap_or(0).min(file_end());
         let frontier = self.space().lock().alloc.frontier();
         free.push((frontier, end.max(frontier)));
         let pieces = free.into_iter().flat_map(|(start, end)| {
@@ -273,8 +279,9 @@ impl Store {
     /// Asks the file system. One that does not answer has no room: commits then have what is backed, and
     /// are refused when that is used up, until it answers again.
     fn measure_disk(&self) {
-        let backed_end = self.space().lock().backed.end();
-        let unmapped = mapped_end().saturating_sub(backed_end);
+        // What was punched can be backed again, as on the disk.
+        let backed = self.space().lock().backed.total();
+        let unmapped = file_end().saturating_sub(DATA_START).saturating_sub(backed);
         let disk_free = self.disk_free().unwrap_or(0).min(unmapped);
         let mut reserve = self.reserve.lock();
         (reserve.disk_free, reserve.since) = (disk_free, 0);
