@@ -291,11 +291,7 @@ pub const BUGS: &[Bug] = &[
     bug("db: range deletes are not logged", "build_record", "crash"),
     bug("db: replay what a tree already holds", "replay", "crash"),
     bug("bounds: the writer does not look", "Bound::admits", "limits"),
-    bug(
-        "bounds: the map is not asked before the file grows",
-        "file_end, where the file grows",
-        "limits",
-    ),
+    bug("bounds: the map is not asked before the file grows", "Inner::file_end", "limits"),
 ];
 
 /// Never: this build has no planted bugs.

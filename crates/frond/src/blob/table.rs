@@ -6,7 +6,7 @@
 //! 2. Pieces lie one behind the other from the extent's beginning, all before the table, and are all
 //!    of the same raw length but the last, which is not longer.
 
-use super::{BlobRef, PIECES_MAX};
+use super::BlobRef;
 use crate::{
     block::{BLOCK_RAW_BYTES_MAX, Codec},
     bounds,
@@ -108,7 +108,7 @@ impl Table {
         let pieces = value_bytes.div_ceil(piece_bytes.max(1));
         let fits = (1..=BLOCK_RAW_BYTES_MAX).contains(&(piece_bytes as usize))
             && value_bytes <= bounds::VALUE_BYTES.max() as u32
-            && pieces <= PIECES_MAX
+            && u64::from(pieces) <= bounds::BLOB_PIECES.max()
             && pieces as usize == table.entries.len();
         // What a codec did not shrink is stored as it is.
         let none_grew = (0..table.entries.len())

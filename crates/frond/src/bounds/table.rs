@@ -64,11 +64,17 @@ bounds! {
     /// All layouts that a tree has had, encoded.
     LAYOUT_HISTORY_BYTES: "layouts that a tree has had", 1 << 20, Bytes,
         "layout/versions.rs", At::Refused("FRD-1001"), tiny 60;
+    /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of memory each.
+    LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
+        "layout/versions.rs", At::Refused("FRD-1001"), tiny 8;
+    /// What a row gets by being mapped, all defaults together.
+    LAYOUT_DEFAULTS_BYTES: "defaults that a row gets by changes of its layout", 32 << 10, Bytes,
+        "layout/versions.rs", At::Refused("FRD-1001"), tiny 2;
 
     // What the log holds.
     /// A batch, a transaction in memory or a change of trees, as a record of the log.
     RECORD_BYTES: "record of a batch in the log", 64 << 20, Bytes,
-        "wal/assembly.rs", At::Refused("FRD-1014"), tiny 4 << 10;
+        "wal/assembly.rs", At::Refused("FRD-1014"), tiny 2 << 10;
     /// A batch or a transaction in memory while it is written.
     WRITE_SET_BYTES: "writes of a batch or a transaction in memory", 2u64 << 30, Bytes,
         "txn/write_set.rs", At::Refused("FRD-1014"), tiny 3 << 10;
@@ -100,6 +106,9 @@ bounds! {
         "store/map.rs", At::Cut, tiny 64 << 10;
 
     // What pages hold.
+    /// Pieces of a long value: a reference counts them in 12 bits. A longer value has longer pieces.
+    BLOB_PIECES: "pieces of a long value", 4096, Count,
+        "blob/table.rs", At::Cut, tiny 3;
     /// Blocks of a run: offsets have 32 bits, and a run is read and written as one.
     RUN_DATA_BYTES: "blocks of a run", 1 << 30, Bytes,
         "run/builder.rs", At::Cut, tiny 2 << 10;

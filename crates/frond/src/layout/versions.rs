@@ -27,10 +27,6 @@ use crate::{
     sync::Arc,
 };
 
-/// Most parts of the maps from all older versions: each has as many as the newest layout, and some tens of bytes a part.
-const MAPPED_PARTS_MAX: usize = 256 << 10;
-/// Longest bytes that a row may get by being mapped, all defaults together.
-const DEFAULTS_BYTES_MAX: usize = 32 << 10;
 /// Longest encoded history, bytes.
 pub const HISTORY_BYTES_MAX: usize = bounds::LAYOUT_HISTORY_BYTES.default as usize;
 
@@ -184,7 +180,7 @@ impl History {
         {
             return Err("it has other versions than its layout names");
         }
-        if self.changes.len() * newest.parts().len() > MAPPED_PARTS_MAX {
+        if !bounds::LAYOUT_MAPPED_PARTS.admits(self.changes.len() * newest.parts().len()) {
             return Err("there are too many changes of too many parts");
         }
         let mut older: Vec<Change> = Vec::with_capacity(self.changes.len());
@@ -203,8 +199,8 @@ impl History {
                 Origin::Part(_) => 0,
                 Origin::Default(bytes) => bytes.len(),
             });
-            if added.sum::<usize>() > DEFAULTS_BYTES_MAX {
-                return Err("the defaults of a row are longer than 32 KiB");
+            if !bounds::LAYOUT_DEFAULTS_BYTES.admits(added.sum::<usize>()) {
+                return Err("the defaults of a row are too long together");
             }
             next = &change.before;
             older.push(Change { before: change.before.clone(), step });

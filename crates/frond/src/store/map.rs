@@ -41,9 +41,10 @@ const ZONE_ENTRY_BYTES: u64 = 45 + 27;
 /// Most bytes of all else in it: kind, counts, the directory that the older slot has, header and padding of a page.
 const REST_BYTES: u64 = 4 << 10;
 
-/// Where the file must end, so that the directory of its map can list all its zones, with all pins that there may be.
-pub(super) fn mapped_end() -> u64 {
-    let pins = LINEAGE_PINS.max() * PIN_BYTES;
+/// Where the file must end, so that the directory of its map can list all its zones, with all pins that there may be. A store
+/// from before that bound may have more, of snapshots that an older Frond made.
+pub(super) fn mapped_end(pins: usize) -> u64 {
+    let pins = LINEAGE_PINS.max().max(pins as u64) * PIN_BYTES;
     let left = MAP_DIRECTORY_BYTES.max().saturating_sub(pins + REST_BYTES);
     (left / ZONE_ENTRY_BYTES).saturating_mul(zone_bytes()).min(OFFSET_MAX)
 }

@@ -73,14 +73,6 @@ pub(super) struct Reserving {
     credits: Credits,
 }
 
-/// Where the file must end, so that its space map can be read.
-fn file_end() -> u64 {
-    match plant!("bounds: the map is not asked before the file grows") {
-        true => OFFSET_MAX,
-        false => mapped_end(),
-    }
-}
-
 impl Reserving {
     fn lock(&self) -> MutexGuard<'_, Reserve> {
         self.reserve.lock().unwrap()
@@ -157,11 +149,12 @@ impl Store {
     }
 
     fn back_under(&self, _: &MutexGuard<'_, ()>, start: u64, end: u64) -> Result<()> {
-        if end > file_end() {
+        let file_end = self.space().lock().file_end();
+        if end > file_end {
             bounds::MAP_DIRECTORY_BYTES.reached();
             return Err(Error::Full(MAP_IS_FULL.into()));
         }
-        let to = end.next_multiple_of(BACK_BYTES).min(file_end()).max(end);
+        let to = end.next_multiple_of(BACK_BYTES).min(file_end).max(end);
         let mut done = self.file().file.allocate(start, to - start);
         let mut backed_to = to;
         if done.is_err() {
@@ -241,8 +234,11 @@ impl Store {
             space.alloc.ranges_by_class().map(|(_, start, end)| (start, end)).collect()
         };
         free.sort_unstable();
-        let end = self.file().file.len().unwrap_or(0).min(file_end());
-        let frontier = self.space().lock().alloc.frontier();
+        let (frontier, file_end) = {
+            let space = self.space().lock();
+            (space.alloc.frontier(), space.file_end())
+        };
+        let end = self.file().file.len().unwrap_or(0).min(file_end);
         free.push((frontier, end.max(frontier)));
         let pieces = free.into_iter().flat_map(|(start, end)| {
             let ends = move |at: u64| (at, (at + FIND_BYTES).min(end));
@@ -280,8 +276,10 @@ impl Store {
     /// are refused when that is used up, until it answers again.
     fn measure_disk(&self) {
         // What was punched can be backed again, as on the disk.
-        let backed = self.space().lock().backed.total();
-        let unmapped = file_end().saturating_sub(DATA_START).saturating_sub(backed);
+        let unmapped = {
+            let space = self.space().lock();
+            space.file_end().saturating_sub(DATA_START).saturating_sub(space.backed.total())
+        };
         let disk_free = self.disk_free().unwrap_or(0).min(unmapped);
         let mut reserve = self.reserve.lock();
         (reserve.disk_free, reserve.since) = (disk_free, 0);
@@ -478,6 +476,14 @@ impl Inner {
             }
         };
         Some(self.record_allocated(request, Extent { offset, bytes }, temporary))
+    }
+
+    /// Where the file must end, so that its space map can be read. What lies there already is listed already.
+    fn file_end(&self) -> u64 {
+        match plant!("bounds: the map is not asked before the file grows") {
+            true => OFFSET_MAX,
+            false => mapped_end(self.pins.lineage_pins()).max(self.end()),
+        }
     }
 
     /// Bytes that are free and backed.

@@ -98,7 +98,11 @@ impl Story {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        let usual = if self.tuned.contains(&bounds::MAP_DIRECTORY_BYTES) { 240 } else { 120 };
+        let usual = match self.tuned[..] {
+            [bounds::BLOB_PIECES] => 3000,
+            [bounds::MAP_DIRECTORY_BYTES, ..] => 240,
+            _ => 120,
+        };
         let bytes = self.length(bounds::VALUE_BYTES, 0, usual);
         (0..bytes).map(|_| self.dice.bits() as u8).collect()
     }
