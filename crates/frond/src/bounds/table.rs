@@ -75,7 +75,7 @@ bounds! {
     /// A batch, a transaction in memory or a change of trees, as a record of the log.
     RECORD_BYTES: "record of a batch in the log", 64 << 20, Bytes,
         "wal/assembly.rs", At::Refused("FRD-1014"), tiny 2 << 10;
-    /// A batch or a transaction in memory while it is written.
+    /// A batch or a transaction in memory while it is written: places in its arena have 32 bits.
     WRITE_SET_BYTES: "writes of a batch or a transaction in memory", 2u64 << 30, Bytes,
         "txn/write_set.rs", At::Refused("FRD-1014"), tiny 3 << 10;
     /// A group of records that is written at once. A longer record goes into several.

@@ -20,8 +20,6 @@ use super::{
     state::{Definition, IndexState},
 };
 
-/// Longest name of a column, bytes.
-
 /// What becomes of the columns of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ColumnChange {

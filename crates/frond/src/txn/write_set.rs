@@ -20,8 +20,6 @@ use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Resu
 
 use super::covers::Covers;
 
-/// Places in the arena have 32 bits. Far more than one record of the log can hold.
-
 /// One entry: where its key and payload lie in the arena.
 #[derive(Clone, Copy, Debug)]
 struct Slot {

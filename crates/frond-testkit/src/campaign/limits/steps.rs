@@ -63,7 +63,7 @@ impl Change {
         }
     }
 
-    fn into_batch(&self, batch: &mut Batch, tree: &frond::Tree) -> Result<(), Error> {
+    fn put_into(&self, batch: &mut Batch, tree: &frond::Tree) -> Result<(), Error> {
         match self {
             Change::Put(key, value) => batch.put(tree, key, value),
             Change::Delete(key) => batch.delete(tree, key),
@@ -190,7 +190,7 @@ impl Story {
             if matches!(&change, Change::Range(from, to) if from >= to) {
                 continue;
             }
-            let taken = change.into_batch(&mut batch, &tree);
+            let taken = change.put_into(&mut batch, &tree);
             if self.allowed("a change", taken)?.is_some() {
                 change.apply(&mut rows);
             }

@@ -219,7 +219,7 @@ fn changes_that_cannot_be_are_refused() {
         &[add(number, &[1, 2, 3, 4, 5])],
         &[add(Part::Var(End::Escaped), &[1])],
         &[add(Part::Version(7), &[0, 7])],
-        &[add(rest, &vec![1; DEFAULTS_BYTES_MAX + 1])],
+        &[add(rest, &vec![1; bounds::LAYOUT_DEFAULTS_BYTES.len() + 1])],
     ];
     for parts in refused {
         let changed = History::default().change(&layout, parts);
