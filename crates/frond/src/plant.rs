@@ -179,6 +179,7 @@ pub const BUGS: &[Bug] = &[
     bug("tree: tombstone dropped above older data", "Job::merge_window", "model"),
     bug("tree: what was flushed waits again", "Job::put_leaves", "model"),
     bug("tree: the maximum forgets what was there", "Job::apply", "model"),
+    bug("tree: no maximum is taken for no keys", "Job::apply_to", "scenarios"),
     bug("tree: damage ends the job", "Job::contained, Job::apply", "pages"),
     bug("tree: work given up leaves its effects", "Effects::rewind", "pages"),
     bug("tree: what is damaged is tried no more", "Damage::probe", "pages"),

@@ -60,7 +60,7 @@ impl Engine {
         let mut durable = DurableRoot {
             applied,
             lineage: tree.lineage(),
-            max_key: root.has_max.then(|| root.max_key.clone()),
+            max_key: root.max_key.clone(),
             // Of the catalog nobody asks, and of an empty tree it is clear.
             counts: self.trees.counts(tree),
             rows: root.counted.filter(|_| tree != TreeId(0) && !matches!(root.root, Root::Empty)),
