@@ -78,6 +78,7 @@ pub const BUGS: &[Bug] = &[
     bug("store: an unreadable slot counts for nothing", "owner::sign", "store"),
     bug("store: reuse extents one checkpoint early", "slot_published", "store"),
     bug("store: a freed extent is kept", "Inner::free", "store"),
+    bug("store: a part of a page is backed", "Ranges::insert", "store"),
     bug("store: identity not mixed in", "page_hash", "store"),
     bug("store: a dropped tree keeps its pages", "Inner::end_piece", "store"),
     bug("store: checksum not verified", "page::verify", "store"),

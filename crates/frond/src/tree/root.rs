@@ -29,6 +29,11 @@ impl TreeRoot {
         Self { root, max_key: durable.max_key, counted: durable.rows, stored }
     }
 
+    /// True if the root is a node: only then can anything wait in buffers.
+    pub fn is_node(&self) -> bool {
+        matches!(self.root, Root::Node(_))
+    }
+
     /// How many rows there are, if that is known.
     pub fn rows(&self) -> Option<u64> {
         if matches!(self.root, Root::Empty) { Some(0) } else { self.counted }
