@@ -9,6 +9,9 @@ use crate::plant;
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "store: the root directory is written unread" => basics::a_root_directory_that_could_not_be_read_is_not_published,
+        "store: a zone is encoded under another number" => basics::what_a_publish_writes_could_be_read,
+        "store: a space map's directory is encoded as a zone" => basics::what_a_publish_writes_could_be_read,
+        "store: a slot is encoded in a format to come" => basics::what_a_publish_writes_could_be_read,
         "store: slot of higher sequence ignored" => basics::what_was_published_is_there_after_reopening,
         "store: a slot that was passed over stays" => fallback::a_slot_that_was_passed_over_never_wins_again,
         "store: a sequence is issued twice" => fallback::numbers_of_a_slot_that_cannot_be_read_are_not_issued_again,
