@@ -443,6 +443,10 @@ impl Store for OpenDb {
         self.db.warnings().iter().any(|warning| warning.contains("FRD-2105"))
     }
 
+    fn lacked_room(&self) -> bool {
+        self.db.warnings().iter().any(|warning| warning.contains("FRD-1304"))
+    }
+
     fn drain(&mut self) -> Result<bool> {
         self.db.drain_step()
     }

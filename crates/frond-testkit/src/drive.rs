@@ -21,12 +21,12 @@ mod verdict;
 pub use failure::{Failure, fail};
 pub use met::Met;
 pub use opened::Opened;
-pub use verdict::find_step;
+pub use verdict::{answer_or_error, find_step};
 use verdict::{mismatch, shorten};
 
 use crate::{
     disk::{CrashOptions, DiskState, Note, SimVfs, crash_states},
-    model::{Answer, Everything, Model, Refusal, Sessions, difference},
+    model::{Answer, Everything, Model, Sessions, difference},
     ops::{Op, TxnOp, Write},
 };
 
@@ -68,6 +68,11 @@ pub trait Store: Sized {
         false
     }
 
+    /// True if the opening had no room on the disk for the checkpoint that ends a recovery.
+    fn lacked_room(&self) -> bool {
+        false
+    }
+
     /// One step of draining buffers; false if nothing waits in any.
     fn drain(&mut self) -> frond::Result<bool> {
         Ok(false)
@@ -80,33 +85,6 @@ pub trait Store: Sized {
 
     /// Closes.
     fn close(self) -> frond::Result<()>;
-}
-
-/// Turns the engine's refusals into answers and leaves other errors.
-pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
-    let error = match result {
-        Ok(answer) => return Ok(answer),
-        Err(error) => error,
-    };
-    let refusal = match &error {
-        Error::NoSuchTree(_) => Refusal::NoSuchTree,
-        Error::TreeExists(_) => Refusal::TreeExists,
-        Error::TreeNotEmpty(_) => Refusal::NotEmpty,
-        Error::KeyExists { .. } | Error::DuplicateKey { .. } => Refusal::KeyExists,
-        Error::InvalidArgument(_) => Refusal::BadCall,
-        Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
-        Error::SnapshotExists(_) => Refusal::SnapshotExists,
-        Error::RowExists { .. } => Refusal::KeyExists,
-        Error::LockBusy { .. } | Error::LockTimeout { .. } => Refusal::Busy,
-        Error::Conflict { .. } => Refusal::Conflict,
-        Error::TxnEnded => Refusal::Ended,
-        Error::DefinitionChanged(_) => Refusal::BornLater,
-        Error::XidExists(_) => Refusal::XidExists,
-        Error::NoSuchXid(_) => Refusal::NoSuchXid,
-        Error::XidBusy(_) => Refusal::XidBusy,
-        _ => return Err(error),
-    };
-    Ok(Answer::Refused(refusal))
 }
 
 /// How a run takes errors.

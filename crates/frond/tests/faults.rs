@@ -15,8 +15,8 @@ use frond::{
 use frond_testkit::{
     DbEngine, Dice,
     campaign::{
-        FaultPlan, FilledPlan, FilledReport, FullReport, fail_each_call, fill_and_reopen,
-        fill_the_disk, hold,
+        CachedPlan, CachedReport, FaultPlan, FilledPlan, FilledReport, FullReport, fail_each_call,
+        fill_and_reopen, fill_the_disk, forget_the_cache, hold,
     },
     disk::{FaultKind, SimVfs},
     effort,
@@ -39,6 +39,27 @@ fn every_failing_call_is_an_error() {
         println!("seed {seed}: {report}");
         assert_eq!(report.percent_tried(), 100, "a call never failed");
         assert!(report.struck > 100 && report.reported > 50);
+    }
+}
+
+/// A sync fails and leaves its pages clean in the page cache. After a kill the store opens on them, and what it serves
+/// then is there after a power failure, with room for a checkpoint or without. Promise: P6.
+#[test]
+fn what_only_the_page_cache_has_is_durable_before_it_is_served() {
+    for is_full in [false, true] {
+        let mut told = CachedReport::default();
+        for seed in effort::seeds(6) {
+            let level = [Durability::Sync, Durability::Os, Durability::Lazy][seed as usize % 3];
+            let (engine, plan) =
+                (DbEngine::tiny(level), CachedPlan { is_full, ..CachedPlan::default() });
+            let report = hold("cached", seed, &script(seed, 20), |script| {
+                forget_the_cache(&engine, script, seed, &plan)
+            });
+            told.add(&report);
+        }
+        println!("full: {is_full}: {told}");
+        assert!(told.served > 20, "{told}");
+        assert!(!is_full || told.cramped > 20, "{told}");
     }
 }
 
@@ -189,6 +210,7 @@ fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_delete
     }
     println!("{total}");
     assert!(total.deletes > 1000 && total.emptied > 4 && total.twice > 20, "{total}");
+    assert!(total.unreserved > 20 && total.cramped > 0, "{total}");
 }
 
 /// A clone and a load whose commits cannot be applied, for a value before them grows and finds no room: they

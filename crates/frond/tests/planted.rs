@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 12] = [
+const CAMPAIGNS: [&str; 13] = [
     "crash",
     "model",
     "transactions",
@@ -20,6 +20,7 @@ const CAMPAIGNS: [&str; 12] = [
     "log",
     "slot heals",
     "filled",
+    "cached",
     "edges",
     "limits",
 ];
@@ -66,9 +67,9 @@ mod armed {
     use frond_testkit::{
         DbEngine,
         campaign::{
-            CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages, crash_everywhere,
-            edge_engine, fill_and_reopen, fill_the_disk, fill_the_map, heal_everywhere, model_run,
-            reach_bound, tunable, wear_edges,
+            CachedPlan, CrashPlan, Decay, FilledPlan, HealPlan, bound_the_log, break_pages,
+            crash_everywhere, edge_engine, fill_and_reopen, fill_the_disk, fill_the_map,
+            forget_the_cache, heal_everywhere, model_run, reach_bound, tunable, wear_edges,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -186,6 +187,16 @@ mod armed {
 
     fn filled(seed: u64) -> Result<(), Failure> {
         fill_and_reopen(seed, &FilledPlan::default()).map(drop)
+    }
+
+    fn cached(seed: u64) -> Result<(), Failure> {
+        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 20)).without_restarts());
+        let engine = DbEngine::tiny(LEVELS[seed as usize % 3]);
+        for is_full in [false, true] {
+            let plan = CachedPlan { is_full, ..CachedPlan::default() };
+            forget_the_cache(&engine, &script, seed, &plan)?;
+        }
+        Ok(())
     }
 
     /// Threads, each with the bug in it, on a store whose own work is done by them.
@@ -338,6 +349,11 @@ mod armed {
     #[test]
     fn planted_bugs_that_a_filled_disk_shows() {
         assert_caught("filled", filled);
+    }
+
+    #[test]
+    fn planted_bugs_that_a_page_cache_shows() {
+        assert_caught("cached", cached);
     }
 
     #[test]

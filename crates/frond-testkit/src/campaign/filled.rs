@@ -10,16 +10,20 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    path::Path,
     time::Duration,
 };
 
-use frond::{Batch, CheckMode, Db, Durability, Error, Options, Tree, TxnOptions};
+use frond::{Batch, CheckMode, Db, Durability, Error, Options, Tree, TxnOptions, io::Vfs};
 
 use super::guarded;
 use crate::{
     DbEngine, Dice,
     db_engine::DIR,
-    disk::{CrashOptions, DiskState, Note, Point, SimVfs, crash_states},
+    disk::{
+        CallKind, CrashOptions, DiskState, Fault, FaultKind, Note, Point, SimVfs, When,
+        crash_states,
+    },
     drive::{Failure, fail},
 };
 
@@ -58,6 +62,8 @@ pub struct FilledReport {
     pub twice: u64,
     /// Of these: without room for the checkpoint that ends a recovery.
     pub cramped: u64,
+    /// Of these: without the reserves of store and log.
+    pub unreserved: u64,
     /// Of these: emptied by deletes until rows were taken again.
     pub emptied: u64,
 }
@@ -71,22 +77,28 @@ impl FilledReport {
         self.opened += other.opened;
         self.twice += other.twice;
         self.cramped += other.cramped;
+        self.unreserved += other.unreserved;
         self.emptied += other.emptied;
     }
 }
 
 impl fmt::Display for FilledReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { refused, deletes, deletes_refused, opened, twice, cramped, emptied } = self;
+        let Self { refused, deletes, deletes_refused, opened, twice, cramped, unreserved, emptied } =
+            self;
         write!(
             f,
             "{refused} puts refused, {deletes} deletes with nothing free, {deletes_refused} refused to others' \
              files; {opened} disks opened with nothing \
-             free ({twice} after a crash in an opening, {cramped} without room for a checkpoint), {emptied} \
-             emptied"
+             free ({twice} after a crash in an opening, {unreserved} without reserves, {cramped} without room for a \
+             checkpoint), {emptied} emptied"
         )
     }
 }
+
+const LOG_RESERVE: &str = "log-reserve.new";
+/// More than an opening makes.
+const ALLOCATIONS_MAX: u64 = 500;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -292,6 +304,30 @@ fn fill(
     Ok((points, history))
 }
 
+/// A machine whose disk has nothing free. Where others have it, the store may be as one that an older version made, or that
+/// has used its reserves: the log has none, and no space is given for what is free in the store's file.
+fn start_full(
+    disk: &DiskState,
+    others: bool,
+    dice: &mut Dice,
+) -> Result<(SimVfs, bool), frond::Error> {
+    let vfs = SimVfs::start(disk.clone());
+    let is_unreserved = others && dice.chance(1, 2);
+    if is_unreserved {
+        let (dir, reserve) = (Path::new(DIR), Path::new(DIR).join(LOG_RESERVE));
+        let gone = match vfs.exists(&reserve) {
+            Ok(true) => vfs.remove(&reserve).and_then(|()| vfs.sync_dir(dir)),
+            found => found.map(drop),
+        };
+        gone.map_err(|error| Error::io(&reserve, "remove", 0, error))?;
+        for call in 0..ALLOCATIONS_MAX {
+            vfs.plan(Fault::once(When::Kind(CallKind::Allocate, call), FaultKind::Enospc));
+        }
+    }
+    vfs.set_capacity(Some(vfs.allocated_bytes()));
+    Ok((vfs, is_unreserved))
+}
+
 /// Opens a disk of which nothing is free.
 fn reopen(
     disk: &DiskState,
@@ -302,14 +338,22 @@ fn reopen(
     dice: &mut Dice,
     report: &mut FilledReport,
 ) -> Result<(), Failure> {
-    let vfs = SimVfs::start(disk.clone());
-    vfs.set_capacity(Some(vfs.allocated_bytes()));
+    let others = others_have_it(seed);
+    let (vfs, is_unreserved) = start_full(disk, others, dice)?;
     vfs.record();
     let opened = Life::open(vfs.clone(), level, seed ^ 1, History::default());
-    let mut life = opened.map_err(|error| Failure(format!("does not open: {error}")))?;
+    let mut life = opened.map_err(|error| {
+        Failure(format!("does not open, without reserves: {is_unreserved}: {error}"))
+    })?;
     let points = vfs.recorded();
+    vfs.mend();
     report.opened += 1;
-    report.cramped += u64::from(life.db.warnings().iter().any(|text| text.contains("FRD-1304")));
+    report.unreserved += u64::from(is_unreserved);
+    let cramped = life.db.warnings().iter().find(|text| text.contains("FRD-1304"));
+    if let (Some(warning), false) = (&cramped, others) {
+        return fail(format!("the store had the disk alone, and a reserve for this: {warning}"));
+    }
+    report.cramped += u64::from(cramped.is_some());
     let found = life.rows()?;
     let step = (floor..=issued).rev().find(|&step| history.rows_at(step) == found);
     let Some(step) = step else {
@@ -317,7 +361,7 @@ fn reopen(
     };
     life.history = History(history.0[..step as usize].to_vec());
     life.acknowledged = step;
-    life.others = others_have_it(seed);
+    life.others = others;
     life.note(step);
     if dice.chance(1, plan.emptied_one_in) {
         empty(&mut life, dice, report)?;
@@ -330,8 +374,7 @@ fn reopen(
         let states = crash_states(&point.disk, &CrashOptions::random(1).with_seed(dice.bits()));
         for state in states.into_iter().rev().take(2) {
             report.twice += 1;
-            let vfs = SimVfs::start(state.disk.clone());
-            vfs.set_capacity(Some(vfs.allocated_bytes()));
+            let (vfs, _) = start_full(&state.disk, others, dice)?;
             let place = || format!("then in the opening before {}: {}", point.call, state.what);
             let opened = Life::open(vfs.clone(), level, seed ^ 2, History::default());
             let life = opened

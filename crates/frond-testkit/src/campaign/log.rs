@@ -1,13 +1,15 @@
 //! One hot row: commits that fill the log and not the memtable. What recovery may have to replay stays
 //! bounded all the same (P5, I13), though nobody lends the background a hand but the commits themselves.
 
+use std::path::Path;
+
 use frond::{Db, Durability, Limits, Options};
 
 use super::guarded;
 use crate::{
     DbEngine,
     db_engine::DIR,
-    disk::SimVfs,
+    disk::{DiskState, SimVfs},
     drive::{Failure, fail},
 };
 
@@ -18,6 +20,9 @@ const MEMTABLE_LOG_BYTES: u64 = 32 << 10;
 const CHECKPOINT_LOG_BYTES: u64 = 256 << 10;
 /// What a commit may add after it was let in, and what groups are padded with.
 const SLACK_BYTES: u64 = 64 << 10;
+
+/// Those of two openings, and what is ready or kept in reserve.
+const SEGMENTS_MAX: usize = 8;
 
 /// Commits one row again and again, then kills the process and opens the store.
 pub fn bound_the_log(seed: u64) -> Result<(), Failure> {
@@ -46,8 +51,27 @@ pub fn bound_the_log(seed: u64) -> Result<(), Failure> {
         if found != Some(value) {
             return fail("the last commit is lost");
         }
-        Ok(db.close()?)
+        db.close()?;
+        kill_after_each_opening(again.disk(), seed)
     })
+}
+
+/// A store that is killed soon after each opening keeps no more log each time.
+fn kill_after_each_opening(mut disk: DiskState, seed: u64) -> Result<(), Failure> {
+    for opening in 0..3 * SEGMENTS_MAX {
+        let vfs = SimVfs::start(disk);
+        let db = Db::open(DIR, options(&vfs, seed))?;
+        db.open_tree("t")?.put(b"hot", &opening.to_be_bytes())?;
+        vfs.halt();
+        drop(db);
+        disk = vfs.disk().after_kill();
+        let is_log = |path: &Path| path.to_string_lossy().contains("/log-");
+        let segments = disk.paths().iter().filter(|(path, _)| is_log(path)).count();
+        if segments > SEGMENTS_MAX {
+            return fail(format!("P5: {segments} segments after {opening} openings and kills"));
+        }
+    }
+    Ok(())
 }
 
 fn options(vfs: &SimVfs, seed: u64) -> Options {

@@ -5,6 +5,7 @@
 //! | [`model_run`], [`same_answers`] | answers are the model's, whatever the options (P2, P3, P25) |
 //! | [`crash_everywhere`] | at every call, whatever a crash leaves opens as a legal state (P1–P8) |
 //! | [`fail_each_call`] | the n-th call failing is an error, never a lie (P10–P12) |
+//! | [`forget_the_cache`] | what a store serves after a failed sync is there after a power failure, too (P6) |
 //! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
 //! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
 //! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
@@ -15,6 +16,7 @@
 //!
 //! Every campaign is a function of engine, script and seed alone.
 
+mod cached;
 mod crash;
 mod edges;
 mod faults;
@@ -29,6 +31,7 @@ mod sweep;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use cached::{CachedPlan, CachedReport, forget_the_cache};
 pub use crash::{CrashPlan, CrashReport, crash_everywhere};
 pub use edges::{EdgeReport, edge_engine, wear_edges};
 pub use faults::{FaultPlan, FaultReport, fail_each_call};

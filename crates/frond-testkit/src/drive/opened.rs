@@ -28,6 +28,11 @@ impl<S: Store> Opened<S> {
         self.0.as_mut().ok_or(Error::Closed)?.read_everything()
     }
 
+    /// Whether the opening had no room for the checkpoint that ends a recovery.
+    pub fn lacked_room(&self) -> bool {
+        self.0.as_ref().is_some_and(Store::lacked_room)
+    }
+
     /// Checks.
     pub fn check(&mut self) -> Result<(), String> {
         self.0.as_mut().map_or(Ok(()), Store::check)

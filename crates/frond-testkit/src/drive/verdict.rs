@@ -1,7 +1,36 @@
-//! What was found against what had to be: which step of the model, and the difference in words.
+//! What was found against what had to be: which answer an error is, which step of the model, and the difference in words.
+
+use frond::Error;
 
 use super::{Failure, fail};
-use crate::model::{Answer, Everything, Model, difference, dump_difference, show};
+use crate::model::{Answer, Everything, Model, Refusal, difference, dump_difference, show};
+
+/// Turns the engine's refusals into answers and leaves other errors.
+pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
+    let error = match result {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
+    let refusal = match &error {
+        Error::NoSuchTree(_) => Refusal::NoSuchTree,
+        Error::TreeExists(_) => Refusal::TreeExists,
+        Error::TreeNotEmpty(_) => Refusal::NotEmpty,
+        Error::KeyExists { .. } | Error::DuplicateKey { .. } => Refusal::KeyExists,
+        Error::InvalidArgument(_) => Refusal::BadCall,
+        Error::NoSuchSnapshot(_) => Refusal::NoSuchSnapshot,
+        Error::SnapshotExists(_) => Refusal::SnapshotExists,
+        Error::RowExists { .. } => Refusal::KeyExists,
+        Error::LockBusy { .. } | Error::LockTimeout { .. } => Refusal::Busy,
+        Error::Conflict { .. } => Refusal::Conflict,
+        Error::TxnEnded => Refusal::Ended,
+        Error::DefinitionChanged(_) => Refusal::BornLater,
+        Error::XidExists(_) => Refusal::XidExists,
+        Error::NoSuchXid(_) => Refusal::NoSuchXid,
+        Error::XidBusy(_) => Refusal::XidBusy,
+        _ => return Err(error),
+    };
+    Ok(Answer::Refused(refusal))
+}
 
 /// Which step the found rows are the state of; an error if none that is legal.
 pub fn find_step(

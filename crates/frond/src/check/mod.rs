@@ -143,22 +143,21 @@ struct LiveLog {
     /// Where the log was needed from before the slots were read. If that is so still when it has been looked at, nothing
     /// that these slots need has gone meanwhile.
     needed: Lsn,
-    /// It was on disk up to here.
-    durable: Option<Lsn>,
 }
 
 impl LiveLog {
     /// To be called before the slots are read by which the log is looked at: what goes between the two is seen to have gone.
     fn before_slots(engine: &Engine) -> Self {
-        let durable = engine.log.as_ref().map(|log| log.durable());
-        Self { needed: engine.store.log_needed_from(), durable }
+        Self { needed: engine.store.log_needed_from() }
     }
 
     fn check(self, engine: &Engine, slots: &[Superblock], report: &mut CheckReport) {
         let (mut live, mut slots) = (self, slots.to_vec());
         let store = &engine.store;
         loop {
-            let Self { needed, durable } = live;
+            let Self { needed } = live;
+            // After the slots: they begin before it. Before the files are listed: they hold all before it.
+            let durable = engine.log.as_ref().map(|log| log.durable());
             let view = LogView { env: &engine.env, dir: store.dir(), store, durable };
             let mut own = CheckReport::new(report.mode);
             check_log(&view, &slots, report.mode, &mut own, &mut ReadBlobs::default());

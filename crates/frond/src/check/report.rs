@@ -7,7 +7,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::Error;
+use crate::{Error, tree::OTHER_LEVEL};
 
 /// Findings that are kept: more would tell nobody more.
 pub const FINDINGS_MAX: usize = 1000;
@@ -230,6 +230,9 @@ pub(super) fn from_error(error: &Error) -> Finding {
         }
         Error::WrongPage { place, what } => {
             at("stale", place, format!("{what} is not the one its parent names"))
+        }
+        Error::Malformed { place, why, .. } if why == OTHER_LEVEL => {
+            at("level", place, format!("a node: {why}"))
         }
         Error::Malformed { place, what, why } => {
             at("malformed", place, format!("{what} is malformed: {why}"))

@@ -4,8 +4,8 @@
 //! 2. The catalog is read from tree 0 as of the slot's boundary F.
 //! 3. The log is replayed from the slot's position: records above F go into the memtable as their
 //!    commits did, in the order of the log; catalog entries are shown as they pass.
-//! 4. The log goes on in a new segment, and a checkpoint makes the recovered state durable by its own
-//!    writes before a row is served (P6).
+//! 4. The log, of which all that was recovered is on the medium then (P6), goes on in a new segment. A checkpoint
+//!    before a row is served makes the next recovery short.
 //!
 //! Invariants
 //! 1. Until step 4 nothing is written but what the store room writes to own the store.
@@ -60,7 +60,7 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
             store::create(&env, dir, store_options)?
         }
         Found::Nothing | Found::Directory => {
-            let why = "there is no store here; give `create` to make one".into();
+            let why = "there is no store here, and this call does not create one".into();
             return Err(Error::NotAStore { path: dir.into(), why });
         }
         Found::LogOnly => {
@@ -242,12 +242,10 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     if !options.read_only && !is_new {
         // The slot below says so before the log does.
         engine.store.file().require(FEATURE_ROW_COUNTS);
-        // P6: what was recovered is made durable by our own writes before it is served.
         if let Some(why) = engine.settle_recovered()? {
             if plant!("db: a full disk fails a recovery") {
                 return Err(Error::Full(why));
             }
-            engine.health.watch(engine.log().rewrite_recovered())?;
             warnings.push(format!(
                 "FRD-1304 {}: the disk has no room for the checkpoint that ends a recovery ({why}); rows \
                  can be read, and deleted as long as the log has room: make room, or delete or drop",

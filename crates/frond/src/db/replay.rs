@@ -67,7 +67,7 @@ impl Replay<'_> {
             let last = engine.freeze_at(&mut section, log_from);
             drop(section);
             engine.apply_through(last)?;
-            while engine.log.is_some() && engine.write_begun()? {}
+            write_begun(engine)?;
             section = engine.enter();
         } else if engine.log.is_some() && engine.memtable_is_full(&section.active) {
             // Not this record's position: replay begins at a group, and only the slot names one. What is
@@ -153,10 +153,21 @@ impl Replay<'_> {
             drop(section);
             // Before the next record: by then the catalog may know less of the trees.
             engine.apply_through(seqno)?;
-            while engine.log.is_some() && engine.write_begun()? {}
+            write_begun(engine)?;
         }
         Ok(())
     }
+}
+
+/// Writes the versions in which branches begin, as they are. What the disk has no room for is left to the background, as the
+/// checkpoint that ends the recovery is.
+fn write_begun(engine: &Engine) -> Result<()> {
+    if plant!("db: a replay on a full disk ends where a branch begins") {
+        while engine.log.is_some() && engine.write_begun()? {}
+        return Ok(());
+    }
+    while engine.log.is_some() && engine.with_room(|| engine.write_begun())? {}
+    Ok(())
 }
 
 /// Inserts what was prepared under a name, and is committed now.

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     bounds,
     error::{Error, Result},
+    io::ALIGN,
     sync::{Mutex, MutexGuard},
 };
 
@@ -496,7 +497,7 @@ impl Inner {
         let end = self.end();
         let frontier = self.alloc.frontier().max(DATA_START);
         let keep = if reserve > 0 { frontier + reserve } else { end };
-        let keep = keep.max(end);
+        let keep = keep.max(end).next_multiple_of(ALIGN as u64);
         self.backed.remove(keep, u64::MAX);
         // Never longer than what is backed: the reserve may not have been had.
         let beyond = self.backed.within(end, keep);

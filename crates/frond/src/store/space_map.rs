@@ -162,10 +162,12 @@ impl Inner {
             self.die(&old, STORE_LINEAGE, at)?;
         }
         let zones = self.zones.iter().filter_map(|(&zone, state)| Some((zone, state.written?)));
-        let pending = self.extents.iter().filter(|(_, record)| {
-            let kept = record.birth <= previous && previous < record.death;
-            record.is_map() && record.death <= at && kept
-        });
+        let dead = self.dead_map_pages.iter();
+        let pending =
+            dead.filter_map(|offset| self.extents.get_key_value(offset)).filter(|(_, record)| {
+                let kept = record.birth <= previous && previous < record.death;
+                record.death <= at && kept
+            });
         let directory = MapDirectory {
             pins: self.pins.standing(at, previous),
             zones: zones.collect(),

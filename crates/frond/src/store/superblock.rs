@@ -137,7 +137,8 @@ impl Superblock {
         slot.fill(0);
         let mut out = Vec::with_capacity(256);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&FORMAT.to_le_bytes());
+        let is_newer = plant!("store: a slot is encoded in a format to come");
+        out.extend_from_slice(&(FORMAT + u32::from(is_newer)).to_le_bytes());
         out.extend_from_slice(&(slot_of(self.sequence) as u32).to_le_bytes());
         for word in [self.incompat, self.ro_compat, self.compat] {
             out.extend_from_slice(&word.to_le_bytes());

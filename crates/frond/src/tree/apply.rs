@@ -48,10 +48,9 @@ const INLINE_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeRoot {
     pub root: Root,
-    /// No key of the tree is above it (it may itself be gone).
-    pub max_key: Vec<u8>,
-    /// True if `max_key` says anything: something was applied.
-    pub has_max: bool,
+    /// No key of the tree is above it (it may itself be gone). `None` says nothing: any key may be there, unless the
+    /// root is empty.
+    pub max_key: Option<Vec<u8>>,
     /// How many rows there are, if all commits that were applied knew by how much they changed that. Of an empty root
     /// see [`rows`](Self::rows).
     pub counted: Option<u64>,
@@ -160,11 +159,17 @@ impl<'a> Job<'a> {
     }
 
     fn apply_to(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
-        let appends = !old.has_max || batch.min_key > old.max_key;
-        let max_key = if old.has_max && !plant!("tree: the maximum forgets what was there") {
-            old.max_key.clone().max(batch.max_key.clone())
-        } else {
-            batch.max_key.clone()
+        let (appends, max_key) = match (&old.root, &old.max_key) {
+            (Root::Empty, _) => (true, Some(batch.max_key.clone())),
+            (_, None) if plant!("tree: no maximum is taken for no keys") => {
+                (true, Some(batch.max_key.clone()))
+            }
+            (_, None) => (false, None),
+            (_, Some(max_key)) => {
+                let forgets = plant!("tree: the maximum forgets what was there");
+                let greatest = if forgets { &batch.max_key } else { max_key.max(&batch.max_key) };
+                (batch.min_key > *max_key, Some(greatest.clone()))
+            }
         };
         let root = match &old.root {
             Root::Empty => self.apply_to_leaf(None, batch)?,
@@ -191,7 +196,7 @@ impl<'a> Job<'a> {
                 self.root_of(nodes)
             }
         };
-        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted, stored: old.stored })
+        Ok(TreeRoot { root, max_key, counted: old.counted, stored: old.stored })
     }
 
     /// Whether leaves can be hung at the right edge: every node on it is in memory then.

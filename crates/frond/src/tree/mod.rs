@@ -41,7 +41,7 @@ pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 pub(crate) use node::{RunMeta, Tier};
 #[cfg(test)]
 pub(crate) use page::encode_node;
-pub(crate) use page::{parse_node, seal_node};
+pub(crate) use page::{OTHER_LEVEL, parse_node, seal_node};
 pub(crate) use scan::{LeafStretch, Position};
 pub(crate) use sorted_runs::{SortedRuns, SortedRunsCursor, SortedRunsWriter};
 pub(crate) use tails::Descriptors;

@@ -204,7 +204,7 @@ impl NodeRef {
             return Ok(node);
         }
         let link = self.link.get().expect("a node is resident or has an address");
-        let node = super::page::read_node(cx, link)?;
+        let node = super::page::read_node(cx, link, self.level)?;
         Ok(self.node.get_or_init(|| node))
     }
 
@@ -213,7 +213,8 @@ impl NodeRef {
         match (self.node.get(), self.link.get()) {
             (Some(node), _) => Ok(node.clone()),
             (None, link) => {
-                super::page::read_node(cx, link.expect("a node is resident or has an address"))
+                let link = link.expect("a node is resident or has an address");
+                super::page::read_node(cx, link, self.level)
             }
         }
     }
@@ -559,8 +560,10 @@ impl Node {
         let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
         let one_pivot_less = self.pivots.len() + 1 == self.children.len();
         let ascend = self.pivots.windows(2).all(|pair| pair[0] < pair[1]);
-        let leaves_at_bottom =
-            self.children.iter().all(|child| matches!(child, Child::Leaf(_)) == (self.level == 1));
+        let one_level_lower = self.children.iter().all(|child| match child {
+            Child::Leaf(_) => self.level == 1,
+            Child::Node(child) => u16::from(child.level) + 1 == u16::from(self.level),
+        });
         let one_live_a_child = parts().all(|part| part.live.len() == self.children.len());
         let not_empty = parts().all(|part| match (&part.lo, &part.hi) {
             (Some(lo), Some(hi)) => lo < hi,
@@ -576,7 +579,7 @@ impl Node {
             (!self.children.is_empty(), "it has no children"),
             (one_pivot_less, "its children are not one more than its pivots"),
             (ascend, "its pivots do not ascend"),
-            (leaves_at_bottom, "its children are not of the level below its own"),
+            (one_level_lower, "its children are not of the level below its own"),
             (one_live_a_child, "a part has not one live count for each child"),
             (not_empty, "the range of a part is empty"),
             (disjoint, "the parts of a tier overlap or do not ascend"),

@@ -7,7 +7,7 @@
 use crate::{
     Lineage, Publish, bounds,
     coding::{Reader, put_bytes, put_optional, put_varint},
-    error::Result,
+    error::{Error, Result},
     page::{LINK_BYTES, Link, PageKind, StoreFile, sealed},
     store::page_bytes,
     sync::Arc,
@@ -63,6 +63,7 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     let read = decode_node(&mut describe, &bytes);
     let read = without_flaw(read, birth)
         .and_then(|node| if newest <= birth { Ok(node) } else { Err(YOUNGER_RUN) })
+        .and_then(|read| if read.level == node.level { Ok(read) } else { Err(OTHER_LEVEL) })
         .map(|node| debug_assert!(encode_node(&node) == bytes, "it is read as it was written"));
     sealed("a node page", read)?;
     Ok(bytes)
@@ -70,7 +71,8 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
 
 /// The page of a node, whatever may be wrong with it.
 pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
-    let too_high = plant!("tree: a node is encoded a level too high");
+    let too_high = plant!("tree: a node is encoded a level too high")
+        || (node.level > 1 && plant!("tree: a node is sealed at another level"));
     let mut out = vec![FORMAT, node.level + u8::from(too_high)];
     put_varint(&mut out, node.children.len() as u64);
     for pivot in &node.pivots {
@@ -114,15 +116,20 @@ impl Node {
     }
 }
 
-/// Reads a node page: checksum, identity, then structure.
-pub(crate) fn read_node(cx: &TreeContext, link: &Link) -> Result<Arc<Node>> {
+/// Reads the page of a node of this level: checksum, identity, then structure.
+pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<Node>> {
+    let file = cx.store.file();
     if u64::from(link.bytes) > bounds::NODE_PAGE_BYTES.max() {
         let why = "it is longer than any";
-        return Err(cx.store.file().malformed(link.offset, link.bytes.into(), "node page", why));
+        return Err(file.malformed(link.offset, link.bytes.into(), "node page", why));
     }
     let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;
     let node = decode_node(&mut |link, meta| cx.run_handle(link, meta), &bytes);
-    check_node(cx.store.file(), link, node).map(Arc::new)
+    let node = check_node(file, link, node)?;
+    if node.level != level && !plant!("tree: nobody looks at the level of a node") {
+        return Err(malformed(file, link, OTHER_LEVEL));
+    }
+    Ok(Arc::new(node))
 }
 
 /// The node in a page that was verified, for whoever looks at pages alone: what it links has
@@ -133,8 +140,11 @@ pub(crate) fn parse_node(file: &StoreFile, link: &Link, payload: &[u8]) -> Resul
 }
 
 fn check_node(file: &StoreFile, link: &Link, node: Option<Node>) -> Result<Node> {
-    without_flaw(node, link.birth)
-        .map_err(|why| file.malformed(link.offset, u64::from(link.bytes), "node page", why))
+    without_flaw(node, link.birth).map_err(|why| malformed(file, link, why))
+}
+
+fn malformed(file: &StoreFile, link: &Link, why: &str) -> Error {
+    file.malformed(link.offset, u64::from(link.bytes), "node page", why)
 }
 
 /// What was decoded of a page of version `birth`, if it is well formed; else why not.
@@ -146,6 +156,7 @@ fn without_flaw(node: Option<Node>, birth: Publish) -> Result<Node, &'static str
     }
 }
 
+pub(crate) const OTHER_LEVEL: &str = "it is not of the level that its parent says";
 const YOUNGER_RUN: &str = "it links a run that was born after it";
 
 /// Whether what a node links is younger than the node (Rule: I20).

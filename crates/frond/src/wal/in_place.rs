@@ -24,7 +24,6 @@ use std::path::Path;
 
 use super::{
     aligned::AlignedBuf,
-    log::Log,
     recovery::RecoveredTail,
     segment::{self, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
@@ -63,34 +62,6 @@ impl RecoveredTail {
             zero_from(&segment, SEGMENT_HEADER_BYTES + self.end.0 - header.first.0)?;
         }
         Ok((segment, header))
-    }
-}
-
-impl Log {
-    /// Makes what was recovered durable by writes of its own, without space: for an opening whose disk has
-    /// no room for a checkpoint. Where files are read direct they were read from the medium, and nothing is
-    /// written. Elsewhere each segment is written as it is; tearing equal bytes does no harm.
-    pub fn rewrite_recovered(&self) -> Result<()> {
-        let numbers: Vec<u64> =
-            self.state.lock().unwrap().live.iter().map(|&(number, _)| number).collect();
-        for number in numbers {
-            let mode = OpenMode { write: true, create_new: false, direct: true };
-            let segment = segment::open(&*self.env.vfs, &self.dir, number, mode)?;
-            if segment.file.is_direct() {
-                return Ok(());
-            }
-            let mut bytes = AlignedBuf::zeroed(ZEROS_BYTES.min(segment.bytes as usize));
-            let mut at = 0;
-            while at < segment.bytes {
-                let part = (segment.bytes - at).min(bytes.len() as u64) as usize;
-                let read = segment.file.read_at(&mut bytes[..part], at);
-                read.map_err(|error| Error::io(&segment.path, "read", at, error))?;
-                segment.write(&bytes[..part], at)?;
-                at += part as u64;
-            }
-            segment.sync_data()?;
-        }
-        Ok(())
     }
 }
 

@@ -282,7 +282,7 @@ impl Log {
         Self::resume(env, dir, store, level, options, tail)
     }
 
-    /// Goes on after a recovery: what was recovered is synced, what lies behind the cut is removed,
+    /// Goes on after a recovery: what was recovered is on the medium, what lies behind the cut is removed,
     /// and a new segment with a new salt begins there; nothing is appended to a torn tail. A disk that
     /// has no room for that segment does not keep the log from going on (`in_place.rs`).
     /// Repeatable: a crash in here loses nothing (Promise: P5).

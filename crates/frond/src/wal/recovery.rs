@@ -14,8 +14,10 @@
 //! 3. Nothing is allocated by a length from disk before it is bounded: one window of a group's
 //!    greatest length, and one large record (Promise: P20). Time is O(length of the files).
 //! 4. Reading changes nothing; the same files give the same answer (Promises: P5, P21).
-//! 5. Files are read direct where they can be: what is recovered is on the medium, not in a page
-//!    cache that a failed sync left clean (Promise: P6).
+//! 5. What is recovered is on the medium before it is served, not only in a page cache that a failed sync
+//!    left clean (Promise: P6): files are read direct where they can be; where they cannot, the log that a
+//!    slot needs is written again before anything else is. A checkpoint after the recovery would not do:
+//!    the older slot needs the log still, and a store without it does not open.
 //!
 //! Threads: one. Bytes: docs/format.md, "Log".
 
@@ -25,16 +27,20 @@ use std::{
 };
 
 use super::{
+    aligned::AlignedBuf,
     assembly::Assembly,
     group::{GROUP_HEADER_BYTES, GroupHeader, GroupKind, salted_crc},
     reader::SegmentReader,
-    segment::{self, HeaderFault, SegmentHeader},
+    segment::{self, HeaderFault, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
     types::{Lsn, StoreId},
 };
+
+/// How much of a segment is written again at once.
+const REWRITE_BYTES: usize = 256 << 10;
 
 /// What the superblock says about the log's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,8 +52,9 @@ pub enum Expect {
         /// Position up to which the log was synced when the slot was written.
         synced: Lsn,
     },
-    /// A pass before this one found the end here, and the log is growing behind it again: what lies
-    /// there is not looked at.
+    /// The log is on the medium up to here, and growing after it: what lies there is not looked at, nor does
+    /// the last segment have to have a successor. Files that go meanwhile were not needed any more: one that
+    /// was leaves a gap before this end.
     Known(Lsn),
 }
 
@@ -75,6 +82,8 @@ pub struct RecoveredTail {
     /// That segment's header; `None` in a new store.
     pub(super) header: Option<SegmentHeader>,
     pub(super) chain: u32,
+    /// Where reading began.
+    pub(super) from: Lsn,
     /// Segments up to that one: number and first position, oldest first.
     pub(super) live: Vec<(u64, Lsn)>,
 }
@@ -89,6 +98,7 @@ impl RecoveredTail {
             segment: 0,
             header: None,
             chain: 0,
+            from: Lsn(0),
             live: Vec::new(),
         }
     }
@@ -103,9 +113,18 @@ impl RecoveredTail {
             let why = "a new store is to be made here, and there is a log already".into();
             return Err(Error::NotAStore { path: dir.to_owned(), why });
         }
-        for &(number, _) in &self.live {
-            let mode = OpenMode { write: true, ..OpenMode::default() };
-            segment::open(vfs, dir, number, mode)?.sync_data()?;
+        for (index, &(number, first)) in self.live.iter().enumerate() {
+            let mode = OpenMode { write: true, create_new: false, direct: true };
+            let segment = segment::open(vfs, dir, number, mode)?;
+            let end = match self.live.get(index + 1) {
+                Some(&(_, next)) if next <= self.from => 0,
+                Some(_) => segment.bytes,
+                None => SEGMENT_HEADER_BYTES + self.end.0 - first.0,
+            };
+            if !segment.file.is_direct() && !plant!("wal: what was recovered is not rewritten") {
+                rewrite(&segment, end)?;
+            }
+            segment.sync_data()?;
         }
         let mut behind: Vec<_> = names
             .iter()
@@ -124,6 +143,20 @@ impl RecoveredTail {
         }
         Ok(())
     }
+}
+
+/// Writes a segment as it is, up to here; tearing equal bytes does no harm.
+fn rewrite(segment: &SegmentFile, end: u64) -> Result<()> {
+    let mut bytes = AlignedBuf::zeroed(REWRITE_BYTES.min(end as usize));
+    let mut at = 0;
+    while at < end {
+        let part = (end - at).min(bytes.len() as u64) as usize;
+        let read = segment.file.read_at(&mut bytes[..part], at);
+        read.map_err(|error| read_error(&segment.path, at, error))?;
+        segment.write(&bytes[..part], at)?;
+        at += part as u64;
+    }
+    Ok(())
 }
 
 /// A log file and what its header says.
@@ -149,8 +182,8 @@ pub fn recover(
     expect: Expect,
     visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
 ) -> Result<RecoveredTail> {
-    let files = headers(env, dir, store)?;
     let known = matches!(expect, Expect::Known(_));
+    let files = headers(env, dir, store, known)?;
     let until = if known { expect.synced() } else { Lsn(u64::MAX) };
     let assembly = Assembly::default();
     let mut scan = Scan { env, dir, files: &files, assembly, groups: 0, until };
@@ -177,19 +210,29 @@ pub fn recover(
         segment: stop.header.number,
         header: Some(stop.header),
         chain: stop.chain.unwrap_or(stop.header.predecessor),
+        from,
         live: live.filter_map(|file| Some((file.number, file.begun()?.first))).collect(),
     })
 }
 
-/// The headers of all log files, by number.
-fn headers(env: &Env, dir: &Path, store: StoreId) -> Result<Vec<Found>> {
+/// The headers of all log files, by number. Of a log that is growing, files are trimmed, and given other numbers,
+/// between the look into the directory and that into the file.
+fn headers(env: &Env, dir: &Path, store: StoreId, grows: bool) -> Result<Vec<Found>> {
     let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
     numbers.sort_unstable();
     numbers
         .into_iter()
-        .map(|number| {
-            let mut reader = SegmentReader::open(env, dir, number)?;
+        .filter_map(|number| match SegmentReader::open(env, dir, number) {
+            Err(Error::WalMissing { .. })
+                if grows && !plant!("check: a file that goes is missing") =>
+            {
+                None
+            }
+            opened => Some((number, opened)),
+        })
+        .map(|(number, opened)| {
+            let mut reader = opened?;
             let path = reader.path().to_owned();
             if reader.len() < segment::SEGMENT_BYTES_MIN {
                 // A segment has its full length before it has its name.

@@ -1,21 +1,172 @@
 //! Open stores: the log of one that is written, and checkpointed, beside a check; and what its trees have in memory.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    io,
+    path::PathBuf,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use super::*;
 use crate::{
-    Batch, CheckMode, Db, Durability, Limits, Options, Shape, Tuning,
+    Batch, CheckMode, Db, Durability, Limits, Options, Shape, Tree, Tuning,
+    io::{File, Vfs},
     tree::{Root, TreeContext},
 };
 
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Files, and what is to happen once, after the next look into the directory.
+#[derive(Default)]
+struct Meanwhile {
+    files: MemoryVfs,
+    after_list: Mutex<Option<Hook>>,
+}
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meanwhile").finish_non_exhaustive()
+    }
+}
+
+impl Vfs for Meanwhile {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.files.open(path, mode)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.files.exists(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let names = self.files.list(dir);
+        let hook = self.after_list.lock().unwrap().take();
+        hook.into_iter().for_each(|hook| hook());
+        names
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.files.create_dir(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.files.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.files.sync_dir(dir)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.files.free_bytes(dir)
+    }
+}
+
+fn put_rows(tree: &Tree, rows: u32) {
+    for row in 0..rows {
+        tree.put(&row.to_be_bytes(), &[row as u8; 500]).unwrap();
+    }
+}
+
+fn assert_clean(db: &Db) {
+    let report = db.check(CheckMode::Full).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// The log goes on in segments that the look into the directory did not find. Finding: `log`.
+#[test]
+fn a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage() {
+    let files = Arc::new(Meanwhile::default());
+    let db = Arc::new(open(Env { vfs: files.clone(), ..env() }, None));
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    db.checkpoint().unwrap();
+    put_rows(&tree, 30);
+    let needed = db.shared.engine.store.log_needed_from();
+    let writing = db.clone();
+    *files.after_list.lock().unwrap() = Some(Box::new(move || {
+        put_rows(&tree, 300);
+        writing.shared.engine.log().sync_through_now().unwrap();
+    }));
+    assert_clean(&db);
+    assert!(files.after_list.lock().unwrap().is_none(), "nothing has happened");
+    assert_eq!(db.shared.engine.store.log_needed_from(), needed, "no checkpoint has ended");
+}
+
+/// Segments that no slot needs go between the look into the directory and that into them. Finding: `log`.
+#[test]
+fn segments_that_go_meanwhile_are_no_damage() {
+    let files = Arc::new(Meanwhile::default());
+    let options = Options::new().keep_log(1 << 20);
+    let db = Arc::new(open_with(options, Env { vfs: files.clone(), ..env() }, None));
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    for _ in 0..3 {
+        put_rows(&tree, 100);
+        db.checkpoint().unwrap();
+    }
+    let segments = || {
+        let names = files.files.list(db.shared.engine.store.dir()).unwrap();
+        names.iter().filter(|name| name.to_string_lossy().starts_with("log-0")).count()
+    };
+    let (before, trimming) = (segments(), db.clone());
+    *files.after_list.lock().unwrap() = Some(Box::new(move || {
+        let engine = &trimming.shared.engine;
+        engine.log().trim(engine.store.log_needed_from()).unwrap();
+    }));
+    assert_clean(&db);
+    assert!(segments() < before, "none has gone");
+}
+
+/// All at once, by chance.
+#[test]
+fn checks_beside_a_writer_and_checkpoints_find_nothing() {
+    let db = open(env(), None);
+    let tree = db.create_tree("t", Default::default()).unwrap();
+    let until = Instant::now() + Duration::from_secs(2);
+    let repeat = |work: &dyn Fn()| {
+        while Instant::now() < until {
+            work();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| repeat(&|| put_rows(&tree, 60)));
+        scope.spawn(|| repeat(&|| db.checkpoint().unwrap()));
+        scope.spawn(|| {
+            repeat(&|| {
+                db.step().unwrap();
+            });
+        });
+        repeat(&|| assert_clean(&db));
+    });
+    db.close().unwrap();
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "check: a file that goes is missing" => segments_that_go_meanwhile_are_no_damage,
+        "check: a log that grows has an end" => a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage,
+    };
+    crate::plant::assert_claims_hold("check", claims);
+}
+
 fn open(env: Env, shape: Option<Shape>) -> Db {
+    open_with(Options::new(), env, shape)
+}
+
+fn open_with(options: Options, env: Env, shape: Option<Shape>) -> Db {
     let tuning = Tuning {
         segment_bytes: Some(16 << 10),
         group_bytes: Some(8 << 10),
         limits: Some(Limits { memtable_bytes: 8 << 10, ..Limits::for_cache(8 << 20) }),
         shape,
     };
-    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tuning);
+    let options = options.cache_size(8 << 20).durability(Durability::Lazy).tuning(tuning);
     Db::open(DIR, options.env(env)).unwrap()
 }
 

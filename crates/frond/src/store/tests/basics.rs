@@ -97,6 +97,18 @@ pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
     assert!(opened.warnings.is_empty());
 }
 
+/// What a publish seals is what its readers take, of each kind of page. Nothing is read here: only seals look.
+#[test]
+pub(super) fn what_a_publish_writes_could_be_read() {
+    let store = create(&env(), dir(), StoreOptions::default()).unwrap().store;
+    let mut at = store.counts_from();
+    for _ in 0..3 {
+        at = at.next();
+        let link = store.put_page(PageKind::Node, at, L, &[b"node"]).unwrap();
+        publish(&store, at, &one_tree(link));
+    }
+}
+
 /// Promise: P18.
 #[test]
 pub(super) fn a_second_owner_is_told_who_the_first_is() {

@@ -1,7 +1,10 @@
 //! What is sealed is what would be read: a node that its reader would refuse is not written.
 
 use super::*;
-use crate::Error;
+use crate::{
+    Error,
+    page::{Link, PageKind},
+};
 
 fn leaf() -> Child {
     Child::Leaf(RunHandle::hollow(LINE, Publish(3)))
@@ -42,12 +45,47 @@ fn a_node_that_could_not_be_read_is_not_written() {
     assert!(why.contains("born after"), "{why}");
 }
 
+fn written(cx: &TreeContext, node: &Node) -> Link {
+    let bytes = seal_node(node, Publish(3)).unwrap();
+    cx.store.put_page(PageKind::Node, Publish(3), LINE, &[&bytes]).unwrap()
+}
+
+/// A link leads to a whole node, which is of another level than the parent's children are. Promise: P9.
+#[test]
+fn a_node_of_another_level_is_not_followed() {
+    let cx = context(tiny());
+    let low = written(&cx, &Node { level: 1, children: vec![leaf()], ..Node::default() });
+    let upper = |level| Node {
+        level,
+        children: vec![Child::Node(NodeRef::on_disk(low, level - 1))],
+        ..Node::default()
+    };
+    let right = NodeRef::on_disk(written(&cx, &upper(2)), 2);
+    let wrong = NodeRef::on_disk(written(&cx, &upper(3)), 3);
+    let child = |parent: &NodeRef| match &parent.load(&cx).unwrap().children[0] {
+        Child::Node(child) => child.clone(),
+        Child::Leaf(_) => panic!("a node above nodes"),
+    };
+    assert_eq!(child(&right).load(&cx).unwrap().level, 1);
+    let child = child(&wrong);
+    for read in [child.load(&cx).map(drop), child.glance(&cx).map(drop)] {
+        let Err(Error::Malformed { place, why, .. }) = read else {
+            panic!("it is followed: {read:?}")
+        };
+        assert_eq!((place.offset, place.bytes), (low.offset, u64::from(low.bytes)));
+        assert_eq!(place.file, cx.store.file().path());
+        assert!(why.contains("level"), "{why}");
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     use crate::tree::cut::tests as cut;
     let claims = claims! {
         "tree: a node is written unread" => a_node_that_could_not_be_read_is_not_written,
+        "tree: nobody looks at the level of a node" => a_node_of_another_level_is_not_followed,
+        "tree: a node is sealed at another level" => a_node_of_another_level_is_not_followed,
         "tree: a range delete is not clipped where a part ends" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
         "tree: a part loses the range delete that goes on in it" => cut::a_range_delete_goes_on_in_each_part_that_it_covers,
         "tree: range deletes are no bytes of a run" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
