@@ -102,9 +102,9 @@ impl Roots {
         }
     }
 
-    /// The group of this number.
-    pub fn group(&self, number: u32) -> Option<&Arc<RootGroup>> {
-        self.groups.get(&number)
+    /// Roots of the group of this number, ids ascending: none if there is no such group.
+    pub fn group(&self, number: u32) -> &[(TreeId, Arc<TreeRoot>)] {
+        self.groups.get(&number).map_or(&[], |group| &group.roots)
     }
 
     /// What to compare other roots with later. Keeps no root.

@@ -35,9 +35,7 @@ impl Engine {
         let mut change = DirectoryChange { is_whole, ..DirectoryChange::default() };
         for number in numbers {
             let mut group = Group::new();
-            for (tree, root) in
-                version.roots.group(number).into_iter().flat_map(|group| group.iter())
-            {
+            for (tree, root) in version.roots.group(number) {
                 let mut durable = self.write_tree(*tree, root, version.applied)?;
                 let branches = &version.branches;
                 durable.inherits = branches.inherits.get(tree).cloned().unwrap_or_default();
