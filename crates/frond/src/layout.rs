@@ -25,6 +25,7 @@
 
 mod versions;
 
+use crate::bounds;
 use std::{fmt, path::Path};
 
 use crate::{Error, Place, coding::Reader};
@@ -85,7 +86,7 @@ pub enum Part {
 }
 
 /// Most parts of a layout.
-pub const LAYOUT_PARTS_MAX: usize = 4096;
+pub const LAYOUT_PARTS_MAX: usize = bounds::LAYOUT_PARTS.default as usize;
 /// Length of the version of a layout.
 pub(crate) const VERSION_BYTES: usize = 2;
 /// Longest encoded layout, bytes: version, count, and four bytes a part.
@@ -228,7 +229,7 @@ impl Layout {
         let (count, mut rest) =
             rest.split_first_chunk::<2>().ok_or_else(|| malformed("its count is cut off"))?;
         let count = usize::from(u16::from_le_bytes(*count));
-        if count > LAYOUT_PARTS_MAX || count > rest.len() {
+        if count > bounds::LAYOUT_PARTS.len() || count > rest.len() {
             return Err(malformed("it has fewer parts than it says"));
         }
         let mut parts = Vec::with_capacity(count);
@@ -273,7 +274,9 @@ impl Layout {
         let before_last = self.parts.split_last().map(|(_, before)| before);
         match before_last {
             None => Some("it has no part"),
-            Some(_) if self.parts.len() > LAYOUT_PARTS_MAX => Some("it has more than 4096 parts"),
+            Some(_) if !bounds::LAYOUT_PARTS.admits(self.parts.len()) => {
+                Some("it has more parts than a layout can have")
+            }
             Some(_) if self.parts.iter().any(|part| matches!(part, Part::Fixed(0, _))) => {
                 Some("a fixed part has width 0")
             }

@@ -13,7 +13,8 @@ pub mod plant;
 mod backup;
 pub mod blob;
 pub mod block;
-mod bounds;
+#[doc(hidden)]
+pub mod bounds;
 pub mod cache;
 pub mod catalog;
 mod check;

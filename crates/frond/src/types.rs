@@ -3,6 +3,7 @@
 //! `Lsn` orders durability, `Seqno` orders commits and decides visibility, `Publish` counts the
 //! versions of the store and dates births and deaths of pages. All three only grow.
 
+use crate::bounds;
 use std::fmt;
 
 use crate::error::{Error, Result};
@@ -88,12 +89,12 @@ impl Xid {
     /// # Errors
     /// `InvalidArgument` unless there are 1 to [`XID_BYTES_MAX`] of them.
     pub fn new(bytes: &[u8]) -> Result<Self> {
-        match bytes.len() {
-            1..=XID_BYTES_MAX => Ok(Self(bytes.into())),
-            other => Err(Error::InvalidArgument(format!(
-                "an xid of {other} bytes; it may have 1 to {XID_BYTES_MAX}"
-            ))),
+        if bytes.is_empty() || !bounds::XID_BYTES.admits(bytes.len()) {
+            let (given, max) = (bytes.len(), bounds::XID_BYTES.max());
+            let why = format!("an xid of {given} bytes; it may have 1 to {max}");
+            return Err(Error::InvalidArgument(why));
         }
+        Ok(Self(bytes.into()))
     }
 
     /// Its bytes.
@@ -204,14 +205,14 @@ impl fmt::Debug for KeyStart {
 }
 
 /// Longest [`Xid`], bytes.
-pub const XID_BYTES_MAX: usize = 255;
+pub const XID_BYTES_MAX: usize = bounds::XID_BYTES.default as usize;
 /// Longest key, bytes.
-pub const KEY_BYTES_MAX: usize = 64 << 10;
+pub const KEY_BYTES_MAX: usize = bounds::KEY_BYTES.default as usize;
 /// Longest value, bytes.
-pub const VALUE_BYTES_MAX: usize = 1 << 30;
+pub const VALUE_BYTES_MAX: usize = bounds::VALUE_BYTES.default as usize;
 /// Longest operand of a merge, bytes. Operands travel inline, so this is bounded by what one apply may
 /// hold.
-pub const OPERAND_BYTES_MAX: usize = 4 << 20;
+pub const OPERAND_BYTES_MAX: usize = bounds::OPERAND_BYTES.default as usize;
 /// Values longer than this live in extents of their own and travel as references. 64 KiB: an extent
 /// costs some 150 bytes of memory, a commit one sync more, and on average half a page of padding. See
 /// docs/design/006.

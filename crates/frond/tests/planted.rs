@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use frond::plant::BUGS;
 
 /// Campaigns of this file.
-const CAMPAIGNS: [&str; 13] = [
+const CAMPAIGNS: [&str; 14] = [
     "crash",
     "model",
     "transactions",
@@ -23,6 +23,7 @@ const CAMPAIGNS: [&str; 13] = [
     "occupied",
     "cached",
     "edges",
+    "limits",
 ];
 
 #[test]
@@ -69,8 +70,8 @@ mod armed {
         campaign::{
             CachedPlan, CrashPlan, Decay, FilledPlan, HealPlan, OccupiedPlan, bound_the_log,
             break_pages, crash_everywhere, edge_engine, fill_and_reopen, fill_the_disk,
-            forget_the_cache, heal_everywhere, model_run, occupied_engine, open_occupied,
-            wear_edges, with_growing_values,
+            fill_the_map, forget_the_cache, heal_everywhere, model_run, occupied_engine,
+            open_occupied, reach_bound, tunable, wear_edges, with_growing_values,
         },
         disk::{CrashOptions, SimVfs},
         drive::Failure,
@@ -162,6 +163,17 @@ mod armed {
     #[test]
     fn planted_bugs_that_worn_edges_show() {
         assert_caught("edges", edges);
+    }
+
+    /// Each bound of the table alone.
+    fn limits(seed: u64) -> Result<(), Failure> {
+        fill_the_map(seed)?;
+        tunable().try_for_each(|bound| reach_bound(bound, seed, 300).map(drop))
+    }
+
+    #[test]
+    fn planted_bugs_that_tiny_bounds_show() {
+        assert_caught("limits", limits);
     }
 
     fn full(seed: u64) -> Result<(), Failure> {

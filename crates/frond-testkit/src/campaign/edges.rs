@@ -5,11 +5,11 @@ use std::fmt;
 
 use frond::{Durability, Shape, SizeClass};
 
-use super::guarded;
+use super::{guarded, look_aside};
 use crate::{
     DbEngine, Dice,
     disk::{CrashOptions, SimVfs, crash_states},
-    drive::{Errors, Failure, Opened, Run, find_step},
+    drive::{Errors, Failure, Run},
     model::Model,
     ops::Op,
 };
@@ -123,11 +123,6 @@ fn measure(run: &mut Run<'_, DbEngine>, report: &mut EdgeReport) -> Result<(), F
 fn look(engine: &DbEngine, run: &Run<'_, DbEngine>, seed: u64) -> Result<(), Failure> {
     let options = CrashOptions::random(1).with_seed(seed);
     let Some(state) = crash_states(&run.vfs().disk(), &options).pop() else { return Ok(()) };
-    let note = run.note();
     let during = |failure: Failure| failure.during(format!("a crash: {}", state.what));
-    let vfs = SimVfs::start(state.disk.clone());
-    let mut store = Opened::open(engine, &vfs.env(seed)).map_err(|error| during(error.into()))?;
-    let found = store.read_everything().map_err(|error| during(error.into()))?;
-    find_step(run.model(), &found, note.floor_power, note.issued).map_err(during)?;
-    store.check().map_err(|damage| during(Failure(format!("check finds damage: {damage}"))))
+    look_aside(engine, run, state.disk, run.note().floor_power, seed).map_err(during)
 }

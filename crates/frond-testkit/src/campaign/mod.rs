@@ -10,6 +10,8 @@
 //! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
 //! | [`open_occupied`] | whatever was done before others took the disk, a store opens with nothing free (P5, P13) |
 //! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
+//! | [`reach_bound`], [`reach_all_bounds`] | whatever is as large as it may be, more is refused before it is acknowledged (P1, P5, P9) |
+//! | [`fill_the_map`] | a store as large as its space map can list is as one on a full disk (P13) |
 //! | [`wear_edges`] | trees that are worn down can be read, whatever is left of their nodes (P9, P10) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
 //!
@@ -22,6 +24,7 @@ mod faults;
 mod filled;
 mod full;
 mod heal;
+mod limits;
 mod log;
 mod model;
 mod occupied;
@@ -37,6 +40,7 @@ pub use faults::{FaultPlan, FaultReport, fail_each_call};
 pub use filled::{FilledPlan, FilledReport, fill_and_reopen};
 pub use full::{FullReport, fill_the_disk};
 pub use heal::{HealPlan, HealReport, heal_everywhere};
+pub use limits::{LimitReport, fill_the_map, reach_all_bounds, reach_bound, tunable};
 pub use log::bound_the_log;
 pub use model::{model_run, model_run_met, same_answers};
 pub use occupied::{
@@ -47,7 +51,8 @@ pub use pages::{Decay, DecayReport, break_newest_version, break_pages, store_pag
 pub use sweep::{Damage, SweepPlan, SweepReport, closed_store, sweep_damage};
 
 use crate::{
-    drive::{Failure, fail},
+    disk::{DiskState, SimVfs},
+    drive::{Engine, Failure, Opened, Run, fail, find_step},
     ops::{Op, script_text, shrink},
 };
 
@@ -61,6 +66,22 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
             fail(format!("panic: {}", text.unwrap_or_default()))
         }
     }
+}
+
+/// Opens a disk that a crash of this run has left: a legal state, of which step `floor` or a later one is there, and nothing
+/// that cannot be read.
+fn look_aside<E: Engine>(
+    engine: &E,
+    run: &Run<'_, E>,
+    disk: DiskState,
+    floor: u64,
+    seed: u64,
+) -> Result<(), Failure> {
+    let vfs = SimVfs::start(disk);
+    let mut store = Opened::open(engine, &vfs.env(seed))?;
+    let found = store.read_everything()?;
+    find_step(run.model(), &found, floor, run.note().issued)?;
+    store.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))
 }
 
 /// Runs a campaign on a script. If it fails, makes the script small and panics with it, ready to be

@@ -1,12 +1,15 @@
-//! Scripts against the model, and the same script under different options.
+//! Scripts against the model, and the same script under different options. One seed of ten looks at the store after each step.
 
-use super::guarded;
+use super::{guarded, look_aside};
 use crate::{
     disk::SimVfs,
     drive::{Engine, Errors, Failure, Met, Run, fail},
     model::Model,
     ops::Op,
 };
+
+/// One of so many seeds looks at the store after each operation.
+const LOOKED_AT: u64 = 10;
 
 /// Runs a script, comparing every answer; ends with check and restarts. Returns how many commits the
 /// crashes of the script took, so that a test can assert that they took some now and then.
@@ -23,13 +26,34 @@ pub fn model_run_met<E: Engine>(
     guarded(|| {
         let vfs = SimVfs::new();
         let mut run = Run::start(engine, vfs, seed, Model::new(), Errors::Fail)?;
-        run.script(script)?;
+        match seed.is_multiple_of(LOOKED_AT) {
+            true => look_at_each_step(engine, &mut run, script, seed)?,
+            false => run.script(script)?,
+        }
         run.finish()?;
         match run.vfs().violations().first() {
             None => Ok((run.lost, run.met)),
             Some(violation) => fail(violation.clone()),
         }
     })
+}
+
+/// Runs a script; after each operation the running store is checked in full, and what a process that is killed now would leave
+/// is opened aside, compared and checked in full.
+fn look_at_each_step<E: Engine>(
+    engine: &E,
+    run: &mut Run<'_, E>,
+    script: &[Op],
+    seed: u64,
+) -> Result<(), Failure> {
+    for (index, op) in script.iter().enumerate() {
+        let during = |failure: Failure| failure.during(format!("operation {index}: {op:.80}"));
+        run.go(op).map_err(during)?;
+        run.check().map_err(during)?;
+        let killed = run.vfs().disk().after_kill();
+        look_aside(engine, run, killed, run.note().floor_kill, seed).map_err(during)?;
+    }
+    Ok(())
 }
 
 /// The same run twice must make the same calls: a seed replays a failure only then.

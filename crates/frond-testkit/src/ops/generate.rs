@@ -329,12 +329,17 @@ impl Generator<'_> {
         let number = self.dice.below(u64::from(self.swarm.keys)) as u32;
         let long = self.swarm.long_keys;
         // The tail follows from the number, so that the key is met again.
-        let tail = if long > 0 && number % long == 1 { 40 + number * 37 % 560 } else { 0 };
+        let tail = match number.checked_rem(long) {
+            // Longer than what the root directory keeps of a key.
+            Some(1) if class == b'z' => 4000 + number * 37 % 560,
+            Some(1) => 40 + number * 37 % 560,
+            _ => 0,
+        };
         Key { class, number, tail }
     }
 
     fn any_key(&mut self) -> Key {
-        let class = *self.dice.pick(b"kkkkaxnp");
+        let class = *self.dice.pick(b"kkkkkkkkkkkkaaaxxxnnnpppz");
         self.key_of(class)
     }
 
@@ -434,7 +439,7 @@ impl Generator<'_> {
         let Some(tree) = self.emptied.take() else {
             let tree = self.tree();
             self.emptied = Some(tree.clone());
-            let last = Key { class: b'x', number: 9999, tail: 0 };
+            let last = Key { class: b'z', number: 9999, tail: 9999 };
             let first = Key { class: b'a', number: 0, tail: 0 };
             return Op::Commit(None, vec![Write::Range(tree, first, last)]);
         };

@@ -38,7 +38,7 @@ use crate::Dice;
 /// form: `k` plain, `a` add, `x` max, `n` min, `p` append.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// Class letter.
+    /// Class letter; keys of class `z` begin with bytes FF, and their tail is of them, too.
     pub class: u8,
     /// Number, four digits in the key.
     pub number: u32,
@@ -54,7 +54,11 @@ impl Key {
 
     /// The bytes. Order of plain keys is that of their numbers below 10 000.
     pub fn bytes(self) -> Vec<u8> {
-        let mut bytes = format!("{}{:04}", char::from(self.class), self.number).into_bytes();
+        let number = format!("{:04}", self.number);
+        if self.class == b'z' {
+            return [&vec![0xff; 1 + self.tail as usize][..], number.as_bytes()].concat();
+        }
+        let mut bytes = format!("{}{number}", char::from(self.class)).into_bytes();
         let mut dice = Dice::new(u64::from(self.number));
         bytes.extend((0..self.tail).map(|_| b'a' + dice.below(26) as u8));
         bytes

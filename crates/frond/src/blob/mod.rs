@@ -56,8 +56,6 @@ pub const BLOB_REF_BYTES: usize = 16;
 /// Raw bytes of a piece, but in tests. 256 KiB: long enough for codec and disk, short enough for a
 /// reader's memory; 1 GiB has as many pieces as a reference can count.
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
-/// Pieces of the longest value.
-const PIECES_MAX: u32 = 4096;
 /// Pages of the longest extent: 1 GiB that no codec shrinks, and its table.
 const PAGES_MAX: u32 = (1 << 20) - 1;
 /// Pages below this number can be named: files of 4 PiB.

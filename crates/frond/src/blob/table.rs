@@ -6,10 +6,10 @@
 //! 2. Pieces lie one behind the other from the extent's beginning, all before the table, and are all
 //!    of the same raw length but the last, which is not longer.
 
-use super::{BlobRef, PIECES_MAX};
+use super::BlobRef;
 use crate::{
-    VALUE_BYTES_MAX,
     block::{BLOCK_RAW_BYTES_MAX, Codec},
+    bounds,
     coding::Reader,
     error::{Error, Result},
     page::{StoreFile, page_hash},
@@ -107,8 +107,8 @@ impl Table {
         }
         let pieces = value_bytes.div_ceil(piece_bytes.max(1));
         let fits = (1..=BLOCK_RAW_BYTES_MAX).contains(&(piece_bytes as usize))
-            && value_bytes as usize <= VALUE_BYTES_MAX
-            && pieces <= PIECES_MAX
+            && value_bytes <= bounds::VALUE_BYTES.max() as u32
+            && u64::from(pieces) <= bounds::BLOB_PIECES.max()
             && pieces as usize == table.entries.len();
         // What a codec did not shrink is stored as it is.
         let none_grew = (0..table.entries.len())

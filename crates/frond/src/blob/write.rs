@@ -5,12 +5,13 @@
 //! copy of it is ever in memory. One whose first pieces no codec shrinks is not tried further.
 
 use super::{
-    BLOB_PIECE_BYTES, Blob, BlobHold, BlobRef, PAGE_NUMBER_MAX, PIECES_MAX,
+    BLOB_PIECE_BYTES, Blob, BlobHold, BlobRef, PAGE_NUMBER_MAX,
     table::{self, Entry, Table, piece_hash},
 };
 use crate::{
     VALUE_BYTES_MAX,
     block::Codec,
+    bounds,
     error::{Error, Result},
     io::ALIGN,
     page::{PageKind, StoreFile, page_hash},
@@ -101,8 +102,10 @@ struct Plan<'v> {
 impl<'v> Plan<'v> {
     fn new(value: &'v [u8], options: BlobOptions) -> Self {
         // Never more pieces than a reference can count.
-        let least = value.len().div_ceil(PIECES_MAX as usize);
-        let piece_bytes = options.piece_bytes.max(least);
+        let mut piece_bytes = options.piece_bytes;
+        if !bounds::BLOB_PIECES.admits(value.len().div_ceil(piece_bytes)) {
+            piece_bytes = value.len().div_ceil(bounds::BLOB_PIECES.len());
+        }
         let mut entries = Vec::with_capacity(value.len().div_ceil(piece_bytes));
         let mut kept = Some(Vec::new());
         let mut encoded = Vec::new();

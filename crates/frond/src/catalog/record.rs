@@ -16,10 +16,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid,
+    Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid, bounds,
     coding::{put_bytes, put_varint},
     layout::{HISTORY_BYTES_MAX, History, RowVersions, leb128},
-    run::{OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN},
+    run::OPERATOR_USER_MIN,
     sync::Arc,
 };
 
@@ -28,9 +28,9 @@ mod fields;
 use fields::{Fields, Reader};
 
 /// Longest name of a tree or snapshot, bytes.
-pub const NAME_BYTES_MAX: usize = 512;
+pub const NAME_BYTES_MAX: usize = bounds::NAME_BYTES.default as usize;
 /// Longest attributes blob of a tree, bytes.
-pub const ATTRIBUTES_BYTES_MAX: usize = 1 << 20;
+pub const ATTRIBUTES_BYTES_MAX: usize = bounds::ATTRIBUTES_BYTES.default as usize;
 /// Longest record, bytes: attributes, two layouts, those there were, and 64 KiB for the rest, of which merge
 /// operators may take 25, and for what is to come.
 pub const RECORD_BYTES_MAX: usize =
@@ -177,8 +177,8 @@ pub fn validate_name(name: &str) -> Result<()> {
 fn name_flaw(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("it is empty")
-    } else if name.len() > NAME_BYTES_MAX {
-        Some("it has more than 512 bytes")
+    } else if !bounds::NAME_BYTES.admits(name.len()) {
+        Some("it is too long: see docs/operating.md, \"Limits\"")
     } else if name.chars().any(char::is_control) {
         Some("it has control characters")
     } else {
@@ -346,11 +346,12 @@ impl Record {
 impl TreeRecord {
     fn encode(&self, out: &mut Fields) -> Result<()> {
         validate_name(&self.name)?;
-        if self.attributes.len() > ATTRIBUTES_BYTES_MAX {
+        if !bounds::ATTRIBUTES_BYTES.admits(self.attributes.len()) {
             return Err(Error::InvalidArgument(format!(
-                "tree \"{}\": attributes of {} bytes; they may have up to {ATTRIBUTES_BYTES_MAX}",
+                "tree \"{}\": attributes of {} bytes; they may have up to {}",
                 self.name,
-                self.attributes.len()
+                self.attributes.len(),
+                bounds::ATTRIBUTES_BYTES.max()
             )));
         }
         out.number(1, self.id.0.into());
@@ -391,7 +392,7 @@ impl TreeRecord {
                 _ => return Err(malformed("unique is neither 0 nor 1")),
             },
             attributes: match fields.bytes(5)? {
-                long if long.len() > ATTRIBUTES_BYTES_MAX => {
+                long if long.len() > bounds::ATTRIBUTES_BYTES.len() => {
                     return Err(malformed("its attributes are too long"));
                 }
                 attributes => attributes.to_vec(),

@@ -367,7 +367,6 @@ fn keys_outside_their_range_are_named() {
         "maximum",
         Lie { durable: Some(|root| root.max_key = Some(b"k".into())), ..Lie::default() },
     );
-    names("maximum", Lie { durable: Some(|root| root.max_key = None), ..Lie::default() });
 }
 
 #[test]

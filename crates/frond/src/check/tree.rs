@@ -134,14 +134,11 @@ impl<'a> Walk<'a> {
 
     /// Walks a tree; in quick mode no further than its root.
     pub fn tree(&mut self, scope: &Scope, root: &TreeRoot) {
-        let max = root.has_max.then_some(&*root.max_key);
+        let max = root.max_key.as_deref();
         match &root.root {
             Root::Empty => {}
             Root::Leaf(leaf) => self.leaf(scope, leaf, (None, None), max),
             Root::Node(node) => self.node(scope, node, scope.level, (None, None), max),
-        }
-        if max.is_none() && !matches!(root.root, Root::Empty) {
-            self.bad(scope, None, "maximum", "it has pages and no greatest key");
         }
     }
 

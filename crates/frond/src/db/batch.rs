@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Error, Interrupter, KEY_BYTES_MAX, OPERAND_BYTES_MAX, Result, Tag, TreeId, blob::BlobHold,
-    coding::put_varint, heed::Heed, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc,
-    txn::WriteSet,
+    Error, Interrupter, Result, Tag, TreeId, blob::BlobHold, bounds, coding::put_varint,
+    heed::Heed, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
 };
 
 use super::{Shared, Tree, commit::LOCK_WAIT};
@@ -147,8 +146,11 @@ impl Batch {
     pub fn merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
         self.join(tree)?;
         check_key(key)?;
-        if operand.len() > OPERAND_BYTES_MAX {
-            return Err(Error::ValueTooLong { bytes: operand.len(), max: OPERAND_BYTES_MAX });
+        if !bounds::OPERAND_BYTES.admits(operand.len()) {
+            return Err(Error::ValueTooLong {
+                bytes: operand.len(),
+                max: bounds::OPERAND_BYTES.len(),
+            });
         }
         self.writes.check_room(key.len() + operand.len() + 11)?;
         if !tree.shared.engine.cx.operators.knows(operator) {
@@ -244,8 +246,8 @@ impl Batch {
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<()> {
-    if key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+    if !bounds::KEY_BYTES.admits(key.len()) {
+        return Err(Error::KeyTooLong { bytes: key.len(), max: bounds::KEY_BYTES.len() });
     }
     Ok(())
 }

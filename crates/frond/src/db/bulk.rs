@@ -18,7 +18,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use crate::{
-    Error, Progress, Result, Tag, TreeId, VALUE_BYTES_MAX,
+    Error, Progress, Result, Tag, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
     load::{Loader, Made},
     run::Work,
@@ -162,8 +162,8 @@ impl BulkLoad {
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check()?;
         check_key(key)?;
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        if !bounds::VALUE_BYTES.admits(value.len()) {
+            return Err(Error::ValueTooLong { bytes: value.len(), max: bounds::VALUE_BYTES.len() });
         }
         let newest = self.record.value_layout.as_ref().and_then(|layout| layout.version());
         if let (Some(newest), Some(named)) = (newest, value.first_chunk()) {

@@ -122,8 +122,9 @@ impl CatalogChange<'_> {
         let source = self.must_be_there(of)?;
         self.must_be_free(to)?;
         let engine = &self.db.shared.engine;
-        let inherited = engine.versions.current().branches.inherits.get(&of).map_or(0, Vec::len);
-        check_clone(inherited, engine.store.space().lineage_pins())?;
+        // Those of earlier changes have theirs: a change with clones waits until it is applied.
+        let of_this_change: usize = self.clones.iter().map(|&(_, of)| self.inherited(of) + 1).sum();
+        check_clone(self.inherited(of), engine.store.space().lineage_pins() + of_this_change)?;
         let at = self.db.shared.engine.sequencer.visible();
         let parent = Some(Parent { tree: of, lineage: source.lineage, at });
         let id = self.next_id()?;
@@ -132,6 +133,17 @@ impl CatalogChange<'_> {
             TreeRecord { id, name: to.into(), lineage, birth: at.next(), parent, ..source };
         self.clones.push((id, of));
         Ok(self.add(record))
+    }
+
+    /// Of how many trees a tree has pages that were there before it.
+    fn inherited(&self, tree: TreeId) -> usize {
+        match self.clones.iter().find(|(clone, _)| *clone == tree) {
+            Some(&(_, of)) => self.inherited(of) + 1,
+            None => {
+                let version = self.db.shared.engine.versions.current();
+                version.branches.inherits.get(&tree).map_or(0, Vec::len)
+            }
+        }
     }
 
     /// A new tree in the place of another, under its name and like it, but empty; the other one goes. No transaction may have

@@ -21,13 +21,14 @@
 use crate::{
     Durability, Error, Lsn, Result, Seqno, TreeId,
     blob::BlobHold,
+    bounds,
     catalog::{CATALOG_TREE, TreeEntry},
     pipeline::{Insertion, LogWait, Paced, TurnTaken},
     store::Extent,
     sync::{Arc, Ordering, thread_number},
     txn::{KeyLocks, WriteSet},
     version::{Change, MemSlot},
-    wal::{LogExtent, LogUse, RECORD_BYTES_MAX, RecordBuilder, Reservation, trailer},
+    wal::{LogExtent, LogUse, RecordBuilder, Reservation, trailer},
 };
 
 use super::{Batch, Shared};
@@ -253,10 +254,10 @@ impl Shared {
         let mut record = RECORD.take();
         build_record(&mut record, insertion, blobs, changes);
         let body = record.finish();
-        if body.len() > RECORD_BYTES_MAX {
+        if !bounds::RECORD_BYTES.admits(body.len()) {
             // The caller's mistake, no failure of the log. The memory is not kept.
             engine.store.settle_admitted(admitted);
-            let (bytes, max) = (body.len() as u64, RECORD_BYTES_MAX as u64);
+            let (bytes, max) = (body.len() as u64, bounds::RECORD_BYTES.max());
             return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
         }
         let brings = Brings { insertion, blobs, changes, is_named: true };

@@ -6,7 +6,7 @@
 
 use crate::{
     Error, Result, Seqno,
-    bounds::take_snapshot_number,
+    bounds::{check_named_pin, take_snapshot_number},
     catalog::{Record, SnapshotRecord, validate_name},
     sync::Arc,
     tree::TreeRoot,
@@ -60,9 +60,10 @@ impl Db {
         if shared.catalog.snapshot(name).is_some() {
             return Err(Error::SnapshotExists(name.into()));
         }
+        let engine = &shared.engine;
+        check_named_pin(engine.store.space().lineage_pins())?;
         let mut counters = shared.catalog.counters();
         let id = take_snapshot_number(&mut counters.next_snapshot)?;
-        let engine = &shared.engine;
         let created = engine.env.clock.wall();
         let mut record = SnapshotRecord {
             id,

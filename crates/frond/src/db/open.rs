@@ -60,7 +60,7 @@ pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
             store::create(&env, dir, store_options)?
         }
         Found::Nothing | Found::Directory => {
-            let why = "there is no store here; give `create` to make one".into();
+            let why = "there is no store here, and this call does not create one".into();
             return Err(Error::NotAStore { path: dir.into(), why });
         }
         Found::LogOnly => {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Error, Layout, Result, Seqno, SizeClass, TreeId, VALUE_BYTES_MAX,
+    Error, Layout, Result, Seqno, SizeClass, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
     layout::{RowVersions, Standing},
     run::Typing,
@@ -138,8 +138,8 @@ impl Tree {
     /// An error if a value is too long, or names a version of its layout that there is not: it would be taken for one of it
     /// later.
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Error::ValueTooLong { bytes: value.len(), max: VALUE_BYTES_MAX });
+        if !bounds::VALUE_BYTES.admits(value.len()) {
+            return Err(Error::ValueTooLong { bytes: value.len(), max: bounds::VALUE_BYTES.len() });
         }
         match self.versions().and_then(|versions| versions.beyond(value)) {
             None => Ok(()),

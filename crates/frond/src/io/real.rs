@@ -41,7 +41,8 @@ fn unexpected_eof() -> io::Error {
 
 impl Vfs for RealVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // Nothing to files; but a pipe in the place of one is not waited for.
+        let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         flags |= if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
         if mode.create_new {
             flags |= OFlags::CREATE | OFlags::EXCL;
@@ -62,7 +63,11 @@ impl Vfs for RealVfs {
         } else {
             fs::open(path, flags, permissions)
         };
-        Ok(Arc::new(RealFile { file: opened?.into(), direct }))
+        let file = std::fs::File::from(opened?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Arc::new(RealFile { file, direct }))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

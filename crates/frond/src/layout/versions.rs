@@ -22,19 +22,13 @@
 
 use super::{Flaw, Layout, Part, VERSION_BYTES};
 use crate::{
-    Error, Result,
+    Error, Result, bounds,
     coding::{Reader, put_bytes, put_varint},
     sync::Arc,
 };
 
-/// How often the layout of a tree's values may change.
-const VERSIONS_MAX: usize = 255;
-/// Most parts of the maps from all older versions: each has as many as the newest layout, and some tens of bytes a part.
-const MAPPED_PARTS_MAX: usize = 256 << 10;
-/// Longest bytes that a row may get by being mapped, all defaults together.
-const DEFAULTS_BYTES_MAX: usize = 32 << 10;
 /// Longest encoded history, bytes.
-pub const HISTORY_BYTES_MAX: usize = 1 << 20;
+pub const HISTORY_BYTES_MAX: usize = bounds::LAYOUT_HISTORY_BYTES.default as usize;
 
 const KEPT: u8 = 0;
 const ADDED: u8 = 1;
@@ -120,9 +114,9 @@ impl History {
                 "its rows do not name their version; make a tree with Layout::versioned, and copy them as rows of version 0".into(),
             );
         };
-        if usize::from(version) >= VERSIONS_MAX {
+        if !bounds::LAYOUT_CHANGES.admits(usize::from(version) + 1) {
             return refuse(format!(
-                "it was changed {VERSIONS_MAX} times; copy the rows, as ones of version 0, into a new tree"
+                "it was changed {version} times; copy the rows, as ones of version 0, into a new tree"
             ));
         }
         let mut next = vec![Part::Version(version + 1)];
@@ -157,7 +151,7 @@ impl History {
         history.changes.push(Change { before: now.clone(), step });
         let mut bytes = Vec::new();
         history.encode(&mut bytes);
-        if bytes.len() > HISTORY_BYTES_MAX {
+        if !bounds::LAYOUT_HISTORY_BYTES.admits(bytes.len()) {
             return refuse(
                 "the layouts there were are too long; copy the rows into a new tree".into(),
             );
@@ -181,10 +175,12 @@ impl History {
                 Err("rows that do not name their version have one")
             };
         };
-        if usize::from(version) != self.changes.len() || self.changes.len() > VERSIONS_MAX {
+        if usize::from(version) != self.changes.len()
+            || self.changes.len() > bounds::LAYOUT_CHANGES.len()
+        {
             return Err("it has other versions than its layout names");
         }
-        if self.changes.len() * newest.parts().len() > MAPPED_PARTS_MAX {
+        if !bounds::LAYOUT_MAPPED_PARTS.admits(self.changes.len() * newest.parts().len()) {
             return Err("there are too many changes of too many parts");
         }
         let mut older: Vec<Change> = Vec::with_capacity(self.changes.len());
@@ -203,8 +199,8 @@ impl History {
                 Origin::Part(_) => 0,
                 Origin::Default(bytes) => bytes.len(),
             });
-            if added.sum::<usize>() > DEFAULTS_BYTES_MAX {
-                return Err("the defaults of a row are longer than 32 KiB");
+            if !bounds::LAYOUT_DEFAULTS_BYTES.admits(added.sum::<usize>()) {
+                return Err("the defaults of a row are too long together");
             }
             next = &change.before;
             older.push(Change { before: change.before.clone(), step });
@@ -244,7 +240,8 @@ impl History {
         let short = || malformed("it is cut short");
         let mut reader = Reader::new(bytes);
         let count = reader.varint().ok_or_else(short)?;
-        if bytes.len() > HISTORY_BYTES_MAX || count > VERSIONS_MAX as u64 {
+        if bytes.len() > bounds::LAYOUT_HISTORY_BYTES.len() || count > bounds::LAYOUT_CHANGES.max()
+        {
             return Err(malformed("it is longer than any"));
         }
         let mut changes = Vec::with_capacity(count as usize);

@@ -213,7 +213,7 @@ impl Engine {
         let _jobs = alone.then(|| self.roots.lock().unwrap());
         let version = self.versions.hold();
         let publish = Publish(version.publish.0 + 1);
-        for (&tree, root) in version.roots.iter() {
+        for (&tree, root) in version.roots.nodes() {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let lineage = traits.lineage;
             let mut job = Job::new(&self.cx, traits, publish, 0, &self.progress);

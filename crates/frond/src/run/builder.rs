@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use super::{
     dictionaries::UnderDictionary,
     filter::{Filter, key_hash},
+    fullness,
     index::{BlockEntry, BlockIndex},
     open_block::OpenBlock,
     open_opaque::{Ended, Habit},
     ranges::RangeDeletes,
     reader::Run,
-    tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX, SEPARATORS_BYTES_MAX, Tail},
+    tail::{BlobUse, Counts, Tail},
     typing::Typing,
     warm::Warm,
     work::{EncodeStats, Work},
@@ -23,6 +24,7 @@ use crate::{
         BLOCK_RAW_BYTES_MAX, BLOCK_RAW_BYTES_TARGET, BadBlock, Chunks, Codec, Format, Position,
         Pushed, common_prefix,
     },
+    bounds,
     cache::{FRAME_BYTES, FrameBuf, FramePool},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -83,7 +85,7 @@ pub struct RunBuilder {
     encoded: Vec<u8>,
     pub(super) index: BlockIndex,
     counts: Counts,
-    hashes: Vec<u64>,
+    pub(super) hashes: Vec<u64>,
     first_key: Option<Box<[u8]>>,
     before: Before,
     before_key: Vec<u8>,
@@ -91,8 +93,8 @@ pub struct RunBuilder {
     density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     /// What they count as in the length of the run.
-    range_bytes: usize,
-    blobs: BTreeMap<[u8; 16], u32>,
+    pub(super) range_bytes: usize,
+    pub(super) blobs: BTreeMap<[u8; 16], u32>,
     /// Where it is counted, and what there is to count.
     work: Option<Arc<Work>>,
     pub(super) done: EncodeStats,
@@ -187,6 +189,9 @@ impl RunBuilder {
         let open = if self.block.is_opaque() { open } else { open * self.density / DENSITY };
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
+        if self.nears_bounds() {
+            return fullness::FULL;
+        }
         let ranges =
             if plant!("tree: range deletes are no bytes of a run") { 0 } else { self.range_bytes };
         (self.data.len() + open).max(bounded) + ranges
@@ -341,7 +346,7 @@ impl RunBuilder {
         let tail_bytes = tail.to_disk(&NOWHERE).len();
         let extent_bytes = (self.data.len() + tail_bytes).next_multiple_of(ALIGN);
         let tail_bytes = extent_bytes - self.data.len();
-        if tail_bytes > RUN_TAIL_BYTES_MAX {
+        if tail_bytes > bounds::RUN_TAIL_BYTES.len() {
             return Err(too_long());
         }
         if let Some(work) = &self.work {
@@ -481,7 +486,9 @@ impl RunBuilder {
     fn append(&mut self, stored: &[u8], entry: BlockEntry) -> Result<()> {
         let offset = self.data.len();
         let separators = self.index.separators_bytes() + self.separator.len();
-        if offset + stored.len() > RUN_DATA_BYTES_MAX || separators > SEPARATORS_BYTES_MAX {
+        if offset + stored.len() > bounds::RUN_DATA_BYTES.len()
+            || separators > bounds::SEPARATORS_BYTES.len()
+        {
             return Err(too_long());
         }
         self.data.extend(stored);

@@ -21,11 +21,11 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
+    bounds,
     coding::{Reader, put_bytes},
     error::{Error, Place, Result},
     message::{Kind, Message, Tag},
     sync::Arc,
-    types::{OPERAND_BYTES_MAX, VALUE_BYTES_MAX},
 };
 
 /// Adds big-endian 64-bit integers, wrapping. A value of another length counts as 0.
@@ -40,7 +40,7 @@ pub const OPERATOR_APPEND: u8 = 4;
 pub const OPERATOR_USER_MIN: u8 = 64;
 /// Longest name of a user's operator, bytes: a tree may use all 192 of them, and its record in the
 /// catalog must hold their names.
-pub const OPERATOR_NAME_BYTES_MAX: usize = 128;
+pub const OPERATOR_NAME_BYTES_MAX: usize = bounds::OPERATOR_NAME_BYTES.default as usize;
 /// Appends are combined up to this length: they only ever grow, and each fold copies them.
 const APPENDED_BYTES_MAX: usize = 4 << 10;
 
@@ -92,11 +92,11 @@ impl Operators {
             return Err(Error::InvalidArgument(why));
         }
         let name = operator.name();
-        let bytes = 1..=OPERATOR_NAME_BYTES_MAX;
-        if !bytes.contains(&name.len()) || name.chars().any(char::is_control) {
-            let why = format!(
-                "operator {id}: a name has 1 to {OPERATOR_NAME_BYTES_MAX} bytes and no control characters"
-            );
+        let fits = !name.is_empty() && bounds::OPERATOR_NAME_BYTES.admits(name.len());
+        if !fits || name.chars().any(char::is_control) {
+            let max = bounds::OPERATOR_NAME_BYTES.max();
+            let why =
+                format!("operator {id}: a name has 1 to {max} bytes and no control characters");
             return Err(Error::InvalidArgument(why));
         }
         self.user.insert(id, operator);
@@ -137,13 +137,13 @@ impl Operators {
                     value.clear();
                 }
                 // Cutting is associative: what is over stays over, whatever is folded first.
-                let room = VALUE_BYTES_MAX.saturating_sub(value.len());
+                let room = bounds::VALUE_BYTES.len().saturating_sub(value.len());
                 value.extend_from_slice(&operand[..operand.len().min(room)]);
             }
             _ => {
                 let base = exists.then_some(value.as_slice());
                 *value = self.user(id)?.merge(base, operand);
-                value.truncate(VALUE_BYTES_MAX);
+                value.truncate(bounds::VALUE_BYTES.len());
             }
         }
         Ok(())
@@ -161,7 +161,7 @@ impl Operators {
             }
             _ => self.user(id)?.combine(older, newer),
         };
-        Ok((combined.len() <= OPERAND_BYTES_MAX).then_some(combined))
+        Ok((combined.len() <= bounds::OPERAND_BYTES.len()).then_some(combined))
     }
 }
 

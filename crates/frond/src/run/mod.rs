@@ -71,6 +71,7 @@ mod filter;
 mod fold;
 #[cfg(test)]
 pub(crate) mod forge;
+mod fullness;
 #[cfg(test)]
 mod incompressible_tests;
 mod index;
@@ -106,7 +107,7 @@ pub use pieces::BULK_BYTES;
 pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
-pub use tail::{BlobUse, Counts, RUN_DATA_BYTES_MAX, RUN_TAIL_BYTES_MAX};
+pub use tail::{BlobUse, Counts};
 pub use typing::Typing;
 pub use verify::verify_extent;
 pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};

@@ -18,7 +18,7 @@ use super::{
     index::{BlockEntry, BlockIndex},
     pinned::{Found, PinnedBlock},
     ranges::RangeDeletes,
-    tail::{BlobUse, Counts, RUN_TAIL_BYTES_MAX, Tail},
+    tail::{BlobUse, Counts, Tail},
     work::Work,
 };
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
         BadBlock, Chunks, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, TypedFormat,
         typed::Projection,
     },
+    bounds,
     cache::{BlockKey, BlockSource, FrameBuf, FramePool, Load, Near},
     error::{Error, Place, Result},
     io::ALIGN,
@@ -168,7 +169,7 @@ impl Run {
         let aligned = link.offset.is_multiple_of(ALIGN as u64)
             && (bytes as usize).is_multiple_of(ALIGN)
             && link.offset.checked_add(bytes.into()).is_some();
-        if !aligned || tail_bytes > bytes || tail_bytes as usize > RUN_TAIL_BYTES_MAX {
+        if !aligned || tail_bytes > bytes || tail_bytes as usize > bounds::RUN_TAIL_BYTES.len() {
             return Err(malformed("its link has impossible lengths"));
         }
         let data_bytes = bytes - tail_bytes;

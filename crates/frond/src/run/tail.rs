@@ -19,11 +19,11 @@ use crate::{
         BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Dictionary, Format, Packing, TypedFormat,
         common_prefix, varint32,
     },
+    bounds,
     coding::{Reader, put_bytes, put_varint},
     layout::Flaw,
     page::Identity,
     sync::Arc,
-    types::KEY_BYTES_MAX,
 };
 
 /// "FRUN", then the version of this layout.
@@ -39,16 +39,6 @@ const VERSION_DICTIONARY: u8 = 4;
 /// Where the version stands.
 const VERSION_AT: usize = 4;
 const HEADER_BYTES: usize = 64;
-
-/// Longest data part of a run: offsets in it are 32 bits, and a run is read and written as one.
-pub const RUN_DATA_BYTES_MAX: usize = 1 << 30;
-/// Longest tail.
-pub const RUN_TAIL_BYTES_MAX: usize = 64 << 20;
-
-/// Longest separators of a run together, as they are held: on disk each leaves out what it shares with the one
-/// before, and so a tail of a few MiB could say terabytes. Keys of 4 KiB that share all but their last bytes
-/// reach it after half a GiB of blocks.
-pub(super) const SEPARATORS_BYTES_MAX: usize = 2 * RUN_TAIL_BYTES_MAX;
 
 /// What is in a run, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -329,8 +319,8 @@ fn index_from_disk(
         }
         separator.truncate(shared);
         separator.extend_from_slice(suffix);
-        if separator.len() > KEY_BYTES_MAX
-            || index.separators_bytes() + separator.len() > SEPARATORS_BYTES_MAX
+        if separator.len() > bounds::KEY_BYTES.len()
+            || index.separators_bytes() + separator.len() > bounds::SEPARATORS_BYTES.len()
         {
             return Err("its separators are too long");
         }
@@ -391,6 +381,7 @@ fn index_from_disk(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::KEY_BYTES_MAX;
 
     /// A block of an index, as it stands there: rows that are so long together, behind a separator that shares so
     /// much with the one before.
@@ -417,7 +408,7 @@ mod tests {
         let mut longer = index.clone();
         put_block(KEY_BYTES_MAX as u64 - 3, &[0; 4], 1, 9, &mut longer);
         assert_eq!(read(3, &longer).err(), Some("its separators are too long"));
-        let blocks = (SEPARATORS_BYTES_MAX / KEY_BYTES_MAX) as u32;
+        let blocks = (bounds::SEPARATORS_BYTES.len() / KEY_BYTES_MAX) as u32;
         for number in 2..=blocks + 1 {
             put_block(KEY_BYTES_MAX as u64 - 3, &number.to_be_bytes()[1..], 1, 9, &mut index);
         }

@@ -5,10 +5,11 @@ use std::io::IoSlice;
 
 use super::{
     reader::{Data, Run},
-    tail::{RUN_TAIL_BYTES_MAX, Tail},
+    tail::Tail,
 };
 use crate::{
     block::Format,
+    bounds,
     cache::FrameBuf,
     error::{Error, Result},
     io::ALIGN,
@@ -84,7 +85,7 @@ impl Run {
 
     /// Reads a tail of this run as [`open`](Run::open) does; else why it cannot be.
     fn read_again(&self, identity: &Identity, tail: &[u8]) -> Result<(), String> {
-        if tail.len() > RUN_TAIL_BYTES_MAX {
+        if tail.len() > bounds::RUN_TAIL_BYTES.len() {
             return Err(format!("{} bytes are more than a tail may have", tail.len()));
         }
         let read = Tail::from_disk(identity, tail).map_err(|flaw| flaw.to_string())?;

@@ -358,7 +358,8 @@ fn load_trees(
                 return Err(format!("a root at {} cannot be", link.offset));
             }
         }
-        into.append(&mut group);
+        // Not `append`, which builds the whole map anew.
+        into.extend(group);
         Ok(())
     })
 }

@@ -22,13 +22,32 @@ use super::{
     superblock::{DATA_START, OFFSET_MAX},
 };
 use crate::{
+    bounds::{LINEAGE_PINS, MAP_DIRECTORY_BYTES, ZONE_BYTES},
     io::ALIGN,
     page::{Link, PageKind},
     types::{Lineage, Lsn, Publish},
 };
 
 /// Addresses per zone page.
-pub(super) const ZONE_BYTES: u64 = 64 << 20;
+#[inline]
+pub(super) fn zone_bytes() -> u64 {
+    ZONE_BYTES.max()
+}
+
+/// Most bytes of a pin in the directory: a lineage and three versions.
+const PIN_BYTES: u64 = 32;
+/// Most bytes of a zone in the directory: that of its page, and that of the page which the older slot has in its place.
+const ZONE_ENTRY_BYTES: u64 = 45 + 27;
+/// Most bytes of all else in it: kind, counts, the directory that the older slot has, header and padding of a page.
+const REST_BYTES: u64 = 4 << 10;
+
+/// Where the file must end, so that the directory of its map can list all its zones, with all pins that there may be. A store
+/// from before that bound may have more, of snapshots that an older Frond made.
+pub(super) fn mapped_end(pins: usize) -> u64 {
+    let pins = LINEAGE_PINS.max().max(pins as u64) * PIN_BYTES;
+    let left = MAP_DIRECTORY_BYTES.max().saturating_sub(pins + REST_BYTES);
+    (left / ZONE_ENTRY_BYTES).saturating_mul(zone_bytes()).min(OFFSET_MAX)
+}
 
 const ZONE_PAGE: u8 = 1;
 const DIRECTORY_PAGE: u8 = 2;
@@ -46,7 +65,7 @@ pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> Vec<u8> {
     put_number(&mut out, zone + u64::from(is_another));
     let base = listed.iter().map(|(_, record)| record.birth).min().unwrap_or_default();
     put_number(&mut out, base.0);
-    let mut at = zone * ZONE_BYTES;
+    let mut at = zone * zone_bytes();
     for (offset, record) in listed {
         put_number(&mut out, (offset - at) / UNIT);
         put_number(&mut out, u64::from(record.bytes) / UNIT);
@@ -96,9 +115,9 @@ pub(super) fn decode_zone(bytes: &[u8], zone: u64, at: Publish) -> Decoded<Vec<(
 
 /// First address of a zone that can hold extents, and the first after it.
 fn zone_range(zone: u64) -> Decoded<(u64, u64)> {
-    let start = zone.checked_mul(ZONE_BYTES).filter(|&start| start <= OFFSET_MAX);
+    let start = zone.checked_mul(zone_bytes()).filter(|&start| start <= OFFSET_MAX);
     let start = start.ok_or("a zone beyond any file")?;
-    Ok((start, start + ZONE_BYTES))
+    Ok((start, start + zone_bytes()))
 }
 
 /// An extent that begins at or after `from`.
@@ -170,7 +189,7 @@ impl MapDirectory {
             out.extend_from_slice(&entry.link.hash.to_le_bytes());
             put_number(&mut out, entry.live / UNIT);
             put_number(&mut out, entry.pending / UNIT);
-            put_number(&mut out, (entry.end - zone * ZONE_BYTES) / UNIT);
+            put_number(&mut out, (entry.end - zone * zone_bytes()) / UNIT);
         }
         put_number(&mut out, self.pending.len() as u64);
         let mut place = 0;

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A set of bytes of the file, kept as disjoint ranges: which places have disk space behind them.
+//! A set of pages of the file, kept as disjoint ranges: which places have disk space behind them.
 //!
-//! Invariant: ranges are disjoint and do not touch; `total` is the sum of their lengths.
+//! Free ranges are taken out of the allocator by what is backed of them. One that began within a page would leave an
+//! allocator whose next extent does, too, and direct I/O refuses to write that.
+//!
+//! Invariants
+//! 1. Ranges are disjoint and do not touch; `total` is the sum of their lengths.
+//! 2. Ranges are whole pages. A page that is in only in part is not in.
 //!
 //! Threads: under the lock of [`Space`](super::Space).
 
 use std::collections::BTreeMap;
+
+use crate::io::ALIGN;
+
+const PAGE: u64 = ALIGN as u64;
 
 /// The set.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +24,13 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Adds `[start, end)`; some of it may be in already.
+    /// Adds the whole pages of `[start, end)`; some of them may be in already.
     pub fn insert(&mut self, start: u64, end: u64) {
+        let (start, end) = if plant!("store: a part of a page is backed") {
+            (start, end)
+        } else {
+            (start.next_multiple_of(PAGE), end - end % PAGE)
+        };
         if start >= end {
             return;
         }
@@ -32,8 +46,13 @@ impl Ranges {
         self.total += to - from;
     }
 
-    /// Takes `[start, end)` out, whatever of it is in.
+    /// Takes the pages out that `[start, end)` has a byte of, whatever of them is in.
     pub fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (start, end) =
+            (start - start % PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(end));
         for (s, e) in self.within(start, end) {
             // `within` gives parts of ranges; the whole range is found by its part.
             let Some((&whole, &whole_end)) = self.by_start.range(..=s).next_back() else {
@@ -84,15 +103,25 @@ mod tests {
             let (mut ranges, mut model) = (Ranges::default(), [false; 96]);
             for (insert, start, length) in steps {
                 let end = start + length;
-                if insert { ranges.insert(start, end) } else { ranges.remove(start, end) }
+                // A part of a page more or less makes no difference, but in the direction that is safe.
+                let part = if length > 0 { PAGE / 16 } else { 0 };
+                if insert {
+                    ranges.insert((start * PAGE).saturating_sub(part), end * PAGE + part);
+                } else {
+                    ranges.remove(start * PAGE + part, end * PAGE - part);
+                }
                 model[start as usize..end as usize].fill(insert);
             }
             let (start, end) = (probe.0, probe.0 + probe.1 + 1);
             let slice = &model[start as usize..end as usize];
+            let (start, end) = (start * PAGE, end * PAGE);
             prop_assert_eq!(ranges.contains(start, end), slice.iter().all(|&set| set));
-            let within: u64 = ranges.within(start, end).iter().map(|(s, e)| e - s).sum();
+            let within = ranges.within(start, end);
+            prop_assert!(within.iter().all(|(s, e)| s % PAGE == 0 && e % PAGE == 0));
+            let within: u64 = within.iter().map(|(s, e)| (e - s) / PAGE).sum();
             prop_assert_eq!(within as usize, slice.iter().filter(|&&set| set).count());
-            prop_assert_eq!(ranges.total() as usize, model.iter().filter(|&&set| set).count());
+            let pages = model.iter().filter(|&&set| set).count() as u64;
+            prop_assert_eq!(ranges.total(), pages * PAGE);
         }
     }
 }

@@ -21,11 +21,14 @@ use super::{
     alloc::Class,
     credit::{CREDIT, Credits},
     file::Store,
+    map::mapped_end,
     space::{Extent, Inner, Request},
-    superblock::DATA_START,
+    superblock::{DATA_START, OFFSET_MAX},
 };
 use crate::{
+    bounds,
     error::{Error, Result},
+    io::ALIGN,
     sync::{Mutex, MutexGuard},
 };
 
@@ -45,6 +48,8 @@ const FIND_PIECES_MAX: usize = 16 << 10;
 /// The disk is asked for its free space again after so much was admitted.
 const MEASURE_EVERY: u64 = 32 << 20;
 
+const MAP_IS_FULL: &str = "the directory of the space map can list no larger file";
+
 /// What has been promised to commits, and how much the disk had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reserve {
@@ -56,7 +61,7 @@ pub(super) struct Reserve {
     rests: bool,
     /// Admitted and not settled.
     admitted: u64,
-    /// Free on the file system when last asked.
+    /// Free on the file system when last asked, as far as the space map can list it.
     disk_free: u64,
     /// Admitted since.
     since: u64,
@@ -145,7 +150,12 @@ impl Store {
     }
 
     fn back_under(&self, _: &MutexGuard<'_, ()>, start: u64, end: u64) -> Result<()> {
-        let to = end.next_multiple_of(BACK_BYTES);
+        let file_end = self.space().lock().file_end();
+        if end > file_end {
+            bounds::MAP_DIRECTORY_BYTES.reached();
+            return Err(Error::Full(MAP_IS_FULL.into()));
+        }
+        let to = end.next_multiple_of(BACK_BYTES).min(file_end).max(end);
         let mut done = self.file().file.allocate(start, to - start);
         let mut backed_to = to;
         if done.is_err() {
@@ -225,8 +235,11 @@ impl Store {
             space.alloc.ranges_by_class().map(|(_, start, end)| (start, end)).collect()
         };
         free.sort_unstable();
-        let end = self.file().file.len().unwrap_or(0);
-        let frontier = self.space().lock().alloc.frontier();
+        let (frontier, file_end) = {
+            let space = self.space().lock();
+            (space.alloc.frontier(), space.file_end())
+        };
+        let end = self.file().file.len().unwrap_or(0).min(file_end);
         free.push((frontier, end.max(frontier)));
         let pieces = free.into_iter().flat_map(|(start, end)| {
             let ends = move |at: u64| (at, (at + FIND_BYTES).min(end));
@@ -263,7 +276,12 @@ impl Store {
     /// Asks the file system. One that does not answer has no room: commits then have what is backed, and
     /// are refused when that is used up, until it answers again.
     fn measure_disk(&self) {
-        let disk_free = self.disk_free().unwrap_or(0);
+        // What was punched can be backed again, as on the disk.
+        let unmapped = {
+            let space = self.space().lock();
+            space.file_end().saturating_sub(DATA_START).saturating_sub(space.backed.total())
+        };
+        let disk_free = self.disk_free().unwrap_or(0).min(unmapped);
         let mut reserve = self.reserve.lock();
         (reserve.disk_free, reserve.since) = (disk_free, 0);
     }
@@ -461,6 +479,14 @@ impl Inner {
         Some(self.record_allocated(request, Extent { offset, bytes }, temporary))
     }
 
+    /// Where the file must end, so that its space map can be read. What lies there already is listed already.
+    fn file_end(&self) -> u64 {
+        match plant!("bounds: the map is not asked before the file grows") {
+            true => OFFSET_MAX,
+            false => mapped_end(self.pins.lineage_pins()).max(self.end()),
+        }
+    }
+
     /// Bytes that are free and backed.
     pub fn backed_free(&self) -> u64 {
         self.backed.total().saturating_sub(self.used_bytes())
@@ -471,7 +497,7 @@ impl Inner {
         let end = self.end();
         let frontier = self.alloc.frontier().max(DATA_START);
         let keep = if reserve > 0 { frontier + reserve } else { end };
-        let keep = keep.max(end);
+        let keep = keep.max(end).next_multiple_of(ALIGN as u64);
         self.backed.remove(keep, u64::MAX);
         // Never longer than what is backed: the reserve may not have been had.
         let beyond = self.backed.within(end, keep);

@@ -51,8 +51,8 @@ pub struct TreeRoot {
     pub entries: u64,
     /// Encoded bytes, an estimate.
     pub bytes: u64,
-    /// No key is above this one; `None` if that is not known or the tree is empty. A key that no tree has may stand
-    /// for a very long one.
+    /// No key is above this one; `None` if that is not known (any key may be there) or the tree is empty. A key that no
+    /// tree has may stand for a very long one.
     pub max_key: Option<Vec<u8>>,
     /// The tree was loaded in bulk: this version adopted pages that are older than it by their links
     /// (Rule: I20). 0 if it was not.

@@ -18,17 +18,18 @@
 //! Threads: all; one lock, held for steps in ordered maps, never for I/O.
 //! Idea: dead lists per snapshot, as in ZFS ("deadlists") and Btrfs' qgroups reversed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     alloc::{Allocator, Class},
     ending::Ending,
-    map::ZONE_BYTES,
+    map::zone_bytes,
     pins::{Keeper, LineagePin, NEVER, Pins},
     ranges::Ranges,
     superblock::OFFSET_MAX,
 };
 use crate::{
+    bounds,
     io::ALIGN,
     page::{Link, PageKind},
     sync::{Mutex, MutexGuard},
@@ -166,6 +167,8 @@ pub(super) struct Inner {
     /// The log is needed from here on.
     pub log_kept_from: Lsn,
     pub zones: BTreeMap<u64, Zone>,
+    /// Pages of the map that are dead and kept: the next directory lists those that the older slot needs.
+    pub dead_map_pages: BTreeSet<u64>,
     /// The directory page of the newest map.
     pub directory: Option<Link>,
     /// Lineages of dropped trees.
@@ -267,6 +270,7 @@ impl Inner {
             older_slot: Publish(0),
             log_kept_from: Lsn(0),
             zones: BTreeMap::new(),
+            dead_map_pages: BTreeSet::new(),
             directory: None,
             ending: Ending::default(),
             backed: Ranges::default(),
@@ -313,6 +317,8 @@ impl Inner {
         temporary: bool,
     ) -> Extent {
         assert!(extent.end() <= OFFSET_MAX, "the file has an end");
+        let is_aligned = (extent.offset | u64::from(extent.bytes)).is_multiple_of(ALIGN as u64);
+        assert!(is_aligned, "an extent is whole pages: {extent:?}");
         let record = Record {
             bytes: extent.bytes,
             class: request.class,
@@ -337,7 +343,14 @@ impl Inner {
         assert!(!clash, "I18: an extent is handed out once ({extent:?} is in use)");
         self.count(&record, 1);
         self.touch(extent.offset, &record);
+        self.note_map_page(extent.offset, &record);
         self.extents.insert(extent.offset, record);
+    }
+
+    fn note_map_page(&mut self, offset: u64, record: &Record) {
+        if record.is_map() && record.is_dead() {
+            self.dead_map_pages.insert(offset);
+        }
     }
 
     /// Adds (+1) or takes away (−1) the record from the sums.
@@ -354,7 +367,11 @@ impl Inner {
     /// What the map says of this place is out of date.
     fn touch(&mut self, offset: u64, record: &Record) {
         if !record.is_map() && !record.temporary {
-            self.zones.entry(offset / ZONE_BYTES).or_default().dirty = true;
+            let zone = offset / zone_bytes();
+            if zone > 0 {
+                bounds::ZONE_BYTES.reached();
+            }
+            self.zones.entry(zone).or_default().dirty = true;
         }
     }
 
@@ -393,6 +410,7 @@ impl Inner {
         self.count(&after, 1);
         self.touch(offset, &before);
         self.touch(offset, &after);
+        self.note_map_page(offset, &after);
     }
 
     /// The page is in no version of its lineage from `at` on. Pages of another lineage than `by` are
@@ -537,6 +555,7 @@ impl Inner {
             || self.alloc.release(record.class, offset, end);
         assert!(freed, "I18: an extent is freed once (offset {offset})");
         self.extents.remove(&offset);
+        self.dead_map_pages.remove(&offset);
         self.count(&record, -1);
         self.touch(offset, &record);
     }

@@ -7,6 +7,9 @@
 //! - dead at V or before: listed with its dates if the older slot, a lineage pin that stands, or the
 //!   log keeps it; readers do not count, for they end with the process.
 //!
+//! The directory is one page, so its bound bounds the file: no space is backed beyond `mapped_end`, as on a disk that
+//! ends there, and commits are admitted by what is left below. So no checkpoint meets it (P13, I24).
+//!
 //! So after a reopen from V the older slot's tree is whole too, and stays so until its slot is
 //! overwritten (RELIABILITY §3.2).
 //!
@@ -22,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     alloc::{Allocator, Class},
-    map::{MapDirectory, ZONE_BYTES, decode_zone, encode_zone, sums},
+    map::{MapDirectory, decode_zone, encode_zone, sums, zone_bytes},
     page::{Page, page_bytes},
     pins::NEVER,
     space::{
@@ -31,15 +34,11 @@ use super::{
     superblock::{DATA_START, Superblock, Totals, link_lies_below},
 };
 use crate::{
+    bounds,
     error::{Error, Result},
     page::{Link, PageKind, StoreFile},
     types::{Lineage, Publish},
 };
-
-/// The directory of a map of 35 TiB in use; bounds what decoding can take (P20).
-const DIRECTORY_BYTES_MAX: u32 = 16 << 20;
-/// 16384 extents of 4 KiB at their longest.
-const ZONE_PAGE_BYTES_MAX: u32 = 1 << 20;
 
 /// A map page to be written.
 pub(super) struct MapPage {
@@ -97,7 +96,8 @@ impl Inner {
         pins: &BTreeSet<(Lineage, Publish)>,
     ) -> (Vec<(u64, Record)>, bool) {
         let (mut listed, mut newer) = (Vec::new(), false);
-        for (&offset, record) in self.extents.range(zone * ZONE_BYTES..(zone + 1) * ZONE_BYTES) {
+        for (&offset, record) in self.extents.range(zone * zone_bytes()..(zone + 1) * zone_bytes())
+        {
             if record.temporary || record.is_map() {
                 continue;
             }
@@ -162,10 +162,12 @@ impl Inner {
             self.die(&old, STORE_LINEAGE, at)?;
         }
         let zones = self.zones.iter().filter_map(|(&zone, state)| Some((zone, state.written?)));
-        let pending = self.extents.iter().filter(|(_, record)| {
-            let kept = record.birth <= previous && previous < record.death;
-            record.is_map() && record.death <= at && kept
-        });
+        let dead = self.dead_map_pages.iter();
+        let pending =
+            dead.filter_map(|offset| self.extents.get_key_value(offset)).filter(|(_, record)| {
+                let kept = record.birth <= previous && previous < record.death;
+                record.death <= at && kept
+            });
         let directory = MapDirectory {
             pins: self.pins.standing(at, previous),
             zones: zones.collect(),
@@ -210,7 +212,7 @@ impl Inner {
 impl ZonePage {
     /// Reads the page as [`load`] does; else why it cannot be.
     pub fn read_again(&self, at: Publish) -> Result<(), String> {
-        if self.page.extent.bytes > ZONE_PAGE_BYTES_MAX {
+        if u64::from(self.page.extent.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(format!("a page of {} bytes", self.page.extent.bytes));
         }
         let listed = decode_zone(&self.page.payload, self.zone, at)?;
@@ -224,7 +226,7 @@ impl ZonePage {
 impl MapPage {
     /// Reads this page of a directory as [`load`] does; else why it cannot be.
     pub fn read_directory_again(&self, at: Publish) -> Result<(), String> {
-        if self.extent.bytes > DIRECTORY_BYTES_MAX {
+        if u64::from(self.extent.bytes) > bounds::MAP_DIRECTORY_BYTES.max() {
             return Err(format!("a page of {} bytes", self.extent.bytes));
         }
         MapDirectory::decode(&self.payload, at).map(drop)
@@ -280,7 +282,7 @@ pub(super) fn load(
         file.malformed(link.offset, u64::from(link.bytes), "the space map", why)
     };
     let too_long = |link: &Link| bad(link, format!("a page of {} bytes", link.bytes));
-    if link.bytes > DIRECTORY_BYTES_MAX {
+    if u64::from(link.bytes) > bounds::MAP_DIRECTORY_BYTES.max() {
         return Err(too_long(&link));
     }
     let directory = MapDirectory::decode(&read(&link)?, at).map_err(|why| bad(&link, why))?;
@@ -300,7 +302,7 @@ pub(super) fn load(
     }
     // Map pages are disjoint now, so reading all of them is reading the file once at most.
     for (zone, entry) in &directory.zones {
-        if entry.link.bytes > ZONE_PAGE_BYTES_MAX {
+        if u64::from(entry.link.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(too_long(&entry.link));
         }
         let page = read(&entry.link)?;

@@ -10,6 +10,7 @@
 //!
 //! Threads: all; one change at a time.
 
+use crate::bounds;
 use crate::{Error, NewPart, Part, Result, Tree, sync::Arc};
 
 use super::{
@@ -18,9 +19,6 @@ use super::{
     spec::{Column, IndexSpec, TableSpec},
     state::{Definition, IndexState},
 };
-
-/// Longest name of a column, bytes.
-const NAME_BYTES_MAX: usize = 512;
 
 /// What becomes of the columns of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -206,9 +204,11 @@ fn apply(columns: &mut Vec<Planned>, change: &ColumnChange) -> Result<()> {
 pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !seen.insert(name) {
+        let fits = !name.is_empty() && bounds::COLUMN_NAME_BYTES.admits(name.len());
+        if !fits || !seen.insert(name) {
+            let max = bounds::COLUMN_NAME_BYTES.max();
             return Err(Error::InvalidArgument(format!(
-                "column \"{name}\": names are there, of up to {NAME_BYTES_MAX} bytes, and no two are the same"
+                "column \"{name}\": names are there, of up to {max} bytes, and no two are the same"
             )));
         }
     }

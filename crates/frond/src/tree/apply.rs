@@ -49,10 +49,9 @@ const INLINE_TIMES_MAX: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeRoot {
     pub root: Root,
-    /// No key of the tree is above it (it may itself be gone).
-    pub max_key: Vec<u8>,
-    /// True if `max_key` says anything: something was applied.
-    pub has_max: bool,
+    /// No key of the tree is above it (it may itself be gone). `None` says nothing: any key may be there, unless the
+    /// root is empty.
+    pub max_key: Option<Vec<u8>>,
     /// How many rows there are, if all commits that were applied knew by how much they changed that. Of an empty root
     /// see [`rows`](Self::rows).
     pub counted: Option<u64>,
@@ -204,11 +203,15 @@ impl<'a> Job<'a> {
             top.tiers.insert(0, tier);
         }
         let root = self.root_of(Pieces::of(top));
-        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted, stored: old.stored })
+        Ok(TreeRoot { root, max_key, counted: old.counted, stored: old.stored })
     }
 
     fn apply_to(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
-        let appends = !old.has_max || batch.min_key > old.max_key;
+        let appends = match (&old.root, &old.max_key) {
+            (Root::Empty, _) => true,
+            (_, None) => false,
+            (_, Some(max_key)) => batch.min_key > *max_key,
+        };
         let max_key = max_of(old, &batch);
         let root = match &old.root {
             Root::Empty => self.apply_to_leaf(None, batch)?,
@@ -235,7 +238,7 @@ impl<'a> Job<'a> {
                 self.root_of(nodes)
             }
         };
-        Ok(TreeRoot { root, max_key, has_max: true, counted: old.counted, stored: old.stored })
+        Ok(TreeRoot { root, max_key, counted: old.counted, stored: old.stored })
     }
 
     /// Whether leaves can be hung at the right edge: every node on it is in memory then.
@@ -510,13 +513,16 @@ impl<'a> Job<'a> {
     }
 }
 
-/// An upper bound of the keys of a tree with a batch.
-fn max_of(old: &TreeRoot, batch: &Batch<'_>) -> Vec<u8> {
-    if old.has_max && !plant!("tree: the maximum forgets what was there") {
-        old.max_key.clone().max(batch.max_key.clone())
-    } else {
-        batch.max_key.clone()
-    }
+/// An upper bound of the keys of a tree with a batch; none if it is not known.
+fn max_of(old: &TreeRoot, batch: &Batch<'_>) -> Option<Vec<u8>> {
+    let greatest = match (&old.root, &old.max_key) {
+        (Root::Empty, _) => &batch.max_key,
+        (_, None) if plant!("tree: no maximum is taken for no keys") => &batch.max_key,
+        (_, None) => return None,
+        (_, Some(_)) if plant!("tree: the maximum forgets what was there") => &batch.max_key,
+        (_, Some(max_key)) => max_key.max(&batch.max_key),
+    };
+    Some(greatest.clone())
 }
 
 /// The intersection of two ranges.

@@ -5,10 +5,11 @@
 //! damage, whatever its checksum says (P20). The same checks are made of a page before it is written.
 
 use crate::{
-    Lineage, Publish,
+    Lineage, Publish, bounds,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::{Error, Result},
     page::{LINK_BYTES, Link, PageKind, StoreFile, sealed},
+    store::page_bytes,
     sync::Arc,
 };
 
@@ -50,6 +51,8 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     if plant!("tree: a node is written unread") {
         return Ok(bytes);
     }
+    let fits = page_bytes(bytes.len()) <= bounds::NODE_PAGE_BYTES.max();
+    sealed("a node page", if fits { Ok(()) } else { Err("it is longer than any") })?;
     // One descriptor for all runs: making and dropping one for each would cost more than all else here.
     let shared = RunHandle::hollow(Lineage(0), Publish(0));
     let mut newest = Publish(0);
@@ -97,9 +100,30 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
     out
 }
 
+/// Most bytes of a run in a page, and of the length of a key.
+const RUN_BYTES: usize = LINK_BYTES + 21;
+const LENGTH_BYTES: usize = 4;
+
+impl Node {
+    /// Bytes of its page, at most.
+    pub(super) fn page_bytes(&self) -> usize {
+        let count = self.children.len();
+        let pivots: usize = self.pivots.iter().map(|pivot| pivot.len() + LENGTH_BYTES).sum();
+        let end = |key: &Option<Box<[u8]>>| key.as_ref().map_or(1, |key| key.len() + LENGTH_BYTES);
+        let part = |part: &Part| RUN_BYTES + end(&part.lo) + end(&part.hi) + 5 * count;
+        let parts: usize = self.tiers.iter().flat_map(|tier| &tier.parts).map(part).sum();
+        64 + pivots + count * RUN_BYTES + self.tiers.len() * LENGTH_BYTES + parts
+    }
+}
+
 /// Reads the page of a node of this level: checksum, identity, then structure.
 pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<Node>> {
-    let (bytes, file) = (cx.store.read_page(link, PageKind::Node, "node page")?, cx.store.file());
+    let file = cx.store.file();
+    if u64::from(link.bytes) > bounds::NODE_PAGE_BYTES.max() {
+        let why = "it is longer than any";
+        return Err(file.malformed(link.offset, link.bytes.into(), "node page", why));
+    }
+    let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;
     let node = decode_node(&mut |link, meta| cx.run_handle(link, meta), &bytes);
     let node = check_node(file, link, node)?;
     if node.level != level && !plant!("tree: nobody looks at the level of a node") {

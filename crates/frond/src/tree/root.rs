@@ -24,11 +24,14 @@ impl TreeRoot {
             }
             Some(link) => Root::Node(NodeRef::on_disk(link, durable.level)),
         };
-        let has_max = durable.max_key.is_some();
-        let max_key = durable.max_key.unwrap_or_default();
         let stored =
             (durable.level > 0 && durable.entries > 0).then_some((durable.entries, durable.bytes));
-        Self { root, max_key, has_max, counted: durable.rows, stored }
+        Self { root, max_key: durable.max_key, counted: durable.rows, stored }
+    }
+
+    /// True if the root is a node: only then can anything wait in buffers.
+    pub fn is_node(&self) -> bool {
+        matches!(self.root, Root::Node(_))
     }
 
     /// How many rows there are, if that is known.

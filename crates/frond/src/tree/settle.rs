@@ -8,6 +8,9 @@
 //! - Tiers of similar size are merged when there are too many for a reader's good; a run of which little is
 //!   left alive is written anew, for its extent stays as long as anything of it does.
 //! - A node with too many children splits.
+//! - A node whose page nears the bound hands everything down, and splits: keys of 64 KiB are in it as pivots and as
+//!   ends of parts, and a page that is too long could not be written for rows that are long acknowledged. Left are
+//!   `fanout_max` pivots, a sixteenth of the bound. Clipping at a pivot adds one key a tier.
 //!
 //! Invariants
 //! 1. A child is handed *all* live parts of it, from all tiers, in age order (Rule: I1).
@@ -16,7 +19,7 @@
 //!
 //! Threads: as `apply.rs`.
 
-use crate::{error::Result, sync::Ordering};
+use crate::{bounds, error::Result, sync::Ordering};
 
 use super::{
     apply::{Job, clip},
@@ -55,7 +58,10 @@ impl Job<'_> {
                 return Ok(());
             };
             let seed = jitter_seed(self.publish, c);
-            let soft = shape.push_bytes * node.children.len() as u64;
+            let soft = match node.nears_its_bound() {
+                true => 0,
+                false => shape.push_bytes * node.children.len() as u64,
+            };
             let far_over = total > 2 * soft;
             if bytes == 0 || (!far_over && (bytes < jitter(shape.push_bytes, seed) || pushed >= 2))
             {
@@ -215,7 +221,7 @@ impl Job<'_> {
     }
 
     fn flush_leaves(&mut self, node: &mut Node) -> Result<()> {
-        let target = self.leaf_pending_target(node);
+        let target = if node.nears_its_bound() { 0 } else { self.leaf_pending_target(node) };
         loop {
             let pending = self.movable_by_child(node);
             let total: u64 = pending.iter().sum();
@@ -301,11 +307,12 @@ impl Job<'_> {
         self.contained(&pages, (None, None), |job| job.merge_window(node, window, bounds))
     }
 
-    /// Cuts a node that has too many children into halves.
+    /// Cuts a node that has too many children, or whose page nears its bound, into halves.
     pub(super) fn split(&mut self, node: Node) -> Pieces {
         let max = self.cx.shape.fanout_max;
         let count = node.children.len();
-        if count <= max {
+        let is_long = count >= 4 && node.nears_its_bound();
+        if count <= max && !is_long {
             return Pieces::of(node);
         }
         // Two children at least: with fewer, a level would be as wide as the one below it.
@@ -327,6 +334,11 @@ impl Job<'_> {
 }
 
 impl Node {
+    /// Whether its page would have more than half of what a page may.
+    fn nears_its_bound(&self) -> bool {
+        !bounds::NODE_PAGE_BYTES.admits(2 * self.page_bytes())
+    }
+
     /// Splits children `cut..` off, with the parts that are live for them. Returns the pivot between.
     pub(super) fn split_off(&mut self, cut: usize) -> (Box<[u8]>, Node) {
         debug_assert!(cut > 0 && cut < self.children.len());

@@ -213,7 +213,10 @@ impl House {
             counted.map(|(run, refs)| (Arc::as_ptr(run) as usize, *refs)).collect();
         assert_eq!(found, counted, "Rule I21");
         if let Some((last, _)) = self.model.last_key_value() {
-            assert!(self.root.max_key >= *last, "no key is above the maximum");
+            assert!(
+                self.root.max_key.as_ref().is_none_or(|max| max >= last),
+                "no key is above the maximum"
+            );
         }
     }
 

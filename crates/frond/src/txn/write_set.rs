@@ -13,14 +13,12 @@
 //!
 //! Threads: one.
 
+use crate::bounds;
 use std::{cmp::Ordering, collections::BTreeMap, ops::Range};
 
 use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Result, run::Folder};
 
 use super::covers::Covers;
-
-/// Places in the arena have 32 bits. Far more than one record of the log can hold.
-const WRITE_SET_BYTES_MAX: usize = 2 << 30;
 
 /// One entry: where its key and payload lie in the arena.
 #[derive(Clone, Copy, Debug)]
@@ -303,7 +301,7 @@ impl WriteSet {
     /// Fails if so many bytes more are more than a batch can hold.
     pub fn check_room(&self, bytes: usize) -> Result<()> {
         let bytes = self.arena.len() + self.range_bytes + bytes;
-        if bytes > WRITE_SET_BYTES_MAX { Err(too_large(bytes)) } else { Ok(()) }
+        if bounds::WRITE_SET_BYTES.admits(bytes) { Ok(()) } else { Err(too_large(bytes)) }
     }
 
     /// Trees touched, ascending.
@@ -370,7 +368,7 @@ impl WriteSet {
 
 #[cold]
 fn too_large(bytes: usize) -> Error {
-    let (bytes, max) = (bytes as u64, WRITE_SET_BYTES_MAX as u64);
+    let (bytes, max) = (bytes as u64, bounds::WRITE_SET_BYTES.max());
     Error::BatchTooLarge { bytes, max, limit: "a batch" }
 }
 

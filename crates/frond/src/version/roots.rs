@@ -19,8 +19,41 @@ use crate::{
     tree::TreeRoot,
 };
 
-/// Roots of neighbouring trees, ids ascending.
-pub(crate) type RootGroup = Vec<(TreeId, Arc<TreeRoot>)>;
+/// Roots of neighbouring trees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RootGroup {
+    /// Ids ascending.
+    roots: Vec<(TreeId, Arc<TreeRoot>)>,
+    /// How many of them are nodes.
+    nodes: usize,
+}
+
+impl RootGroup {
+    fn find(&self, tree: &TreeId) -> Result<usize, usize> {
+        self.roots.binary_search_by_key(tree, |(tree, _)| *tree)
+    }
+
+    /// The roots, ids ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
+        self.roots.iter().map(|(tree, root)| (tree, root))
+    }
+
+    fn insert(&mut self, tree: TreeId, root: Arc<TreeRoot>) {
+        self.nodes += usize::from(root.is_node());
+        match self.find(&tree) {
+            Ok(at) => {
+                let old = std::mem::replace(&mut self.roots[at].1, root);
+                self.nodes -= usize::from(old.is_node());
+            }
+            Err(at) => self.roots.insert(at, (tree, root)),
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        let (_, old) = self.roots.remove(at);
+        self.nodes -= usize::from(old.is_node());
+    }
+}
 
 /// Roots by tree.
 #[derive(Clone, Debug, Default)]
@@ -37,39 +70,41 @@ impl Roots {
     /// The root of a tree.
     pub fn get(&self, tree: &TreeId) -> Option<&Arc<TreeRoot>> {
         let group = self.groups.get(&group_of(*tree))?;
-        let at = group.binary_search_by_key(tree, |(tree, _)| *tree).ok()?;
-        group.get(at).map(|(_, root)| root)
+        let at = group.find(tree).ok()?;
+        group.roots.get(at).map(|(_, root)| root)
     }
 
     /// All of them, ids ascending.
     pub fn iter(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
-        self.groups.values().flat_map(|group| group.iter().map(|(tree, root)| (tree, root)))
+        self.groups.values().flat_map(|group| group.iter())
+    }
+
+    /// Those that are nodes, ids ascending: the others have no buffers. Costs a look at each group, not at each root.
+    pub fn nodes(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
+        let groups = self.groups.values().filter(|group| group.nodes > 0);
+        groups.flat_map(|group| group.iter()).filter(|(_, root)| root.is_node())
     }
 
     /// Puts a root in the place of the tree's.
     pub fn insert(&mut self, tree: TreeId, root: Arc<TreeRoot>) {
-        let group = Arc::make_mut(self.groups.entry(group_of(tree)).or_default());
-        match group.binary_search_by_key(&tree, |(tree, _)| *tree) {
-            Ok(at) => group[at].1 = root,
-            Err(at) => group.insert(at, (tree, root)),
-        }
+        Arc::make_mut(self.groups.entry(group_of(tree)).or_default()).insert(tree, root);
     }
 
     /// Takes the root of a tree away.
     pub fn remove(&mut self, tree: &TreeId) {
         let number = group_of(*tree);
         let Some(shared) = self.groups.get_mut(&number) else { return };
-        let Ok(at) = shared.binary_search_by_key(tree, |(tree, _)| *tree) else { return };
+        let Ok(at) = shared.find(tree) else { return };
         let group = Arc::make_mut(shared);
         group.remove(at);
-        if group.is_empty() {
+        if group.roots.is_empty() {
             self.groups.remove(&number);
         }
     }
 
-    /// The group of this number.
-    pub fn group(&self, number: u32) -> Option<&Arc<RootGroup>> {
-        self.groups.get(&number)
+    /// Roots of the group of this number, ids ascending: none if there is no such group.
+    pub fn group(&self, number: u32) -> &[(TreeId, Arc<TreeRoot>)] {
+        self.groups.get(&number).map_or(&[], |group| &group.roots)
     }
 
     /// What to compare other roots with later. Keeps no root.
@@ -125,6 +160,28 @@ mod tests {
         roots.remove(&TreeId(66));
         assert!(roots.get(&TreeId(64)).is_none() && roots.get(&TreeId(65)).is_some());
         assert_eq!(roots.iter().count(), ids.len() - 1);
+    }
+
+    #[test]
+    fn only_nodes_are_looked_at_for_a_drain() {
+        let node = || {
+            let link = crate::page::Link { bytes: 4096, ..Default::default() };
+            let root = crate::tree::NodeRef::on_disk(link, 1);
+            Arc::new(TreeRoot { root: crate::tree::Root::Node(root), ..TreeRoot::default() })
+        };
+        let mut roots: Roots = (0..200).map(|id| (TreeId(id), root())).collect();
+        let nodes = |roots: &Roots| roots.nodes().map(|(tree, _)| tree.0).collect::<Vec<_>>();
+        assert!(nodes(&roots).is_empty());
+        for id in [3, 70, 71, 300] {
+            roots.insert(TreeId(id), node());
+        }
+        assert_eq!(nodes(&roots), [3, 70, 71, 300]);
+        roots.insert(TreeId(70), node());
+        roots.insert(TreeId(3), root());
+        roots.remove(&TreeId(71));
+        assert_eq!(nodes(&roots), [70, 300]);
+        roots.remove(&TreeId(70));
+        assert!(nodes(&roots) == [300] && roots.groups[&1].nodes == 0);
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //! Invariants
 //! 1. A large record is handed out with its last part only; without one it does not exist
 //!    (Promise: P2).
-//! 2. At most one large record is held, of at most [`RECORD_BYTES_MAX`] (Promise: P20).
+//! 2. At most one large record is held, of at most [`RECORD_BYTES`](crate::bounds::RECORD_BYTES) (Promise: P20).
 //!
 //! Threads: one owner.
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupHeader, Piece, Records},
-    reserve::{FRAGMENT_ROOM, RECORD_BYTES_MAX},
+    reserve::FRAGMENT_ROOM,
 };
 use crate::{
+    bounds,
     error::{Error, Place, Result},
     types::Lsn,
 };
@@ -72,7 +73,7 @@ impl Assembly {
 
 fn extend(large: &mut Vec<u8>, payload: &[u8]) -> Result<(), &'static str> {
     // The last part brings what the sequencer added.
-    if large.len() + payload.len() > RECORD_BYTES_MAX + FRAGMENT_ROOM {
+    if large.len() + payload.len() > bounds::RECORD_BYTES.len() + FRAGMENT_ROOM {
         return Err("a large record is longer than any can be");
     }
     large.try_reserve(payload.len()).map_err(|_| "no memory for a large record")?;

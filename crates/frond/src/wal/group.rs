@@ -17,6 +17,7 @@
 //! Bytes: docs/format.md, "Log".
 
 use crate::{
+    bounds,
     cache::{FRAME_BYTES, Frame, FramePool},
     io::ALIGN,
     sync::{Arc, AtomicUsize, Mutex, MutexGuard, Ordering},
@@ -27,8 +28,6 @@ use crate::{
 pub(super) const GROUP_HEADER_BYTES: usize = 48;
 /// Bytes in front of each record in a group.
 pub(super) const RECORD_HEADER_BYTES: usize = 8;
-/// Longest group, bytes: bounds what a reader allocates before it has checked a body.
-pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FrGp");
 
@@ -109,8 +108,9 @@ impl GroupHeader {
             },
             records: u32_at(bytes, 40)?,
         };
-        let sane = (GROUP_HEADER_BYTES..=GROUP_BYTES_MAX).contains(&(header.bytes as usize));
-        let ends = header.first.0.checked_add(GROUP_BYTES_MAX as u64).is_some();
+        let sane =
+            (GROUP_HEADER_BYTES..=bounds::GROUP_BYTES.len()).contains(&(header.bytes as usize));
+        let ends = header.first.0.checked_add(bounds::GROUP_BYTES.max()).is_some();
         (sane && ends).then_some((header, crc))
     }
 

@@ -16,7 +16,7 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
-    group::{GROUP_BYTES_MAX, GroupBuf, GroupKind, padded},
+    group::{GroupBuf, GroupKind, padded},
     leader::is_full,
     promise::{BUFFERS_KEPT, PromisedRoom},
     recovery::RecoveredTail,
@@ -28,6 +28,7 @@ use super::{
     },
 };
 use crate::{
+    bounds,
     cache::FramePool,
     error::{Error, Result},
     io::{ALIGN, Env, OpenMode},
@@ -76,7 +77,10 @@ impl LogOptions {
             return Err(Error::InvalidArgument(why.into()));
         }
         let room = room_of(self.segment_bytes) as usize;
-        let bytes = self.group_bytes.min(room).min(GROUP_BYTES_MAX);
+        let mut bytes = self.group_bytes.min(room);
+        if !bounds::GROUP_BYTES.admits(bytes) {
+            bytes = bounds::GROUP_BYTES.len();
+        }
         self.group_bytes = (bytes / ALIGN * ALIGN).max(ALIGN);
         Ok(self)
     }

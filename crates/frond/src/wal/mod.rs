@@ -60,5 +60,5 @@ pub use record::{
 };
 pub use recovery::{Expect, RecoveredTail, recover};
 pub use relief::LogUse;
-pub use reserve::{FRAGMENT_ROOM, Fragments, RECORD_BYTES_MAX, Reservation};
+pub use reserve::{FRAGMENT_ROOM, Fragments, Reservation};
 pub use segment::begin;

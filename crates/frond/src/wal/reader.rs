@@ -10,8 +10,9 @@
 
 use std::path::Path;
 
-use super::{aligned::AlignedBuf, group::GROUP_BYTES_MAX, recovery::read_error, segment};
+use super::{aligned::AlignedBuf, recovery::read_error, segment};
 use crate::{
+    bounds,
     error::{Error, Result},
     io::{ALIGN, Env, OpenMode},
 };
@@ -72,7 +73,7 @@ impl SegmentReader {
 
     /// `bytes` at `offset`. The length must be bounded by the caller.
     pub(super) fn bytes(&mut self, offset: u64, bytes: usize) -> Result<&[u8]> {
-        assert!(bytes <= GROUP_BYTES_MAX, "a reader asks for no more than a group");
+        assert!(bytes <= bounds::GROUP_BYTES.len(), "a reader asks for no more than a group");
         let end = offset.saturating_add(bytes as u64);
         if end > self.len {
             let file = self.segment.path.clone();

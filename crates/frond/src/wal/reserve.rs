@@ -20,13 +20,12 @@ use super::{
     relief::LogUse,
 };
 use crate::{
+    bounds,
     error::Result,
     sync::{MutexGuard, Ordering},
     types::Lsn,
 };
 
-/// Longest record, bytes: bounds what recovery must hold to put a large one together (P20).
-pub const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Room that the last part of a large record keeps for what the sequencer adds.
 pub const FRAGMENT_ROOM: usize = 64;
 
@@ -264,7 +263,10 @@ impl Log {
         body: &'a [u8],
         log_use: LogUse,
     ) -> Result<(Fragments<'_>, &'a [u8])> {
-        debug_assert!(body.len() <= RECORD_BYTES_MAX, "commits refuse longer ones");
+        debug_assert!(
+            body.len() <= bounds::RECORD_BYTES.len() || plant!("bounds: the writer does not look"),
+            "commits refuse longer ones"
+        );
         let fragments = Fragments { _turn: self.large.lock().unwrap(), log: self, log_use };
         let part_bytes = self.record_bytes_max();
         let mut rest = body;

@@ -1,5 +1,6 @@
 //! Short stories about what the campaigns seldom do, for the planted bugs that only these show.
 
+mod long_keys;
 mod walks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -33,6 +34,7 @@ pub fn all(seed: u64) {
     nobody_inserts_behind_the_last_row(seed);
     walks::cursors_go_in_one_direction(seed);
     walks::a_batch_that_ends_a_cycle_of_waits_starts_again(seed);
+    long_keys::a_tree_whose_greatest_key_is_not_known_keeps_its_order(seed);
     a_name_is_prepared_once_and_listed_once(seed);
     numbers_are_handed_out_once(seed);
     what_leaves_memory_is_cut_at_savepoints(seed);

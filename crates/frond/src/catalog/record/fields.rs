@@ -2,6 +2,7 @@
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Catalog records".
 
+use crate::bounds;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -157,7 +158,8 @@ impl<'a> Reader<'a> {
             let (name, rest) = rest.split_at_checked(length).ok_or_else(bad)?;
             let name = std::str::from_utf8(name).map_err(|_| bad())?;
             let follows = operators.keys().next_back().is_none_or(|&last| last < operator);
-            let is_name = name_flaw(name).is_none() && name.len() <= OPERATOR_NAME_BYTES_MAX;
+            let is_name =
+                name_flaw(name).is_none() && name.len() <= bounds::OPERATOR_NAME_BYTES.len();
             if operator < OPERATOR_USER_MIN || !follows || !is_name {
                 return Err(bad());
             }

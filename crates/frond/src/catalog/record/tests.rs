@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::run::OPERATOR_NAME_BYTES_MAX;
 use crate::{End, Hint, NewPart, Part, tuple};
 
 fn name() -> impl Strategy<Value = String> {

@@ -9,13 +9,13 @@
 use std::collections::HashSet;
 
 use crate::{
-    Durability, Error, Result, Tag, TreeId, Xid,
+    Durability, Error, Result, Tag, TreeId, Xid, bounds,
     catalog::{CATALOG_TREE, pieces},
     pipeline::{Insertion, Needs},
     sync::Arc,
     txn::lock_table::{LockList, LockTable},
     version::Change,
-    wal::{PromiseRefused, RECORD_BYTES_MAX, RecordBuilder},
+    wal::{PromiseRefused, RecordBuilder},
 };
 
 use super::{
@@ -28,7 +28,9 @@ use super::{
 };
 
 /// What a record of the log needs beside the content of what is prepared: keys and heads of its pieces.
-const RECORD_ROOM: usize = RECORD_BYTES_MAX / 32;
+fn record_room() -> u64 {
+    bounds::RECORD_BYTES.max() / 32
+}
 
 impl Txn {
     /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes
@@ -109,7 +111,8 @@ impl Txn {
             (own.commit_bytes() as u64, own.only_deletes())
         };
         // Deletes need no disk as long as they need not leave (Rule: I24).
-        let is_large = self.is_large(bytes) && !only_deletes || bytes > RECORD_BYTES_MAX as u64 / 2;
+        let is_large =
+            self.is_large(bytes) && !only_deletes || bytes > bounds::RECORD_BYTES.max() / 2;
         if bytes == 0 || !is_large && shared.prepared.take_room(xid, bytes, max) {
             return Ok(());
         }
@@ -273,8 +276,9 @@ fn cut(
     let blobs = if spilled.is_some() { &blobs[..] } else { &[] };
     build_record(&mut record, insertion, blobs, spilled.as_slice());
     let content = content(*since, locks, (record.finish(), spilled.is_some()));
-    let (bytes, max) = (content.len() as u64, (RECORD_BYTES_MAX - RECORD_ROOM) as u64);
+    let (bytes, max) = (content.len() as u64, bounds::RECORD_BYTES.max() - record_room());
     if bytes > max {
+        bounds::RECORD_BYTES.reached();
         return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
     }
     for row in pieces(xid, &content) {

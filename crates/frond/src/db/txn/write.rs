@@ -1,7 +1,7 @@
 //! Writes of one row: locked, looked at, appended, and held against the gaps of others.
 
 use crate::{
-    Error, OPERAND_BYTES_MAX, Result,
+    Error, Result, bounds,
     run::OPERATOR_USER_MIN,
     sync::MutexGuard,
     txn::{
@@ -127,8 +127,11 @@ impl Txn {
     /// # Errors
     /// As [`put`](Self::put), and `MissingOperator`.
     pub fn merge(&self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
-        if operand.len() > OPERAND_BYTES_MAX {
-            return Err(Error::ValueTooLong { bytes: operand.len(), max: OPERAND_BYTES_MAX });
+        if !bounds::OPERAND_BYTES.admits(operand.len()) {
+            return Err(Error::ValueTooLong {
+                bytes: operand.len(),
+                max: bounds::OPERAND_BYTES.len(),
+            });
         }
         if !self.shared.engine.cx.operators.knows(operator) {
             return Err(Error::MissingOperator(operator));

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::bounds;
 use crate::{End, Hint, block::typed::Columns as Typed, coding::put_varint};
 
 /// A column of a table that changes: what it is called, what it is, and what rows of before have in it.
@@ -218,7 +219,7 @@ fn changes_that_cannot_be_are_refused() {
         &[add(number, &[1, 2, 3, 4, 5])],
         &[add(Part::Var(End::Escaped), &[1])],
         &[add(Part::Version(7), &[0, 7])],
-        &[add(rest, &vec![1; DEFAULTS_BYTES_MAX + 1])],
+        &[add(rest, &vec![1; bounds::LAYOUT_DEFAULTS_BYTES.len() + 1])],
     ];
     for parts in refused {
         let changed = History::default().change(&layout, parts);
@@ -235,7 +236,7 @@ fn a_layout_changes_so_many_times_and_no_more() {
     let number = Part::Fixed(4, Hint::Integer);
     let mut layout = Layout::versioned([number]);
     let mut history = History::default();
-    for _ in 0..VERSIONS_MAX {
+    for _ in 0..bounds::LAYOUT_CHANGES.len() {
         (layout, history) = history.change(&layout, &[NewPart::Keep(1)]).expect("there is room");
     }
     assert!(history.change(&layout, &[NewPart::Keep(1)]).is_err());

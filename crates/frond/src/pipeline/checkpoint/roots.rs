@@ -35,7 +35,7 @@ impl Engine {
         let mut change = DirectoryChange { is_whole, ..DirectoryChange::default() };
         for number in numbers {
             let mut group = Group::new();
-            for (tree, root) in version.roots.group(number).into_iter().flat_map(|group| &**group) {
+            for (tree, root) in version.roots.group(number) {
                 let mut durable = self.write_tree(*tree, root, version.applied)?;
                 let branches = &version.branches;
                 durable.inherits = branches.inherits.get(tree).cloned().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Engine {
         let mut durable = DurableRoot {
             applied,
             lineage: tree.lineage(),
-            max_key: root.has_max.then(|| root.max_key.clone()),
+            max_key: root.max_key.clone(),
             // Of the catalog nobody asks, and of an empty tree it is clear.
             counts: self.trees.counts(tree),
             rows: root.counted.filter(|_| tree != TreeId(0) && !matches!(root.root, Root::Empty)),

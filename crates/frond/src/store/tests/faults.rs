@@ -415,6 +415,41 @@ pub(super) fn allocations_go_on_while_free_space_is_punched() {
     }
 }
 
+/// The reserve is a part of the live bytes, and may end within a page. What is taken out of the allocator to be
+/// punched does not: extents that are allocated meanwhile begin where it ends.
+#[test]
+pub(super) fn free_space_is_held_by_whole_pages() {
+    let env = env();
+    let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
+    let v = store.counts_from().next();
+    let links: Vec<Link> =
+        (0..8).map(|_| store.put_page(PageKind::Node, v, L, &[&[3; 200 << 10]]).unwrap()).collect();
+    for link in links.iter().step_by(2) {
+        store.space().lock().take_back(link.offset);
+    }
+    let mut space = store.space().lock();
+    let free: Vec<(u64, u64)> = space
+        .alloc
+        .ranges_by_class()
+        .filter(|(class, ..)| *class == Some(Class::Node))
+        .map(|(_, start, end)| (start, end))
+        .collect();
+    assert!(free.len() > 2, "{free:?}");
+    space.backed.remove(0, u64::MAX);
+    for &(start, end) in &free {
+        space.backed.insert(start, (start + (100 << 10) + 256).min(end));
+    }
+    let held = space.hold_free(u64::MAX, 4 << 10);
+    assert!(held.len() > 2, "each range is held by what is backed of it");
+    let bytes = 4 << 10;
+    let request = Request { class: Class::Node, kind: PageKind::Node, bytes, birth: v, lineage: L };
+    for _ in 0..10 {
+        let extent = space.allocate(&request, bytes as u32, true);
+        assert!(extent.offset.is_multiple_of(4 << 10), "{extent:?}");
+    }
+    space.put_back(held);
+}
+
 #[test]
 pub(super) fn given_back_space_shrinks_the_file() {
     let env = env();

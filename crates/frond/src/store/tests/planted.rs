@@ -17,6 +17,7 @@ fn planted_bugs_are_caught() {
         "store: a sequence is issued twice" => fallback::numbers_of_a_slot_that_cannot_be_read_are_not_issued_again,
         "store: an unreadable slot counts for nothing" => fallback::numbers_of_a_slot_that_cannot_be_read_are_not_issued_again,
         "store: reuse extents one checkpoint early" => basics::a_page_dead_at_v_is_free_only_after_the_next_checkpoint,
+        "store: a part of a page is backed" => faults::free_space_is_held_by_whole_pages,
         "store: a freed extent is kept" => faults::given_back_space_shrinks_the_file,
         "store: identity not mixed in" => damage::stale_misplaced_and_rotten_pages_are_told,
         "store: a dropped tree keeps its pages" => ending::a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening,

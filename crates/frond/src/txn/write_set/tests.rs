@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::bounds;
 use crate::run::{OPERATOR_APPEND, Operators, put_operand};
 
 const TREES: [TreeId; 2] = [TreeId(1), TreeId(7)];
@@ -182,7 +183,7 @@ fn only_values_that_folding_made_long_are_moved_out() {
 #[test]
 fn a_batch_that_no_log_could_hold_is_refused_before_it_is_filled() {
     let writes = WriteSet::default();
-    assert!(writes.check_room(WRITE_SET_BYTES_MAX).is_ok());
-    let refused = writes.check_room(WRITE_SET_BYTES_MAX + 1);
+    assert!(writes.check_room(bounds::WRITE_SET_BYTES.len()).is_ok());
+    let refused = writes.check_room(bounds::WRITE_SET_BYTES.len() + 1);
     assert!(matches!(refused, Err(Error::BatchTooLarge { .. })), "{refused:?}");
 }

@@ -1,0 +1,137 @@
+//! The table: each bound with its value, who reads it, what happens at it, and how small campaigns make it.
+//!
+//! A row is named by its constant. `fixed` rows are bounds that no writer can come to, with the reason.
+//!
+//! Threads: constants.
+
+use super::{At, Bound, Unit};
+
+macro_rules! bounds {
+    ($($(#[$doc:meta])* $name:ident: $what:literal, $default:expr, $unit:ident, $read_at:literal, $at:expr, tiny $tiny:expr;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Row { $($name),* }
+
+        $($(#[$doc])* pub const $name: Bound = Bound {
+            row: Row::$name as usize,
+            name: stringify!($name),
+            what: $what,
+            default: $default as u64,
+            unit: Unit::$unit,
+            read_at: $read_at,
+            at: $at,
+            tiny: $tiny,
+        };)*
+
+        /// All bounds.
+        pub const BOUNDS: &[Bound] = &[$($name),*];
+    };
+}
+
+const NONE: u64 = 0;
+
+bounds! {
+    // What a call gives.
+    /// Keys. Keys of the catalog are shorter.
+    KEY_BYTES: "key", 64 << 10, Bytes,
+        "run/tail.rs", At::Refused("FRD-1002"), tiny 24;
+    /// Values; what merging makes longer is cut. Records of the catalog are values, too, and shorter.
+    VALUE_BYTES: "value", 1 << 30, Bytes,
+        "blob/table.rs", At::Refused("FRD-1003"), tiny 600;
+    /// Operands of a merge; two whose combination is longer are not combined.
+    OPERAND_BYTES: "merge operand", 4 << 20, Bytes,
+        "db/batch.rs", At::Refused("FRD-1003"), tiny 60;
+    /// Names of prepared transactions.
+    XID_BYTES: "name of a prepared transaction", 255, Bytes,
+        "types.rs", At::Refused("FRD-1001"), tiny 5;
+    /// Names of trees and snapshots.
+    NAME_BYTES: "name of a tree or a snapshot", 512, Bytes,
+        "catalog/record.rs", At::Refused("FRD-1001"), tiny 9;
+    /// Attributes of a tree.
+    ATTRIBUTES_BYTES: "attributes of a tree", 1 << 20, Bytes,
+        "catalog/record.rs", At::Refused("FRD-1001"), tiny 50;
+    /// Names of the program's own merge operators.
+    OPERATOR_NAME_BYTES: "name of a merge operator", 128, Bytes,
+        "catalog/record/fields.rs", At::Refused("FRD-1001"), tiny 6;
+    /// Names of columns of tables.
+    COLUMN_NAME_BYTES: "name of a column of a table", 512, Bytes,
+        "table/columns.rs", At::Refused("FRD-1001"), tiny 6;
+    /// Parts of a layout of keys or values.
+    LAYOUT_PARTS: "parts of a layout", 4096, Count,
+        "layout.rs", At::Refused("FRD-1001"), tiny 3;
+    /// Changes of the layout of a tree's values.
+    LAYOUT_CHANGES: "changes of a tree's layout", 255, Count,
+        "layout/versions.rs", At::Refused("FRD-1001"), tiny 2;
+    /// All layouts that a tree has had, encoded.
+    LAYOUT_HISTORY_BYTES: "layouts that a tree has had", 1 << 20, Bytes,
+        "layout/versions.rs", At::Refused("FRD-1001"), tiny 60;
+    /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of memory each.
+    LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
+        "layout/versions.rs", At::Refused("FRD-1001"), tiny 8;
+    /// What a row gets by being mapped, all defaults together.
+    LAYOUT_DEFAULTS_BYTES: "defaults that a row gets by changes of its layout", 32 << 10, Bytes,
+        "layout/versions.rs", At::Refused("FRD-1001"), tiny 2;
+
+    // What the log holds.
+    /// A batch, a transaction in memory or a change of trees, as a record of the log.
+    RECORD_BYTES: "record of a batch in the log", 64 << 20, Bytes,
+        "wal/assembly.rs", At::Refused("FRD-1014"), tiny 2 << 10;
+    /// A batch or a transaction in memory while it is written: places in its arena have 32 bits.
+    WRITE_SET_BYTES: "writes of a batch or a transaction in memory", 2u64 << 30, Bytes,
+        "txn/write_set.rs", At::Refused("FRD-1014"), tiny 3 << 10;
+    /// A group of records that is written at once. A longer record goes into several.
+    GROUP_BYTES: "group of log records", 4 << 20, Bytes,
+        "wal/group.rs", At::Cut, tiny 4 << 10;
+
+    // What the store holds.
+    /// Numbers of trees: above is the lineage of the store's own pages.
+    TREES: "trees, those that were dropped included", u32::MAX - 1, Count,
+        "bounds/mod.rs", At::Refused("FRD-1018"), tiny 9;
+    /// Numbers of named snapshots.
+    SNAPSHOTS: "named snapshots, those that were dropped included", u32::MAX - 1, Count,
+        "bounds/mod.rs", At::Refused("FRD-1018"), tiny 4;
+    /// Trees of which one is a clone of the other: the root of the last one lists pins of all others, and 64 roots
+    /// share a page of at most 64 MiB.
+    CLONES_IN_A_ROW: "clones in a row, each of the one before", 16 << 10, Count,
+        "bounds/mod.rs", At::Refused("FRD-1018"), tiny 3;
+    /// Pins of clones and of named snapshots: the directory of the space map lists each, at up to 32 bytes, and keeps
+    /// room for all of them.
+    LINEAGE_PINS: "pins of clones and of named snapshots", 64 << 10, Count,
+        "store/map.rs", At::Refused("FRD-1018"), tiny 5;
+
+    /// The directory of the space map, one page: its entries bound the file, [`space_map`](crate::store) says how.
+    MAP_DIRECTORY_BYTES: "directory of the space map", 16 << 20, Bytes,
+        "store/space_map.rs", At::Refused("FRD-1301"), tiny 54 << 10;
+    /// Addresses that one page of the space map lists extents of; what lies above is in the next page.
+    ZONE_BYTES: "addresses in a page of the space map", 64 << 20, Bytes,
+        "store/map.rs", At::Cut, tiny 64 << 10;
+
+    // What pages hold.
+    /// Pieces of a long value: a reference counts them in 12 bits. A longer value has longer pieces.
+    BLOB_PIECES: "pieces of a long value", 4096, Count,
+        "blob/table.rs", At::Cut, tiny 3;
+    /// Blocks of a run: offsets have 32 bits, and a run is read and written as one.
+    RUN_DATA_BYTES: "blocks of a run", 1 << 30, Bytes,
+        "run/builder.rs", At::Cut, tiny 2 << 10;
+    /// Index, filter and range deletes of a run.
+    RUN_TAIL_BYTES: "tail of a run", 64 << 20, Bytes,
+        "run/reader.rs", At::Cut, tiny 10 << 10;
+    /// Separators of a run, as they are held: a tail says them shorter than they are.
+    SEPARATORS_BYTES: "separators of a run", 128 << 20, Bytes,
+        "run/tail.rs", At::Cut, tiny 256;
+
+    /// Nodes: pivots, children and what waits for them.
+    NODE_PAGE_BYTES: "page of a node", 64 << 20, Bytes,
+        "tree/page.rs", At::Cut, tiny 8 << 10;
+
+    // What nothing comes to.
+    /// Levels of a tree.
+    LEVELS: "levels of a tree", 40, Count,
+        "tree/page.rs", At::Fixed("a node has two children or more: 2^40 leaves"), tiny NONE;
+    /// Pages of zones of the space map.
+    ZONE_PAGE_BYTES: "page of a zone of the space map", 1 << 20, Bytes,
+        "store/space_map.rs",
+        At::Fixed("a zone of 64 MiB has 16,384 extents at most, of at most 44 bytes in its page"), tiny NONE;
+    /// Addresses.
+    FILE_BYTES: "store", 1u64 << 56, Bytes,
+        "store/superblock.rs", At::Fixed("addresses have 56 bits"), tiny NONE;
+}
