@@ -581,9 +581,8 @@ impl Error {
     pub(crate) fn offset(&self) -> Option<u64> {
         use Error::*;
         match self {
-            Checksum { place, .. } | Malformed { place, .. } | WrongPage { place, .. } => {
-                Some(place.offset)
-            }
+            Checksum { place, .. } | Malformed { place, .. } => Some(place.offset),
+            WrongPage { place, .. } => Some(place.offset),
             Io { offset, .. } => Some(*offset),
             _ => None,
         }
