@@ -101,6 +101,8 @@ impl Engine {
             }
             Ok(true) => {
                 *self.full.why.lock().unwrap() = None;
+                // Or a commit that waits for the next unit would be told of no full disk, and wait for nothing.
+                self.full.rests_until.store(0, Ordering::Relaxed);
                 Ok(true)
             }
             other => other,
