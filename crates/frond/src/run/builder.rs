@@ -94,6 +94,8 @@ pub struct RunBuilder {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     /// What they count as in the length of the run.
     pub(super) range_bytes: usize,
+    /// Whether it nears what a reader takes; looked at with each block, range delete and long value.
+    pub(super) nears_bounds: bool,
     pub(super) blobs: BTreeMap<[u8; 16], u32>,
     /// Where it is counted, and what there is to count.
     work: Option<Arc<Work>>,
@@ -149,6 +151,7 @@ impl RunBuilder {
             density: DENSITY / 2,
             ranges: Vec::new(),
             range_bytes: 0,
+            nears_bounds: false,
             blobs: BTreeMap::new(),
             work: None,
             done: EncodeStats::default(),
@@ -182,14 +185,15 @@ impl RunBuilder {
     }
 
     /// Stored bytes of the finished blocks, and about those of the one being built: bytes before the codec,
-    /// or what typed blocks took so far; and those of its range deletes. Rows that take next to nothing are counted as something: a run is read,
-    /// merged and hashed by rows, too.
+    /// or what typed blocks took so far; and those of its range deletes. Rows that take next to nothing are counted
+    /// as something: a run is read, merged and hashed by rows, too. Asked once a row.
+    #[inline]
     pub fn bytes_so_far(&self) -> usize {
         let open = self.block.row_bytes();
         let open = if self.block.is_opaque() { open } else { open * self.density / DENSITY };
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
-        if self.nears_bounds() {
+        if self.nears_bounds {
             return fullness::FULL;
         }
         let ranges =
@@ -255,11 +259,13 @@ impl RunBuilder {
     pub fn add_range_delete(&mut self, from: &[u8], to: &[u8]) {
         self.range_bytes += RangeDeletes::fragment_bytes(from, to);
         self.ranges.push((from.to_vec(), to.to_vec()));
+        self.look_at_bounds();
     }
 
     /// Counts a reference to a blob that a carried block holds. Rows that are pushed count their own.
     pub fn add_blob(&mut self, reference: [u8; 16], rows: u32) {
         *self.blobs.entry(reference).or_default() += rows;
+        self.look_at_bounds();
     }
 
     /// Appends block `index` of `from` as it stands: `encoded` is what
@@ -498,6 +504,7 @@ impl RunBuilder {
         self.counts.merges += u64::from(entry.merges);
         self.counts.raw_bytes += u64::from(entry.row_bytes);
         self.density = self.data.len() * DENSITY / (self.counts.raw_bytes as usize).max(1);
+        self.look_at_bounds();
         Ok(())
     }
 

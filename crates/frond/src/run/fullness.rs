@@ -17,9 +17,9 @@ const INDEX_ENTRY_BYTES: usize = 40;
 const BLOB_USE_BYTES: usize = 20;
 
 impl RunBuilder {
-    /// Whether it has half of what a reader takes, of anything: rows of any kind that come in one push fit into the
-    /// other half.
-    pub(super) fn nears_bounds(&self) -> bool {
+    /// Looks whether it has half of what a reader takes, of anything: rows of any kind that come in one push fit into
+    /// the other half, and so does what the block being built has.
+    pub(super) fn look_at_bounds(&mut self) {
         let filter = self.options.filter_bits.unwrap_or(0) * self.hashes.len() / 8;
         let tail = self.index.separators_bytes()
             + self.index.len() * INDEX_ENTRY_BYTES
@@ -27,10 +27,10 @@ impl RunBuilder {
             + self.range_bytes
             + self.blobs.len() * BLOB_USE_BYTES;
         let near = [
-            (bounds::RUN_DATA_BYTES, self.data.len() + self.block.row_bytes()),
+            (bounds::RUN_DATA_BYTES, self.data.len()),
             (bounds::RUN_TAIL_BYTES, tail),
             (bounds::SEPARATORS_BYTES, self.index.separators_bytes()),
         ];
-        near.iter().any(|(bound, bytes)| !bound.admits(2 * bytes))
+        self.nears_bounds |= near.iter().any(|(bound, bytes)| !bound.admits(2 * bytes));
     }
 }

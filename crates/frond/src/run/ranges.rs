@@ -123,7 +123,6 @@ impl RangeDeletes {
     #[inline]
     fn count_from_at_or_below(&self, key: &[u8]) -> usize {
         if self.heads.is_empty() {
-            // Most runs and memtables: not even an empty prefix is compared, once for each entry of a drain.
             return 0;
         }
         let prefix = &self.keys[..self.skip];
@@ -193,6 +192,10 @@ impl RangeDeletes {
     /// True if `key` is deleted. Costs a binary search.
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
+        if self.is_empty() {
+            // Most runs and memtables; asked for each entry of a drain.
+            return false;
+        }
         match self.count_from_at_or_below(key) {
             0 => false,
             count => key < self.to(count - 1),

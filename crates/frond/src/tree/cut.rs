@@ -81,8 +81,12 @@ impl<'r> PartWriter<'r> {
     }
 
     /// Appends an entry. Keys ascend strictly.
+    #[inline]
     pub fn push(&mut self, job: &mut Job<'_>, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {
-        self.go_to(job, key)?;
+        let has_ranges = self.open.is_some() || self.next < self.ranges.len();
+        if has_ranges || self.child.is_some() || self.builder_bytes() >= job.cx.shape.run_bytes {
+            self.go_to(job, key)?;
+        }
         job.push(&mut self.builder, key, tag, payload)
     }
 
@@ -93,6 +97,11 @@ impl<'r> PartWriter<'r> {
         let hi = self.hi.take();
         self.end_part(job, hi)?;
         Ok(self.tier)
+    }
+
+    #[inline]
+    fn builder_bytes(&self) -> u64 {
+        self.builder.bytes_so_far() as u64
     }
 
     /// Goes to the key of the next entry.
@@ -127,7 +136,7 @@ impl<'r> PartWriter<'r> {
         let shape = job.cx.shape;
         let crosses = self.crosses_to_child(key);
         let open = self.open.as_ref();
-        let bytes = (self.builder.bytes_so_far() + open.map_or(0, Open::bytes)) as u64;
+        let bytes = self.builder_bytes() + open.map_or(0, Open::bytes) as u64;
         let is_full = bytes >= shape.run_bytes || (crosses && bytes >= shape.push_bytes);
         let has_any = !self.builder.is_empty() || open.is_some_and(|open| *open.from < *key);
         if !is_full || !has_any {
