@@ -44,6 +44,7 @@ pub use verify::BlobCheck;
 pub use write::BlobOptions;
 
 use crate::{
+    bounds,
     error::Result,
     io::ALIGN,
     page::{Identity, Link, PageKind, StoreFile},
@@ -57,9 +58,9 @@ pub const BLOB_REF_BYTES: usize = 16;
 /// reader's memory; 1 GiB has as many pieces as a reference can count.
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
 /// Pages of the longest extent: 1 GiB that no codec shrinks, and its table.
-const PAGES_MAX: u32 = (1 << 20) - 1;
+const PAGES_MAX: u32 = bounds::BLOB_PAGES.default as u32;
 /// Pages below this number can be named: files of 4 PiB.
-const PAGE_NUMBER_MAX: u64 = 1 << 40;
+const PAGE_NUMBER_MAX: u64 = bounds::BLOB_PAGE_NUMBER.default;
 
 /// Where a blob is, and what its table hashes to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

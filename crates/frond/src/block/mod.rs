@@ -48,16 +48,18 @@ pub use position::Position;
 pub use rows::{Rows, Shape, check, find};
 pub use transposed::Taken;
 
+use crate::bounds;
+
 /// Length of a block before its codec, restart array included, unless a single row is longer.
 pub const BLOCK_RAW_BYTES_TARGET: usize = 16 << 10;
 
 /// Longest block accepted from disk: one row of the longest key with the longest inline payload, and
 /// ample room for merge operands that pile up on one key.
-pub const BLOCK_RAW_BYTES_MAX: usize = 64 << 20;
+pub const BLOCK_RAW_BYTES_MAX: usize = bounds::BLOCK_BYTES.default as usize;
 
 /// Longest rows together of a block that has more than one: what such a block may take is bounded by this, and
 /// only a row that long by itself may take more.
-pub const BLOCK_ROWS_BYTES_MAX: usize = 1 << 20;
+pub const BLOCK_ROWS_BYTES_MAX: usize = bounds::BLOCK_ROWS_BYTES.default as usize;
 
 /// Every so many rows a key stands whole.
 pub const RESTART_ROWS: usize = 16;

@@ -131,6 +131,28 @@ bounds! {
     ZONE_PAGE_BYTES: "page of a zone of the space map", 1 << 20, Bytes,
         "store/space_map.rs",
         At::Fixed("a zone of 64 MiB has 16,384 extents at most, of at most 44 bytes in its page"), tiny NONE;
+    /// Blocks, before the codec. Rows end one at 16 KiB; only a row that is longer by itself makes a longer one, and operands
+    /// that wait for one key are put onto what is below them at a half of this.
+    BLOCK_BYTES: "block before its codec", 64 << 20, Bytes,
+        "block/codec.rs",
+        At::Fixed("a row of a block has 64 KiB of key, and 64 KiB of value or 32 MiB of operands"), tiny NONE;
+    /// Rows of a block that has more than one.
+    BLOCK_ROWS_BYTES: "rows of a block that has several", 1 << 20, Bytes,
+        "block/transposed/mod.rs", At::Fixed("a block ends with the row that makes it 16 KiB long"), tiny NONE;
+    /// Pages that links lead to: roots, the space map, nodes. Those that grow have bounds of their own, which are not
+    /// above this.
+    PAGE_BYTES: "page of any kind", 64 << 20, Bytes,
+        "store/page.rs", At::Fixed("each kind of page has a bound of its own, not above this"), tiny NONE;
+    /// Pages of 4 KiB in the extent of a long value.
+    BLOB_PAGES: "pages of a long value", (1 << 20) - 1, Count,
+        "blob/mod.rs", At::Fixed("a value has at most 1 GiB, its table 64 KiB"), tiny NONE;
+    /// Pages of 4 KiB below which long values may lie.
+    BLOB_PAGE_NUMBER: "page that a long value begins at", 1u64 << 40, Count,
+        "blob/write.rs", At::Fixed("the directory of the space map ends the file long before"), tiny NONE;
+    /// Segments of the log.
+    SEGMENT_BYTES: "segment of the log", 1 << 30, Bytes,
+        "wal/segment.rs",
+        At::Fixed("a segment has 16 MiB, or what its options say; one that would be longer is refused at opening"), tiny NONE;
     /// Addresses.
     FILE_BYTES: "store", 1u64 << 56, Bytes,
         "store/superblock.rs", At::Fixed("addresses have 56 bits"), tiny NONE;

@@ -11,6 +11,7 @@
 //! Threads: pure functions. Bytes: docs/format.md, "Superblock".
 
 use crate::{
+    bounds,
     io::ALIGN,
     page::{
         FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES,
@@ -29,7 +30,7 @@ pub const DATA_START: u64 = 192 << 10;
 /// Length of a slot.
 pub(super) const SLOT_BYTES: usize = ALIGN;
 /// Longest page that is read whole: bounds what one link can make a reader allocate.
-pub const PAGE_BYTES_MAX: u32 = 64 << 20;
+pub const PAGE_BYTES_MAX: u32 = bounds::PAGE_BYTES.default as u32;
 
 pub(super) const MAGIC: &[u8; 8] = b"FrondSB\0";
 /// The only format version there is.

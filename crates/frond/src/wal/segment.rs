@@ -27,6 +27,7 @@ use super::{
     group::{u32_at, u64_at},
 };
 use crate::{
+    bounds,
     error::{Error, Result},
     io::{ALIGN, Env, File, OpenMode, Vfs},
     sync::Arc,
@@ -40,7 +41,7 @@ pub(super) const SEGMENT_END_BYTES: u64 = ALIGN as u64;
 /// Shortest segment, bytes.
 pub(super) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Longest segment, bytes.
-pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+pub(super) const SEGMENT_BYTES_MAX: u64 = bounds::SEGMENT_BYTES.default;
 
 const MAGIC: [u8; 8] = *b"FrondLog";
 const FORMAT: u32 = 1;
