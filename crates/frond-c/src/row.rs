@@ -25,6 +25,10 @@ pub struct frond_entry {
     pub value_length: usize,
     /// Nobody else may have the key.
     pub unique: bool,
+    /// For frond_txn_insert_row: the program knows that the key is absent, and it is not looked for. It comes from a number that was just reserved
+    /// (frond_tree_reserve), say. If it is the row's own entry, those that are not unique are absent, too. Of a key that was there after all a later
+    /// deletion may bring the older value back, and rows are counted wrong.
+    pub absent: bool,
 }
 
 /// How one entry of a row changes.
@@ -95,6 +99,7 @@ pub unsafe extern "C" fn frond_txn_insert_row(
                     key: bytes(entry.key, entry.key_length, "an entry's key")?,
                     value: bytes(entry.value, entry.value_length, "an entry's value")?,
                     unique: entry.unique,
+                    absent: entry.absent,
                 });
             }
             tell(conflict, given(txn, "the transaction")?.txn.insert_row(&row, lock)?)

@@ -261,6 +261,7 @@ fn row(txn: &Txn, tree: &Tree, key: Key, new: Option<Value>, lock: RowLock) -> R
                 key: &new[at].0,
                 value: &new[at].1,
                 unique: unique[at],
+                absent: false,
             };
             txn.insert_row(&[0, 1, 2].map(entry), lock)?
         }

@@ -20,7 +20,7 @@ fn each_way_to_write_is_seen() {
     feed_base(&mut build, &base).unwrap();
 
     let txn = begin(&db);
-    let own = RowEntry { tree: &base, key: b"5", value: b"dan,Bonn", unique: true };
+    let own = RowEntry { tree: &base, key: b"5", value: b"dan,Bonn", unique: true, absent: false };
     assert_eq!(txn.insert_row(&[own], RowLock::Exclusive).unwrap(), None);
     txn.put(&base, b"6", b"fay,Bonn").unwrap();
     let point = txn.savepoint().unwrap();

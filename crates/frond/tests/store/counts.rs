@@ -52,7 +52,7 @@ fn statement(txn: &Txn, tree: &Tree, dice: &mut Dice) {
     let is_there = |key: &[u8]| txn.get_for_update(tree, key).unwrap().is_some();
     match dice.below(7) {
         0 | 1 => {
-            let entry = RowEntry { tree, key: &key, value: &value, unique: true };
+            let entry = RowEntry { tree, key: &key, value: &value, unique: true, absent: false };
             drop(txn.insert_row(&[entry], RowLock::Exclusive).unwrap());
         }
         2 if is_there(&key) => txn.delete_row(&[(tree, &key)]).unwrap(),
@@ -500,7 +500,7 @@ fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
     let rows = db.create_tree("rows", unique()).unwrap();
     let names = db.create_tree("names", TreeOptions::default()).unwrap();
     fn entry<'a>(tree: &'a Tree, key: &'a [u8], unique: bool) -> RowEntry<'a> {
-        RowEntry { tree, key, value: b"of a row", unique }
+        RowEntry { tree, key, value: b"of a row", unique, absent: false }
     }
     let encoded = || db.stats().get("apply_entries_encoded").unwrap();
     let put = |id: u64, is_row_call: bool| {

@@ -42,8 +42,13 @@ impl Trees {
         let name = [&b"name"[..], id].concat();
         let [rows, mails, names] = &self.0;
         let entries = [(rows, &id[..], true), (mails, mail, true), (names, &name, false)];
-        let entries =
-            entries.map(|(tree, key, unique)| RowEntry { tree, key, value: b"new", unique });
+        let entries = entries.map(|(tree, key, unique)| RowEntry {
+            tree,
+            key,
+            value: b"new",
+            unique,
+            absent: false,
+        });
         txn.insert_row(&entries, RowLock::Exclusive).unwrap()
     }
 }

@@ -132,24 +132,26 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
             let isolation = *dice.pick(&LEVELS);
             let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
             let mut model = committed.clone();
-            let mut savepoints: Vec<(Savepoint, Rows, BTreeSet<Vec<u8>>)> = Vec::new();
-            let mut statement: Option<Statement> = None;
+            let mut savepoints: Vec<(Savepoint, Rows, Vec<BTreeSet<Vec<u8>>>)> = Vec::new();
+            // The statement, and those within it.
+            let mut statements: Vec<Statement> = Vec::new();
             for _ in 0..dice.between(20, 300) {
                 match dice.below(40) {
                     0 | 1 => {
-                        let deleted = statement.clone().unwrap_or_default().deleted;
+                        let deleted = statements.iter().map(|of| of.deleted.clone()).collect();
                         savepoints.push((txn.savepoint().unwrap(), model.clone(), deleted));
                     }
                     2 if !savepoints.is_empty() => {
                         let at = dice.below(savepoints.len() as u64) as usize;
                         txn.rollback_to(&savepoints[at].0).unwrap();
                         model = savepoints[at].1.clone();
-                        if let Some(statement) = &mut statement {
-                            statement.deleted = savepoints[at].2.clone();
+                        for (number, statement) in statements.iter_mut().enumerate() {
                             if at < statement.savepoints {
                                 // It begins where there is something again.
                                 let (rows, savepoints) = (model.clone(), at + 1);
                                 *statement = Statement { rows, savepoints, ..Default::default() };
+                            } else {
+                                statement.deleted = savepoints[at].2[number].clone();
                             }
                         }
                         savepoints.truncate(at + 1);
@@ -158,18 +160,20 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                         let at = dice.below(savepoints.len() as u64) as usize;
                         txn.release(&savepoints[at].0).unwrap();
                         savepoints.truncate(at);
-                        statement.iter_mut().for_each(|statement| {
+                        statements.iter_mut().for_each(|statement| {
                             statement.savepoints = statement.savepoints.min(at)
                         });
                     }
                     4 => {
-                        let expected = statement.as_ref().map_or(model.clone(), Statement::scanned);
+                        let innermost = statements.last();
+                        let expected = innermost.map_or(model.clone(), Statement::scanned);
                         let found = scanned(&txn, &tree, dice.chance(1, 2));
                         same(&found, &expected, &format!("seed {seed}, round {round}, scan"));
                     }
                     9 => {
                         // A scan beside calls that write, as far as it comes.
-                        let mut rows = statement.as_ref().map_or(model.clone(), Statement::scanned);
+                        let innermost = statements.last();
+                        let mut rows = innermost.map_or(model.clone(), Statement::scanned);
                         let forward = dice.chance(1, 2);
                         let mut cursor = txn.scan(&tree, ..).unwrap();
                         if !forward {
@@ -184,7 +188,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                             for _ in 0..dice.below(4) {
                                 let deleted = step(dice, &txn, &tree, &mut model);
                                 deleted.iter().for_each(|key| drop(rows.remove(key)));
-                                statement
+                                statements
                                     .iter_mut()
                                     .for_each(|of| of.deleted.extend(deleted.clone()));
                             }
@@ -193,15 +197,27 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                     6 => {
                         txn.begin_statement().unwrap();
                         let (rows, savepoints) = (model.clone(), savepoints.len());
-                        statement = Some(Statement { rows, savepoints, ..Default::default() });
+                        statements = vec![Statement { rows, savepoints, ..Default::default() }];
                     }
-                    7 => match &mut statement {
+                    10 if statements.is_empty() => assert!(txn.begin_substatement().is_err()),
+                    10 => {
+                        txn.begin_substatement().unwrap();
+                        let (rows, savepoints) = (model.clone(), savepoints.len());
+                        statements.push(Statement { rows, savepoints, ..Default::default() });
+                    }
+                    11 if statements.len() < 2 => assert!(txn.end_substatement().is_err()),
+                    11 => {
+                        txn.end_substatement().unwrap();
+                        statements.pop();
+                    }
+                    7 => match statements.first_mut() {
                         None => assert!(txn.rollback_statement().is_err()),
                         Some(statement) => {
                             txn.rollback_statement().unwrap();
                             model = statement.rows.clone();
                             savepoints.truncate(statement.savepoints);
                             statement.deleted.clear();
+                            statements.truncate(1);
                         }
                     },
                     8 => {
@@ -217,7 +233,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                         assert_eq!(gone, keys.len() as u64, "seed {seed}, round {round}");
                         model.retain(|key, _| *key < low || *key >= high);
                         begun.deleted.extend(keys);
-                        statement = Some(begun);
+                        statements = vec![begun];
                     }
                     5 => {
                         let key = format!("key {:04}", dice.below(400)).into_bytes();
@@ -226,7 +242,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                     }
                     _ => {
                         let deleted = step(dice, &txn, &tree, &mut model);
-                        statement.iter_mut().for_each(|of| of.deleted.extend(deleted.clone()));
+                        statements.iter_mut().for_each(|of| of.deleted.extend(deleted.clone()));
                     }
                 }
             }

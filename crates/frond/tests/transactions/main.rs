@@ -18,6 +18,7 @@ mod rows;
 mod scan_order;
 mod scans;
 mod shared_syncs;
+mod substatements;
 mod temporary;
 mod together;
 

@@ -58,7 +58,13 @@ impl Table {
             .trees()
             .into_iter()
             .zip(&keys)
-            .map(|((tree, unique), (key, value))| RowEntry { tree, key, value, unique })
+            .map(|((tree, unique), (key, value))| RowEntry {
+                tree,
+                key,
+                value,
+                unique,
+                absent: false,
+            })
             .collect();
         txn.insert_row(&entries, lock)
     }
@@ -256,7 +262,8 @@ fn rows_are_the_models() {
 fn entries_of_one_tree_are_one_row() {
     let table = table();
     let (txn, other) = (table.begin(), table.begin());
-    let entry = |value| RowEntry { tree: &table.names, key: &[1], value, unique: true };
+    let entry =
+        |value| RowEntry { tree: &table.names, key: &[1], value, unique: true, absent: false };
     let twice = txn.insert_row(&[entry(b"1"), entry(b"2")], RowLock::Exclusive).unwrap();
     assert_eq!(twice, Some(RowConflict { index: 1, value: b"1".to_vec() }));
     assert!(txn.is_empty());

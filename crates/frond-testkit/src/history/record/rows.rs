@@ -98,7 +98,8 @@ impl Running<'_> {
         };
         let (value, in_plain, in_slots) = (new.value(), new.in_plain(), new.in_slots());
         let Some(old) = old else {
-            let entry = |tree, key, value, unique| RowEntry { tree, key, value, unique };
+            let entry =
+                |tree, key, value, unique| RowEntry { tree, key, value, unique, absent: false };
             let entries = [
                 entry(rows, &at, &value, true),
                 entry(plain, &in_plain, &[], false),

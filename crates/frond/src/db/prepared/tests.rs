@@ -208,7 +208,7 @@ fn what_was_locked_to_be_written_and_was_not_is_free() {
     txn.put(&tree, b"a", b"1").unwrap();
     assert!(matches!(txn.insert(&tree, b"there", b"1"), Err(Error::RowExists { .. })));
     // A row that is taken back with its call: its other entry is not new.
-    let entry = |tree, key, unique| RowEntry { tree, key, value: b"new", unique };
+    let entry = |tree, key, unique| RowEntry { tree, key, value: b"new", unique, absent: false };
     let entries = [entry(&tree, b"new", true), entry(&index, b"taken", true)];
     assert!(txn.insert_row(&entries, RowLock::Exclusive).unwrap().is_some());
     txn.prepare(&xid()).unwrap().detach();

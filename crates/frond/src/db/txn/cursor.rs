@@ -200,7 +200,7 @@ impl Txn {
         range: (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> TxnCursor<'t> {
         let now = || (self.live.lock().mark(), state.spills);
-        let (mark, began) = state.statement.unwrap_or_else(now);
+        let (mark, began) = state.innermost_statement().unwrap_or_else(now);
         state.cursor_marks.push(mark);
         TxnCursor {
             txn: self,

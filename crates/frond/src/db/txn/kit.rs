@@ -137,6 +137,7 @@ impl State {
         (self.savepoints_made, self.rollbacks_made, self.is_over) = (0, 0, false);
         (self.is_large, self.spills, self.row_calls) = (false, 0, 0);
         (self.statement, self.is_paced, self.locks_unwritten) = (None, false, false);
+        self.substatements.clear();
         locks.is_none() && snapshot.is_none() && entered.is_empty() && lists <= 256
     }
 }

@@ -159,7 +159,9 @@ struct State {
     savepoints_made: u64,
     /// Where the statement began that goes on, and how often writes had left memory then.
     statement: Option<(Mark, u64)>,
-    /// Savepoints that had been made then.
+    /// Where the statements began that go on within it, outermost first, each with how often writes had left memory then.
+    substatements: Vec<(Mark, u64)>,
+    /// Savepoints that had been made when the statement began.
     made_before: u64,
     /// Number and mark of rollbacks, both ascending: of those to one mark or a lower one, the last.
     rollbacks: Vec<(u64, Mark)>,

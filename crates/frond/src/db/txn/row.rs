@@ -37,6 +37,10 @@ pub struct RowEntry<'a> {
     pub value: &'a [u8],
     /// Nobody else may have the key.
     pub unique: bool,
+    /// The program knows that the key is absent, and it is not looked for: it comes from a number that was just
+    /// [reserved](Tree::reserve), say. Of the row's own entry: those of its entries that are not unique are absent, too. Where the key
+    /// was there after all, as for [`put_absent`](Txn::put_absent).
+    pub absent: bool,
 }
 
 /// How one entry of a row changes.
@@ -92,7 +96,7 @@ impl Txn {
     ///     [(&rows, id, &b"ada@example.org"[..]), (&mails, b"ada@example.org", id)]
     /// };
     /// let entries = |id| {
-    ///     row(id).map(|(tree, key, value)| RowEntry { tree, key, value, unique: true })
+    ///     row(id).map(|(tree, key, value)| RowEntry { tree, key, value, unique: true, absent: false })
     /// };
     /// let txn = db.begin(Default::default())?;
     /// assert_eq!(txn.insert_row(&entries(b"1"), RowLock::Exclusive)?, None);
@@ -111,17 +115,25 @@ impl Txn {
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
         self.or_nothing(|| {
-            let unique = entries.iter().enumerate().filter(|(_, entry)| entry.unique);
-            for (index, entry) in unique {
+            let looked_for = entries.iter().enumerate();
+            for (index, entry) in looked_for.filter(|(_, entry)| entry.unique && !entry.absent) {
                 if let Some(value) = self.look_for(entry.tree, entry.key, lock)? {
                     return Ok(Some(RowConflict { index, value }));
                 }
             }
-            let own = entries.first().filter(|own| own.unique && entries.iter().any(|e| !e.unique));
-            let follows = own.map_or(Ok(Absent::Whatever), |own| self.of_new(own.tree, own.key))?;
+            let own = entries.first().filter(|_| entries.iter().any(|e| !e.unique && !e.absent));
+            let follows = match own {
+                Some(own) if own.absent => Absent::Follows,
+                Some(own) if own.unique => self.of_new(own.tree, own.key)?,
+                _ => Absent::Whatever,
+            };
             for (index, entry) in entries.iter().enumerate() {
-                let RowEntry { tree, key, value, unique } = *entry;
-                let absent = if unique { Absent::Proven } else { follows };
+                let RowEntry { tree, key, value, unique, absent } = *entry;
+                let absent = match unique {
+                    _ if absent => Absent::Follows,
+                    true => Absent::Proven,
+                    false => follows,
+                };
                 if let Some(conflict) = self.put_entry((index, tree), (key, value), absent, lock)? {
                     return Ok(Some(conflict));
                 }

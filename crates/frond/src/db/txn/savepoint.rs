@@ -14,6 +14,8 @@ use crate::{Error, Result, sync::Arc, txn::Mark};
 
 use super::{Isolation, State, Txn};
 
+const NO_STATEMENT: &str = "no statement of the transaction was begun";
+
 /// A moment of a transaction to go back to: see [`Txn::savepoint`].
 ///
 /// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
@@ -63,6 +65,10 @@ impl Txn {
             state.statement = Some((mark, state.spills));
             self.forget_view(&mut state);
         }
+        let spills = state.spills;
+        for began in state.substatements.iter_mut().rev().take_while(|(began, _)| mark < *began) {
+            *began = (mark, spills);
+        }
         self.go_back(&mut state, mark);
         state.go_back_in_temporary(savepoint.number)
     }
@@ -100,27 +106,79 @@ impl Txn {
         let mut state = self.stay()?;
         let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
         state.statement = Some((mark, state.spills));
+        state.substatements.clear();
         state.made_before = state.savepoints_made;
         self.forget_view(&mut state);
         state.begin_statement_in_temporary()
     }
 
-    /// Takes back what was written since the statement began, and forgets savepoints that were made in it; the statement
-    /// begins anew. Costs what it takes back. Rows stay locked.
+    /// Begins a statement within the statement, such as one of a function or a trigger that the statement calls: scans that
+    /// begin in it see what the transaction had written before it, which is more than those of the outer one see. All else
+    /// stays: what [`rollback_statement`](Self::rollback_statement) takes back is the outer statement with all within, and at
+    /// `ReadCommitted` its plain reads go on seeing what they see. They nest, and each ends by
+    /// [`end_substatement`](Self::end_substatement).
+    ///
+    /// ```
+    /// # fn main() -> frond::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
+    /// let tree = db.create_tree("t", Default::default())?;
+    /// let txn = db.begin(Default::default())?;
+    /// txn.begin_statement()?;
+    /// txn.put(&tree, b"by the statement", b"")?;
+    /// assert_eq!(txn.scan(&tree, ..)?.next()?, None);
+    /// txn.begin_substatement()?;
+    /// assert!(txn.scan(&tree, ..)?.next()?.is_some());
+    /// txn.end_substatement()?;
+    /// assert_eq!(txn.scan(&tree, ..)?.next()?, None);
+    /// # drop(txn);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` outside of a statement; `TxnEnded`.
+    pub fn begin_substatement(&self) -> Result<()> {
+        let mut state = self.stay()?;
+        if state.statement.is_none() {
+            return Err(Error::InvalidArgument(NO_STATEMENT.into()));
+        }
+        let mark = if state.has_written { self.live.lock().mark() } else { Mark::default() };
+        let spills = state.spills;
+        state.substatements.push((mark, spills));
+        state.begin_substatement_in_temporary()
+    }
+
+    /// Ends the innermost statement within the statement: scans that begin from here on see what those of the one around it
+    /// see. Scans that have begun go on.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none, also after the outer statement was taken back or has ended; `TxnEnded`.
+    pub fn end_substatement(&self) -> Result<()> {
+        let mut state = self.stay()?;
+        if state.substatements.pop().is_none() {
+            let why = "no statement was begun within the statement";
+            return Err(Error::InvalidArgument(why.into()));
+        }
+        state.end_substatement_in_temporary()
+    }
+
+    /// Takes back what was written since the statement began, and forgets savepoints and statements within it that were made in
+    /// it; the statement begins anew. Costs what it takes back. Rows stay locked.
     ///
     /// # Errors
     /// `InvalidArgument` if no statement was begun; `TxnEnded`.
     pub fn rollback_statement(&self) -> Result<()> {
         let mut state = self.stay()?;
         let Some((mark, _)) = state.statement else {
-            let why = "no statement of the transaction was begun";
-            return Err(Error::InvalidArgument(why.into()));
+            return Err(Error::InvalidArgument(NO_STATEMENT.into()));
         };
         let before = state.made_before;
         let left = state.savepoints.partition_point(|(number, _)| *number <= before);
         state.savepoints.truncate(left);
         let last = state.savepoints.last().map_or(0, |(number, _)| *number);
         state.statement = Some((mark, state.spills));
+        state.substatements.clear();
         self.forget_view(&mut state);
         self.go_back(&mut state, mark);
         state.take_statement_back_in_temporary(last)
@@ -210,5 +268,12 @@ impl Txn {
             )),
             _ => Ok((state.spills, state.rollbacks_made)),
         }
+    }
+}
+
+impl State {
+    /// Where the statement began that scans belong to, and how often writes had left memory then.
+    pub(super) fn innermost_statement(&self) -> Option<(Mark, u64)> {
+        self.substatements.last().copied().or(self.statement)
     }
 }

@@ -178,15 +178,18 @@ impl State {
     /// Live marks: what leaves memory is cut at them.
     fn cuts(&self) -> Vec<Mark> {
         let marks = self.savepoints.iter().map(|(_, mark)| *mark);
-        let statement = self.statement.map(|(mark, _)| mark);
-        marks.chain(statement).chain(self.cursor_marks.iter().copied()).collect()
+        marks.chain(self.scan_marks()).collect()
     }
 
     /// The first mark that a scan has, or one that begins now would have; none if it would see all there is. No scan comes
     /// to have one below it: who goes back below the begin of a statement drops the pieces behind.
     fn scans_from(&self) -> Option<Mark> {
-        let statement = self.statement.map(|(mark, _)| mark);
-        statement.into_iter().chain(self.cursor_marks.iter().copied()).min()
+        self.scan_marks().min()
+    }
+
+    fn scan_marks(&self) -> impl Iterator<Item = Mark> {
+        let statements = self.statement.iter().chain(&self.substatements).map(|(mark, _)| *mark);
+        statements.chain(self.cursor_marks.iter().copied())
     }
 
     /// An error if it was asked to stop; looked at before some of many steps.

@@ -186,7 +186,9 @@ impl TemporaryTree {
         let begun = held.rows.savepoint().and_then(|start| {
             // Nothing of the statement was written here so far.
             let begins = state.statement.is_some().then(|| held.rows.begin_statement());
-            begins.transpose().map(|_| start)
+            begins.transpose()?;
+            (0..state.substatements.len()).try_for_each(|_| held.rows.begin_substatement())?;
+            Ok(start)
         });
         let start = begun.inspect_err(|_| *held.is_used.lock().unwrap() = false)?;
         held.heed(state.known());
@@ -250,6 +252,16 @@ impl State {
         self.temporary.iter().try_for_each(begin)
     }
 
+    pub(super) fn begin_substatement_in_temporary(&self) -> Result<()> {
+        let begin = |using: &TemporaryUse| unless_lost(using.held.rows.begin_substatement());
+        self.temporary.iter().try_for_each(|using| begin(using).map(drop))
+    }
+
+    pub(super) fn end_substatement_in_temporary(&self) -> Result<()> {
+        let end = |using: &TemporaryUse| unless_lost(using.held.rows.end_substatement());
+        self.temporary.iter().try_for_each(|using| end(using).map(drop))
+    }
+
     /// Back to where the statement began; savepoints up to this number stay.
     pub(super) fn take_statement_back_in_temporary(&mut self, left: u64) -> Result<()> {
         for TemporaryUse { held, marks, .. } in &mut self.temporary {
@@ -292,6 +304,7 @@ impl TemporaryUse {
             && let Ok(mut state) = held.rows.stay()
         {
             state.statement = None;
+            state.substatements.clear();
         }
         *held.is_used.lock().unwrap() = false;
     }
