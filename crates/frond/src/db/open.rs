@@ -29,6 +29,7 @@ use crate::{
     store::{self, Class, Extent, Found, Link, Opened, PageKind, StoreOptions},
     sync::{Arc, AtomicBool, AtomicU64, Mutex},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
+    trim::{FreedBefore, give_freed_back},
     txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
     version::{Branches, MemSlot, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
@@ -275,6 +276,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         watch,
         closing: Mutex::new(()),
         prepared: PreparedTable::default(),
+        freed: FreedBefore::default(),
     };
     let without_room = shared.adopt_prepared(prepared)?;
     if without_room > 0 {
@@ -293,6 +295,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             swept => swept?,
         }
     }
+    // Of what is known by now, pages and records took as much while they were read.
+    give_freed_back(db.shared.engine.known_bytes());
     Ok(db)
 }
 
