@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     alloc::{Allocator, Class},
-    map::{MapDirectory, decode_zone, encode_zone, sums, zone_bytes},
+    map::{MapDirectory, ZoneSums, decode_zone, encode_zone, zone_bytes},
     page::{Page, page_bytes},
     pins::NEVER,
     space::{
@@ -37,7 +37,7 @@ use crate::{
     bounds,
     error::{Error, Result},
     page::{Link, PageKind, StoreFile},
-    types::{Lineage, Publish},
+    types::{Lineage, Lsn, Publish},
 };
 
 /// A map page to be written.
@@ -50,9 +50,7 @@ pub(super) struct MapPage {
 pub(super) struct ZonePage {
     pub zone: u64,
     pub page: MapPage,
-    live: u64,
-    pending: u64,
-    end: u64,
+    sums: ZoneSums,
 }
 
 impl Inner {
@@ -66,12 +64,13 @@ impl Inner {
             self.zones.iter().filter(|(_, zone)| zone.dirty).map(|(&zone, _)| zone).collect();
         let mut planned = Vec::new();
         for zone in dirty {
-            let (listed, newer) = self.list_zone(zone, at, previous, &pins);
+            let newer = self.has_newer(zone, at);
+            let (payload, sums) = encode_zone(zone, self.list_zone(zone, at, previous, &pins));
             let old = self.zones.get(&zone).and_then(|zone| zone.written);
             if let Some(old) = old {
                 self.die(&old.link, STORE_LINEAGE, at)?;
             }
-            if listed.is_empty() {
+            if sums == ZoneSums::default() {
                 self.zones.insert(zone, Zone { written: None, dirty: newer });
                 if !newer {
                     self.zones.remove(&zone);
@@ -79,52 +78,52 @@ impl Inner {
                 continue;
             }
             self.zones.insert(zone, Zone { written: None, dirty: newer });
-            let payload = encode_zone(zone, &listed);
-            let (live, pending, end) = sums(&listed);
             let extent = self.allocate_map_page(payload.len(), at)?;
-            planned.push(ZonePage { zone, page: MapPage { extent, payload }, live, pending, end });
+            planned.push(ZonePage { zone, page: MapPage { extent, payload }, sums });
         }
         Ok(planned)
     }
 
-    /// What the page of a zone lists as of `at`, and whether something there is newer.
+    /// What is in a zone, but for pages of the map.
+    fn in_zone(&self, zone: u64) -> impl Iterator<Item = (u64, &Record)> + Clone {
+        let zone = zone * zone_bytes()..(zone + 1) * zone_bytes();
+        let extents = self.extents.range(zone).map(|(&offset, record)| (offset, record));
+        extents.filter(|(_, record)| !record.temporary && !record.is_map())
+    }
+
+    /// True if something in a zone is newer than version `at`.
+    fn has_newer(&self, zone: u64, at: Publish) -> bool {
+        self.in_zone(zone)
+            .any(|(_, record)| record.birth > at || (record.death > at && record.death != NEVER))
+    }
+
+    /// What the page of a zone lists as of `at`.
     fn list_zone(
         &self,
         zone: u64,
         at: Publish,
         previous: Publish,
         pins: &BTreeSet<(Lineage, Publish)>,
-    ) -> (Vec<(u64, Record)>, bool) {
-        let (mut listed, mut newer) = (Vec::new(), false);
-        for (&offset, record) in self.extents.range(zone * zone_bytes()..(zone + 1) * zone_bytes())
-        {
-            if record.temporary || record.is_map() {
-                continue;
-            }
-            if record.birth > at {
-                newer = true;
-                continue;
-            }
-            let log = record.log.filter(|&lsn| lsn >= self.log_kept_from);
-            let mut as_of = Record { log, ..*record };
-            if record.death > at {
-                newer |= record.death != NEVER;
-                as_of.death = NEVER;
-            } else {
-                let in_previous = record.birth <= previous && previous < record.death;
-                let is_pinned_in = |lineage| {
-                    let lived = (lineage, record.birth)..(lineage, record.death);
-                    pins.range(lived).next().is_some()
-                };
-                let pinned = record.birth < record.death
-                    && (is_pinned_in(record.lineage) || is_pinned_in(STORE_LINEAGE));
-                if !in_previous && !pinned && log.is_none() {
-                    continue;
+    ) -> impl Iterator<Item = (u64, Record)> + Clone {
+        let lists = move |record: &Record, log: Option<Lsn>| {
+            let in_previous = record.birth <= previous && previous < record.death;
+            let is_pinned_in = |lineage| {
+                let lived = (lineage, record.birth)..(lineage, record.death);
+                pins.range(lived).next().is_some()
+            };
+            let pinned = record.birth < record.death
+                && (is_pinned_in(record.lineage) || is_pinned_in(STORE_LINEAGE));
+            in_previous || pinned || log.is_some()
+        };
+        self.in_zone(zone).filter(move |(_, record)| record.birth <= at).filter_map(
+            move |(offset, record)| {
+                let log = record.log.filter(|&lsn| lsn >= self.log_kept_from);
+                if record.death > at {
+                    return Some((offset, Record { log, death: NEVER, ..*record }));
                 }
-            }
-            listed.push((offset, as_of));
-        }
-        (listed, newer)
+                lists(record, log).then_some((offset, Record { log, ..*record }))
+            },
+        )
     }
 
     fn allocate_map_page(&mut self, payload: usize, at: Publish) -> Result<Extent, Refused> {
@@ -146,8 +145,8 @@ impl Inner {
     /// Second step: the zone pages are built, here are their links.
     pub fn zones_written(&mut self, pages: &[(ZonePage, Link)]) {
         for (page, link) in pages {
-            let entry =
-                ZoneEntry { link: *link, live: page.live, pending: page.pending, end: page.end };
+            let ZoneSums { live, pending, end } = page.sums;
+            let entry = ZoneEntry { link: *link, live, pending, end };
             self.zones.entry(page.zone).or_default().written = Some(entry);
         }
     }
@@ -215,8 +214,9 @@ impl ZonePage {
         if u64::from(self.page.extent.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(format!("a page of {} bytes", self.page.extent.bytes));
         }
-        let listed = decode_zone(&self.page.payload, self.zone, at)?;
-        match sums(&listed) == (self.live, self.pending, self.end) {
+        let mut sums = ZoneSums::default();
+        decode_zone(&self.page.payload, self.zone, at, |offset, record| sums.add(offset, &record))?;
+        match sums == self.sums {
             true => Ok(()),
             false => Err("a zone's sums are not the directory's".into()),
         }
@@ -306,8 +306,13 @@ pub(super) fn load(
             return Err(too_long(&entry.link));
         }
         let page = read(&entry.link)?;
-        let added = decode_zone(&page, *zone, at).and_then(|listed| {
-            if sums(&listed) != (entry.live, entry.pending, entry.end) {
+        let (mut listed, mut sums) = (Vec::new(), ZoneSums::default());
+        let decoded = decode_zone(&page, *zone, at, |offset, record| {
+            sums.add(offset, &record);
+            listed.push((offset, record));
+        });
+        let added = decoded.and_then(|()| {
+            if (sums.live, sums.pending, sums.end) != (entry.live, entry.pending, entry.end) {
                 return Err("a zone's sums are not the directory's".into());
             }
             listed.into_iter().try_for_each(|(offset, record)| loader.add(offset, record))
