@@ -111,7 +111,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         }
         loaded.insert(tree, Arc::new(TreeRoot::load(&cx, durable)));
     }
-    let written = store.has_paged_directory().then(|| loaded.marks());
+    let written = store.has_paged_directory().then(|| loaded.clone());
     let named = roots.snapshots.into_iter().filter_map(NamedVersion::load);
     branches.named = named.map(|snapshot| (snapshot.id, Arc::new(snapshot))).collect();
     let log_options = LogOptions::default();
@@ -192,7 +192,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         env: env.clone(),
     });
     engine.snapshots.tick(env.clock.now());
-    engine.checkpoint.roots_are_written(written);
+    written.inspect(|roots| engine.checkpoint.roots_are_written(roots));
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     for (tree, counts) in counts {
