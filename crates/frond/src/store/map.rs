@@ -57,27 +57,18 @@ const DEAD: u8 = 0x20;
 const IN_LOG: u8 = 0x40;
 const REFS: u8 = 0x80;
 
-/// Encodes a zone page from what it is to list, ascending: one walk finds the first birth, another one writes. Also its sums.
-///
-/// A zone may have 16,000 extents, of which a checkpoint changes some: a list of them would take more time than the page.
-pub(super) fn encode_zone(
-    zone: u64,
-    listed: impl Iterator<Item = (u64, Record)> + Clone,
-) -> (Vec<u8>, ZoneSums) {
+/// Encodes a zone page from what it is to list, ascending. Also its sums.
+pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> (Vec<u8>, ZoneSums) {
     let mut sums = ZoneSums::default();
-    let (mut count, mut base) = (0, NEVER);
-    for (_, record) in listed.clone() {
-        (count, base) = (count + 1, base.min(record.birth));
-    }
-    let base = if count == 0 { Publish(0) } else { base };
-    let mut out = Vec::with_capacity(16 + count * 12);
+    let mut out = Vec::with_capacity(16 + listed.len() * 12);
     out.push(ZONE_PAGE);
     let is_another = plant!("store: a zone is encoded under another number");
     put_number(&mut out, zone + u64::from(is_another));
+    let base = listed.iter().map(|(_, record)| record.birth).min().unwrap_or_default();
     put_number(&mut out, base.0);
     let mut at = zone * zone_bytes();
     for (offset, record) in listed {
-        sums.add(offset, &record);
+        sums.add(*offset, record);
         put_number(&mut out, (offset - at) / UNIT);
         put_number(&mut out, u64::from(record.bytes) / UNIT);
         let dead = if record.death == NEVER { 0 } else { DEAD };

@@ -37,7 +37,7 @@ use crate::{
     bounds,
     error::{Error, Result},
     page::{Link, PageKind, StoreFile},
-    types::{Lineage, Lsn, Publish},
+    types::{Lineage, Publish},
 };
 
 /// A map page to be written.
@@ -63,14 +63,17 @@ impl Inner {
         let dirty: Vec<u64> =
             self.zones.iter().filter(|(_, zone)| zone.dirty).map(|(&zone, _)| zone).collect();
         let mut planned = Vec::new();
+        // A zone may have 16,000 extents: one list serves all zones.
+        let mut listed = Vec::new();
         for zone in dirty {
-            let newer = self.has_newer(zone, at);
-            let (payload, sums) = encode_zone(zone, self.list_zone(zone, at, previous, &pins));
+            listed.clear();
+            let newer = self.list_zone(zone, at, previous, &pins, &mut listed);
+            let (payload, sums) = encode_zone(zone, &listed);
             let old = self.zones.get(&zone).and_then(|zone| zone.written);
             if let Some(old) = old {
                 self.die(&old.link, STORE_LINEAGE, at)?;
             }
-            if sums == ZoneSums::default() {
+            if listed.is_empty() {
                 self.zones.insert(zone, Zone { written: None, dirty: newer });
                 if !newer {
                     self.zones.remove(&zone);
@@ -84,46 +87,45 @@ impl Inner {
         Ok(planned)
     }
 
-    /// What is in a zone, but for pages of the map.
-    fn in_zone(&self, zone: u64) -> impl Iterator<Item = (u64, &Record)> + Clone {
-        let zone = zone * zone_bytes()..(zone + 1) * zone_bytes();
-        let extents = self.extents.range(zone).map(|(&offset, record)| (offset, record));
-        extents.filter(|(_, record)| !record.temporary && !record.is_map())
-    }
-
-    /// True if something in a zone is newer than version `at`.
-    fn has_newer(&self, zone: u64, at: Publish) -> bool {
-        self.in_zone(zone)
-            .any(|(_, record)| record.birth > at || (record.death > at && record.death != NEVER))
-    }
-
-    /// What the page of a zone lists as of `at`.
+    /// Appends what the page of a zone lists as of `at`; true if something there is newer.
     fn list_zone(
         &self,
         zone: u64,
         at: Publish,
         previous: Publish,
         pins: &BTreeSet<(Lineage, Publish)>,
-    ) -> impl Iterator<Item = (u64, Record)> + Clone {
-        let lists = move |record: &Record, log: Option<Lsn>| {
-            let in_previous = record.birth <= previous && previous < record.death;
-            let is_pinned_in = |lineage| {
-                let lived = (lineage, record.birth)..(lineage, record.death);
-                pins.range(lived).next().is_some()
-            };
-            let pinned = record.birth < record.death
-                && (is_pinned_in(record.lineage) || is_pinned_in(STORE_LINEAGE));
-            in_previous || pinned || log.is_some()
-        };
-        self.in_zone(zone).filter(move |(_, record)| record.birth <= at).filter_map(
-            move |(offset, record)| {
-                let log = record.log.filter(|&lsn| lsn >= self.log_kept_from);
-                if record.death > at {
-                    return Some((offset, Record { log, death: NEVER, ..*record }));
+        listed: &mut Vec<(u64, Record)>,
+    ) -> bool {
+        let mut newer = false;
+        for (&offset, record) in self.extents.range(zone * zone_bytes()..(zone + 1) * zone_bytes())
+        {
+            if record.temporary || record.is_map() {
+                continue;
+            }
+            if record.birth > at {
+                newer = true;
+                continue;
+            }
+            let log = record.log.filter(|&lsn| lsn >= self.log_kept_from);
+            let mut as_of = Record { log, ..*record };
+            if record.death > at {
+                newer |= record.death != NEVER;
+                as_of.death = NEVER;
+            } else {
+                let in_previous = record.birth <= previous && previous < record.death;
+                let is_pinned_in = |lineage| {
+                    let lived = (lineage, record.birth)..(lineage, record.death);
+                    pins.range(lived).next().is_some()
+                };
+                let pinned = record.birth < record.death
+                    && (is_pinned_in(record.lineage) || is_pinned_in(STORE_LINEAGE));
+                if !in_previous && !pinned && log.is_none() {
+                    continue;
                 }
-                lists(record, log).then_some((offset, Record { log, ..*record }))
-            },
-        )
+            }
+            listed.push((offset, as_of));
+        }
+        newer
     }
 
     fn allocate_map_page(&mut self, payload: usize, at: Publish) -> Result<Extent, Refused> {

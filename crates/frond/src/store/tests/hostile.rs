@@ -238,7 +238,7 @@ proptest! {
                                 3 => record.lineage = STORE_LINEAGE,
                                 _ => record.kind = PageKind::Directory,
                             }
-                            let (encoded, sums) = encode_zone(*zone, listed.into_iter());
+                            let (encoded, sums) = encode_zone(*zone, &listed);
                             (entry.live, entry.pending, entry.end) =
                                 (sums.live, sums.pending, sums.end);
                             payload = encoded;
@@ -296,11 +296,11 @@ proptest! {
         for (zone, entry) in &directory.zones {
             let payload = writer.payload(&entry.link).unwrap();
             let all = listed(&payload, *zone, at).unwrap();
-            prop_assert_eq!(encode_zone(*zone, all.into_iter()).0, payload.clone());
+            prop_assert_eq!(encode_zone(*zone, &all).0, payload.clone());
             let mut damaged = payload;
             mutate(&mut damaged, &changes, None);
             if let Ok(listed) = listed(&damaged, *zone, at) {
-                drop(encode_zone(*zone, listed.into_iter()));
+                drop(encode_zone(*zone, &listed));
             }
         }
     }
