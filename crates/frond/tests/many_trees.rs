@@ -79,6 +79,6 @@ fn known_trees_are_in_the_budget() {
         number(&db.stats(), "memory_known_bytes")
     });
     let a_tree = (known[1] - known[0]) / (640 - 64);
-    // Measured with 100,000 trees: 1100 to 1300 bytes, by the allocator's own sums.
+    // With 100,000 trees the allocator had 118 MB in use after an opening, and this says 122.
     assert!((900..1500).contains(&a_tree), "{a_tree} bytes a tree");
 }
