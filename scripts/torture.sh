@@ -2,7 +2,7 @@
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|disk|sanitizers|miri]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|trees|disk|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
@@ -40,6 +40,11 @@ large() {
     --ignored --exact --nocapture a_drain_at_the_right_edge_of_default_sizes_leaves_a_tree_that_reads
 }
 
+# 100,000 trees with 1,000 named snapshots: fails if it writes more bytes, or takes more memory, than it may.
+trees() {
+  cargo bench -p frond --locked --bench many_trees
+}
+
 # A file system of its own, so small that it is soon full.
 disk() {
   local small
@@ -70,7 +75,7 @@ miri() {
 }
 
 scripts/install.sh build checks
-for part in "${@:-campaigns schedules planted outside soak large disk sanitizers miri}"; do
+for part in "${@:-campaigns schedules planted outside soak large trees disk sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"

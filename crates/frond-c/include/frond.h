@@ -560,6 +560,10 @@ typedef struct {
   size_t value_length;
   // Nobody else may have the key.
   bool unique;
+  // For frond_txn_insert_row: the program knows that the key is absent, and it is not looked for. It comes from a number that was just reserved
+  // (frond_tree_reserve), say. If it is the row's own entry, those that are not unique are absent, too. Of a key that was there after all a later
+  // deletion may bring the older value back, and rows are counted wrong.
+  bool absent;
 } frond_entry;
 
 // What is in the way of a row: one of its unique entries is there already. That entry is locked, as the call was told to, and it
@@ -1811,6 +1815,17 @@ int32_t frond_txn_merge(const frond_txn *txn,
 // what the transaction had written before it, so that it never meets what it writes itself. Reads of rows see everything.
 int32_t frond_txn_begin_statement(const frond_txn *txn,
                                   frond_error *error);
+
+// Begins a statement within the statement, such as one of a function or a trigger: scans that begin in it see what the transaction had written
+// before it. What frond_txn_rollback_statement takes back stays the outer statement with all within, and at FROND_READ_COMMITTED
+// plain reads go on seeing what they see. They nest; each is ended by frond_txn_end_substatement. FRD-1001 outside of a statement.
+int32_t frond_txn_begin_substatement(const frond_txn *txn,
+                                     frond_error *error);
+
+// Ends the innermost statement within the statement: scans that begin from here on see what those of the one around it see. FRD-1001 if
+// there is none, also after the outer statement has ended or was taken back.
+int32_t frond_txn_end_substatement(const frond_txn *txn,
+                                   frond_error *error);
 
 // Lets go of what the plain reads of a statement looked at at FROND_READ_COMMITTED: for sessions that stay idle within a
 // transaction, for which the store would keep what others change. Scans go on; the statement can still be taken back.

@@ -69,6 +69,7 @@ use crate::{
     io::Watch,
     pipeline::{Background, Engine},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering},
+    trim::FreedBefore,
     txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
 };
 use doors::Doors;
@@ -126,6 +127,8 @@ pub(crate) struct Shared {
     watch: Arc<Watch>,
     closing: Mutex<()>,
     prepared: PreparedTable,
+    /// Last: after all of it was freed.
+    freed: FreedBefore,
 }
 
 impl Db {
@@ -295,6 +298,7 @@ impl Shared {
         engine.pool.close();
         engine.readers.close();
         engine.health.close();
+        self.freed.expect(engine.known_bytes());
         outcome.and(engine.store.release())
     }
 }

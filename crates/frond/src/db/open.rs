@@ -29,6 +29,7 @@ use crate::{
     store::{self, Class, Extent, Found, Link, Opened, PageKind, StoreOptions},
     sync::{Arc, AtomicBool, AtomicU64, Mutex},
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
+    trim::{FreedBefore, give_freed_back},
     txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
     version::{Branches, MemSlot, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
@@ -110,7 +111,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         }
         loaded.insert(tree, Arc::new(TreeRoot::load(&cx, durable)));
     }
-    let written = store.has_paged_directory().then(|| loaded.marks());
+    let written = store.has_paged_directory().then(|| loaded.clone());
     let named = roots.snapshots.into_iter().filter_map(NamedVersion::load);
     branches.named = named.map(|snapshot| (snapshot.id, Arc::new(snapshot))).collect();
     let log_options = LogOptions::default();
@@ -191,7 +192,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         env: env.clone(),
     });
     engine.snapshots.tick(env.clock.now());
-    engine.checkpoint.roots_are_written(written);
+    written.inspect(|roots| engine.checkpoint.roots_are_written(roots));
     let mut prepared = Pieces::default();
     load_catalog(&engine, &catalog, &mut prepared, superblock.applied)?;
     for (tree, counts) in counts {
@@ -276,6 +277,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         watch,
         closing: Mutex::new(()),
         prepared: PreparedTable::default(),
+        freed: FreedBefore::default(),
     };
     let without_room = shared.adopt_prepared(prepared)?;
     if without_room > 0 {
@@ -294,6 +296,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             swept => swept?,
         }
     }
+    // Of what is known by now, pages and records took as much while they were read.
+    give_freed_back(db.shared.engine.known_bytes());
     Ok(db)
 }
 

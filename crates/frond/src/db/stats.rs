@@ -111,6 +111,7 @@ impl Stats {
             ("frames_limit", engine.cx.pool.frames_limit() as u64),
             ("memory_mapped_bytes", engine.cx.pool.mapped_bytes() as u64),
             ("memory_taken_bytes", engine.cx.pool.taken_bytes() as u64),
+            ("memory_known_bytes", engine.known_bytes()),
             ("run_tails_bytes", count(&engine.cx.resident)),
             ("run_tails_closed", count(&engine.cx.descriptors.closed)),
             ("apply_batches", count(&counters.batches)),

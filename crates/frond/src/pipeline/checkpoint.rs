@@ -25,7 +25,7 @@ use crate::{
     store::{Checkpoint, Class, DirectoryChange, Extent, Request},
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering},
     tree::{Begun, Child, Node, NodeRef, RunHandle, TreeContext, seal_node},
-    version::{RootMarks, Version},
+    version::{RootMarks, Roots, Version},
     wal::{LogUse, TRAILER_BYTES, checkpoint_record},
 };
 
@@ -113,9 +113,11 @@ impl CheckpointState {
         self.log_needed.store(position.0, Ordering::Relaxed);
     }
 
-    /// The newest slot has the roots that these are marks of.
-    pub fn roots_are_written(&self, marks: Option<RootMarks>) {
-        *self.written_roots.lock().unwrap() = marks;
+    /// The newest slot has these roots.
+    pub fn roots_are_written(&self, roots: &Roots) {
+        let mut marks = self.written_roots.lock().unwrap();
+        let older = marks.take().unwrap_or_default();
+        *marks = Some(roots.marks(older));
     }
 
     /// The version in the newest slot.
@@ -331,7 +333,7 @@ impl Engine {
             clean,
             roots: directory,
         })?;
-        self.checkpoint.roots_are_written(Some(version.roots.marks()));
+        self.checkpoint.roots_are_written(&version.roots);
         for snapshot in version.branches.named.values().filter(|one| !one.is_durable()) {
             snapshot.set_durable(self.store.trees_root());
         }

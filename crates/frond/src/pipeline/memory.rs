@@ -1,8 +1,8 @@
 //! Memory: one number for everything, and the block cache takes what the rest leaves.
 //!
 //! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, the working
-//! memory of jobs and bulk loads, locks, and what is written and not committed come first, because commits wait for them; what is
-//! left of the budget holds blocks. The split
+//! memory of jobs and bulk loads, locks, what is written and not committed, and what it takes to know trees, runs and extents
+//! come first, because commits wait for them; what is left of the budget holds blocks. The split
 //! is set anew several times a second. Frames and blocks share what the pool has from the system, which may be all
 //! of the budget but what lies in the general allocator's memory.
 //!
@@ -19,7 +19,18 @@ use super::Engine;
 /// A tree job reads its sources in pieces of a quarter of a mebibyte and builds one run.
 const JOB_BYTES: u64 = 2 << 20;
 
+/// An extent is 64 bytes in a map that is two thirds full.
+const EXTENT_BYTES: u64 = 96;
+
 impl Engine {
+    /// What it takes to know trees, runs and extents, whether anything reads them or not. In a store of few large trees it
+    /// is a thousandth of the blocks; of 100,000 trees with a row each it is more than the blocks.
+    pub(crate) fn known_bytes(&self) -> u64 {
+        self.trees.memory_bytes()
+            + self.cx.descriptors.memory_bytes()
+            + self.store.space().stats().extents * EXTENT_BYTES
+    }
+
     /// Gives the block cache what the rest of the budget leaves it.
     pub(crate) fn balance_memory(&self) {
         let memtables = self.versions.memtables_bytes();
@@ -32,6 +43,7 @@ impl Engine {
             + self.loads.memory_bytes()
             + self.lock_table.memory_bytes() as u64
             + self.writes_memory.bytes()
+            + self.known_bytes()
             + self.log.as_ref().map_or(0, |log| log.buffer_bytes() as u64);
         let budget = self.cache_bytes - self.cache_bytes / 16;
         let left = budget.saturating_sub(elsewhere + in_frames);

@@ -144,6 +144,9 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 
     /// The commit that dropped a tree is applied: no batch of it counts any more.
     fn forget(&self, tree: TreeId);
+
+    /// About how many bytes of memory the trees take by being known.
+    fn memory_bytes(&self) -> u64;
 }
 
 /// The engine behind the public handles.

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     block::{Codec, DecodeMeter, typed::ChunkCounts},
     io::Clock,
-    sync::{Arc, AtomicU64, Mutex, Ordering, RwLock, Weak},
+    sync::{Arc, AtomicU64, Mutex, OnceLock, Ordering, RwLock, Weak},
     types::Lineage,
 };
 
@@ -119,37 +119,43 @@ impl EncodeStats {
 #[derive(Debug)]
 pub struct Work {
     clock: Arc<dyn Clock>,
-    leaves: EncodeCounters,
-    buffers: EncodeCounters,
+    /// Made for the first run of leaves: most of very many trees are not written before the store is closed.
+    leaves: OnceLock<Box<LeavesWork>>,
+    /// The same for the first run of a buffer.
+    buffers: OnceLock<Box<EncodeCounters>>,
     decoded: DecodeCounters,
-    /// Of opaque blocks of leaves.
-    habit: Mutex<Habit>,
-    dictionaries: Dictionaries,
     /// That of all trees, on which all of it is counted, too.
     all: Option<Arc<Work>>,
+}
+
+/// Work on the leaves of a tree, and what it taught.
+#[derive(Debug, Default)]
+struct LeavesWork {
+    encoded: EncodeCounters,
+    /// Of opaque blocks.
+    habit: Mutex<Habit>,
+    dictionaries: Dictionaries,
 }
 
 impl Work {
     fn new(clock: Arc<dyn Clock>, all: Option<Arc<Work>>) -> Arc<Self> {
         Arc::new(Self {
             clock,
-            leaves: EncodeCounters::default(),
-            buffers: EncodeCounters::default(),
+            leaves: OnceLock::new(),
+            buffers: OnceLock::new(),
             decoded: DecodeCounters::default(),
-            habit: Mutex::default(),
-            dictionaries: Dictionaries::default(),
             all,
         })
     }
 
     /// What leaves took.
     pub fn leaves(&self) -> EncodeStats {
-        self.leaves.read()
+        self.leaves.get().map(|leaves| leaves.encoded.read()).unwrap_or_default()
     }
 
     /// What runs of buffers took.
     pub fn buffers(&self) -> EncodeStats {
-        self.buffers.read()
+        self.buffers.get().map(|buffers| buffers.read()).unwrap_or_default()
     }
 
     /// What was decoded.
@@ -165,8 +171,8 @@ impl Work {
     /// Counts what was done on runs under this codec: those of buffers have none.
     pub(super) fn encoded(&self, codec: Codec, done: &EncodeStats) {
         let of = |work: &Work| match codec {
-            Codec::Raw => work.buffers.add(done),
-            _ => work.leaves.add(done),
+            Codec::Raw => work.buffers.get_or_init(Box::default).add(done),
+            _ => work.own_leaves().encoded.add(done),
         };
         of(self);
         if let Some(all) = &self.all {
@@ -176,12 +182,16 @@ impl Work {
 
     /// How opaque blocks were best stored, when the last run of leaves ended.
     pub(super) fn habit(&self) -> Habit {
-        *self.habit.lock().unwrap()
+        self.leaves.get().map(|leaves| *leaves.habit.lock().unwrap()).unwrap_or_default()
     }
 
     /// The dictionary of such blocks.
     pub(super) fn dictionaries(&self) -> &Dictionaries {
-        &self.dictionaries
+        &self.own_leaves().dictionaries
+    }
+
+    fn own_leaves(&self) -> &LeavesWork {
+        self.leaves.get_or_init(Box::default)
     }
 
     /// A run of leaves ended that was written under this codec, and whose rows are so long: finds the dictionary of those
@@ -193,9 +203,9 @@ impl Work {
         row_bytes: u64,
         bytes: u64,
     ) {
-        let Some(training) = self.dictionaries.learn(under, row_bytes, bytes) else { return };
+        let Some(training) = self.dictionaries().learn(under, row_bytes, bytes) else { return };
         let begun = self.now();
-        self.dictionaries.learnt(training.train());
+        self.dictionaries().learnt(training.train());
         let training_nanos = self.now().saturating_sub(begun);
         self.encoded(
             codec,
@@ -204,7 +214,7 @@ impl Work {
     }
 
     pub(super) fn set_habit(&self, habit: Habit) {
-        *self.habit.lock().unwrap() = habit;
+        *self.own_leaves().habit.lock().unwrap() = habit;
     }
 }
 

@@ -57,8 +57,9 @@ const DEAD: u8 = 0x20;
 const IN_LOG: u8 = 0x40;
 const REFS: u8 = 0x80;
 
-/// Encodes a zone page from what it is to list, ascending.
-pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> Vec<u8> {
+/// Encodes a zone page from what it is to list, ascending. Also its sums.
+pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> (Vec<u8>, ZoneSums) {
+    let mut sums = ZoneSums::default();
     let mut out = Vec::with_capacity(16 + listed.len() * 12);
     out.push(ZONE_PAGE);
     let is_another = plant!("store: a zone is encoded under another number");
@@ -67,6 +68,7 @@ pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> Vec<u8> {
     put_number(&mut out, base.0);
     let mut at = zone * zone_bytes();
     for (offset, record) in listed {
+        sums.add(*offset, record);
         put_number(&mut out, (offset - at) / UNIT);
         put_number(&mut out, u64::from(record.bytes) / UNIT);
         let dead = if record.death == NEVER { 0 } else { DEAD };
@@ -86,11 +88,16 @@ pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> Vec<u8> {
         }
         at = offset + u64::from(record.bytes);
     }
-    out
+    (out, sums)
 }
 
-/// Decodes the page of a zone as written for version `at` or an earlier one.
-pub(super) fn decode_zone(bytes: &[u8], zone: u64, at: Publish) -> Decoded<Vec<(u64, Record)>> {
+/// Decodes the page of a zone as written for version `at` or an earlier one, and hands on what it lists, ascending.
+pub(super) fn decode_zone(
+    bytes: &[u8],
+    zone: u64,
+    at: Publish,
+    mut listed: impl FnMut(u64, Record),
+) -> Decoded<()> {
     let mut reader = Reader::new(bytes);
     if reader.u8()? != ZONE_PAGE {
         return Err("it is no zone page".into());
@@ -100,7 +107,6 @@ pub(super) fn decode_zone(bytes: &[u8], zone: u64, at: Publish) -> Decoded<Vec<(
     }
     let base = reader.number()?;
     let (start, end) = zone_range(zone)?;
-    let mut records = Vec::new();
     let mut place = start;
     while !reader.is_empty() {
         let extent = decode_extent(&mut reader, place)?;
@@ -108,9 +114,9 @@ pub(super) fn decode_zone(bytes: &[u8], zone: u64, at: Publish) -> Decoded<Vec<(
             return Err("an extent begins after its zone".into());
         }
         place = extent.end();
-        records.push((extent.offset, decode_record(&mut reader, extent.bytes, base, at)?));
+        listed(extent.offset, decode_record(&mut reader, extent.bytes, base, at)?);
     }
-    Ok(records)
+    Ok(())
 }
 
 /// First address of a zone that can hold extents, and the first after it.
@@ -271,13 +277,20 @@ fn decode_entry(reader: &mut Reader<'_>, zone: u64, at: Publish) -> Decoded<Zone
     Ok(ZoneEntry { link, live, pending, end: start + length })
 }
 
-/// Live and pending bytes, and the end, of what a zone page lists.
-pub(super) fn sums(listed: &[(u64, Record)]) -> (u64, u64, u64) {
-    let (mut live, mut pending, mut end) = (0, 0, 0);
-    for (offset, record) in listed {
-        let sum = if record.death == NEVER { &mut live } else { &mut pending };
+/// Of what a zone page lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ZoneSums {
+    pub live: u64,
+    pub pending: u64,
+    /// End of the last extent.
+    pub end: u64,
+}
+
+impl ZoneSums {
+    /// Counts the next extent in.
+    pub fn add(&mut self, offset: u64, record: &Record) {
+        let sum = if record.death == NEVER { &mut self.live } else { &mut self.pending };
         *sum += u64::from(record.bytes);
-        end = offset + u64::from(record.bytes);
+        self.end = offset + u64::from(record.bytes);
     }
-    (live, pending, end)
 }

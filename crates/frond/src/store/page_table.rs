@@ -19,7 +19,7 @@
 //!
 //! Threads: values. Cost of a change: one payload page and two index pages. Bytes: docs/format.md, "Page table".
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{
     codec::{Decoded, Reader, put_number},
@@ -32,6 +32,7 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::{Link, StoreFile, sealed},
+    sync::Arc,
     types::Publish,
 };
 
@@ -51,10 +52,16 @@ pub(super) type ReadPage<'a, 'f> = dyn FnMut(&Link) -> Result<Option<(&'f StoreF
 /// Where the pages of a table are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct PageTable {
-    payloads: BTreeMap<u32, Link>,
-    /// By the number of the first payload divided by [`FANOUT`].
-    indexes: BTreeMap<u32, Link>,
+    /// By the number of the first payload divided by [`FANOUT`]. Shared with older tables: a copy costs little.
+    indexes: BTreeMap<u32, Arc<Index>>,
     root: Option<Link>,
+}
+
+/// An index page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Index {
+    link: Link,
+    payloads: BTreeMap<u32, Link>,
 }
 
 /// Pages that a checkpoint writes.
@@ -73,7 +80,7 @@ impl PageTable {
 
     /// Numbers that have a payload.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.payloads.keys().copied()
+        self.indexes.values().flat_map(|index| index.payloads.keys().copied())
     }
 
     /// Writes payloads in the place of those of the same numbers; `None` removes one. What is not named stays.
@@ -82,39 +89,56 @@ impl PageTable {
         changes: impl IntoIterator<Item = (u32, Option<Vec<u8>>)>,
         pages: &mut dyn PutPage,
     ) -> Result<()> {
-        let mut touched = BTreeSet::new();
+        let mut by_index: BTreeMap<u32, Vec<(u32, Option<Vec<u8>>)>> = BTreeMap::new();
         for (number, payload) in changes {
             assert!(number < NUMBERS, "page tables have numbers below {NUMBERS}");
-            let old = self.payloads.remove(&number);
-            if old.is_none() && payload.is_none() {
-                continue;
-            }
-            old.into_iter().for_each(|link| pages.replaced(link));
-            touched.insert(number / FANOUT);
-            if let Some(payload) = payload {
-                let link = pages.put(&payload)?;
-                self.payloads.insert(number, link);
-            }
+            by_index.entry(number / FANOUT).or_default().push((number, payload));
         }
-        if touched.is_empty() {
+        let mut is_changed = false;
+        for (index, changes) in by_index {
+            is_changed |= self.update_index(index, changes, pages)?;
+        }
+        if !is_changed {
             return Ok(());
-        }
-        for index in touched {
-            let old = self.indexes.remove(&index);
-            old.into_iter().for_each(|link| pages.replaced(link));
-            let first = index * FANOUT;
-            let below: Vec<_> = self.payloads.range(first..first + FANOUT).collect();
-            if !below.is_empty() {
-                let link = pages.put(&seal_index(below, first..first + FANOUT)?)?;
-                self.indexes.insert(index, link);
-            }
         }
         self.root.take().into_iter().for_each(|link| pages.replaced(link));
         if !self.indexes.is_empty() {
-            let root = seal_index(self.indexes.iter(), 0..NUMBERS / FANOUT)?;
+            let indexes = self.indexes.iter().map(|(number, index)| (number, &index.link));
+            let root = seal_index(indexes, 0..NUMBERS / FANOUT)?;
             self.root = Some(pages.put(&root)?);
         }
         Ok(())
+    }
+
+    /// False if nothing changed under this index page.
+    fn update_index(
+        &mut self,
+        number: u32,
+        changes: Vec<(u32, Option<Vec<u8>>)>,
+        pages: &mut dyn PutPage,
+    ) -> Result<bool> {
+        let old = self.indexes.get(&number);
+        let mut payloads = old.map(|index| index.payloads.clone()).unwrap_or_default();
+        let mut is_changed = false;
+        for (number, payload) in changes {
+            let old = payloads.remove(&number);
+            is_changed |= old.is_some() || payload.is_some();
+            old.into_iter().for_each(|link| pages.replaced(link));
+            if let Some(payload) = payload {
+                payloads.insert(number, pages.put(&payload)?);
+            }
+        }
+        if !is_changed {
+            return Ok(false);
+        }
+        let old = self.indexes.remove(&number);
+        old.into_iter().for_each(|index| pages.replaced(index.link));
+        if !payloads.is_empty() {
+            let first = number * FANOUT;
+            let link = pages.put(&seal_index(&payloads, first..first + FANOUT)?)?;
+            self.indexes.insert(number, Arc::new(Index { link, payloads }));
+        }
+        Ok(true)
     }
 
     /// Reads a table, and hands each payload on with its number and link. Pages that `read` leaves out are not in
@@ -128,25 +152,29 @@ impl PageTable {
         let mut table = Self { root, ..Self::default() };
         let Some(root) = root else { return Ok(table) };
         let Some((file, page)) = read(&root)? else { return Ok(table) };
-        table.indexes = bounds.index(file, &root, &page, 0..NUMBERS / FANOUT)?;
+        let indexes = bounds.index(file, &root, &page, 0..NUMBERS / FANOUT)?;
         drop(page);
-        for (&index, link) in &table.indexes {
-            let Some((file, page)) = read(link)? else { continue };
-            let first = index * FANOUT;
-            let below = bounds.index(file, link, &page, first..first + FANOUT)?;
-            drop(page);
-            for (&number, link) in &below {
+        for (index, link) in indexes {
+            let mut payloads = BTreeMap::new();
+            if let Some((file, page)) = read(&link)? {
+                let first = index * FANOUT;
+                payloads = bounds.index(file, &link, &page, first..first + FANOUT)?;
+            }
+            for (&number, link) in &payloads {
                 let Some((file, page)) = read(link)? else { continue };
                 payload(number, link, &page).map_err(|why| malformed(file, link, why))?;
             }
-            table.payloads.extend(below);
+            table.indexes.insert(index, Arc::new(Index { link, payloads }));
         }
         Ok(table)
     }
 
     /// All pages of it.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
-        self.root.iter().chain(self.indexes.values()).chain(self.payloads.values())
+        let indexes = self.indexes.values();
+        let below =
+            indexes.flat_map(|index| std::iter::once(&index.link).chain(index.payloads.values()));
+        self.root.iter().chain(below)
     }
 }
 

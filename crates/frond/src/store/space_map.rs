@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     alloc::{Allocator, Class},
-    map::{MapDirectory, decode_zone, encode_zone, sums, zone_bytes},
+    map::{MapDirectory, ZoneSums, decode_zone, encode_zone, zone_bytes},
     page::{Page, page_bytes},
     pins::NEVER,
     space::{
@@ -50,9 +50,7 @@ pub(super) struct MapPage {
 pub(super) struct ZonePage {
     pub zone: u64,
     pub page: MapPage,
-    live: u64,
-    pending: u64,
-    end: u64,
+    sums: ZoneSums,
 }
 
 impl Inner {
@@ -65,8 +63,12 @@ impl Inner {
         let dirty: Vec<u64> =
             self.zones.iter().filter(|(_, zone)| zone.dirty).map(|(&zone, _)| zone).collect();
         let mut planned = Vec::new();
+        // A zone may have 16,000 extents: one list serves all zones.
+        let mut listed = Vec::new();
         for zone in dirty {
-            let (listed, newer) = self.list_zone(zone, at, previous, &pins);
+            listed.clear();
+            let newer = self.list_zone(zone, at, previous, &pins, &mut listed);
+            let (payload, sums) = encode_zone(zone, &listed);
             let old = self.zones.get(&zone).and_then(|zone| zone.written);
             if let Some(old) = old {
                 self.die(&old.link, STORE_LINEAGE, at)?;
@@ -79,23 +81,22 @@ impl Inner {
                 continue;
             }
             self.zones.insert(zone, Zone { written: None, dirty: newer });
-            let payload = encode_zone(zone, &listed);
-            let (live, pending, end) = sums(&listed);
             let extent = self.allocate_map_page(payload.len(), at)?;
-            planned.push(ZonePage { zone, page: MapPage { extent, payload }, live, pending, end });
+            planned.push(ZonePage { zone, page: MapPage { extent, payload }, sums });
         }
         Ok(planned)
     }
 
-    /// What the page of a zone lists as of `at`, and whether something there is newer.
+    /// Appends what the page of a zone lists as of `at`; true if something there is newer.
     fn list_zone(
         &self,
         zone: u64,
         at: Publish,
         previous: Publish,
         pins: &BTreeSet<(Lineage, Publish)>,
-    ) -> (Vec<(u64, Record)>, bool) {
-        let (mut listed, mut newer) = (Vec::new(), false);
+        listed: &mut Vec<(u64, Record)>,
+    ) -> bool {
+        let mut newer = false;
         for (&offset, record) in self.extents.range(zone * zone_bytes()..(zone + 1) * zone_bytes())
         {
             if record.temporary || record.is_map() {
@@ -124,7 +125,7 @@ impl Inner {
             }
             listed.push((offset, as_of));
         }
-        (listed, newer)
+        newer
     }
 
     fn allocate_map_page(&mut self, payload: usize, at: Publish) -> Result<Extent, Refused> {
@@ -146,8 +147,8 @@ impl Inner {
     /// Second step: the zone pages are built, here are their links.
     pub fn zones_written(&mut self, pages: &[(ZonePage, Link)]) {
         for (page, link) in pages {
-            let entry =
-                ZoneEntry { link: *link, live: page.live, pending: page.pending, end: page.end };
+            let ZoneSums { live, pending, end } = page.sums;
+            let entry = ZoneEntry { link: *link, live, pending, end };
             self.zones.entry(page.zone).or_default().written = Some(entry);
         }
     }
@@ -215,8 +216,9 @@ impl ZonePage {
         if u64::from(self.page.extent.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(format!("a page of {} bytes", self.page.extent.bytes));
         }
-        let listed = decode_zone(&self.page.payload, self.zone, at)?;
-        match sums(&listed) == (self.live, self.pending, self.end) {
+        let mut sums = ZoneSums::default();
+        decode_zone(&self.page.payload, self.zone, at, |offset, record| sums.add(offset, &record))?;
+        match sums == self.sums {
             true => Ok(()),
             false => Err("a zone's sums are not the directory's".into()),
         }
@@ -306,8 +308,13 @@ pub(super) fn load(
             return Err(too_long(&entry.link));
         }
         let page = read(&entry.link)?;
-        let added = decode_zone(&page, *zone, at).and_then(|listed| {
-            if sums(&listed) != (entry.live, entry.pending, entry.end) {
+        let (mut listed, mut sums) = (Vec::new(), ZoneSums::default());
+        let decoded = decode_zone(&page, *zone, at, |offset, record| {
+            sums.add(offset, &record);
+            listed.push((offset, record));
+        });
+        let added = decoded.and_then(|()| {
+            if (sums.live, sums.pending, sums.end) != (entry.live, entry.pending, entry.end) {
                 return Err("a zone's sums are not the directory's".into());
             }
             listed.into_iter().try_for_each(|(offset, record)| loader.add(offset, record))

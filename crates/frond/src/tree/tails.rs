@@ -50,6 +50,16 @@ impl Default for Descriptors {
     }
 }
 
+impl Descriptors {
+    /// About how many bytes of memory they take: each with its place in the map, and what the allocator adds.
+    pub fn memory_bytes(&self) -> u64 {
+        let each = size_of::<RunHandle>()
+            + 2 * size_of::<usize>()
+            + 2 * size_of::<(u64, Weak<RunHandle>)>();
+        (self.runs.lock().unwrap().len() * each) as u64
+    }
+}
+
 impl TreeContext {
     /// The one descriptor of a run extent.
     pub fn run_handle(&self, link: Link, meta: RunMeta) -> Arc<RunHandle> {

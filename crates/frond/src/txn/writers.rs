@@ -11,7 +11,7 @@
 //! look passes by lists without writers with one load.
 
 use super::LiveWrites;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, fence};
+use crate::sync::{Arc, AtomicUsize, Mutex, OnceLock, Ordering, fence};
 
 /// A short transaction is in a list for some microseconds, and takes its lock twice for some ten
 /// nanoseconds: four lists bear a hundred threads. Who looks reads one cache line each.
@@ -28,13 +28,14 @@ struct List {
 /// The writers of one tree.
 #[derive(Debug, Default)]
 pub struct TreeWriters {
-    lists: [List; LISTS],
+    /// Made for the first writer: most of very many trees have none.
+    lists: OnceLock<Box<[List; LISTS]>>,
 }
 
 impl TreeWriters {
     /// Lists a writer, which has appended its first entry of the tree. Once.
     pub fn enter(&self, writer: &Arc<LiveWrites>) {
-        let list = self.list(writer);
+        let list = Self::list(self.lists.get_or_init(Box::default), writer);
         let mut writers = list.writers.lock().unwrap();
         writers.push(writer.clone());
         // Pairs with the load in `others`: the fence below is between it and the look for range locks.
@@ -45,7 +46,8 @@ impl TreeWriters {
 
     /// Takes a writer off: what it wrote is visible, or rolled back.
     pub fn leave(&self, writer: &Arc<LiveWrites>) {
-        let list = self.list(writer);
+        let Some(lists) = self.lists.get() else { return };
+        let list = Self::list(lists, writer);
         let mut writers = list.writers.lock().unwrap();
         if let Some(at) = writers.iter().position(|own| Arc::ptr_eq(own, writer)) {
             writers.swap_remove(at);
@@ -56,7 +58,9 @@ impl TreeWriters {
     /// All writers but `own`, appended to `out`. For who has registered what they must see before.
     pub fn others(&self, own: Option<&Arc<LiveWrites>>, out: &mut Vec<Arc<LiveWrites>>) {
         fence(Ordering::SeqCst);
-        let lists = self.lists.iter().filter(|list| {
+        // Not there: no writer has entered before the fence.
+        let Some(lists) = self.lists.get() else { return };
+        let lists = lists.iter().filter(|list| {
             // Pairs with the stores of `enter` and `leave`.
             list.count.load(Ordering::Acquire) > 0
         });
@@ -67,7 +71,7 @@ impl TreeWriters {
         }
     }
 
-    fn list(&self, writer: &LiveWrites) -> &List {
-        &self.lists[writer.place() % LISTS]
+    fn list<'a>(lists: &'a [List; LISTS], writer: &LiveWrites) -> &'a List {
+        &lists[writer.place() % LISTS]
     }
 }

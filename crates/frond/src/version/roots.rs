@@ -1,12 +1,13 @@
 //! Roots of all trees of a version, in groups that versions share.
 //!
 //! A plain map would be copied as a whole for each publish, and compared as a whole by each checkpoint. Here a change
-//! copies the group of its tree and the list of groups, and what a checkpoint has to write is found by comparing groups.
+//! copies the group of its tree, the stretch of 64 groups that this one is in, and the list of stretches; and what a
+//! checkpoint has to write is found by comparing stretches, and groups of those that differ.
 //!
 //! Invariants
 //! 1. A group is that of `store::group_of`: a page of the root directory holds one group.
-//! 2. There is no empty group.
-//! 3. A group that is shared never changes: the same group means the same roots.
+//! 2. There is no empty group, and no empty stretch.
+//! 3. What is shared never changes: the same group, or stretch, means the same roots.
 //!
 //! Threads: values.
 
@@ -55,10 +56,16 @@ impl RootGroup {
     }
 }
 
+/// Groups that share a stretch: 4096 trees.
+const STRETCH_GROUPS: u32 = 64;
+
+/// Neighbouring groups, by number.
+type Stretch = BTreeMap<u32, Arc<RootGroup>>;
+
 /// Roots by tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roots {
-    groups: BTreeMap<u32, Arc<RootGroup>>,
+    stretches: BTreeMap<u32, Arc<Stretch>>,
 }
 
 impl Roots {
@@ -67,71 +74,125 @@ impl Roots {
         Self::default()
     }
 
+    fn groups(&self) -> impl Iterator<Item = (u32, &Arc<RootGroup>)> {
+        let stretches = self.stretches.values().flat_map(|stretch| stretch.iter());
+        stretches.map(|(&number, group)| (number, group))
+    }
+
+    fn find_group(&self, number: u32) -> Option<&Arc<RootGroup>> {
+        self.stretches.get(&(number / STRETCH_GROUPS))?.get(&number)
+    }
+
     /// The root of a tree.
     pub fn get(&self, tree: &TreeId) -> Option<&Arc<TreeRoot>> {
-        let group = self.groups.get(&group_of(*tree))?;
+        let group = self.find_group(group_of(*tree))?;
         let at = group.find(tree).ok()?;
         group.roots.get(at).map(|(_, root)| root)
     }
 
     /// All of them, ids ascending.
     pub fn iter(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
-        self.groups.values().flat_map(|group| group.iter())
+        self.groups().flat_map(|(_, group)| group.iter())
     }
 
     /// Those that are nodes, ids ascending: the others have no buffers. Costs a look at each group, not at each root.
     pub fn nodes(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
-        let groups = self.groups.values().filter(|group| group.nodes > 0);
-        groups.flat_map(|group| group.iter()).filter(|(_, root)| root.is_node())
+        let groups = self.groups().filter(|(_, group)| group.nodes > 0);
+        groups.flat_map(|(_, group)| group.iter()).filter(|(_, root)| root.is_node())
     }
 
     /// Puts a root in the place of the tree's.
     pub fn insert(&mut self, tree: TreeId, root: Arc<TreeRoot>) {
-        Arc::make_mut(self.groups.entry(group_of(tree)).or_default()).insert(tree, root);
+        let number = group_of(tree);
+        let stretch = self.stretches.entry(number / STRETCH_GROUPS).or_default();
+        let group = Arc::make_mut(stretch).entry(number).or_default();
+        Arc::make_mut(group).insert(tree, root);
     }
 
     /// Takes the root of a tree away.
     pub fn remove(&mut self, tree: &TreeId) {
+        if self.get(tree).is_none() {
+            return;
+        }
         let number = group_of(*tree);
-        let Some(shared) = self.groups.get_mut(&number) else { return };
-        let Ok(at) = shared.find(tree) else { return };
-        let group = Arc::make_mut(shared);
-        group.remove(at);
+        let Some(shared) = self.stretches.get_mut(&(number / STRETCH_GROUPS)) else { return };
+        let stretch = Arc::make_mut(shared);
+        let Some(group) = stretch.get_mut(&number) else { return };
+        let group = Arc::make_mut(group);
+        if let Ok(at) = group.find(tree) {
+            group.remove(at);
+        }
         if group.roots.is_empty() {
-            self.groups.remove(&number);
+            stretch.remove(&number);
+        }
+        if stretch.is_empty() {
+            self.stretches.remove(&(number / STRETCH_GROUPS));
         }
     }
 
     /// Roots of the group of this number, ids ascending: none if there is no such group.
     pub fn group(&self, number: u32) -> &[(TreeId, Arc<TreeRoot>)] {
-        self.groups.get(&number).map_or(&[], |group| &group.roots)
+        self.find_group(number).map_or(&[], |group| &group.roots)
     }
 
-    /// What to compare other roots with later. Keeps no root.
-    pub fn marks(&self) -> RootMarks {
-        RootMarks(
-            self.groups.iter().map(|(&number, group)| (number, Arc::downgrade(group))).collect(),
-        )
+    /// What to compare other roots with later. Keeps no root; takes from `older` what it has of the same stretches.
+    pub fn marks(&self, older: RootMarks) -> RootMarks {
+        let mut older = older.0;
+        let mark = |(&number, stretch): (&u32, &Arc<Stretch>)| {
+            let old = older.remove(&number).filter(|old| old.is_of(stretch));
+            (number, old.unwrap_or_else(|| StretchMark::of(stretch)))
+        };
+        RootMarks(self.stretches.iter().map(mark).collect())
     }
 
     /// Numbers of groups that are not those of `marks`, ascending.
     pub fn differing(&self, marks: &RootMarks) -> Vec<u32> {
-        let is_same = |number: &u32, group: &Arc<RootGroup>| {
-            marks.0.get(number).is_some_and(|mark| Weak::as_ptr(mark) == Arc::as_ptr(group))
-        };
-        let changed = self.groups.iter().filter(|(number, group)| !is_same(number, group));
-        let gone = marks.0.keys().filter(|number| !self.groups.contains_key(number));
-        let mut numbers: Vec<u32> =
-            changed.map(|(&number, _)| number).chain(gone.copied()).collect();
+        let mut numbers = Vec::new();
+        let (no_groups, no_marks) = (Stretch::new(), BTreeMap::new());
+        for (number, stretch) in &self.stretches {
+            let mark = marks.0.get(number);
+            if !mark.is_some_and(|mark| mark.is_of(stretch)) {
+                compare(stretch, mark.map_or(&no_marks, |mark| &mark.groups), &mut numbers);
+            }
+        }
+        let gone = marks.0.iter().filter(|(number, _)| !self.stretches.contains_key(number));
+        gone.for_each(|(_, mark)| compare(&no_groups, &mark.groups, &mut numbers));
         numbers.sort_unstable();
         numbers
     }
 }
 
+/// Appends the numbers of groups of a stretch that are not those of the marks.
+fn compare(stretch: &Stretch, marks: &BTreeMap<u32, Weak<RootGroup>>, numbers: &mut Vec<u32>) {
+    let is_same = |number: &u32, group: &Arc<RootGroup>| {
+        marks.get(number).is_some_and(|mark| Weak::as_ptr(mark) == Arc::as_ptr(group))
+    };
+    let changed = stretch.iter().filter(|(number, group)| !is_same(number, group));
+    let gone = marks.keys().filter(|number| !stretch.contains_key(number));
+    numbers.extend(changed.map(|(&number, _)| number).chain(gone.copied()));
+}
+
 /// Which groups some roots had. The memory of a group that is gone is not used for another one while a mark has it, so
-/// that equal addresses mean the same group.
+/// that equal addresses mean the same group; and so it is with stretches.
 #[derive(Debug, Default)]
-pub(crate) struct RootMarks(BTreeMap<u32, Weak<RootGroup>>);
+pub(crate) struct RootMarks(BTreeMap<u32, StretchMark>);
+
+#[derive(Debug)]
+struct StretchMark {
+    stretch: Weak<Stretch>,
+    groups: BTreeMap<u32, Weak<RootGroup>>,
+}
+
+impl StretchMark {
+    fn of(stretch: &Arc<Stretch>) -> Self {
+        let groups = stretch.iter().map(|(&number, group)| (number, Arc::downgrade(group)));
+        Self { stretch: Arc::downgrade(stretch), groups: groups.collect() }
+    }
+
+    fn is_of(&self, stretch: &Arc<Stretch>) -> bool {
+        Weak::as_ptr(&self.stretch) == Arc::as_ptr(stretch)
+    }
+}
 
 impl FromIterator<(TreeId, Arc<TreeRoot>)> for Roots {
     fn from_iter<I: IntoIterator<Item = (TreeId, Arc<TreeRoot>)>>(roots: I) -> Self {
@@ -181,14 +242,14 @@ mod tests {
         roots.remove(&TreeId(71));
         assert_eq!(nodes(&roots), [70, 300]);
         roots.remove(&TreeId(70));
-        assert!(nodes(&roots) == [300] && roots.groups[&1].nodes == 0);
+        assert!(nodes(&roots) == [300] && roots.find_group(1).unwrap().nodes == 0);
     }
 
     #[test]
     fn groups_that_changed_differ_and_no_others() {
         let mut roots: Roots =
             [0, 64, 128, 192].map(|id| (TreeId(id), root())).into_iter().collect();
-        let (before, marks) = (roots.clone(), roots.marks());
+        let (before, marks) = (roots.clone(), roots.marks(RootMarks::default()));
         assert!(roots.differing(&marks).is_empty());
         roots.insert(TreeId(65), root());
         roots.remove(&TreeId(128));
@@ -200,5 +261,24 @@ mod tests {
         roots.insert(TreeId(193), root());
         assert_eq!(roots.differing(&marks), [1, 2, 3, 4], "also a group that nothing else holds");
         assert_eq!(roots.differing(&RootMarks::default()), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn a_change_copies_one_stretch_and_its_marks() {
+        let mut roots: Roots = (0..20_000).step_by(64).map(|id| (TreeId(id), root())).collect();
+        let (before, older) = (roots.clone(), roots.marks(RootMarks::default()));
+        roots.insert(TreeId(5000), root());
+        let shared =
+            |number: &u32| Arc::ptr_eq(&roots.stretches[number], &before.stretches[number]);
+        assert_eq!((0..5).filter(shared).collect::<Vec<_>>(), [0, 2, 3, 4]);
+        assert_eq!(roots.differing(&older), [78]);
+        let marks = roots.marks(older);
+        assert!(roots.differing(&marks).is_empty());
+        assert_eq!(before.differing(&marks), [78]);
+        (8192..12_288).for_each(|id| roots.remove(&TreeId(id)));
+        assert_eq!(roots.stretches.len(), 4, "no stretch is empty");
+        assert_eq!(roots.differing(&marks), (128..192).collect::<Vec<_>>());
+        let marks = roots.marks(marks);
+        assert_eq!(before.differing(&marks), [vec![78], (128..192).collect()].concat());
     }
 }

@@ -52,7 +52,8 @@ fn statement(txn: &Txn, tree: &Tree, dice: &mut Dice) {
     let is_there = |key: &[u8]| txn.get_for_update(tree, key).unwrap().is_some();
     match dice.below(7) {
         0 | 1 => {
-            let entry = RowEntry { tree, key: &key, value: &value, unique: true, absent: false };
+            let absent = dice.chance(1, 2) && !is_there(&key);
+            let entry = RowEntry { tree, key: &key, value: &value, unique: true, absent };
             drop(txn.insert_row(&[entry], RowLock::Exclusive).unwrap());
         }
         2 if is_there(&key) => txn.delete_row(&[(tree, &key)]).unwrap(),
