@@ -55,7 +55,32 @@ pub unsafe extern "C" fn frond_tree_estimate(
     }
 }
 
-/// The same with what the transaction has written, and where its reads see more than is committed by now, as much as they see:
+/// How many rows lie from `from` up to, not including, `to`, as a plain scan of the transaction would find them: counted by a walk within the
+/// store, at a tenth of what a cursor costs. At FROND_SERIALIZABLE it locks what it counts. Null: from the first key, to the last.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_count(
+    txn: *const frond_txn,
+    tree: *const frond_tree,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    rows: *mut u64,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let txn = &given(txn, "the transaction")?.txn;
+            let tree = &given(tree, "the tree")?.tree;
+            let counted = txn.count(tree, range((from, from_length), (to, to_length))?)?;
+            *given_mut(rows, "the place for the number")? = counted;
+            Ok(())
+        })
+    }
+}
+
+/// The same as frond_tree_estimate with what the transaction has written, and where its reads see more than is committed by now, as much as they see:
 /// 0 rows only if neither a plain nor a locking read of it would find one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_estimate(

@@ -48,6 +48,24 @@ pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) 
     }
 }
 
+/// Has a transaction stopped by an interrupter that is of no transaction (frond_interrupter_new), from here to its end: that of a session, whose
+/// transactions come one after the other and are told of it each; the last of them counts. It stops at once if the interrupter was
+/// interrupted before; frond_interrupter_clear lets it go on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_txn_heed(
+    txn: *const frond_txn,
+    interrupter: *const frond_interrupter,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
+            Ok(given(txn, "the transaction")?.txn.heed(heeded)?)
+        })
+    }
+}
+
 /// Gives the handle back. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupter_free(interrupter: *mut frond_interrupter) {

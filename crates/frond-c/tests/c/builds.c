@@ -87,7 +87,7 @@ static const char *const names[2] = {"rows by serial number", "rows by colour"};
 
 static frond_entry in(frond_tree *tree, const entry *of, bool unique)
 {
-    return (frond_entry){tree, of->key, of->key_length, of->value, of->value_length, unique};
+    return (frond_entry){tree, of->key, of->key_length, of->value, of->value_length, unique, false};
 }
 
 /* Changes rows until it is told that all is over: with their index entries, once there are indexes. */
@@ -112,7 +112,7 @@ static void *writes(void *argument)
         int found = frond_txn_get(txn, rows, bytes(key.text), 4, FROND_EXCLUSIVE, FROND_WAIT, &old, NULL);
         CHECK(found == FROND_OK || found == FROND_NOT_FOUND);
         memset(changes, 0, sizeof changes);
-        changes[0].entry = (frond_entry){rows, bytes(key.text), 4, bytes(row.text), 10, found != FROND_OK};
+        changes[0].entry = (frond_entry){rows, bytes(key.text), 4, bytes(row.text), 10, found != FROND_OK, false};
         changes[0].has_new = true;
         changes[0].has_old = found == FROND_OK;
         changes[0].old = bytes(key.text);

@@ -179,6 +179,40 @@ static void savepoints(void)
     MUST(frond_txn_rollback(txn, &error));
 }
 
+/* A trigger, its count, and an outer statement that is taken back with it. */
+static void statements_within(void)
+{
+    frond_txn *txn;
+    frond_interrupter *session;
+    uint64_t before = 0, within = 0, rows = 0;
+    frond_conflict conflict = {0};
+    MUST(frond_interrupter_new(&session, &error));
+    MUST(frond_txn_begin(db, NULL, &txn, &error));
+    MUST(frond_txn_heed(txn, session, &error));
+    GIVES(1001, frond_txn_begin_substatement(txn, &error));
+    MUST(frond_txn_begin_statement(txn, &error));
+    MUST(frond_txn_count(txn, tree, NULL, 0, NULL, 0, &before, &error));
+    frond_entry entry = {tree, bytes("within"), 6, bytes("new"), 3, true, true};
+    MUST(frond_txn_insert_row(txn, &entry, 1, FROND_EXCLUSIVE, &conflict, &error));
+    CHECK(conflict.index == -1);
+    MUST(frond_txn_begin_substatement(txn, &error));
+    MUST(frond_txn_count(txn, tree, NULL, 0, NULL, 0, &within, &error));
+    MUST(frond_txn_end_substatement(txn, &error));
+    GIVES(1001, frond_txn_end_substatement(txn, &error));
+    MUST(frond_txn_count(txn, tree, NULL, 0, NULL, 0, &rows, &error));
+    CHECK(within == before + 1 && rows == before);
+    frond_interrupt(session);
+    GIVES(1106, frond_txn_count(txn, tree, NULL, 0, NULL, 0, &rows, &error));
+    frond_interrupter_clear(session);
+    MUST(frond_txn_rollback_statement(txn, &error));
+    MUST(frond_txn_begin_statement(txn, &error));
+    MUST(frond_txn_count(txn, tree, NULL, 0, NULL, 0, &rows, &error));
+    CHECK(rows == before);
+    MUST(frond_txn_rollback(txn, &error));
+    frond_interrupter_free(session);
+    frond_buffer_free(&conflict.value);
+}
+
 static void held(void *context, const frond_held *lock)
 {
     int *kinds = context;
@@ -527,6 +561,7 @@ int main(int count, char **arguments)
     whole_trees();
     locks();
     savepoints();
+    statements_within();
     own_rows();
     twice();
     fill();

@@ -141,7 +141,7 @@ static void begin(const char *path)
     MUST(frond_scan(a_frond_tree, NULL, 0, NULL, 0, &a_frond_cursor, &error));
     MUST(frond_txn_begin(a_frond_db, NULL, &a_frond_txn, &error));
     a_frond_bytes = (frond_bytes){&a_uint8_t, 1};
-    a_frond_entry = (frond_entry){a_frond_tree, &a_uint8_t, 1, NULL, 0, true};
+    a_frond_entry = (frond_entry){a_frond_tree, &a_uint8_t, 1, NULL, 0, true, false};
     a_frond_change = (frond_change){a_frond_entry, true, true, &a_uint8_t, 1};
 }
 

@@ -136,7 +136,7 @@ static void endings(void)
 static void waits(void)
 {
     frond_txn *holder = begin(FROND_SNAPSHOT, 0), *txn = begin(FROND_READ_COMMITTED, 0);
-    frond_entry entry = {tree, bytes("1"), 1, bytes("new"), 3, true};
+    frond_entry entry = {tree, bytes("1"), 1, bytes("new"), 3, true, false};
     frond_change change = {entry, true, true, bytes("1"), 1};
     frond_conflict met = {-1, {0}};
     frond_buffer value = {0};

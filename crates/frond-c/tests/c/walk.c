@@ -57,8 +57,8 @@ static void make_row(row *made, uint64_t id, const char *name, int64_t balance)
     made->key = key_of(id);
     memcpy(made->value, &balance, 8);
     memcpy(made->value + 8, name, length);
-    frond_entry own = {rows, made->key.bytes, 8, made->value, 8 + length, true};
-    frond_entry indexed = {by_name, bytes(name), length, made->key.bytes, 8, true};
+    frond_entry own = {rows, made->key.bytes, 8, made->value, 8 + length, true, false};
+    frond_entry indexed = {by_name, bytes(name), length, made->key.bytes, 8, true, false};
     made->entries[0] = own;
     made->entries[1] = indexed;
 }
@@ -132,7 +132,7 @@ static void insert_or_update(uint64_t id, const char *name)
         memcpy(&balance, value.data, 8);
         balance++;
         memcpy(value.data, &balance, 8);
-        frond_change change = {{rows, whose.data, 8, value.data, value.length, true}, true, true, whose.data, 8};
+        frond_change change = {{rows, whose.data, 8, value.data, value.length, true, false}, true, true, whose.data, 8};
         frond_conflict conflict = {0, {NULL, 0, 0}};
         MUST(frond_txn_update_row(txn, &change, 1, FROND_EXCLUSIVE, &conflict, &error));
         CHECK(conflict.index == -1);
@@ -148,8 +148,8 @@ static void replace(uint64_t id, const char *name, int64_t balance)
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
     frond_buffer whose = {0};
     while (insert(txn, id, name, balance, &whose) == 1) {
-        frond_entry old[2] = {{rows, whose.data, 8, NULL, 0, true},
-                              {by_name, bytes(name), strlen(name), NULL, 0, true}};
+        frond_entry old[2] = {{rows, whose.data, 8, NULL, 0, true, false},
+                              {by_name, bytes(name), strlen(name), NULL, 0, true, false}};
         MUST(frond_txn_delete_row(txn, old, 2, &error));
         frond_buffer_free(&whose);
     }
@@ -196,7 +196,7 @@ static void shift_by_index(void)
     for (uint64_t id = 0; id < ROWS; id++) {
         id_key key = key_of(id), k = key_of(100 + id);
         frond_conflict none = {0, {NULL, 0, 0}};
-        frond_entry entries[2] = {{table, key.bytes, 8, k.bytes, 8, true}, {by_k, k.bytes, 8, key.bytes, 8, true}};
+        frond_entry entries[2] = {{table, key.bytes, 8, k.bytes, 8, true, false}, {by_k, k.bytes, 8, key.bytes, 8, true, false}};
         MUST(frond_txn_insert_row(txn, entries, 2, FROND_EXCLUSIVE, &none, &error));
         CHECK(none.index == -1);
     }
@@ -221,8 +221,8 @@ static void shift_by_index(void)
             next = old;
             next.bytes[7]++;
             frond_change changes[2] = {
-                {{table, key.bytes, 8, next.bytes, 8, true}, true, true, key.bytes, 8},
-                {{by_k, next.bytes, 8, key.bytes, 8, true}, true, true, old.bytes, 8},
+                {{table, key.bytes, 8, next.bytes, 8, true, false}, true, true, key.bytes, 8},
+                {{by_k, next.bytes, 8, key.bytes, 8, true, false}, true, true, old.bytes, 8},
             };
             MUST(frond_txn_update_row(txn, changes, 2, FROND_EXCLUSIVE, &conflict, &error));
             if (conflict.index >= 0)

@@ -289,6 +289,29 @@ impl Cursor {
         Ok(out.len())
     }
 
+    /// How many rows there are from here to the end of the range, where it stands then. Of values only what keys need is read, if
+    /// the tree has a layout of them.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub(super) fn count_rest(&mut self) -> Result<u64> {
+        self.turn(true);
+        if let Some(typing) = &self.typing
+            && self.entry.as_ref().is_some_and(|entry| entry.record().value_layout.is_some())
+        {
+            let nothing = Parts::new(typing, &[])?;
+            self.set_parts(&nothing)?;
+        }
+        let mut rows = 0;
+        loop {
+            rows += (self.rows.len() - self.index) as u64;
+            self.index = self.rows.len();
+            if !self.fetch_up()? {
+                return Ok(rows);
+            }
+        }
+    }
+
     /// Makes the buffer fit the direction, by fetching anew if it does not.
     fn turn(&mut self, forward: bool) {
         if self.forward == forward {

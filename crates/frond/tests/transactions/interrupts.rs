@@ -43,6 +43,54 @@ fn a_wait_ends_at_once_and_so_does_all_that_comes_until_it_is_cleared() {
     store.is_at_rest();
 }
 
+/// A session whose transactions come one after the other, and a thread that asks it to stop.
+#[test]
+fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
+    let store = store(true);
+    let session = Interrupter::new();
+    let begin = || {
+        let options = TxnOptions { lock_timeout: None, ..Default::default() };
+        let txn = store.db.begin(options).unwrap();
+        txn.heed(&session).unwrap();
+        txn
+    };
+    let holder = store.begin(Isolation::Snapshot);
+    holder.put(&store.tree, b"1", b"11").unwrap();
+    for round in 0..3 {
+        let txn = begin();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| txn.put(&store.tree, b"1", b"12"));
+            store.until_waiting(1);
+            session.interrupt();
+            is_interrupted(waits.join().unwrap());
+        });
+        is_interrupted(txn.get(&store.tree, b"2"));
+        is_interrupted(txn.count(&store.tree, ..));
+        if round == 1 {
+            // Not cleared: the next one of the session stops, too.
+            drop(txn);
+            let next = begin();
+            is_interrupted(next.get(&store.tree, b"2"));
+            session.clear();
+            assert_eq!(get(&next, &store.tree, "2").as_deref(), Some("20"));
+            continue;
+        }
+        session.clear();
+        assert!(!txn.is_interrupted());
+        txn.put(&store.tree, b"2", b"20").unwrap();
+        txn.commit().unwrap();
+    }
+    // What is of another session, or of none any more, goes on.
+    let (ended, other) = (begin(), store.begin(Isolation::Snapshot));
+    drop(ended);
+    session.interrupt();
+    assert_eq!(get(&other, &store.tree, "2").as_deref(), Some("20"));
+    let own = other.interrupter().unwrap();
+    assert_eq!(other.heed(&own).unwrap_err().kind(), ErrorKind::FixCall);
+    drop((holder, other));
+    store.is_at_rest();
+}
+
 #[test]
 fn scans_stop_where_they_are_and_go_on_from_there() {
     let store = store(true);

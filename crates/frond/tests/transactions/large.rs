@@ -169,6 +169,13 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                         let expected = innermost.map_or(model.clone(), Statement::scanned);
                         let found = scanned(&txn, &tree, dice.chance(1, 2));
                         same(&found, &expected, &format!("seed {seed}, round {round}, scan"));
+                        let mut ends = [0; 2].map(|_| format!("key {:04}", dice.below(400)));
+                        ends.sort();
+                        let [low, high] = ends;
+                        let range = || low.as_bytes()..high.as_bytes();
+                        let within = expected.keys().filter(|key| range().contains(&&key[..]));
+                        let counted = txn.count(&tree, range()).unwrap();
+                        assert_eq!(counted, within.count() as u64, "seed {seed}, round {round}");
                     }
                     9 => {
                         // A scan beside calls that write, as far as it comes.

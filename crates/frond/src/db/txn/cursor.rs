@@ -142,7 +142,7 @@ impl Txn {
         Ok(cursor)
     }
 
-    fn scan_as(
+    pub(super) fn scan_as(
         &self,
         tree: &Tree,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),

@@ -10,6 +10,7 @@
 //! | `read.rs` | plain and locking reads of one row |
 //! | `read_as.rs` | reads of rows with all that can be said of them |
 //! | `estimate.rs` | about how much lies in a range |
+//! | `count.rs` | how many rows a range has |
 //! | `write.rs` | put, insert, delete, merge |
 //! | `autonomous.rs` | a put that is a commit of its own |
 //! | `delete_range.rs` | all rows of a range |
@@ -42,6 +43,7 @@
 mod autonomous;
 #[cfg(all(test, not(shuttle)))]
 mod conflicts;
+mod count;
 mod cursor;
 mod delete_range;
 mod end;

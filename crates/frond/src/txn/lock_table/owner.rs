@@ -157,6 +157,12 @@ impl Owner {
         self.interrupted.store(0, Ordering::SeqCst);
     }
 
+    /// The same, if it is that of this transaction still, and it was asked.
+    pub fn clear_interrupt_of(&self, id: u64) {
+        // One that came for the next transaction stays.
+        let _ = self.interrupted.compare_exchange(id + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
     /// Its waits end, too, when this says so. Of an owner that never goes from one to the next.
     pub(crate) fn heed(&self, heed: Heed) {
         let first = self.heed.set(heed);
