@@ -9,7 +9,7 @@ use std::{
 };
 
 use frond::{
-    CheckMode, Db, Durability, Error, Options, Tree, TreeOptions,
+    Batch, CheckMode, Db, Durability, Error, Options, Tree, TreeOptions,
     io::{Clock, Env, Workers},
 };
 use frond_testkit::{
@@ -196,6 +196,51 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     assert_eq!(tree.get(&key(0)).unwrap(), None);
     db.close().unwrap();
     assert!(db.stats().failed.is_none());
+}
+
+/// The record of such a batch is longer than the room that the log reserves for deletes: it goes in parts, and waits for
+/// checkpoints between them. Promise: P13. Rule: I24.
+#[test]
+fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk() {
+    let vfs = SimVfs::new();
+    let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
+    let options = || {
+        let options = Options::new().cache_size(512 << 20).durability(Durability::Os);
+        options.env(env.clone())
+    };
+    let db = Db::open("/store", options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    // 4000 bytes that no codec makes shorter, and nothing behind them.
+    let long = |number: u64| {
+        [&key(number)[..], &value(4 * number), &value(4 * number + 1), &value(4 * number + 2)]
+            .concat()
+    };
+    vfs.set_capacity(Some(vfs.allocated_bytes() + (96 << 20)));
+    let mut rows = 0;
+    while rows < 100_000 {
+        match tree.put(&long(rows), b"") {
+            Ok(_) => rows += 1,
+            Err(Error::Full(_)) => break,
+            Err(other) => panic!("a full disk says: {other}"),
+        }
+    }
+    let mut batch = Batch::new();
+    (0..rows).filter(|row| row % 8 != 0).for_each(|row| batch.delete(&tree, &long(row)).unwrap());
+    assert!(batch.bytes() > 20 << 20, "{rows} rows");
+    db.commit(&mut batch).unwrap();
+    let left = |tree: &Tree| {
+        let (mut left, mut cursor) = (0, tree.scan(..).unwrap());
+        while cursor.next().unwrap().is_some() {
+            left += 1;
+        }
+        left
+    };
+    assert_eq!(left(&tree), rows.div_ceil(8));
+    db.close().unwrap();
+    drop((tree, db));
+    let db = Db::open("/store", options()).unwrap();
+    assert_eq!(left(&db.open_tree("t").unwrap()), rows.div_ceil(8));
+    db.close().unwrap();
 }
 
 /// A store fills its disk by itself and crashes; with nothing free it opens, and deletes empty it. Promises:

@@ -51,6 +51,10 @@ fn each_bound_is_read_where_the_table_says() {
 
 #[cfg(feature = "planted-bugs")]
 mod tiny {
+    use frond::{
+        Db, Error, Options,
+        bounds::{LINEAGE_PINS, Tiny},
+    };
     use frond_testkit::{
         campaign::{LimitReport, fill_the_map, reach_all_bounds, reach_bound, tunable},
         effort,
@@ -79,6 +83,25 @@ mod tiny {
             }
         }
         assert!(never.is_empty(), "bounds that nothing reaches: {never:?}");
+    }
+
+    /// Promise: P5.
+    #[test]
+    fn named_snapshots_have_pins_as_clones_have() {
+        let tiny = Tiny::of(&[(LINEAGE_PINS, 4)]).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path().join("store"), Options::new()).unwrap();
+        for number in 0..4 {
+            db.create_snapshot(&format!("s{number}")).unwrap();
+        }
+        let refused = db.create_snapshot("s4");
+        assert!(matches!(refused, Err(Error::LimitReached { .. })), "{refused:?}");
+        assert_eq!(tiny.reached(LINEAGE_PINS), 1);
+        db.drop_snapshot("s1").unwrap();
+        // Until no slot needs what it kept.
+        (0..3).for_each(|_| db.checkpoint().unwrap());
+        db.create_snapshot("s4").unwrap();
+        db.close().unwrap();
     }
 
     /// Promise: P1, P5, P13. Rule: I24.

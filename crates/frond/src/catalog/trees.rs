@@ -12,7 +12,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     ops::RangeInclusive,
 };
 
@@ -105,8 +105,10 @@ struct State {
     /// Among the roots already, before whoever clones or fills them has come to show them: what they are clones of, or are instead
     /// of, and since which commit.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
-    /// Trees that were dropped since the store was opened, the newest of them.
+    /// Trees that were dropped since the store was opened: the last of them.
     ended: BTreeMap<TreeId, Ended>,
+    /// In the order in which they were dropped.
+    ended_in_order: VecDeque<TreeId>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
     /// Names of trees that are in tree 0 and cannot be read before the next opening.
@@ -437,8 +439,11 @@ impl State {
             self.by_name.remove(&name);
         }
         self.ended.insert(id, Ended { end: dropped, name });
-        if self.ended.len() > ENDED_MAX {
-            self.ended.pop_first();
+        self.ended_in_order.push_back(id);
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended_in_order.pop_front()
+        {
+            self.ended.remove(&oldest);
         }
         Some(entry)
     }

@@ -49,6 +49,9 @@ pub(crate) struct CatalogChange<'a> {
     born: BTreeSet<TreeId>,
     /// New trees, and what they begin as.
     clones: Vec<(TreeId, TreeId)>,
+    /// Of how many trees each of them has pages, and of how many all of them together.
+    inherits: HashMap<TreeId, usize>,
+    inherited_by_all: usize,
     /// What new trees begin with that were loaded.
     loads: Vec<Change>,
     /// Of those, and the trees, which go, that they go on counting from.
@@ -72,6 +75,8 @@ impl Db {
             drops,
             born,
             clones,
+            inherits: HashMap::new(),
+            inherited_by_all: 0,
             loads,
             fills,
         })
@@ -123,8 +128,9 @@ impl CatalogChange<'_> {
         self.must_be_free(to)?;
         let engine = &self.db.shared.engine;
         // Those of earlier changes have theirs: a change with clones waits until it is applied.
-        let of_this_change: usize = self.clones.iter().map(|&(_, of)| self.inherited(of) + 1).sum();
-        check_clone(self.inherited(of), engine.store.space().lineage_pins() + of_this_change)?;
+        let pins = engine.store.space().lineage_pins() + self.inherited_by_all;
+        let inherited = self.inherited(of);
+        check_clone(inherited, pins)?;
         let at = self.db.shared.engine.sequencer.visible();
         let parent = Some(Parent { tree: of, lineage: source.lineage, at });
         let id = self.next_id()?;
@@ -132,13 +138,15 @@ impl CatalogChange<'_> {
         let record =
             TreeRecord { id, name: to.into(), lineage, birth: at.next(), parent, ..source };
         self.clones.push((id, of));
+        self.inherits.insert(id, inherited + 1);
+        self.inherited_by_all += inherited + 1;
         Ok(self.add(record))
     }
 
     /// Of how many trees a tree has pages that were there before it.
     fn inherited(&self, tree: TreeId) -> usize {
-        match self.clones.iter().find(|(clone, _)| *clone == tree) {
-            Some(&(_, of)) => self.inherited(of) + 1,
+        match self.inherits.get(&tree) {
+            Some(inherited) => *inherited,
             None => {
                 let version = self.db.shared.engine.versions.current();
                 version.branches.inherits.get(&tree).map_or(0, Vec::len)
@@ -261,7 +269,10 @@ impl CatalogChange<'_> {
         if let Some(record) = self.put.remove(&id) {
             self.names.remove(&record.name);
             self.born.remove(&id);
-            self.clones.retain(|(clone, _)| *clone != id);
+            if let Some(inherited) = self.inherits.remove(&id) {
+                self.inherited_by_all -= inherited;
+                self.clones.retain(|(clone, _)| *clone != id);
+            }
         }
         if self.db.shared.catalog.by_id(id).is_some() {
             self.drops.insert(id);

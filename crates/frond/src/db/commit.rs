@@ -37,11 +37,6 @@ use super::{Batch, Shared};
 /// nanoseconds more of it, and no thread can lie still between a place in the log and what belongs there.
 const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
 
-thread_local! {
-    /// The record under construction; its memory is kept from commit to commit.
-    pub(super) static RECORD: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
-}
-
 /// What a commit brings.
 #[derive(Clone, Copy)]
 pub(super) struct Brings<'a> {
@@ -251,7 +246,7 @@ impl Shared {
             _ => engine.admit(admitted)?,
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;
-        let mut record = RECORD.take();
+        let mut record = self.records.take(insertion.writes.bytes());
         build_record(&mut record, insertion, blobs, changes);
         let body = record.finish();
         if !bounds::RECORD_BYTES.admits(body.len()) {
@@ -262,7 +257,7 @@ impl Shared {
         }
         let brings = Brings { insertion, blobs, changes, is_named: true };
         let sequenced = self.sequence(brings, body, None, admitted);
-        RECORD.set(record);
+        self.records.give(record);
         if sequenced.is_ok() {
             self.counters_are_logged(&insertion.counters);
         }
@@ -321,7 +316,8 @@ impl Shared {
         let bytes_max = engine.log().record_bytes_max();
         let whole = body.len() + trailer(Seqno(0)).len();
         let (fragments, rest) = if whole > bytes_max {
-            let fragments = engine.log().append_fragments(body, log_use);
+            let looks_again = &mut || engine.wait_for_log(&mut wait);
+            let fragments = engine.log().append_fragments(body, log_use, looks_again);
             let (fragments, rest) = engine.health.watch(fragments)?;
             (Some(fragments), rest)
         } else {
@@ -560,6 +556,8 @@ pub(super) fn build_record(
 mod inserts;
 mod locked;
 mod queued;
+mod records;
 pub(super) use locked::LOCK_WAIT;
+pub(super) use records::Records;
 #[cfg(all(test, not(shuttle)))]
 mod stalled;

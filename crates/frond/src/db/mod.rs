@@ -72,6 +72,7 @@ use crate::{
     trim::FreedBefore,
     txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
 };
+use commit::Records;
 use doors::Doors;
 use prepared::PreparedTable;
 use std::path::Path;
@@ -127,6 +128,7 @@ pub(crate) struct Shared {
     watch: Arc<Watch>,
     closing: Mutex<()>,
     prepared: PreparedTable,
+    records: Records,
     /// Last: after all of it was freed.
     freed: FreedBefore,
 }

@@ -37,6 +37,7 @@ use crate::{
 
 use super::{
     Db, Options, Shared,
+    commit::Records,
     doors::Doors,
     operators::must_know,
     prepared::{Expected, PreparedTable, recover as recover_prepared},
@@ -277,6 +278,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         watch,
         closing: Mutex::new(()),
         prepared: PreparedTable::default(),
+        records: Records::new(options.cache_bytes),
         freed: FreedBefore::default(),
     };
     let without_room = shared.adopt_prepared(prepared)?;

@@ -182,13 +182,15 @@ impl Engine {
     /// `Full` for rows if the disk has no room for the log, for deletes as the head of this file says;
     /// nothing of the commit has happened then.
     pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
-        // Before the look: a checkpoint that ends behind it is not slept through.
+        if wait.since.is_some() {
+            self.await_log();
+        }
+        // After that, which would end this sleep, too; and before the look, so that no checkpoint is slept through.
         let seen = self.signal.epoch();
         let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
             Err(refused @ Error::Full(_)) => refused,
             waited => return waited,
         };
-        self.hurry();
         if !wait.has_asked {
             // The file may have free space that the file system has not: it is given back only beyond a
             // share of the live bytes, which on a small disk may be all.
@@ -200,8 +202,12 @@ impl Engine {
             }
         }
         let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
+        let is_first = wait.since.is_none();
         let since = *wait.since.get_or_insert(checkpoints);
         wait.looks += 1;
+        if is_first {
+            self.hurry();
+        }
         if wait.log_use == LogUse::Rows
             || checkpoints >= since + CHECKPOINTS_MAX
             || wait.looks > LOOKS_MAX
@@ -210,15 +216,22 @@ impl Engine {
             return Err(refused);
         }
         self.check_room()?;
-        self.full.log_awaited.store(true, Ordering::Relaxed);
         match self.env.workers {
             Workers::Manual => {
                 self.with_room(|| self.apply_oldest())?;
                 self.with_room(|| self.checkpoint_some())?;
             }
+            // The background is told that the log is awaited; then it is looked for again.
+            Workers::Threads(_) if is_first => {}
             Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
         }
         Ok(())
+    }
+
+    /// Tells the background that a delete waits for a shorter log.
+    fn await_log(&self) {
+        self.full.log_awaited.store(true, Ordering::Relaxed);
+        self.hurry();
     }
 
     /// Has the log's reserve made again once it was used, of the store's space if the disk has none: after a

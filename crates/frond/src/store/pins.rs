@@ -50,7 +50,7 @@ pub(super) enum Keeper {
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     versions: BTreeMap<Publish, u32>,
-    /// How many lineage pins there are.
+    /// How many pins there are of lineages and of named snapshots.
     count: usize,
     /// (from, until) of each pin.
     lineages: BTreeMap<(Lineage, Publish), Vec<(Publish, Publish)>>,
@@ -81,6 +81,7 @@ impl Pins {
 
     /// Pins a lineage; the store's own lineage stands for a whole version.
     pub fn pin_lineage(&mut self, pin: LineagePin) {
+        self.count += 1;
         if pin.lineage == STORE_LINEAGE {
             self.named.entry(pin.publish).or_default().push((pin.from, pin.until));
             if pin.until != NEVER {
@@ -88,7 +89,6 @@ impl Pins {
             }
             return;
         }
-        self.count += 1;
         let key = (pin.lineage, pin.publish);
         self.lineages.entry(key).or_default().push((pin.from, pin.until));
         if pin.until != NEVER {
@@ -119,12 +119,14 @@ impl Pins {
     /// Drops closed pins that no version needs; the keys that lost their last pin.
     pub fn expire(&mut self) -> Vec<Keeper> {
         let mut gone = Vec::new();
-        let (named, versions) = (&mut self.named, &self.versions);
+        let (named, versions, count) = (&mut self.named, &self.versions, &mut self.count);
         self.closing_named.retain(|&publish| {
             let Some(spans) = named.get_mut(&publish) else { return false };
+            *count -= spans.len();
             spans.retain(|&(from, until)| {
                 until == NEVER || versions.range(from..until.max(from)).next().is_some()
             });
+            *count += spans.len();
             let closing = spans.iter().any(|&(_, until)| until != NEVER);
             if spans.is_empty() {
                 named.remove(&publish);
@@ -211,7 +213,7 @@ impl Pins {
         pins
     }
 
-    /// How many lineage pins there are.
+    /// How many pins of lineages and of named snapshots the directory of the space map lists at most.
     pub fn lineage_pins(&self) -> usize {
         self.count
     }

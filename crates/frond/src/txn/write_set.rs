@@ -14,7 +14,7 @@
 //! Threads: one.
 
 use crate::bounds;
-use std::{cmp::Ordering, collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range};
 
 use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Result, run::Folder};
 
@@ -56,6 +56,7 @@ pub(crate) struct WriteSet {
     ranges: Vec<RangeSlot>,
     /// Bytes of their keys.
     range_bytes: usize,
+    /// Memory of a sort (`sort.rs`).
     order: Vec<(u64, u32)>,
     sorted: Vec<Slot>,
     /// Entries that came, also those that a seal hid or folded: a batch whose commit failed is sealed, and
@@ -196,30 +197,6 @@ impl WriteSet {
             let cover = covers.get(&slot.tree).and_then(|covers| covers.newest(key));
             cover.is_none_or(|number| ranges[number as usize].position <= slot.position)
         });
-    }
-
-    fn sort(&mut self) {
-        let mut order = std::mem::take(&mut self.order);
-        order.clear();
-        order.extend(self.slots.iter().enumerate().map(|(i, slot)| {
-            let head = u64::from(slot.tree.0) << 32 | u64::from(head4(self.key(slot)));
-            (head, i as u32)
-        }));
-        order.sort_unstable_by(|a, b| match a.0.cmp(&b.0) {
-            Ordering::Equal => {
-                let (x, y) = (&self.slots[a.1 as usize], &self.slots[b.1 as usize]);
-                let by_position = match plant!("txn: the first of two writes wins") {
-                    true => b.1.cmp(&a.1),
-                    false => a.1.cmp(&b.1),
-                };
-                self.key(x).cmp(self.key(y)).then(by_position)
-            }
-            other => other,
-        });
-        self.sorted.clear();
-        self.sorted.extend(order.iter().map(|&(_, i)| self.slots[i as usize]));
-        std::mem::swap(&mut self.slots, &mut self.sorted);
-        self.order = order;
     }
 
     /// One message a key: later messages over earlier ones.
@@ -372,16 +349,9 @@ fn too_large(bytes: usize) -> Error {
     Error::BatchTooLarge { bytes, max, limit: "a batch" }
 }
 
-/// The first four bytes of a key as a number that orders like the key.
-fn head4(key: &[u8]) -> u32 {
-    let mut head = [0u8; 4];
-    let count = key.len().min(4);
-    head[..count].copy_from_slice(&key[..count]);
-    u32::from_be_bytes(head)
-}
-
 mod inserts;
 pub(crate) use inserts::Asks;
 mod numbered;
+mod sort;
 #[cfg(all(test, not(shuttle)))]
 mod tests;

@@ -9,7 +9,7 @@
 //! let body = builder.finish();                                  // &[u8], before the sequencer
 //! let log_use = LogUse::relief_if(it only deletes);
 //! let large = body.len() + TRAILER_BYTES > log.record_bytes_max();
-//! let (fragments, rest) = if large { Some(log.append_fragments(body, log_use)?) … } else { (None, body) };
+//! let (fragments, rest) = if large { Some(log.append_fragments(body, log_use, wait)?) … } else { (None, body) };
 //! let reservation = loop {
 //!     lock the sequencer; seqno = last + 1; memtable = active
 //!     match log.try_reserve(rest.len() + TRAILER_BYTES, log_use)  // or try_reserve_last(&fragments, …)

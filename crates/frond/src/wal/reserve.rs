@@ -256,12 +256,13 @@ impl Log {
         self.write_groups(state, end)
     }
 
-    /// Puts all but the last part of a large record into the log: outside the sequencer, waits for
-    /// room. Returns what belongs to the last part, for [`Log::try_reserve_last`].
+    /// Puts all but the last part of a large record into the log: outside the sequencer, and where it finds no room `wait` says when
+    /// to look again. Returns what belongs to the last part, for [`Log::try_reserve_last`].
     pub fn append_fragments<'a>(
         &self,
         body: &'a [u8],
         log_use: LogUse,
+        wait: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(Fragments<'_>, &'a [u8])> {
         debug_assert!(
             body.len() <= bounds::RECORD_BYTES.len() || plant!("bounds: the writer does not look"),
@@ -277,7 +278,7 @@ impl Log {
             let reservation = loop {
                 match self.reserve(part.len(), piece, log_use) {
                     Some(reservation) => break reservation,
-                    None => self.wait_for_room(log_use)?,
+                    None => wait()?,
                 }
             };
             self.fill(&reservation, &[part]);

@@ -42,7 +42,7 @@ use crate::{
 
 use super::{
     Db, Shared,
-    commit::{Brings, RECORD, Sequenced, build_record},
+    commit::{Brings, Sequenced, build_record},
 };
 pub(super) use recover::{
     Expected, TreeChange, blobs_of, content_of, each_change, recover, runs_of,
@@ -266,22 +266,22 @@ impl Shared {
     fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
         self.check_writable()?;
         let Prepared { insertion, spilled, blobs, admitted, promised, .. } = prepared;
-        let mut record = RECORD.take();
+        let mut record = self.records.take(0);
         prepared.build_commit(&mut record);
         let body = record.finish();
         // What it needs is named already, and stays so until it is in trees.
         let brings = Brings { insertion, blobs, changes: spilled.as_slice(), is_named: false };
         let sequenced = self.sequence(brings, body, *promised, *admitted);
-        RECORD.set(record);
+        self.records.give(record);
         sequenced
     }
 
     /// Length of the record of the commit.
     pub(super) fn commit_bytes(&self, prepared: &Prepared) -> usize {
-        let mut record = RECORD.take();
+        let mut record = self.records.take(0);
         prepared.build_commit(&mut record);
         let bytes = record.bytes() + TRAILER_BYTES;
-        RECORD.set(record);
+        self.records.give(record);
         bytes
     }
 
@@ -315,11 +315,11 @@ impl Shared {
         let (writes, trees) = (pieces.clone(), vec![CATALOG_TREE]);
         let insertion = Arc::new(Insertion { writes, trees, ..Insertion::default() });
         self.engine.store.end_rest()?;
-        let mut record = RECORD.take();
+        let mut record = self.records.take(insertion.writes.bytes());
         build_record(&mut record, &insertion, &[], &[]);
         let body = record.finish();
         let sequenced = self.sequence(Brings::rows(&insertion), body, prepared.promised, 0);
-        RECORD.set(record);
+        self.records.give(record);
         let sequenced = sequenced?;
         self.land(&insertion, &sequenced);
         Ok(Some(sequenced.reservation))

@@ -116,8 +116,9 @@ impl WriteSet {
 
     /// The index in the batch, range deletes counted, of an entry at a position.
     pub fn index_of(&self, position: usize) -> usize {
-        let before = self.ranges.partition_point(|range| range.position as usize <= position);
-        position + before
+        // A seal has sorted them by tree.
+        let before = self.ranges.iter().filter(|range| range.position as usize <= position);
+        position + before.count()
     }
 
     /// What must not be in the store, of a tree: keys of inserts, also of those that a later range delete hides. After

@@ -157,6 +157,20 @@ fn a_set_that_was_sealed_before_keeps_the_order_in_which_it_was_filled() {
 }
 
 #[test]
+fn places_in_a_batch_count_range_deletes_of_all_trees_also_when_these_are_sorted() {
+    let mut writes = WriteSet::default();
+    writes.push_range(TREES[1], b"a", b"b");
+    put(&mut writes, b"k", b"");
+    writes.push_range(TREES[0], b"a", b"b");
+    put(&mut writes, b"m", b"");
+    let indexes = |writes: &WriteSet| [0, 1].map(|position| writes.index_of(position));
+    assert_eq!(indexes(&writes), [1, 3]);
+    let operators = Operators::new();
+    writes.seal(&Folder::new(&operators)).unwrap();
+    assert_eq!(indexes(&writes), [1, 3]);
+}
+
+#[test]
 fn only_values_that_folding_made_long_are_moved_out() {
     let mut writes = sealed(|writes| {
         put(writes, b"grown", &[1; 60]);

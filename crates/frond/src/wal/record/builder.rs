@@ -33,6 +33,11 @@ impl RecordBuilder {
         Self::default()
     }
 
+    /// Bytes that its memory has room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.base.capacity() + self.last.capacity()
+    }
+
     /// Forgets everything but its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -52,7 +52,9 @@ fn work(
         let payload = record(already + toss as usize % 500);
         let reservation = if toss.is_multiple_of(13) {
             let body = vec![toss as u8; 9000];
-            let (fragments, rest) = log.append_fragments(&body, LogUse::Rows).unwrap();
+            let (fragments, rest) = log
+                .append_fragments(&body, LogUse::Rows, &mut || log.wait_for_room(LogUse::Rows))
+                .unwrap();
             let last = loop {
                 match log.try_reserve_last(&fragments, rest.len()) {
                     Some(last) => break last,

@@ -170,12 +170,14 @@ fn large_records_exist_with_their_last_part() {
     let body: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
     append(&log, b"before").unwrap();
     let started = log.position();
-    let (fragments, _) = log.append_fragments(&body, LogUse::Rows).unwrap();
+    let (fragments, _) =
+        log.append_fragments(&body, LogUse::Rows, &mut || log.wait_for_room(LogUse::Rows)).unwrap();
     let from = log.position();
     append(&log, b"between").unwrap();
     assert!(from <= Lsn(started.0 + 8192) && log.position() == from);
     drop(fragments);
-    let (fragments, rest) = log.append_fragments(&body, LogUse::Rows).unwrap();
+    let (fragments, rest) =
+        log.append_fragments(&body, LogUse::Rows, &mut || log.wait_for_room(LogUse::Rows)).unwrap();
     let from = log.position();
     let number = trailer(Seqno(5));
     let last = loop {

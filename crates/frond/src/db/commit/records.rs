@@ -1,0 +1,76 @@
+//! Memory in which records of commits are built, from one commit to the next.
+//!
+//! A record per thread costs no lock, but a server has hundreds of threads, and each would keep its longest record for good. So a
+//! thread keeps a short one, and long ones go around: the store keeps a few, which any thread takes.
+//!
+//! Threads: all. Rank: the lock of the spare ones is held for a push or a pop, below every other.
+
+use crate::{sync::Mutex, wal::RecordBuilder};
+
+/// What a thread keeps: the records of most transactions.
+const KEPT_BYTES: usize = 16 << 10;
+/// Long records that are kept: as many commits build one at a time on a busy machine.
+const SPARE_MAX: usize = 4;
+
+thread_local! {
+    static KEPT: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
+}
+
+/// Long records that nobody builds now.
+#[derive(Debug)]
+pub(crate) struct Records {
+    spare: Mutex<Vec<RecordBuilder>>,
+    /// Longer ones are freed, bytes.
+    spare_bytes: usize,
+}
+
+impl Records {
+    /// Those of a store with so much memory: a sixty-fourth of it at most is kept.
+    pub fn new(cache_bytes: u64) -> Self {
+        Self { spare: Mutex::default(), spare_bytes: cache_bytes as usize / 64 / SPARE_MAX }
+    }
+
+    /// Memory for a record of about so many bytes. It is cleared by whoever builds one.
+    pub fn take(&self, bytes: usize) -> RecordBuilder {
+        let spare = (bytes > KEPT_BYTES).then(|| self.spare.lock().unwrap().pop()).flatten();
+        spare.unwrap_or_else(|| KEPT.take())
+    }
+
+    /// Gives it back.
+    pub fn give(&self, record: RecordBuilder) {
+        if record.capacity() <= KEPT_BYTES {
+            KEPT.set(record);
+        } else if record.capacity() <= self.spare_bytes {
+            let mut spare = self.spare.lock().unwrap();
+            if spare.len() < SPARE_MAX {
+                spare.push(record);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn record(bytes: usize) -> RecordBuilder {
+        let mut record = RecordBuilder::new();
+        record.tree(crate::TreeId(1));
+        record.entry(b"key", crate::Tag::PUT, &vec![0; bytes]);
+        record
+    }
+
+    #[test]
+    fn a_thread_keeps_a_short_one_and_the_store_a_few_long_ones() {
+        let records = Records::new(64 << 20);
+        records.give(record(100));
+        assert!((100..KEPT_BYTES).contains(&records.take(10).capacity()), "the thread's own");
+        assert_eq!(records.take(10).capacity(), 0, "it is taken");
+        (0..10).for_each(|_| records.give(record(100_000)));
+        assert_eq!(records.take(10).capacity(), 0, "a short record does not take a long one");
+        let long = || records.take(100_000).capacity() >= 100_000;
+        assert_eq!((0..10).filter(|_| long()).count(), SPARE_MAX);
+        records.give(record(1 << 20));
+        assert!(!long(), "longer than a share of the memory");
+    }
+}
