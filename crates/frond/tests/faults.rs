@@ -236,7 +236,9 @@ fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk(
         left
     };
     assert_eq!(left(&tree), rows.div_ceil(8));
-    db.close().unwrap();
+    // The last checkpoint may find no room: then the log has what was done.
+    let closed = db.close();
+    assert!(matches!(closed, Ok(()) | Err(Error::Full(_))), "{closed:?}");
     drop((tree, db));
     let db = Db::open("/store", options()).unwrap();
     assert_eq!(left(&db.open_tree("t").unwrap()), rows.div_ceil(8));

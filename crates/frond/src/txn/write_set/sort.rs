@@ -12,7 +12,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{TreeId, block::common_prefix};
+use crate::TreeId;
 
 use super::{Slot, WriteSet};
 
@@ -82,7 +82,9 @@ impl WriteSet {
             return;
         }
         let first = self.key(&slots[0]);
-        let shared = |skip: usize, slot: &Slot| common_prefix(&first[..skip], self.key(slot));
+        let shared = |skip: usize, slot: &Slot| {
+            first[..skip].iter().zip(self.key(slot)).take_while(|(a, b)| a == b).count()
+        };
         let skip = slots.iter().fold(first.len(), shared);
         let mut order = std::mem::take(&mut self.order);
         order.clear();
