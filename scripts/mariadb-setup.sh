@@ -33,7 +33,7 @@ END
     fi
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends --allow-downgrades \
         mariadb-server mariadb-server-core mariadb-client libmariadb-dev libmariadbd-dev libssl-dev \
-        dpkg-dev cmake g++ binutils
+        dpkg-dev cmake ninja-build g++ binutils perl
 fi
 
 if [ ! -e "$source/sql/handler.h" ]; then
@@ -52,5 +52,6 @@ fi
 
 mkdir -p "$work/generated"
 # Static probes are compiled out; the header that defines them as nothing is generated in the server's build.
-: >"$work/generated/probes_mysql_nodtrace.h"
+cp "$source/include/probes_mysql.d.base" "$work/generated/probes_mysql.d"
+perl "$source/scripts/dheadgen.pl" -f "$work/generated/probes_mysql.d" >"$work/generated/probes_mysql_nodtrace.h"
 echo "MariaDB $version is installed; its source is in target/mariadb/source."
