@@ -257,7 +257,7 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 
 void ha_frond::update_create_info(HA_CREATE_INFO *info)
 {
-    if (!(info->used_fields & HA_CREATE_USED_AUTO)) {
+    if (!(info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field != nullptr) {
         ha_frond::info(HA_STATUS_AUTO);
         info->auto_increment_value = stats.auto_increment_value;
     }

@@ -107,9 +107,12 @@ int ha_frond::external_lock(THD *thd, int type)
 {
     session_ = Session::of(thd);
     if (type == F_UNLCK) {
-        cursor_.close();
+        /* HANDLER ... READ NEXT goes on from here in another statement. */
+        cursor_.suspend();
         return 0;
     }
+    if (table->s->long_unique_table || table->s->period.unique_keys != 0)
+        session_->mark_by_savepoint();
     if (type == F_WRLCK)
         row_lock_ = FROND_EXCLUSIVE;
     session_->enter();
@@ -236,7 +239,7 @@ ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key
             high = successor(high);
     }
     if (to != nullptr && !high.empty() && low >= high)
-        return 0;
+        return 1;
     Session *session = Session::of(table->in_use);
     if (session->begin_statement())
         return HA_POS_ERROR;
@@ -245,5 +248,6 @@ ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key
                                   high.empty() ? nullptr : raw(high), high.size(), &rows, nullptr, session->error());
     if (code != FROND_OK)
         return HA_POS_ERROR;
-    return rows;
+    /* The server does not read a range for which it is told 0, so a locking read would leave it without locks. */
+    return std::max<uint64_t>(rows, 1);
 }

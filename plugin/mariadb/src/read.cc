@@ -238,6 +238,12 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     const KEY &info = table->key_info[active_index];
     search_.clear();
     index.key.append_tuple(key, parts, &search_);
+    /*
+      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked after the row is written,
+      and its search expects to meet that row.
+    */
+    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && this != table->file))
+        session_->see_own_writes();
     const key_part_map all = make_prev_keypart_map(info.user_defined_key_parts);
     if (flag == HA_READ_KEY_EXACT && index.is_unique && (parts & all) == all) {
         bool has_null = false;

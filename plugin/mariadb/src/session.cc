@@ -66,7 +66,7 @@ void Session::ended()
     txn_ = nullptr;
     ordered_ = false;
     statement_marked_ = false;
-    outer_marked_ = false;
+    outer_marked_ = wants_savepoint_ = false;
     std::lock_guard<std::mutex> guard(interrupter_mutex_);
     frond_interrupter_free(interrupter_);
     interrupter_ = nullptr;
@@ -89,8 +89,17 @@ void Session::enter()
 void Session::enter_substatement()
 {
     enter();
-    /* Its scans must see what the function has written; the rollback mark stays where the outer statement began. */
-    if (statement_marked_ && outer_marked_ && thd_->in_sub_stmt)
+    if (thd_->in_sub_stmt)
+        see_own_writes();
+}
+
+/*
+  The engine has one mark for two things: what a failed statement takes back, and what scans see. Where they must differ,
+  a savepoint marks the begin of the statement, and the engine's mark is moved.
+*/
+void Session::see_own_writes()
+{
+    if (statement_marked_ && outer_marked_)
         frond_txn_begin_statement(txn_, nullptr);
 }
 
@@ -126,7 +135,8 @@ int Session::mark_statement()
         lock_timeout_ms_ = wanted;
     }
     outer_marked_ = false;
-    if (thd_->locked_tables_mode == LTM_PRELOCKED || thd_->locked_tables_mode == LTM_PRELOCKED_UNDER_LOCK_TABLES) {
+    if (wants_savepoint_ || thd_->locked_tables_mode == LTM_PRELOCKED ||
+        thd_->locked_tables_mode == LTM_PRELOCKED_UNDER_LOCK_TABLES) {
         if (int code = frond_txn_savepoint(txn_, &outer_savepoint_, &error_))
             return fail(code);
         outer_marked_ = true;
@@ -153,7 +163,7 @@ int Session::end_statement()
         if (outer_marked_)
             frond_txn_release(txn_, outer_savepoint_, nullptr);
     }
-    outer_marked_ = false;
+    outer_marked_ = wants_savepoint_ = false;
     statement_marked_ = false;
     std::lock_guard<std::mutex> guard(interrupter_mutex_);
     if (interrupted_ && txn_ != nullptr)

@@ -36,6 +36,11 @@ public:
     /* A stored function or trigger begins a statement of its own within the caller's. */
     void enter_substatement();
 
+    /* The statement may have to see its own writes: its begin is marked so that `see_own_writes` can be used. */
+    void mark_by_savepoint() { wants_savepoint_ = true; }
+    /* Scans that begin from here on see what the statement has written so far. */
+    void see_own_writes();
+
     /* Begins the transaction and marks the statement, unless that is done. Returns a HA_ERR_*. */
     int begin_statement()
     {
@@ -82,6 +87,7 @@ private:
     bool statement_marked_ = false;
     /* The outer statement's begin where functions and triggers may mark statements of their own. */
     bool outer_marked_ = false;
+    bool wants_savepoint_ = false;
     uint64_t outer_savepoint_ = 0;
     int isolation_ = 0;
     int64_t lock_timeout_ms_ = 0;

@@ -275,20 +275,25 @@ void ha_frond::raise_auto_increment()
     frond_tree_reserve(share_->row_tree(), AUTO_INCREMENT_COUNTER, next, 0, &first, nullptr);
 }
 
-void ha_frond::get_auto_increment(ulonglong, ulonglong increment, ulonglong wanted, ulonglong *first,
+void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
-    /* The server rounds `first` up to its offset and increment, so that many steps are taken. */
-    uint64_t got = 0;
-    if (frond_tree_reserve(share_->row_tree(), AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) !=
-        FROND_OK) {
+    const frond_tree *tree = share_->row_tree();
+    uint64_t got = 0, next;
+    if (frond_tree_reserve(tree, AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK) {
         *first = ULONGLONG_MAX;
         return;
     }
-    if (got > table->next_number_field->get_max_int_value()) {
-        *first = ULONGLONG_MAX;
-        return;
+    if (increment > 1) {
+        /* The first number of the series offset, offset + increment, ...; the next call goes on in it. */
+        uint64_t start = offset > increment ? 1 : offset;
+        if (got > start)
+            got = start + (got - start + increment - 1) / increment * increment;
+        else
+            got = start;
+        frond_tree_reserve(tree, AUTO_INCREMENT_COUNTER, got + wanted * increment, 0, &next, nullptr);
     }
+    /* A number beyond the column's range is refused by the server when it is stored. */
     *first = got;
     *reserved = wanted;
 }
