@@ -50,6 +50,8 @@ void Cursor::close()
 
 void Cursor::suspend()
 {
+    if (cursor_ == nullptr)
+        return;
     bool has_row = row_ != nullptr;
     if (has_row)
         kept_key_.assign(key());

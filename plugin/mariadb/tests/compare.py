@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs scripts on two engines of one server, and fails where the results differ.
 
-sql/*.sql runs in one session. sessions/*.txt runs in several: "A: statement" waits for the answer, "A> statement" only
+sql/*.sql, and what sql/*.py prints, runs in one session. sessions/*.txt runs in several: "A: statement" waits for the answer, "A> statement" only
 sends it, "A<" collects the answer of what was sent. A line "= words" in a comment of a script is ignored.
 """
 
@@ -62,7 +62,11 @@ class Session:
 
 
 def run_sql(socket, database, engine, path):
-    script = f"SET default_storage_engine={engine};\nSET frond_lock_wait_timeout=1;\n" + path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        made = subprocess.run([sys.executable, path, socket], stdout=subprocess.PIPE, check=True).stdout.decode()
+    else:
+        made = path.read_text(encoding="utf-8")
+    script = f"SET default_storage_engine={engine};\nSET frond_lock_wait_timeout=1;\n" + made
     done = subprocess.run(
         ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "--force", "-v", "--unbuffered",
          "--default-character-set=utf8mb4", database],
@@ -104,7 +108,7 @@ def main():
     socket = sys.argv[1]
     wanted = sys.argv[2:]
     failed = []
-    scripts = sorted(HERE.glob("sql/*.sql")) + sorted(HERE.glob("sessions/*.txt"))
+    scripts = sorted(HERE.glob("sql/*.sql")) + sorted(HERE.glob("sql/*.py")) + sorted(HERE.glob("sessions/*.txt"))
     for path in scripts:
         if wanted and path.stem not in wanted:
             continue
@@ -114,7 +118,7 @@ def main():
             subprocess.run(
                 ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "-e",
                  f"DROP DATABASE IF EXISTS {database}; CREATE DATABASE {database} CHARACTER SET utf8mb4"], check=True)
-            run = run_sql if path.suffix == ".sql" else run_sessions
+            run = run_sql if path.suffix in (".sql", ".py") else run_sessions
             results.append(neutral(run(socket, database, engine, path)))
         difference = list(difflib.unified_diff(results[0], results[1], *ENGINES, lineterm="", n=4))
         if difference:

@@ -1,0 +1,48 @@
+"""Prints SQL that puts random strings into indexes of every collation and asks for them in every order."""
+
+import random
+import subprocess
+import sys
+
+ALPHABET = list("abcABCzZ019 _-'/") + ["\t", "\x01", "  ", "é", "É", "ß", "ss", "ä", "ø", "ch", "Ch", "ll", "dž", "ſ", "日", "я", "Я", "ไ", "İ", "ı", "𝄞", "e\u0301"]
+
+
+def quoted(text):
+    return "_utf8mb4 0x" + text.encode().hex() if text else "''"
+
+
+def main():
+    listed = subprocess.run(
+        ["mariadb", "--no-defaults", f"--socket={sys.argv[1]}", "-uroot", "-N", "-e",
+         "SELECT FULL_COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+         " ORDER BY 1, 2"], stdout=subprocess.PIPE, check=True).stdout.decode().split("\n")
+    print("SET sql_mode='';")
+    for number, line in enumerate(line for line in listed if line):
+        collation, charset = line.split("\t")
+        if collation == "binary":
+            continue
+        random.seed(collation)
+        table = f"t{number}"
+        print(f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(12), c CHAR(8), KEY v(v), KEY c(c), KEY p(v(3)), KEY d(v DESC, c))"
+              f" CHARACTER SET {charset} COLLATE {collation};")
+        print(f"CREATE TABLE u{number} (v VARCHAR(12) NOT NULL, id INT, PRIMARY KEY(v)) CHARACTER SET {charset} COLLATE {collation};")
+        strings = ["".join(random.choice(ALPHABET) for _ in range(random.randint(0, 5))) for _ in range(60)]
+        strings += [text + " " for text in strings[:10]] + [text + "\t" for text in strings[:10]] + [text.swapcase() for text in strings[:10]]
+        rows = ",".join(f"({i},{quoted(text)},{quoted(text)})" for i, text in enumerate(strings))
+        print(f"INSERT IGNORE INTO {table} VALUES {rows};")
+        print(f"INSERT IGNORE INTO u{number} SELECT v,id FROM {table} ORDER BY id;")
+        for query in (
+                f"SELECT id,HEX(v) FROM {table} FORCE INDEX(v) ORDER BY v,id",
+                f"SELECT id,HEX(c) FROM {table} FORCE INDEX(c) ORDER BY c DESC,id DESC",
+                f"SELECT id,HEX(v) FROM {table} FORCE INDEX(d) ORDER BY v DESC,c,id",
+                f"SELECT COUNT(*) FROM {table} a JOIN {table} b FORCE INDEX(v) ON a.v=b.v",
+                f"SELECT COUNT(*) FROM {table} a JOIN {table} b FORCE INDEX(p) ON a.v=b.v",
+                f"SELECT COUNT(*) FROM {table} FORCE INDEX(v) WHERE v>'a'",
+                f"SELECT COUNT(*) FROM {table} FORCE INDEX(v) WHERE v LIKE 'a%'",
+                f"SELECT COUNT(*) FROM {table} FORCE INDEX(v) WHERE v BETWEEN 'B' AND 'z '",
+                f"SELECT id,HEX(v) FROM u{number} ORDER BY v"):
+            print(query + ";")
+        print(f"DROP TABLE {table}, u{number};")
+
+
+main()
