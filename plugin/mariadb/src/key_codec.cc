@@ -61,7 +61,7 @@ Key_codec::Part::Part(const KEY_PART_INFO &info, const uchar *record)
     if (column.is_fixed())
         width = std::min(length, column.length);
     if (column.is_text())
-        weights.emplace(column.charset);
+        weights.emplace(column.charset, column.kind == Kind::Char);
     is_reversible = is_whole && !column.is_text() && column.kind != Kind::Float && column.kind != Kind::Double;
 }
 

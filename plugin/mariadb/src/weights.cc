@@ -55,13 +55,11 @@ void put_run(size_t run, uint8_t flip, std::string *out)
 
 }  // namespace
 
-Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->state & MY_CS_NOPAD))
+Weights::Weights(CHARSET_INFO *charset, bool is_char)
+    : charset_(charset), pads_(is_char || !(charset->state & MY_CS_NOPAD))
 {
     uint order = charset->levels_for_order;
-    uint8_t space[8];
-    char *at = reinterpret_cast<char *>(space);
-    size_t space_length = charset->mbminlen;
-    charset->fill(at, space_length, ' ');
+    const uint8_t nothing = 0;
     if (charset->uca == nullptr && (order & (order - 1)) != 0)
         is_opaque_ = true; /* Several levels in a form of the collation's own. */
     levels_ = 0;
@@ -72,8 +70,9 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
         Level &level = level_[levels_++];
         uint8_t weight[64];
         level.flag = flag;
-        level.width = static_cast<uint>(
-            charset->coll->strnxfrm(charset, weight, sizeof weight, 1, space, static_cast<uint>(space_length), flag));
+        /* What an empty string is padded with: of some collations that is not the weight of a space. */
+        level.width = static_cast<uint>(charset->coll->strnxfrm(charset, weight, sizeof weight, 1, &nothing, 0,
+                                                                flag | MY_STRXFRM_PAD_WITH_SPACE));
         if (level.width == 0 || level.width > level.space.size())
             is_opaque_ = true; /* A space that is ignored, or a weight of a form that is not known here. */
         else

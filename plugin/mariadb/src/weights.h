@@ -25,7 +25,8 @@ namespace frond {
 */
 class Weights {
 public:
-    explicit Weights(CHARSET_INFO *charset);
+    /* A CHAR column is full of spaces, whether its collation ignores them or not. */
+    Weights(CHARSET_INFO *charset, bool is_char);
 
     /* How many strings a key consists of: the levels of the collation. */
     uint levels() const { return levels_; }

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../../.."
 export FROND_SERVER=test
 plugin/mariadb/tests/symbols.sh target/mariadb/build/ha_frond.so
 scripts/mariadb-server.sh reset
-scripts/mariadb-server.sh start --innodb-buffer-pool-size=64M
+scripts/mariadb-server.sh start --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --frond-durability=lazy
 trap 'scripts/mariadb-server.sh stop' EXIT
 python3 plugin/mariadb/tests/compare.py target/mariadb/servers/test/s.sock "$@"
 [ $# -gt 0 ] || plugin/mariadb/tests/crash.sh

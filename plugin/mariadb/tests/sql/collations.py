@@ -15,7 +15,9 @@ def main():
     listed = subprocess.run(
         ["mariadb", "--no-defaults", f"--socket={sys.argv[1]}", "-uroot", "-N", "-e",
          "SELECT FULL_COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
-         " ORDER BY 1, 2"], stdout=subprocess.PIPE, check=True).stdout.decode().split("\n")
+         # Of the newest family one character set and some languages stand for all.
+         " WHERE FULL_COLLATION_NAME NOT LIKE '%uca1400%' OR FULL_COLLATION_NAME RLIKE"
+         " '^utf8mb4_uca1400_(nopad_)?(a|as_|ai_|de|german|spanish2|swedish|danish|czech|turkish)' ORDER BY 1, 2"], stdout=subprocess.PIPE, check=True).stdout.decode().split("\n")
     print("SET sql_mode='';")
     for number, line in enumerate(line for line in listed if line):
         collation, charset = line.split("\t")
@@ -26,7 +28,7 @@ def main():
         print(f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(12), c CHAR(8), KEY v(v), KEY c(c), KEY p(v(3)), KEY d(v DESC, c))"
               f" CHARACTER SET {charset} COLLATE {collation};")
         print(f"CREATE TABLE u{number} (v VARCHAR(12) NOT NULL, id INT, PRIMARY KEY(v)) CHARACTER SET {charset} COLLATE {collation};")
-        strings = ["".join(random.choice(ALPHABET) for _ in range(random.randint(0, 5))) for _ in range(60)]
+        strings = ["".join(random.choice(ALPHABET) for _ in range(random.randint(0, 5))) for _ in range(40)]
         strings += [text + " " for text in strings[:10]] + [text + "\t" for text in strings[:10]] + [text.swapcase() for text in strings[:10]]
         rows = ",".join(f"({i},{quoted(text)},{quoted(text)})" for i, text in enumerate(strings))
         print(f"INSERT IGNORE INTO {table} VALUES {rows};")
