@@ -55,13 +55,15 @@ Key_codec::Part::Part(const KEY_PART_INFO &info, const uchar *record)
       tuple_length(info.store_length),
       width(0),
       is_descending(info.key_part_flag & HA_REVERSE_SORT),
+      keeps_spaces(false),
       chars(info.length / (info.field->charset()->mbmaxlen ? info.field->charset()->mbmaxlen : 1))
 {
     is_whole = column.kind != Kind::Blob && length >= column.length;
     if (column.is_fixed())
         width = std::min(length, column.length);
     if (column.is_text())
-        weights.emplace(column.charset, column.kind == Kind::Char);
+        weights.emplace(column.charset);
+    keeps_spaces = column.kind == Kind::Char && (column.charset->state & MY_CS_NOPAD);
     is_reversible = is_whole && !column.is_text() && column.kind != Kind::Float && column.kind != Kind::Double;
 }
 
@@ -130,6 +132,8 @@ bool Key_codec::append_record(const uchar *record, std::string *out) const
         }
         size_t length;
         const uchar *data = content(part.column, record + part.column.offset, &length);
+        if (part.keeps_spaces)
+            length = part.column.length;
         append(part, data, length, out);
     }
     return has_null;
@@ -151,7 +155,7 @@ void Key_codec::append_tuple(const uchar *tuple, key_part_map parts, std::string
         if (part.column.kind == Kind::Variable || part.column.kind == Kind::Blob) {
             length = uint2korr(data);
             data += HA_KEY_BLOB_LENGTH;
-        } else if (part.column.kind == Kind::Char) {
+        } else if (part.column.kind == Kind::Char && !part.keeps_spaces) {
             length = part.column.charset->lengthsp(reinterpret_cast<const char *>(data), length);
         }
         append(part, data, length, out);

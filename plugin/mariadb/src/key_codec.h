@@ -55,6 +55,7 @@ private:
         uint tuple_length;  /* In the server's tuple, with its flag and length. */
         uint width;         /* Of a fixed part, without its flag; 0 if it is of variable length. */
         bool is_descending;
+        bool keeps_spaces;  /* A CHAR whose spaces at the end count, as they do without PAD SPACE. */
         bool is_whole;      /* Not a prefix of the column. */
         bool is_reversible;
         size_t chars;

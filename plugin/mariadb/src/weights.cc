@@ -55,11 +55,12 @@ void put_run(size_t run, uint8_t flip, std::string *out)
 
 }  // namespace
 
-Weights::Weights(CHARSET_INFO *charset, bool is_char)
-    : charset_(charset), pads_(is_char || !(charset->state & MY_CS_NOPAD))
+Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->state & MY_CS_NOPAD))
 {
     uint order = charset->levels_for_order;
-    const uint8_t nothing = 0;
+    uint8_t space[8];
+    uint space_length = charset->mbminlen;
+    charset->fill(reinterpret_cast<char *>(space), space_length, ' ');
     if (charset->uca == nullptr && (order & (order - 1)) != 0)
         is_opaque_ = true; /* Several levels in a form of the collation's own. */
     levels_ = 0;
@@ -69,10 +70,13 @@ Weights::Weights(CHARSET_INFO *charset, bool is_char)
             continue;
         Level &level = level_[levels_++];
         uint8_t weight[64];
+        uint flags = flag | MY_STRXFRM_PAD_WITH_SPACE;
         level.flag = flag;
-        /* What an empty string is padded with: of some collations that is not the weight of a space. */
-        level.width = static_cast<uint>(charset->coll->strnxfrm(charset, weight, sizeof weight, 1, &nothing, 0,
-                                                                flag | MY_STRXFRM_PAD_WITH_SPACE));
+        if (!pads_)
+            flags &= ~MY_STRXFRM_PAD_WITH_SPACE;
+        /* The unit that strings are padded with: of some collations that is not the weight of a space. */
+        level.width = static_cast<uint>(charset->coll->strnxfrm(charset, weight, sizeof weight, 1, space,
+                                                                pads_ ? 0 : space_length, flags));
         if (level.width == 0 || level.width > level.space.size())
             is_opaque_ = true; /* A space that is ignored, or a weight of a form that is not known here. */
         else
@@ -89,6 +93,8 @@ void Weights::append(const uchar *text, size_t length, size_t chars, std::string
     static thread_local std::vector<uint8_t> units;
     if (is_opaque_) {
         size_t wanted = charset_->strnxfrmlen(chars * charset_->mbmaxlen);
+        if (pads_)
+            length = charset_->lengthsp(reinterpret_cast<const char *>(text), length);
         units.resize(wanted);
         uint flags = pads_ ? MY_STRXFRM_PAD_WITH_SPACE | MY_STRXFRM_PAD_TO_MAXLEN : 0;
         size_t got = charset_->coll->strnxfrm(charset_, units.data(), wanted, static_cast<uint>(chars), text,

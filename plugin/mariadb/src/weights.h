@@ -25,8 +25,7 @@ namespace frond {
 */
 class Weights {
 public:
-    /* A CHAR column is full of spaces, whether its collation ignores them or not. */
-    Weights(CHARSET_INFO *charset, bool is_char);
+    explicit Weights(CHARSET_INFO *charset);
 
     /* How many strings a key consists of: the levels of the collation. */
     uint levels() const { return levels_; }
