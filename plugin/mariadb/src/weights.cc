@@ -70,13 +70,9 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
             continue;
         Level &level = level_[levels_++];
         uint8_t weight[64];
-        uint flags = flag | MY_STRXFRM_PAD_WITH_SPACE;
         level.flag = flag;
-        if (!pads_)
-            flags &= ~MY_STRXFRM_PAD_WITH_SPACE;
-        /* The unit that strings are padded with: of some collations that is not the weight of a space. */
-        level.width = static_cast<uint>(charset->coll->strnxfrm(charset, weight, sizeof weight, 1, space,
-                                                                pads_ ? 0 : space_length, flags));
+        level.width = static_cast<uint>(
+            charset->coll->strnxfrm(charset, weight, sizeof weight, 1, space, space_length, flag));
         if (level.width == 0 || level.width > level.space.size())
             is_opaque_ = true; /* A space that is ignored, or a weight of a form that is not known here. */
         else

@@ -42,7 +42,7 @@ def main():
                 f"SELECT COUNT(*) FROM {table} FORCE INDEX(v) WHERE v>'a'",
                 f"SELECT COUNT(*) FROM {table} FORCE INDEX(v) WHERE v LIKE 'a%'",
                 f"SELECT COUNT(*) FROM {table} FORCE INDEX(v) WHERE v BETWEEN 'B' AND 'z '",
-                f"SELECT id,HEX(v) FROM u{number} ORDER BY v"):
+                f"SELECT id,HEX(v) FROM u{number} FORCE INDEX(PRIMARY) ORDER BY v"):
             print(query + ";")
         print(f"DROP TABLE {table}, u{number};")
 
