@@ -8,6 +8,7 @@ plugin/mariadb/tests/symbols.sh target/mariadb/build/ha_frond.so
 scripts/mariadb-server.sh reset
 scripts/mariadb-server.sh start --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --frond-durability=lazy
 trap 'scripts/mariadb-server.sh stop' EXIT
+plugin/mariadb/tests/refused.sh target/mariadb/servers/test/s.sock
 python3 plugin/mariadb/tests/compare.py target/mariadb/servers/test/s.sock "$@"
 [ $# -gt 0 ] || plugin/mariadb/tests/crash.sh
 if grep -E "\[ERROR\].*Frond|got signal" target/mariadb/servers/test/error.log; then
