@@ -100,7 +100,7 @@ void Key_codec::append(const Part &part, const uchar *data, size_t length, std::
     } else if (part.weights) {
         const uchar *end = data + length;
         size_t cut = part.column.charset->charpos(data, end, part.chars);
-        part.weights->append(data, std::min(cut, length), part.chars, part.keeps_spaces, out);
+        part.weights->append(data, std::min(cut, length), part.chars, out);
     } else {
         append_escaped(data, std::min<size_t>(length, part.length), out);
     }

@@ -84,7 +84,7 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
         levels_ = 1;
 }
 
-void Weights::append(const uchar *text, size_t length, size_t chars, bool is_cut, std::string *out) const
+void Weights::append(const uchar *text, size_t length, size_t chars, std::string *out) const
 {
     static thread_local std::vector<uint8_t> units;
     if (is_opaque_) {
@@ -103,7 +103,7 @@ void Weights::append(const uchar *text, size_t length, size_t chars, bool is_cut
     if (units.size() < room)
         units.resize(room);
     for (uint i = 0; i < levels_; i++) {
-        size_t got = charset_->coll->strnxfrm(charset_, units.data(), room, static_cast<uint>(is_cut ? chars : room), text,
+        size_t got = charset_->coll->strnxfrm(charset_, units.data(), room, static_cast<uint>(room), text,
                                               static_cast<uint>(length), level_[i].flag);
         append_level(level_[i], units.data(), got, out);
     }

@@ -31,10 +31,9 @@ public:
     uint levels() const { return levels_; }
     /*
       Appends the strings, each ending as FROND_PART_ESCAPED says. `chars` is the length of the column in characters, used
-      by collations for which there is only the padded form. With `is_cut` no more than as many weights count, though a
-      character may have several: so compares the server CHAR columns without padding.
+      by collations for which there is only the padded form.
     */
-    void append(const uchar *text, size_t length, size_t chars, bool is_cut, std::string *out) const;
+    void append(const uchar *text, size_t length, size_t chars, std::string *out) const;
 
 private:
     struct Level {
