@@ -2,7 +2,7 @@
 """Runs scripts on two engines of one server, and fails where the results differ.
 
 sql/*.sql, and what sql/*.py prints, runs in one session. sessions/*.txt runs in several: "A: statement" waits for the answer, "A> statement" only
-sends it, "A<" collects the answer of what was sent. A line "= words" in a comment of a script is ignored.
+sends it, "A<" collects the answer of what was sent, "A!" disconnects. Other lines are comments.
 """
 
 import difflib
@@ -77,7 +77,7 @@ def run_sql(socket, database, engine, path):
 def run_sessions(socket, database, engine, path):
     sessions, out = {}, []
     for line in path.read_text(encoding="utf-8").splitlines():
-        match = re.match(r"([A-Z])([:<>]) ?(.*)", line)
+        match = re.match(r"([A-Z])([:<>!]) ?(.*)", line)
         if not match:
             continue
         name, what, statement = match.groups()
@@ -89,6 +89,8 @@ def run_sessions(socket, database, engine, path):
             out += session.ask(statement)
         elif what == ">":
             session.send(statement)
+        elif what == "!":
+            sessions.pop(name).close()
         else:
             out += session.answer()
     for session in sessions.values():
