@@ -285,8 +285,11 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
         return;
     }
     if (increment > 1) {
-        /* The first number of the series offset, offset + increment, ...; the next call goes on in it. */
-        uint64_t start = offset > increment ? 1 : offset;
+        /*
+          The first number of the series offset, offset + increment, ...; the next call goes on in it. An offset beyond the
+          increment counts for nothing.
+        */
+        uint64_t start = offset > increment ? increment : offset;
         if (got > start)
             got = start + (got - start + increment - 1) / increment * increment;
         else

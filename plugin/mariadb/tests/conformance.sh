@@ -16,5 +16,5 @@ ln -sfn "$here/plugin/mariadb/tests/storage_engine" target/mariadb/overlay/stora
 ln -sfn "$here/target/mariadb/overlay" "${links[0]}"
 ln -sf "$here/target/mariadb/build/ha_frond.so" "${links[1]}"
 cd "$tests"
-perl mysql-test-run.pl --vardir="$here/target/mariadb/mtr/var" --suite=storage_engine-frond --force --max-test-fail=0 \
+perl mysql-test-run.pl --vardir="$here/target/mariadb/mtr/var" --suite="${SUITES:-storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond}" --force --max-test-fail=0 \
     --parallel=2 --testcase-timeout=3 --suite-timeout=60 --nowarnings ${MTR_USER:+--user="$MTR_USER"} "$@"
