@@ -250,8 +250,9 @@ int Session::take_snapshot()
         if (int error = begin())
             return error;
     if (isolation_ != FROND_REPEATABLE_READ) {
-        push_warning_printf(thd_, Sql_condition::WARN_LEVEL_WARN, HA_ERR_UNSUPPORTED,
-                            "Frond: WITH CONSISTENT SNAPSHOT has no effect below or above REPEATABLE READ.");
+        if (thd_tx_isolation(thd_) == ISO_READ_UNCOMMITTED)
+            push_warning_printf(thd_, Sql_condition::WARN_LEVEL_WARN, HA_ERR_UNSUPPORTED,
+                                "Frond: WITH CONSISTENT SNAPSHOT is ignored at READ UNCOMMITTED isolation level.");
         return 0;
     }
     if (int code = frond_txn_take_snapshot(txn_, nullptr, &error_))
