@@ -17,8 +17,15 @@ Kind kind_of(const Field *field)
     case MYSQL_TYPE_ENUM:
     case MYSQL_TYPE_SET:
     case MYSQL_TYPE_DATE:
-    case MYSQL_TYPE_NEWDATE:
         return Kind::Unsigned;
+    case MYSQL_TYPE_NEWDATE:
+        return Kind::Date;
+    case MYSQL_TYPE_DATETIME2:
+        return Kind::Datetime;
+    case MYSQL_TYPE_TIMESTAMP2:
+        return Kind::Timestamp;
+    case MYSQL_TYPE_TIME2:
+        return Kind::Time;
     /* Of mysql56_temporal_format=OFF: little-endian, or big-endian where there are fractions of a second. */
     case MYSQL_TYPE_TIME:
         return field->decimals() == 0 ? Kind::Signed : Kind::Sorted;
@@ -44,7 +51,7 @@ Kind kind_of(const Field *field)
     case MYSQL_TYPE_GEOMETRY:
         return Kind::Blob;
     default:
-        /* NEWDECIMAL, BIT, TIME2, DATETIME2, TIMESTAMP2, INET4. */
+        /* NEWDECIMAL, BIT. */
         return Kind::Sorted;
     }
 }
@@ -52,6 +59,70 @@ Kind kind_of(const Field *field)
 constexpr uint64_t sign_bit(uint length)
 {
     return uint64_t(1) << (8 * length - 1);
+}
+
+/* Bytes of a time before its fraction, which has one byte for each two digits. */
+constexpr uint DATETIME_BYTES = 5, TIMESTAMP_BYTES = 4, TIME_BYTES = 3;
+constexpr uint64_t DATETIME_SIGN = uint64_t(1) << 39;
+constexpr int64_t TIME_OFFSET = 0x800000;
+constexpr uint64_t FRACTIONS[] = {1, 100, 10000, 1000000};
+
+uint64_t number_of_date(uint64_t bits)
+{
+    return ((bits >> 9) * 13 + (bits >> 5 & 15)) * 32 + (bits & 31);
+}
+
+uint64_t date_of_number(uint64_t number)
+{
+    uint64_t months = number / 32;
+    return (months / 13) << 9 | (months % 13) << 5 | (number & 31);
+}
+
+/* Hours and what is below them: 6 bits of minutes, 6 of seconds. */
+uint64_t seconds_of_bits(uint64_t bits)
+{
+    return ((bits >> 12) * 60 + (bits >> 6 & 63)) * 60 + (bits & 63);
+}
+
+uint64_t bits_of_seconds(uint64_t seconds)
+{
+    return seconds / 3600 << 12 | seconds / 60 % 60 << 6 | seconds % 60;
+}
+
+uint64_t number_of_datetime(const uchar *data, uint fraction)
+{
+    /* Months (of 13 in a year), 5 bits of days, 5 of hours, and the rest. */
+    uint64_t bits = read_big_endian(data, DATETIME_BYTES) ^ DATETIME_SIGN;
+    uint64_t seconds = (bits >> 17) * 86400 + seconds_of_bits(bits & 0x1FFFF);
+    return seconds * FRACTIONS[fraction] + read_big_endian(data + DATETIME_BYTES, fraction);
+}
+
+void datetime_of_number(uint64_t number, uint fraction, uchar *data)
+{
+    uint64_t seconds = number / FRACTIONS[fraction];
+    uint64_t bits = (seconds / 86400) << 17 | bits_of_seconds(seconds % 86400);
+    write_big_endian(data, bits ^ DATETIME_SIGN, DATETIME_BYTES);
+    write_big_endian(data + DATETIME_BYTES, number % FRACTIONS[fraction], fraction);
+}
+
+/* A negative time is the complement of its bit fields and fraction together. */
+int64_t number_of_time(const uchar *data, uint fraction)
+{
+    int64_t bits = static_cast<int64_t>(read_big_endian(data, TIME_BYTES + fraction)) - (TIME_OFFSET << 8 * fraction);
+    uint64_t magnitude = static_cast<uint64_t>(bits < 0 ? -bits : bits);
+    uint64_t below = magnitude & ((uint64_t(1) << 8 * fraction) - 1);
+    int64_t number =
+        static_cast<int64_t>(seconds_of_bits(magnitude >> 8 * fraction) * FRACTIONS[fraction] + below);
+    return bits < 0 ? -number : number;
+}
+
+void time_of_number(int64_t number, uint fraction, uchar *data)
+{
+    uint64_t magnitude = static_cast<uint64_t>(number < 0 ? -number : number);
+    int64_t bits = static_cast<int64_t>(bits_of_seconds(magnitude / FRACTIONS[fraction]) << 8 * fraction |
+                                        magnitude % FRACTIONS[fraction]);
+    write_big_endian(data, static_cast<uint64_t>((number < 0 ? -bits : bits) + (TIME_OFFSET << 8 * fraction)),
+                     TIME_BYTES + fraction);
 }
 
 }  // namespace
@@ -90,6 +161,26 @@ void encode_fixed(const Column &column, const uchar *data, uint8_t *out)
         write_big_endian(out, bits & sign ? ~bits : bits | sign, column.length);
         return;
     }
+    case Kind::Date:
+        write_big_endian(out, number_of_date(read_little_endian(data, column.length)), column.length);
+        return;
+    case Kind::Datetime:
+        write_big_endian(out, number_of_datetime(data, column.length - DATETIME_BYTES), column.length);
+        return;
+    case Kind::Timestamp: {
+        uint fraction = column.length - TIMESTAMP_BYTES;
+        write_big_endian(out,
+                         read_big_endian(data, TIMESTAMP_BYTES) * FRACTIONS[fraction] +
+                             read_big_endian(data + TIMESTAMP_BYTES, fraction),
+                         column.length);
+        return;
+    }
+    case Kind::Time:
+        write_big_endian(out,
+                         static_cast<uint64_t>(number_of_time(data, column.length - TIME_BYTES)) ^
+                             sign_bit(column.length),
+                         column.length);
+        return;
     default:
         memcpy(out, data, column.length);
     }
@@ -111,6 +202,26 @@ void decode_fixed(const Column &column, const uint8_t *in, uchar *data)
         value = bits & sign ? bits ^ sign : ~bits;
         break;
     }
+    case Kind::Date:
+        value = date_of_number(read_big_endian(in, column.length));
+        break;
+    case Kind::Datetime:
+        datetime_of_number(read_big_endian(in, column.length), column.length - DATETIME_BYTES, data);
+        return;
+    case Kind::Timestamp: {
+        uint fraction = column.length - TIMESTAMP_BYTES;
+        uint64_t number = read_big_endian(in, column.length);
+        write_big_endian(data, number / FRACTIONS[fraction], TIMESTAMP_BYTES);
+        write_big_endian(data + TIMESTAMP_BYTES, number % FRACTIONS[fraction], fraction);
+        return;
+    }
+    case Kind::Time: {
+        /* The sign bit of the narrower number is spread over the wider one. */
+        uint unused = 64 - 8 * column.length;
+        uint64_t number = (read_big_endian(in, column.length) ^ sign_bit(column.length)) << unused;
+        time_of_number(static_cast<int64_t>(number) >> unused, column.length - TIME_BYTES, data);
+        return;
+    }
     default:
         memcpy(data, in, column.length);
         return;
@@ -123,6 +234,10 @@ int hint_of(const Column &column)
     switch (column.kind) {
     case Kind::Signed:
     case Kind::Unsigned:
+    case Kind::Date:
+    case Kind::Datetime:
+    case Kind::Timestamp:
+    case Kind::Time:
         return FROND_HINT_INTEGER;
     case Kind::Float:
     case Kind::Double:

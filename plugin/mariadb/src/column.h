@@ -14,7 +14,11 @@ enum class Kind : uint8_t {
     Unsigned,     /* little-endian, `length` bytes */
     Float,        /* 4 bytes, IEEE */
     Double,       /* 8 bytes, IEEE */
-    Sorted,       /* `length` bytes that sort as they lie: DECIMAL, temporals with fractions, UUID, INET6, BIT */
+    Sorted,       /* `length` bytes that sort as they lie: DECIMAL, UUID, INET6, BIT, old temporals with fractions */
+    Date,         /* 3 bytes, bit fields */
+    Datetime,     /* 5 bytes, big-endian bit fields, then a fraction */
+    Timestamp,    /* 4 bytes, big-endian seconds, then a fraction */
+    Time,         /* 3 bytes, big-endian bit fields with a sign, then a fraction */
     Fixed_binary, /* BINARY(n) */
     Char,         /* `length` bytes, padded with the character set's space */
     Variable,     /* `length_bytes` of length, then up to `length` bytes: VARCHAR, VARBINARY */
@@ -66,7 +70,10 @@ inline uint64_t read_big_endian(const uint8_t *data, uint length)
     return __builtin_bswap64(value);
 }
 
-/* A column of fixed length in the form that sorts by its bytes, of the same length. */
+/*
+  A column of fixed length in the form that sorts by its bytes, of the same length. Bit fields of times become numbers of
+  mixed radix, in which one second after another is one number after another: the engine keeps those as differences.
+*/
 void encode_fixed(const Column &column, const uchar *data, uint8_t *out);
 /* Turns encode_fixed back. */
 void decode_fixed(const Column &column, const uint8_t *in, uchar *data);

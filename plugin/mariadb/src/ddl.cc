@@ -266,12 +266,15 @@ void ha_frond::update_create_info(HA_CREATE_INFO *info)
 /* Counts distinct prefixes of each index, and keeps them with the table. */
 int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
 {
-    Attributes attributes = share_->attributes;
+    Attributes attributes;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        attributes = share_->attributes;
+    }
     attributes.rows_per_key.assign(table->s->keys, {});
     const uint64_t rows = std::max<uint64_t>(share_->rows(), 1);
     frond_error error;
     for (uint i = 0; i < table->s->keys; i++) {
-        const KEY &key = table->key_info[i];
         uint64_t counts[4 * MAX_REF_PARTS];
         size_t count = 0;
         if (int code = frond_tree_distinct_prefixes(share_->tree(i), counts, array_elements(counts), &count, &error)) {
@@ -279,9 +282,11 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
             return HA_ADMIN_FAILED;
         }
         std::vector<uint> ends = plan().indexes[i].key.layout_ends();
-        for (uint part = 0; part < key.user_defined_key_parts && ends[part] <= count && ends[part] <= array_elements(counts); part++)
-            attributes.rows_per_key[i].push_back(
-                std::max<uint64_t>(1, (rows + counts[ends[part] - 1] / 2) / std::max<uint64_t>(1, counts[ends[part] - 1])));
+        for (uint end : ends)
+            if (end <= count && end <= array_elements(counts)) {
+                const uint64_t distinct = std::max<uint64_t>(1, counts[end - 1]);
+                attributes.rows_per_key[i].push_back(std::max<uint64_t>(1, (rows + distinct / 2) / distinct));
+            }
     }
     const std::string text = attributes.encode();
     Steps steps(thd);
@@ -290,7 +295,10 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     });
     if (steps.commit())
         return HA_ADMIN_FAILED;
-    share_->attributes = attributes;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        share_->attributes = attributes;
+    }
     info(HA_STATUS_CONST | HA_STATUS_VARIABLE);
     return HA_ADMIN_OK;
 }

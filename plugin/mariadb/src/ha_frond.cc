@@ -183,6 +183,7 @@ int ha_frond::info(uint flag)
     if (flag & HA_STATUS_CONST) {
         stats.block_size = BLOCK_BYTES;
         stats.max_data_file_length = ULONGLONG_MAX;
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
         const auto &known = share_->attributes.rows_per_key;
         for (uint i = 0; i < table->s->keys; i++) {
             KEY &key = table->key_info[i];

@@ -105,6 +105,9 @@ int ha_frond::read_current(uchar *record)
     }
     const Index &index = plan().indexes[active_index];
     const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
+    /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
+    if (is_covered && plan().has_primary() && bitmap_is_clear_all(table->read_set))
+        return 0;
     if (!decode_entry(index, cursor_.key(), cursor_.value(), is_covered ? record : nullptr, &row_key_))
         return HA_ERR_CRASHED;
     return is_covered ? 0 : fetch_row(row_key_, record);

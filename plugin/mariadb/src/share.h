@@ -81,6 +81,8 @@ public:
 
     const std::string name;
     const Plan plan;
+    /* Changed by ANALYZE beside statements: looked at under the mutex. */
+    std::mutex attributes_mutex;
     Attributes attributes;
     THR_LOCK lock;
 
