@@ -61,10 +61,9 @@ int handler_error(int code)
 int failed(THD *thd, int code, const frond_error &error)
 {
     if (code != FROND_NOT_FOUND && !speaks_for_itself(code)) {
-        sql_print_error("Frond: FRD-%d: %s", code, error.message);
+        sql_print_error("Frond: %s", error.message);
         if (thd != nullptr)
-            push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "FRD-%d: %s", code,
-                                error.message);
+            push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "%s", error.message);
     }
     return handler_error(code);
 }

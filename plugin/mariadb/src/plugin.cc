@@ -47,8 +47,8 @@ handler *create_handler(handlerton *hton, TABLE_SHARE *table, MEM_ROOT *mem_root
 bool flush_logs(handlerton *)
 {
     frond_error error;
-    if (int code = frond_checkpoint(store(), &error)) {
-        sql_print_error("Frond: a checkpoint failed: FRD-%d: %s", code, error.message);
+    if (frond_checkpoint(store(), &error) != FROND_OK) {
+        sql_print_error("Frond: a checkpoint failed: %s", error.message);
         return true;
     }
     return false;

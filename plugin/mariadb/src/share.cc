@@ -176,7 +176,7 @@ int Share::open_trees()
         if (i == plan.primary)
             continue;
         if (int code = frond_tree_open(store(), attributes.index_name(i).c_str(), &trees_[i], &error)) {
-            sql_print_error("Frond: index %u of table '%s': FRD-%d: %s", i, name.c_str(), code, error.message);
+            sql_print_error("Frond: index %u of table '%s': %s", i, name.c_str(), error.message);
             return handler_error(code);
         }
     }

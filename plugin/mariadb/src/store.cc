@@ -30,8 +30,8 @@ bool open_store(unsigned long long cache_size, int durability)
     frond_options_init(&options);
     options.cache_size = cache_size;
     options.durability = durability;
-    if (int code = frond_open(path, &options, &open_db, &error)) {
-        sql_print_error("Frond: the store in '%s' cannot be opened: FRD-%d: %s", path, code, error.message);
+    if (frond_open(path, &options, &open_db, &error) != FROND_OK) {
+        sql_print_error("Frond: the store in '%s' cannot be opened: %s", path, error.message);
         open_db = nullptr;
         return false;
     }
@@ -46,8 +46,8 @@ void close_store()
     frond_error error;
     if (open_db == nullptr)
         return;
-    if (int code = frond_close(open_db, &error))
-        sql_print_error("Frond: the store was not closed cleanly, recovery will run: FRD-%d: %s", code, error.message);
+    if (frond_close(open_db, &error) != FROND_OK)
+        sql_print_error("Frond: the store was not closed cleanly, recovery will run: %s", error.message);
     open_db = nullptr;
 }
 

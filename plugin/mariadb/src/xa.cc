@@ -74,7 +74,7 @@ int decide(XID *xid, bool commit)
     code = commit ? frond_prepared_commit(prepared, FROND_AS_STORE, &error) : frond_prepared_rollback(prepared, &error);
     if (code == FROND_OK)
         return XA_OK;
-    sql_print_error("Frond: a prepared transaction was not %s: FRD-%d: %s", commit ? "committed" : "rolled back", code,
+    sql_print_error("Frond: a prepared transaction was not %s: %s", commit ? "committed" : "rolled back",
                     error.message);
     frond_prepared_detach(prepared);
     return XAER_RMERR;
