@@ -8,11 +8,12 @@ TESTED := --workspace --locked --features frond/planted-bugs
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
 
-.PHONY: help demo test torture break soak schedules check bench profile install install-c clean
+.PHONY: help demo test torture break soak schedules check bench profile install install-c clean \
+    mariadb-plugin mariadb-shell mariadb-stop mariadb-bench test-mariadb
 
 help: ## This list
 	@echo "make TARGET:"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
 	@scripts/demo.sh $(SIZE)
@@ -59,6 +60,25 @@ install: ## What building, testing and the demo need, by apt-get
 
 install-c: ## The C API under PREFIX (default /usr/local): header, libraries, pkg-config file
 	@scripts/install-c.sh $(or $(PREFIX),/usr/local)
+
+mariadb-plugin: ## ENGINE=FROND: install the pinned MariaDB and its source, build target/mariadb/build/ha_frond.so
+	@scripts/mariadb-setup.sh
+	$(CARGO) build --release --locked -p frond-c
+	cmake -G Ninja -S plugin/mariadb -B target/mariadb/build
+	ninja -C target/mariadb/build
+
+mariadb-shell: mariadb-plugin ## A private server with the plugin, and its SQL shell
+	@scripts/mariadb-server.sh start
+	@scripts/mariadb-server.sh shell
+
+mariadb-stop: ## Stop that server
+	@scripts/mariadb-server.sh stop
+
+mariadb-bench: mariadb-plugin ## Multi-row INSERTs into BLACKHOLE, FROND and InnoDB (ROWS=1000000)
+	@plugin/mariadb/bench/insert.sh
+
+test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB's, crashes, symbols
+	@plugin/mariadb/tests/run.sh
 
 clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean

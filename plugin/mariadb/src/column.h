@@ -1,0 +1,110 @@
+/* Where a column lies in the server's record and how it is encoded. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_COLUMN_H
+#define FROND_COLUMN_H
+
+#include "server.h"
+
+#include <cstdint>
+
+namespace frond {
+
+/* How the bytes of a column in a record are to be understood. */
+enum class Kind : uint8_t {
+    Signed,       /* little-endian, two's complement, `length` bytes */
+    Unsigned,     /* little-endian, `length` bytes */
+    Float,        /* 4 bytes, IEEE */
+    Double,       /* 8 bytes, IEEE */
+    Sorted,       /* `length` bytes that sort as they lie: DECIMAL, UUID, INET6, BIT, old temporals with fractions */
+    Date,         /* 3 bytes, bit fields */
+    Datetime,     /* 5 bytes, big-endian bit fields, then a fraction */
+    Timestamp,    /* 4 bytes, big-endian seconds, then a fraction */
+    Time,         /* 3 bytes, big-endian bit fields with a sign, then a fraction */
+    Fixed_binary, /* BINARY(n) */
+    Char,         /* `length` bytes, padded with the character set's space */
+    Variable,     /* `length_bytes` of length, then up to `length` bytes: VARCHAR, VARBINARY */
+    Blob,         /* `length_bytes` of length, then a pointer: TEXT, BLOB, JSON, GEOMETRY */
+};
+
+/*
+  Compiled from a Field when a table is opened, so that no Field is asked for each row. Offsets are from the begin of a
+  record: it serves record[0], record[1] and every other copy.
+*/
+struct Column {
+    explicit Column(const Field *field, const uchar *record);
+
+    bool is_null(const uchar *record) const { return null_bit != 0 && (record[null_offset] & null_bit) != 0; }
+    void set_null(uchar *record) const { record[null_offset] |= null_bit; }
+    void set_not_null(uchar *record) const { record[null_offset] &= static_cast<uchar>(~null_bit); }
+    bool is_fixed() const { return kind < Kind::Char; }
+    /* Sorts by weights, not by its bytes. */
+    bool is_text() const { return kind >= Kind::Char && charset != &my_charset_bin; }
+
+    Kind kind;
+    uint8_t length_bytes;
+    uchar null_bit; /* 0: NOT NULL */
+    uint16_t index; /* of the field in its table */
+    uint32_t offset;
+    uint32_t null_offset;
+    uint32_t length;
+    CHARSET_INFO *charset;
+};
+
+inline uint64_t read_little_endian(const uchar *data, uint length)
+{
+    uint64_t value = 0;
+    memcpy(&value, data, length);
+    return value;
+}
+
+/* The low `length` bytes of a number, big-endian. */
+inline void write_big_endian(uint8_t *out, uint64_t value, uint length)
+{
+    uint64_t swapped = __builtin_bswap64(value);
+    memcpy(out, reinterpret_cast<const uint8_t *>(&swapped) + 8 - length, length);
+}
+
+inline uint64_t read_big_endian(const uint8_t *data, uint length)
+{
+    uint64_t value = 0;
+    memcpy(reinterpret_cast<uint8_t *>(&value) + 8 - length, data, length);
+    return __builtin_bswap64(value);
+}
+
+/*
+  A column of fixed length in the form that sorts by its bytes, of the same length. Bit fields of times become numbers of
+  mixed radix, in which one second after another is one number after another: the engine keeps those as differences.
+*/
+void encode_fixed(const Column &column, const uchar *data, uint8_t *out);
+/* Turns encode_fixed back. */
+void decode_fixed(const Column &column, const uint8_t *in, uchar *data);
+/* What the engine may know of the bytes: FROND_HINT_*. */
+int hint_of(const Column &column);
+
+/* The content of a column of variable length: of CHAR without the spaces at its end. */
+inline const uchar *content(const Column &column, const uchar *data, size_t *length)
+{
+    switch (column.kind) {
+    case Kind::Char:
+        *length = column.charset->lengthsp(reinterpret_cast<const char *>(data), column.length);
+        return data;
+    case Kind::Variable:
+        *length = column.length_bytes == 1 ? data[0] : uint2korr(data);
+        return data + column.length_bytes;
+    case Kind::Blob: {
+        const uchar *pointer;
+        *length = read_little_endian(data, column.length_bytes);
+        memcpy(&pointer, data + column.length_bytes, sizeof pointer);
+        return pointer;
+    }
+    default:
+        *length = column.length;
+        return data;
+    }
+}
+
+/* Puts content into a record; a BLOB points to it, others copy. False if it does not fit. */
+bool put_content(const Column &column, const uint8_t *bytes, size_t length, uchar *data);
+
+}  // namespace frond
+
+#endif

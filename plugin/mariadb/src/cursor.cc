@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "cursor.h"
+
+#include "errors.h"
+#include "session.h"
+
+namespace frond {
+
+int Cursor::open(Session *session, const frond_tree *tree, const How &how, std::string_view from, std::string_view to)
+{
+    close();
+    session_ = session;
+    tree_ = tree;
+    how_ = how;
+    bounded_ = !to.empty();
+    frond_read_options options;
+    frond_read_options_init(&options);
+    options.row_lock = how.row_lock;
+    options.when_locked = how.when_locked;
+    if (int code = frond_txn_read_range(session->txn(), tree, from.empty() ? nullptr : raw(from), from.size(),
+                                        to.empty() ? nullptr : raw(to), to.size(), &options, &cursor_,
+                                        session->error())) {
+        cursor_ = nullptr;
+        return session->fail(code);
+    }
+    next_ = session->cursors_;
+    if (next_ != nullptr)
+        next_->link_ = &next_;
+    link_ = &session->cursors_;
+    session->cursors_ = this;
+    return 0;
+}
+
+void Cursor::close()
+{
+    if (cursor_ != nullptr) {
+        frond_cursor_free(cursor_);
+        *link_ = next_;
+        if (next_ != nullptr)
+            next_->link_ = link_;
+    }
+    cursor_ = nullptr;
+    row_ = nullptr;
+    batch_ = {nullptr, 0};
+    at_ = 0;
+    forward_ = true;
+    suspended_ = false;
+    bounded_ = false;
+}
+
+void Cursor::suspend()
+{
+    if (cursor_ == nullptr)
+        return;
+    bool has_row = row_ != nullptr;
+    if (has_row)
+        kept_key_.assign(key());
+    bool forward = forward_;
+    close();
+    suspended_ = has_row;
+    forward_ = forward;
+}
+
+void Cursor::unbind()
+{
+    if (bounded_)
+        suspend();
+}
+
+int Cursor::seek(std::string_view key)
+{
+    row_ = nullptr;
+    batch_ = {nullptr, 0};
+    forward_ = true;
+    if (int code = frond_cursor_seek(cursor_, raw(key), key.size(), session_->error()))
+        return session_->fail(code);
+    return 0;
+}
+
+int Cursor::seek_last()
+{
+    row_ = nullptr;
+    batch_ = {nullptr, 0};
+    forward_ = false;
+    if (int code = frond_cursor_seek_last(cursor_, session_->error()))
+        return session_->fail(code);
+    return 0;
+}
+
+/* Puts the cursor behind the current row, or before it. */
+int Cursor::seek_beside_current(bool forward)
+{
+    std::string key(this->key());
+    if (forward)
+        key.push_back('\0');
+    int error = seek(key);
+    forward_ = forward;
+    return error;
+}
+
+int Cursor::reopen(bool forward)
+{
+    if (!suspended_)
+        return HA_ERR_END_OF_FILE;
+    if (int error = session_->begin_statement())
+        return error;
+    std::string key = kept_key_;
+    if (forward)
+        key.push_back('\0');
+    if (int error = open(session_, tree_, how_, {}, {}))
+        return error;
+    int error = seek(key);
+    forward_ = forward;
+    return error;
+}
+
+int Cursor::fetch(bool forward)
+{
+    int code = forward ? frond_cursor_next(cursor_, 0, &batch_, session_->error())
+                       : frond_cursor_prev(cursor_, 0, &batch_, session_->error());
+    at_ = 0;
+    writes_at_fetch_ = session_->writes();
+    if (code == FROND_OK) {
+        row_ = batch_.rows;
+        return 0;
+    }
+    batch_ = {nullptr, 0};
+    row_ = nullptr;
+    return code == FROND_NOT_FOUND ? HA_ERR_END_OF_FILE : session_->fail(code);
+}
+
+int Cursor::step(bool forward)
+{
+    if (cursor_ == nullptr) {
+        if (int error = reopen(forward))
+            return error;
+    } else if (forward != forward_) {
+        if (row_ != nullptr) {
+            if (int error = seek_beside_current(forward))
+                return error;
+            batch_ = {nullptr, 0};
+        }
+        forward_ = forward;
+    }
+    while (row_ != nullptr && at_ + 1 < batch_.count) {
+        if (writes_at_fetch_ != session_->writes()) {
+            bool is_current = false;
+            if (int code = frond_cursor_is_current(cursor_, at_ + 1, &is_current, session_->error()))
+                return session_->fail(code);
+            if (!is_current) {
+                if (int error = seek_beside_current(forward))
+                    return error;
+                break;
+            }
+        }
+        row_ = &batch_.rows[++at_];
+        return 0;
+    }
+    return fetch(forward);
+}
+
+int Cursor::relock()
+{
+    frond_rows rows;
+    int code = frond_cursor_relock(cursor_, -1, &rows, session_->error());
+    if (code == FROND_NOT_FOUND)
+        return HA_ERR_KEY_NOT_FOUND;
+    if (code != FROND_OK)
+        return session_->fail(code);
+    batch_ = rows;
+    at_ = 0;
+    row_ = rows.rows;
+    return 0;
+}
+
+}  // namespace frond

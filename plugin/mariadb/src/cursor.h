@@ -1,0 +1,91 @@
+/* A walk over a tree, row by row, over the engine's batches. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_CURSOR_H
+#define FROND_CURSOR_H
+
+#include "server.h"
+
+#include <string>
+#include <string_view>
+
+namespace frond {
+
+class Session;
+
+inline std::string_view view(const uint8_t *data, size_t length)
+{
+    return {reinterpret_cast<const char *>(data), length};
+}
+
+inline const uint8_t *raw(std::string_view bytes)
+{
+    return reinterpret_cast<const uint8_t *>(bytes.data());
+}
+
+/*
+  A cursor of a handler. It survives the end of the transaction that it was opened in (HANDLER ... READ goes on from
+  statement to statement): the key of the current row is kept, and the next step opens the tree again behind it.
+*/
+class Cursor {
+public:
+    Cursor() = default;
+    ~Cursor() { close(); }
+    Cursor(const Cursor &) = delete;
+    Cursor &operator=(const Cursor &) = delete;
+
+    /* How rows are read; looked at when the cursor is opened. */
+    struct How {
+        int row_lock = FROND_NO_LOCK;
+        int when_locked = FROND_WAIT;
+    };
+
+    bool is_open_for(const frond_tree *tree, const How &how) const
+    {
+        return cursor_ != nullptr && !bounded_ && tree_ == tree && how_.row_lock == how.row_lock &&
+               how_.when_locked == how.when_locked;
+    }
+    /* Opens over [from, to); an empty `to` has no end. Returns a HA_ERR_*. */
+    int open(Session *session, const frond_tree *tree, const How &how, std::string_view from, std::string_view to);
+    int seek(std::string_view key);
+    int seek_last();
+    /* Steps to the next or the previous row: 0, HA_ERR_END_OF_FILE or another error. */
+    int step(bool forward);
+    /* Gives the engine's cursor back; the position is kept. */
+    void suspend();
+    void close();
+
+    bool bounded() const { return bounded_; }
+    /* Forgets the end of the range, so that steps go on behind it. */
+    void unbind();
+
+    std::string_view key() const { return view(row_->key, row_->key_length); }
+    std::string_view value() const { return view(row_->value, row_->value_length); }
+    bool is_locked() const { return row_->locked; }
+    /* Locks the current row, waiting for it, and reads it again; HA_ERR_KEY_NOT_FOUND if it is gone. */
+    int relock();
+
+private:
+    friend class Session;
+
+    int fetch(bool forward);
+    int reopen(bool forward);
+    int seek_beside_current(bool forward);
+
+    Session *session_ = nullptr;
+    const frond_tree *tree_ = nullptr;
+    frond_cursor *cursor_ = nullptr;
+    How how_;
+    bool bounded_ = false;
+    bool forward_ = true;
+    const frond_row *row_ = nullptr;
+    frond_rows batch_ = {nullptr, 0};
+    size_t at_ = 0;
+    uint64_t writes_at_fetch_ = 0;
+    bool suspended_ = false;
+    std::string kept_key_;
+    Cursor *next_ = nullptr;
+    Cursor **link_ = nullptr;
+};
+
+}  // namespace frond
+
+#endif

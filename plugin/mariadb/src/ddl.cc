@@ -1,0 +1,350 @@
+/*
+  Tables that are created, dropped, renamed and truncated: each is one synced commit of the store, so that a crash leaves
+  all of a table's trees or none, and each may be repeated by the server's DDL log. SPDX-License-Identifier: GPL-2.0-only
+*/
+#include "ddl.h"
+
+#include "errors.h"
+#include "ha_frond.h"
+#include "store.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <memory>
+
+using namespace frond;
+
+namespace {
+
+struct Free_change {
+    void operator()(frond_tree_change *change) const { frond_change_free(change); }
+};
+
+using Change = std::unique_ptr<frond_tree_change, Free_change>;
+
+/* A change of trees, and the first error of its steps. */
+class Steps {
+public:
+    explicit Steps(THD *thd) : thd_(thd)
+    {
+        frond_change_options options;
+        frond_tree_change *change = nullptr;
+        frond_change_options_init(&options);
+        options.lock_timeout_ms = thd == nullptr ? 10000 : lock_timeout_ms(thd);
+        code_ = frond_change_begin(store(), &options, &change, &error_);
+        change_.reset(change);
+    }
+    template <typename Step> void add(Step step)
+    {
+        if (code_ == FROND_OK)
+            code_ = step(change_.get(), &error_);
+    }
+    int commit()
+    {
+        if (code_ == FROND_OK)
+            code_ = frond_change_commit(change_.get(), nullptr, &error_);
+        return code_ == FROND_OK ? 0 : failed(thd_, code_, error_);
+    }
+    void drop(const std::string &tree)
+    {
+        add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_drop(change, 0, tree.c_str(), error);
+        });
+    }
+
+private:
+    THD *thd_;
+    Change change_;
+    int code_;
+    frond_error error_;
+};
+
+std::string new_id()
+{
+    uchar uuid[MY_UUID_SIZE];
+    char text[2 * MY_UUID_SIZE + 1];
+    my_uuid(uuid);
+    for (uint i = 0; i < MY_UUID_SIZE; i++)
+        snprintf(text + 2 * i, 3, "%02x", uuid[i]);
+    return text;
+}
+
+/* Says by name what the engine does not do; a table is never made with less than was asked for. */
+int refuse(const char *feature)
+{
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", feature);
+    return HA_WRONG_CREATE_OPTION;
+}
+
+int check_supported(const TABLE *form, HA_CREATE_INFO *info)
+{
+    if (info->options & HA_LEX_CREATE_TMP_TABLE)
+        return refuse("TEMPORARY");
+    if (info->sequence)
+        return refuse("SEQUENCE");
+    if (info->alter_info != nullptr) {
+        List_iterator<Key> keys(info->alter_info->key_list);
+        while (Key *key = keys++)
+            if (key->type == Key::FOREIGN_KEY)
+                return refuse("FOREIGN KEY");
+    }
+    for (uint i = 0; i < form->s->keys; i++) {
+        if (form->key_info[i].flags & HA_FULLTEXT)
+            return refuse("FULLTEXT");
+        if (form->key_info[i].flags & HA_SPATIAL)
+            return refuse("SPATIAL");
+    }
+    if (info->data_file_name != nullptr)
+        return refuse("DATA DIRECTORY");
+    if (info->index_file_name != nullptr)
+        return refuse("INDEX DIRECTORY");
+#ifdef WITH_WSREP
+    if (WSREP_ON)
+        return refuse("wsrep_on");
+#endif
+    return 0;
+}
+
+int drop(THD *thd, const std::string &name)
+{
+    Attributes attributes;
+    if (int error = Attributes::read(name.c_str(), &attributes))
+        return error;
+    Steps steps(thd);
+    steps.drop(name);
+    for (uint i = 0; i < attributes.indexes; i++) {
+        frond_tree *tree = nullptr;
+        std::string index = attributes.index_name(i);
+        if (frond_tree_open(store(), index.c_str(), &tree, nullptr) != FROND_OK)
+            continue; /* The primary key's number, which has no tree of its own. */
+        frond_tree_free(tree);
+        steps.drop(index);
+    }
+    return steps.commit();
+}
+
+int drop_table(handlerton *, const char *path)
+{
+    return drop(current_thd, tree_name(path));
+}
+
+/* Tables that are left without an .frm file. */
+void drop_database(handlerton *, char *path)
+{
+    /* The path ends with a slash: ./db/ */
+    std::string database(path);
+    while (!database.empty() && database.back() == '/')
+        database.pop_back();
+    database = database.substr(database.rfind('/') + 1) + '/';
+    struct Search {
+        std::string prefix;
+        std::vector<std::string> found;
+    } search{database, {}};
+    frond_trees(
+        store(),
+        [](void *context, const char *text, size_t length) {
+            Search *search = static_cast<Search *>(context);
+            std::string_view name(text, length);
+            if (name.substr(0, search->prefix.size()) == search->prefix)
+                search->found.emplace_back(name);
+        },
+        &search, nullptr);
+    for (const std::string &name : search.found)
+        drop(current_thd, name);
+}
+
+}  // namespace
+
+void frond::set_table_calls(handlerton *hton)
+{
+    hton->drop_table = drop_table;
+    hton->drop_database = drop_database;
+}
+
+int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
+{
+    if (int error = check_supported(form, info))
+        return error;
+    const Plan plan(form);
+    const std::string name = tree_name(path);
+    Attributes attributes;
+    attributes.id = new_id();
+    attributes.indexes = form->s->keys;
+    attributes.auto_increment = std::max<uint64_t>(info->auto_increment_value, 1);
+    const std::string text = attributes.encode();
+    Steps steps(ha_thd());
+    auto create_tree = [&](const std::string &tree, bool unique, const std::string &text,
+                           const std::vector<frond_part> &key, const std::vector<frond_part> &value) {
+        frond_tree_options options;
+        frond_tree_options_init(&options);
+        options.unique = unique;
+        options.attributes = raw(text);
+        options.attributes_length = text.size();
+        options.key_parts = key.data();
+        options.key_parts_count = key.size();
+        options.value_parts = value.data();
+        options.value_parts_count = value.size();
+        steps.add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_create(change, tree.c_str(), &options, error);
+        });
+    };
+    std::vector<frond_part> key, value;
+    plan.row_layout(&key, &value);
+    create_tree(name, true, text, key, value);
+    for (uint i = 0; i < form->s->keys; i++) {
+        if (i == plan.primary)
+            continue;
+        key.clear();
+        value.clear();
+        plan.index_layout(i, &key, &value);
+        create_tree(attributes.index_name(i), plan.indexes[i].is_unique, "frond-mariadb index of " + name, key, value);
+    }
+    return steps.commit();
+}
+
+int ha_frond::delete_table(const char *path)
+{
+    return drop(ha_thd(), tree_name(path));
+}
+
+int ha_frond::rename_table(const char *from, const char *to)
+{
+    const std::string old_name = tree_name(from), new_name = tree_name(to);
+    Attributes attributes;
+    if (int error = Attributes::read(old_name.c_str(), &attributes)) {
+        /* Repeated by the DDL log after it was done. */
+        return Attributes::read(new_name.c_str(), &attributes) == 0 ? 0 : error;
+    }
+    Steps steps(ha_thd());
+    steps.add([&](frond_tree_change *change, frond_error *error) {
+        return frond_change_rename(change, 0, old_name.c_str(), new_name.c_str(), error);
+    });
+    return steps.commit();
+}
+
+int ha_frond::truncate()
+{
+    Attributes attributes = share_->attributes;
+    attributes.auto_increment = 1;
+    attributes.rows_per_key.clear();
+    const std::string text = attributes.encode();
+    cursor_.close();
+    Steps steps(ha_thd());
+    auto truncate_tree = [&](const std::string &tree) {
+        steps.add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_truncate(change, 0, tree.c_str(), error);
+        });
+    };
+    truncate_tree(share_->name);
+    for (uint i = 0; i < table->s->keys; i++)
+        if (i != plan().primary)
+            truncate_tree(attributes.index_name(i));
+    steps.add([&](frond_tree_change *change, frond_error *error) {
+        return frond_change_attributes(change, 0, share_->name.c_str(), raw(text), text.size(), error);
+    });
+    if (int error = steps.commit())
+        return error;
+    next_row_id_ = row_ids_end_ = 0;
+    return share_->reopen();
+}
+
+bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
+{
+    if (changes != IS_EQUAL_YES || (info->used_fields & HA_CREATE_USED_AUTO))
+        return COMPATIBLE_DATA_NO;
+    return COMPATIBLE_DATA_YES;
+}
+
+void ha_frond::update_create_info(HA_CREATE_INFO *info)
+{
+    if (!(info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field != nullptr) {
+        ha_frond::info(HA_STATUS_AUTO);
+        info->auto_increment_value = stats.auto_increment_value;
+    }
+}
+
+/* Counts distinct prefixes of each index, and keeps them with the table. */
+int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
+{
+    Attributes attributes;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        attributes = share_->attributes;
+    }
+    attributes.rows_per_key.assign(table->s->keys, {});
+    const uint64_t rows = std::max<uint64_t>(share_->rows(), 1);
+    frond_error error;
+    for (uint i = 0; i < table->s->keys; i++) {
+        uint64_t counts[4 * MAX_REF_PARTS];
+        size_t count = 0;
+        if (int code = frond_tree_distinct_prefixes(share_->tree(i), counts, array_elements(counts), &count, &error)) {
+            failed(thd, code, error);
+            return HA_ADMIN_FAILED;
+        }
+        std::vector<uint> ends = plan().indexes[i].key.layout_ends();
+        for (uint end : ends)
+            if (end <= count && end <= array_elements(counts)) {
+                const uint64_t distinct = std::max<uint64_t>(1, counts[end - 1]);
+                attributes.rows_per_key[i].push_back(std::max<uint64_t>(1, (rows + distinct / 2) / distinct));
+            }
+    }
+    const std::string text = attributes.encode();
+    Steps steps(thd);
+    steps.add([&](frond_tree_change *change, frond_error *error) {
+        return frond_change_attributes(change, 0, share_->name.c_str(), raw(text), text.size(), error);
+    });
+    if (steps.commit())
+        return HA_ADMIN_FAILED;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        share_->attributes = attributes;
+    }
+    info(HA_STATUS_CONST | HA_STATUS_VARIABLE);
+    return HA_ADMIN_OK;
+}
+
+/* Compares the number of rows with that of the entries of each index, at one moment. */
+int ha_frond::check(THD *thd, HA_CHECK_OPT *)
+{
+    frond_snapshot *snapshot = nullptr;
+    frond_error error;
+    if (int code = frond_snapshot_take(store(), &snapshot, &error)) {
+        failed(thd, code, error);
+        return HA_ADMIN_FAILED;
+    }
+    auto count = [&](const frond_tree *tree, uint64_t *rows) {
+        frond_cursor *cursor = nullptr;
+        frond_rows batch;
+        *rows = 0;
+        int code = frond_snapshot_scan(snapshot, tree, nullptr, 0, nullptr, 0, &cursor, &error);
+        while (code == FROND_OK && (code = frond_cursor_next(cursor, 0, &batch, &error)) == FROND_OK) {
+            *rows += batch.count;
+            if (thd_killed(thd))
+                code = INTERRUPTED;
+        }
+        frond_cursor_free(cursor);
+        return code == FROND_NOT_FOUND ? FROND_OK : code;
+    };
+    uint64_t rows = 0;
+    int result = HA_ADMIN_OK;
+    if (int code = count(share_->row_tree(), &rows)) {
+        failed(thd, code, error);
+        result = HA_ADMIN_CORRUPT;
+    }
+    for (uint i = 0; i < table->s->keys && result == HA_ADMIN_OK; i++) {
+        uint64_t entries = 0;
+        if (i == plan().primary)
+            continue;
+        if (int code = count(share_->tree(i), &entries)) {
+            failed(thd, code, error);
+            result = HA_ADMIN_CORRUPT;
+        } else if (entries != rows) {
+            push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE,
+                                "Frond: index '%s' has %" PRIu64 " entries, the table has %" PRIu64 " rows",
+                                table->key_info[i].name.str, entries, rows);
+            result = HA_ADMIN_CORRUPT;
+        }
+    }
+    frond_snapshot_free(snapshot);
+    return result;
+}

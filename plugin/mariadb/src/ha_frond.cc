@@ -1,0 +1,254 @@
+/* The frame of a statement: open, locks, statistics. SPDX-License-Identifier: GPL-2.0-only */
+#include "ha_frond.h"
+
+#include "errors.h"
+#include "store.h"
+
+using namespace frond;
+
+namespace {
+
+constexpr size_t BUFFER_KEPT_BYTES = 1 << 20;
+constexpr uint BLOCK_BYTES = 16384;
+
+void trim(frond_buffer *buffer)
+{
+    if (buffer->capacity > BUFFER_KEPT_BYTES)
+        frond_buffer_free(buffer);
+}
+
+}  // namespace
+
+ha_frond::ha_frond(handlerton *hton, TABLE_SHARE *table) : handler(hton, table)
+{
+    ref_length = ROW_ID_BYTES;
+}
+
+ha_frond::~ha_frond()
+{
+    frond_buffer_free(&entry_buffer_);
+    frond_buffer_free(&row_buffer_);
+    frond_buffer_free(&conflict_buffer_);
+}
+
+handler::Table_flags ha_frond::table_flags() const
+{
+    Table_flags flags = HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS |
+                        HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_IN_READ_INDEX |
+                        HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX |
+                        HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_ONLINE_ANALYZE | HA_CAN_SKIP_LOCKED |
+                        HA_CHECK_UNIQUE_AFTER_WRITE | HA_DUPLICATE_POS | HA_CRASH_SAFE;
+    if (table_share != nullptr && table_share->primary_key != MAX_KEY)
+        flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
+    return flags;
+}
+
+ulong ha_frond::index_flags(uint index, uint, bool) const
+{
+    ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
+    if (table_share != nullptr && index == table_share->primary_key)
+        flags |= HA_CLUSTERED_INDEX;
+    return flags;
+}
+
+int ha_frond::open(const char *name, int, uint)
+{
+    int error = 0;
+    lock_shared_ha_data();
+    share_ = static_cast<Share *>(get_ha_share_ptr());
+    if (share_ == nullptr) {
+        share_ = Share::open(name, table, &error);
+        if (share_ != nullptr)
+            set_ha_share_ptr(share_);
+    }
+    unlock_shared_ha_data();
+    if (share_ == nullptr)
+        return error;
+    ref_length = plan().has_primary() ? table->key_info[plan().primary].key_length : ROW_ID_BYTES;
+    scratch_record_.resize(table->s->rec_buff_length);
+    return info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
+}
+
+int ha_frond::close()
+{
+    cursor_.close();
+    share_ = nullptr;
+    return 0;
+}
+
+/*
+  Which rows are locked how is decided here for reads, and in external_lock for tables that are written.
+
+  A plain SELECT reads a snapshot. Every other statement reads the newest rows under shared locks, since what it writes
+  depends on them; at READ COMMITTED and below, INSERT ... SELECT and the like read a snapshot.
+*/
+THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type type)
+{
+    const int command = thd_sql_command(thd);
+    if (type == TL_IGNORE || command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_SEQUENCE)
+        return to;
+    const bool is_plain_read = type == TL_READ || type == TL_READ_NO_INSERT;
+    const bool in_lock_tables = thd_in_lock_tables(thd);
+    bool locks = type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED || type == TL_READ_NO_INSERT ||
+                 command != SQLCOM_SELECT ||
+                 (in_lock_tables && (type == TL_READ || type == TL_READ_HIGH_PRIORITY));
+    if (command == SQLCOM_CHECKSUM || (command == SQLCOM_ANALYZE && type == TL_READ) || command == SQLCOM_HA_READ)
+        locks = false;
+    if (is_plain_read && thd_tx_isolation(thd) <= ISO_READ_COMMITTED &&
+        (command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
+         command == SQLCOM_CREATE_TABLE))
+        locks = false;
+    row_lock_ = locks ? FROND_SHARED : FROND_NO_LOCK;
+    skips_locked_ = type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
+    return to;
+}
+
+int ha_frond::external_lock(THD *thd, int type)
+{
+    session_ = Session::of(thd);
+    if (type == F_UNLCK) {
+        /* HANDLER ... READ NEXT goes on from here in another statement. */
+        cursor_.suspend();
+        return 0;
+    }
+    if (table->s->long_unique_table || table->s->period.unique_keys != 0)
+        session_->mark_by_savepoint();
+    if (type == F_WRLCK)
+        row_lock_ = FROND_EXCLUSIVE;
+    session_->enter();
+    return 0;
+}
+
+int ha_frond::start_stmt(THD *thd, thr_lock_type type)
+{
+    session_ = Session::of(thd);
+    if (type >= TL_WRITE_ALLOW_WRITE)
+        row_lock_ = FROND_EXCLUSIVE;
+    else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
+        row_lock_ = FROND_NO_LOCK;
+    session_->enter_substatement();
+    return 0;
+}
+
+void ha_frond::init_table_handle_for_HANDLER()
+{
+    row_lock_ = FROND_NO_LOCK;
+}
+
+int ha_frond::reset()
+{
+    cursor_.close();
+    conflicts_are_written_ = false;
+    tries_semi_consistent_ = is_semi_consistent_ = false;
+    is_point_ = false;
+    trim(&entry_buffer_);
+    trim(&row_buffer_);
+    trim(&conflict_buffer_);
+    if (bytes_.capacity() > BUFFER_KEPT_BYTES)
+        bytes_ = std::string();
+    return 0;
+}
+
+int ha_frond::extra(enum ha_extra_function operation)
+{
+    switch (operation) {
+    case HA_EXTRA_WRITE_CAN_REPLACE:
+    case HA_EXTRA_INSERT_WITH_UPDATE:
+        conflicts_are_written_ = true;
+        break;
+    case HA_EXTRA_WRITE_CANNOT_REPLACE:
+        conflicts_are_written_ = false;
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+int ha_frond::info(uint flag)
+{
+    if (flag & HA_STATUS_VARIABLE) {
+        stats.records = share_->rows();
+        stats.deleted = 0;
+        /* Rows of this transaction are not counted yet, and an empty table is planned for differently. */
+        if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)))
+            stats.records = 1;
+        stats.data_file_length = share_->data_bytes();
+        stats.index_file_length = share_->index_bytes();
+        stats.delete_length = 0;
+        stats.mean_rec_length = stats.records == 0 ? 0 : static_cast<ulong>(stats.data_file_length / stats.records);
+        stats.check_time = 0;
+        stats.mrr_length_per_rec = ref_length + sizeof(void *);
+    }
+    if (flag & HA_STATUS_CONST) {
+        stats.block_size = BLOCK_BYTES;
+        stats.max_data_file_length = ULONGLONG_MAX;
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        const auto &known = share_->attributes.rows_per_key;
+        for (uint i = 0; i < table->s->keys; i++) {
+            KEY &key = table->key_info[i];
+            for (uint part = 0; part < key.ext_key_parts; part++) {
+                /* 0 says that nothing is known: the optimizer guesses until ANALYZE TABLE has run. */
+                ulong rows = 0;
+                if (i < known.size() && part < known[i].size())
+                    rows = static_cast<ulong>(known[i][part]);
+                if (part + 1 >= key.user_defined_key_parts && (key.flags & HA_NOSAME))
+                    rows = 1;
+                if (part + 1 == key.ext_key_parts && part >= key.user_defined_key_parts)
+                    rows = 1;
+                key.rec_per_key[part] = rows;
+            }
+        }
+    }
+    if (flag & HA_STATUS_ERRKEY)
+        errkey = lookup_errkey;
+    if (flag & HA_STATUS_AUTO) {
+        uint64_t next = 0;
+        frond_tree_next_number(share_->row_tree(), AUTO_INCREMENT_COUNTER, &next, nullptr);
+        stats.auto_increment_value = next;
+    }
+    return 0;
+}
+
+double ha_frond::scan_time()
+{
+    return static_cast<double>(stats.data_file_length) / BLOCK_BYTES + 1;
+}
+
+/* Rows of the primary key lie together: reading some of them costs their share of a scan. */
+double ha_frond::read_time(uint index, uint ranges, ha_rows rows)
+{
+    if (index != table->s->primary_key || rows <= 2)
+        return handler::read_time(index, ranges, rows);
+    double scan = scan_time();
+    ha_rows all = estimate_rows_upper_bound();
+    return rows >= all ? scan : ranges + static_cast<double>(rows) / static_cast<double>(all) * scan;
+}
+
+ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key_range *to, page_range *)
+{
+    const Index &index = plan().indexes[number];
+    std::string low, high;
+    if (from != nullptr) {
+        index.key.append_tuple(from->key, from->keypart_map, &low);
+        if (from->flag == HA_READ_AFTER_KEY)
+            low = successor(low);
+    }
+    if (to != nullptr) {
+        index.key.append_tuple(to->key, to->keypart_map, &high);
+        if (to->flag != HA_READ_BEFORE_KEY)
+            high = successor(high);
+    }
+    if (to != nullptr && !high.empty() && low >= high)
+        return 1;
+    Session *session = Session::of(table->in_use);
+    if (session->begin_statement())
+        return HA_POS_ERROR;
+    uint64_t rows = 0;
+    int code = frond_txn_estimate(session->txn(), share_->tree(number), low.empty() ? nullptr : raw(low), low.size(),
+                                  high.empty() ? nullptr : raw(high), high.size(), &rows, nullptr, session->error());
+    if (code != FROND_OK)
+        return HA_POS_ERROR;
+    /* The server does not read a range for which it is told 0, so a locking read would leave it without locks. */
+    return std::max<uint64_t>(rows, 1);
+}

@@ -1,0 +1,127 @@
+/* The handler: one cursor over one table in one statement. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef HA_FROND_H
+#define HA_FROND_H
+
+#include "cursor.h"
+#include "session.h"
+#include "share.h"
+
+class ha_frond final : public handler {
+public:
+    ha_frond(handlerton *hton, TABLE_SHARE *table);
+    ~ha_frond() override;
+
+    /* What the engine can do. */
+    Table_flags table_flags() const override;
+    ulong index_flags(uint index, uint part, bool all_parts) const override;
+    uint max_supported_keys() const override { return MAX_KEY; }
+    uint max_supported_key_length() const override { return 3500; }
+    uint max_supported_key_part_length() const override { return 3072; }
+    uint max_supported_key_parts() const override { return MAX_REF_PARTS; }
+    const char *index_type(uint) override { return "BTREE"; }
+    enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
+    uint lock_count() const override { return 0; }
+    uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+
+    /* Tables (ddl.cc). */
+    int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+    int delete_table(const char *name) override;
+    int rename_table(const char *from, const char *to) override;
+    int truncate() override;
+    bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
+    void update_create_info(HA_CREATE_INFO *info) override;
+    int analyze(THD *thd, HA_CHECK_OPT *options) override;
+    int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
+    int check(THD *thd, HA_CHECK_OPT *options) override;
+
+    /* Statements (ha_frond.cc). */
+    int open(const char *name, int mode, uint test_if_locked) override;
+    int close() override;
+    THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type type) override;
+    int external_lock(THD *thd, int type) override;
+    int start_stmt(THD *thd, thr_lock_type type) override;
+    int reset() override;
+    int extra(enum ha_extra_function operation) override;
+    void init_table_handle_for_HANDLER() override;
+    int info(uint flag) override;
+    double scan_time() override;
+    double read_time(uint index, uint ranges, ha_rows rows) override;
+    ha_rows estimate_rows_upper_bound() override { return stats.records * 2 + 1000; }
+    ha_rows records_in_range(uint index, const key_range *from, const key_range *to, page_range *pages) override;
+
+    /* Writes (write.cc). */
+    int write_row(const uchar *record) override;
+    int update_row(const uchar *old_record, const uchar *new_record) override;
+    int delete_row(const uchar *record) override;
+    void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                            ulonglong *reserved) override;
+
+    /* Reads (read.cc). */
+    int rnd_init(bool scan) override;
+    int rnd_end() override;
+    int rnd_next(uchar *record) override;
+    int rnd_pos(uchar *record, uchar *position) override;
+    void position(const uchar *record) override;
+    int cmp_ref(const uchar *a, const uchar *b) override;
+    int index_init(uint index, bool sorted) override;
+    int index_end() override;
+    int index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag) override;
+    int index_next(uchar *record) override;
+    int index_prev(uchar *record) override;
+    int index_first(uchar *record) override;
+    int index_last(uchar *record) override;
+    int index_next_same(uchar *record, const uchar *key, uint length) override;
+    void unlock_row() override;
+    bool was_semi_consistent_read() override { return is_semi_consistent_; }
+    void try_semi_consistent_read(bool yes) override { tries_semi_consistent_ = yes; }
+
+private:
+    using Index = frond::Plan::Index;
+
+    const frond::Plan &plan() const { return share_->plan; }
+    int begin() { return session_->begin_statement(); }
+    /* The key of a record in the row tree: of its primary key, or, without one, that of the row last read. */
+    void append_row_key(const uchar *record, std::string *out) const;
+    /* The key and the value of a record in an index. Returns whether the key is unique: no part of it is NULL. */
+    bool append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *key,
+                      std::string *value) const;
+    int duplicate(const frond_entry *entries, const frond_conflict &conflict, const uchar *record);
+    void raise_auto_increment();
+
+    frond::Cursor::How how(const frond_tree *tree) const;
+    int put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward);
+    int read_point(const Index &index, uchar *record);
+    int step(uchar *record, bool forward);
+    int read_current(uchar *record);
+    int fetch_row(std::string_view row_key, uchar *record);
+    int decode_row(std::string_view row_key, std::string_view value, uchar *record);
+    bool decode_entry(const Index &index, std::string_view key, std::string_view value, uchar *record,
+                      std::string *row_key) const;
+
+    frond::Share *share_ = nullptr;
+    frond::Session *session_ = nullptr;
+    frond::Cursor cursor_;
+
+    int row_lock_ = FROND_NO_LOCK;
+    bool skips_locked_ = false;
+    bool tries_semi_consistent_ = false;
+    /* The current row was read without a lock, for another has it: the next read locks and reads it again. */
+    bool is_semi_consistent_ = false;
+    bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: what is in the way is locked for writing. */
+
+    const frond_tree *scanned_ = nullptr; /* The tree of the scan. */
+    bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */
+    std::string search_;                  /* The encoded key or prefix of the last index_read. */
+    std::string row_key_;                 /* Of the current row. */
+    frond_buffer entry_buffer_ = {nullptr, 0, 0};
+    frond_buffer row_buffer_ = {nullptr, 0, 0};
+    frond_buffer conflict_buffer_ = {nullptr, 0, 0};
+    std::string bytes_;                   /* Keys and values of the row being written. */
+    std::vector<frond_entry> entries_;
+    std::vector<frond_change> changes_;
+    std::vector<uint> entry_index_;
+    std::string scratch_record_;
+    uint64_t next_row_id_ = 0, row_ids_end_ = 0;
+};
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "key_codec.h"
+
+#include <algorithm>
+
+namespace frond {
+namespace {
+
+void complement(std::string *out, size_t from)
+{
+    for (size_t i = from; i < out->size(); i++)
+        (*out)[i] = static_cast<char>(~(*out)[i]);
+}
+
+/* The content of an escaped part, and its length with its end. */
+std::optional<size_t> unescape(std::string_view key, uint8_t flip, std::string *content)
+{
+    size_t at = 0;
+    for (;;) {
+        if (at + 1 > key.size())
+            return std::nullopt;
+        uint8_t byte = static_cast<uint8_t>(key[at]) ^ flip;
+        if (byte != 0) {
+            if (content != nullptr)
+                content->push_back(static_cast<char>(byte));
+            at++;
+            continue;
+        }
+        if (at + 2 > key.size())
+            return std::nullopt;
+        uint8_t next = static_cast<uint8_t>(key[at + 1]) ^ flip;
+        at += 2;
+        if (next == 1)
+            return at;
+        if (content != nullptr)
+            content->push_back('\0');
+    }
+}
+
+}  // namespace
+
+std::string successor(std::string_view prefix)
+{
+    std::string next(prefix);
+    while (!next.empty() && static_cast<uint8_t>(next.back()) == 0xFF)
+        next.pop_back();
+    if (!next.empty())
+        next.back() = static_cast<char>(next.back() + 1);
+    return next;
+}
+
+Key_codec::Part::Part(const KEY_PART_INFO &info, const uchar *record)
+    : column(info.field, record),
+      length(info.length),
+      tuple_length(info.store_length),
+      width(0),
+      is_descending(info.key_part_flag & HA_REVERSE_SORT),
+      keeps_spaces(false),
+      chars(info.length / (info.field->charset()->mbmaxlen ? info.field->charset()->mbmaxlen : 1))
+{
+    is_whole = column.kind != Kind::Blob && length >= column.length;
+    if (column.is_fixed())
+        width = std::min(length, column.length);
+    if (column.is_text())
+        weights.emplace(column.charset);
+    keeps_spaces = column.kind == Kind::Char && (column.charset->state & MY_CS_NOPAD);
+    is_reversible = is_whole && !column.is_text() && column.kind != Kind::Float && column.kind != Kind::Double;
+}
+
+Key_codec::Key_codec(const KEY *key, const uchar *record)
+{
+    for (uint i = 0; i < key->user_defined_key_parts; i++) {
+        parts_.emplace_back(key->key_part[i], record);
+        const Part &part = parts_.back();
+        if (!part.is_reversible && part.is_whole)
+            irreversible_.push_back(part.column);
+    }
+}
+
+bool Key_codec::has_reversible(uint field) const
+{
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [field](const Part &part) { return part.is_reversible && part.column.index == field; });
+}
+
+void Key_codec::append(const Part &part, const uchar *data, size_t length, std::string *out) const
+{
+    size_t from = out->size();
+    if (part.is_nullable())
+        out->push_back('\1');
+    if (part.width != 0 && part.is_whole) {
+        uint8_t fixed[256];
+        uchar zero[8] = {};
+        bool is_minus_zero = (part.column.kind == Kind::Double && read_little_endian(data, 8) == uint64_t(1) << 63) ||
+                             (part.column.kind == Kind::Float && read_little_endian(data, 4) == uint64_t(1) << 31);
+        encode_fixed(part.column, is_minus_zero ? zero : data, fixed);
+        out->append(reinterpret_cast<const char *>(fixed), part.width);
+    } else if (part.width != 0) {
+        out->append(reinterpret_cast<const char *>(data), part.width);
+    } else if (part.weights) {
+        const uchar *end = data + length;
+        size_t cut = part.column.charset->charpos(data, end, part.chars);
+        part.weights->append(data, std::min(cut, length), part.chars, out);
+    } else {
+        append_escaped(data, std::min<size_t>(length, part.length), out);
+    }
+    if (part.is_descending)
+        complement(out, from);
+}
+
+void Key_codec::append_null(const Part &part, std::string *out) const
+{
+    size_t from = out->size();
+    out->push_back('\0');
+    if (part.width != 0)
+        out->append(part.width, '\0');
+    else
+        for (uint level = part.weights ? part.weights->levels() : 1; level > 0; level--)
+            append_escaped(nullptr, 0, out);
+    if (part.is_descending)
+        complement(out, from);
+}
+
+bool Key_codec::append_record(const uchar *record, std::string *out) const
+{
+    bool has_null = false;
+    for (const Part &part : parts_) {
+        if (part.column.is_null(record)) {
+            append_null(part, out);
+            has_null = true;
+            continue;
+        }
+        size_t length;
+        const uchar *data = content(part.column, record + part.column.offset, &length);
+        if (part.keeps_spaces)
+            length = part.column.length;
+        append(part, data, length, out);
+    }
+    return has_null;
+}
+
+void Key_codec::append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const
+{
+    for (const Part &part : parts_) {
+        if (!(parts & 1))
+            return;
+        parts >>= 1;
+        const uchar *data = tuple;
+        tuple += part.tuple_length;
+        if (part.is_nullable() && *data++ != 0) {
+            append_null(part, out);
+            continue;
+        }
+        size_t length = part.length;
+        if (part.column.kind == Kind::Variable || part.column.kind == Kind::Blob) {
+            length = uint2korr(data);
+            data += HA_KEY_BLOB_LENGTH;
+        } else if (part.column.kind == Kind::Char && !part.keeps_spaces) {
+            length = part.column.charset->lengthsp(reinterpret_cast<const char *>(data), length);
+        }
+        append(part, data, length, out);
+    }
+}
+
+void Key_codec::append_layout(std::vector<frond_part> *layout) const
+{
+    for (const Part &part : parts_) {
+        if (part.is_nullable())
+            layout->push_back({FROND_PART_FIXED, 1, FROND_HINT_NONE});
+        if (part.width != 0) {
+            int hint = part.is_whole ? hint_of(part.column) : FROND_HINT_NONE;
+            layout->push_back({FROND_PART_FIXED, static_cast<uint16_t>(part.width), hint});
+            continue;
+        }
+        int kind = part.is_descending ? FROND_PART_ESCAPED_DESCENDING : FROND_PART_ESCAPED;
+        for (uint level = part.weights ? part.weights->levels() : 1; level > 0; level--)
+            layout->push_back({kind, 0, FROND_HINT_NONE});
+    }
+}
+
+std::vector<uint> Key_codec::layout_ends() const
+{
+    std::vector<uint> ends;
+    uint count = 0;
+    for (const Part &part : parts_) {
+        count += part.is_nullable() + (part.weights ? part.weights->levels() : 1);
+        ends.push_back(count);
+    }
+    return ends;
+}
+
+std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record) const
+{
+    size_t at = 0;
+    for (const Part &part : parts_) {
+        uint8_t flip = part.is_descending ? 0xFF : 0;
+        bool is_null = false;
+        if (part.is_nullable()) {
+            if (at >= key.size())
+                return std::nullopt;
+            is_null = (static_cast<uint8_t>(key[at++]) ^ flip) == 0;
+            if (record != nullptr && is_null)
+                part.column.set_null(record);
+            else if (record != nullptr)
+                part.column.set_not_null(record);
+        }
+        bool fills = record != nullptr && !is_null && part.is_reversible;
+        if (part.width != 0) {
+            if (at + part.width > key.size())
+                return std::nullopt;
+            if (fills) {
+                uint8_t fixed[256];
+                for (uint i = 0; i < part.width; i++)
+                    fixed[i] = static_cast<uint8_t>(key[at + i]) ^ flip;
+                decode_fixed(part.column, fixed, record + part.column.offset);
+            }
+            at += part.width;
+            continue;
+        }
+        static thread_local std::string text;
+        text.clear();
+        for (uint level = part.weights ? part.weights->levels() : 1; level > 0; level--) {
+            std::optional<size_t> length = unescape(key.substr(at), flip, fills ? &text : nullptr);
+            if (!length)
+                return std::nullopt;
+            at += *length;
+        }
+        if (fills && !put_content(part.column, raw(text), text.size(), record + part.column.offset))
+            return std::nullopt;
+    }
+    return at;
+}
+
+}  // namespace frond

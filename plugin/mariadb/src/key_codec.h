@@ -1,0 +1,74 @@
+/* Keys of a table's trees. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_KEY_CODEC_H
+#define FROND_KEY_CODEC_H
+
+#include "column.h"
+#include "cursor.h"
+#include "weights.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace frond {
+
+/* The least key above all keys that begin with `prefix`; empty if there is none. */
+std::string successor(std::string_view prefix);
+
+/*
+  The declared parts of one key of a table, compiled when it is opened.
+
+  Each part is a flag, if the column may be NULL (0 is NULL, so that NULLs come first), and then bytes that sort as the
+  column does and tell where they end: keys that share their first parts share a prefix of bytes, and no other key has
+  it. A descending part is the complement of an ascending one.
+*/
+class Key_codec {
+public:
+    Key_codec(const KEY *key, const uchar *record);
+
+    /* Appends the key of a record. Returns whether a part of it is NULL. */
+    bool append_record(const uchar *record, std::string *out) const;
+    /* Appends the parts of a key in the server's tuple format that `parts` names, from the first on. */
+    void append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const;
+    /* Appends the parts of the tree's key. */
+    void append_layout(std::vector<frond_part> *layout) const;
+    /*
+      Fills columns of a record that can be read from their keys, and gives the length of the parts; nothing if the bytes
+      are no such key. With no record it only measures.
+    */
+    std::optional<size_t> decode(std::string_view key, uchar *record) const;
+    /* Columns whose key does not tell what they are, but for prefixes of columns. */
+    const std::vector<Column> &irreversible() const { return irreversible_; }
+    bool has_reversible(uint field) const;
+    /* For each declared part, how many parts of the tree's key there are up to its end. */
+    std::vector<uint> layout_ends() const;
+
+private:
+    struct Part {
+        Part(const KEY_PART_INFO &info, const uchar *record);
+
+        bool is_nullable() const { return column.null_bit != 0; }
+
+        Column column;
+        uint length;        /* Bytes of the column that the key has. */
+        uint tuple_length;  /* In the server's tuple, with its flag and length. */
+        uint width;         /* Of a fixed part, without its flag; 0 if it is of variable length. */
+        bool is_descending;
+        bool keeps_spaces;  /* A CHAR whose spaces at the end count, as they do without PAD SPACE. */
+        bool is_whole;      /* Not a prefix of the column. */
+        bool is_reversible;
+        size_t chars;
+        std::optional<Weights> weights;
+    };
+
+    void append(const Part &part, const uchar *data, size_t length, std::string *out) const;
+    void append_null(const Part &part, std::string *out) const;
+
+    std::vector<Part> parts_;
+    std::vector<Column> irreversible_;
+};
+
+}  // namespace frond
+
+#endif

@@ -1,0 +1,152 @@
+/* The plugin's declaration, its variables, and how it starts and stops. SPDX-License-Identifier: GPL-2.0-only */
+#include "ddl.h"
+#include "ha_frond.h"
+#include "session.h"
+#include "store.h"
+
+#include "mysqld.h"
+
+#include <algorithm>
+
+extern void ignore_db_dirs_append(const char *dirname);
+
+namespace frond {
+namespace {
+
+unsigned long long cache_size;
+unsigned long durability;
+
+const char *durability_names[] = {"sync", "os", "lazy", NullS};
+TYPELIB durability_typelib = {array_elements(durability_names) - 1, "", durability_names, nullptr};
+
+MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                       "Memory of the engine in bytes: cache, memtables and locks together", nullptr, nullptr,
+                       256ULL << 20, 16ULL << 20, ULONGLONG_MAX, 1 << 20);
+
+MYSQL_SYSVAR_ENUM(durability, durability, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                  "When a commit is acknowledged: 'sync' once it is on disk; 'os' once the kernel has it, so that a "
+                  "power failure may lose the last second; 'lazy' once it is in the log's buffer, so that a killed "
+                  "server may lose a second as well",
+                  nullptr, nullptr, 0, &durability_typelib);
+
+MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
+                   "Seconds that a statement waits for a row lock before it fails", nullptr, nullptr, 50, 0, 1 << 30, 0);
+
+struct st_mysql_sys_var *variables[] = {
+    MYSQL_SYSVAR(cache_size),
+    MYSQL_SYSVAR(durability),
+    MYSQL_SYSVAR(lock_wait_timeout),
+    nullptr,
+};
+
+handler *create_handler(handlerton *hton, TABLE_SHARE *table, MEM_ROOT *mem_root)
+{
+    return new (mem_root) ha_frond(hton, table);
+}
+
+bool flush_logs(handlerton *)
+{
+    frond_error error;
+    if (frond_checkpoint(store(), &error) != FROND_OK) {
+        sql_print_error("Frond: a checkpoint failed: %s", error.message);
+        return true;
+    }
+    return false;
+}
+
+/* SHOW ENGINE FROND STATUS: one row for each kind of news. */
+bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type)
+{
+    if (type != HA_ENGINE_STATUS)
+        return false;
+    std::string text;
+    auto line = [](void *context, const char *text, size_t length) {
+        static_cast<std::string *>(context)->append(text, length).append("\n");
+    };
+    auto number = [](void *context, const char *name, uint64_t value) {
+        static_cast<std::string *>(context)->append(name).append(" ").append(std::to_string(value)).append("\n");
+    };
+    text.append("TRANSACTIONS\n");
+    frond_transactions(store(), line, &text, nullptr);
+    text.append("LOCK WAITS\n");
+    frond_lock_waits(store(), line, &text, nullptr);
+    frond_buffer words = {nullptr, 0, 0};
+    if (frond_last_deadlock(store(), &words, nullptr) == FROND_OK)
+        text.append("LAST DEADLOCK\n").append(reinterpret_cast<char *>(words.data), words.length).append("\n");
+    frond_buffer_free(&words);
+    text.append("STATISTICS\n");
+    frond_stats(store(), number, &text, nullptr);
+    return print(thd, STRING_WITH_LEN("FROND"), STRING_WITH_LEN(""), text.data(), static_cast<uint>(text.size()));
+}
+
+/*
+  The classes of the server are used with the layout that its headers give under this plugin's macros. If the server was
+  built with others, members lie elsewhere: better no engine than one that reads them.
+*/
+bool layout_agrees()
+{
+    THD *thd = current_thd;
+    if (thd == nullptr)
+        return true;
+    return thd_get_thread_id(thd) == thd->thread_id && thd_sql_command(thd) == static_cast<int>(thd->lex->sql_command) &&
+           thd_tx_isolation(thd) == static_cast<int>(thd->tx_isolation);
+}
+
+int init(void *data)
+{
+    if (!layout_agrees()) {
+        sql_print_error("Frond: the plugin was compiled for a server with other classes");
+        return 1;
+    }
+    hton = static_cast<handlerton *>(data);
+    ignore_db_dirs_append("#frond");
+    if (!open_store(cache_size, FROND_SYNC + static_cast<int>(durability)))
+        return 1;
+    hton->create = create_handler;
+    hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
+    hton->flush_logs = flush_logs;
+    hton->show_status = show_status;
+    static const char *no_files[] = {NullS};
+    hton->tablefile_extensions = no_files;
+    set_table_calls(hton);
+    set_transaction_calls(hton);
+    set_prepared_calls(hton);
+    return 0;
+}
+
+int deinit(void *)
+{
+    close_store();
+    return 0;
+}
+
+struct st_mysql_storage_engine storage_engine = {MYSQL_HANDLERTON_INTERFACE_VERSION};
+
+}  // namespace
+
+int64_t lock_timeout_ms(THD *thd)
+{
+    /* NOWAIT and WAIT n set the server's variable for the statement. */
+    return static_cast<int64_t>(std::min<ulonglong>(THDVAR(thd, lock_wait_timeout), thd->variables.lock_wait_timeout)) *
+           1000;
+}
+
+}  // namespace frond
+
+maria_declare_plugin(frond)
+{
+    MYSQL_STORAGE_ENGINE_PLUGIN,
+    &frond::storage_engine,
+    "FROND",
+    "Frond",
+    "Transactional B-epsilon-tree engine: fast inserts into indexed tables, compressed",
+    PLUGIN_LICENSE_GPL,
+    frond::init,
+    frond::deinit,
+    0x0001,
+    nullptr,
+    frond::variables,
+    "0.1",
+    MariaDB_PLUGIN_MATURITY_EXPERIMENTAL,
+}
+maria_declare_plugin_end;

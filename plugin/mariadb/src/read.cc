@@ -1,0 +1,400 @@
+/* Scans, index reads and reads by position. SPDX-License-Identifier: GPL-2.0-only */
+#include "ha_frond.h"
+
+#include "errors.h"
+
+using namespace frond;
+
+Cursor::How ha_frond::how(const frond_tree *tree) const
+{
+    Cursor::How how;
+    how.row_lock = row_lock_;
+    if (skips_locked_)
+        how.when_locked = FROND_SKIP;
+    else if (tries_semi_consistent_ && row_lock_ == FROND_EXCLUSIVE && tree == share_->row_tree() &&
+             !session_->has_snapshot_isolation())
+        how.when_locked = FROND_LAST_COMMIT;
+    return how;
+}
+
+/* Puts the cursor where a scan of [from, to) begins: before its first row, or behind its last one. */
+int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward)
+{
+    Cursor::How how = this->how(tree);
+    is_point_ = false;
+    is_semi_consistent_ = false;
+    scanned_ = tree;
+    if (how.row_lock != FROND_NO_LOCK) {
+        /* No row or gap outside of the range is to be locked. */
+        if (int error = cursor_.open(session_, tree, how, from, to))
+            return error;
+        return forward ? 0 : cursor_.seek_last();
+    }
+    if (!cursor_.is_open_for(tree, how))
+        if (int error = cursor_.open(session_, tree, how, {}, {}))
+            return error;
+    if (forward)
+        return cursor_.seek(from);
+    return to.empty() ? cursor_.seek_last() : cursor_.seek(to);
+}
+
+int ha_frond::decode_row(std::string_view row_key, std::string_view value, uchar *record)
+{
+    /* Who writes the row needs all of it, whatever the statement reads. */
+    const MY_BITMAP *wanted = get_lock_type() == F_WRLCK ? nullptr : table->read_set;
+    if (!plan().row->decode(value, wanted, record))
+        return HA_ERR_CRASHED;
+    if (plan().has_primary() && !plan().primary_key().decode(row_key, record))
+        return HA_ERR_CRASHED;
+    return 0;
+}
+
+/* Reads a row by its key into the record. */
+int ha_frond::fetch_row(std::string_view row_key, uchar *record)
+{
+    frond_read_options options;
+    frond_read_options_init(&options);
+    options.row_lock = row_lock_;
+    options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
+    options.with_last = true;
+    int code = frond_txn_read(session_->txn(), share_->row_tree(), raw(row_key), row_key.size(), &options,
+                              &row_buffer_, nullptr, session_->error());
+    if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
+        return HA_ERR_KEY_NOT_FOUND;
+    if (code != FROND_OK)
+        return session_->fail(code);
+    return decode_row(row_key, view(row_buffer_.data, row_buffer_.length), record);
+}
+
+/* Fills columns that an entry of an index tells, if there is a record, and gives the key of its row. */
+bool ha_frond::decode_entry(const Index &index, std::string_view key, std::string_view value, uchar *record,
+                            std::string *row_key) const
+{
+    std::optional<size_t> parts;
+    std::string_view primary;
+    if (record != nullptr || !index.is_unique) {
+        parts = index.key.decode(key, record);
+        if (!parts)
+            return false;
+    }
+    if (!index.is_unique)
+        primary = key.substr(*parts);
+    if (record != nullptr || index.is_unique) {
+        if (!index.entry->decode(value, record, &primary))
+            return false;
+    }
+    if (record != nullptr && plan().has_primary() && !plan().primary_key().decode(primary, record))
+        return false;
+    row_key->assign(primary);
+    return true;
+}
+
+/* Reads the row that the cursor stands on; HA_ERR_KEY_NOT_FOUND if an entry's row is gone or skipped. */
+int ha_frond::read_current(uchar *record)
+{
+    if (scanned_ == share_->row_tree()) {
+        row_key_.assign(cursor_.key());
+        std::string_view value = cursor_.value();
+        if (plan().row->has_blobs()) {
+            /* BLOBs of the record point into the value, and must outlive the cursor. */
+            if (int code = frond_buffer_set(&row_buffer_, raw(value), value.size(), session_->error()))
+                return session_->fail(code);
+            value = view(row_buffer_.data, row_buffer_.length);
+        }
+        return decode_row(row_key_, value, record);
+    }
+    const Index &index = plan().indexes[active_index];
+    const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
+    /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
+    if (is_covered && plan().has_primary() && bitmap_is_clear_all(table->read_set))
+        return 0;
+    if (!decode_entry(index, cursor_.key(), cursor_.value(), is_covered ? record : nullptr, &row_key_))
+        return HA_ERR_CRASHED;
+    return is_covered ? 0 : fetch_row(row_key_, record);
+}
+
+int ha_frond::step(uchar *record, bool forward)
+{
+    for (;;) {
+        int error;
+        if (is_semi_consistent_) {
+            is_semi_consistent_ = false;
+            error = cursor_.relock();
+            if (error == HA_ERR_KEY_NOT_FOUND)
+                continue;
+        } else {
+            error = cursor_.step(forward);
+            if (error == 0)
+                is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
+        }
+        if (error != 0)
+            return error;
+        error = read_current(record);
+        if (error != HA_ERR_KEY_NOT_FOUND)
+            return error;
+    }
+}
+
+int ha_frond::rnd_init(bool)
+{
+    cursor_.close();
+    is_semi_consistent_ = false;
+    scanned_ = nullptr;
+    return 0;
+}
+
+int ha_frond::rnd_end()
+{
+    cursor_.close();
+    return 0;
+}
+
+int ha_frond::rnd_next(uchar *record)
+{
+    if (int error = begin())
+        return error;
+    if (scanned_ == nullptr)
+        if (int error = put_cursor(share_->row_tree(), {}, {}, true))
+            return error;
+    return step(record, true);
+}
+
+int ha_frond::rnd_pos(uchar *record, uchar *position)
+{
+    if (int error = begin())
+        return error;
+    row_key_.clear();
+    if (plan().has_primary())
+        plan().primary_key().append_tuple(position, HA_WHOLE_KEY, &row_key_);
+    else
+        row_key_.assign(reinterpret_cast<const char *>(position), ROW_ID_BYTES);
+    is_semi_consistent_ = false;
+    return fetch_row(row_key_, record);
+}
+
+void ha_frond::position(const uchar *record)
+{
+    if (plan().has_primary())
+        key_copy(ref, const_cast<uchar *>(record), &table->key_info[plan().primary], ref_length, true);
+    else
+        memcpy(ref, row_key_.data(), ROW_ID_BYTES);
+}
+
+int ha_frond::cmp_ref(const uchar *a, const uchar *b)
+{
+    if (!plan().has_primary())
+        return memcmp(a, b, ROW_ID_BYTES);
+    std::string first, second;
+    plan().primary_key().append_tuple(a, HA_WHOLE_KEY, &first);
+    plan().primary_key().append_tuple(b, HA_WHOLE_KEY, &second);
+    return first.compare(second);
+}
+
+int ha_frond::index_init(uint index, bool)
+{
+    active_index = index;
+    is_point_ = false;
+    is_semi_consistent_ = false;
+    scanned_ = share_->tree(index);
+    cursor_.close();
+    return 0;
+}
+
+int ha_frond::index_end()
+{
+    active_index = MAX_KEY;
+    cursor_.close();
+    return 0;
+}
+
+/* Reads the one row whose key in a unique index is `search_`. */
+int ha_frond::read_point(const Index &index, uchar *record)
+{
+    is_point_ = true;
+    is_semi_consistent_ = false;
+    if (index.number == plan().primary) {
+        row_key_ = search_;
+        return fetch_row(row_key_, record);
+    }
+    frond_read_options options;
+    frond_read_options_init(&options);
+    options.row_lock = row_lock_;
+    options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
+    int code = frond_txn_read(session_->txn(), share_->tree(index.number), raw(search_), search_.size(), &options,
+                              &entry_buffer_, nullptr, session_->error());
+    if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
+        return HA_ERR_KEY_NOT_FOUND;
+    if (code != FROND_OK)
+        return session_->fail(code);
+    const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
+    if (!decode_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length), is_covered ? record : nullptr,
+                      &row_key_))
+        return HA_ERR_CRASHED;
+    return is_covered ? 0 : fetch_row(row_key_, record);
+}
+
+int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)
+{
+    if (int error = begin())
+        return error;
+    const Index &index = plan().indexes[active_index];
+    const KEY &info = table->key_info[active_index];
+    search_.clear();
+    index.key.append_tuple(key, parts, &search_);
+    /*
+      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked after the row is written,
+      and its search expects to meet that row.
+    */
+    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && this != table->file))
+        session_->see_own_writes();
+    const key_part_map all = make_prev_keypart_map(info.user_defined_key_parts);
+    if (flag == HA_READ_KEY_EXACT && index.is_unique && (parts & all) == all) {
+        bool has_null = false;
+        const uchar *at = key;
+        for (uint i = 0; i < info.user_defined_key_parts; i++) {
+            has_null |= info.key_part[i].null_bit != 0 && *at != 0;
+            at += info.key_part[i].store_length;
+        }
+        if (!has_null)
+            return read_point(index, record);
+    }
+    const frond_tree *tree = share_->tree(active_index);
+    const std::string after = successor(search_);
+    bool is_prefix = false, forward = true;
+    std::string_view from, to;
+    std::string end;
+    switch (flag) {
+    case HA_READ_KEY_EXACT:
+    case HA_READ_PREFIX:
+        is_prefix = true;
+        from = search_;
+        to = after;
+        break;
+    case HA_READ_KEY_OR_NEXT:
+    case HA_READ_AFTER_KEY:
+        from = flag == HA_READ_AFTER_KEY ? after : search_;
+        if (from.empty() && !search_.empty())
+            return HA_ERR_KEY_NOT_FOUND;
+        if (row_lock_ != FROND_NO_LOCK && end_range != nullptr) {
+            index.key.append_tuple(end_range->key, end_range->keypart_map, &end);
+            if (end_range->flag != HA_READ_BEFORE_KEY)
+                end = successor(end);
+            if (!end.empty() && from >= end)
+                return HA_ERR_KEY_NOT_FOUND;
+            to = end;
+        }
+        break;
+    case HA_READ_BEFORE_KEY:
+        to = search_;
+        forward = false;
+        break;
+    case HA_READ_KEY_OR_PREV:
+    case HA_READ_PREFIX_LAST_OR_PREV:
+        to = after;
+        forward = false;
+        break;
+    case HA_READ_PREFIX_LAST:
+        is_prefix = true;
+        from = search_;
+        to = after;
+        forward = false;
+        break;
+    default:
+        return HA_ERR_WRONG_COMMAND;
+    }
+    if (int error = put_cursor(tree, from, to, forward))
+        return error;
+    for (;;) {
+        int error = cursor_.step(forward);
+        if (error == 0 && is_prefix && cursor_.key().compare(0, search_.size(), search_) != 0)
+            error = HA_ERR_END_OF_FILE;
+        if (error != 0)
+            return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+        is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
+        error = read_current(record);
+        if (error != HA_ERR_KEY_NOT_FOUND)
+            return error;
+    }
+}
+
+int ha_frond::index_next(uchar *record)
+{
+    if (int error = begin())
+        return error;
+    if (is_point_) {
+        std::string behind = search_ + '\0';
+        if (int error = put_cursor(share_->tree(active_index), behind, {}, true))
+            return error;
+    }
+    return step(record, true);
+}
+
+int ha_frond::index_prev(uchar *record)
+{
+    if (int error = begin())
+        return error;
+    if (is_point_) {
+        std::string here = search_;
+        if (int error = put_cursor(share_->tree(active_index), {}, here, false))
+            return error;
+    }
+    return step(record, false);
+}
+
+int ha_frond::index_first(uchar *record)
+{
+    if (int error = begin())
+        return error;
+    if (int error = put_cursor(share_->tree(active_index), {}, {}, true))
+        return error;
+    return step(record, true);
+}
+
+int ha_frond::index_last(uchar *record)
+{
+    if (int error = begin())
+        return error;
+    if (int error = put_cursor(share_->tree(active_index), {}, {}, false))
+        return error;
+    return step(record, false);
+}
+
+int ha_frond::index_next_same(uchar *record, const uchar *, uint)
+{
+    if (int error = begin())
+        return error;
+    if (is_point_)
+        return HA_ERR_END_OF_FILE;
+    for (;;) {
+        int error;
+        if (is_semi_consistent_) {
+            is_semi_consistent_ = false;
+            error = cursor_.relock();
+            if (error == HA_ERR_KEY_NOT_FOUND)
+                continue;
+        } else {
+            error = cursor_.step(true);
+            if (error == 0 && cursor_.key().compare(0, search_.size(), search_) != 0)
+                return HA_ERR_END_OF_FILE;
+            if (error == 0)
+                is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
+        }
+        if (error != 0)
+            return error;
+        error = read_current(record);
+        if (error != HA_ERR_KEY_NOT_FOUND)
+            return error;
+    }
+}
+
+/* A row that the statement does not want: at READ COMMITTED its lock is given back. */
+void ha_frond::unlock_row()
+{
+    if (is_semi_consistent_) {
+        is_semi_consistent_ = false;
+        return;
+    }
+    if (row_lock_ != FROND_NO_LOCK && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED &&
+        session_->txn() != nullptr)
+        frond_txn_unlock_last(session_->txn(), nullptr);
+}

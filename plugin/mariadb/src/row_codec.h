@@ -1,0 +1,64 @@
+/* Values of a table's trees. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_ROW_CODEC_H
+#define FROND_ROW_CODEC_H
+
+#include "column.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace frond {
+
+/*
+  Columns of a record as the value of a tree, compiled when a table is opened.
+
+  A value is: the version of its layout (two bytes), the record's NULL bits as the server keeps them, then each column:
+  fixed ones in the form that sorts, others with their length before them. A column that is NULL is written as zeros. So
+  the engine sees typed columns and can keep each in the form that takes least. Virtual columns, and columns that the
+  key tells, are left out.
+*/
+class Row_codec {
+public:
+    /* Of a table's rows: all stored columns but those for which `is_in_key` says true. */
+    Row_codec(const TABLE *table, const std::vector<bool> &is_in_key);
+
+    void encode(const uchar *record, std::string *out) const;
+    /*
+      Fills a record. Only columns of `wanted` (null: all) need to be filled. False if the bytes are no such value. BLOBs
+      point into `value`.
+    */
+    bool decode(std::string_view value, const MY_BITMAP *wanted, uchar *record) const;
+    void append_layout(std::vector<frond_part> *layout) const;
+    bool has_blobs() const { return has_blobs_; }
+
+private:
+    std::vector<Column> columns_;
+    std::vector<uchar> null_mask_;     /* Bits of columns that are in the value. */
+    std::vector<uchar> null_defaults_; /* The other bits, as the server expects them. */
+    size_t fixed_bytes_ = 0;
+    bool has_blobs_ = false;
+};
+
+/*
+  What an index keeps beside its key: whose entry it is, if the key does not tell, and columns as they were before they
+  became weights.
+*/
+class Entry_codec {
+public:
+    Entry_codec(bool has_primary, std::vector<Column> columns)
+        : has_primary_(has_primary), columns_(std::move(columns)) {}
+
+    void encode(const uchar *record, std::string_view primary, std::string *out) const;
+    /* Fills what the value tells; gives the row's key, if it is in the value. False if the bytes are no such value. */
+    bool decode(std::string_view value, uchar *record, std::string_view *primary) const;
+    void append_layout(std::vector<frond_part> *layout) const;
+
+private:
+    bool has_primary_;
+    std::vector<Column> columns_;
+};
+
+}  // namespace frond
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "session.h"
+
+#include "cursor.h"
+#include "errors.h"
+#include "store.h"
+
+namespace frond {
+namespace {
+
+bool in_transaction(THD *thd)
+{
+    return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
+}
+
+int isolation_of(THD *thd)
+{
+    switch (thd_tx_isolation(thd)) {
+    case ISO_READ_UNCOMMITTED:
+    case ISO_READ_COMMITTED:
+        return FROND_READ_COMMITTED;
+    case ISO_SERIALIZABLE:
+        /* A SELECT that is a transaction by itself is serializable without locks. */
+        return in_transaction(thd) || thd_sql_command(thd) != SQLCOM_SELECT ? FROND_SERIALIZABLE
+                                                                            : FROND_REPEATABLE_READ;
+    default:
+        return FROND_REPEATABLE_READ;
+    }
+}
+
+}  // namespace
+
+Session *Session::find(THD *thd)
+{
+    return static_cast<Session *>(thd_get_ha_data(thd, hton));
+}
+
+Session *Session::of(THD *thd)
+{
+    Session *session = find(thd);
+    if (session == nullptr) {
+        session = new Session(thd);
+        thd_set_ha_data(thd, hton, session);
+    }
+    return session;
+}
+
+Session::~Session()
+{
+    detach();
+}
+
+void Session::detach()
+{
+    close_cursors();
+    if (prepared_ != nullptr)
+        frond_prepared_detach(prepared_);
+    prepared_ = nullptr;
+    if (txn_ != nullptr)
+        frond_txn_rollback(txn_, nullptr);
+    ended();
+}
+
+void Session::ended()
+{
+    txn_ = nullptr;
+    ordered_ = false;
+    statement_marked_ = false;
+    outer_marked_ = wants_savepoint_ = false;
+    std::lock_guard<std::mutex> guard(interrupter_mutex_);
+    frond_interrupter_free(interrupter_);
+    interrupter_ = nullptr;
+    interrupted_ = false;
+}
+
+void Session::close_cursors()
+{
+    while (cursors_ != nullptr)
+        cursors_->suspend();
+}
+
+void Session::enter()
+{
+    trans_register_ha(thd_, false, hton, 0);
+    if (in_transaction(thd_))
+        trans_register_ha(thd_, true, hton, 0);
+}
+
+void Session::enter_substatement()
+{
+    enter();
+    if (thd_->in_sub_stmt)
+        see_own_writes();
+}
+
+/*
+  The engine has one mark for two things: what a failed statement takes back, and what scans see. Where they must differ,
+  a savepoint marks the begin of the statement, and the engine's mark is moved.
+*/
+void Session::see_own_writes()
+{
+    if (statement_marked_ && outer_marked_)
+        frond_txn_begin_statement(txn_, nullptr);
+}
+
+int Session::begin()
+{
+    frond_txn_options options;
+    frond_txn_options_init(&options);
+    isolation_ = isolation_of(thd_);
+    lock_timeout_ms_ = lock_timeout_ms(thd_);
+    options.isolation = isolation_;
+    options.lock_timeout_ms = lock_timeout_ms_;
+    options.tag = thd_get_thread_id(thd_);
+    if (int code = frond_txn_begin(store(), &options, &txn_, &error_)) {
+        txn_ = nullptr;
+        return failed(thd_, code, error_);
+    }
+    frond_interrupter *interrupter = nullptr;
+    frond_txn_interrupter(txn_, &interrupter, nullptr);
+    std::lock_guard<std::mutex> guard(interrupter_mutex_);
+    interrupter_ = interrupter;
+    return 0;
+}
+
+int Session::mark_statement()
+{
+    if (prepared_ != nullptr)
+        return HA_ERR_WRONG_COMMAND;
+    if (txn_ == nullptr) {
+        if (int error = begin())
+            return error;
+    } else if (int64_t wanted = lock_timeout_ms(thd_); wanted != lock_timeout_ms_) {
+        frond_txn_set_lock_timeout(txn_, wanted, nullptr);
+        lock_timeout_ms_ = wanted;
+    }
+    outer_marked_ = false;
+    if (wants_savepoint_ || thd_->locked_tables_mode == LTM_PRELOCKED ||
+        thd_->locked_tables_mode == LTM_PRELOCKED_UNDER_LOCK_TABLES) {
+        if (int code = frond_txn_savepoint(txn_, &outer_savepoint_, &error_))
+            return fail(code);
+        outer_marked_ = true;
+    }
+    if (int code = frond_txn_begin_statement(txn_, &error_))
+        return fail(code);
+    statement_marked_ = true;
+    return 0;
+}
+
+int Session::fail(int code)
+{
+    int error = failed(thd_, code, error_);
+    if (txn_ != nullptr && frond_txn_is_over(txn_))
+        thd_->mark_transaction_to_rollback(true);
+    return error;
+}
+
+int Session::end_statement()
+{
+    if (txn_ != nullptr && statement_marked_) {
+        if (isolation_ == FROND_READ_COMMITTED)
+            frond_txn_end_statement(txn_, nullptr);
+        if (outer_marked_)
+            frond_txn_release(txn_, outer_savepoint_, nullptr);
+    }
+    outer_marked_ = wants_savepoint_ = false;
+    statement_marked_ = false;
+    std::lock_guard<std::mutex> guard(interrupter_mutex_);
+    if (interrupted_ && txn_ != nullptr)
+        frond_txn_clear_interrupt(txn_, nullptr);
+    interrupted_ = false;
+    return 0;
+}
+
+int Session::rollback_statement()
+{
+    if (txn_ == nullptr || !statement_marked_)
+        return end_statement();
+    close_cursors();
+    int code = outer_marked_ ? frond_txn_rollback_to(txn_, outer_savepoint_, &error_)
+                             : frond_txn_rollback_statement(txn_, &error_);
+    int error = code == FROND_OK || frond_txn_is_over(txn_) ? 0 : failed(thd_, code, error_);
+    wrote();
+    end_statement();
+    return error;
+}
+
+int Session::commit()
+{
+    close_cursors();
+    int code = FROND_OK;
+    if (prepared_ != nullptr) {
+        /* Behind commit_ordered the binlog has the decision: the server asks by commit_checkpoint_request. */
+        code = frond_prepared_commit(prepared_, ordered_ ? FROND_LAZY : FROND_AS_STORE, &error_);
+        if (code == FROND_OK)
+            prepared_ = nullptr;
+    } else if (txn_ != nullptr) {
+        code = frond_txn_commit(txn_, nullptr, &error_);
+    }
+    int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
+    ended();
+    return error;
+}
+
+int Session::rollback()
+{
+    close_cursors();
+    int code = FROND_OK;
+    if (prepared_ != nullptr) {
+        code = frond_prepared_rollback(prepared_, &error_);
+        if (code == FROND_OK)
+            prepared_ = nullptr;
+    } else if (txn_ != nullptr) {
+        code = frond_txn_rollback(txn_, &error_);
+    }
+    int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
+    wrote();
+    ended();
+    return error;
+}
+
+int Session::prepare(const XID &xid)
+{
+    if (txn_ == nullptr)
+        return 0;
+    close_cursors();
+    Xid_name name(xid);
+    int code = frond_txn_prepare(txn_, name.bytes, name.length, FROND_SYNC, &prepared_, &error_);
+    if (code != FROND_OK) {
+        prepared_ = nullptr;
+        int error = failed(thd_, code, error_);
+        if (code != INVALID_ARGUMENT)
+            ended();
+        return error;
+    }
+    ended();
+    return 0;
+}
+
+void Session::commit_ordered()
+{
+    /* An error comes back from the commit that follows. */
+    if (prepared_ != nullptr && frond_prepared_commit_ordered(prepared_, nullptr, nullptr) == FROND_OK)
+        ordered_ = true;
+}
+
+int Session::take_snapshot()
+{
+    if (txn_ == nullptr)
+        if (int error = begin())
+            return error;
+    if (isolation_ != FROND_REPEATABLE_READ) {
+        if (thd_tx_isolation(thd_) == ISO_READ_UNCOMMITTED)
+            push_warning_printf(thd_, Sql_condition::WARN_LEVEL_WARN, HA_ERR_UNSUPPORTED,
+                                "Frond: WITH CONSISTENT SNAPSHOT is ignored at READ UNCOMMITTED isolation level.");
+        return 0;
+    }
+    if (int code = frond_txn_take_snapshot(txn_, nullptr, &error_))
+        return fail(code);
+    return 0;
+}
+
+int Session::set_savepoint(uint64_t *number)
+{
+    if (txn_ == nullptr)
+        if (int error = begin())
+            return error;
+    if (int code = frond_txn_savepoint(txn_, number, &error_))
+        return fail(code);
+    return 0;
+}
+
+int Session::rollback_to(uint64_t number)
+{
+    if (txn_ == nullptr)
+        return HA_ERR_NO_SAVEPOINT;
+    close_cursors();
+    if (int code = frond_txn_rollback_to(txn_, number, &error_))
+        return fail(code);
+    wrote();
+    return 0;
+}
+
+int Session::release_savepoint(uint64_t number)
+{
+    if (txn_ != nullptr)
+        frond_txn_release(txn_, number, nullptr);
+    return 0;
+}
+
+bool Session::holds_locks()
+{
+    size_t locks = 0;
+    if (txn_ == nullptr)
+        return false;
+    return frond_txn_each_lock(txn_, 0, [](void *, const frond_held *) {}, nullptr, &locks, nullptr) != FROND_OK ||
+           locks > 0;
+}
+
+void Session::interrupt()
+{
+    std::lock_guard<std::mutex> guard(interrupter_mutex_);
+    interrupted_ = true;
+    frond_interrupt(interrupter_);
+}
+
+/* The handlerton's members. `all` says that the transaction ends; without one a statement is a transaction by itself. */
+namespace {
+
+bool ends_transaction(THD *thd, bool all)
+{
+    return all || !in_transaction(thd);
+}
+
+int commit(handlerton *, THD *thd, bool all)
+{
+    Session *session = Session::find(thd);
+    if (session == nullptr)
+        return 0;
+    return ends_transaction(thd, all) ? session->commit() : session->end_statement();
+}
+
+int rollback(handlerton *, THD *thd, bool all)
+{
+    Session *session = Session::find(thd);
+    if (session == nullptr)
+        return 0;
+    return ends_transaction(thd, all) ? session->rollback() : session->rollback_statement();
+}
+
+int close_connection(handlerton *, THD *thd)
+{
+    delete Session::find(thd);
+    thd_set_ha_data(thd, hton, nullptr);
+    return 0;
+}
+
+void kill_query(handlerton *, THD *thd, enum thd_kill_levels)
+{
+    if (Session *session = Session::find(thd))
+        session->interrupt();
+}
+
+int savepoint_set(handlerton *, THD *thd, void *slot)
+{
+    return Session::of(thd)->set_savepoint(static_cast<uint64_t *>(slot));
+}
+
+int savepoint_rollback(handlerton *, THD *thd, void *slot)
+{
+    return Session::of(thd)->rollback_to(*static_cast<uint64_t *>(slot));
+}
+
+int savepoint_release(handlerton *, THD *thd, void *slot)
+{
+    return Session::of(thd)->release_savepoint(*static_cast<uint64_t *>(slot));
+}
+
+bool savepoint_rollback_can_release_mdl(handlerton *, THD *thd)
+{
+    Session *session = Session::find(thd);
+    return session == nullptr || !session->holds_locks();
+}
+
+int start_consistent_snapshot(handlerton *, THD *thd)
+{
+    Session *session = Session::of(thd);
+    trans_register_ha(thd, true, hton, 0);
+    return session->take_snapshot();
+}
+
+}  // namespace
+
+void set_transaction_calls(handlerton *hton)
+{
+    hton->savepoint_offset = sizeof(uint64_t);
+    hton->commit = commit;
+    hton->rollback = rollback;
+    hton->close_connection = close_connection;
+    hton->kill_query = kill_query;
+    hton->savepoint_set = savepoint_set;
+    hton->savepoint_rollback = savepoint_rollback;
+    hton->savepoint_release = savepoint_release;
+    hton->savepoint_rollback_can_release_mdl = savepoint_rollback_can_release_mdl;
+    hton->start_consistent_snapshot = start_consistent_snapshot;
+}
+
+}  // namespace frond

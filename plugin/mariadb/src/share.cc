@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "share.h"
+
+#include "errors.h"
+#include "store.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace frond {
+namespace {
+
+constexpr const char *HEADER = "frond-mariadb 1";
+constexpr ulonglong SIZES_LAST_MICROS = 1000000;
+
+}  // namespace
+
+std::string Attributes::encode() const
+{
+    std::ostringstream out;
+    out << HEADER << "\nid " << id << "\nindexes " << indexes << "\nauto_increment " << auto_increment << '\n';
+    for (size_t i = 0; i < rows_per_key.size(); i++) {
+        out << "rows_per_key " << i;
+        for (uint64_t rows : rows_per_key[i])
+            out << ' ' << rows;
+        out << '\n';
+    }
+    return out.str();
+}
+
+bool Attributes::decode(std::string_view text, Attributes *attributes)
+{
+    std::istringstream lines{std::string(text)};
+    std::string line;
+    if (!std::getline(lines, line) || line != HEADER)
+        return false;
+    *attributes = {};
+    while (std::getline(lines, line)) {
+        std::istringstream words(line);
+        std::string what;
+        words >> what;
+        if (what == "id")
+            words >> attributes->id;
+        else if (what == "indexes")
+            words >> attributes->indexes;
+        else if (what == "auto_increment")
+            words >> attributes->auto_increment;
+        else if (what == "rows_per_key") {
+            size_t index = 0;
+            words >> index;
+            if (index >= MAX_KEY)
+                return false;
+            attributes->rows_per_key.resize(std::max(attributes->rows_per_key.size(), index + 1));
+            for (uint64_t rows; words >> rows;)
+                attributes->rows_per_key[index].push_back(rows);
+        }
+    }
+    return !attributes->id.empty();
+}
+
+std::string Attributes::index_name(uint number) const
+{
+    return "#" + id + "/" + std::to_string(number);
+}
+
+int Attributes::read(const char *tree_name, Attributes *attributes)
+{
+    frond_error error;
+    frond_tree *tree = nullptr;
+    frond_buffer text = {nullptr, 0, 0};
+    int code = frond_tree_open(store(), tree_name, &tree, &error);
+    if (code == FROND_OK)
+        code = frond_tree_info(tree, nullptr, &text, &error);
+    int result = code == FROND_OK ? 0 : handler_error(code);
+    if (result == 0 && !decode(view(text.data, text.length), attributes))
+        result = HA_ERR_NO_SUCH_TABLE;
+    frond_buffer_free(&text);
+    frond_tree_free(tree);
+    return result;
+}
+
+std::string tree_name(const char *path)
+{
+    std::string_view name(path);
+    size_t table = name.rfind('/');
+    if (table == std::string_view::npos || table == 0)
+        return std::string(name);
+    size_t db = name.rfind('/', table - 1);
+    return std::string(db == std::string_view::npos ? name : name.substr(db + 1));
+}
+
+Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
+{
+    const uchar *record = table->record[0];
+    for (uint i = 0; i < table->s->keys; i++) {
+        indexes.emplace_back(&table->key_info[i], record);
+        indexes.back().number = i;
+        indexes.back().is_unique = table->key_info[i].flags & HA_NOSAME;
+    }
+    std::vector<bool> is_in_key(table->s->fields);
+    for (uint field = 0; has_primary() && field < table->s->fields; field++)
+        is_in_key[field] = primary_key().has_reversible(field);
+    row.emplace(table, is_in_key);
+    for (Index &index : indexes) {
+        if (index.number == primary)
+            continue;
+        std::vector<Column> kept = index.key.irreversible();
+        auto has = [&kept](const Column &column) {
+            return std::any_of(kept.begin(), kept.end(),
+                               [&column](const Column &other) { return other.index == column.index; });
+        };
+        if (has_primary())
+            for (const Column &column : primary_key().irreversible())
+                if (!has(column))
+                    kept.push_back(column);
+        index.entry.emplace(index.is_unique, std::move(kept));
+    }
+}
+
+void Plan::row_layout(std::vector<frond_part> *key, std::vector<frond_part> *value) const
+{
+    if (has_primary())
+        primary_key().append_layout(key);
+    else
+        key->push_back({FROND_PART_FIXED, ROW_ID_BYTES, FROND_HINT_INTEGER});
+    row->append_layout(value);
+}
+
+void Plan::index_layout(uint number, std::vector<frond_part> *key, std::vector<frond_part> *value) const
+{
+    const Index &index = indexes[number];
+    index.key.append_layout(key);
+    if (index.is_unique)
+        key->push_back({FROND_PART_REST, 0, FROND_HINT_NONE}); /* The row's key, if a part is NULL. */
+    else if (has_primary())
+        primary_key().append_layout(key);
+    else
+        key->push_back({FROND_PART_FIXED, ROW_ID_BYTES, FROND_HINT_INTEGER});
+    index.entry->append_layout(value);
+}
+
+Share::Share(const char *path, const TABLE *table) : name(tree_name(path)), plan(table)
+{
+    thr_lock_init(&lock);
+}
+
+Share::~Share()
+{
+    close_trees();
+    thr_lock_delete(&lock);
+}
+
+void Share::close_trees()
+{
+    frond_tree_free(rows_);
+    rows_ = nullptr;
+    for (frond_tree *tree : trees_)
+        frond_tree_free(tree);
+    trees_.clear();
+}
+
+int Share::open_trees()
+{
+    frond_error error;
+    if (int result = Attributes::read(name.c_str(), &attributes))
+        return result;
+    if (attributes.indexes != plan.indexes.size()) {
+        sql_print_error("Frond: table '%s' has %u keys in the store and %zu in its .frm file", name.c_str(),
+                        attributes.indexes, plan.indexes.size());
+        return HA_ERR_INCOMPATIBLE_DEFINITION;
+    }
+    if (int code = frond_tree_open(store(), name.c_str(), &rows_, &error))
+        return handler_error(code);
+    trees_.assign(plan.indexes.size(), nullptr);
+    for (uint i = 0; i < plan.indexes.size(); i++) {
+        if (i == plan.primary)
+            continue;
+        if (int code = frond_tree_open(store(), attributes.index_name(i).c_str(), &trees_[i], &error)) {
+            sql_print_error("Frond: index %u of table '%s': %s", i, name.c_str(), error.message);
+            return handler_error(code);
+        }
+    }
+    /* The counter is kept by commits: until the first one, by what CREATE TABLE said. */
+    uint64_t first;
+    frond_tree_reserve(rows_, AUTO_INCREMENT_COUNTER, std::max<uint64_t>(attributes.auto_increment, 1), 0, &first,
+                       nullptr);
+    return 0;
+}
+
+Share *Share::open(const char *path, const TABLE *table, int *error)
+{
+    std::unique_ptr<Share> share(new Share(path, table));
+    *error = share->open_trees();
+    return *error == 0 ? share.release() : nullptr;
+}
+
+int Share::reopen()
+{
+    close_trees();
+    return open_trees();
+}
+
+uint64_t Share::rows()
+{
+    uint64_t count = 0;
+    frond_tree_row_count(rows_, &count, nullptr, nullptr);
+    return count;
+}
+
+/* SHOW TABLE STATUS and the optimizer ask for each statement; looking into each tree once a second is enough. */
+void Share::refresh_sizes()
+{
+    ulonglong now = microsecond_interval_timer();
+    if (sizes_at_ != 0 && now - sizes_at_ < SIZES_LAST_MICROS)
+        return;
+    sizes_at_ = now;
+    uint64_t rows;
+    frond_tree_estimate(rows_, nullptr, 0, nullptr, 0, &rows, &data_bytes_, nullptr);
+    index_bytes_ = 0;
+    for (const frond_tree *tree : trees_) {
+        uint64_t bytes = 0;
+        if (tree != nullptr)
+            frond_tree_estimate(tree, nullptr, 0, nullptr, 0, &rows, &bytes, nullptr);
+        index_bytes_ += bytes;
+    }
+}
+
+uint64_t Share::data_bytes()
+{
+    std::lock_guard<std::mutex> guard(sizes_mutex_);
+    refresh_sizes();
+    return data_bytes_;
+}
+
+uint64_t Share::index_bytes()
+{
+    std::lock_guard<std::mutex> guard(sizes_mutex_);
+    refresh_sizes();
+    return index_bytes_;
+}
+
+}  // namespace frond

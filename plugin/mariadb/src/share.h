@@ -1,0 +1,104 @@
+/* What all handlers of a table have in common. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_SHARE_H
+#define FROND_SHARE_H
+
+#include "key_codec.h"
+#include "row_codec.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace frond {
+
+/* Counters of a table's row tree. */
+enum Counter : uint32_t { AUTO_INCREMENT_COUNTER = 0, ROW_ID_COUNTER = 1 };
+
+constexpr uint ROW_ID_BYTES = 8;
+
+/* What is kept with a table's row tree. */
+struct Attributes {
+    /* By which its index trees are named: they keep their names when the table is renamed. */
+    std::string id;
+    uint indexes = 0;
+    /* What CREATE TABLE ... AUTO_INCREMENT said; the tree's counter goes on from there. */
+    uint64_t auto_increment = 1;
+    /* Of ANALYZE: rows per distinct prefix, for each index and part; empty if it never ran. */
+    std::vector<std::vector<uint64_t>> rows_per_key;
+
+    std::string encode() const;
+    static bool decode(std::string_view text, Attributes *attributes);
+    std::string index_name(uint number) const;
+    /* Of a tree that is there; a HA_ERR_*. */
+    static int read(const char *tree_name, Attributes *attributes);
+};
+
+/* `./db/table` as the server says it is the tree `db/table`. */
+std::string tree_name(const char *path);
+
+/* How the keys and values of a table are made; of its definition alone. */
+struct Plan {
+    explicit Plan(const TABLE *table);
+
+    struct Index {
+        Index(const KEY *key, const uchar *record) : key(key, record) {}
+
+        Key_codec key;
+        std::optional<Entry_codec> entry; /* Of secondary indexes. */
+        bool is_unique = false;
+        uint number = 0; /* In TABLE::key_info. */
+    };
+
+    bool has_primary() const { return primary != MAX_KEY; }
+    const Key_codec &primary_key() const { return indexes[primary].key; }
+    void row_layout(std::vector<frond_part> *key, std::vector<frond_part> *value) const;
+    void index_layout(uint index, std::vector<frond_part> *key, std::vector<frond_part> *value) const;
+
+    uint primary = MAX_KEY;
+    std::vector<Index> indexes; /* As TABLE::key_info. */
+    std::optional<Row_codec> row;
+};
+
+/* Trees of an open table. Replaced as a whole by TRUNCATE, which no other handler of the table is open for. */
+class Share : public Handler_share {
+public:
+    ~Share() override;
+    Share(const Share &) = delete;
+
+    /* Opens the trees of a table; null with a HA_ERR_*. */
+    static Share *open(const char *name, const TABLE *table, int *error);
+
+    const frond_tree *row_tree() const { return rows_; }
+    /* The tree of an index; of the primary key it is the row tree. */
+    const frond_tree *tree(uint index) const { return index == plan.primary ? rows_ : trees_[index]; }
+    /* After TRUNCATE or a load: opens the trees again. */
+    int reopen();
+
+    uint64_t rows();
+    uint64_t data_bytes();
+    uint64_t index_bytes();
+
+    const std::string name;
+    const Plan plan;
+    /* Changed by ANALYZE beside statements: looked at under the mutex. */
+    std::mutex attributes_mutex;
+    Attributes attributes;
+    THR_LOCK lock;
+
+private:
+    Share(const char *name, const TABLE *table);
+    int open_trees();
+    void close_trees();
+    void refresh_sizes();
+
+    frond_tree *rows_ = nullptr;
+    std::vector<frond_tree *> trees_;
+    std::mutex sizes_mutex_;
+    ulonglong sizes_at_ = 0;
+    uint64_t data_bytes_ = 0, index_bytes_ = 0;
+};
+
+}  // namespace frond
+
+#endif

@@ -1,0 +1,60 @@
+/* Strings in a form that sorts by its bytes as their collation sorts them. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_WEIGHTS_H
+#define FROND_WEIGHTS_H
+
+#include "server.h"
+
+#include <array>
+#include <string>
+
+namespace frond {
+
+/*
+  What a collation needs for its keys.
+
+  The naive key is what filesort uses: the weights of the string, padded with the weight of the space to the column's
+  full length. It is correct, but a VARCHAR(255) takes 510 bytes however short its values are. Here, with PAD SPACE:
+  1. Weights are a sequence of units of the width of the space's weight. Spaces at the end are dropped.
+  2. A run of spaces becomes one space, a marker and the run's length. The marker says what follows the run: a unit
+     below the space (1), the end (2), one above (3); below, longer runs sort later, above, they sort earlier.
+  3. The end is written as an empty run: a space and the marker 2. Two keys that differ first where one has ended compare
+     the other's next unit with a space, as the collation does.
+  4. Units of two and three bytes are written in one to three, in an order-preserving form: ASCII text of
+     utf8mb4_general_ci takes a byte per character.
+  Without padding, step 4 is all there is. Collations with several levels write one such string per level.
+*/
+class Weights {
+public:
+    explicit Weights(CHARSET_INFO *charset);
+
+    /* How many strings a key consists of: the levels of the collation. */
+    uint levels() const { return levels_; }
+    /*
+      Appends the strings, each ending as FROND_PART_ESCAPED says. `chars` is the length of the column in characters, used
+      by collations for which there is only the padded form.
+    */
+    void append(const uchar *text, size_t length, size_t chars, std::string *out) const;
+
+private:
+    struct Level {
+        uint flag = 0;
+        uint width = 0;
+        std::array<uint8_t, 8> space{};
+    };
+
+    void append_level(const Level &level, const uint8_t *units, size_t length, std::string *out) const;
+
+    CHARSET_INFO *charset_;
+    bool pads_;
+    /* Only weights padded to the full length sort right. */
+    bool is_opaque_ = false;
+    uint levels_ = 1;
+    std::array<Level, 6> level_{};
+};
+
+/* Appends bytes and an end, so that shorter strings sort before longer ones: 00 becomes 00 FF, the end is 00 01. */
+void append_escaped(const uint8_t *bytes, size_t length, std::string *out);
+
+}  // namespace frond
+
+#endif
