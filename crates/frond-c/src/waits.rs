@@ -48,9 +48,10 @@ pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) 
     }
 }
 
-/// Has a transaction stopped by an interrupter that is of no transaction (frond_interrupter_new), from here to its end: that of a session, whose
-/// transactions come one after the other and are told of it each; the last of them counts. It stops at once if the interrupter was
-/// interrupted before; frond_interrupter_clear lets it go on.
+/// Makes an interrupter that belongs to no transaction (frond_interrupter_new) stop this one, from now on until the
+/// transaction ends. It is meant for a session, which calls this for each of its transactions in turn; the interrupter
+/// stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
+/// once; frond_interrupter_clear lets it go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_heed(
     txn: *const frond_txn,

@@ -4,9 +4,9 @@
 //! shown here. Callers serialise changes by [`Catalog::change`]; look-ups share a read lock and
 //! happen once per opened handle, never per operation.
 //!
-//! A tree's lifetime is an interval of seqnos, its birth and its end, each the seqno of a commit (Rule: I43). The end is marked within
-//! the sequencer's section, not when the change is shown: between the two the commit is visible, and may be applied, and the tree
-//! has no root in the version any more.
+//! A tree's lifetime is an interval of seqnos from its birth to its end, each the seqno of a commit (Rule: I43). The
+//! end is marked within the sequencer's section, not when the change is shown: between the two, the commit is visible
+//! and may be applied, after which the version has no root for the tree.
 //!
 //! Threads: all.
 
@@ -71,8 +71,8 @@ pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
 /// What they keep about one tree, as long as somebody uses it.
 pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
-/// What a tree takes by being known: its entry and its work, their places in maps by name, number and lineage, names of
-/// some 20 bytes twice, its root, and what the allocator adds. Measured: tests/many_trees.rs.
+/// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and lineage, two copies of
+/// a name of some 20 bytes, its root, and what the allocator adds. Measured: tests/many_trees.rs.
 const TREE_BYTES: u64 =
     (size_of::<TreeEntry>() + size_of::<Work>() + size_of::<TreeRoot>() + 352) as u64;
 
@@ -105,7 +105,7 @@ struct State {
     /// Among the roots already, before whoever clones or fills them has come to show them: what they are clones of, or are instead
     /// of, and since which commit.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
-    /// Trees that were dropped since the store was opened, the newest of them.
+    /// The newest of the trees that were dropped since the store was opened.
     ended: BTreeMap<TreeId, Ended>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
@@ -113,12 +113,12 @@ struct State {
     reserved: BTreeSet<String>,
 }
 
-/// What is remembered of a tree that was dropped.
+/// What is remembered of a dropped tree.
 #[derive(Debug)]
 struct Ended {
     /// The commit that dropped it.
     end: Seqno,
-    /// Its name then.
+    /// Its name at that time.
     name: String,
 }
 
@@ -190,8 +190,8 @@ impl TreeEntry {
     /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version and its
     /// seqno. Before that, the tree can end between the check and the read, and a tree that has ended looks empty.
     pub fn check(&self) -> Result<()> {
-        // SeqCst pairs with `mark_end`: a reservation of numbers that passes here after it has taken them was seen by the tree
-        // that goes on counting from this one.
+        // SeqCst pairs with `mark_end`: if a reservation passes here after it has taken its numbers, they were seen by
+        // the tree that continues this one's counters.
         match self.end.load(Ordering::SeqCst) {
             NO_END => Ok(()),
             _ => Err(Error::NoSuchTree(self.name())),
@@ -235,8 +235,8 @@ impl Catalog {
         }
     }
 
-    /// A tree that is no longer in the catalog, for reading it at a snapshot. Where its end is not known (it was dropped before the
-    /// store was opened, or long ago), it has ended after `shown`, the last commit that shows it for certain.
+    /// A tree that is no longer in the catalog, for reading it at a snapshot. If its end is not known (it was dropped
+    /// before the store was opened, or long ago), it ends right after `shown`, the last commit known to show it.
     pub fn gone(&self, record: TreeRecord, shown: Seqno) -> Arc<TreeEntry> {
         let end = self.state.read().unwrap().ended.get(&record.id).map(|ended| ended.end);
         let entry = TreeEntry::new(record, &self.work, &self.counted);
@@ -311,7 +311,7 @@ impl Catalog {
         self.state.write().unwrap().show(record, &self.work, &self.counted)
     }
 
-    /// Takes a tree away from users that this commit has dropped.
+    /// Hides a tree from users; `dropped` is the commit that drops it.
     pub fn hide_tree(&self, id: TreeId, dropped: Seqno) {
         self.state.write().unwrap().hide(id, dropped);
     }

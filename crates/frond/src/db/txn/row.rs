@@ -37,9 +37,9 @@ pub struct RowEntry<'a> {
     pub value: &'a [u8],
     /// Nobody else may have the key.
     pub unique: bool,
-    /// The program knows that the key is absent, and it is not looked for: it comes from a number that was just
-    /// [reserved](Tree::reserve), say. Of the row's own entry: those of its entries that are not unique are absent, too. Where the key
-    /// was there after all, as for [`put_absent`](Txn::put_absent).
+    /// The program knows that the key is absent, for example because it contains a number that was just
+    /// [reserved](Tree::reserve): it is not looked up. If this is the row's own entry, the entries that are not unique
+    /// count as absent, too. If the key does exist, the consequences are those of [`put_absent`](Txn::put_absent).
     pub absent: bool,
 }
 
