@@ -47,7 +47,7 @@ pub(crate) struct TreeEntry {
     pub vacancy: Vacancy,
     /// Transactions that have written it and are not done.
     pub writers: TreeWriters,
-    /// For who writes it while indexes of it are built.
+    /// For writers of the tree while indexes of it are built.
     pub queue: QueueSlot,
     /// Another one once the layout of its values has changed.
     typing: RwLock<Option<Arc<Typing>>>,
@@ -65,10 +65,10 @@ const NO_END: u64 = u64::MAX;
 /// Dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below 1 MiB.
 const ENDED_MAX: usize = 4096;
 
-/// What rooms above keep about trees, by tree.
+/// What modules above keep about trees, by tree.
 pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
 
-/// What they keep about one tree, as long as somebody uses it.
+/// What they keep about one tree, while it is in use.
 pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
 /// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and lineage, two copies of
@@ -84,7 +84,7 @@ pub(crate) struct Catalog {
     pub kept: Kept,
     /// Trees of builds that are on their way; others that look like such are leftovers.
     pub building: Mutex<BTreeSet<TreeId>>,
-    /// Trees that have a queue: as long as there is none, nobody looks for one.
+    /// How many trees have a queue: while there are none, no writer looks for one.
     pub queues: AtomicUsize,
     /// Trees whose counters, or standing, the next checkpoint is to write.
     counted: Arc<CountedTrees>,
@@ -100,10 +100,10 @@ struct State {
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
     /// Dropped, and not yet gone from the roots: memtables older than the drop are still applied.
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
-    /// Gone from the roots, before whoever drops them has come to hide them.
+    /// Gone from the roots, but not yet hidden by the thread that drops them.
     gone: BTreeSet<TreeId>,
-    /// Among the roots already, before whoever clones or fills them has come to show them: what they are clones of, or are instead
-    /// of, and since which commit.
+    /// Among the roots already, but not yet shown by the thread that clones or fills them: the tree that they are clones
+    /// of or replace, and since which commit.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
     /// The newest of the trees that were dropped since the store was opened.
     ended: BTreeMap<TreeId, Ended>,
@@ -154,7 +154,7 @@ impl TreeEntry {
         typing.as_ref()?.versions().map(|versions| versions.newest())
     }
 
-    /// The commit with which it begins: who sees less must not read it (Rule: I43).
+    /// The commit with which it begins: a reader at an older one must not read it (Rule: I43).
     pub fn birth(&self) -> Seqno {
         // What it holds by then was committed before, which the reader sees by other means.
         Seqno(self.birth.load(Ordering::Acquire))
@@ -178,8 +178,8 @@ impl TreeEntry {
         self.record.lock().unwrap().operators.contains_key(&operator)
     }
 
-    /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that others
-    /// can see: a reader at that seqno or a later one finds the mark.
+    /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that
+    /// others can see: a reader at that seqno or a later one finds the mark.
     pub fn mark_end(&self, seqno: Seqno) {
         // SeqCst: see `check`. The first mark counts.
         self.end.fetch_min(seqno.0, Ordering::SeqCst);
@@ -187,8 +187,9 @@ impl TreeEntry {
 
     /// An error if the tree was dropped, or the commit that drops it has its seqno: the tree gets no more rows.
     ///
-    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version and its
-    /// seqno. Before that, the tree can end between the check and the read, and a tree that has ended looks empty.
+    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version
+    /// and its seqno. A check before that is too early: the tree can end between the check and the read, and a tree that
+    /// has ended looks empty.
     pub fn check(&self) -> Result<()> {
         // SeqCst pairs with `mark_end`: if a reservation passes here after it has taken its numbers, they were seen by
         // the tree that continues this one's counters.
@@ -524,7 +525,7 @@ impl TreeDirectory for Catalog {
     fn forget(&self, tree: TreeId) {
         let mut state = self.state.write().unwrap();
         state.begun.remove(&tree);
-        // Whoever drops it may not have come to hide it yet, and shows at once what he has done besides.
+        // The thread that drops it may not have hidden it yet; it shows all its changes at once.
         if state.leaving.remove(&tree).is_none() && state.by_id.contains_key(&tree) {
             state.gone.insert(tree);
         }

@@ -94,7 +94,7 @@ impl Engine {
                 let free = self.store.disk_free().unwrap_or(0);
                 self.full.free_then.store(free, Ordering::Relaxed);
                 self.full.rests_until.store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
-                // Whoever waits for this work need not.
+                // No thread need wait for this work any longer.
                 self.progress_expected.store(0, Ordering::Relaxed);
                 self.signal.notify();
                 Ok(false)
@@ -234,8 +234,8 @@ impl Engine {
         }
     }
 
-    /// What gives space back soonest after a commit was refused: the memtable frozen, so that its deletes
-    /// are applied; a version of its own for a checkpoint, while slots keep what is dead. True once a round.
+    /// Does what gives space back soonest after a commit was refused: freezes the memtable, so that its deletes are
+    /// applied, and publishes a version for a checkpoint while slots keep dead pages. True once a round.
     pub(super) fn hurries(&self) -> bool {
         let now = self.now_millis();
         let is_awaited = self.full.log_awaited.swap(false, Ordering::Relaxed);

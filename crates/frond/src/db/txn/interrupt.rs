@@ -1,11 +1,11 @@
-//! Asking a transaction, or other long work, to stop what it does, from another thread (Rule: I53).
+//! Cancelling the current work of a transaction, or other long work, from another thread (Rule: I53).
 //!
 //! Invariants
-//! 1. An interrupt is of one transaction: where it comes late, it is no other's (`lock_table/owner.rs`).
-//! 2. It stays until it is cleared. Waits end by it, and merges of what has left memory (`spill.rs`), and calls that read,
-//!    write or go on with a scan fail; what ends a transaction or takes some of it back does not.
-//! 3. Waits for locks end by it at once: whoever waits is woken, the transaction itself and who heeds its interrupts.
-//! 4. Once the commit has its place in the log nothing looks at it.
+//! 1. An interrupt belongs to one transaction: a late one does not hit another (`lock_table/owner.rs`).
+//! 2. It stays until it is cleared. It ends waits and merges of what has left memory (`spill.rs`), and calls that read,
+//!    write or continue a scan fail; calls that end a transaction or take some of it back do not.
+//! 3. It ends waits for locks at once: it wakes the transaction itself and everything that heeds its interrupts.
+//! 4. Once the commit has its place in the log, interrupts are ignored.
 //! 5. An interrupter that a transaction heeds stops it while the interrupter itself is interrupted, whether the
 //!    interrupt or the call of [`Txn::heed`] came first.
 //!
@@ -72,9 +72,9 @@ impl Interrupter {
         Self { whom: Whom::Heeding(Arc::default()) }
     }
 
-    /// The call that the transaction is in ends with [`Error::Interrupted`], if it waits for a lock or for room, walks
-    /// over rows or merges what has left memory, and so does every later one until [`Txn::clear_interrupt`]; likewise of what heeds it, until
-    /// [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
+    /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or for room, walks over rows
+    /// or merges what has left memory, and likewise every later call until [`Txn::clear_interrupt`]; work that heeds this
+    /// interrupter ends in the same way, until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
         match &self.whom {
             Whom::Txn { owner, id } => owner.interrupt(*id),
@@ -192,7 +192,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Says that what it was asked to do is done: the statement has ended. Interrupts that come from now on count anew.
+    /// Clears the interrupt once the statement has ended. Later interrupts count again.
     pub fn clear_interrupt(&self) {
         let state = self.state.lock().unwrap();
         state.known().inspect(|owner| owner.clear_interrupt());

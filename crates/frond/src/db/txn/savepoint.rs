@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. Marks that can be gone back to are live: what leaves memory is cut at them (Rule: I44).
-//! 2. The mark of a statement is never behind what there is: who goes back beyond its begin makes it begin there.
+//! 2. The mark of a statement is never beyond what has been written: a rollback past the statement's start moves its
+//!    start there.
 //!
 //! Threads: as the transaction.
 
@@ -18,7 +19,7 @@ const NO_STATEMENT: &str = "no statement of the transaction was begun";
 
 /// A moment of a transaction to go back to: see [`Txn::savepoint`].
 ///
-/// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
+/// Savepoints nest: going back to one, or releasing it, forgets those made after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
     /// Number and address: of two stores, numbers may be the same.
@@ -223,7 +224,7 @@ impl Txn {
         }
     }
 
-    /// Forgets a savepoint, and those made behind it; what was written stays.
+    /// Forgets a savepoint, and those made after it; what was written stays.
     ///
     /// # Errors
     /// As [`rollback_to`](Self::rollback_to).
