@@ -560,9 +560,10 @@ typedef struct {
   size_t value_length;
   // Nobody else may have the key.
   bool unique;
-  // For frond_txn_insert_row: the program knows that the key is absent, and it is not looked for. It comes from a number that was just reserved
-  // (frond_tree_reserve), say. If it is the row's own entry, those that are not unique are absent, too. Of a key that was there after all a later
-  // deletion may bring the older value back, and rows are counted wrong.
+  // For frond_txn_insert_row: the program knows that the key is absent, for example because it contains a number that
+  // was just reserved (frond_tree_reserve): it is not looked up. If this is the row's own entry, the entries that are
+  // not unique count as absent, too. If the key does exist, a later deletion may bring the older value back, and rows
+  // are counted wrong.
   bool absent;
 } frond_entry;
 
@@ -598,9 +599,9 @@ typedef struct {
   void *context;
   // `waiter` is about to sleep until `holder` has gone; called for each.
   void (*on_wait)(void *context, const frond_party *waiter, const frond_party *holder);
-  // The id of the one of two in a circle of waits that is to be ended; 0: no matter.
+  // The id of the one of two in a cycle of waits that is to be ended; 0: no preference.
   uint64_t (*prefer)(void *context, const frond_party *a, const frond_party *b);
-  // Whether the gap of `holder` stands against an insert of `inserter`: not if the order of the two is settled elsewhere.
+  // Whether the gap of `holder` conflicts with an insert of `inserter`: not if the order of the two is settled elsewhere.
   bool (*needs_order)(void *context, const frond_party *inserter, const frond_party *holder);
 } frond_lock_hooks;
 
@@ -1009,8 +1010,9 @@ int32_t frond_tree_estimate(const frond_tree *tree,
                             uint64_t *data_bytes,
                             frond_error *error);
 
-// How many rows lie from `from` up to, not including, `to`, as a plain scan of the transaction would find them: counted by a walk within the
-// store, at a tenth of what a cursor costs. At FROND_SERIALIZABLE it locks what it counts. Null: from the first key, to the last.
+// Counts the rows from `from` up to, not including, `to` that a plain scan of the transaction would find. It walks over
+// them within the store, at a tenth of the cost of a cursor. At FROND_SERIALIZABLE it locks what it counts. Null: from
+// the first key, to the last.
 int32_t frond_txn_count(const frond_txn *txn,
                         const frond_tree *tree,
                         const uint8_t *from,
@@ -1020,8 +1022,8 @@ int32_t frond_txn_count(const frond_txn *txn,
                         uint64_t *rows,
                         frond_error *error);
 
-// The same as frond_tree_estimate with what the transaction has written, and where its reads see more than is committed by now, as much as they see:
-// 0 rows only if neither a plain nor a locking read of it would find one.
+// As frond_tree_estimate, with what the transaction has written, and with rows that its reads still see though they are
+// deleted since: 0 rows only if neither a plain nor a locking read of the transaction would find one.
 int32_t frond_txn_estimate(const frond_txn *txn,
                            const frond_tree *tree,
                            const uint8_t *from,
@@ -1827,14 +1829,15 @@ int32_t frond_txn_merge(const frond_txn *txn,
 int32_t frond_txn_begin_statement(const frond_txn *txn,
                                   frond_error *error);
 
-// Begins a statement within the statement, such as one of a function or a trigger: scans that begin in it see what the transaction had written
-// before it. What frond_txn_rollback_statement takes back stays the outer statement with all within, and at FROND_READ_COMMITTED
-// plain reads go on seeing what they see. They nest; each is ended by frond_txn_end_substatement. FRD-1001 outside of a statement.
+// Begins a statement inside the current one, such as a statement of a function or a trigger: scans that begin in it see
+// what the transaction wrote before it. frond_txn_rollback_statement still takes back the outer statement with
+// everything inside it, and at FROND_READ_COMMITTED plain reads keep the outer statement's snapshot. Substatements
+// nest; end each with frond_txn_end_substatement. FRD-1001 outside of a statement.
 int32_t frond_txn_begin_substatement(const frond_txn *txn,
                                      frond_error *error);
 
-// Ends the innermost statement within the statement: scans that begin from here on see what those of the one around it see. FRD-1001 if
-// there is none, also after the outer statement has ended or was taken back.
+// Ends the innermost substatement: scans that begin from now on see what those of the enclosing statement see. FRD-1001
+// if there is none, also after the outer statement has ended or was taken back.
 int32_t frond_txn_end_substatement(const frond_txn *txn,
                                    frond_error *error);
 
@@ -1864,14 +1867,15 @@ int32_t frond_txn_interrupter(const frond_txn *txn,
                               frond_interrupter **interrupter,
                               frond_error *error);
 
-// Asks the transaction to stop what it does: the call that it is in ends with FRD-1106, if it waits or walks over rows, and so
-// do all that come, until frond_txn_clear_interrupt; likewise of what heeds it (frond_cursor_heed and others). Never waits; nothing happens
-// if the transaction is over. Null is allowed.
+// Interrupts the transaction: its current call ends with FRD-1106 if it waits or walks over rows, and so do all later
+// calls until frond_txn_clear_interrupt; likewise work that heeds the interrupter (frond_cursor_heed and others). Never
+// waits; does nothing if the transaction is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 
-// Has a transaction stopped by an interrupter that is of no transaction (frond_interrupter_new), from here to its end: that of a session, whose
-// transactions come one after the other and are told of it each; the last of them counts. It stops at once if the interrupter was
-// interrupted before; frond_interrupter_clear lets it go on.
+// Makes an interrupter that belongs to no transaction (frond_interrupter_new) stop this one, from now on until the
+// transaction ends. It is meant for a session, which calls this for each of its transactions in turn; the interrupter
+// stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
+// once; frond_interrupter_clear lets it go on.
 int32_t frond_txn_heed(const frond_txn *txn,
                        const frond_interrupter *interrupter,
                        frond_error *error);
@@ -1879,7 +1883,7 @@ int32_t frond_txn_heed(const frond_txn *txn,
 // Gives the handle back. Null is allowed.
 void frond_interrupter_free(frond_interrupter *interrupter);
 
-// Says that what the transaction was asked for is done: its calls go on.
+// Clears the interrupt of the transaction: its calls go on.
 int32_t frond_txn_clear_interrupt(const frond_txn *txn, frond_error *error);
 
 // Its number; 0 if `party` is null.
@@ -1891,9 +1895,9 @@ uint64_t frond_party_tag(const frond_party *party);
 // Asks it to stop, as frond_interrupt does.
 void frond_party_interrupt(const frond_party *party);
 
-// Calls `tell` with `cookie` once everything that has its place in the order of commits by now is durable: from a thread of the
-// store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must not call the
-// library.
+// Calls `tell` with `cookie` once everything that has its place in the order of commits so far is durable: from a thread
+// of the store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must
+// not call the library.
 int32_t frond_when_synced(const frond_db *db,
                           frond_synced tell,
                           void *cookie,

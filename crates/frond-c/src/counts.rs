@@ -55,8 +55,9 @@ pub unsafe extern "C" fn frond_tree_estimate(
     }
 }
 
-/// How many rows lie from `from` up to, not including, `to`, as a plain scan of the transaction would find them: counted by a walk within the
-/// store, at a tenth of what a cursor costs. At FROND_SERIALIZABLE it locks what it counts. Null: from the first key, to the last.
+/// Counts the rows from `from` up to, not including, `to` that a plain scan of the transaction would find. It walks over
+/// them within the store, at a tenth of the cost of a cursor. At FROND_SERIALIZABLE it locks what it counts. Null: from
+/// the first key, to the last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_count(
     txn: *const frond_txn,
@@ -80,8 +81,8 @@ pub unsafe extern "C" fn frond_txn_count(
     }
 }
 
-/// The same as frond_tree_estimate with what the transaction has written, and where its reads see more than is committed by now, as much as they see:
-/// 0 rows only if neither a plain nor a locking read of it would find one.
+/// As frond_tree_estimate, with what the transaction has written, and with rows that its reads still see though they are
+/// deleted since: 0 rows only if neither a plain nor a locking read of the transaction would find one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_estimate(
     txn: *const frond_txn,

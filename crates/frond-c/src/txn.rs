@@ -458,9 +458,10 @@ pub unsafe extern "C" fn frond_txn_begin_statement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_statement()?)) }
 }
 
-/// Begins a statement within the statement, such as one of a function or a trigger: scans that begin in it see what the transaction had written
-/// before it. What frond_txn_rollback_statement takes back stays the outer statement with all within, and at FROND_READ_COMMITTED
-/// plain reads go on seeing what they see. They nest; each is ended by frond_txn_end_substatement. FRD-1001 outside of a statement.
+/// Begins a statement inside the current one, such as a statement of a function or a trigger: scans that begin in it see
+/// what the transaction wrote before it. frond_txn_rollback_statement still takes back the outer statement with
+/// everything inside it, and at FROND_READ_COMMITTED plain reads keep the outer statement's snapshot. Substatements
+/// nest; end each with frond_txn_end_substatement. FRD-1001 outside of a statement.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_begin_substatement(
     txn: *const frond_txn,
@@ -470,8 +471,8 @@ pub unsafe extern "C" fn frond_txn_begin_substatement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_substatement()?)) }
 }
 
-/// Ends the innermost statement within the statement: scans that begin from here on see what those of the one around it see. FRD-1001 if
-/// there is none, also after the outer statement has ended or was taken back.
+/// Ends the innermost substatement: scans that begin from now on see what those of the enclosing statement see. FRD-1001
+/// if there is none, also after the outer statement has ended or was taken back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_end_substatement(
     txn: *const frond_txn,

@@ -34,9 +34,9 @@ pub unsafe extern "C" fn frond_txn_interrupter(
     }
 }
 
-/// Asks the transaction to stop what it does: the call that it is in ends with FRD-1106, if it waits or walks over rows, and so
-/// do all that come, until frond_txn_clear_interrupt; likewise of what heeds it (frond_cursor_heed and others). Never waits; nothing happens
-/// if the transaction is over. Null is allowed.
+/// Interrupts the transaction: its current call ends with FRD-1106 if it waits or walks over rows, and so do all later
+/// calls until frond_txn_clear_interrupt; likewise work that heeds the interrupter (frond_cursor_heed and others). Never
+/// waits; does nothing if the transaction is over. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
     // SAFETY: see `bytes.rs`.
@@ -48,9 +48,10 @@ pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) 
     }
 }
 
-/// Has a transaction stopped by an interrupter that is of no transaction (frond_interrupter_new), from here to its end: that of a session, whose
-/// transactions come one after the other and are told of it each; the last of them counts. It stops at once if the interrupter was
-/// interrupted before; frond_interrupter_clear lets it go on.
+/// Makes an interrupter that belongs to no transaction (frond_interrupter_new) stop this one, from now on until the
+/// transaction ends. It is meant for a session, which calls this for each of its transactions in turn; the interrupter
+/// stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
+/// once; frond_interrupter_clear lets it go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_heed(
     txn: *const frond_txn,
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn frond_interrupter_free(interrupter: *mut frond_interrup
     };
 }
 
-/// Says that what the transaction was asked for is done: its calls go on.
+/// Clears the interrupt of the transaction: its calls go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_clear_interrupt(
     txn: *const frond_txn,
@@ -132,7 +133,7 @@ pub struct frond_lock_hooks {
             holder: *const frond_party,
         ),
     >,
-    /// The id of the one of two in a circle of waits that is to be ended; 0: no matter.
+    /// The id of the one of two in a cycle of waits that is to be ended; 0: no preference.
     // SAFETY: as above.
     pub prefer: Option<
         unsafe extern "C" fn(
@@ -141,7 +142,7 @@ pub struct frond_lock_hooks {
             b: *const frond_party,
         ) -> u64,
     >,
-    /// Whether the gap of `holder` stands against an insert of `inserter`: not if the order of the two is settled elsewhere.
+    /// Whether the gap of `holder` conflicts with an insert of `inserter`: not if the order of the two is settled elsewhere.
     // SAFETY: as above.
     pub needs_order: Option<
         unsafe extern "C" fn(
@@ -186,9 +187,9 @@ impl LockHooks for frond_lock_hooks {
 // SAFETY: where it is called, the caller's function takes its cookie.
 pub type frond_synced = Option<unsafe extern "C" fn(cookie: *mut c_void)>;
 
-/// Calls `tell` with `cookie` once everything that has its place in the order of commits by now is durable: from a thread of the
-/// store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must not call the
-/// library.
+/// Calls `tell` with `cookie` once everything that has its place in the order of commits so far is durable: from a thread
+/// of the store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must
+/// not call the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_when_synced(
     db: *const frond_db,

@@ -1,19 +1,20 @@
-//! Bounds of a store: the one table of how long, how large and how many anything may be.
+//! Bounds of a store, in one table: how long, how large and how many anything may be.
 //!
-//! The naive way is a constant at each format. Each reader then refuses what is beyond its own constant, and a writer
-//! that never looks commits more than that: the commit is acknowledged, and the store does not open again. Nor does a
-//! test notice, since no test writes 64 MiB of anything. So all bounds stand in one table, [`BOUNDS`]:
+//! The naive design puts a constant next to each format. Each reader then rejects what exceeds its own constant, but a
+//! writer that does not check commits more than that: the commit is acknowledged, and the store does not open again.
+//! Tests do not notice, because no test writes 64 MiB of anything. So all bounds are in one table, [`BOUNDS`]:
 //!
 //! 1. A bound that a reader enforces is enforced by a writer before anything is acknowledged: the call is refused
-//!    with a documented error ([`At::Refused`]), or the writer cuts what it writes into pieces ([`At::Cut`]).
+//!    with a documented error ([`At::Refused`]), or the writer splits what it writes ([`At::Cut`]).
 //! 2. A bound is a parameter: builds with the cargo feature `planted-bugs` can make it tiny for one thread
-//!    ([`Tiny`]), readers and writers alike, and count how often it was reached.
-//! 3. A campaign reaches each of them (`frond-testkit`, `campaign/limits.rs`), and fails by name if one was not.
+//!    ([`Tiny`]), for readers and writers alike, and count how often it was reached.
+//! 3. A test campaign reaches each bound (`frond-testkit`, `campaign/limits/`), and fails with the name of any
+//!    that it did not reach.
 //!
-//! Without the feature [`Bound::max`] is a constant. `docs/operating.md`, "Limits", lists what a user can meet; a test
-//! compares the two. Design note 038.
+//! Without the feature [`Bound::max`] is a constant. `docs/operating.md`, "Limits", lists the bounds that a user can
+//! reach; a test compares the two. Design note 038.
 //!
-//! Threads: pure functions; what is tiny is tiny for one thread, as planted bugs are.
+//! Threads: pure functions. Tiny values are set for one thread, as planted bugs are.
 
 use crate::{Error, Result, TreeId};
 
@@ -30,18 +31,18 @@ pub use tiny::Tiny;
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// Things.
+    /// A number of items.
     Count,
 }
 
 /// What happens at a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
-    /// The call is refused with the error of this code, and nothing of it was done.
+    /// The call is refused with this error code, and has no effect.
     Refused(&'static str),
-    /// The writer cuts: it begins the next one, or leaves away what would not fit.
+    /// The writer splits: it starts another one, or leaves out what does not fit.
     Cut,
-    /// No writer can come there, for this reason. It cannot be made tiny.
+    /// No writer can reach it, for this reason. It cannot be made tiny.
     Fixed(&'static str),
 }
 
@@ -49,19 +50,19 @@ pub enum At {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bound {
     row: usize,
-    /// Its name here.
+    /// The name of its constant.
     pub name: &'static str,
-    /// What it bounds, as `docs/operating.md` says it.
+    /// What it bounds, as worded in `docs/operating.md`.
     pub what: &'static str,
-    /// Its value in a store of normal builds.
+    /// Its value in normal builds.
     pub default: u64,
-    /// What it counts.
+    /// The unit of its value.
     pub unit: Unit,
-    /// The source that refuses to read more, or where writers look if no reader does.
+    /// The source file of the reader that enforces it, or of the writers if no reader does.
     pub read_at: &'static str,
-    /// What happens at it.
+    /// What happens at the bound.
     pub at: At,
-    /// Its value in campaigns.
+    /// Its value in test campaigns.
     pub tiny: u64,
 }
 
@@ -73,7 +74,7 @@ impl Bound {
         self.default
     }
 
-    /// Its value, of this thread.
+    /// Its value in this thread.
     #[cfg(feature = "planted-bugs")]
     pub fn max(&self) -> u64 {
         tiny::max_of(self)
@@ -85,7 +86,7 @@ impl Bound {
         self.max() as usize
     }
 
-    /// For a writer: whether so many are allowed. If not, the writer refuses or cuts.
+    /// For writers: whether `value` is allowed. If not, the writer refuses or splits.
     #[inline]
     pub fn admits(&self, value: usize) -> bool {
         let fits = value as u64 <= self.max() || plant!("bounds: the writer does not look");
@@ -95,14 +96,14 @@ impl Bound {
         fits
     }
 
-    /// Counts that it was reached.
+    /// Counts that the bound was reached.
     #[inline]
     pub fn reached(&self) {
         #[cfg(feature = "planted-bugs")]
         tiny::note(self);
     }
 
-    /// How documents say its value.
+    /// Its value as documents show it.
     pub fn shown(&self) -> String {
         let value = self.default;
         let two_to_32 = 1 << 32;
@@ -138,7 +139,7 @@ fn grouped(value: u64) -> String {
     out
 }
 
-/// The number of a tree that is made, and the next one's; an error if there is no number left.
+/// Takes the number of a new tree, and advances `next`; an error if there is no number left.
 pub(crate) fn take_tree_number(next: &mut TreeId) -> Result<TreeId> {
     let id = (*next).max(TreeId(1));
     if !TREES.admits(id.0 as usize) {
@@ -148,7 +149,7 @@ pub(crate) fn take_tree_number(next: &mut TreeId) -> Result<TreeId> {
     Ok(id)
 }
 
-/// The number of a named snapshot that is made, and the next one's; an error if there is no number left.
+/// Takes the number of a new named snapshot, and advances `next`; an error if there is no number left.
 pub(crate) fn take_snapshot_number(next: &mut u32) -> Result<u32> {
     let id = *next;
     if !SNAPSHOTS.admits(id as usize) {
@@ -158,7 +159,7 @@ pub(crate) fn take_snapshot_number(next: &mut u32) -> Result<u32> {
     Ok(id)
 }
 
-/// An error if a tree that has inherited pages of so many others cannot be cloned, with so many pins in the store.
+/// An error if a tree that inherited pages from `inherited` others cannot be cloned in a store with `pins` pins.
 pub(crate) fn check_clone(inherited: usize, pins: usize) -> Result<()> {
     if !CLONES_IN_A_ROW.admits(inherited + 1) {
         return Err(limit_reached(CLONES_IN_A_ROW));
@@ -169,7 +170,7 @@ pub(crate) fn check_clone(inherited: usize, pins: usize) -> Result<()> {
     Ok(())
 }
 
-/// An error if there can be no named snapshot more, with so many pins in the store: each has one.
+/// An error if a store with `pins` pins can have no further named snapshot: each takes one.
 pub(crate) fn check_named_pin(pins: usize) -> Result<()> {
     if LINEAGE_PINS.admits(pins.saturating_add(1)) {
         Ok(())
@@ -178,7 +179,7 @@ pub(crate) fn check_named_pin(pins: usize) -> Result<()> {
     }
 }
 
-/// The error at a bound of the store as a whole.
+/// The error for a bound of the store as a whole.
 pub(crate) fn limit_reached(bound: Bound) -> Error {
     Error::LimitReached { what: bound.what, max: bound.max() }
 }

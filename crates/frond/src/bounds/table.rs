@@ -1,6 +1,7 @@
-//! The table: each bound with its value, who reads it, what happens at it, and how small campaigns make it.
+//! The table of bounds: for each its value, the source that enforces it, what happens there, and its tiny value in
+//! test campaigns.
 //!
-//! A row is named by its constant. `fixed` rows are bounds that no writer can come to, with the reason.
+//! Each row defines a constant. `Fixed` rows are bounds that no writer can reach, with the reason.
 //!
 //! Threads: constants.
 
@@ -30,11 +31,11 @@ macro_rules! bounds {
 const NONE: u64 = 0;
 
 bounds! {
-    // What a call gives.
+    // What a caller passes.
     /// Keys. Keys of the catalog are shorter.
     KEY_BYTES: "key", 64 << 10, Bytes,
         "run/tail.rs", At::Refused("FRD-1002"), tiny 24;
-    /// Values; what merging makes longer is cut. Records of the catalog are values, too, and shorter.
+    /// Values; a merge result that is longer is truncated. Records of the catalog are values, too, and shorter.
     VALUE_BYTES: "value", 1 << 30, Bytes,
         "blob/table.rs", At::Refused("FRD-1003"), tiny 600;
     /// Operands of a merge; two whose combination is longer are not combined.
@@ -67,41 +68,42 @@ bounds! {
     /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of memory each.
     LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
         "layout/versions.rs", At::Refused("FRD-1001"), tiny 8;
-    /// What a row gets by being mapped, all defaults together.
+    /// All defaults together that mapping adds to a row.
     LAYOUT_DEFAULTS_BYTES: "defaults that a row gets by changes of its layout", 32 << 10, Bytes,
         "layout/versions.rs", At::Refused("FRD-1001"), tiny 2;
 
     // What the log holds.
-    /// A batch, a transaction in memory or a change of trees, as a record of the log.
+    /// A batch, a transaction in memory or a change of trees, as a log record.
     RECORD_BYTES: "record of a batch in the log", 64 << 20, Bytes,
         "wal/assembly.rs", At::Refused("FRD-1014"), tiny 2 << 10;
-    /// A batch or a transaction in memory while it is written: places in its arena have 32 bits.
+    /// A batch or a transaction in memory while it is being filled: offsets in its arena have 32 bits.
     WRITE_SET_BYTES: "writes of a batch or a transaction in memory", 2u64 << 30, Bytes,
         "txn/write_set.rs", At::Refused("FRD-1014"), tiny 3 << 10;
-    /// A group of records that is written at once. A longer record goes into several.
+    /// A group of records that are written together. A longer record is split over several groups.
     GROUP_BYTES: "group of log records", 4 << 20, Bytes,
         "wal/group.rs", At::Cut, tiny 4 << 10;
 
     // What the store holds.
-    /// Numbers of trees: above is the lineage of the store's own pages.
+    /// Tree numbers: the next number above is the lineage of the store's own pages.
     TREES: "trees, those that were dropped included", u32::MAX - 1, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 9;
     /// Numbers of named snapshots.
     SNAPSHOTS: "named snapshots, those that were dropped included", u32::MAX - 1, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 4;
-    /// Trees of which one is a clone of the other: the root of the last one lists pins of all others, and 64 roots
+    /// A chain of clones, each of the one before: the root of the last one lists pins of all others, and 64 roots
     /// share a page of at most 64 MiB.
     CLONES_IN_A_ROW: "clones in a row, each of the one before", 16 << 10, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 3;
-    /// Pins of clones and of named snapshots: the directory of the space map lists each, at up to 32 bytes, and keeps
-    /// room for all of them.
+    /// Pins of clones and of named snapshots: the directory of the space map lists each in up to 32 bytes, and
+    /// reserves room for all of them.
     LINEAGE_PINS: "pins of clones and of named snapshots", 64 << 10, Count,
         "store/map.rs", At::Refused("FRD-1018"), tiny 5;
 
-    /// The directory of the space map, one page: its entries bound the file, [`space_map`](crate::store) says how.
+    /// The directory of the space map, one page. Its entries bound the size of the file: see
+    /// [`space_map`](crate::store).
     MAP_DIRECTORY_BYTES: "directory of the space map", 16 << 20, Bytes,
         "store/space_map.rs", At::Refused("FRD-1301"), tiny 54 << 10;
-    /// Addresses that one page of the space map lists extents of; what lies above is in the next page.
+    /// The address range whose extents one page of the space map lists; the next page has the range above.
     ZONE_BYTES: "addresses in a page of the space map", 64 << 20, Bytes,
         "store/map.rs", At::Cut, tiny 64 << 10;
 
@@ -109,13 +111,13 @@ bounds! {
     /// Pieces of a long value: a reference counts them in 12 bits. A longer value has longer pieces.
     BLOB_PIECES: "pieces of a long value", 4096, Count,
         "blob/table.rs", At::Cut, tiny 3;
-    /// Blocks of a run: offsets have 32 bits, and a run is read and written as one.
+    /// Blocks of a run: offsets have 32 bits, and a run is read and written as a whole.
     RUN_DATA_BYTES: "blocks of a run", 1 << 30, Bytes,
         "run/builder.rs", At::Cut, tiny 2 << 10;
     /// Index, filter and range deletes of a run.
     RUN_TAIL_BYTES: "tail of a run", 64 << 20, Bytes,
         "run/reader.rs", At::Cut, tiny 10 << 10;
-    /// Separators of a run, as they are held: a tail says them shorter than they are.
+    /// Separators of a run in memory; a tail encodes them shorter.
     SEPARATORS_BYTES: "separators of a run", 128 << 20, Bytes,
         "run/tail.rs", At::Cut, tiny 256;
 
@@ -123,7 +125,7 @@ bounds! {
     NODE_PAGE_BYTES: "page of a node", 64 << 20, Bytes,
         "tree/page.rs", At::Cut, tiny 8 << 10;
 
-    // What nothing comes to.
+    // What nothing reaches.
     /// Levels of a tree.
     LEVELS: "levels of a tree", 40, Count,
         "tree/page.rs", At::Fixed("a node has two children or more: 2^40 leaves"), tiny NONE;
@@ -131,22 +133,22 @@ bounds! {
     ZONE_PAGE_BYTES: "page of a zone of the space map", 1 << 20, Bytes,
         "store/space_map.rs",
         At::Fixed("a zone of 64 MiB has 16,384 extents at most, of at most 44 bytes in its page"), tiny NONE;
-    /// Blocks, before the codec. Rows end one at 16 KiB; only a row that is longer by itself makes a longer one, and operands
-    /// that wait for one key are put onto what is below them at a half of this.
+    /// Blocks, before the codec. A block ends at 16 KiB of rows; only a single row that is longer makes a longer
+    /// block. Operands that wait for one key are merged with what is below them at half of this bound.
     BLOCK_BYTES: "block before its codec", 64 << 20, Bytes,
         "block/codec.rs",
         At::Fixed("a row of a block has 64 KiB of key, and 64 KiB of value or 32 MiB of operands"), tiny NONE;
     /// Rows of a block that has more than one.
     BLOCK_ROWS_BYTES: "rows of a block that has several", 1 << 20, Bytes,
         "block/transposed/mod.rs", At::Fixed("a block ends with the row that makes it 16 KiB long"), tiny NONE;
-    /// Pages that links lead to: roots, the space map, nodes. Those that grow have bounds of their own, which are not
-    /// above this.
+    /// Pages that links point to: roots, the space map, nodes. Kinds that grow have bounds of their own, none above
+    /// this one.
     PAGE_BYTES: "page of any kind", 64 << 20, Bytes,
         "store/page.rs", At::Fixed("each kind of page has a bound of its own, not above this"), tiny NONE;
     /// Pages of 4 KiB in the extent of a long value.
     BLOB_PAGES: "pages of a long value", (1 << 20) - 1, Count,
         "blob/mod.rs", At::Fixed("a value has at most 1 GiB, its table 64 KiB"), tiny NONE;
-    /// Pages of 4 KiB below which long values may lie.
+    /// Number of the 4 KiB page at which a long value begins.
     BLOB_PAGE_NUMBER: "page that a long value begins at", 1u64 << 40, Count,
         "blob/write.rs", At::Fixed("the directory of the space map ends the file long before"), tiny NONE;
     /// Segments of the log.

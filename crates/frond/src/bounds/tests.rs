@@ -1,4 +1,4 @@
-//! The table is one table, and numbers end where they must.
+//! Bounds: numbers run out where they must, values are shown as documented, and tiny bounds belong to one thread.
 
 use super::*;
 

@@ -1,24 +1,24 @@
-//! Bounds that a test makes tiny for its thread.
+//! Tiny bounds that a test sets for its thread.
 //!
 //! Without the cargo feature `planted-bugs` bounds are constants, and nothing can be made tiny.
 //!
-//! Threads: what is set is set for one thread; a simulated store whose own work is done by the thread that calls it
-//! (`Env` with manual workers) has the same bounds in all it does.
+//! Threads: values are set for one thread. A simulated store does its background work in the thread that calls it
+//! (`Env` with manual workers), so it has the same bounds throughout.
 
 use super::Bound;
 
-/// Bounds of this thread, until it is dropped.
+/// Tiny bounds of this thread, in force until this is dropped.
 #[derive(Debug)]
 pub struct Tiny {
-    // The thread's own.
+    // Neither `Send` nor `Sync`: it belongs to its thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl Tiny {
-    /// Gives bounds other values in this thread; the others keep theirs. `None` in a build whose bounds are constants.
+    /// Sets these bounds in this thread; all others keep their values. `None` in a build whose bounds are constants.
     ///
     /// # Panics
-    /// If this thread has some already, or one is fixed.
+    /// If this thread has tiny bounds already, or one of these is fixed.
     #[cfg(feature = "planted-bugs")]
     pub fn of(values: &[(Bound, u64)]) -> Option<Self> {
         on::set(values);

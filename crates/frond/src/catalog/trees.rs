@@ -4,9 +4,9 @@
 //! shown here. Callers serialise changes by [`Catalog::change`]; look-ups share a read lock and
 //! happen once per opened handle, never per operation.
 //!
-//! A tree's lifetime is an interval of seqnos, its birth and its end, each the seqno of a commit (Rule: I43). The end is marked within
-//! the sequencer's section, not when the change is shown: between the two the commit is visible, and may be applied, and the tree
-//! has no root in the version any more.
+//! A tree's lifetime is an interval of seqnos from its birth to its end, each the seqno of a commit (Rule: I43). The
+//! end is marked within the sequencer's section, not when the change is shown: between the two, the commit is visible
+//! and may be applied, after which the version has no root for the tree.
 //!
 //! Threads: all.
 
@@ -47,7 +47,7 @@ pub(crate) struct TreeEntry {
     pub vacancy: Vacancy,
     /// Transactions that have written it and are not done.
     pub writers: TreeWriters,
-    /// For who writes it while indexes of it are built.
+    /// For writers of the tree while indexes of it are built.
     pub queue: QueueSlot,
     /// Another one once the layout of its values has changed.
     typing: RwLock<Option<Arc<Typing>>>,
@@ -65,14 +65,14 @@ const NO_END: u64 = u64::MAX;
 /// Dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below 1 MiB.
 const ENDED_MAX: usize = 4096;
 
-/// What rooms above keep about trees, by tree.
+/// What modules above keep about trees, by tree.
 pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
 
-/// What they keep about one tree, as long as somebody uses it.
+/// What they keep about one tree, while it is in use.
 pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
-/// What a tree takes by being known: its entry and its work, their places in maps by name, number and lineage, names of
-/// some 20 bytes twice, its root, and what the allocator adds. Measured: tests/many_trees.rs.
+/// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and lineage, two copies of
+/// a name of some 20 bytes, its root, and what the allocator adds. Measured: tests/many_trees.rs.
 const TREE_BYTES: u64 =
     (size_of::<TreeEntry>() + size_of::<Work>() + size_of::<TreeRoot>() + 352) as u64;
 
@@ -84,7 +84,7 @@ pub(crate) struct Catalog {
     pub kept: Kept,
     /// Trees of builds that are on their way; others that look like such are leftovers.
     pub building: Mutex<BTreeSet<TreeId>>,
-    /// Trees that have a queue: as long as there is none, nobody looks for one.
+    /// How many trees have a queue: while there are none, no writer looks for one.
     pub queues: AtomicUsize,
     /// Trees whose counters, or standing, the next checkpoint is to write.
     counted: Arc<CountedTrees>,
@@ -100,12 +100,12 @@ struct State {
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
     /// Dropped, and not yet gone from the roots: memtables older than the drop are still applied.
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
-    /// Gone from the roots, before whoever drops them has come to hide them.
+    /// Gone from the roots, but not yet hidden by the thread that drops them.
     gone: BTreeSet<TreeId>,
-    /// Among the roots already, before whoever clones or fills them has come to show them: what they are clones of, or are instead
-    /// of, and since which commit.
+    /// Among the roots already, but not yet shown by the thread that clones or fills them: the tree that they are clones
+    /// of or replace, and since which commit.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
-    /// Trees that were dropped since the store was opened: the last of them.
+    /// The newest of the trees that were dropped since the store was opened.
     ended: BTreeMap<TreeId, Ended>,
     /// In the order in which they were dropped.
     ended_in_order: VecDeque<TreeId>,
@@ -115,12 +115,12 @@ struct State {
     reserved: BTreeSet<String>,
 }
 
-/// What is remembered of a tree that was dropped.
+/// What is remembered of a dropped tree.
 #[derive(Debug)]
 struct Ended {
     /// The commit that dropped it.
     end: Seqno,
-    /// Its name then.
+    /// Its name at that time.
     name: String,
 }
 
@@ -156,7 +156,7 @@ impl TreeEntry {
         typing.as_ref()?.versions().map(|versions| versions.newest())
     }
 
-    /// The commit with which it begins: who sees less must not read it (Rule: I43).
+    /// The commit with which it begins: a reader at an older one must not read it (Rule: I43).
     pub fn birth(&self) -> Seqno {
         // What it holds by then was committed before, which the reader sees by other means.
         Seqno(self.birth.load(Ordering::Acquire))
@@ -180,8 +180,8 @@ impl TreeEntry {
         self.record.lock().unwrap().operators.contains_key(&operator)
     }
 
-    /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that others
-    /// can see: a reader at that seqno or a later one finds the mark.
+    /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that
+    /// others can see: a reader at that seqno or a later one finds the mark.
     pub fn mark_end(&self, seqno: Seqno) {
         // SeqCst: see `check`. The first mark counts.
         self.end.fetch_min(seqno.0, Ordering::SeqCst);
@@ -189,11 +189,12 @@ impl TreeEntry {
 
     /// An error if the tree was dropped, or the commit that drops it has its seqno: the tree gets no more rows.
     ///
-    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version and its
-    /// seqno. Before that, the tree can end between the check and the read, and a tree that has ended looks empty.
+    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version
+    /// and its seqno. A check before that is too early: the tree can end between the check and the read, and a tree that
+    /// has ended looks empty.
     pub fn check(&self) -> Result<()> {
-        // SeqCst pairs with `mark_end`: a reservation of numbers that passes here after it has taken them was seen by the tree
-        // that goes on counting from this one.
+        // SeqCst pairs with `mark_end`: if a reservation passes here after it has taken its numbers, they were seen by
+        // the tree that continues this one's counters.
         match self.end.load(Ordering::SeqCst) {
             NO_END => Ok(()),
             _ => Err(Error::NoSuchTree(self.name())),
@@ -237,8 +238,8 @@ impl Catalog {
         }
     }
 
-    /// A tree that is no longer in the catalog, for reading it at a snapshot. Where its end is not known (it was dropped before the
-    /// store was opened, or long ago), it has ended after `shown`, the last commit that shows it for certain.
+    /// A tree that is no longer in the catalog, for reading it at a snapshot. If its end is not known (it was dropped
+    /// before the store was opened, or long ago), it ends right after `shown`, the last commit known to show it.
     pub fn gone(&self, record: TreeRecord, shown: Seqno) -> Arc<TreeEntry> {
         let end = self.state.read().unwrap().ended.get(&record.id).map(|ended| ended.end);
         let entry = TreeEntry::new(record, &self.work, &self.counted);
@@ -313,7 +314,7 @@ impl Catalog {
         self.state.write().unwrap().show(record, &self.work, &self.counted)
     }
 
-    /// Takes a tree away from users that this commit has dropped.
+    /// Hides a tree from users; `dropped` is the commit that drops it.
     pub fn hide_tree(&self, id: TreeId, dropped: Seqno) {
         self.state.write().unwrap().hide(id, dropped);
     }
@@ -529,7 +530,7 @@ impl TreeDirectory for Catalog {
     fn forget(&self, tree: TreeId) {
         let mut state = self.state.write().unwrap();
         state.begun.remove(&tree);
-        // Whoever drops it may not have come to hide it yet, and shows at once what he has done besides.
+        // The thread that drops it may not have hidden it yet; it shows all its changes at once.
         if state.leaving.remove(&tree).is_none() && state.by_id.contains_key(&tree) {
             state.gone.insert(tree);
         }

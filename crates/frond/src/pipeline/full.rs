@@ -1,13 +1,13 @@
-//! A full disk behind the commits: background work waits for room, and the store goes on (P13).
+//! A full disk in background work, which waits for room while the store goes on (P13).
 //!
 //! Commits are admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely
-//! meets a full disk. When one does all the same, it has changed nothing, and is tried again after a
-//! moment; commits that would have to wait for it get `Full` instead. Whoever was refused has the pipeline
-//! hurry: what is deleted gives its space back two checkpoints after it is applied.
+//! meets a full disk. If one does all the same, it has changed nothing, and is retried after a moment;
+//! commits that would have to wait for it get `Full` instead. A refused commit makes the pipeline hurry:
+//! the space of deleted rows comes back two checkpoints after the delete is applied.
 //!
-//! Deletes that find no room in the log wait for checkpoints, which shorten it, instead of being refused
-//! (`wal/relief.rs`). They are refused if a checkpoint has no room itself, or if four of them have given no
-//! room to the log. So the wait has an end: each attempt waits for at most 10 ms, and there are 1000.
+//! Deletes that find no room in the log are not refused at once. They wait for checkpoints, which shorten it
+//! (`wal/relief.rs`), and are refused if a checkpoint itself has no room, or if four checkpoints have freed
+//! no room in the log. The wait is bounded: at most 1000 attempts, each of which waits for at most 10 ms.
 //!
 //! Threads: all.
 
@@ -23,18 +23,18 @@ use super::Engine;
 
 /// How long background work rests after it met a full disk, and how often it hurries, milliseconds.
 const REST_MILLIS: u64 = 1000;
-/// So much more than then, and an attempt is worth its while at once, bytes.
+/// An attempt is worthwhile at once if so many more bytes are free than then.
 const ROOM_BYTES: u64 = 1 << 20;
 /// For how long after a refusal the pipeline hurries, milliseconds.
 const HURRY_MILLIS: u64 = 10_000;
 
-/// A disk with less than this free is tight: a store that closes there keeps a little in reserve, with which
-/// it can be emptied by deletes if nothing is free when it is opened again.
+/// A disk with less than this free is tight: a store that closes there keeps a small reserve, so that deletes
+/// can empty it if nothing is free when it is opened again.
 pub(super) const TIGHT_BYTES: u64 = 64 << 20;
-/// Checkpoints that a delete waits for: the log is trimmed after the second at the latest, unless another
+/// How many checkpoints a delete waits for: the log is trimmed after the second at the latest, unless another
 /// record holds it.
 const CHECKPOINTS_MAX: u64 = 4;
-/// How often a delete looks for room in the log, and how long it waits between two looks, milliseconds.
+/// How often a delete checks the log for room, and for how long it waits in between, milliseconds.
 const LOOKS_MAX: u32 = 1000;
 const LOOK_MILLIS: u64 = 10;
 
@@ -42,21 +42,23 @@ const LOOK_MILLIS: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct LogWait {
     log_use: LogUse,
-    /// Checkpoints when it first found none.
+    /// The number of checkpoints when it first found no room.
     since: Option<u64>,
     looks: u32,
-    /// The store has given back what it could.
+    /// Clock then, milliseconds.
+    began: u64,
+    /// The store was asked to give back what it can.
     has_asked: bool,
 }
 
 impl LogWait {
-    /// Of a commit that has not looked yet.
+    /// The wait of a commit that has not checked yet.
     pub fn new(log_use: LogUse) -> Self {
-        Self { log_use, since: None, looks: 0, has_asked: false }
+        Self { log_use, since: None, looks: 0, began: 0, has_asked: false }
     }
 }
 
-/// What background work and commits tell each other of the disk.
+/// What background work and commits tell each other about the disk.
 #[derive(Debug, Default)]
 pub(crate) struct FullDisk {
     /// Why the last attempt failed, until one succeeds.
@@ -76,14 +78,14 @@ pub(crate) struct FullDisk {
 }
 
 impl FullDisk {
-    /// True while the log is being replayed: then an apply must not fail for want of room, for it is not tried again.
+    /// True while the log is being replayed: an apply must not fail for lack of room then, because it is not retried.
     pub fn is_replay(&self) -> bool {
         self.is_replay.load(Ordering::Relaxed)
     }
 }
 
 impl Engine {
-    /// Does a unit of background work unless it rests. A full disk is no error of it: `Ok(false)`.
+    /// Does a unit of background work unless it rests. A full disk is not an error here: `Ok(false)`.
     pub(crate) fn with_room(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
         if self.now_millis() < self.full.rests_until.load(Ordering::Relaxed) && !self.room_came() {
             return Ok(false);
@@ -94,14 +96,14 @@ impl Engine {
                 let free = self.store.disk_free().unwrap_or(0);
                 self.full.free_then.store(free, Ordering::Relaxed);
                 self.full.rests_until.store(self.now_millis() + REST_MILLIS, Ordering::Relaxed);
-                // Whoever waits for this work need not.
+                // No thread need wait for this work any longer.
                 self.progress_expected.store(0, Ordering::Relaxed);
                 self.signal.notify();
                 Ok(false)
             }
             Ok(true) => {
                 *self.full.why.lock().unwrap() = None;
-                // Or a commit that waits for the next unit would be told of no full disk, and wait for nothing.
+                // Otherwise a commit that waits for the next unit would not see a full disk, and wait in vain.
                 self.full.rests_until.store(0, Ordering::Relaxed);
                 Ok(true)
             }
@@ -109,25 +111,25 @@ impl Engine {
         }
     }
 
-    /// From here on until [`settle_recovered`](Self::settle_recovered), or for good, an apply needs no room on the disk.
+    /// From now on, until [`settle_recovered`](Self::settle_recovered) or for good, an apply needs no room on the disk.
     pub(crate) fn begin_replay(&self) {
         self.full.is_replay.store(true, Ordering::Relaxed);
     }
 
-    /// A memtable that a replay has frozen goes on its way. A disk without room for checkpoints keeps none from being
-    /// applied: they would take the memory.
+    /// Processes a memtable that a replay has frozen. It is applied even if the disk has no room for checkpoints:
+    /// otherwise frozen memtables would use up the memory.
     pub(crate) fn go_on_in_replay(&self, last: Seqno) -> Result<()> {
         while self.step()? {}
         self.apply_through(last)
     }
 
-    /// The end of a recovery: what was replayed is applied, and a checkpoint makes it durable in trees. Without it
-    /// nothing would be lost, for the log is on the medium (`wal/recovery.rs`); but a store that is killed soon
-    /// after each opening would keep more log each time. Says why, if the disk has no room for that: then it is
-    /// left to the background, which goes on when it has.
+    /// Ends a recovery: applies what was replayed, and makes it durable in the trees by a checkpoint. Without the
+    /// checkpoint nothing would be lost, because the log is on the medium (`wal/recovery.rs`), but a store that is
+    /// killed soon after each open would keep more log each time. If the disk has no room for this, returns the reason
+    /// and leaves it to background work, which goes on when there is room.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
         self.full.is_replay.store(false, Ordering::Relaxed);
-        // What had no room amid the replay may have it now.
+        // What had no room during the replay may have it now.
         self.full.rests_until.store(0, Ordering::Relaxed);
         self.with_room(|| {
             self.freeze();
@@ -179,21 +181,22 @@ impl Engine {
     /// Waits until the log may have room for a commit that found none. Called outside of the sequencer.
     ///
     /// # Errors
-    /// `Full` for rows if the disk has no room for the log, for deletes as the head of this file says;
-    /// nothing of the commit has happened then.
+    /// `Full`: for rows if the disk has no room for the log, for deletes as described at the top of this file.
+    /// Nothing of the commit has happened then.
     pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
         if wait.since.is_some() {
             self.await_log();
         }
-        // After that, which would end this sleep, too; and before the look, so that no checkpoint is slept through.
+        // Read after that, which would end this thread's own sleep, and before the check, so that a checkpoint that ends
+        // after the check still wakes this thread.
         let seen = self.signal.epoch();
         let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
             Err(refused @ Error::Full(_)) => refused,
             waited => return waited,
         };
         if !wait.has_asked {
-            // The file may have free space that the file system has not: it is given back only beyond a
-            // share of the live bytes, which on a small disk may be all.
+            // The file may have free space that the file system lacks: free space is given back only beyond
+            // a share of the live bytes, and on a small disk that share may be all of it.
             wait.has_asked = true;
             let ReserveStats { target, backed_free, .. } = self.store.reserve_stats();
             let is_enough = backed_free >= target.saturating_add(self.log().reserve_bytes());
@@ -206,11 +209,19 @@ impl Engine {
         let since = *wait.since.get_or_insert(checkpoints);
         wait.looks += 1;
         if is_first {
+            wait.began = self.now_millis();
             self.hurry();
         }
+        // Whatever happens in the store ends a sleep early, so only steps by hand are counted.
+        let is_over = match self.env.workers {
+            Workers::Manual => wait.looks > LOOKS_MAX,
+            Workers::Threads(_) => {
+                self.now_millis() >= wait.began + u64::from(LOOKS_MAX) * LOOK_MILLIS
+            }
+        };
         if wait.log_use == LogUse::Rows
             || checkpoints >= since + CHECKPOINTS_MAX
-            || wait.looks > LOOKS_MAX
+            || is_over
             || plant!("pipeline: deletes do not wait for the log")
         {
             return Err(refused);
@@ -234,8 +245,8 @@ impl Engine {
         self.hurry();
     }
 
-    /// Has the log's reserve made again once it was used, of the store's space if the disk has none: after a
-    /// checkpoint, which may have freed some.
+    /// Makes the log's reserve again once it was used, from the store's space if the disk has none. Called after
+    /// a checkpoint, which may have freed some.
     pub(crate) fn refill_log(&self) -> Result<()> {
         if self.log().has_reserve() || !matches!(self.log().refill(), Err(Error::Full(_))) {
             return Ok(());
@@ -247,8 +258,8 @@ impl Engine {
         }
     }
 
-    /// What gives space back soonest after a commit was refused: the memtable frozen, so that its deletes
-    /// are applied; a version of its own for a checkpoint, while slots keep what is dead. True once a round.
+    /// Does what gives space back soonest after a commit was refused: freezes the memtable, so that its deletes are
+    /// applied, and publishes a version for a checkpoint while slots keep dead pages. True once a round.
     pub(super) fn hurries(&self) -> bool {
         let now = self.now_millis();
         let is_awaited = self.full.log_awaited.swap(false, Ordering::Relaxed);

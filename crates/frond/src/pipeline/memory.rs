@@ -1,10 +1,10 @@
 //! Memory: one number for everything, and the block cache takes what the rest leaves.
 //!
 //! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, the working
-//! memory of jobs and bulk loads, locks, what is written and not committed, and what it takes to know trees, runs and extents
-//! come first, because commits wait for them; what is left of the budget holds blocks. The split
-//! is set anew several times a second. Frames and blocks share what the pool has from the system, which may be all
-//! of the budget but what lies in the general allocator's memory.
+//! memory of jobs and bulk loads, locks, uncommitted writes, and the metadata of trees, runs and extents come first,
+//! because commits wait for them; the rest of the budget holds blocks. The split is recomputed several times a second.
+//! Frames and blocks share what the pool has from the system, which may be all of the budget except what lies in the
+//! general allocator's memory.
 //!
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
 //! that reads go on; the rest has limits of its own (`Limits`), which sum up below that, but for what is written and not
@@ -19,12 +19,13 @@ use super::Engine;
 /// A tree job reads its sources in pieces of a quarter of a mebibyte and builds one run.
 const JOB_BYTES: u64 = 2 << 20;
 
-/// An extent is 64 bytes in a map that is two thirds full.
+/// An extent takes 64 bytes in a map that is two thirds full.
 const EXTENT_BYTES: u64 = 96;
 
 impl Engine {
-    /// What it takes to know trees, runs and extents, whether anything reads them or not. In a store of few large trees it
-    /// is a thousandth of the blocks; of 100,000 trees with a row each it is more than the blocks.
+    /// Bytes of the metadata of trees, runs and extents, which is there whether anything reads them or not. In a store
+    /// of a few large trees it is a thousandth of the blocks; with 100,000 trees of one row each it is more than the
+    /// blocks.
     pub(crate) fn known_bytes(&self) -> u64 {
         self.trees.memory_bytes()
             + self.cx.descriptors.memory_bytes()

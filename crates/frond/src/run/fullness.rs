@@ -1,24 +1,24 @@
-//! When a run is full whatever its shape says: before readers would refuse it.
+//! When a run is full regardless of its shape: before it outgrows what readers accept.
 //!
-//! A run that outgrew what a reader takes could not be written, and what is in it was acknowledged long before. So a run
-//! that has half of it counts as full wherever runs are cut. Whatever comes in one push fits into the other half: a row is at
-//! most 64 MiB, a key 64 KiB.
+//! A run larger than readers accept could not be written, although its contents were acknowledged long before. So a
+//! run that has reached half of such a bound counts as full wherever runs are cut. Whatever a single push adds fits
+//! into the other half: a row is at most 64 MiB, a key 64 KiB.
 //!
 //! Threads: as the builder.
 
 use super::builder::RunBuilder;
 use crate::bounds;
 
-/// Length of a run that nears what a reader takes: more than any at which one is cut.
+/// The length reported for a run that nears a reader's bound: above any length at which runs are cut.
 pub(super) const FULL: usize = usize::MAX / 4;
-/// Most bytes of a block in the tail, but for its separator.
+/// The most bytes that a block takes in the tail, without its separator.
 const INDEX_ENTRY_BYTES: usize = 40;
-/// Bytes of a long value in the tail.
+/// Bytes that a long value takes in the tail.
 const BLOB_USE_BYTES: usize = 20;
 
 impl RunBuilder {
-    /// Looks whether it has half of what a reader takes, of anything: rows of any kind that come in one push fit into
-    /// the other half, and so does what the block being built has.
+    /// Checks whether the run has reached half of any bound of its readers. Whatever a single push adds fits into the
+    /// other half, and so does the block being built.
     pub(super) fn look_at_bounds(&mut self) {
         let filter = self.options.filter_bits.unwrap_or(0) * self.hashes.len() / 8;
         let tail = self.index.separators_bytes()

@@ -11,21 +11,21 @@ use crate::{
 
 use super::index::head;
 
-/// Bytes that a fragment counts as beside its keys.
+/// Bytes that a fragment counts as, in addition to its keys.
 const FRAGMENT_BYTES: usize = 32;
-/// Bytes that waiting fragments count as at least, each: what it costs to hand one down.
+/// The fewest bytes that a waiting fragment counts as: what it costs to hand one down.
 const FRAGMENT_BYTES_MIN: u64 = 64;
 
 /// The deleted ranges `[from, to)` of one run.
 ///
-/// Both keys of all fragments lie in one piece of memory. Lookups compare the first eight bytes that differ
-/// among the lower bounds, which stand side by side: a lookup among 10,000 fragments costs about 100 ns.
+/// The keys of all fragments are in one allocation. Lookups compare eight bytes of each lower bound, after the prefix
+/// that all lower bounds share; these are stored side by side. A lookup among 10,000 fragments costs about 100 ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeDeletes {
     keys: Box<[u8]>,
-    /// Where the keys end: two for each fragment, `from` and `to`.
+    /// Where the keys end, two for each fragment: `from` and `to`.
     ends: Box<[usize]>,
-    /// Eight bytes of each `from`, behind `skip`.
+    /// Eight bytes of each `from`, after the first `skip`.
     heads: Box<[u64]>,
     /// Length of a prefix that all lower bounds share.
     skip: usize,
@@ -92,7 +92,7 @@ impl RangeDeletes {
         self.ends.len() / 2
     }
 
-    /// End number `end`: the lower bound of fragment n is 2n, its upper bound 2n + 1.
+    /// Key number `end`: fragment n has 2n as its lower bound, and 2n + 1 as its upper bound.
     #[inline]
     fn end(&self, end: usize) -> &[u8] {
         let start = end.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -119,7 +119,7 @@ impl RangeDeletes {
         (0..self.len()).map(|i| (self.from(i), self.to(i)))
     }
 
-    /// How many fragments begin at or below `key`. Keys are looked at only where heads are equal.
+    /// How many fragments begin at or below `key`. Whole keys are compared only where heads are equal.
     #[inline]
     fn count_from_at_or_below(&self, key: &[u8]) -> usize {
         if self.heads.is_empty() {
@@ -143,7 +143,7 @@ impl RangeDeletes {
         low
     }
 
-    /// The numbers of the fragments that meet `[lo, hi)`.
+    /// The numbers of the fragments that overlap `[lo, hi)`.
     fn meeting(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> std::ops::Range<usize> {
         let first = lo.map_or(0, |lo| match self.count_from_at_or_below(lo) {
             0 => 0,
@@ -151,7 +151,7 @@ impl RangeDeletes {
         });
         let end = hi.map_or(self.len(), |hi| match self.count_from_at_or_below(hi) {
             0 => 0,
-            // One that begins at `hi` is behind it.
+            // One that begins at `hi` is outside.
             count => count - usize::from(self.from(count - 1) == hi),
         });
         first..end.max(first)
@@ -164,7 +164,7 @@ impl RangeDeletes {
             && !self.meeting(lo, hi).is_empty()
     }
 
-    /// About how many bytes the fragments take that meet `[lo, hi)`; 0 exactly if there are none.
+    /// About how many bytes the fragments take that overlap `[lo, hi)`; 0 if and only if there are none.
     pub fn bytes_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
         if !self.meets(lo, hi) {
             return 0;
@@ -175,7 +175,7 @@ impl RangeDeletes {
         bytes.max(meeting.len() as u64 * FRAGMENT_BYTES_MIN)
     }
 
-    /// The fragments that meet `[lo, hi)`, cut to it.
+    /// The fragments that overlap `[lo, hi)`, clipped to it.
     pub fn clipped<'k>(
         &'k self,
         lo: Option<&'k [u8]>,
@@ -193,7 +193,7 @@ impl RangeDeletes {
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         if self.is_empty() {
-            // Most runs and memtables; asked for each entry of a drain.
+            // True of most runs and memtables; checked for each entry of a drain.
             return false;
         }
         match self.count_from_at_or_below(key) {
@@ -202,7 +202,7 @@ impl RangeDeletes {
         }
     }
 
-    /// The end of the fragment that `key` lies in, if one covers it.
+    /// The end of the fragment that covers `key`, if there is one.
     #[inline]
     pub fn covered_to(&self, key: &[u8]) -> Option<&[u8]> {
         let before = self.count_from_at_or_below(key).checked_sub(1)?;
@@ -235,7 +235,7 @@ impl RangeDeletes {
         self.keys.len() + self.ends.len() * size_of::<usize>() + self.heads.len() * size_of::<u64>()
     }
 
-    /// What a fragment counts as in the length of a run.
+    /// Bytes that a fragment adds to the length of a run.
     pub fn fragment_bytes(from: &[u8], to: &[u8]) -> usize {
         from.len() + to.len() + FRAGMENT_BYTES
     }
@@ -272,8 +272,7 @@ mod tests {
         assert_eq!(cut, [(&b"b"[..], &b"e"[..]), (b"m", b"n")]);
     }
 
-    /// Lookups by heads agree with a look at each fragment, for keys that share beginnings, end early, or
-    /// lie beyond both ends.
+    /// Lookups by heads agree with a linear search, for keys that share prefixes, end early, or lie beyond both ends.
     #[test]
     fn lookups_agree_with_a_look_at_each_fragment() {
         let mut random = 7u64;

@@ -1,20 +1,20 @@
 //! Writing the parts of one tier: entries and range deletes in key order, cut into runs by their bytes.
 //!
-//! The naive writer cuts between entries and gives every range delete to the run that is being built. A
-//! memtable with many range deletes then makes one run whose tail outgrows what a tail may be, and the store
-//! stops. So range deletes are bytes of a run like any other:
+//! The naive writer cuts between entries only, and adds every range delete to the run that is being built. A
+//! memtable with many range deletes then makes one run whose tail exceeds the bound of tails, and the store
+//! stops. So range deletes count as bytes of a run, as entries do:
 //!
 //! 1. A range delete begins when the walk reaches its lower bound. It is open until the walk passes its end.
-//! 2. Where the part is full, it ends at the key that comes next, be that of an entry or the begin of a range
-//!    delete. A range delete that is open there is clipped: the part keeps what is below the key.
+//! 2. A full part ends at the next key, whether that is an entry's key or the lower bound of a range delete.
+//!    A range delete that is open there is clipped: the part keeps what is below the key.
 //! 3. The rest of it begins the next part.
 //!
-//! A cut costs a range delete more at most, and two keys in the node.
+//! A cut costs at most one more range delete, and two keys in the node.
 //!
 //! Invariants
-//! 1. The parts are disjoint and ascend; each range delete and each entry lies in the part that has it.
-//! 2. The parts together delete what the range deletes given did.
-//! 3. A part ends once it holds `run_bytes`: a tail holds no more than that and one fragment in range deletes.
+//! 1. The parts are disjoint and ascending; each entry and each range delete lies within the part that holds it.
+//! 2. Together the parts delete what the given range deletes do.
+//! 3. A part ends once it holds `run_bytes`: a tail holds at most that and one fragment in range deletes.
 //!
 //! Threads: as `apply.rs`.
 
@@ -29,7 +29,7 @@ use super::{
     node::{Bound, Node, Tier},
 };
 
-/// A range delete that the walk is inside of; what lies below `from` is in earlier parts.
+/// A range delete that the walk is inside; earlier parts have what is below `from`.
 #[derive(Debug)]
 struct Open<'r> {
     from: Box<[u8]>,
@@ -55,14 +55,14 @@ pub(super) struct PartWriter<'r> {
     lo: Bound,
     /// Where the last part ends.
     hi: Bound,
-    /// The child that the walk is in; parts also end between children if they are worth handing down. `None`:
-    /// they do not.
+    /// The child that the walk is in, if parts also end between children once they are worth handing down; `None`
+    /// if they do not.
     child: Option<usize>,
     tier: Tier,
 }
 
 impl<'r> PartWriter<'r> {
-    /// For a tier of `node` in [lo, hi), with these range deletes.
+    /// A writer for a tier of `node` in [lo, hi), with these range deletes.
     pub fn new(
         job: &Job<'_>,
         node: &'r Node,
@@ -74,7 +74,7 @@ impl<'r> PartWriter<'r> {
         Self { node, ranges, next: 0, open, builder, lo, hi, child: None, tier }
     }
 
-    /// Ends parts between children, too.
+    /// Makes parts also end between children.
     pub fn cut_at_children(mut self) -> Self {
         self.child = Some(0);
         self
@@ -90,7 +90,7 @@ impl<'r> PartWriter<'r> {
         job.push(&mut self.builder, key, tag, payload)
     }
 
-    /// The tier.
+    /// Writes the rest, and returns the tier.
     pub fn finish(mut self, job: &mut Job<'_>) -> Result<Tier> {
         self.begin_ranges(job, None)?;
         self.end_range(None);
@@ -104,14 +104,14 @@ impl<'r> PartWriter<'r> {
         self.builder.bytes_so_far() as u64
     }
 
-    /// Goes to the key of the next entry.
+    /// Advances to the key of the next entry.
     fn go_to(&mut self, job: &mut Job<'_>, key: &[u8]) -> Result<()> {
         self.begin_ranges(job, Some(key))?;
         self.end_range(Some(key));
         self.cut_if_full(job, key)
     }
 
-    /// Begins all range deletes that begin at `key` or below; `None`: all.
+    /// Opens all range deletes that begin at or below `key`; `None`: all.
     fn begin_ranges(&mut self, job: &mut Job<'_>, key: Option<&[u8]>) -> Result<()> {
         while let Some((from, to)) = self.ranges.get(self.next)
             && key.is_none_or(|key| from <= key)
@@ -124,7 +124,7 @@ impl<'r> PartWriter<'r> {
         Ok(())
     }
 
-    /// Gives the open range delete to the part being written, if it ends at `key` or below.
+    /// Adds the open range delete to the part being written, if it ends at or below `key`; `None`: in any case.
     fn end_range(&mut self, key: Option<&[u8]>) {
         if let Some(open) = self.open.take_if(|open| key.is_none_or(|key| open.to <= key)) {
             self.builder.add_range_delete(&open.from, open.to);
@@ -157,7 +157,7 @@ impl<'r> PartWriter<'r> {
         self.end_part(job, Some(key.into()))
     }
 
-    /// Whether `key` is the first of a child that the walk was not in.
+    /// Whether the walk enters another child at `key`.
     fn crosses_to_child(&mut self, key: &[u8]) -> bool {
         let Some(child) = &mut self.child else { return false };
         let before = *child;

@@ -1,7 +1,7 @@
-//! How many rows a range has, counted where they lie: nothing of them is handed out.
+//! Counting the rows of a range without returning them.
 //!
-//! Where the transaction has not written to the tree, and locks nothing, whole pieces of the walk are counted by their lengths.
-//! Else it is a scan like any other.
+//! If the transaction has not written to the tree and takes no locks, whole pieces of the scan are counted by their
+//! lengths. Otherwise it is a scan like any other.
 //!
 //! Threads: as the transaction.
 
@@ -15,8 +15,9 @@ use super::{
 };
 
 impl Txn {
-    /// How many rows of a range a plain scan would find now. A walk over the range, at a tenth of what a scan costs that hands
-    /// out its rows; of values nothing is read if the tree has a layout of them. At `Serializable` it locks what it counts, as a scan.
+    /// Counts the rows of a range that a plain scan would find now. It walks over the range, at a tenth of the cost of a
+    /// scan that returns its rows; values are not read if the tree has a layout for them. At `Serializable` it locks
+    /// what it counts, as a scan does.
     ///
     /// # Errors
     /// As [`scan`](Self::scan) and [`TxnCursor::next`](super::TxnCursor::next).
@@ -35,7 +36,7 @@ impl Txn {
         }
     }
 
-    /// What its plain scan of a range walks over, if that is no more than what others have committed.
+    /// A cursor over a range, if a plain scan of it would take no locks and see no writes of this transaction.
     fn unwritten(
         &self,
         tree: &Tree,

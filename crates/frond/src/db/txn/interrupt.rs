@@ -1,12 +1,14 @@
-//! Asking a transaction, or other long work, to stop what it does, from another thread (Rule: I53).
+//! Cancelling the current work of a transaction, or other long work, from another thread (Rule: I53).
 //!
 //! Invariants
-//! 1. An interrupt is of one transaction: where it comes late, it is no other's (`lock_table/owner.rs`).
-//! 2. It stays until it is cleared. Waits end by it, and merges of what has left memory (`spill.rs`), and calls that read,
-//!    write or go on with a scan fail; what ends a transaction or takes some of it back does not.
-//! 3. Waits for locks end by it at once: whoever waits is woken, the transaction itself and who heeds its interrupts.
-//! 4. Once the commit has its place in the log nothing looks at it.
-//! 5. An interrupter that a transaction heeds asks it to stop as long as it is interrupted itself, whichever came first.
+//! 1. An interrupt belongs to one transaction: a late one does not hit another (`lock_table/owner.rs`).
+//! 2. It stays until it is cleared. It ends waits and merges of what has left memory (`spill.rs`), and calls that read,
+//!    write or continue a scan fail; calls that end a transaction or take some of it back do not.
+//! 3. It ends waits for locks at once: it wakes the transaction itself and everything that heeds its interrupts.
+//! 4. Once the commit has its place in the log, interrupts are ignored.
+//! 5. An interrupter that a transaction heeds stops it while the interrupter itself is interrupted, unless
+//!    [`Txn::clear_interrupt`] was called since, whether the
+//!    interrupt or the call of [`Txn::heed`] came first.
 //!
 //! Threads: an [`Interrupter`] is anybody's; all else is the transaction's own.
 
@@ -19,8 +21,8 @@ use crate::{
 
 use super::{State, Txn};
 
-/// Asks one transaction to stop ([`Txn::interrupter`]), or all work that was told to heed this one: transactions one after the
-/// other, cursors, bulk loads, builds of indexes, checks. May outlive them.
+/// Cancels the calls of one transaction ([`Txn::interrupter`]), or all work that was told to heed this interrupter:
+/// one transaction after another, cursors, bulk loads, index builds, checks. May outlive them.
 #[derive(Clone, Debug)]
 pub struct Interrupter {
     whom: Whom,
@@ -32,13 +34,14 @@ enum Whom {
     Heeding(Arc<Heeding>),
 }
 
-/// One that is of no transaction.
+/// The state of an interrupter that belongs to no transaction.
 #[derive(Debug, Default)]
 struct Heeding {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
     sleepers: Sleepers,
-    /// The last transaction that was told to heed it. No other lock is waited for below this one but that of an owner's wait.
+    /// The last transaction that was told to heed it. While this lock is held, the only other one acquired is that of
+    /// an owner's wait.
     txn: Mutex<Option<(Arc<Owner>, u64)>>,
 }
 
@@ -62,16 +65,17 @@ impl Default for Interrupter {
 }
 
 impl Interrupter {
-    /// One that is of no transaction, for what can be told to heed it: [`Txn::heed`], [`Cursor::heed`](crate::Cursor::heed),
-    /// [`BulkLoad::heed`](crate::BulkLoad::heed), [`IndexBuild::heed`](crate::IndexBuild::heed),
-    /// [`Db::check_heeding`](crate::Db::check_heeding). These heed that of a transaction, too.
+    /// An interrupter that belongs to no transaction, for work that can be told to heed it: [`Txn::heed`],
+    /// [`Cursor::heed`](crate::Cursor::heed), [`BulkLoad::heed`](crate::BulkLoad::heed),
+    /// [`IndexBuild::heed`](crate::IndexBuild::heed), [`Db::check_heeding`](crate::Db::check_heeding). All but
+    /// [`Txn::heed`] also take the interrupter of a transaction.
     pub fn new() -> Self {
         Self { whom: Whom::Heeding(Arc::default()) }
     }
 
-    /// The call that the transaction is in ends with [`Error::Interrupted`], if it waits for a lock or for room, walks
-    /// over rows or merges what has left memory, and so does every later one until [`Txn::clear_interrupt`]; likewise of what heeds it, until
-    /// [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
+    /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or for room, walks over rows
+    /// or merges what has left memory, and likewise every later call until [`Txn::clear_interrupt`]; work that heeds this
+    /// interrupter ends in the same way, until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
         match &self.whom {
             Whom::Txn { owner, id } => owner.interrupt(*id),
@@ -88,8 +92,8 @@ impl Interrupter {
         }
     }
 
-    /// Says of one that is of no transaction that what it was for is done; the transaction that heeds it goes on, too. That of a
-    /// transaction is cleared by [`Txn::clear_interrupt`] alone.
+    /// Clears an interrupter that belongs to no transaction; the transaction that heeds it goes on, too. The interrupter
+    /// of a transaction is cleared only by [`Txn::clear_interrupt`].
     pub fn clear(&self) {
         if let Whom::Heeding(heeding) = &self.whom {
             let txn = heeding.txn.lock().unwrap();
@@ -108,7 +112,7 @@ impl Interrupter {
         }
     }
 
-    /// That of a transaction.
+    /// The interrupter of a transaction.
     pub(super) fn of(owner: Arc<Owner>, id: u64) -> Self {
         Self { whom: Whom::Txn { owner, id } }
     }
@@ -150,7 +154,7 @@ impl Txn {
         Ok(Interrupter::of(owner, self.id()))
     }
 
-    /// The transaction as those know it who interrupt it.
+    /// The transaction as its interrupters know it.
     fn own_owner(&self, state: &mut State) -> Arc<Owner> {
         let owner = match (&state.locks, &state.owner) {
             (Some(locks), _) => locks.owner().clone(),
@@ -167,10 +171,11 @@ impl Txn {
         owner
     }
 
-    /// Has it stopped by an interrupter that is of no transaction, from here to its end: that of a session, whose transactions come
-    /// one after the other and are told of it each, the last of them counts. It is asked to stop at once if the interrupter was
-    /// interrupted before and not cleared since. Costs some ten nanoseconds, where an interrupter of each transaction's own has
-    /// to be made and made known to others.
+    /// Makes an interrupter that belongs to no transaction stop this one, from now on until the transaction ends. It is
+    /// meant for a session, which calls this for each of its transactions in turn; the interrupter stops only the last
+    /// of them. If the interrupter was interrupted before and not cleared since, the transaction is interrupted at once.
+    /// This takes some ten nanoseconds, whereas an interrupter for each transaction has to be created and made known to
+    /// other threads.
     ///
     /// # Errors
     /// `InvalidArgument` for the interrupter of a transaction; `TxnEnded`.
@@ -188,7 +193,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Says that what it was asked to do is done: the statement has ended. Interrupts that come from now on count anew.
+    /// Clears the interrupt once the statement has ended. Later interrupts count again.
     pub fn clear_interrupt(&self) {
         let state = self.state.lock().unwrap();
         state.known().inspect(|owner| owner.clear_interrupt());
@@ -201,7 +206,7 @@ impl Txn {
 }
 
 impl State {
-    /// The transaction as those know it who may interrupt it, if there can be any.
+    /// The transaction as its interrupters know it, if there can be any.
     pub(super) fn known(&self) -> Option<&Arc<Owner>> {
         let of_locks = self.locks.as_ref().map(|locks| locks.owner());
         of_locks.or(self.owner.as_ref())

@@ -3,12 +3,12 @@
 //! All that must be absent is looked for first, in the caller's order, and only then is anything written (Rule: I48).
 //!
 //! Invariants
-//! 1. Of a call that is refused, or fails, nothing is written; the row that refused it is locked as was asked.
+//! 1. A call that is refused, or fails, writes nothing; the row that refused it is locked as requested.
 //! 2. What must be absent is locked before it is looked for, at latest, over the transaction's own writes (Rules: I3, I32).
 //! 3. Entries that are not unique hold the row's key: those of a row that was not there were not there either, and are fresh as
 //!    it is (Rule: I7).
-//! 4. While a call waits for a gap, it gives back what it has itself locked there, or who holds the gap and reads there again would
-//!    be in a circle with it (Rule: I46); then it is looked for again.
+//! 4. While a call waits for a gap, it releases what it has itself locked there; otherwise a holder of the gap that reads
+//!    there again would deadlock with it (Rule: I46). Then the key is looked for again.
 //!
 //! 5. Between the steps of a call nothing comes of other threads of its transaction.
 //!
@@ -37,9 +37,9 @@ pub struct RowEntry<'a> {
     pub value: &'a [u8],
     /// Nobody else may have the key.
     pub unique: bool,
-    /// The program knows that the key is absent, and it is not looked for: it comes from a number that was just
-    /// [reserved](Tree::reserve), say. Of the row's own entry: those of its entries that are not unique are absent, too. Where the key
-    /// was there after all, as for [`put_absent`](Txn::put_absent).
+    /// The program knows that the key is absent, for example because it contains a number that was just
+    /// [reserved](Tree::reserve): it is not looked up. If this is the row's own entry, the entries that are not unique
+    /// count as absent, too. If the key does exist, the consequences are those of [`put_absent`](Txn::put_absent).
     pub absent: bool,
 }
 

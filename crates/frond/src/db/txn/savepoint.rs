@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. Marks that can be gone back to are live: what leaves memory is cut at them (Rule: I44).
-//! 2. The mark of a statement is never behind what there is: who goes back beyond its begin makes it begin there.
+//! 2. The mark of a statement is never beyond what has been written: a rollback past the statement's start moves its
+//!    start there.
 //!
 //! Threads: as the transaction.
 
@@ -18,7 +19,7 @@ const NO_STATEMENT: &str = "no statement of the transaction was begun";
 
 /// A moment of a transaction to go back to: see [`Txn::savepoint`].
 ///
-/// Savepoints nest: going back to one, or releasing it, forgets those made behind it.
+/// Savepoints nest: going back to one, or releasing it, forgets those made after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
     /// Number and address: of two stores, numbers may be the same.
@@ -112,11 +113,11 @@ impl Txn {
         state.begin_statement_in_temporary()
     }
 
-    /// Begins a statement within the statement, such as one of a function or a trigger that the statement calls: scans that
-    /// begin in it see what the transaction had written before it, which is more than those of the outer one see. All else
-    /// stays: what [`rollback_statement`](Self::rollback_statement) takes back is the outer statement with all within, and at
-    /// `ReadCommitted` its plain reads go on seeing what they see. They nest, and each ends by
-    /// [`end_substatement`](Self::end_substatement).
+    /// Begins a statement inside the current one, such as a statement of a function or a trigger that it calls. Scans
+    /// that begin in it see what the transaction wrote before it, which is more than scans of the outer statement see.
+    /// Nothing else changes: [`rollback_statement`](Self::rollback_statement) takes back the outer statement with
+    /// everything inside it, and at `ReadCommitted` plain reads keep the outer statement's snapshot. Substatements nest;
+    /// end each with [`end_substatement`](Self::end_substatement).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -149,8 +150,8 @@ impl Txn {
         state.begin_substatement_in_temporary()
     }
 
-    /// Ends the innermost statement within the statement: scans that begin from here on see what those of the one around it
-    /// see. Scans that have begun go on.
+    /// Ends the innermost substatement: scans that begin from now on see what those of the enclosing statement see. Open
+    /// scans are not affected.
     ///
     /// # Errors
     /// `InvalidArgument` if there is none, also after the outer statement was taken back or has ended; `TxnEnded`.
@@ -163,8 +164,8 @@ impl Txn {
         state.end_substatement_in_temporary()
     }
 
-    /// Takes back what was written since the statement began, and forgets savepoints and statements within it that were made in
-    /// it; the statement begins anew. Costs what it takes back. Rows stay locked.
+    /// Takes back what was written since the statement began, and forgets the savepoints and substatements made in it;
+    /// the statement begins anew. The cost is proportional to what is taken back. Rows stay locked.
     ///
     /// # Errors
     /// `InvalidArgument` if no statement was begun; `TxnEnded`.
@@ -223,7 +224,7 @@ impl Txn {
         }
     }
 
-    /// Forgets a savepoint, and those made behind it; what was written stays.
+    /// Forgets a savepoint, and those made after it; what was written stays.
     ///
     /// # Errors
     /// As [`rollback_to`](Self::rollback_to).
@@ -272,7 +273,7 @@ impl Txn {
 }
 
 impl State {
-    /// Where the statement began that scans belong to, and how often writes had left memory then.
+    /// Where the innermost statement began, to which new scans belong, and how often writes had left memory by then.
     pub(super) fn innermost_statement(&self) -> Option<(Mark, u64)> {
         self.substatements.last().copied().or(self.statement)
     }

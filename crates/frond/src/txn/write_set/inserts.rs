@@ -71,7 +71,10 @@ impl WriteSet {
         order.sort_by_key(|&at| self.slots[at].position);
         let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
         let mut newest: BTreeMap<(TreeId, &[u8]), &Slot> = BTreeMap::new();
-        let mut ranges = (0u32..).zip(&self.ranges).peekable();
+        let mut ranges: Vec<_> = (0u32..).zip(&self.ranges).collect();
+        // A seal has sorted them by tree.
+        ranges.sort_by_key(|(_, range)| range.position);
+        let mut ranges = ranges.into_iter().peekable();
         let mut asked = Vec::new();
         for at in order {
             let slot = &self.slots[at];
