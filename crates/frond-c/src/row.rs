@@ -25,10 +25,10 @@ pub struct frond_entry {
     pub value_length: usize,
     /// Nobody else may have the key.
     pub unique: bool,
-    /// For frond_txn_insert_row: the program knows that the key is absent, for example because it contains a number that
-    /// was just reserved (frond_tree_reserve): it is not looked up. If this is the row's own entry, the entries that are
-    /// not unique count as absent, too. If the key does exist, a later deletion may bring the older value back, and rows
-    /// are counted wrong.
+    /// For frond_txn_insert_row: the program knows that the key is absent, and it is not looked for. It holds a number that only
+    /// frond_tree_reserve gives out, say; a number that others may also insert of their own choice will not do, even if it was just
+    /// reserved. If this is the row's own entry, its entries that are not unique count as absent, too. If the key does exist,
+    /// a later deletion may bring the older value back, and rows are counted wrong.
     pub absent: bool,
 }
 

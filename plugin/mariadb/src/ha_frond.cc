@@ -37,7 +37,7 @@ handler::Table_flags ha_frond::table_flags() const
                         HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_IN_READ_INDEX |
                         HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX |
                         HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_ONLINE_ANALYZE | HA_CAN_SKIP_LOCKED |
-                        HA_CHECK_UNIQUE_AFTER_WRITE | HA_DUPLICATE_POS | HA_CRASH_SAFE;
+                        HA_CHECK_UNIQUE_AFTER_WRITE | HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS;
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
     return flags;
@@ -111,8 +111,6 @@ int ha_frond::external_lock(THD *thd, int type)
         cursor_.suspend();
         return 0;
     }
-    if (table->s->long_unique_table || table->s->period.unique_keys != 0)
-        session_->mark_by_savepoint();
     if (type == F_WRLCK)
         row_lock_ = FROND_EXCLUSIVE;
     session_->enter();
@@ -223,6 +221,16 @@ double ha_frond::read_time(uint index, uint ranges, ha_rows rows)
     double scan = scan_time();
     ha_rows all = estimate_rows_upper_bound();
     return rows >= all ? scan : ranges + static_cast<double>(rows) / static_cast<double>(all) * scan;
+}
+
+/* COUNT(*) without WHERE: the engine counts. HA_POS_ERROR has the server read the rows, as it must where they are locked. */
+ha_rows ha_frond::records()
+{
+    if (row_lock_ != FROND_NO_LOCK || begin() != 0)
+        return HA_POS_ERROR;
+    uint64_t rows = 0;
+    int code = frond_txn_count(session_->txn(), share_->row_tree(), nullptr, 0, nullptr, 0, &rows, session_->error());
+    return code == FROND_OK ? rows : HA_POS_ERROR;
 }
 
 ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key_range *to, page_range *)

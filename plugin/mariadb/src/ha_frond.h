@@ -47,6 +47,7 @@ public:
     double scan_time() override;
     double read_time(uint index, uint ranges, ha_rows rows) override;
     ha_rows estimate_rows_upper_bound() override { return stats.records * 2 + 1000; }
+    ha_rows records() override;
     ha_rows records_in_range(uint index, const key_range *from, const key_range *to, page_range *pages) override;
 
     /* Writes (write.cc). */

@@ -45,9 +45,15 @@ Session *Session::of(THD *thd)
     return session;
 }
 
+Session::Session(THD *thd) : thd_(thd)
+{
+    frond_interrupter_new(&interrupter_, nullptr);
+}
+
 Session::~Session()
 {
     detach();
+    frond_interrupter_free(interrupter_);
 }
 
 void Session::detach()
@@ -65,12 +71,15 @@ void Session::ended()
 {
     txn_ = nullptr;
     ordered_ = false;
-    statement_marked_ = false;
-    outer_marked_ = wants_savepoint_ = false;
-    std::lock_guard<std::mutex> guard(interrupter_mutex_);
-    frond_interrupter_free(interrupter_);
-    interrupter_ = nullptr;
-    interrupted_ = false;
+    statement_marked_ = in_substatement_ = false;
+    clear_interrupt();
+}
+
+/* KILL QUERY is of one statement. */
+void Session::clear_interrupt()
+{
+    if (interrupted_.exchange(false))
+        frond_interrupter_clear(interrupter_);
 }
 
 void Session::close_cursors()
@@ -93,14 +102,22 @@ void Session::enter_substatement()
         see_own_writes();
 }
 
-/*
-  The engine has one mark for two things: what a failed statement takes back, and what scans see. Where they must differ,
-  a savepoint marks the begin of the statement, and the engine's mark is moved.
-*/
 void Session::see_own_writes()
 {
-    if (statement_marked_ && outer_marked_)
-        frond_txn_begin_statement(txn_, nullptr);
+    if (!statement_marked_)
+        return;
+    if (in_substatement_)
+        frond_txn_end_substatement(txn_, nullptr);
+    in_substatement_ = frond_txn_begin_substatement(txn_, nullptr) == FROND_OK;
+}
+
+/* Back from functions and triggers, scans see what the statement itself is to see: not what it writes. */
+void Session::leave_substatement()
+{
+    if (thd_->in_sub_stmt)
+        return;
+    frond_txn_end_substatement(txn_, nullptr);
+    in_substatement_ = false;
 }
 
 int Session::begin()
@@ -116,10 +133,7 @@ int Session::begin()
         txn_ = nullptr;
         return failed(thd_, code, error_);
     }
-    frond_interrupter *interrupter = nullptr;
-    frond_txn_interrupter(txn_, &interrupter, nullptr);
-    std::lock_guard<std::mutex> guard(interrupter_mutex_);
-    interrupter_ = interrupter;
+    frond_txn_heed(txn_, interrupter_, nullptr);
     return 0;
 }
 
@@ -133,13 +147,6 @@ int Session::mark_statement()
     } else if (int64_t wanted = lock_timeout_ms(thd_); wanted != lock_timeout_ms_) {
         frond_txn_set_lock_timeout(txn_, wanted, nullptr);
         lock_timeout_ms_ = wanted;
-    }
-    outer_marked_ = false;
-    if (wants_savepoint_ || thd_->locked_tables_mode == LTM_PRELOCKED ||
-        thd_->locked_tables_mode == LTM_PRELOCKED_UNDER_LOCK_TABLES) {
-        if (int code = frond_txn_savepoint(txn_, &outer_savepoint_, &error_))
-            return fail(code);
-        outer_marked_ = true;
     }
     if (int code = frond_txn_begin_statement(txn_, &error_))
         return fail(code);
@@ -157,18 +164,10 @@ int Session::fail(int code)
 
 int Session::end_statement()
 {
-    if (txn_ != nullptr && statement_marked_) {
-        if (isolation_ == FROND_READ_COMMITTED)
-            frond_txn_end_statement(txn_, nullptr);
-        if (outer_marked_)
-            frond_txn_release(txn_, outer_savepoint_, nullptr);
-    }
-    outer_marked_ = wants_savepoint_ = false;
-    statement_marked_ = false;
-    std::lock_guard<std::mutex> guard(interrupter_mutex_);
-    if (interrupted_ && txn_ != nullptr)
-        frond_txn_clear_interrupt(txn_, nullptr);
-    interrupted_ = false;
+    if (txn_ != nullptr && statement_marked_ && isolation_ == FROND_READ_COMMITTED)
+        frond_txn_end_statement(txn_, nullptr);
+    statement_marked_ = in_substatement_ = false;
+    clear_interrupt();
     return 0;
 }
 
@@ -177,8 +176,7 @@ int Session::rollback_statement()
     if (txn_ == nullptr || !statement_marked_)
         return end_statement();
     close_cursors();
-    int code = outer_marked_ ? frond_txn_rollback_to(txn_, outer_savepoint_, &error_)
-                             : frond_txn_rollback_statement(txn_, &error_);
+    int code = frond_txn_rollback_statement(txn_, &error_);
     int error = code == FROND_OK || frond_txn_is_over(txn_) ? 0 : failed(thd_, code, error_);
     wrote();
     end_statement();
@@ -299,9 +297,9 @@ bool Session::holds_locks()
 
 void Session::interrupt()
 {
-    std::lock_guard<std::mutex> guard(interrupter_mutex_);
-    interrupted_ = true;
+    /* In this order: the statement's end clears what it is told of. */
     frond_interrupt(interrupter_);
+    interrupted_ = true;
 }
 
 /* The handlerton's members. `all` says that the transaction ends; without one a statement is a transaction by itself. */

@@ -4,7 +4,7 @@
 
 #include "server.h"
 
-#include <mutex>
+#include <atomic>
 
 namespace frond {
 
@@ -19,7 +19,7 @@ class Cursor;
 */
 class Session {
 public:
-    explicit Session(THD *thd) : thd_(thd) {}
+    explicit Session(THD *thd);
     ~Session();
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
@@ -36,14 +36,15 @@ public:
     /* A stored function or trigger begins a statement of its own within the caller's. */
     void enter_substatement();
 
-    /* The statement may have to see its own writes: its begin is marked so that `see_own_writes` can be used. */
-    void mark_by_savepoint() { wants_savepoint_ = true; }
-    /* Scans that begin from here on see what the statement has written so far. */
+    /* Scans that begin from here on, in a function or trigger or until the next call of the handler, see what the statement
+       has written so far. */
     void see_own_writes();
 
     /* Begins the transaction and marks the statement, unless that is done. Returns a HA_ERR_*. */
     int begin_statement()
     {
+        if (in_substatement_)
+            leave_substatement();
         return statement_marked_ ? 0 : mark_statement();
     }
     /* The HA_ERR_* of a call that failed, and what follows from it for the transaction. */
@@ -76,6 +77,8 @@ private:
 
     int begin();
     int mark_statement();
+    void leave_substatement();
+    void clear_interrupt();
     void close_cursors();
     /* The transaction's handle is given back: forgets it and what belonged to it. */
     void ended();
@@ -85,17 +88,14 @@ private:
     frond_prepared *prepared_ = nullptr;
     bool ordered_ = false;
     bool statement_marked_ = false;
-    /* The outer statement's begin where functions and triggers may mark statements of their own. */
-    bool outer_marked_ = false;
-    bool wants_savepoint_ = false;
-    uint64_t outer_savepoint_ = 0;
+    bool in_substatement_ = false;
     int isolation_ = 0;
     int64_t lock_timeout_ms_ = 0;
     uint64_t writes_ = 0;
     Cursor *cursors_ = nullptr;
-    std::mutex interrupter_mutex_;
+    /* All transactions of the session heed it. */
     frond_interrupter *interrupter_ = nullptr;
-    bool interrupted_ = false;
+    std::atomic<bool> interrupted_{false};
     frond_error error_;
 };
 

@@ -73,7 +73,8 @@ int ha_frond::write_row(const uchar *record)
     bytes_.append(row_key);
     plan().row->encode(record, &bytes_);
     spans.back().end = bytes_.size();
-    entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true});
+    /* A hidden number is given out once. Numbers of AUTO_INCREMENT may be inserted by others, too, and are looked for. */
+    entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true, !plan().has_primary()});
     entry_index_.push_back(plan().primary);
     for (uint i = 0; i < keys; i++) {
         if (i == plan().primary)
@@ -86,7 +87,7 @@ int ha_frond::write_row(const uchar *record)
         bytes_.append(value);
         span.end = bytes_.size();
         spans.push_back(span);
-        entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, is_unique});
+        entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, is_unique, false});
         entry_index_.push_back(i);
     }
     const uint8_t *base = raw(bytes_);
@@ -241,7 +242,7 @@ int ha_frond::delete_row(const uchar *record)
     append_row_key(record, &row_key);
     bytes_.append(row_key);
     spans.push_back({0, bytes_.size(), 0});
-    entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true});
+    entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true, false});
     for (uint i = 0; i < table->s->keys; i++) {
         if (i == plan().primary)
             continue;
@@ -250,7 +251,7 @@ int ha_frond::delete_row(const uchar *record)
         if (!unique)
             bytes_.append(row_key);
         spans.push_back({from, bytes_.size(), 0});
-        entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, unique});
+        entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, unique, false});
     }
     for (size_t i = 0; i < spans.size(); i++) {
         entries_[i].key = raw(bytes_) + spans[i].key;

@@ -111,6 +111,9 @@ def main():
     wanted = sys.argv[2:]
     failed = []
     scripts = sorted(HERE.glob("sql/*.sql")) + sorted(HERE.glob("sql/*.py")) + sorted(HERE.glob("sessions/*.txt"))
+    unknown = set(wanted) - {path.stem for path in scripts}
+    if unknown:
+        sys.exit(f"no such scripts: {' '.join(sorted(unknown))}")
     for path in scripts:
         if wanted and path.stem not in wanted:
             continue

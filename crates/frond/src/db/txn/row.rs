@@ -37,9 +37,10 @@ pub struct RowEntry<'a> {
     pub value: &'a [u8],
     /// Nobody else may have the key.
     pub unique: bool,
-    /// The program knows that the key is absent, for example because it contains a number that was just
-    /// [reserved](Tree::reserve): it is not looked up. If this is the row's own entry, the entries that are not unique
-    /// count as absent, too. If the key does exist, the consequences are those of [`put_absent`](Txn::put_absent).
+    /// The program knows that the key is absent, and it is not looked for. It holds a number that only
+    /// [`reserve`](Tree::reserve) gives out, say; a number that others may also insert of their own choice will not do, even
+    /// if it was just reserved. If this is the row's own entry, its entries that are not unique count as absent, too. If
+    /// the key does exist, the consequences are those of [`put_absent`](Txn::put_absent).
     pub absent: bool,
 }
 
