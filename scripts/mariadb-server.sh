@@ -6,7 +6,7 @@
 #   mariadb-server.sh shell [ARG...]      the SQL client
 #   mariadb-server.sh reset               stop, and delete its data
 #
-# FROND_SERVER names another server beside the usual one; FROND_PLUGINS another directory of plugins.
+# FROND_SERVER names a second server with its own data; FROND_PLUGINS another directory of plugins.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,7 @@ start() {
     fi
     [ -e "$plugins/ha_frond.so" ] || { echo "ha_frond.so is not built: make mariadb-plugin" >&2; exit 1; }
     mkdir -p "$home"
-    # The server knows one directory of plugins: those of the package are linked beside.
+    # The server has one directory of plugins, so those of the package are linked into it.
     for plugin in /usr/lib/mysql/plugin/*.so; do
         [ ! -e "$plugin" ] || ln -sf "$plugin" "$plugins/"
     done

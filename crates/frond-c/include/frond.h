@@ -213,7 +213,7 @@ typedef struct frond_db frond_db;
 // A build of indexes on its way, of one thread at a time. Given back, it is given up, unless it was published.
 typedef struct frond_index_build frond_index_build;
 
-// What one transaction can be stopped by, and whatever was told to heed it, from any thread; it may outlive these.
+// Stops one transaction, or all work that it was set on, from any thread; it may outlive these.
 typedef struct frond_interrupter frond_interrupter;
 
 // Loads rows in any order into a tree that it creates, or that is empty, in a commit of its own. Of one thread at a time, not always the same;
@@ -1868,17 +1868,17 @@ int32_t frond_txn_interrupter(const frond_txn *txn,
                               frond_error *error);
 
 // Interrupts the transaction: its current call ends with FRD-1106 if it waits or walks over rows, and so do all later
-// calls until frond_txn_clear_interrupt; likewise work that heeds the interrupter (frond_cursor_heed and others). Never
-// waits; does nothing if the transaction is over. Null is allowed.
+// calls until frond_txn_clear_interrupt; likewise other work that the interrupter was set on (frond_cursor_heed and others).
+// Never waits; does nothing if the transaction is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 
 // Makes an interrupter that belongs to no transaction (frond_interrupter_new) stop this one, from now on until the
 // transaction ends. It is meant for a session, which calls this for each of its transactions in turn; the interrupter
 // stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
 // once; frond_interrupter_clear lets it go on.
-int32_t frond_txn_heed(const frond_txn *txn,
-                       const frond_interrupter *interrupter,
-                       frond_error *error);
+int32_t frond_txn_set_interrupter(const frond_txn *txn,
+                                  const frond_interrupter *interrupter,
+                                  frond_error *error);
 
 // Gives the handle back. Null is allowed.
 void frond_interrupter_free(frond_interrupter *interrupter);

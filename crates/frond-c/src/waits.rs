@@ -11,7 +11,7 @@ use crate::{
     txn::frond_txn,
 };
 
-/// What one transaction can be stopped by, and whatever was told to heed it, from any thread; it may outlive these.
+/// Stops one transaction, or all work that it was set on, from any thread; it may outlive these.
 pub struct frond_interrupter {
     pub(crate) interrupter: Interrupter,
 }
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn frond_txn_interrupter(
 }
 
 /// Interrupts the transaction: its current call ends with FRD-1106 if it waits or walks over rows, and so do all later
-/// calls until frond_txn_clear_interrupt; likewise work that heeds the interrupter (frond_cursor_heed and others). Never
-/// waits; does nothing if the transaction is over. Null is allowed.
+/// calls until frond_txn_clear_interrupt; likewise other work that the interrupter was set on (frond_cursor_heed and others).
+/// Never waits; does nothing if the transaction is over. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
     // SAFETY: see `bytes.rs`.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) 
 /// stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
 /// once; frond_interrupter_clear lets it go on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_heed(
+pub unsafe extern "C" fn frond_txn_set_interrupter(
     txn: *const frond_txn,
     interrupter: *const frond_interrupter,
     error: *mut frond_error,
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn frond_txn_heed(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
-            Ok(given(txn, "the transaction")?.txn.heed(heeded)?)
+            let session = &given(interrupter, "what it is stopped by")?.interrupter;
+            Ok(given(txn, "the transaction")?.txn.set_interrupter(session)?)
         })
     }
 }

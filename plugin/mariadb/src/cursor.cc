@@ -61,12 +61,6 @@ void Cursor::suspend()
     forward_ = forward;
 }
 
-void Cursor::unbind()
-{
-    if (bounded_)
-        suspend();
-}
-
 int Cursor::seek(std::string_view key)
 {
     row_ = nullptr;
@@ -87,7 +81,7 @@ int Cursor::seek_last()
     return 0;
 }
 
-/* Puts the cursor behind the current row, or before it. */
+/* Puts the cursor after the current row, or before it. */
 int Cursor::seek_beside_current(bool forward)
 {
     std::string key(this->key());

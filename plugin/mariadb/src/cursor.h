@@ -53,10 +53,6 @@ public:
     void suspend();
     void close();
 
-    bool bounded() const { return bounded_; }
-    /* Forgets the end of the range, so that steps go on behind it. */
-    void unbind();
-
     std::string_view key() const { return view(row_->key, row_->key_length); }
     std::string_view value() const { return view(row_->value, row_->value_length); }
     bool is_locked() const { return row_->locked; }

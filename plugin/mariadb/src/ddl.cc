@@ -51,6 +51,13 @@ public:
             return frond_change_drop(change, 0, tree.c_str(), error);
         });
     }
+    void set_attributes(const std::string &tree, const Attributes &attributes)
+    {
+        const std::string text = attributes.encode();
+        add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_attributes(change, 0, tree.c_str(), raw(text), text.size(), error);
+        });
+    }
 
 private:
     THD *thd_;
@@ -227,7 +234,6 @@ int ha_frond::truncate()
     Attributes attributes = share_->attributes;
     attributes.auto_increment = 1;
     attributes.rows_per_key.clear();
-    const std::string text = attributes.encode();
     cursor_.close();
     Steps steps(ha_thd());
     auto truncate_tree = [&](const std::string &tree) {
@@ -239,9 +245,7 @@ int ha_frond::truncate()
     for (uint i = 0; i < table->s->keys; i++)
         if (i != plan().primary)
             truncate_tree(attributes.index_name(i));
-    steps.add([&](frond_tree_change *change, frond_error *error) {
-        return frond_change_attributes(change, 0, share_->name.c_str(), raw(text), text.size(), error);
-    });
+    steps.set_attributes(share_->name, attributes);
     if (int error = steps.commit())
         return error;
     next_row_id_ = row_ids_end_ = 0;
@@ -288,11 +292,8 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
                 attributes.rows_per_key[i].push_back(std::max<uint64_t>(1, (rows + distinct / 2) / distinct));
             }
     }
-    const std::string text = attributes.encode();
     Steps steps(thd);
-    steps.add([&](frond_tree_change *change, frond_error *error) {
-        return frond_change_attributes(change, 0, share_->name.c_str(), raw(text), text.size(), error);
-    });
+    steps.set_attributes(share_->name, attributes);
     if (steps.commit())
         return HA_ADMIN_FAILED;
     {

@@ -6,6 +6,15 @@
 #include "session.h"
 #include "share.h"
 
+namespace frond {
+
+/* Where an entry's key and value lie in a string that may still grow. */
+struct Span {
+    size_t key, value, end;
+};
+
+}  // namespace frond
+
 class ha_frond final : public handler {
 public:
     ha_frond(handlerton *hton, TABLE_SHARE *table);
@@ -83,16 +92,19 @@ private:
     int begin() { return session_->begin_statement(); }
     /* The key of a record in the row tree: of its primary key, or, without one, that of the row last read. */
     void append_row_key(const uchar *record, std::string *out) const;
-    /* The key and the value of a record in an index. Returns whether the key is unique: no part of it is NULL. */
-    bool append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *key,
-                      std::string *value) const;
-    int duplicate(const frond_entry *entries, const frond_conflict &conflict, const uchar *record);
+    /* Appends the key and the value of a record in the row tree. */
+    frond::Span append_row(const uchar *record, std::string_view row_key, std::string *bytes) const;
+    /* Appends the key and the value of a record in an index; the key is unique if the index is and no part of it is NULL. */
+    frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
+                             bool *is_unique) const;
+    int duplicate(const frond_conflict &conflict, const uchar *record);
     void raise_auto_increment();
 
     frond::Cursor::How how(const frond_tree *tree) const;
     int put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);
-    int step(uchar *record, bool forward);
+    int read_edge(uchar *record, std::string_view from, std::string_view to, bool forward);
+    int step(uchar *record, bool forward, std::string_view prefix = {});
     int read_current(uchar *record);
     int fetch_row(std::string_view row_key, uchar *record);
     int decode_row(std::string_view row_key, std::string_view value, uchar *record);

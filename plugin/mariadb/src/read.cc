@@ -12,12 +12,12 @@ Cursor::How ha_frond::how(const frond_tree *tree) const
     if (skips_locked_)
         how.when_locked = FROND_SKIP;
     else if (tries_semi_consistent_ && row_lock_ == FROND_EXCLUSIVE && tree == share_->row_tree() &&
-             !session_->has_snapshot_isolation())
+             !session_->is_repeatable_read())
         how.when_locked = FROND_LAST_COMMIT;
     return how;
 }
 
-/* Puts the cursor where a scan of [from, to) begins: before its first row, or behind its last one. */
+/* Puts the cursor where a scan of [from, to) begins: before its first row, or after its last one. */
 int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward)
 {
     Cursor::How how = this->how(tree);
@@ -40,7 +40,7 @@ int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::str
 
 int ha_frond::decode_row(std::string_view row_key, std::string_view value, uchar *record)
 {
-    /* Who writes the row needs all of it, whatever the statement reads. */
+    /* A statement that writes the row needs all of it, whatever it reads. */
     const MY_BITMAP *wanted = get_lock_type() == F_WRLCK ? nullptr : table->read_set;
     if (!plan().row->decode(value, wanted, record))
         return HA_ERR_CRASHED;
@@ -113,7 +113,8 @@ int ha_frond::read_current(uchar *record)
     return is_covered ? 0 : fetch_row(row_key_, record);
 }
 
-int ha_frond::step(uchar *record, bool forward)
+/* Reads the next row in a direction, whose key begins with the prefix. */
+int ha_frond::step(uchar *record, bool forward, std::string_view prefix)
 {
     for (;;) {
         int error;
@@ -124,6 +125,8 @@ int ha_frond::step(uchar *record, bool forward)
                 continue;
         } else {
             error = cursor_.step(forward);
+            if (error == 0 && cursor_.key().compare(0, prefix.size(), prefix) != 0)
+                error = HA_ERR_END_OF_FILE;
             if (error == 0)
                 is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
         }
@@ -304,87 +307,53 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     }
     if (int error = put_cursor(tree, from, to, forward))
         return error;
-    for (;;) {
-        int error = cursor_.step(forward);
-        if (error == 0 && is_prefix && cursor_.key().compare(0, search_.size(), search_) != 0)
-            error = HA_ERR_END_OF_FILE;
-        if (error != 0)
-            return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
-        is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
-        error = read_current(record);
-        if (error != HA_ERR_KEY_NOT_FOUND)
-            return error;
-    }
+    int error = step(record, forward, is_prefix ? std::string_view(search_) : std::string_view());
+    return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+}
+
+/* Reads the first row of [from, to) of the index, or the last one. */
+int ha_frond::read_edge(uchar *record, std::string_view from, std::string_view to, bool forward)
+{
+    if (int error = begin())
+        return error;
+    if (int error = put_cursor(share_->tree(active_index), from, to, forward))
+        return error;
+    return step(record, forward);
 }
 
 int ha_frond::index_next(uchar *record)
 {
+    if (is_point_)
+        return read_edge(record, search_ + '\0', {}, true);
     if (int error = begin())
         return error;
-    if (is_point_) {
-        std::string behind = search_ + '\0';
-        if (int error = put_cursor(share_->tree(active_index), behind, {}, true))
-            return error;
-    }
     return step(record, true);
 }
 
 int ha_frond::index_prev(uchar *record)
 {
+    if (is_point_)
+        return read_edge(record, {}, search_, false);
     if (int error = begin())
         return error;
-    if (is_point_) {
-        std::string here = search_;
-        if (int error = put_cursor(share_->tree(active_index), {}, here, false))
-            return error;
-    }
     return step(record, false);
 }
 
 int ha_frond::index_first(uchar *record)
 {
-    if (int error = begin())
-        return error;
-    if (int error = put_cursor(share_->tree(active_index), {}, {}, true))
-        return error;
-    return step(record, true);
+    return read_edge(record, {}, {}, true);
 }
 
 int ha_frond::index_last(uchar *record)
 {
-    if (int error = begin())
-        return error;
-    if (int error = put_cursor(share_->tree(active_index), {}, {}, false))
-        return error;
-    return step(record, false);
+    return read_edge(record, {}, {}, false);
 }
 
 int ha_frond::index_next_same(uchar *record, const uchar *, uint)
 {
     if (int error = begin())
         return error;
-    if (is_point_)
-        return HA_ERR_END_OF_FILE;
-    for (;;) {
-        int error;
-        if (is_semi_consistent_) {
-            is_semi_consistent_ = false;
-            error = cursor_.relock();
-            if (error == HA_ERR_KEY_NOT_FOUND)
-                continue;
-        } else {
-            error = cursor_.step(true);
-            if (error == 0 && cursor_.key().compare(0, search_.size(), search_) != 0)
-                return HA_ERR_END_OF_FILE;
-            if (error == 0)
-                is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
-        }
-        if (error != 0)
-            return error;
-        error = read_current(record);
-        if (error != HA_ERR_KEY_NOT_FOUND)
-            return error;
-    }
+    return is_point_ ? HA_ERR_END_OF_FILE : step(record, true, search_);
 }
 
 /* A row that the statement does not want: at READ COMMITTED its lock is given back. */

@@ -106,7 +106,7 @@ bool Row_codec::decode(std::string_view value, const MY_BITMAP *wanted, uchar *r
     if (value.size() < VERSION_BYTES + null_mask_.size())
         return false;
     at += VERSION_BYTES;
-    /* Bits of columns that the key tells are set by whoever reads the key. */
+    /* Bits of columns that the key tells are set where the key is decoded. */
     for (size_t i = 0; i < null_mask_.size(); i++)
         record[i] = static_cast<uchar>((*at++ & null_mask_[i]) | null_defaults_[i]);
     for (const Column &column : columns_) {

@@ -30,6 +30,11 @@ int isolation_of(THD *thd)
 
 }  // namespace
 
+bool ends_transaction(THD *thd, bool all)
+{
+    return all || !in_transaction(thd);
+}
+
 Session *Session::find(THD *thd)
 {
     return static_cast<Session *>(thd_get_ha_data(thd, hton));
@@ -120,8 +125,11 @@ void Session::leave_substatement()
     in_substatement_ = false;
 }
 
-int Session::begin()
+/* Unless it has begun. */
+int Session::begin_transaction()
 {
+    if (txn_ != nullptr)
+        return 0;
     frond_txn_options options;
     frond_txn_options_init(&options);
     isolation_ = isolation_of(thd_);
@@ -133,7 +141,7 @@ int Session::begin()
         txn_ = nullptr;
         return failed(thd_, code, error_);
     }
-    frond_txn_heed(txn_, interrupter_, nullptr);
+    frond_txn_set_interrupter(txn_, interrupter_, nullptr);
     return 0;
 }
 
@@ -141,10 +149,9 @@ int Session::mark_statement()
 {
     if (prepared_ != nullptr)
         return HA_ERR_WRONG_COMMAND;
-    if (txn_ == nullptr) {
-        if (int error = begin())
-            return error;
-    } else if (int64_t wanted = lock_timeout_ms(thd_); wanted != lock_timeout_ms_) {
+    if (int error = begin_transaction())
+        return error;
+    if (int64_t wanted = lock_timeout_ms(thd_); wanted != lock_timeout_ms_) {
         frond_txn_set_lock_timeout(txn_, wanted, nullptr);
         lock_timeout_ms_ = wanted;
     }
@@ -187,32 +194,32 @@ int Session::commit()
 {
     close_cursors();
     int code = FROND_OK;
-    if (prepared_ != nullptr) {
-        /* Behind commit_ordered the binlog has the decision: the server asks by commit_checkpoint_request. */
+    if (prepared_ != nullptr)
+        /* After commit_ordered the binlog has the decision: the server asks by commit_checkpoint_request. */
         code = frond_prepared_commit(prepared_, ordered_ ? FROND_LAZY : FROND_AS_STORE, &error_);
-        if (code == FROND_OK)
-            prepared_ = nullptr;
-    } else if (txn_ != nullptr) {
+    else if (txn_ != nullptr)
         code = frond_txn_commit(txn_, nullptr, &error_);
-    }
-    int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
-    ended();
-    return error;
+    return end_transaction(code);
 }
 
 int Session::rollback()
 {
     close_cursors();
     int code = FROND_OK;
-    if (prepared_ != nullptr) {
+    if (prepared_ != nullptr)
         code = frond_prepared_rollback(prepared_, &error_);
-        if (code == FROND_OK)
-            prepared_ = nullptr;
-    } else if (txn_ != nullptr) {
+    else if (txn_ != nullptr)
         code = frond_txn_rollback(txn_, &error_);
-    }
-    int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
     wrote();
+    return end_transaction(code);
+}
+
+/* What is prepared stays where its end failed; the handle of a transaction is gone in any case. */
+int Session::end_transaction(int code)
+{
+    int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
+    if (code == FROND_OK)
+        prepared_ = nullptr;
     ended();
     return error;
 }
@@ -244,9 +251,8 @@ void Session::commit_ordered()
 
 int Session::take_snapshot()
 {
-    if (txn_ == nullptr)
-        if (int error = begin())
-            return error;
+    if (int error = begin_transaction())
+        return error;
     if (isolation_ != FROND_REPEATABLE_READ) {
         if (thd_tx_isolation(thd_) == ISO_READ_UNCOMMITTED)
             push_warning_printf(thd_, Sql_condition::WARN_LEVEL_WARN, HA_ERR_UNSUPPORTED,
@@ -260,9 +266,8 @@ int Session::take_snapshot()
 
 int Session::set_savepoint(uint64_t *number)
 {
-    if (txn_ == nullptr)
-        if (int error = begin())
-            return error;
+    if (int error = begin_transaction())
+        return error;
     if (int code = frond_txn_savepoint(txn_, number, &error_))
         return fail(code);
     return 0;
@@ -302,13 +307,8 @@ void Session::interrupt()
     interrupted_ = true;
 }
 
-/* The handlerton's members. `all` says that the transaction ends; without one a statement is a transaction by itself. */
+/* The handlerton's members. */
 namespace {
-
-bool ends_transaction(THD *thd, bool all)
-{
-    return all || !in_transaction(thd);
-}
 
 int commit(handlerton *, THD *thd, bool all)
 {

@@ -54,7 +54,7 @@ public:
     /* Counts calls that wrote, by which a cursor knows that rows it has fetched may be gone. */
     void wrote() { writes_++; }
     uint64_t writes() const { return writes_; }
-    bool has_snapshot_isolation() const { return isolation_ == FROND_REPEATABLE_READ; }
+    bool is_repeatable_read() const { return isolation_ == FROND_REPEATABLE_READ; }
 
     int commit();
     int rollback();
@@ -75,7 +75,8 @@ public:
 private:
     friend class Cursor;
 
-    int begin();
+    int begin_transaction();
+    int end_transaction(int code);
     int mark_statement();
     void leave_substatement();
     void clear_interrupt();
@@ -93,11 +94,15 @@ private:
     int64_t lock_timeout_ms_ = 0;
     uint64_t writes_ = 0;
     Cursor *cursors_ = nullptr;
-    /* All transactions of the session heed it. */
+    /* Stops all transactions of the session. */
     frond_interrupter *interrupter_ = nullptr;
     std::atomic<bool> interrupted_{false};
     frond_error error_;
 };
+
+/* Whether the end of a statement ends the transaction: `all` says that the server ends it, and without one a statement is a
+   transaction by itself. */
+bool ends_transaction(THD *thd, bool all);
 
 /* Fills in the members of the handlerton that are about transactions. */
 void set_transaction_calls(handlerton *hton);

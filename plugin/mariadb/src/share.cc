@@ -63,18 +63,25 @@ std::string Attributes::index_name(uint number) const
     return "#" + id + "/" + std::to_string(number);
 }
 
-int Attributes::read(const char *tree_name, Attributes *attributes)
+int Attributes::read(const frond_tree *tree, Attributes *attributes)
 {
     frond_error error;
-    frond_tree *tree = nullptr;
     frond_buffer text = {nullptr, 0, 0};
-    int code = frond_tree_open(store(), tree_name, &tree, &error);
-    if (code == FROND_OK)
-        code = frond_tree_info(tree, nullptr, &text, &error);
+    int code = frond_tree_info(tree, nullptr, &text, &error);
     int result = code == FROND_OK ? 0 : handler_error(code);
     if (result == 0 && !decode(view(text.data, text.length), attributes))
         result = HA_ERR_NO_SUCH_TABLE;
     frond_buffer_free(&text);
+    return result;
+}
+
+int Attributes::read(const char *tree_name, Attributes *attributes)
+{
+    frond_error error;
+    frond_tree *tree = nullptr;
+    if (int code = frond_tree_open(store(), tree_name, &tree, &error))
+        return handler_error(code);
+    int result = read(tree, attributes);
     frond_tree_free(tree);
     return result;
 }
@@ -162,15 +169,15 @@ void Share::close_trees()
 int Share::open_trees()
 {
     frond_error error;
-    if (int result = Attributes::read(name.c_str(), &attributes))
+    if (int code = frond_tree_open(store(), name.c_str(), &rows_, &error))
+        return handler_error(code);
+    if (int result = Attributes::read(rows_, &attributes))
         return result;
     if (attributes.indexes != plan.indexes.size()) {
         sql_print_error("Frond: table '%s' has %u keys in the store and %zu in its .frm file", name.c_str(),
                         attributes.indexes, plan.indexes.size());
         return HA_ERR_INCOMPATIBLE_DEFINITION;
     }
-    if (int code = frond_tree_open(store(), name.c_str(), &rows_, &error))
-        return handler_error(code);
     trees_.assign(plan.indexes.size(), nullptr);
     for (uint i = 0; i < plan.indexes.size(); i++) {
         if (i == plan.primary)

@@ -30,7 +30,8 @@ struct Attributes {
     std::string encode() const;
     static bool decode(std::string_view text, Attributes *attributes);
     std::string index_name(uint number) const;
-    /* Of a tree that is there; a HA_ERR_*. */
+    /* Of a table's row tree; a HA_ERR_*. */
+    static int read(const frond_tree *tree, Attributes *attributes);
     static int read(const char *tree_name, Attributes *attributes);
 };
 
@@ -81,7 +82,7 @@ public:
 
     const std::string name;
     const Plan plan;
-    /* Changed by ANALYZE beside statements: looked at under the mutex. */
+    /* Changed by ANALYZE while statements run: read under the mutex. */
     std::mutex attributes_mutex;
     Attributes attributes;
     THR_LOCK lock;

@@ -9,14 +9,24 @@ namespace {
 
 constexpr uint64_t ROW_IDS_AT_ONCE = 256;
 
-/* Where an entry's key and value lie while the string that holds them still grows. */
-struct Span {
-    size_t key, value, end;
-};
-
-std::string_view cut(const std::string &bytes, size_t from, size_t to)
+std::string_view key_of(const std::string &bytes, const Span &span)
 {
-    return std::string_view(bytes).substr(from, to - from);
+    return std::string_view(bytes).substr(span.key, span.value - span.key);
+}
+
+std::string_view value_of(const std::string &bytes, const Span &span)
+{
+    return std::string_view(bytes).substr(span.value, span.end - span.value);
+}
+
+/* Once the bytes grow no more. */
+void set_bytes(frond_entry *entry, const std::string &bytes, const Span &span)
+{
+    std::string_view key = key_of(bytes, span), value = value_of(bytes, span);
+    entry->key = raw(key);
+    entry->key_length = key.size();
+    entry->value = raw(value);
+    entry->value_length = value.size();
 }
 
 }  // namespace
@@ -29,15 +39,33 @@ void ha_frond::append_row_key(const uchar *record, std::string *out) const
         out->append(row_key_);
 }
 
-bool ha_frond::append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *key,
-                            std::string *value) const
+Span ha_frond::append_row(const uchar *record, std::string_view row_key, std::string *bytes) const
 {
-    bool has_null = index.key.append_record(record, key);
-    bool is_unique = index.is_unique && !has_null;
-    if (!is_unique)
-        key->append(row_key);
-    index.entry->encode(record, row_key, value);
-    return is_unique;
+    Span span;
+    span.key = bytes->size();
+    bytes->append(row_key);
+    span.value = bytes->size();
+    plan().row->encode(record, bytes);
+    span.end = bytes->size();
+    return span;
+}
+
+Span ha_frond::append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
+                            bool *is_unique) const
+{
+    static thread_local std::string value;
+    Span span;
+    span.key = bytes->size();
+    bool has_null = index.key.append_record(record, bytes);
+    *is_unique = index.is_unique && !has_null;
+    if (!*is_unique)
+        bytes->append(row_key);
+    span.value = bytes->size();
+    value.clear();
+    index.entry->encode(record, row_key, &value);
+    bytes->append(value);
+    span.end = bytes->size();
+    return span;
 }
 
 int ha_frond::write_row(const uchar *record)
@@ -49,7 +77,7 @@ int ha_frond::write_row(const uchar *record)
         return error;
 
     static thread_local std::vector<Span> spans;
-    static thread_local std::string row_key, value;
+    static thread_local std::string row_key;
     const size_t keys = table->s->keys;
     spans.clear();
     entries_.clear();
@@ -69,34 +97,20 @@ int ha_frond::write_row(const uchar *record)
         write_big_endian(reinterpret_cast<uint8_t *>(&row_key[0]), next_row_id_++, ROW_ID_BYTES);
         row_key_ = row_key;
     }
-    spans.push_back({0, row_key.size(), 0});
-    bytes_.append(row_key);
-    plan().row->encode(record, &bytes_);
-    spans.back().end = bytes_.size();
+    spans.push_back(append_row(record, row_key, &bytes_));
     /* A hidden number is given out once. Numbers of AUTO_INCREMENT may be inserted by others, too, and are looked for. */
     entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true, !plan().has_primary()});
     entry_index_.push_back(plan().primary);
     for (uint i = 0; i < keys; i++) {
         if (i == plan().primary)
             continue;
-        Span span;
-        span.key = bytes_.size();
-        value.clear();
-        bool is_unique = append_entry(plan().indexes[i], record, row_key, &bytes_, &value);
-        span.value = bytes_.size();
-        bytes_.append(value);
-        span.end = bytes_.size();
-        spans.push_back(span);
+        bool is_unique;
+        spans.push_back(append_entry(plan().indexes[i], record, row_key, &bytes_, &is_unique));
         entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, is_unique, false});
         entry_index_.push_back(i);
     }
-    const uint8_t *base = raw(bytes_);
-    for (size_t i = 0; i < spans.size(); i++) {
-        entries_[i].key = base + spans[i].key;
-        entries_[i].key_length = spans[i].value - spans[i].key;
-        entries_[i].value = base + spans[i].value;
-        entries_[i].value_length = spans[i].end - spans[i].value;
-    }
+    for (size_t i = 0; i < spans.size(); i++)
+        set_bytes(&entries_[i], bytes_, spans[i]);
     frond_conflict conflict = {-1, conflict_buffer_};
     int code = frond_txn_insert_row(session_->txn(), entries_.data(), entries_.size(),
                                     conflicts_are_written_ ? FROND_EXCLUSIVE : FROND_SHARED, &conflict,
@@ -105,7 +119,7 @@ int ha_frond::write_row(const uchar *record)
     if (code != FROND_OK)
         return session_->fail(code);
     if (conflict.index >= 0)
-        return duplicate(entries_.data(), conflict, record);
+        return duplicate(conflict, record);
     session_->wrote();
     if (table->next_number_field != nullptr && record == table->record[0])
         raise_auto_increment();
@@ -113,7 +127,7 @@ int ha_frond::write_row(const uchar *record)
 }
 
 /* Says which key is in the way, and where the row is that has it. */
-int ha_frond::duplicate(const frond_entry *entries, const frond_conflict &conflict, const uchar *record)
+int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
 {
     const uint number = entry_index_[static_cast<size_t>(conflict.index)];
     lookup_errkey = errkey = number;
@@ -150,7 +164,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
     if (int error = begin())
         return error;
-    static thread_local std::string old_bytes, new_bytes, old_value, new_value, old_row_key, new_row_key;
+    static thread_local std::string old_bytes, new_bytes, old_row_key, new_row_key;
     static thread_local std::vector<Span> old_spans, new_spans;
     old_bytes.clear();
     new_bytes.clear();
@@ -165,8 +179,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 
     /* An entry changes if its key or its value does: a new spelling of the same weights is a change of value alone. */
     auto add = [&](const frond_tree *tree, uint index, Span was, Span is, bool unique) {
-        if (cut(old_bytes, was.key, was.end) == cut(new_bytes, is.key, is.end) &&
-            was.value - was.key == is.value - is.key)
+        if (key_of(old_bytes, was) == key_of(new_bytes, is) && value_of(old_bytes, was) == value_of(new_bytes, is))
             return;
         frond_change change = {};
         change.entry.tree = tree;
@@ -177,42 +190,26 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
         old_spans.push_back(was);
         new_spans.push_back(is);
     };
-    Span was = {0, old_row_key.size(), 0}, is = {0, new_row_key.size(), 0};
-    old_bytes.append(old_row_key);
-    plan().row->encode(old_record, &old_bytes);
-    was.end = old_bytes.size();
-    new_bytes.append(new_row_key);
-    plan().row->encode(new_record, &new_bytes);
-    is.end = new_bytes.size();
+    Span was = append_row(old_record, old_row_key, &old_bytes);
+    Span is = append_row(new_record, new_row_key, &new_bytes);
     add(share_->row_tree(), plan().primary, was, is, true);
     for (uint i = 0; i < table->s->keys; i++) {
         if (i == plan().primary)
             continue;
         const Index &index = plan().indexes[i];
-        old_value.clear();
-        new_value.clear();
-        was.key = old_bytes.size();
-        append_entry(index, old_record, old_row_key, &old_bytes, &old_value);
-        was.value = old_bytes.size();
-        old_bytes.append(old_value);
-        was.end = old_bytes.size();
-        is.key = new_bytes.size();
-        bool unique = append_entry(index, new_record, new_row_key, &new_bytes, &new_value);
-        is.value = new_bytes.size();
-        new_bytes.append(new_value);
-        is.end = new_bytes.size();
-        add(share_->tree(i), i, was, is, unique);
+        bool was_unique, is_unique;
+        was = append_entry(index, old_record, old_row_key, &old_bytes, &was_unique);
+        is = append_entry(index, new_record, new_row_key, &new_bytes, &is_unique);
+        add(share_->tree(i), i, was, is, is_unique);
     }
     if (changes_.empty())
         return HA_ERR_RECORD_IS_THE_SAME;
     for (size_t i = 0; i < changes_.size(); i++) {
         frond_change &change = changes_[i];
-        change.old = raw(old_bytes) + old_spans[i].key;
-        change.old_length = old_spans[i].value - old_spans[i].key;
-        change.entry.key = raw(new_bytes) + new_spans[i].key;
-        change.entry.key_length = new_spans[i].value - new_spans[i].key;
-        change.entry.value = raw(new_bytes) + new_spans[i].value;
-        change.entry.value_length = new_spans[i].end - new_spans[i].value;
+        std::string_view old_key = key_of(old_bytes, old_spans[i]);
+        change.old = raw(old_key);
+        change.old_length = old_key.size();
+        set_bytes(&change.entry, new_bytes, new_spans[i]);
     }
     frond_conflict conflict = {-1, conflict_buffer_};
     int code = frond_txn_update_row(session_->txn(), changes_.data(), changes_.size(),
@@ -222,7 +219,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     if (code != FROND_OK)
         return session_->fail(code);
     if (conflict.index >= 0)
-        return duplicate(nullptr, conflict, new_record);
+        return duplicate(conflict, new_record);
     session_->wrote();
     if (table->found_next_number_field != nullptr && new_record == table->record[0] && conflicts_are_written_)
         raise_auto_increment();
@@ -233,7 +230,7 @@ int ha_frond::delete_row(const uchar *record)
 {
     if (int error = begin())
         return error;
-    static thread_local std::string row_key, value;
+    static thread_local std::string row_key;
     static thread_local std::vector<Span> spans;
     row_key.clear();
     bytes_.clear();
@@ -241,7 +238,7 @@ int ha_frond::delete_row(const uchar *record)
     entries_.clear();
     append_row_key(record, &row_key);
     bytes_.append(row_key);
-    spans.push_back({0, bytes_.size(), 0});
+    spans.push_back({0, bytes_.size(), bytes_.size()});
     entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true, false});
     for (uint i = 0; i < table->s->keys; i++) {
         if (i == plan().primary)
@@ -250,13 +247,11 @@ int ha_frond::delete_row(const uchar *record)
         bool unique = !plan().indexes[i].key.append_record(record, &bytes_) && plan().indexes[i].is_unique;
         if (!unique)
             bytes_.append(row_key);
-        spans.push_back({from, bytes_.size(), 0});
+        spans.push_back({from, bytes_.size(), bytes_.size()});
         entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, unique, false});
     }
-    for (size_t i = 0; i < spans.size(); i++) {
-        entries_[i].key = raw(bytes_) + spans[i].key;
-        entries_[i].key_length = spans[i].value - spans[i].key;
-    }
+    for (size_t i = 0; i < spans.size(); i++)
+        set_bytes(&entries_[i], bytes_, spans[i]);
     if (int code = frond_txn_delete_row(session_->txn(), entries_.data(), entries_.size(), session_->error()))
         return session_->fail(code);
     session_->wrote();

@@ -95,7 +95,7 @@ int prepare(handlerton *, THD *thd, bool all)
     Session *session = Session::find(thd);
     if (session == nullptr)
         return 0;
-    if (!all && thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    if (!ends_transaction(thd, all))
         return session->end_statement();
     XID xid;
     thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&xid));
@@ -105,7 +105,7 @@ int prepare(handlerton *, THD *thd, bool all)
 void commit_ordered(handlerton *, THD *thd, bool all)
 {
     Session *session = Session::find(thd);
-    if (session != nullptr && (all || !thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN)))
+    if (session != nullptr && ends_transaction(thd, all))
         session->commit_ordered();
 }
 

@@ -188,7 +188,7 @@ static void statements_within(void)
     frond_conflict conflict = {0};
     MUST(frond_interrupter_new(&session, &error));
     MUST(frond_txn_begin(db, NULL, &txn, &error));
-    MUST(frond_txn_heed(txn, session, &error));
+    MUST(frond_txn_set_interrupter(txn, session, &error));
     GIVES(1001, frond_txn_begin_substatement(txn, &error));
     MUST(frond_txn_begin_statement(txn, &error));
     MUST(frond_txn_count(txn, tree, NULL, 0, NULL, 0, &before, &error));

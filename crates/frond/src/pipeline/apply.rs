@@ -257,7 +257,7 @@ fn apply_tree(
 
 /// Applies the commits above `above` up to `through`. If they cannot be folded, for one of them merges with
 /// a long value of another that cannot be read, they become two batches, and so on: the two messages are
-/// then in two runs, and only who needs that key meets the damage (P10). A frugal job has them in several runs, too, if
+/// then in two runs, and only readers of that key meet the damage (P10). A frugal job has them in several runs, too, if
 /// what they make has no room; of one commit, what was written beyond memory and what was not.
 fn apply_commits(
     job: &mut Job<'_>,

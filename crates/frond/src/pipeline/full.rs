@@ -7,7 +7,7 @@
 //!
 //! Deletes that find no room in the log are not refused at once. They wait for checkpoints, which shorten it
 //! (`wal/relief.rs`), and are refused if a checkpoint itself has no room, or if four checkpoints have freed
-//! no room in the log. The wait is bounded: at most 1000 attempts, each of which waits for at most 10 ms.
+//! no room in the log. The wait is bounded: ten seconds, or 1000 attempts where work is done by hand.
 //!
 //! Threads: all.
 
@@ -42,11 +42,9 @@ const LOOK_MILLIS: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct LogWait {
     log_use: LogUse,
-    /// The number of checkpoints when it first found no room.
-    since: Option<u64>,
+    /// The number of checkpoints, and the clock in milliseconds, when it first found no room.
+    since: Option<(u64, u64)>,
     looks: u32,
-    /// Clock then, milliseconds.
-    began: u64,
     /// The store was asked to give back what it can.
     has_asked: bool,
 }
@@ -54,7 +52,7 @@ pub(crate) struct LogWait {
 impl LogWait {
     /// The wait of a commit that has not checked yet.
     pub fn new(log_use: LogUse) -> Self {
-        Self { log_use, since: None, looks: 0, began: 0, has_asked: false }
+        Self { log_use, since: None, looks: 0, has_asked: false }
     }
 }
 
@@ -206,18 +204,15 @@ impl Engine {
         }
         let checkpoints = self.checkpoint.count.load(Ordering::Relaxed);
         let is_first = wait.since.is_none();
-        let since = *wait.since.get_or_insert(checkpoints);
+        let (since, began) = *wait.since.get_or_insert((checkpoints, self.now_millis()));
         wait.looks += 1;
         if is_first {
-            wait.began = self.now_millis();
             self.hurry();
         }
         // Whatever happens in the store ends a sleep early, so only steps by hand are counted.
         let is_over = match self.env.workers {
             Workers::Manual => wait.looks > LOOKS_MAX,
-            Workers::Threads(_) => {
-                self.now_millis() >= wait.began + u64::from(LOOKS_MAX) * LOOK_MILLIS
-            }
+            Workers::Threads(_) => self.now_millis() >= began + u64::from(LOOKS_MAX) * LOOK_MILLIS,
         };
         if wait.log_use == LogUse::Rows
             || checkpoints >= since + CHECKPOINTS_MAX

@@ -56,8 +56,9 @@ pub(crate) struct WriteSet {
     ranges: Vec<RangeSlot>,
     /// Bytes of their keys.
     range_bytes: usize,
-    /// Memory of a sort (`sort.rs`).
+    /// Memory of a sort (`sort.rs`): heads of keys, and numbers of trees.
     order: Vec<(u64, u32)>,
+    groups: Vec<u8>,
     sorted: Vec<Slot>,
     /// Entries that came, also those that a seal hid or folded: a batch whose commit failed is sealed, and
     /// may be filled further.

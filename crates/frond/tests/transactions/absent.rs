@@ -37,19 +37,22 @@ impl Trees {
     }
 
     fn insert(&self, txn: &Txn, row: [[u8; 12]; 2]) -> Option<frond::RowConflict> {
+        self.with_entries(row, |entries| txn.insert_row(&entries, RowLock::Exclusive).unwrap())
+    }
+
+    fn with_entries<T>(&self, row: [[u8; 12]; 2], work: impl FnOnce([RowEntry<'_>; 3]) -> T) -> T {
         let [id, mail] = &row;
         // Holds the row's key, as entries that are not unique do.
         let name = [&b"name"[..], id].concat();
         let [rows, mails, names] = &self.0;
         let entries = [(rows, &id[..], true), (mails, mail, true), (names, &name, false)];
-        let entries = entries.map(|(tree, key, unique)| RowEntry {
+        work(entries.map(|(tree, key, unique)| RowEntry {
             tree,
             key,
             value: b"new",
             unique,
             absent: false,
-        });
-        txn.insert_row(&entries, RowLock::Exclusive).unwrap()
+        }))
     }
 }
 
@@ -129,19 +132,12 @@ fn absent_keys_are_absent_without_a_read() {
         // Few enough that nothing leaves memory.
         let txn = db.begin(TxnOptions::default()).unwrap();
         for _ in 0..ASKED / 3 {
-            let [id, mail] = &[0, 1].map(|_| absent_key(&mut dice, false));
-            let name = [&b"name"[..], id].concat();
-            let [rows, mails, names] = &trees.0;
-            let entries = [(rows, &id[..], true), (mails, mail, true), (names, &name, false)];
-            let entries = entries.map(|(tree, key, unique)| RowEntry {
-                tree,
-                key,
-                value: b"new",
-                unique,
-                absent: unique,
+            let row = [0, 1].map(|_| absent_key(&mut dice, false));
+            trees.with_entries(row, |entries| {
+                let vouched = entries.map(|entry| RowEntry { absent: entry.unique, ..entry });
+                assert_eq!(txn.insert_row(&vouched, RowLock::Exclusive).unwrap(), None);
+                txn.delete_row(&vouched.map(|entry| (entry.tree, entry.key))).unwrap();
             });
-            assert_eq!(txn.insert_row(&entries, RowLock::Exclusive).unwrap(), None);
-            txn.delete_row(&entries.map(|entry| (entry.tree, entry.key))).unwrap();
         }
         txn.rollback();
     });

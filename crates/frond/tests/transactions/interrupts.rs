@@ -51,7 +51,7 @@ fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
     let begin = || {
         let options = TxnOptions { lock_timeout: None, ..Default::default() };
         let txn = store.db.begin(options).unwrap();
-        txn.heed(&session).unwrap();
+        txn.set_interrupter(&session).unwrap();
         txn
     };
     let holder = store.begin(Isolation::Snapshot);
@@ -86,7 +86,7 @@ fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
     session.interrupt();
     assert_eq!(get(&other, &store.tree, "2").as_deref(), Some("20"));
     let own = other.interrupter().unwrap();
-    assert_eq!(other.heed(&own).unwrap_err().kind(), ErrorKind::FixCall);
+    assert_eq!(other.set_interrupter(&own).unwrap_err().kind(), ErrorKind::FixCall);
     drop((holder, other));
     store.is_at_rest();
 }

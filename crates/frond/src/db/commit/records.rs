@@ -1,7 +1,7 @@
 //! Memory in which records of commits are built, from one commit to the next.
 //!
-//! A record per thread costs no lock, but a server has hundreds of threads, and each would keep its longest record for good. So a
-//! thread keeps a short one, and long ones go around: the store keeps a few, which any thread takes.
+//! A record per thread costs no lock, but a server has hundreds of threads, and each would keep its longest record for
+//! good. So a thread keeps only a short one; the store keeps a few long ones, which all threads share.
 //!
 //! Threads: all. Rank: the lock of the spare ones is held for a push or a pop, below every other.
 
@@ -16,7 +16,7 @@ thread_local! {
     static KEPT: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
 }
 
-/// Long records that nobody builds now.
+/// Long records that are not in use.
 #[derive(Debug)]
 pub(crate) struct Records {
     spare: Mutex<Vec<RecordBuilder>>,
@@ -30,7 +30,7 @@ impl Records {
         Self { spare: Mutex::default(), spare_bytes: cache_bytes as usize / 64 / SPARE_MAX }
     }
 
-    /// Memory for a record of about so many bytes. It is cleared by whoever builds one.
+    /// Memory for a record of about so many bytes. It may hold an older record: building one clears it.
     pub fn take(&self, bytes: usize) -> RecordBuilder {
         let spare = (bytes > KEPT_BYTES).then(|| self.spare.lock().unwrap().pop()).flatten();
         spare.unwrap_or_else(|| KEPT.take())

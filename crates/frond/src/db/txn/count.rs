@@ -11,7 +11,7 @@ use crate::{Result, Tree};
 
 use super::{
     super::{cursor::Cursor, tree::bounds},
-    Interrupter, Isolation, ReadOptions, Txn,
+    Interrupter, ReadOptions, Sees, Txn,
 };
 
 impl Txn {
@@ -43,15 +43,10 @@ impl Txn {
         (from, to): &(Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Option<Cursor>> {
         let mut state = self.enter_tree(tree)?;
-        let locks = self.options.isolation == Isolation::Serializable && !self.options.read_only;
-        let has_touched = state.has_written && self.live.lock().changes(tree.entry.id) != 0;
-        if locks || has_touched || self.private.is_some() {
+        if self.locks_all() || self.has_written_to(&state, tree) || self.private.is_some() {
             return Ok(None);
         }
-        let snapshot = match self.keeps_snapshot(&state) {
-            true => self.snapshot_again(&mut state),
-            false => self.newest_snapshot(),
-        };
+        let snapshot = self.snapshot_seen(&mut state, Sees::AsLevel);
         let mut cursor =
             Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         if let Some(owner) = state.known() {

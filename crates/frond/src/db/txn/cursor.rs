@@ -25,7 +25,7 @@ use super::{
         key_order::{KeyOrder, Repeats},
         tree::bounds,
     },
-    IfLocked, Meeting, ReadOptions, RowLock, RowRead, Sees, State, Txn,
+    IfLocked, Meeting, ReadOptions, RowLock, RowRead, State, Txn,
     locked_walk::{LockedWalk, Step},
     own_walk::OwnWalk,
 };
@@ -156,10 +156,7 @@ impl Txn {
             let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), locks);
             return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
         }
-        let snapshot = match options.sees == Sees::Newest || !self.keeps_snapshot(&state) {
-            true => self.newest_snapshot(),
-            false => self.snapshot_again(&mut state),
-        };
+        let snapshot = self.snapshot_seen(&mut state, options.sees);
         let base = Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }

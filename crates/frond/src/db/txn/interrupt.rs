@@ -4,11 +4,10 @@
 //! 1. An interrupt belongs to one transaction: a late one does not hit another (`lock_table/owner.rs`).
 //! 2. It stays until it is cleared. It ends waits and merges of what has left memory (`spill.rs`), and calls that read,
 //!    write or continue a scan fail; calls that end a transaction or take some of it back do not.
-//! 3. It ends waits for locks at once: it wakes the transaction itself and everything that heeds its interrupts.
+//! 3. It ends waits for locks at once: it wakes the transaction itself and everything registered with its interrupter.
 //! 4. Once the commit has its place in the log, interrupts are ignored.
-//! 5. An interrupter that a transaction heeds stops it while the interrupter itself is interrupted, unless
-//!    [`Txn::clear_interrupt`] was called since, whether the
-//!    interrupt or the call of [`Txn::heed`] came first.
+//! 5. A transaction stops while the interrupter that was set on it is interrupted, unless [`Txn::clear_interrupt`] was called
+//!    since. It does not matter whether the interrupt or the call of [`Txn::set_interrupter`] came first.
 //!
 //! Threads: an [`Interrupter`] is anybody's; all else is the transaction's own.
 
@@ -21,7 +20,7 @@ use crate::{
 
 use super::{State, Txn};
 
-/// Cancels the calls of one transaction ([`Txn::interrupter`]), or all work that was told to heed this interrupter:
+/// Cancels the calls of one transaction ([`Txn::interrupter`]), or all work that this interrupter was set on:
 /// one transaction after another, cursors, bulk loads, index builds, checks. May outlive them.
 #[derive(Clone, Debug)]
 pub struct Interrupter {
@@ -40,7 +39,7 @@ struct Heeding {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
     sleepers: Sleepers,
-    /// The last transaction that was told to heed it. While this lock is held, the only other one acquired is that of
+    /// The last transaction that it was set on. While this lock is held, the only other one acquired is that of
     /// an owner's wait.
     txn: Mutex<Option<(Arc<Owner>, u64)>>,
 }
@@ -65,17 +64,17 @@ impl Default for Interrupter {
 }
 
 impl Interrupter {
-    /// An interrupter that belongs to no transaction, for work that can be told to heed it: [`Txn::heed`],
-    /// [`Cursor::heed`](crate::Cursor::heed), [`BulkLoad::heed`](crate::BulkLoad::heed),
+    /// An interrupter that belongs to no transaction, to be set on the work that it is to stop:
+    /// [`Txn::set_interrupter`], [`Cursor::heed`](crate::Cursor::heed), [`BulkLoad::heed`](crate::BulkLoad::heed),
     /// [`IndexBuild::heed`](crate::IndexBuild::heed), [`Db::check_heeding`](crate::Db::check_heeding). All but
-    /// [`Txn::heed`] also take the interrupter of a transaction.
+    /// [`Txn::set_interrupter`] also take the interrupter of a transaction.
     pub fn new() -> Self {
         Self { whom: Whom::Heeding(Arc::default()) }
     }
 
     /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or for room, walks over rows
-    /// or merges what has left memory, and likewise every later call until [`Txn::clear_interrupt`]; work that heeds this
-    /// interrupter ends in the same way, until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
+    /// or merges what has left memory, and likewise every later call until [`Txn::clear_interrupt`]; other work that this
+    /// interrupter was set on ends in the same way, until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
         match &self.whom {
             Whom::Txn { owner, id } => owner.interrupt(*id),
@@ -92,7 +91,7 @@ impl Interrupter {
         }
     }
 
-    /// Clears an interrupter that belongs to no transaction; the transaction that heeds it goes on, too. The interrupter
+    /// Clears an interrupter that belongs to no transaction; the transaction that it was set on goes on, too. The interrupter
     /// of a transaction is cleared only by [`Txn::clear_interrupt`].
     pub fn clear(&self) {
         if let Whom::Heeding(heeding) = &self.whom {
@@ -179,17 +178,17 @@ impl Txn {
     ///
     /// # Errors
     /// `InvalidArgument` for the interrupter of a transaction; `TxnEnded`.
-    pub fn heed(&self, interrupter: &Interrupter) -> Result<()> {
+    pub fn set_interrupter(&self, interrupter: &Interrupter) -> Result<()> {
         let Whom::Heeding(heeding) = &interrupter.whom else {
-            let why = "a transaction heeds an interrupter that is of no transaction";
+            let why = "an interrupter of a transaction cannot be set on another one";
             return Err(Error::InvalidArgument(why.into()));
         };
         let owner = self.own_owner(&mut *self.stay()?);
-        let mut heeds = heeding.txn.lock().unwrap();
+        let mut txn = heeding.txn.lock().unwrap();
         if heeding.interrupted.load(Ordering::SeqCst) {
             owner.interrupt(self.id());
         }
-        *heeds = Some((owner, self.id()));
+        *txn = Some((owner, self.id()));
         Ok(())
     }
 

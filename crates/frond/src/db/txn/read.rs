@@ -73,9 +73,7 @@ impl Txn {
     ) -> Result<bool> {
         parts.check(tree.typing.as_ref())?;
         let mut state = self.enter(tree, key)?;
-        let locks = self.options.isolation == Isolation::Serializable && !self.options.read_only;
-        let has_touched = state.has_written && self.live.lock().changes(tree.entry.id) != 0;
-        if locks || has_touched {
+        if self.locks_all() || self.has_written_to(&state, tree) {
             drop(state);
             let found = self.get_into(tree, key, value)?;
             if found && let Err(misfit) = parts.keep(Some(&tree.entry), value) {
@@ -87,6 +85,19 @@ impl Txn {
         let engine = &self.shared.engine;
         let (version, at) = self.moment(&mut state, tree, Sees::AsLevel)?;
         ReadView { engine, version: &version, at }.get_parts(&tree.entry, key, parts, value)
+    }
+
+    /// Whether some of the tree's rows may be the transaction's own.
+    pub(super) fn has_written_to(&self, state: &State, tree: &Tree) -> bool {
+        state.has_written && self.live.lock().changes(tree.entry.id) != 0
+    }
+
+    /// The snapshot that plain reads without locks walk over.
+    pub(super) fn snapshot_seen(&self, state: &mut State, sees: Sees) -> Snapshot {
+        match sees == Sees::Newest || !self.keeps_snapshot(state) {
+            true => self.newest_snapshot(),
+            false => self.snapshot_again(state),
+        }
     }
 
     /// What plain reads of the tree go by now, where they lock nothing: the last commit that they see, in a version that has
@@ -349,7 +360,7 @@ impl Txn {
         tree: &Tree,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        if self.options.isolation == Isolation::Serializable && !self.options.read_only {
+        if self.locks_all() {
             let _call = self.begin_calls()?;
             return in_key_order(keys, |key| self.get(tree, key));
         }

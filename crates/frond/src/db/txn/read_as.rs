@@ -231,10 +231,14 @@ impl Txn {
         Ok(())
     }
 
+    /// Whether plain reads lock what they read, too.
+    pub(super) fn locks_all(&self) -> bool {
+        self.options.isolation == Isolation::Serializable && !self.options.read_only
+    }
+
     /// How rows are locked, if they are.
     pub(super) fn locking(&self, options: &ReadOptions<'_>) -> Option<(RowMode, Meeting)> {
-        let locks_all =
-            self.options.isolation == Isolation::Serializable && !self.options.read_only;
+        let locks_all = self.locks_all();
         let lock = options.lock.or(locks_all.then_some(RowLock::Shared))?;
         // What was decided by a row that may change is not as if one had run after the other.
         let meeting = match locks_all {

@@ -18,11 +18,13 @@ use super::{Slot, WriteSet};
 
 /// Batches of more trees than this are put into groups by a sort.
 const TREES_MAX: usize = 64;
+/// So are batches with fewer entries, such as a row with its entries in indexes: groups would cost them more.
+const GROUPED_MIN: usize = 32;
 
 impl WriteSet {
     /// Invariant 3, but for keys that come more than once.
     pub(super) fn sort(&mut self) {
-        if !self.group_by_tree() {
+        if self.slots.len() < GROUPED_MIN || !self.group_by_tree() {
             // A stable sort: entries of one tree keep their order.
             self.slots.sort_by_key(|slot| slot.tree);
         }
@@ -38,7 +40,7 @@ impl WriteSet {
     /// Puts the entries of each tree together, trees ascending; false, and nothing done, if there are too many trees.
     fn group_by_tree(&mut self) -> bool {
         let mut trees: Vec<TreeId> = Vec::new();
-        self.order.clear();
+        self.groups.clear();
         let mut near = 0;
         for slot in &self.slots {
             if trees.get(near) != Some(&slot.tree) {
@@ -50,12 +52,12 @@ impl WriteSet {
                     return false;
                 }
             }
-            self.order.push((near as u64, 0));
+            self.groups.push(near as u8);
             // The next entry of a row is mostly of the tree that came next before.
             near = if near + 1 < trees.len() { near + 1 } else { 0 };
         }
         let mut counts = vec![0; trees.len()];
-        self.order.iter().for_each(|(tree, _)| counts[*tree as usize] += 1);
+        self.groups.iter().for_each(|&tree| counts[usize::from(tree)] += 1);
         let mut ascending: Vec<usize> = (0..trees.len()).collect();
         ascending.sort_unstable_by_key(|&tree| trees[tree]);
         let (mut next, mut from) = (vec![0; trees.len()], 0);
@@ -66,8 +68,8 @@ impl WriteSet {
         let Some(&any) = self.slots.first() else { return true };
         self.sorted.clear();
         self.sorted.resize(self.slots.len(), any);
-        for (slot, (tree, _)) in self.slots.iter().zip(&self.order) {
-            let place = &mut next[*tree as usize];
+        for (slot, &tree) in self.slots.iter().zip(&self.groups) {
+            let place = &mut next[usize::from(tree)];
             self.sorted[*place] = *slot;
             *place += 1;
         }
