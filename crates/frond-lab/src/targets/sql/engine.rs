@@ -33,6 +33,9 @@ pub struct Settings {
     rocksdb_flush_log_lazy: u8,
     rocksdb_write_buffer_share: f64,
     rocksdb_write_buffers: u64,
+    rocksdb_level_base_write_buffers: f64,
+    rocksdb_compaction_readahead_bytes: u64,
+    rocksdb_wal_bytes_per_sync: u64,
     rocksdb_max_background_jobs: u64,
     rocksdb_use_direct_reads: bool,
     rocksdb_use_direct_io_for_flush_and_compaction: bool,
@@ -159,9 +162,10 @@ impl Settings {
     fn rocksdb(&self, memory: u64, by_class: impl Fn(u8, u8, u8) -> String) -> Vec<ServerOption> {
         let buffers = (memory as f64 * self.rocksdb_write_buffer_share) as u64;
         let column_families = format!(
-            "write_buffer_size={};max_write_buffer_number={};{};block_based_table_factory={{{}}}",
-            buffers / self.rocksdb_write_buffers.max(1),
+            "write_buffer_size={buffers};max_write_buffer_number={};max_bytes_for_level_base={};{};\
+             block_based_table_factory={{{}}}",
             self.rocksdb_write_buffers,
+            (buffers as f64 * self.rocksdb_level_base_write_buffers) as u64,
             self.rocksdb_column_family_options,
             self.rocksdb_table_options
         );
@@ -176,6 +180,11 @@ impl Settings {
             ("rocksdb-block-cache-size", (memory - buffers).to_string()),
             ("rocksdb-db-write-buffer-size", buffers.to_string()),
             ("rocksdb-max-background-jobs", self.rocksdb_max_background_jobs.to_string()),
+            (
+                "rocksdb-compaction-readahead-size",
+                self.rocksdb_compaction_readahead_bytes.to_string(),
+            ),
+            ("rocksdb-wal-bytes-per-sync", self.rocksdb_wal_bytes_per_sync.to_string()),
             ("rocksdb-use-direct-reads", on(self.rocksdb_use_direct_reads)),
             (
                 "rocksdb-use-direct-io-for-flush-and-compaction",

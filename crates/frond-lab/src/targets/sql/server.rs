@@ -73,11 +73,16 @@ impl Server {
         let log = dir.join("server.log");
         let output =
             || -> Result<File> { Ok(File::options().create(true).append(true).open(&log)?) };
+        // A server that starts deletes the temporary tables of all others that have the same directory for them.
+        let tmp = dir.join("tmp");
+        fs::create_dir_all(&tmp)?;
+        let tmpdir = format!("--tmpdir={}", tmp.display());
         // As root it must be told so.
         let user = (fs::metadata("/proc/self")?.uid() == 0).then_some("--user=root");
         let made = command(INSTALL)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            .arg(&tmpdir)
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(user)
             .stdin(Stdio::null())
@@ -85,7 +90,11 @@ impl Server {
             .stderr(output()?)
             .status()?;
         if !made.success() {
-            return Err(Failure(format!("{INSTALL} ended with {made}; see {}", log.display())));
+            let errors = errors_in(&log);
+            return Err(Failure(format!(
+                "{INSTALL} ended with {made}; see {}{errors}",
+                log.display()
+            )));
         }
         static SERVERS: AtomicU32 = AtomicU32::new(0);
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
@@ -108,6 +117,7 @@ impl Server {
             .arg(server)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            .arg(&tmpdir)
             .arg(format!("--socket={}", run_dir.join("socket").display()))
             .arg(format!("--pid-file={}", run_dir.join("pid").display()))
             .args(["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"])
@@ -179,10 +189,10 @@ impl Server {
     }
 }
 
-/// The last lines of a log that are errors, to stand behind a sentence.
+/// The last lines of a log that tell of errors, to stand behind a sentence.
 fn errors_in(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let errors: Vec<&str> = text.lines().filter(|line| line.contains("[ERROR]")).collect();
+    let errors: Vec<&str> = text.lines().filter(|line| line.contains("ERROR")).collect();
     let last = errors.iter().rev().take(3).rev();
     last.map(|line| format!("\n  {line}")).collect()
 }
