@@ -74,7 +74,7 @@ END
 
 # Names, licences and licence files of what is linked into the plugin.
 libraries() { # libraries DIR
-    cargo metadata --format-version 1 --locked --offline --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" >"$OUT/metadata.json"
+    cargo metadata --format-version 1 --locked --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" >"$OUT/metadata.json"
     python3 - "$OUT/metadata.json" "$1" <<'END'
 import json, pathlib, shutil, sys
 
@@ -111,7 +111,7 @@ try() {
     [[ -e $package ]] || fail "there is no $package: make deb"
     local root=$OUT/unpacked
     # Not local: the trap runs after the function.
-    home= pid=
+    home='' pid=''
     home=$(mktemp -d)
     trap 'kill "${pid:-}" 2>/dev/null || true; rm -rf "$home"' EXIT
     rm -rf "$root"
