@@ -9,7 +9,7 @@ WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh
 SIZE ?= full
 
 .PHONY: help demo test torture break soak schedules check bench profile install install-c clean \
-    mariadb-plugin mariadb-shell mariadb-stop mariadb-bench test-mariadb
+    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench deb test-mariadb
 
 help: ## This list
 	@echo "make TARGET:"
@@ -61,6 +61,13 @@ install: ## What building, testing and the demo need, by apt-get
 install-c: ## The C API under PREFIX (default /usr/local): header, libraries, pkg-config file
 	@scripts/install-c.sh $(or $(PREFIX),/usr/local)
 
+mariadb: ## Debian 12: install the server, build ENGINE=FROND, a tour in SQL with a kill -9, a race (3 min and building)
+	@scripts/install.sh build
+	@scripts/mariadb-setup.sh rivals
+	@$(MAKE) --no-print-directory mariadb-plugin
+	$(CARGO) build --release --locked -p frond-cli --features compare
+	@scripts/mariadb-tour.sh
+
 mariadb-plugin: ## ENGINE=FROND: install the pinned MariaDB and its source, build target/mariadb/build/ha_frond.so
 	@scripts/mariadb-setup.sh
 	$(CARGO) build --release --locked -p frond-c
@@ -77,8 +84,15 @@ mariadb-stop: ## Stop that server
 mariadb-bench: mariadb-plugin ## Multi-row INSERTs into BLACKHOLE, FROND and InnoDB (ROWS=1000000)
 	@plugin/mariadb/bench/insert.sh
 
-test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB's, crashes, symbols
+deb: mariadb-plugin ## A Debian package of ENGINE=FROND for exactly that server, unpacked and tried
+	@scripts/mariadb-deb.sh
+	@scripts/mariadb-deb.sh test
+
+test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB's, crashes, symbols, the package
 	@plugin/mariadb/tests/run.sh
+	$(CARGO) test --locked -p frond-lab --features compare --lib -- sql
+	@scripts/mariadb-deb.sh
+	@scripts/mariadb-deb.sh test
 
 clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean

@@ -29,17 +29,18 @@ start() {
         return
     fi
     [ -e "$plugins/ha_frond.so" ] || { echo "ha_frond.so is not built: make mariadb-plugin" >&2; exit 1; }
-    mkdir -p "$home"
+    # A server that starts deletes the temporary tables of all others that have the same directory for them.
+    mkdir -p "$home/tmp"
     # The server has one directory of plugins, so those of the package are linked into it.
     for plugin in /usr/lib/mysql/plugin/*.so; do
         [ ! -e "$plugin" ] || ln -sf "$plugin" "$plugins/"
     done
     if [ ! -d "$data/mysql" ]; then
         rm -rf "$data"
-        mariadb-install-db --no-defaults --datadir="$data" --auth-root-authentication-method=normal \
+        mariadb-install-db --no-defaults --datadir="$data" --tmpdir="$home/tmp" --auth-root-authentication-method=normal \
             --skip-test-db "${user[@]}" >"$home/install.log" 2>&1
     fi
-    mariadbd --no-defaults --datadir="$data" --socket="$PWD/$socket" --pid-file="$home/pid" --log-error="$log" \
+    mariadbd --no-defaults --datadir="$data" --tmpdir="$home/tmp" --socket="$PWD/$socket" --pid-file="$home/pid" --log-error="$log" \
         --skip-networking --plugin-dir="$plugins" --plugin-load-add=ha_frond.so \
         --plugin-maturity=experimental --frond=FORCE_PLUS_PERMANENT "${user[@]}" "$@" >/dev/null 2>&1 &
     local pid=$!

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Installs the MariaDB server that the plugin is built for, and unpacks its source into target/mariadb/.
 #
+#   mariadb-setup.sh            the server and what building and testing the plugin needs
+#   mariadb-setup.sh rivals     MyRocks for that server, too: for benches
+#
 # The plugin needs the server's internal headers, which no package installs. They come from the source package of exactly
-# the same version: a storage engine loads only into the version that it was compiled for.
+# the same version: a storage engine loads only into the version that it was compiled for. Debian 12, as root or through sudo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,38 +13,72 @@ version=1:10.11.18-0+deb12u1
 work=$PWD/target/mariadb
 source=$work/source
 
-sudo=
-[ "$(id -u)" = 0 ] || sudo=sudo
+wanted_server=(mariadb-server mariadb-server-core mariadb-client)
+wanted_tools=(libmariadb-dev libmariadbd-dev libssl-dev dpkg-dev cmake ninja-build g++ binutils perl python3)
+for what in "$@"; do
+    case $what in
+    rivals) wanted_server+=(mariadb-plugin-rocksdb) ;;
+    *)
+        echo "mariadb-setup.sh: unknown word \"$what\"" >&2
+        exit 2
+        ;;
+    esac
+done
+
+sudo=()
+[ "$(id -u)" = 0 ] || sudo=(sudo)
 mkdir -p "$work"
 
-installed=$(dpkg-query -W -f '${Version}' mariadb-server-core 2>/dev/null || true)
-if [ "$installed" != "$version" ] || ! dpkg-query -W libmariadb-dev >/dev/null 2>&1; then
-    # Newer binaries may be in the archive without a source package, so the version is pinned.
-    $sudo tee /etc/apt/preferences.d/frond-mariadb >/dev/null <<END
+installed() { # installed PACKAGE [VERSION]
+    local found
+    found=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$1" 2>/dev/null) || return 1
+    [[ $found == installed* ]] && [[ -z ${2:-} || $found == "installed $2" ]]
+}
+
+missing=()
+for package in "${wanted_server[@]}"; do
+    installed "$package" "$version" || missing+=("$package=$version")
+done
+for package in "${wanted_tools[@]}"; do
+    installed "$package" || missing+=("$package")
+done
+
+if ((${#missing[@]} > 0)); then
+    if ! command -v apt-get >/dev/null; then
+        echo "There is no apt-get here: the plugin is built on Debian 12, with ${missing[*]}" >&2
+        exit 2
+    fi
+    # A newer version may be in the archive without its source, and all packages of the server must be of one version.
+    "${sudo[@]}" tee /etc/apt/preferences.d/frond-mariadb >/dev/null <<END
 Package: mariadb-* libmariadb* libmariadbd*
 Pin: version $version
 Pin-Priority: 1001
 END
-    $sudo apt-get update -q
+    "${sudo[@]}" apt-get update -q
     # The package starts a server when it is installed; a private one is all that is needed.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e $policy ]; then
-        printf '#!/bin/sh\nexit 101\n' | $sudo tee $policy >/dev/null
-        $sudo chmod +x $policy
+        printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee $policy >/dev/null
+        "${sudo[@]}" chmod +x $policy
         # shellcheck disable=SC2064
-        trap "$sudo rm -f $policy" EXIT
+        trap "${sudo[*]} rm -f $policy" EXIT
     fi
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends --allow-downgrades \
-        mariadb-server mariadb-server-core mariadb-client libmariadb-dev libmariadbd-dev libssl-dev \
-        dpkg-dev cmake ninja-build g++ binutils perl
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends --allow-downgrades "${missing[@]}"
 fi
 
 if [ ! -e "$source/sql/handler.h" ]; then
-    # A source list of its own, used for this one fetch alone.
+    # Debian's own archives as sources of source packages, in lists of their own that serve this one fetch.
     lists=$work/apt
-    mkdir -p "$lists/lists/partial"
-    sed 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$lists/source.sources"
-    apt=(-o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$lists" -o "Dir::State::lists=$lists/lists")
+    rm -rf "$lists"
+    mkdir -p "$lists/parts" "$lists/lists/partial"
+    for list in /etc/apt/sources.list /etc/apt/sources.list.d/debian.list; do
+        [ ! -e "$list" ] || sed -n 's/^deb[[:space:]]/deb-src /p' "$list" >>"$lists/parts/debian.list"
+    done
+    for list in /etc/apt/sources.list.d/debian.sources; do
+        [ ! -e "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$lists/parts/debian.sources"
+    done
+    apt=(-o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$lists/parts" -o "Dir::State::lists=$lists/lists")
     apt-get -q "${apt[@]}" update
     (cd "$work" && apt-get -q "${apt[@]}" --download-only source "mariadb=$version")
     rm -rf "$source.new"

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::process::{self, Usage};
+use super::process::{self, Subject, Usage};
 use super::series::Mark;
 use crate::targets::Result;
 
@@ -33,6 +33,8 @@ pub struct Plan {
     pub dir: PathBuf,
     /// Whether progress lines are wanted.
     pub progress: bool,
+    /// The process whose use is measured.
+    pub subject: Subject,
 }
 
 /// One line of the time series.
@@ -61,7 +63,9 @@ pub struct Taken {
     pub seconds: f64,
     /// Whether the deadline stopped it.
     pub stopped: bool,
-    /// Use of the process.
+    /// The process that was measured.
+    pub subject: Subject,
+    /// Its use.
     pub usage: Usage,
     /// CPU of the client threads, seconds.
     pub client_cpu_s: f64,
@@ -204,11 +208,11 @@ impl Meter {
             if *over {
                 break;
             }
-            let usage = Usage::now().since(begin);
+            let usage = plan.subject.usage().since(begin);
             let mark = Mark { ops: self.done(), seconds: self.start.elapsed().as_secs_f64() };
             samples.push(Sample {
                 mark,
-                rss_b: process::rss_bytes(),
+                rss_b: plan.subject.rss_bytes(),
                 write_b: usage.write_bytes,
                 cpu_s: usage.cpu_s,
                 faults_minor: usage.faults_minor,
@@ -294,15 +298,15 @@ impl Drop for Client<'_> {
 
 /// Runs a step and measures it.
 pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken> {
-    process::reset_rss_peak();
+    plan.subject.reset_rss_peak();
     let meter = Meter::new(plan);
-    let begin = Usage::now();
+    let begin = plan.subject.usage();
     let ((samples, disk_peak, meter_cpu_s), outcome, seconds, usage) =
         std::thread::scope(|scope| {
             let sampler = scope.spawn(|| meter.sample(plan, &begin));
             let outcome = body(&meter);
             let seconds = meter.start.elapsed().as_secs_f64();
-            let usage = Usage::now().since(&begin);
+            let usage = plan.subject.usage().since(&begin);
             *lock(&meter.over) = true;
             meter.wake.notify_all();
             (sampler.join().unwrap_or_default(), outcome, seconds, usage)
@@ -317,13 +321,14 @@ pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken
         ops,
         seconds,
         stopped: ops < plan.planned,
+        subject: plan.subject,
         usage,
         client_cpu_s: meter.client_cpu_ns.into_inner() as f64 / 1e9,
         meter_cpu_s,
         latencies: meter.latencies.into_inner().unwrap_or_default(),
         samples,
         marks,
-        rss_peak_b: process::rss_peak_bytes(),
+        rss_peak_b: plan.subject.rss_peak_bytes(),
         disk_peak_b: disk_peak.max(super::allocated_bytes(&plan.dir)),
     })
 }
@@ -334,7 +339,8 @@ mod tests {
 
     fn plan(planned: u64, deadline: Option<Instant>) -> Plan {
         let dir = std::env::temp_dir().join("frond-lab-none");
-        Plan { step: "test".to_owned(), planned, deadline, dir, progress: false }
+        let step = "test".to_owned();
+        Plan { step, planned, deadline, dir, progress: false, subject: Subject::Own }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A client thread's CPU is foreground, the meter's own sampler is nobody's, the rest of the
-//!    process is background.
+//!    process is background. Of a server all CPU is the store's, and that of this process the client's.
 //! 2. Nothing here allocates per operation.
 //!
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
@@ -16,5 +16,5 @@ mod series;
 pub use cgroup::MemoryLimit;
 pub use disk::{allocated_by_kind, allocated_bytes};
 pub use meter::{Meter, Plan, Sample, Taken, run};
-pub use process::Usage;
+pub use process::Subject;
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};

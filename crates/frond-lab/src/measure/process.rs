@@ -1,8 +1,18 @@
-//! What the kernel knows about this process: CPU, I/O, memory, faults, context switches.
+//! What the kernel knows about a process: CPU, I/O, memory, faults, context switches.
 
 use std::fs;
 
-/// Counters of this process since its start.
+/// The process that does a store's work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Subject {
+    /// This one.
+    #[default]
+    Own,
+    /// A server, by the number of its process.
+    Server(u32),
+}
+
+/// Counters of a process since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// CPU of all threads, user and system, seconds.
@@ -23,24 +33,80 @@ pub struct Usage {
     pub switches: u64,
 }
 
-impl Usage {
-    /// The counters now.
-    pub fn now() -> Self {
-        let usage = resources();
-        let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
-        let field = |name: &str| field(&io, name);
-        Self {
-            cpu_s: clock(libc::CLOCK_PROCESS_CPUTIME_ID),
-            write_bytes: field("write_bytes:").saturating_sub(field("cancelled_write_bytes:")),
-            read_bytes: field("read_bytes:"),
-            write_calls: field("syscw:"),
-            read_calls: field("syscr:"),
-            faults_minor: usage.ru_minflt as u64,
-            faults_major: usage.ru_majflt as u64,
-            switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+impl Subject {
+    fn file(self, name: &str) -> String {
+        let path = match self {
+            Self::Own => format!("/proc/self/{name}"),
+            Self::Server(pid) => format!("/proc/{pid}/{name}"),
+        };
+        fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// The counters now. Those of a process that has ended are zero.
+    pub fn usage(self) -> Usage {
+        let io = self.file("io");
+        let of_io = |name: &str| field(&io, name);
+        let (cpu_s, faults_minor, faults_major, switches) = match self {
+            Self::Own => {
+                let usage = resources();
+                let switches = (usage.ru_nvcsw + usage.ru_nivcsw) as u64;
+                let cpu = clock(libc::CLOCK_PROCESS_CPUTIME_ID);
+                (cpu, usage.ru_minflt as u64, usage.ru_majflt as u64, switches)
+            }
+            // Switches are counted by thread, and those of ended threads are lost.
+            Self::Server(_) => {
+                let (cpu, minor, major) = cpu_and_faults(&self.file("stat")).unwrap_or_default();
+                (cpu, minor, major, 0)
+            }
+        };
+        Usage {
+            cpu_s,
+            write_bytes: of_io("write_bytes:").saturating_sub(of_io("cancelled_write_bytes:")),
+            read_bytes: of_io("read_bytes:"),
+            write_calls: of_io("syscw:"),
+            read_calls: of_io("syscr:"),
+            faults_minor,
+            faults_major,
+            switches,
         }
     }
 
+    /// Largest resident size since the last `reset_rss_peak`, bytes.
+    pub fn rss_peak_bytes(self) -> u64 {
+        field(&self.file("status"), "VmHWM:") * 1024
+    }
+
+    /// Resident size now, bytes.
+    pub fn rss_bytes(self) -> u64 {
+        field(&self.file("status"), "VmRSS:") * 1024
+    }
+
+    /// Starts a new peak. Kernels that refuse leave the peak since the start, which only overstates.
+    pub fn reset_rss_peak(self) {
+        let _ = match self {
+            Self::Own => fs::write("/proc/self/clear_refs", "5"),
+            Self::Server(pid) => fs::write(format!("/proc/{pid}/clear_refs"), "5"),
+        };
+    }
+}
+
+/// CPU in user and system mode, seconds, minor and major faults: of `/proc/PID/stat`, whose second field is a name
+/// that may have anything in it, brackets around it.
+fn cpu_and_faults(stat: &str) -> Option<(f64, u64, u64)> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect(); // from the third on
+    let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+    let ticks = number(14)? + number(15)?;
+    Some((ticks as f64 / ticks_per_second(), number(10)?, number(12)?))
+}
+
+fn ticks_per_second() -> f64 {
+    // SAFETY: the call takes and gives plain numbers.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    if ticks > 0 { ticks as f64 } else { 100.0 }
+}
+
+impl Usage {
     /// What was used since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -81,35 +147,43 @@ pub fn thread_cpu_s() -> f64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Largest resident size since the last `reset_rss_peak`, bytes.
-pub fn rss_peak_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    field(&status, "VmHWM:") * 1024
-}
-
-/// Resident size now, bytes.
-pub fn rss_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    field(&status, "VmRSS:") * 1024
-}
-
-/// Starts a new peak. Kernels that refuse leave the peak since the start, which only overstates.
-pub fn reset_rss_peak() {
-    let _ = fs::write("/proc/self/clear_refs", "5");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn work_shows_as_cpu_and_memory_as_resident_size() {
-        let before = (Usage::now(), thread_cpu_s(), rss_bytes());
+        let own = Subject::Own;
+        let before = (own.usage(), thread_cpu_s(), own.rss_bytes());
         let block = vec![1u8; 32 << 20];
         let sum: u64 = (0..40u64).flat_map(|n| block.iter().map(move |b| u64::from(*b) ^ n)).sum();
         assert!(std::hint::black_box(sum) > 0);
-        assert!(Usage::now().since(&before.0).cpu_s > 0.0);
+        assert!(own.usage().since(&before.0).cpu_s > 0.0);
         assert!(thread_cpu_s() > before.1);
-        assert!(rss_peak_bytes() >= before.2 + (24 << 20), "the block is resident");
+        assert!(own.rss_peak_bytes() >= before.2 + (24 << 20), "the block is resident");
+    }
+
+    #[test]
+    fn a_process_is_measured_by_its_number_as_this_one_is() {
+        let server = Subject::Server(std::process::id());
+        let before = server.usage();
+        let mut sum = 0u64;
+        while Subject::Own.usage().cpu_s < before.cpu_s + 0.2 {
+            sum = (0..100_000u64).fold(sum, |sum, n| sum ^ n.wrapping_mul(sum | 1));
+        }
+        std::hint::black_box(sum);
+        let used = server.usage().since(&before).cpu_s;
+        assert!((0.1..10.0).contains(&used), "{used} s");
+        let (own, by_number) = (Subject::Own.rss_bytes(), server.rss_bytes());
+        assert!(own.abs_diff(by_number) < 16 << 20 && own > 0, "{own} {by_number}");
+        // No process has this number.
+        assert_eq!(Subject::Server(u32::MAX).usage().cpu_s, 0.0);
+    }
+
+    #[test]
+    fn names_with_brackets_do_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 1250 0 13 0 150 50 0 0 20 0";
+        assert_eq!(cpu_and_faults(stat), Some((200.0 / ticks_per_second(), 1250, 13)));
+        assert_eq!(cpu_and_faults(""), None);
     }
 }

@@ -40,15 +40,24 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// What stores the rows, whatever its settings and whether a server is before it.
+fn engine(target: &str) -> &str {
+    let name = target.strip_prefix("sql:").unwrap_or(target);
+    match name.split('-').next().unwrap_or(name) {
+        "myrocks" => "rocksdb",
+        engine => engine,
+    }
+}
+
 /// The colour of a target; RocksDB's variants share one.
 pub fn colour(target: &str) -> String {
-    let engine = target.split('-').next().unwrap_or(target);
+    let engine = engine(target);
     let known = ["frond", "rocksdb", "sqlite", "lmdb", "innodb"].contains(&engine);
     format!("var(--{})", if known { engine } else { "null" })
 }
 
 fn dashes(target: &str) -> &'static str {
-    match target.split('-').next().unwrap_or(target) {
+    match engine(target) {
         "frond" => "none",
         "rocksdb" => "7 3",
         "sqlite" => "2 3",

@@ -9,6 +9,7 @@
 mod budget;
 mod goal;
 mod part;
+mod race;
 mod row;
 mod yardstick;
 
@@ -16,6 +17,7 @@ pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
 use goal::is_rocksdb;
 pub use goal::{Goal, goals, times};
 pub use part::PartSize;
+pub use race::bars;
 pub use row::{Final, Row, Verified, subtract_generator};
 pub use yardstick::Yardstick;
 

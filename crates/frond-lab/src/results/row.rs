@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Goal, PartSize, Yardstick};
-use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
+use crate::measure::{Mark, Sample, Subject, Taken, evenness, exit_velocity, rates, seconds_at};
 use crate::workloads::Volume;
 
 /// Rows over which the exit velocity is taken, unless a fifth of all is less.
@@ -204,7 +204,9 @@ impl Row {
         let per_op = |n: u64| Some(n as f64 / ops);
         let us_per_op = |seconds: f64| Some(seconds.max(0.0) * 1e6 / ops);
         let usage = &taken.usage;
-        let own_cpu = usage.cpu_s - taken.meter_cpu_s;
+        // In a server there is neither a client nor a meter.
+        let is_server = taken.subject != Subject::Own;
+        let own_cpu = usage.cpu_s - if is_server { 0.0 } else { taken.meter_cpu_s };
         let mut row = Self {
             target: target.to_owned(),
             step: step.to_owned(),
@@ -223,13 +225,17 @@ impl Row {
             rd_io_op: per_op(usage.read_calls),
             disk_peak_b: Some(taken.disk_peak_b),
             rss_peak_b: Some(taken.rss_peak_b),
-            ctx_op: per_op(usage.switches),
+            ctx_op: per_op(usage.switches).filter(|_| !is_server),
             faults_minor_op: per_op(usage.faults_minor),
             faults_major_op: per_op(usage.faults_major),
             faults_minor_steady_op: faults_of_second_half(&taken.samples),
             series: taken.samples.clone(),
             ..Self::default()
         };
+        if is_server {
+            row.cpu_generator_us_op = row.cpu_fg_us_op.take();
+            row.cpu_bg_us_op = None;
+        }
         row.take_latencies(taken);
         row.take_series(taken);
         if volume.changed_bytes > 0 {
@@ -316,9 +322,9 @@ impl Row {
     }
 }
 
-/// Subtracts the null target's CPU from the same steps of the others (Invariant 3).
+/// Subtracts the null target's CPU from the same steps of the others (Invariant 3). A server's has none of it.
 pub fn subtract_generator(rows: &mut [Row], null: &[Row]) {
-    for row in rows {
+    for row in rows.iter_mut().filter(|row| row.cpu_fg_us_op.is_some()) {
         let Some(base) = null.iter().find(|base| base.step == row.step) else { continue };
         if let (Some(peak), Some(base)) = (row.rss_peak_b, base.rss_peak_b) {
             row.rss_over_null_b = Some(peak as i64 - base as i64);

@@ -10,7 +10,6 @@
 //! Threads: a target is shared, a session belongs to one thread.
 
 mod frond;
-mod innodb;
 mod null;
 mod registry;
 mod settings;
@@ -22,6 +21,8 @@ mod txn;
 mod lmdb;
 #[cfg(has_rocksdb)]
 mod rocksdb;
+#[cfg(feature = "compare")]
+mod sql;
 #[cfg(has_sqlite3)]
 mod sqlite;
 
@@ -145,6 +146,14 @@ pub trait Target: Send + Sync {
     /// Whether it works in another process, so that CPU, memory and I/O of this one say nothing of it.
     fn is_outside(&self) -> bool {
         false
+    }
+    /// The process that does the work, if that is a server whose CPU, memory and I/O are to be measured.
+    fn server(&self) -> Option<u32> {
+        None
+    }
+    /// Whether what it was given can be read again.
+    fn keeps_rows(&self) -> bool {
+        true
     }
     /// Closes cleanly.
     fn close(self: Box<Self>) -> Result<()>;

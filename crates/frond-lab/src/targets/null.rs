@@ -34,6 +34,10 @@ impl Target for Null {
         Ok(Box::new(NullSession))
     }
 
+    fn keeps_rows(&self) -> bool {
+        false
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }

@@ -22,7 +22,7 @@ mod tests {
         let files = [
             ("rocksdb", include_str!("rocksdb/rocksdb.settings.toml")),
             ("sqlite", include_str!("sqlite/sqlite.settings.toml")),
-            ("innodb", include_str!("innodb/innodb.settings.toml")),
+            ("sql", include_str!("sql/sql.settings.toml")),
         ];
         for (name, text) in files {
             let settings = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Volume;
-use crate::measure::{self, Meter, Plan, Usage};
+use crate::measure::{self, Meter, Plan, Subject};
 use crate::results::Row;
 use crate::targets::{Counter, Result, Target};
 
@@ -60,12 +60,17 @@ impl<'a> Bench<'a> {
         rest: Rest,
         progress: bool,
     ) -> Self {
-        let keeps_rows = name != "null";
+        let keeps_rows = target.keeps_rows();
         let rows = Vec::new();
         Self { target, name, dir, deadline, rest, keeps_rows, progress, rows, unsettled: false }
     }
 
-    /// Whether the target keeps what it is given (all do but `null`).
+    /// The process that does the target's work.
+    fn subject(&self) -> Subject {
+        self.target.server().map_or(Subject::Own, Subject::Server)
+    }
+
+    /// Whether the target keeps what it is given.
     pub fn keeps_rows(&self) -> bool {
         self.keeps_rows
     }
@@ -90,6 +95,7 @@ impl<'a> Bench<'a> {
             deadline,
             dir: self.dir.clone(),
             progress: self.progress,
+            subject: self.subject(),
         };
         let before = self.target.counters();
         let mut volume = Volume::default();
@@ -118,11 +124,11 @@ impl<'a> Bench<'a> {
         if !std::mem::take(&mut self.unsettled) || !self.keeps_rows {
             return Ok(());
         }
-        let (begin, before) = (Instant::now(), Usage::now());
+        let (begin, before) = (Instant::now(), self.subject().usage());
         self.target.settle()?;
         let flushed = measure::allocated_bytes(&self.dir);
         self.wait(rows, begin);
-        let paid = Usage::now().since(&before);
+        let paid = self.subject().usage().since(&before);
         let disk = measure::allocated_bytes(&self.dir);
         let Some(row) = self.rows.iter_mut().rev().find(|row| row.write_amp.is_some()) else {
             return Ok(());
@@ -140,7 +146,8 @@ impl<'a> Bench<'a> {
 
     fn wait(&self, rows: u64, begin: Instant) {
         let rest = self.rest.at_most(rows);
-        let now = || (Usage::now().write_bytes, measure::allocated_bytes(&self.dir));
+        let subject = self.subject();
+        let now = || (subject.usage().write_bytes, measure::allocated_bytes(&self.dir));
         let (mut last, mut still) = (now(), 0);
         while let Some(left) = rest.checked_sub(begin.elapsed()).filter(|d| !d.is_zero()) {
             if self.progress {

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. `price` follows `customerid`, so two of the indexes have almost the same order.
-//! 2. Time is virtual: one second per 20,000 rows, one value per commit, from 2011-06-01.
+//! 2. Time is virtual: one second per 20,000 rows, one value per commit, from 2011-06-01. In SQL it is a DATETIME, of
+//!    whole seconds.
 //!
 //! Comparable with Tokutek's published figures: one client, 1000 rows per commit, indexes present
 //! before the first row.
@@ -51,12 +52,14 @@ pub fn table() -> Table {
 pub struct Purchases {
     random: Random,
     next: u64,
+    whole_seconds: bool,
 }
 
 impl Purchases {
     /// Rows from the first on.
-    pub fn new(seed: u64) -> Self {
-        Self { random: Random::stream(seed, "iibench", 0, 0, Purpose::Data), next: 1 }
+    pub fn new(seed: u64, whole_seconds: bool) -> Self {
+        let random = Random::stream(seed, "iibench", 0, 0, Purpose::Data);
+        Self { random, next: 1, whole_seconds }
     }
 
     /// The next row.
@@ -65,6 +68,7 @@ impl Purchases {
         self.next += 1;
         let batch_first = (id - 1) / ROWS_PER_COMMIT * ROWS_PER_COMMIT;
         let millis = START_MILLIS + batch_first * 1000 / ROWS_PER_VIRTUAL_SECOND;
+        let millis = if self.whole_seconds { millis / 1000 * 1000 } else { millis };
         let random = &mut self.random;
         let register = random.below(1_000) as i32;
         let customer = random.below(100_000) as i32;
@@ -236,7 +240,7 @@ impl Workload for Iibench {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {
         let (rows, table, sums) = (self.spec.rows, &self.table, &mut self.sums);
         let (spec, queries) = (&self.spec, self.queries);
-        let mut purchases = Purchases::new(spec.seed);
+        let mut purchases = Purchases::new(spec.seed, spec.whole_seconds);
         let name = if queries { "iibench-query" } else { "iibench" };
         let mut read = None;
         let row = bench.step(name, "row", rows, None, |meter, target| {
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn rows_are_as_the_published_generator_makes_them() {
-        let mut purchases = Purchases::new(42);
+        let mut purchases = Purchases::new(42, false);
         let mut encoded = EncodedRow::default();
         let (mut registers, mut last_millis) = ([0u32; 1000], 0);
         for id in 1..=50_000 {
@@ -309,10 +313,23 @@ mod tests {
     #[test]
     fn same_seed_same_rows() {
         let draw = |seed| {
-            let mut purchases = Purchases::new(seed);
+            let mut purchases = Purchases::new(seed, false);
             (0..100).map(|_| purchases.next_row()).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn in_sql_only_the_times_differ() {
+        let (mut given, mut whole) = (Purchases::new(7, false), Purchases::new(7, true));
+        for _ in 0..30_000 {
+            let (given, whole) = (given.next_row(), whole.next_row());
+            let [Value::Millis(exact), Value::Millis(second)] = [given[1], whole[1]] else {
+                panic!("columns are out of order: {given:?}");
+            };
+            assert_eq!(second, exact / 1000 * 1000);
+            assert_eq!((given[0], &given[2..]), (whole[0], &whole[2..]));
+        }
     }
 }

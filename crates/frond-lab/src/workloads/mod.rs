@@ -60,6 +60,8 @@ pub struct Spec {
     pub clients: Vec<u64>,
     /// Phases of the transactions.
     pub phases: Vec<Phase>,
+    /// Whether times are whole seconds: as DATETIME keeps them.
+    pub whole_seconds: bool,
 }
 
 /// Key and value sizes of the db_bench workloads.
@@ -159,6 +161,13 @@ pub enum Name {
     Queue,
     /// Transactions of one row, and LinkBench's mix, by one client to many (--clients, --phases).
     Txn,
+}
+
+impl Name {
+    /// Whether it is run in SQL as it was published.
+    pub fn is_published_in_sql(self) -> bool {
+        matches!(self, Self::Iibench | Self::IibenchQuery)
+    }
 }
 
 /// Makes a workload.

@@ -137,6 +137,7 @@ fn spec(packages: &std::path::Path) -> Spec {
         packages: packages.to_owned(),
         clients: vec![1, 3],
         phases: Phase::value_variants().to_vec(),
+        whole_seconds: false,
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! Invariants
 //! 1. The server ends with this process, however that ends: the kernel kills it then (`setpriv`).
+//! 2. It loads the plugins it is told to, and no configuration of the machine's.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::engine::ServerOption;
 use crate::targets::{Failure, Result};
 
 /// Longest time of a start, and of an end.
@@ -19,12 +22,19 @@ const SERVER: &str = "mariadbd";
 const INSTALL: &str = "mariadb-install-db";
 
 /// What must be there, of which packages.
-const COMMANDS: [(&str, &str); 4] = [
-    (SERVER, "mariadb-server"),
-    (INSTALL, "mariadb-server"),
-    ("mariadb", "mariadb-client"),
-    ("setpriv", "util-linux"),
-];
+const COMMANDS: [(&str, &str); 3] =
+    [(SERVER, "mariadb-server"), (INSTALL, "mariadb-server"), ("setpriv", "util-linux")];
+
+/// Where packages put plugins.
+pub const PLUGINS: &str = "/usr/lib/mysql/plugin";
+
+/// A plugin to be loaded.
+pub struct Plugin {
+    /// Name of its file, by which it is loaded.
+    pub file: &'static str,
+    /// Where that is.
+    pub path: PathBuf,
+}
 
 /// Where a command is: on the path, or where daemons are.
 fn find(command: &str) -> Option<PathBuf> {
@@ -37,9 +47,9 @@ fn find(command: &str) -> Option<PathBuf> {
 pub fn installed() -> Result<()> {
     match COMMANDS.iter().find(|(command, _)| find(command).is_none()) {
         None => Ok(()),
-        Some((command, package)) => Err(Failure(format!(
-            "target innodb: there is no {command} here: `apt-get install {package}`"
-        ))),
+        Some((command, package)) => {
+            Err(Failure(format!("there is no {command} here: `apt-get install {package}`")))
+        }
     }
 }
 
@@ -56,18 +66,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a data directory below `dir` and starts a server on it with these options.
-    pub fn start(dir: &Path, options: &[(&str, String)]) -> Result<Self> {
+    /// Makes a data directory below `dir` and starts a server on it with these options, and with this plugin.
+    pub fn start(dir: &Path, options: &[ServerOption], plugin: Option<&Plugin>) -> Result<Self> {
         let dir = dir.canonicalize()?;
         let data = dir.join("data");
         let log = dir.join("server.log");
         let output =
             || -> Result<File> { Ok(File::options().create(true).append(true).open(&log)?) };
+        // A server that starts deletes the temporary tables of all others that have the same directory for them.
+        let tmp = dir.join("tmp");
+        fs::create_dir_all(&tmp)?;
+        let tmpdir = format!("--tmpdir={}", tmp.display());
         // As root it must be told so.
         let user = (fs::metadata("/proc/self")?.uid() == 0).then_some("--user=root");
         let made = command(INSTALL)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            .arg(&tmpdir)
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(user)
             .stdin(Stdio::null())
@@ -75,20 +90,38 @@ impl Server {
             .stderr(output()?)
             .status()?;
         if !made.success() {
-            return Err(Failure(format!("{INSTALL} ended with {made}; see {}", log.display())));
+            let errors = errors_in(&log);
+            return Err(Failure(format!(
+                "{INSTALL} ended with {made}; see {}{errors}",
+                log.display()
+            )));
         }
-        let run_dir = std::env::temp_dir().join(format!("frond-lab-{}", std::process::id()));
+        static SERVERS: AtomicU32 = AtomicU32::new(0);
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("frond-lab-{}-{number}", std::process::id());
+        let run_dir = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&run_dir); // of a process that had this number before
         DirBuilder::new().mode(0o700).create(&run_dir)?;
+        // A server takes plugins from one directory.
+        let mut load = None;
+        if let Some(Plugin { file, path }) = plugin {
+            std::os::unix::fs::symlink(path, run_dir.join(file))?;
+            load = Some([
+                format!("--plugin-dir={}", run_dir.display()),
+                format!("--plugin-load-add={file}"),
+            ]);
+        }
         let server = find(SERVER).unwrap_or_else(|| SERVER.into());
         let process = command("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(server)
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            .arg(&tmpdir)
             .arg(format!("--socket={}", run_dir.join("socket").display()))
             .arg(format!("--pid-file={}", run_dir.join("pid").display()))
             .args(["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"])
+            .args(load.into_iter().flatten())
             .args(options.iter().map(|(name, value)| format!("--{name}={value}")))
             .args(user)
             .stdin(Stdio::null())
@@ -100,8 +133,9 @@ impl Server {
         while !server.run_dir.join("socket").exists() {
             if let Some(status) = server.process.try_wait()? {
                 return Err(Failure(format!(
-                    "{SERVER} ended with {status}; see {}",
-                    log.display()
+                    "{SERVER} ended with {status}; see {}{}",
+                    log.display(),
+                    errors_in(&log)
                 )));
             }
             if begin.elapsed() > PATIENCE {
@@ -117,6 +151,11 @@ impl Server {
         Client::connect(&self.run_dir.join("socket"), database)
     }
 
+    /// Number of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Where its files are.
     pub fn data_dir(&self) -> &Path {
         &self.data
@@ -130,7 +169,7 @@ impl Server {
 
     /// Ends it as a server is ended: what is in memory is written.
     pub fn stop(mut self) -> Result<()> {
-        self.client("")?.run_last("SHUTDOWN")?;
+        self.client("")?.run("SHUTDOWN")?;
         match self.wait()? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(Failure(format!("{SERVER} ended with {status}"))),
@@ -148,6 +187,14 @@ impl Server {
         }
         Ok(None)
     }
+}
+
+/// The last lines of a log that tell of errors, to stand behind a sentence.
+fn errors_in(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let errors: Vec<&str> = text.lines().filter(|line| line.contains("ERROR")).collect();
+    let last = errors.iter().rev().take(3).rev();
+    last.map(|line| format!("\n  {line}")).collect()
 }
 
 impl Drop for Server {
