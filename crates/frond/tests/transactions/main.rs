@@ -12,6 +12,7 @@ mod interrupts;
 mod large;
 mod long_values;
 mod looked_again;
+mod one_unique;
 mod pending_ahead;
 mod ranges;
 mod reads;

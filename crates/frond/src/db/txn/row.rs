@@ -57,6 +57,14 @@ pub struct RowChange<'a> {
     pub unique: bool,
 }
 
+impl Absent {
+    /// What is to be known of the entries of a row that is not there, by what its own key was for the transaction before:
+    /// of a row that it has deleted itself nobody knows what the trees have.
+    fn follows_from(own: OwnState) -> Self {
+        if own == OwnState::Untouched { Self::Follows } else { Self::Whatever }
+    }
+}
+
 impl<'a> RowChange<'a> {
     /// The key that it had not before.
     fn comes_to(&self) -> Option<&'a [u8]> {
@@ -116,19 +124,14 @@ impl Txn {
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
         self.or_nothing(|| {
-            let looked_for = entries.iter().enumerate();
-            for (index, entry) in looked_for.filter(|(_, entry)| entry.unique && !entry.absent) {
-                if let Some(value) = self.look_for(entry.tree, entry.key, lock)? {
-                    return Ok(Some(RowConflict { index, value }));
-                }
-            }
-            let own = entries.first().filter(|_| entries.iter().any(|e| !e.unique && !e.absent));
-            let follows = match own {
-                Some(own) if own.absent => Absent::Follows,
-                Some(own) if own.unique => self.of_new(own.tree, own.key)?,
-                _ => Absent::Whatever,
+            let (done, follows) = match self.insert_own_entry(entries)? {
+                Some(own) => (1, Absent::follows_from(own)),
+                None => match self.look_for_all(entries, lock)? {
+                    Some(conflict) => return Ok(Some(conflict)),
+                    None => (0, self.absent_with(entries)?),
+                },
             };
-            for (index, entry) in entries.iter().enumerate() {
+            for (index, entry) in entries.iter().enumerate().skip(done) {
                 let RowEntry { tree, key, value, unique, absent } = *entry;
                 let absent = match unique {
                     _ if absent => Absent::Follows,
@@ -141,6 +144,43 @@ impl Txn {
             }
             Ok(None)
         })
+    }
+
+    /// Looks for the row's own entry and inserts it in one step: what is left to do where no other entry is looked for,
+    /// nobody has it locked, and it is not there. Else nothing is done. Returns what the key was for the transaction before.
+    fn insert_own_entry(&self, entries: &[RowEntry<'_>]) -> Result<Option<OwnState>> {
+        let looked_for = |entry: &RowEntry<'_>| entry.unique && !entry.absent;
+        match entries.split_first() {
+            Some((own, others))
+                if looked_for(own)
+                    && !others.iter().any(looked_for)
+                    && self.is_short(own.value) =>
+            {
+                self.insert_if_free(own.tree, own.key, own.value)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The first of the entries that must not be there and is.
+    fn look_for_all(&self, entries: &[RowEntry<'_>], lock: RowLock) -> Result<Option<RowConflict>> {
+        let looked_for = entries.iter().enumerate();
+        for (index, entry) in looked_for.filter(|(_, entry)| entry.unique && !entry.absent) {
+            if let Some(value) = self.look_for(entry.tree, entry.key, lock)? {
+                return Ok(Some(RowConflict { index, value }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is to be known of entries that are not unique, once the others are known to be absent.
+    fn absent_with(&self, entries: &[RowEntry<'_>]) -> Result<Absent> {
+        let own = entries.first().filter(|_| entries.iter().any(|e| !e.unique && !e.absent));
+        match own {
+            Some(own) if own.absent => Ok(Absent::Follows),
+            Some(own) if own.unique => self.of_new(own.tree, own.key),
+            _ => Ok(Absent::Whatever),
+        }
     }
 
     /// Changes a row: entries whose key stays get their new value, others go from one key to another, come or go. If
@@ -271,8 +311,7 @@ impl Txn {
     /// the transaction has deleted it itself, for of such rows nobody knows what the trees have.
     fn of_new(&self, tree: &Tree, key: &[u8]) -> Result<Absent> {
         let own = self.own_state(&*self.go_on()?, HashedKey::new(tree.entry.id, key))?;
-        let is_untouched = own == OwnState::Untouched;
-        Ok(if is_untouched { Absent::Follows } else { Absent::Whatever })
+        Ok(Absent::follows_from(own))
     }
 
     fn put_entry(
@@ -283,7 +322,7 @@ impl Txn {
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
         match self.put_checked(tree, key, value, absent)? {
-            Written::Done => Ok(None),
+            Written::Done(_) => Ok(None),
             // Somebody came while this one waited for a gap.
             Written::Exists => {
                 let found = self.look_for(tree, key, lock)?;

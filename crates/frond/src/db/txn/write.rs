@@ -37,8 +37,8 @@ enum Leaves {
 /// What a write has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Written {
-    /// It is among the transaction's.
-    Done,
+    /// It is among the transaction's; what the key was for the transaction before.
+    Done(OwnState),
     /// The key is there, and nothing was written.
     Exists,
 }
@@ -61,7 +61,7 @@ impl Txn {
     /// `RowExists`: nothing was done but that the row is locked. As [`put`](Self::put).
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         match self.put_checked(tree, key, value, Absent::Must)? {
-            Written::Done => Ok(()),
+            Written::Done(_) => Ok(()),
             Written::Exists => Err(Error::RowExists { tree: tree.name(), key: key.to_vec() }),
         }
     }
@@ -86,7 +86,7 @@ impl Txn {
     ) -> Result<Written> {
         let is_insert = matches!(absent, Absent::Must | Absent::Proven | Absent::Follows);
         tree.check_value(value)?;
-        if value.len() <= self.shared.engine.cx.shape.blob_bytes {
+        if self.is_short(value) {
             let leaves = (absent, Leaves::ARow);
             return self.write(tree, key, leaves, |writes, hashed, is_unsaid, rows| {
                 match is_insert && is_unsaid {
@@ -106,6 +106,33 @@ impl Txn {
             let is_absent = is_insert && is_unsaid;
             writes.put_blob(hashed, &reference.to_disk(), hold.clone(), is_absent, rows)
         })
+    }
+
+    /// Whether a value goes into the tree, and not into a blob of its own.
+    pub(super) fn is_short(&self, value: &[u8]) -> bool {
+        value.len() <= self.shared.engine.cx.shape.blob_bytes
+    }
+
+    /// Inserts a key with a short value if nobody else has it locked and it is not there; else nothing is done, and the key is
+    /// not locked. Returns what the key was for the transaction before.
+    pub(super) fn insert_if_free(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<OwnState>> {
+        tree.check_value(value)?;
+        let level = (Absent::Must, Leaves::ARow);
+        let append =
+            |writes: &mut TxnWrites, hashed: HashedKey<'_>, is_unsaid, rows| match is_unsaid {
+                true => writes.insert(hashed, value, rows),
+                false => writes.put(hashed, value, rows),
+            };
+        match self.write_if(tree, key, level, IfLocked::Fail, append) {
+            Ok(Written::Done(own)) => Ok(Some(own)),
+            Ok(Written::Exists) | Err(Error::LockBusy { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes a key, if it exists.
@@ -165,8 +192,19 @@ impl Txn {
         level: (Absent, Leaves),
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
     ) -> Result<Written> {
-        let written = self.write_under_lock(tree, key, level, append);
-        if !matches!(written, Ok(Written::Done)) {
+        self.write_if(tree, key, level, IfLocked::Wait, append)
+    }
+
+    fn write_if(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        level: (Absent, Leaves),
+        if_locked: IfLocked,
+        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
+    ) -> Result<Written> {
+        let written = self.write_under_lock(tree, key, level, if_locked, append);
+        if !matches!(written, Ok(Written::Done(_))) {
             // It may have locked the row.
             self.state.lock().unwrap().locks_unwritten = true;
         }
@@ -178,6 +216,7 @@ impl Txn {
         tree: &Tree,
         key: &[u8],
         (absent, leaves): (Absent, Leaves),
+        if_locked: IfLocked,
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
     ) -> Result<Written> {
         let mut state = self.enter_writing(tree, key)?;
@@ -195,8 +234,8 @@ impl Txn {
             if plant!("txn: a conflict is looked for before the lock") {
                 self.must_not_conflict(state, tree, key)?;
             }
-            self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
-            let patience = state.patience(IfLocked::Wait.into());
+            self.intend(state, id, RowMode::Write, if_locked.into())?;
+            let patience = state.patience(if_locked.into());
             let locks = state.locks.as_mut().expect("there since the intent");
             let table = &self.shared.lock_table;
             let taken = match state.spills > 0 && state.rollbacks_made > 0 {
@@ -204,15 +243,27 @@ impl Txn {
                 true => table.lock_row(locks, id, key, RowMode::Write, patience),
                 false => table.lock_unwritten(locks, (id, key), RowMode::Write, patience),
             };
-            // No reading call took it: it is not given back before the end.
-            locks.keep_last();
+            if if_locked == IfLocked::Wait {
+                // No reading call took it: it is not given back before the end.
+                locks.keep_last();
+            }
             taken.map_err(|denied| self.denied(state, denied))?;
         }
         // What was proven before may have been written since, in the same call.
         let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
         let is_insert = matches!(absent, Absent::Must | Absent::Proven);
         let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
-        if self.look(state, tree, key, own, looks)? == Written::Exists {
+        let exists = self.exists(state, tree, key, own, looks);
+        if if_locked == IfLocked::Fail
+            && own == OwnState::Untouched
+            && let Some(locks) = &mut state.locks
+        {
+            match exists {
+                Ok(true) => self.shared.lock_table.unlock_last(locks),
+                _ => locks.keep_last(),
+            }
+        }
+        if exists? {
             return Ok(Written::Exists);
         }
         state.has_written = true;
@@ -252,44 +303,45 @@ impl Txn {
             // The wait has taken the row again, which is written by now.
             locks.keep_last();
         }
-        let looked = waited.and_then(|waited| match waited {
-            true => self.look(state, tree, key, own, is_insert),
-            false => Ok(Written::Done),
+        let exists = waited.and_then(|waited| match waited {
+            true => self.exists(state, tree, key, own, is_insert),
+            false => Ok(false),
         });
-        if !matches!(looked, Ok(Written::Done)) {
+        if !matches!(exists, Ok(false)) {
             if !state.is_over {
                 self.live.lock().rollback_to(mark);
             }
-            return looked;
+            return exists.map(|_| Written::Exists);
         }
         if let Some(locks) = &state.locks {
             locks.owner().set_writes(entries);
         }
-        Ok(Written::Done)
+        Ok(Written::Done(own))
     }
 
-    /// What has to be true under the row's lock.
-    fn look(
+    /// Whether a key is there that must not be; under its lock, where it must not be a conflict, too.
+    fn exists(
         &self,
         state: &mut State,
         tree: &Tree,
         key: &[u8],
         own: OwnState,
         must_be_absent: bool,
-    ) -> Result<Written> {
+    ) -> Result<bool> {
         // What the transaction has written it has looked at then.
         if own == OwnState::Untouched && !plant!("txn: a conflict is looked for before the lock") {
             self.must_not_conflict(state, tree, key)?;
         }
-        let exists = must_be_absent
-            && match own {
-                OwnState::Deleted { .. } => false,
-                OwnState::Put { .. } | OwnState::Merged => true,
-                // Below what a temporary tree holds there is nothing.
-                OwnState::Untouched if self.private.is_some() => false,
-                OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key)?,
-            };
-        Ok(if exists { Written::Exists } else { Written::Done })
+        if !must_be_absent {
+            return Ok(false);
+        }
+        match own {
+            OwnState::Deleted { .. } => Ok(false),
+            OwnState::Put { .. } | OwnState::Merged => Ok(true),
+            // Below what a temporary tree holds there is nothing.
+            OwnState::Untouched if self.private.is_some() => Ok(false),
+            OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key),
+        }
     }
 
     /// Waits until no other has locked the gap that the key goes into; true if it waited.
