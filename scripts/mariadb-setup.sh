@@ -75,9 +75,8 @@ if [ ! -e "$source/sql/handler.h" ]; then
     for list in /etc/apt/sources.list /etc/apt/sources.list.d/debian.list; do
         [ ! -e "$list" ] || sed -n 's/^deb[[:space:]]/deb-src /p' "$list" >>"$lists/parts/debian.list"
     done
-    for list in /etc/apt/sources.list.d/debian.sources; do
-        [ ! -e "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$lists/parts/debian.sources"
-    done
+    list=/etc/apt/sources.list.d/debian.sources
+    [ ! -e $list ] || sed 's/^Types:.*/Types: deb-src/' $list >"$lists/parts/debian.sources"
     apt=(-o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$lists/parts" -o "Dir::State::lists=$lists/lists")
     apt-get -q "${apt[@]}" update
     (cd "$work" && apt-get -q "${apt[@]}" --download-only source "mariadb=$version")

@@ -395,6 +395,63 @@ mod on {
         hit
     }
 
+    /// Environment variable that names the bug a child process is to try.
+    #[cfg(test)]
+    const CHILD: &str = "FROND_PLANTED_BUG";
+
+    /// How often a bug under the model checker is tried before it counts as not caught: schedules are drawn at
+    /// random, and some bugs need a rare one.
+    #[cfg(test)]
+    const TRIES: usize = 5;
+
+    /// What the planted-bugs test of a process has to do about one bug. Under the model checker each bug is tried
+    /// in a child process: the panic of a failing schedule may unwind through a destructor that takes steps of the
+    /// schedule; if another thread panics there, the process aborts.
+    #[cfg(test)]
+    enum Child {
+        /// This process is the child that tries this bug.
+        Is,
+        /// This process is the child that tries another bug.
+        IsNot,
+        /// A child has tried it: how the test ended, and how often it reached the bug.
+        Ended((std::thread::Result<()>, u64)),
+        /// Try it in this process: it does not run under the model checker.
+        None,
+    }
+
+    #[cfg(test)]
+    fn in_child(bug: &str) -> Child {
+        use std::{env, process::Command, thread};
+        if let Ok(tried) = env::var(CHILD) {
+            return if tried == bug { Child::Is } else { Child::IsNot };
+        }
+        // Each test runs in a thread that is named after it.
+        let current = thread::current();
+        let test = current.name().filter(|name| name.contains("::"));
+        let (true, Some(test), Ok(program)) = (cfg!(shuttle), test, env::current_exe()) else {
+            return Child::None;
+        };
+        let mut child = Command::new(program);
+        child.args(["--exact", test, "--nocapture"]).env(CHILD, bug);
+        let mut run = || child.output().expect("the program of this test");
+        let mut output = run();
+        for _ in 1..TRIES {
+            if output.status.success() {
+                output = run();
+            }
+        }
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let met = printed.rsplit_once(&format!("{CHILD}: met ")).map(|(_, met)| met);
+        let met = met.and_then(|met| met.split(' ').next()?.parse().ok());
+        // A child that aborts prints no count; it must have reached the bug, since the test passes without it.
+        let met = met.unwrap_or(u64::from(!output.status.success()));
+        let outcome = match output.status.success() {
+            true => Ok(()),
+            false => Err(Box::new(printed) as Box<dyn std::any::Any + Send>),
+        };
+        Child::Ended((outcome, met))
+    }
+
     /// Arms each bug that `room` claims and demands that the test which claims it fails.
     #[cfg(test)]
     pub(crate) fn assert_claims_hold(room: &str, claims: &[(&str, &str, fn())]) {
@@ -413,8 +470,21 @@ mod on {
                 arm(Some(bug.name));
                 (panic::catch_unwind(test), met())
             };
-            let run = thread::scope(|scope| scope.spawn(run).join());
-            let (outcome, met) = run.expect("panics are caught");
+            let in_process = || {
+                let run = thread::scope(|scope| scope.spawn(run).join());
+                run.expect("panics are caught")
+            };
+            let (outcome, met) = match in_child(bug.name) {
+                Child::Is => {
+                    let (outcome, met) = in_process();
+                    println!("{CHILD}: met {met} times");
+                    outcome.unwrap_or_else(|failure| panic::resume_unwind(failure));
+                    return;
+                }
+                Child::IsNot => continue,
+                Child::Ended(outcome) => outcome,
+                Child::None => in_process(),
+            };
             let caught = outcome.is_err();
             let name: String = name.split_whitespace().collect();
             println!("{:<60} {}", bug.name, if caught { &name } else { "NOT CAUGHT" });
