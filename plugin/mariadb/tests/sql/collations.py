@@ -51,8 +51,8 @@ def ask(number, collation, charset, chance):
     print(f"INSERT IGNORE INTO {table} VALUES {rows};")
     print(f"INSERT IGNORE INTO {unique} SELECT v,id FROM {table} ORDER BY id;")
     # Of CHAR columns whose spaces count, InnoDB compares as many characters as the column has; where letters have several
-    # weights, that is an order of its own.
-    c = "id" if "nopad" in collation and ("unicode" in collation or "uca1400" in collation) else "c"
+    # weights, that is an order of its own. Those of Thai end at a NUL, but not in CHAR columns.
+    c = "id" if "nopad" in collation and any(family in collation for family in ("unicode", "uca1400", "thai")) else "c"
     print(f"INSERT IGNORE INTO {char} SELECT id,c FROM {table} {'ORDER BY id' if c == 'c' else 'LIMIT 0'};")
     queries = [
         f"SELECT id,HEX(v) FROM {table} FORCE INDEX(v) ORDER BY v,id",
