@@ -221,7 +221,10 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     if (conflict.index >= 0)
         return duplicate(conflict, new_record);
     session_->wrote();
-    if (table->found_next_number_field != nullptr && new_record == table->record[0] && conflicts_are_written_)
+    /* A number that an UPDATE has written is not given out again either. */
+    Field *numbered = table->found_next_number_field;
+    if (numbered != nullptr && new_record == table->record[0] &&
+        numbered->cmp(numbered->ptr, old_record + numbered->offset(table->record[0])) != 0)
         raise_auto_increment();
     return 0;
 }
