@@ -1,7 +1,8 @@
 """What kind of difference there is between two results of a test."""
 
-import difflib
 import re
+import subprocess
+import tempfile
 
 # From the least to the worst.
 CLASSES = ["passed", "skipped", "plan", "order", "words", "error", "rows", "hang", "crash"]
@@ -57,14 +58,28 @@ def kind(statement, reference, other):
     return "rows"
 
 
+def changes(reference, other):
+    """Ranges of lines that differ. Results have up to a million lines, for which difflib takes minutes."""
+    with tempfile.NamedTemporaryFile("w", errors="surrogateescape") as was, tempfile.NamedTemporaryFile("w", errors="surrogateescape") as now:
+        was.write("".join(line + "\n" for line in reference))
+        now.write("".join(line + "\n" for line in other))
+        was.flush()
+        now.flush()
+        done = subprocess.run(["diff", "-a", "--speed-large-files", was.name, now.name], stdout=subprocess.PIPE, check=False)
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        match = re.fullmatch(r"(\d+)(?:,(\d+))?([acd])(\d+)(?:,(\d+))?", line)
+        if match:
+            first, last, what, other_first, other_last = match.groups()
+            a, c = int(first), int(other_first)
+            yield (a if what == "a" else a - 1, int(last or first), c if what == "d" else c - 1, int(other_last or other_first))
+
+
 def between(reference, other):
     """(class, statement, lines of the reference, lines of the other) of each difference."""
-    reference, other = neutral(reference).splitlines(), neutral(other).splitlines()
+    reference, other = neutral(reference).split("\n"), neutral(other).split("\n")
     of = statements(reference)
     blocks = {}
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, reference, other, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
+    for a, b, c, d in changes(reference, other):
         # Where lines are only there in the other result, the line before tells whose they are.
         where = a if a < b else a - 1
         statement = of[where] if 0 <= where < len(of) else ""

@@ -7,6 +7,7 @@
   --update                    writes known.txt anew, keeping its reasons
   --fresh                     runs the reference again; else its results are kept
   --show                      prints the differences of the tests that are not as known
+  --judge                     judges what the last run left, and runs nothing
 
 InnoDB is the reference: what it answers under the same options, not what is on record. A test of Frond has passed if it gives the same
 lines. Every other one has its class and a reason in known.txt, and the run fails where a result is worse than that, or a server crashes.
@@ -40,6 +41,7 @@ OPTIONS = {
 COMMON = ["--mysqld=--innodb", "--mysqld=--partition", "--mysqld=--default-tmp-storage-engine=myisam", "--mysqld=--binlog-format=row",
           "--mysqld=--plugin-maturity=experimental"]
 TEST_MINUTES = 2
+NOT_RUN = "it did not run"
 STATUS = re.compile(r"^(\S+\.\S+)(?: '([^']*)')?(?:\s+w\d+)?\s+\[ (?:retry-)?(pass|fail|skipped|disabled) \]\s*(.*)$")
 # Tests of other engines, and of programs and files that are no engine's.
 NOT_OURS = re.compile(
@@ -69,6 +71,21 @@ def result_file(tests, name):
     return folder / f"{test}.result"
 
 
+def read_log(path):
+    """What mysql-test-run says of each test: (status, what was said)."""
+    statuses, current = {}, None
+    for line in path.open(encoding="utf-8", errors="replace"):
+        match = STATUS.match(line)
+        if match:
+            current, _, status, said = match.groups()
+            # Of a test with several variants, the one that went worst counts.
+            if statuses.get(current, [""])[0] != "fail":
+                statuses[current] = [status, said + "\n"]
+        elif current is not None and statuses[current][0] == "fail":
+            statuses[current][1] += line
+    return statuses
+
+
 def run(engine, tests, wanted):
     """Runs tests; their statuses: (status, what was said)."""
     for name in wanted:
@@ -77,26 +94,14 @@ def run(engine, tests, wanted):
     var = HOME / engine / "var"
     shutil.rmtree(var, ignore_errors=True)
     command = ["perl", "mysql-test-run.pl", f"--vardir={var}", "--record", "--force", "--max-test-fail=0", "--retry=0", "--parallel=2",
-               f"--testcase-timeout={TEST_MINUTES}", "--suite-timeout=240", "--nowarnings", "--nocheck-testcases", "--skip-rpl",
+               f"--testcase-timeout={TEST_MINUTES}", "--suite-timeout=240", "--nowarnings", "--nocheck-testcases",
                "--max-save-core=0", "--max-save-datadir=0", *COMMON, *OPTIONS[engine], *wanted]
-    statuses, current = {}, None
-    with open(HOME / f"{engine}.log", "w", encoding="utf-8") as log, subprocess.Popen(
-            command, cwd=tests, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
-        for line in process.stdout:
-            log.write(line)
-            log.flush()
-            match = STATUS.match(line)
-            if match:
-                name, _, status, said = match.groups()
-                current = name
-                before = statuses.get(name)
-                # Of a test with several variants, the one that went worst counts.
-                if before is None or before[0] not in ("fail",):
-                    statuses[name] = [status, said + "\n"]
-            elif current is not None and statuses[current][0] == "fail":
-                statuses[current][1] += line
+    log = HOME / f"{engine}.log"
+    with open(log, "w", encoding="utf-8") as out:
+        subprocess.run(command, cwd=tests, stdout=out, stderr=subprocess.STDOUT, check=False)
+    statuses = read_log(log)
     if not statuses and wanted:
-        sys.exit(f"no test ran; the end of {HOME / engine}.log:\n" + "".join((HOME / f"{engine}.log").open().readlines()[-20:]))
+        sys.exit(f"no test ran; the end of {log}:\n" + "".join(log.open(encoding="utf-8", errors="replace").readlines()[-20:]))
     return statuses
 
 
@@ -113,7 +118,7 @@ def output(engine, tests, name):
 
 def judge(name, reference, status, was, now):
     """(class, differences) of a test."""
-    if reference[0] in ("skipped", "disabled"):
+    if reference[0] in ("skipped", "disabled") or status[1] == NOT_RUN:
         return "skipped", []
     what = status[0]
     said = status[1]
@@ -124,13 +129,16 @@ def judge(name, reference, status, was, now):
         return ("skipped" if "timeout after" in reference[1] else "hang"), [("hang", "", [], said.splitlines()[:30])]
     if what in ("skipped", "disabled"):
         return "error", [("error", "", [], [said])]
-    if reference[0] == "fail":
-        # The reference does not get to the end: what both print until then is not compared.
-        return "skipped", []
     found = differences.between(was, now)
+    if reference[0] == "fail":
+        # The reference does not get to the end: what it prints until then is compared.
+        found = [difference for difference in found if difference[2]]
+        return differences.worst(["skipped", *(difference[0] for difference in found)]), found
     if what == "fail":
         found = [difference for difference in found if difference[3]]
-        words = [line for line in said.splitlines() if line.startswith("mysqltest:")] or said.splitlines()[:5]
+        lines = said.splitlines()
+        first = next((at for at, line in enumerate(lines) if line.startswith("mysqltest:")), 0)
+        words = lines[first:first + 6]
         return differences.worst(["error"] + [difference[0] for difference in found]), [("error", "", [], words)] + found
     return differences.worst(difference[0] for difference in found), found
 
@@ -157,17 +165,17 @@ AUTOMATIC = {"plan": "EXPLAIN, costs and estimates", "order": "No ORDER BY", "wo
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("wanted", nargs="*")
-    for option in ("selection", "update", "fresh", "show"):
+    for option in ("selection", "update", "fresh", "show", "judge"):
         parser.add_argument(f"--{option}", action="store_true")
     arguments = parser.parse_args()
     if not tree.INSTALLED.is_dir():
         sys.exit("mariadb-test is not installed: scripts/mariadb-setup.sh tests")
     HOME.mkdir(parents=True, exist_ok=True)
-    trees = {engine: tree.make(HOME, engine, PLUGIN) for engine in ENGINES}
+    trees = {engine: HOME / engine / "mysql-test" if arguments.judge else tree.make(HOME, engine, PLUGIN) for engine in ENGINES}
     wanted = list(arguments.wanted)
     if arguments.selection:
         wanted += (HERE / "selection.txt").read_text().split()
-    tests, stressed = [], not wanted
+    tests, stressed = [], not wanted and not arguments.judge
     for word in wanted or SUITES:
         if word == "engines/rr_trx":
             stressed = True
@@ -181,7 +189,7 @@ def main():
     index = kept / "statuses.json"
     reference = json.loads(index.read_text()) if index.exists() else {}
     missing = [name for name in tests if name not in reference]
-    if missing:
+    if missing and not arguments.judge:
         print(f"{len(missing)} tests on InnoDB", flush=True)
         statuses = run("innodb", trees["innodb"], missing)
         for name in missing:
@@ -189,10 +197,19 @@ def main():
             (kept / name.replace("/", "+")).write_text(output("innodb", trees["innodb"], name), encoding="utf-8", errors="surrogateescape")
         index.write_text(json.dumps(reference))
     runnable = [name for name in tests if reference[name][0] not in ("skipped", "disabled")]
-    statuses = {}
-    if runnable:
+    results = HOME / "results"
+    results.mkdir(exist_ok=True)
+    index = results / "statuses.json"
+    statuses = json.loads(index.read_text()) if index.exists() else {}
+    if arguments.judge:
+        tests = [name for name in tests if name in statuses or name in reference and name not in runnable]
+    elif runnable:
         print(f"{len(runnable)} tests on Frond", flush=True)
-        statuses = run("frond", trees["frond"], runnable)
+        got = run("frond", trees["frond"], runnable)
+        for name in runnable:
+            statuses[name] = got.get(name, ["skipped", NOT_RUN])
+            (results / name.replace("/", "+")).write_text(output("frond", trees["frond"], name), encoding="utf-8", errors="surrogateescape")
+        index.write_text(json.dumps(statuses))
 
     known = read_known(HERE / "known.txt")
     table = collections.defaultdict(collections.Counter)
@@ -201,8 +218,10 @@ def main():
     shown.mkdir()
     for name in tests:
         was = (kept / name.replace("/", "+")).read_text(encoding="utf-8", errors="surrogateescape")
-        status = statuses.get(name, ["skipped", "it did not run"])
-        kind, found = judge(name, reference[name], status, was, output("frond", trees["frond"], name))
+        result = results / name.replace("/", "+")
+        now = result.read_text(encoding="utf-8", errors="surrogateescape") if result.exists() else ""
+        status = statuses.get(name, ["skipped", NOT_RUN])
+        kind, found = judge(name, reference[name], status, was, now)
         listed, reason = known.get(name, ("passed", ""))
         bad = differences.CLASSES.index(kind) > differences.CLASSES.index(listed) and kind != "skipped" or kind == "crash"
         if found:
