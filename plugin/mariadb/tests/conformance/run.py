@@ -118,7 +118,7 @@ def output(engine, tests, name):
 
 def judge(name, reference, status, was, now):
     """(class, differences) of a test."""
-    if reference[0] in ("skipped", "disabled") or status[1] == NOT_RUN:
+    if reference[0] in ("skipped", "disabled") or status[0] == "disabled" or status[1] == NOT_RUN:
         return "skipped", []
     what = status[0]
     said = status[1]

@@ -10,7 +10,7 @@ COPIED_SUITES = ["storage_engine", "engines", "parts"]
 KEPT_OUT = (".result", ".rdiff", ".reject", ".combinations")
 PARALLEL_RECORDS = ("    $opt_parallel= 1;\n", "")
 # Temporary tables stay with the reference, since Frond has none.
-ENGINE = re.compile(rb"(create\s+temporary\s+table[^\n]*)|((?:engine|type)\w*\s*=\s*['\"]?)innodb\b", re.IGNORECASE)
+ENGINE = re.compile(rb"(create\s+temporary\s+table[^\n]*)|((?:engine|type)\w*\s*==?\s*['\"]*)innodb\b", re.IGNORECASE)
 CHANGED = (".test", ".inc", ".opt", ".cnf", ".sql")
 DEFINITION = """let $ENGINE = {engine};
 let $default_col_opts = /*!*/;
