@@ -9,7 +9,7 @@ WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh
 SIZE ?= full
 
 .PHONY: help demo test torture break soak schedules check bench profile install install-c clean \
-    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench deb test-mariadb
+    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench deb test-mariadb conformance
 
 help: ## This list
 	@echo "make TARGET:"
@@ -88,11 +88,16 @@ deb: mariadb-plugin ## A Debian package of ENGINE=FROND for exactly that server,
 	@scripts/mariadb-deb.sh
 	@scripts/mariadb-deb.sh test
 
-test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB's, crashes, symbols, the package
+test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB's, the server's own, crashes, the package
+	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/run.sh
 	$(CARGO) test --locked -p frond-lab --features compare --lib -- sql
 	@scripts/mariadb-deb.sh
 	@scripts/mariadb-deb.sh test
+
+conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, with InnoDB's results as the reference (an hour)
+	@scripts/mariadb-setup.sh tests
+	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
 clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean

@@ -37,9 +37,10 @@ Kind kind_of(const Field *field)
     case MYSQL_TYPE_DOUBLE:
         return Kind::Double;
     case MYSQL_TYPE_STRING:
-        if (field->charset() != &my_charset_bin)
-            return Kind::Char;
-        return field->binary() && field->type_handler() == &type_handler_string ? Kind::Fixed_binary : Kind::Sorted;
+        /* UUID, INET4 and INET6 are of this type, too, and say that they have a character set; their order is that of bytes. */
+        if (field->type_handler() != &type_handler_string)
+            return Kind::Sorted;
+        return field->charset() != &my_charset_bin ? Kind::Char : Kind::Fixed_binary;
     case MYSQL_TYPE_VARCHAR:
     case MYSQL_TYPE_VARCHAR_COMPRESSED:
         return Kind::Variable;
@@ -272,7 +273,8 @@ bool put_content(const Column &column, const uint8_t *bytes, size_t length, ucha
         memcpy(data + column.length_bytes, &bytes, sizeof bytes);
         return true;
     default:
-        return false;
+        /* In keys, BINARY(0) is text: parts of a fixed width have one. */
+        return length == 0 && column.length == 0;
     }
 }
 

@@ -136,7 +136,7 @@ void ha_frond::init_table_handle_for_HANDLER()
 int ha_frond::reset()
 {
     cursor_.close();
-    conflicts_are_written_ = false;
+    conflicts_are_written_ = has_written_ = false;
     tries_semi_consistent_ = is_semi_consistent_ = false;
     is_point_ = false;
     trim(&entry_buffer_);

@@ -97,6 +97,7 @@ private:
     /* Appends the key and the value of a record in an index; the key is unique if the index is and no part of it is NULL. */
     frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
                              bool *is_unique) const;
+    int guard(const uchar *old_record, const uchar *record);
     int duplicate(const frond_conflict &conflict, const uchar *record);
     void raise_auto_increment();
 
@@ -122,6 +123,7 @@ private:
     bool is_semi_consistent_ = false;
     bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: what is in the way is locked for writing. */
 
+    bool has_written_ = false; /* A row, in this statement. */
     const frond_tree *scanned_ = nullptr; /* The tree of the scan. */
     bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */
     std::string search_;                  /* The encoded key or prefix of the last index_read. */

@@ -121,10 +121,12 @@ void Key_codec::append_null(const Part &part, std::string *out) const
         complement(out, from);
 }
 
-bool Key_codec::append_record(const uchar *record, std::string *out) const
+bool Key_codec::append_record(const uchar *record, std::string *out, uint parts) const
 {
     bool has_null = false;
     for (const Part &part : parts_) {
+        if (parts-- == 0)
+            break;
         if (part.column.is_null(record)) {
             append_null(part, out);
             has_null = true;

@@ -28,7 +28,7 @@ public:
     Key_codec(const KEY *key, const uchar *record);
 
     /* Appends the key of a record. Returns whether a part of it is NULL. */
-    bool append_record(const uchar *record, std::string *out) const;
+    bool append_record(const uchar *record, std::string *out, uint parts = UINT_MAX) const;
     /* Appends the parts of a key in the server's tuple format that `parts` names, from the first on. */
     void append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const;
     /* Appends the parts of the tree's key. */

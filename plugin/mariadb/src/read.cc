@@ -246,9 +246,11 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     index.key.append_tuple(key, parts, &search_);
     /*
       Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked after the row is written,
-      and its search expects to meet that row.
+      and its search expects to meet that row. A plain INSERT searches with the handler that it writes with, other statements
+      with one of their own.
     */
-    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && this != table->file))
+    const bool is_check = this != table->file || (has_written_ && lookup_handler == this);
+    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && is_check))
         session_->see_own_writes();
     const key_part_map all = make_prev_keypart_map(info.user_defined_key_parts);
     if (flag == HA_READ_KEY_EXACT && index.is_unique && (parts & all) == all) {

@@ -136,6 +136,8 @@ void Row_codec::append_layout(std::vector<frond_part> *layout) const
     if (!null_mask_.empty())
         layout->push_back({FROND_PART_FIXED, static_cast<uint16_t>(null_mask_.size()), FROND_HINT_NONE});
     for (const Column &column : columns_) {
+        if (column.is_fixed() && column.length == 0)
+            continue; /* BINARY(0). */
         if (column.is_fixed())
             layout->push_back({FROND_PART_FIXED, static_cast<uint16_t>(column.length), hint_of(column)});
         else

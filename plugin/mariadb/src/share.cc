@@ -102,7 +102,13 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
     for (uint i = 0; i < table->s->keys; i++) {
         indexes.emplace_back(&table->key_info[i], record);
         indexes.back().number = i;
-        indexes.back().is_unique = table->key_info[i].flags & HA_NOSAME;
+        const KEY &key = table->key_info[i];
+        indexes.back().is_unique = key.flags & HA_NOSAME;
+        if (key.algorithm == HA_KEY_ALG_LONG_HASH)
+            indexes.back().guarded_parts = key.user_defined_key_parts;
+        else if (key.without_overlaps)
+            indexes.back().guarded_parts = key.user_defined_key_parts - 2; /* Without the period's two columns. */
+        has_guarded |= indexes.back().guarded_parts != 0;
     }
     std::vector<bool> is_in_key(table->s->fields);
     for (uint field = 0; has_primary() && field < table->s->fields; field++)

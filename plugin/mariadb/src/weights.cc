@@ -57,6 +57,15 @@ void put_run(size_t run, uint8_t flip, std::string *out)
 
 Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->state & MY_CS_NOPAD))
 {
+    const bool is_binary = charset->state & MY_CS_BINSORT;
+    is_big5_ = strcmp(charset->cs_name.str, "big5") == 0 && !is_binary;
+    ends_at_nul_ = strcmp(charset->cs_name.str, "tis620") == 0 && !is_binary && !pads_;
+    if (is_big5_) {
+        level_[0].width = 2;
+        level_[0].pads = pads_;
+        level_[0].space[1] = charset->sort_order[static_cast<uchar>(' ')];
+        return;
+    }
     uint order = charset->levels_for_order;
     uint8_t space[8];
     uint space_length = charset->mbminlen;
@@ -71,6 +80,7 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
         Level &level = level_[levels_++];
         uint8_t weight[64];
         level.flag = flag;
+        level.pads = pads_ || (charset->uca != nullptr && bit > 0);
         level.width = static_cast<uint>(
             charset->coll->strnxfrm(charset, weight, sizeof weight, 1, space, space_length, flag));
         if (level.width == 0 || level.width > level.space.size())
@@ -98,15 +108,38 @@ void Weights::append(const uchar *text, size_t length, size_t chars, std::string
         append_escaped(units.data(), got, out);
         return;
     }
-    /* Lengths of weights are given for columns: as many characters as fit, each of its greatest length. */
-    size_t room = charset_->strnxfrmlen(length * charset_->mbmaxlen) + 8;
-    if (units.size() < room)
-        units.resize(room);
     for (uint i = 0; i < levels_; i++) {
-        size_t got = charset_->coll->strnxfrm(charset_, units.data(), room, static_cast<uint>(room), text,
-                                              static_cast<uint>(length), level_[i].flag);
+        size_t got = units_of(level_[i], text, length, &units);
         append_level(level_[i], units.data(), got, out);
     }
+}
+
+size_t Weights::units_of(const Level &level, const uchar *text, size_t length, std::vector<uint8_t> *units) const
+{
+    /* Lengths of weights are given for columns: as many characters as fit, each of its greatest length. */
+    size_t room = charset_->strnxfrmlen(length * charset_->mbmaxlen) + 8;
+    if (units->size() < room)
+        units->resize(room);
+    if (!is_big5_) {
+        size_t got = charset_->coll->strnxfrm(charset_, units->data(), room, static_cast<uint>(room), text,
+                                              static_cast<uint>(length), level.flag);
+        const void *nul = ends_at_nul_ ? memchr(units->data(), 0, got) : nullptr;
+        return nul == nullptr ? got : static_cast<size_t>(static_cast<const uint8_t *>(nul) - units->data());
+    }
+    size_t got = 0;
+    for (const uchar *end = text + length; text < end; got += 2) {
+        if (charset_->charlen(text, end) == 2) {
+            memcpy(units->data() + got, text, 2);
+            text += 2;
+            continue;
+        }
+        /* A byte that begins no character sorts behind all of them. */
+        bool is_whole = *text < 0x80;
+        (*units)[got] = is_whole ? 0 : 0xFF;
+        (*units)[got + 1] = is_whole ? charset_->sort_order[*text] : *text;
+        text++;
+    }
+    return got;
 }
 
 void Weights::append_level(const Level &level, const uint8_t *units, size_t length, std::string *out) const
@@ -114,7 +147,7 @@ void Weights::append_level(const Level &level, const uint8_t *units, size_t leng
     const uint width = level.width;
     const uint8_t *space = level.space.data();
     size_t whole = length / width * width;
-    if (!pads_) {
+    if (!level.pads) {
         for (size_t at = 0; at < whole; at += width)
             put_unit(units + at, width, out);
         for (size_t at = whole; at < length; at++)

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 namespace frond {
 
@@ -21,7 +22,8 @@ namespace frond {
      the other's next unit with a space, as the collation does.
   4. Units of two and three bytes are written in one to three, in an order-preserving form: ASCII text of
      utf8mb4_general_ci takes a byte per character.
-  Without padding, step 4 is all there is. Collations with several levels write one such string per level.
+  Without padding, step 4 is all there is. Collations with several levels write one such string per level; NO PAD is a
+  property of the first of them alone, as in the server's comparison.
 */
 class Weights {
 public:
@@ -39,13 +41,20 @@ private:
     struct Level {
         uint flag = 0;
         uint width = 0;
+        bool pads = true;
         std::array<uint8_t, 8> space{};
     };
 
+    /* The weights of a text on a level, unit after unit; how many bytes. */
+    size_t units_of(const Level &level, const uchar *text, size_t length, std::vector<uint8_t> *units) const;
     void append_level(const Level &level, const uint8_t *units, size_t length, std::string *out) const;
 
     CHARSET_INFO *charset_;
     bool pads_;
+    /* big5_chinese_ci compares characters by their codes; strnxfrm, by which ORDER BY sorts, has one weight for many. */
+    bool is_big5_ = false;
+    /* tis620_thai_nopad_ci compares up to the first NUL. */
+    bool ends_at_nul_ = false;
     /* Only weights padded to the full length sort right. */
     bool is_opaque_ = false;
     uint levels_ = 1;

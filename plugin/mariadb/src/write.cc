@@ -68,6 +68,37 @@ Span ha_frond::append_entry(const Index &index, const uchar *record, std::string
     return span;
 }
 
+/*
+  The server looks for equal values of some unique keys after it has written, and sees what is committed. Where gaps are not
+  locked, another transaction may be between the two, so that each would miss the other: the values are locked first.
+*/
+int ha_frond::guard(const uchar *old_record, const uchar *record)
+{
+    if (session_->is_repeatable_read())
+        return 0;
+    std::string was, is;
+    for (const Index &index : plan().indexes) {
+        if (index.guarded_parts == 0)
+            continue;
+        is.clear();
+        if (old_record != nullptr) {
+            was.clear();
+            index.key.append_record(old_record, &was);
+            index.key.append_record(record, &is);
+            if (was == is)
+                continue;
+            is.clear();
+        }
+        if (index.key.append_record(record, &is, index.guarded_parts))
+            continue; /* NULL is equal to nothing. */
+        int code = frond_txn_get(session_->txn(), share_->tree(index.number), raw(is), is.size(), FROND_EXCLUSIVE,
+                                 FROND_WAIT, &conflict_buffer_, session_->error());
+        if (code != FROND_OK && code != FROND_NOT_FOUND)
+            return session_->fail(code);
+    }
+    return 0;
+}
+
 int ha_frond::write_row(const uchar *record)
 {
     if (table->next_number_field != nullptr && record == table->record[0])
@@ -75,6 +106,9 @@ int ha_frond::write_row(const uchar *record)
             return error;
     if (int error = begin())
         return error;
+    if (plan().has_guarded)
+        if (int error = guard(nullptr, record))
+            return error;
 
     static thread_local std::vector<Span> spans;
     static thread_local std::string row_key;
@@ -120,6 +154,7 @@ int ha_frond::write_row(const uchar *record)
         return session_->fail(code);
     if (conflict.index >= 0)
         return duplicate(conflict, record);
+    has_written_ = true;
     session_->wrote();
     if (table->next_number_field != nullptr && record == table->record[0])
         raise_auto_increment();
@@ -164,6 +199,9 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
     if (int error = begin())
         return error;
+    if (plan().has_guarded)
+        if (int error = guard(old_record, new_record))
+            return error;
     static thread_local std::string old_bytes, new_bytes, old_row_key, new_row_key;
     static thread_local std::vector<Span> old_spans, new_spans;
     old_bytes.clear();
@@ -221,7 +259,10 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     if (conflict.index >= 0)
         return duplicate(conflict, new_record);
     session_->wrote();
-    if (table->found_next_number_field != nullptr && new_record == table->record[0] && conflicts_are_written_)
+    /* A number that an UPDATE has written is not given out again either. */
+    Field *numbered = table->found_next_number_field;
+    if (numbered != nullptr && new_record == table->record[0] &&
+        numbered->cmp(numbered->ptr, old_record + numbered->offset(table->record[0])) != 0)
         raise_auto_increment();
     return 0;
 }

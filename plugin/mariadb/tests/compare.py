@@ -70,7 +70,7 @@ def run_sql(socket, database, engine, path):
     done = subprocess.run(
         ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "--force", "-v", "--unbuffered",
          "--default-character-set=utf8mb4", database],
-        input=script.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, check=False)
+        input=script.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=3600, check=False)
     return done.stdout.decode("utf-8", errors="backslashreplace").splitlines()
 
 
