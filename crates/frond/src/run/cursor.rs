@@ -332,6 +332,7 @@ impl RunCursor {
                 }
             }
             self.next_block()?;
+            self.stop_at_hi();
         }
         Ok(())
     }
