@@ -6,6 +6,8 @@ INSERT INTO t (id, a, b, s, c, note)
     SELECT seq, IF(seq % 11 = 0, NULL, seq % 50), seq % 7, CONCAT('s', seq % 30), CONCAT('c', seq), REPEAT(CHAR(65 + seq % 26), seq % 300)
     FROM seq_1_to_3000;
 ANALYZE TABLE t PERSISTENT FOR ALL;
+# Rows of the tree, and not of what was written last.
+FLUSH ENGINE LOGS;
 
 # Conditions on an index's entries.
 FLUSH LOCAL STATUS;
@@ -113,6 +115,42 @@ SELECT COUNT(a) FROM t WHERE id > 100;
 SELECT COUNT(*) FROM t LOCK IN SHARE MODE;
 SELECT COUNT(*) FROM t FOR UPDATE;
 SELECT COUNT(*) FROM t x, t y WHERE x.id < 10 AND y.id < 20;
+
+# Ranges that begin and end anywhere in blocks, both ways, over the rows and over an index; then with newer rows among them.
+CREATE TABLE big (id INT PRIMARY KEY, k INT, digits CHAR(40), text VARCHAR(80), KEY (k));
+INSERT INTO big SELECT seq * 3, seq * 7919 % 60013, LPAD(CRC32(seq), 40, '0'), CONCAT('text ', MD5(seq)) FROM seq_1_to_60000;
+FLUSH ENGINE LOGS;
+DELIMITER //
+CREATE PROCEDURE ranges(step INT)
+BEGIN
+    DECLARE low INT DEFAULT 0;
+    DECLARE width INT DEFAULT 1;
+    DECLARE up, down, keys_up, keys_down, of_keys BIGINT DEFAULT 0;
+    WHILE low < 180100 DO
+        SET up = up + (SELECT COALESCE(SUM(CRC32(CONCAT(id, digits))), 0) FROM big WHERE id BETWEEN low AND low + width);
+        SET down = down + (SELECT COALESCE(SUM(CRC32(CONCAT(id, text))), 0) FROM
+            (SELECT id, text FROM big FORCE INDEX (PRIMARY) WHERE id >= low AND id < low + width ORDER BY id DESC LIMIT 10000) x);
+        SET keys_up = keys_up + (SELECT COALESCE(SUM(k), 0) FROM big FORCE INDEX (k) WHERE k > low DIV 3 AND k <= low DIV 3 + width);
+        SET keys_down = keys_down + (SELECT COALESCE(SUM(id), 0) FROM
+            (SELECT id FROM big FORCE INDEX (k) WHERE k < low DIV 3 + width AND k >= low DIV 3 ORDER BY k DESC LIMIT 10000) x);
+        SET of_keys = of_keys + (SELECT COUNT(text) FROM big FORCE INDEX (k) WHERE k BETWEEN low DIV 3 AND low DIV 3 + width % 50 AND id % 2 = 0);
+        SET low = low + step, width = width * 5 % 1009 + 1;
+    END WHILE;
+    SELECT up, down, keys_up, keys_down, of_keys;
+END//
+DELIMITER ;
+CALL ranges(701);
+UPDATE big SET text = REVERSE(text), k = k + 1 WHERE id % 97 = 0;
+DELETE FROM big WHERE id % 89 = 0;
+CALL ranges(1409);
+BEGIN;
+UPDATE big SET digits = 'own' WHERE id % 501 = 0;
+DELETE FROM big WHERE id % 1203 = 0;
+CALL ranges(2803);
+ROLLBACK;
+CALL ranges(2803);
+DROP PROCEDURE ranges;
+DROP TABLE big;
 
 # Without a primary key, and in partitions.
 CREATE TABLE heap (a INT, b VARCHAR(20), note TEXT, KEY (a), KEY (b));
