@@ -1130,6 +1130,16 @@ int32_t frond_cursor_is_current(const frond_cursor *cursor,
                                 bool *is_current,
                                 frond_error *error);
 
+// Goes over another range of its tree from here on, before its first row: from `from` on and below `to` (null: from the first
+// key, to the last). Sees and locks rows as before; costs less than another cursor. FRD-1001 of a cursor that is of no
+// transaction.
+int32_t frond_cursor_range(frond_cursor *cursor,
+                           const uint8_t *from,
+                           size_t from_length,
+                           const uint8_t *to,
+                           size_t to_length,
+                           frond_error *error);
+
 // Goes to a key: the next row is the first at or above it, the one before the last below it.
 int32_t frond_cursor_seek(frond_cursor *cursor,
                           const uint8_t *key,

@@ -223,33 +223,40 @@ uint64_t Share::rows()
 /* SHOW TABLE STATUS and the optimizer ask for each statement; looking into each tree once a second is enough. */
 void Share::refresh_sizes()
 {
-    ulonglong now = microsecond_interval_timer();
-    if (sizes_at_ != 0 && now - sizes_at_ < SIZES_LAST_MICROS)
+    ulonglong now = microsecond_interval_timer(), last = sizes_at_.load(std::memory_order_acquire);
+    if (last != 0 && now - last < SIZES_LAST_MICROS)
         return;
-    sizes_at_ = now;
-    uint64_t rows;
-    frond_tree_estimate(rows_, nullptr, 0, nullptr, 0, &rows, &data_bytes_, nullptr);
-    index_bytes_ = 0;
+    /* Others wait for the first sizes alone. */
+    std::unique_lock<std::mutex> guard(sizes_mutex_, std::defer_lock);
+    if (last == 0)
+        guard.lock();
+    else if (!guard.try_lock())
+        return;
+    if (sizes_at_.load(std::memory_order_acquire) != last)
+        return;
+    uint64_t rows, data = 0, index = 0;
+    frond_tree_estimate(rows_, nullptr, 0, nullptr, 0, &rows, &data, nullptr);
     for (const frond_tree *tree : trees_) {
         uint64_t bytes = 0;
         if (tree != nullptr)
             frond_tree_estimate(tree, nullptr, 0, nullptr, 0, &rows, &bytes, nullptr);
-        index_bytes_ += bytes;
+        index += bytes;
     }
+    data_bytes_.store(data, std::memory_order_relaxed);
+    index_bytes_.store(index, std::memory_order_relaxed);
+    sizes_at_.store(now, std::memory_order_release);
 }
 
 uint64_t Share::data_bytes()
 {
-    std::lock_guard<std::mutex> guard(sizes_mutex_);
     refresh_sizes();
-    return data_bytes_;
+    return data_bytes_.load(std::memory_order_relaxed);
 }
 
 uint64_t Share::index_bytes()
 {
-    std::lock_guard<std::mutex> guard(sizes_mutex_);
     refresh_sizes();
-    return index_bytes_;
+    return index_bytes_.load(std::memory_order_relaxed);
 }
 
 }  // namespace frond

@@ -102,8 +102,8 @@ private:
     frond_tree *rows_ = nullptr;
     std::vector<frond_tree *> trees_;
     std::mutex sizes_mutex_;
-    ulonglong sizes_at_ = 0;
-    uint64_t data_bytes_ = 0, index_bytes_ = 0;
+    std::atomic<ulonglong> sizes_at_{0};
+    std::atomic<uint64_t> data_bytes_{0}, index_bytes_{0};
 };
 
 }  // namespace frond
