@@ -77,6 +77,11 @@ Key_codec::Key_codec(const KEY *key, const uchar *record)
     }
 }
 
+bool Key_codec::has_prefixes() const
+{
+    return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return !part.is_whole; });
+}
+
 bool Key_codec::has_reversible(uint field) const
 {
     return std::any_of(parts_.begin(), parts_.end(),

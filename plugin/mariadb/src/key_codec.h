@@ -43,6 +43,8 @@ public:
     /* Columns whose key does not tell what they are, but for prefixes of columns. */
     const std::vector<Column> &irreversible() const { return irreversible_; }
     bool has_reversible(uint field) const;
+    /* Whether a part is only the begin of its column, which neither the key nor the entry's value tells. */
+    bool has_prefixes() const;
     /* For each declared part, how many parts of the tree's key there are up to its end. */
     std::vector<uint> layout_ends() const;
 

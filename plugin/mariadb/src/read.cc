@@ -206,8 +206,14 @@ int ha_frond::check_entry()
     check_result_t wanted = CHECK_POS;
     if (pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index)
         wanted = handler_index_cond_check(this);
-    if (wanted == CHECK_POS && pushed_rowid_filter != nullptr && rowid_filter_is_active)
+    if (wanted == CHECK_POS && pushed_rowid_filter != nullptr && rowid_filter_is_active) {
+        /* Of an index with prefixes the server looks at the range's end itself, with the row: see idx_cond_push. */
+        key_range *const end = end_range;
+        if (plan().indexes[active_index].key.has_prefixes())
+            end_range = nullptr;
         wanted = handler_rowid_filter_check(this);
+        end_range = end;
+    }
     switch (wanted) {
     case CHECK_POS:
         return 0;
@@ -221,10 +227,13 @@ int ha_frond::check_entry()
     }
 }
 
-/* The rows of the primary key are at hand when their keys are. */
+/*
+  The rows of the primary key are at hand when their keys are. An entry with the prefix of a column does not fill the record so
+  that it could be compared with the end of a range, which comes with the condition.
+*/
 Item *ha_frond::idx_cond_push(uint index, Item *condition)
 {
-    if (index == plan().primary)
+    if (index == plan().primary || plan().indexes[index].key.has_prefixes())
         return condition;
     pushed_idx_cond = condition;
     pushed_idx_cond_keyno = index;
