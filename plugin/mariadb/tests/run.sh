@@ -10,6 +10,7 @@ scripts/mariadb-server.sh start --innodb-buffer-pool-size=64M --innodb-flush-log
 trap 'scripts/mariadb-server.sh stop' EXIT
 plugin/mariadb/tests/refused.sh target/mariadb/servers/test/s.sock
 python3 plugin/mariadb/tests/compare.py target/mariadb/servers/test/s.sock "$@"
+[ $# -gt 0 ] || python3 plugin/mariadb/tests/views.py target/mariadb/servers/test/s.sock
 [ $# -gt 0 ] || plugin/mariadb/tests/crash.sh
 if grep -E "\[ERROR\].*Frond|got signal" target/mariadb/servers/test/error.log; then
     echo "The server's error log has errors of the engine" >&2
