@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "ha_frond.h"
 #include "store.h"
+#include "table_options.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -164,6 +165,7 @@ void drop_database(handlerton *, char *path)
 
 void frond::set_table_calls(handlerton *hton)
 {
+    hton->table_options = table_options;
     hton->drop_table = drop_table;
     hton->drop_database = drop_database;
 }
@@ -172,18 +174,22 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
     if (int error = check_supported(form, info))
         return error;
+    note_options_without_effect(ha_thd(), info);
     const Plan plan(form);
     const std::string name = tree_name(path);
+    const int compression = size_class(form->s->option_struct);
     Attributes attributes;
     attributes.id = new_id();
     attributes.indexes = form->s->keys;
     attributes.auto_increment = std::max<uint64_t>(info->auto_increment_value, 1);
+    attributes.name_keys(form->s);
     const std::string text = attributes.encode();
     Steps steps(ha_thd());
     auto create_tree = [&](const std::string &tree, bool unique, const std::string &text,
                            const std::vector<frond_part> &key, const std::vector<frond_part> &value) {
         frond_tree_options options;
         frond_tree_options_init(&options);
+        options.size_class = compression;
         options.unique = unique;
         options.attributes = raw(text);
         options.attributes_length = text.size();
@@ -254,9 +260,34 @@ int ha_frond::truncate()
 
 bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 {
-    if (changes != IS_EQUAL_YES || (info->used_fields & HA_CREATE_USED_AUTO))
+    if (changes != IS_EQUAL_YES || (info->used_fields & HA_CREATE_USED_AUTO) ||
+        size_class(info->option_struct) != size_class(table->s->option_struct))
         return COMPATIBLE_DATA_NO;
     return COMPATIBLE_DATA_YES;
+}
+
+/* The end of an ALTER without a copy: keys may have new names. */
+bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *, bool commit)
+{
+    if (!commit)
+        return false;
+    Attributes known, attributes;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        known = attributes = share_->attributes;
+    }
+    attributes.name_keys(altered->s);
+    if (attributes.index_names == known.index_names)
+        return false;
+    Steps steps(ha_thd());
+    steps.set_attributes(share_->name, attributes);
+    if (int error = steps.commit()) {
+        print_error(error, MYF(0));
+        return true;
+    }
+    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+    share_->attributes = attributes;
+    return false;
 }
 
 void ha_frond::update_create_info(HA_CREATE_INFO *info)

@@ -38,6 +38,7 @@ public:
     int rename_table(const char *from, const char *to) override;
     int truncate() override;
     bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
+    bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
     void update_create_info(HA_CREATE_INFO *info) override;
     int analyze(THD *thd, HA_CHECK_OPT *options) override;
     int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }

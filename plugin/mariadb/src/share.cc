@@ -3,6 +3,7 @@
 
 #include "errors.h"
 #include "store.h"
+#include "tree_names.h"
 
 #include <algorithm>
 #include <sstream>
@@ -25,6 +26,10 @@ std::string Attributes::encode() const
             out << ' ' << rows;
         out << '\n';
     }
+    if (has_primary)
+        out << "primary\n";
+    for (const std::string &name : index_names)
+        out << "key " << encode_name(name.c_str()) << '\n';
     return out.str();
 }
 
@@ -45,7 +50,13 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
             words >> attributes->indexes;
         else if (what == "auto_increment")
             words >> attributes->auto_increment;
-        else if (what == "rows_per_key") {
+        else if (what == "primary")
+            attributes->has_primary = true;
+        else if (what == "key") {
+            std::string name;
+            words >> name;
+            attributes->index_names.push_back(decode_name(name));
+        } else if (what == "rows_per_key") {
             size_t index = 0;
             words >> index;
             if (index >= MAX_KEY)
@@ -56,6 +67,14 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
         }
     }
     return !attributes->id.empty();
+}
+
+void Attributes::name_keys(const TABLE_SHARE *table)
+{
+    has_primary = table->primary_key != MAX_KEY;
+    index_names.clear();
+    for (uint i = 0; i < table->keys; i++)
+        index_names.emplace_back(table->key_info[i].name.str);
 }
 
 std::string Attributes::index_name(uint number) const

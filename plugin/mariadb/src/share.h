@@ -26,7 +26,12 @@ struct Attributes {
     uint64_t auto_increment = 1;
     /* Of ANALYZE: rows per distinct prefix, for each index and part; empty if it never ran. */
     std::vector<std::vector<uint64_t>> rows_per_key;
+    /* For views of the store alone, which look into no .frm file: whether key 0 is the primary one, and the names of all. */
+    bool has_primary = false;
+    std::vector<std::string> index_names;
 
+    /* Takes the names of a table's keys. */
+    void name_keys(const TABLE_SHARE *table);
     std::string encode() const;
     static bool decode(std::string_view text, Attributes *attributes);
     std::string index_name(uint number) const;
