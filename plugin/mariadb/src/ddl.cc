@@ -258,9 +258,34 @@ int ha_frond::truncate()
     return share_->reopen();
 }
 
+/* Whether a column may get a type without a copy of the table: only the server's record has a place for the length of a VARCHAR. */
+bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
+{
+    if (field.type_handler() != &type_handler_varchar || type.type_handler() != &type_handler_varchar)
+        return false;
+    if (type.charset != field.charset() || type.length < field.field_length || field.vcol_info != nullptr ||
+        type.vcol_info != nullptr)
+        return false;
+    /* Keys are made anew, since their parts would have other lengths. */
+    for (uint i = 0; i < table->s->keys; i++)
+        for (uint part = 0; part < table->key_info[i].user_defined_key_parts; part++)
+            if (table->key_info[i].key_part[part].fieldnr == field.field_index + 1u)
+                return false;
+    return true;
+}
+
+/* What needs no copy needs no pass over the rows either. */
+enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
+{
+    const enum_alter_inplace_result result = handler::check_if_supported_inplace_alter(altered, info);
+    if (result == HA_ALTER_INPLACE_NOT_SUPPORTED && (info->handler_flags & ALTER_STORED_COLUMN_TYPE))
+        info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
+    return result == HA_ALTER_INPLACE_NO_LOCK ? HA_ALTER_INPLACE_INSTANT : result;
+}
+
 bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 {
-    if (changes != IS_EQUAL_YES || (info->used_fields & HA_CREATE_USED_AUTO) ||
+    if ((changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) || (info->used_fields & HA_CREATE_USED_AUTO) ||
         size_class(info->option_struct) != size_class(table->s->option_struct))
         return COMPATIBLE_DATA_NO;
     return COMPATIBLE_DATA_YES;

@@ -37,6 +37,8 @@ public:
     int delete_table(const char *name) override;
     int rename_table(const char *from, const char *to) override;
     int truncate() override;
+    bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+    enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
     bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
     bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
     void update_create_info(HA_CREATE_INFO *info) override;
