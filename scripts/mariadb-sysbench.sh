@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # sysbench on tables of Frond and of InnoDB in one private server: a Markdown table of transactions a second, and of seconds for
-# the load and for full scans. The engines take turns with each workload, so that what else the machine does meets both.
+# the load and for full scans. The engines take turns of two seconds with each workload, so that what else the machine does
+# meets both.
 #
 # ROWS        rows of the table (default 1000000)
-# SECONDS     of each run (default 8)
+# SECONDS     of each engine with each workload (default 8)
 # CACHE       of each engine, in MiB (default 1024)
 # ENGINES     the last one is the measure of the others (default "FROND InnoDB")
 # THREADS     clients (default "1 16")
@@ -18,6 +19,7 @@ cd "$(dirname "$0")/.."
 
 rows=${ROWS:-1000000}
 cache=${CACHE:-1024}
+turn=2
 read -ra engines <<<"${ENGINES:-FROND InnoDB}"
 read -ra threads <<<"${THREADS:-1 16}"
 read -ra workloads <<<"${WORKLOADS:-load scan point_select read_only read_write update_index update_non_index write_only}"
@@ -33,7 +35,7 @@ say() { echo "$*" >&2; }
 bench() { # bench ENGINE WORKLOAD THREADS COMMAND
     sysbench "oltp_$2" --db-driver=mysql --mysql-socket="$socket" --mysql-user=root --mysql-db="sbtest_${1,,}" \
         --mysql_storage_engine="$1" --tables=1 --table-size="$rows" --rand-type=uniform --threads="$3" \
-        --time="$seconds" --report-interval=0 "$4"
+        --time="$turn" --report-interval=0 "$4"
 }
 
 now() { date +%s.%N; }
@@ -56,6 +58,16 @@ rate() { # rate ENGINE WORKLOAD THREADS: transactions a second
     bench "$1" "$2" "$3" run | sed -n 's/.*transactions: .*(\([0-9.]*\) per sec.*/\1/p'
 }
 
+rest() { # waits until the server does next to nothing: half a minute at most
+    local before after
+    for _ in $(seq 30); do
+        before=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
+        sleep 1
+        after=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
+        [ $((after - before)) -gt 5 ] || return 0
+    done
+}
+
 line() { # line NAME UNIT VALUE...: one line of the table, with how many times the last engine's each value is worth
     awk -F '\t' -v OFS=' | ' '{
         reference = $NF
@@ -71,12 +83,19 @@ line() { # line NAME UNIT VALUE...: one line of the table, with how many times t
     )"
 }
 
-measure() { # measure NAME UNIT COMMAND [ARG...]: the command with the engine behind its first word
-    local name=$1 unit=$2 values=() engine
-    shift 2
-    for engine in "${engines[@]}"; do
-        say "$name, $engine"
-        values+=("$("$1" "$engine" "${@:2}")")
+measure() { # measure NAME UNIT TURNS COMMAND [ARG...]: the command with the engine behind its first word, the mean of its turns
+    local name=$1 unit=$2 turns=$3 values=() engine at
+    shift 3
+    for _ in $(seq "$turns"); do
+        at=0
+        for engine in "${engines[@]}"; do
+            say "$name, $engine"
+            values[at]+=" $("$1" "$engine" "${@:2}")"
+            at=$((at + 1))
+        done
+    done
+    for at in "${!values[@]}"; do
+        values[at]=$(awk '{ for (i = 1; i <= NF; i++) sum += $i; printf "%.3f", sum / NF }' <<<"${values[at]}")
     done
     line "$name" "$unit" "${values[@]}"
 }
@@ -86,6 +105,7 @@ server start --innodb-buffer-pool-size="${cache}M" --innodb-flush-log-at-trx-com
     --innodb-log-file-size=1G --frond-cache-size="${cache}M" --frond-durability="$durability" --max-connections=300
 trap 'server stop' EXIT
 socket=target/mariadb/servers/$FROND_SERVER/s.sock
+pid=$(cat "target/mariadb/servers/$FROND_SERVER/pid")
 
 heading="| $rows rows, $cache MiB, $durability" rule="|---"
 for engine in "${engines[@]}"; do
@@ -96,18 +116,19 @@ for engine in "${engines[@]::${#engines[@]}-1}"; do
 done
 printf '%s |\n%s|\n' "$heading" "$rule"
 
-measure "load" s load
+measure "load" s 1 load
+rest
 for workload in "${workloads[@]}"; do
     case $workload in
     load) ;;
     scan)
         for query in "COUNT(*)" "SUM(k)" "MAX(c)" "SUM(LENGTH(pad))"; do
-            measure "SELECT $query" s scan "SELECT $query FROM sbtest1"
+            measure "SELECT $query" s 2 scan "SELECT $query FROM sbtest1"
         done
         ;;
     *)
         for count in "${threads[@]}"; do
-            measure "$workload, $count" "/s" rate "$workload" "$count"
+            measure "$workload, $count" "/s" $(((seconds + turn - 1) / turn)) rate "$workload" "$count"
         done
         ;;
     esac

@@ -29,8 +29,13 @@ fn the_header_is_that_of_the_sources() {
 #[test]
 fn every_constant_is_in_the_header() {
     let (header, mut constants) = (made(), 0);
-    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    let mut found = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(path) = found.pop() {
+        if path.is_dir() {
+            found.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let text = std::fs::read_to_string(path).unwrap();
         for (_, rest) in text.match_indices("pub const FROND_").map(|(at, _)| text.split_at(at)) {
             let name = rest["pub const ".len()..].split(':').next().unwrap();
             assert!(header.contains(&format!("#define {name} ")), "{name} is not in frond.h");

@@ -60,6 +60,7 @@ public:
     double read_time(uint index, uint ranges, ha_rows rows) override;
     ha_rows estimate_rows_upper_bound() override { return stats.records * 2 + 1000; }
     ha_rows records() override;
+    double key_scan_time(uint index) override { return keyread_time(index, 1, stats.records); }
     ha_rows records_in_range(uint index, const key_range *from, const key_range *to, page_range *pages) override;
 
     /* Writes (write.cc). */
@@ -127,6 +128,7 @@ private:
     /* How much of the index the cursor's range covers. */
     enum class Range { Whole, Prefix, Part };
 
+    bool is_being_planned() const;
     frond::Cursor::How how(const frond_tree *tree);
     void choose_parts();
     void make_parts();

@@ -225,7 +225,7 @@ static void cursors(void)
         MUST(frond_txn_begin(db, &options, &txn, &error));
         cursor = scan(txn, FROND_NO_LOCK, FROND_WAIT);
         MUST(frond_cursor_next(cursor, 0, &found, &error));
-        are_rows(&found, read_only ? "1234" : "1");
+        are_rows(&found, read_only ? "123456" : "1");
         frond_cursor_free(cursor);
         MUST(frond_txn_rollback(txn, &error));
     }

@@ -110,7 +110,7 @@ static size_t count(frond_tree *tree)
     MUST(frond_scan(tree, NULL, 0, NULL, 0, &cursor, &error));
     while ((code = frond_cursor_next(cursor, 0, &batch, &error)) == FROND_OK) {
         CHECK(batch.count > 0);
-        CHECK(batches > 0 || batch.count <= 4);
+        CHECK(batches > 0 || batch.count <= 16);
         found += batch.count;
         batches++;
     }
