@@ -9,7 +9,7 @@ WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh
 SIZE ?= full
 
 .PHONY: help demo test torture break soak schedules check bench profile install install-c clean \
-    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench deb test-mariadb conformance
+    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench mariadb-sysbench deb test-mariadb conformance
 
 help: ## This list
 	@echo "make TARGET:"
@@ -83,6 +83,9 @@ mariadb-stop: ## Stop that server
 
 mariadb-bench: mariadb-plugin ## Multi-row INSERTs into BLACKHOLE, FROND and InnoDB (ROWS=1000000)
 	@plugin/mariadb/bench/insert.sh
+
+mariadb-sysbench: mariadb-plugin ## sysbench on FROND and InnoDB, with ratios (ROWS, SECONDS, CACHE, THREADS, WORKLOADS)
+	@scripts/mariadb-sysbench.sh
 
 deb: mariadb-plugin ## A Debian package of ENGINE=FROND for exactly that server, unpacked and tried
 	@scripts/mariadb-deb.sh

@@ -650,6 +650,27 @@ typedef struct {
   size_t operators_count;
 } frond_options;
 
+// A tree, as a listing of all tells of it.
+typedef struct {
+  // Its number, which no other tree of the store ever has.
+  uint32_t id;
+  // Its name, which ends with a zero byte.
+  const char *name;
+  // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+  int32_t size_class;
+  // Keys are mostly inserted with a check that they are absent.
+  bool unique;
+  // The commit that created it.
+  uint64_t birth;
+  // The bytes that are kept with it; null if there are none.
+  const uint8_t *attributes;
+  // How many.
+  size_t attributes_length;
+} frond_tree_listed;
+
+// Is told of a tree, which is good for as long as the call lasts.
+typedef void (*frond_tree_told)(void *context, const frond_tree_listed *tree);
+
 // One entry of a row of temporary trees: its own, or one in an index.
 typedef struct {
   // Where: the table's tree, or an index's.
@@ -1130,6 +1151,16 @@ int32_t frond_cursor_is_current(const frond_cursor *cursor,
                                 bool *is_current,
                                 frond_error *error);
 
+// Goes over another range of its tree from here on, before its first row: from `from` on and below `to` (null: from the first
+// key, to the last). Sees and locks rows as before; costs less than another cursor. FRD-1001 of a cursor that is of no
+// transaction.
+int32_t frond_cursor_range(frond_cursor *cursor,
+                           const uint8_t *from,
+                           size_t from_length,
+                           const uint8_t *to,
+                           size_t to_length,
+                           frond_error *error);
+
 // Goes to a key: the next row is the first at or above it, the one before the last below it.
 int32_t frond_cursor_seek(frond_cursor *cursor,
                           const uint8_t *key,
@@ -1567,6 +1598,12 @@ int32_t frond_tree_info(const frond_tree *tree,
 
 // Tells the names of all trees, in order.
 int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
+
+// Tells of all trees, in the order of their names. As frond_trees, in fields. Opens none of them.
+int32_t frond_each_tree(const frond_db *db,
+                        frond_tree_told tell,
+                        void *context,
+                        frond_error *error);
 
 // Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303, FRD-1304). Nothing
 // as a rule.

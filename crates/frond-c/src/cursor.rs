@@ -3,9 +3,15 @@
 //! A call hands out a batch of rows that lie in the cursor's own memory until its next call. A first batch is small, for
 //! whoever wants one row, and each next one four times as large, for whoever wants all.
 
-use std::{ops::Bound, sync::Arc, time::Duration};
+mod batch;
+mod walk;
 
-use frond::{Cursor, Isolation, Parts, ReadOptions, TemporaryTree, Txn, TxnCursor};
+use std::{ops::Bound, time::Duration};
+
+use frond::{Cursor, Isolation, Parts, ReadOptions, TemporaryTree};
+
+use batch::{Batch, Place};
+use walk::{OwnedCursor, Seek, TemporaryCursor, Walk};
 
 use crate::{
     bytes::{bytes, bytes_or_none, give, given, given_mut, take_back},
@@ -15,21 +21,19 @@ use crate::{
     txn::{frond_txn, if_locked, lock},
 };
 
-/// Rows of the first batch where the caller does not say.
-const FIRST_ROWS: usize = 4;
-/// Rows of a batch where the caller does not say, at most.
-const ROWS_MAX: usize = 1024;
+/// Rows of the first batch where the caller does not say, and of one at most: as many as the engine fetches at once, so that
+/// what it has fetched is handed out as it lies.
+const FIRST_ROWS: usize = 16;
+const ROWS_MAX: usize = 2048;
 /// A batch ends behind the row that reaches this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// A walk over the rows of a tree in a range, in both directions.
 pub struct frond_cursor {
     walk: Walk,
-    /// Keys and values of the batch, back to back.
-    memory: Vec<u8>,
-    /// Where each row lies in it.
-    places: Vec<Place>,
-    rows: Vec<frond_row>,
+    batch: Batch,
+    /// Which way the batch goes.
+    forward: bool,
     /// Rows of the next batch where the caller does not say.
     next_rows: usize,
     /// It locks what it comes to: then no further than it is asked.
@@ -45,31 +49,6 @@ impl frond_cursor {
             Walk::Plain(cursor) => Some(cursor),
             Walk::OfTxn(_) | Walk::OfTemporary(_) => None,
         }
-    }
-}
-
-/// Where a row lies in a cursor's memory, key before value.
-struct Place {
-    at: usize,
-    key_length: usize,
-    value_length: usize,
-    locked: bool,
-}
-
-impl Place {
-    /// Puts a row away.
-    fn put(memory: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Self {
-        let at = memory.len();
-        memory.extend_from_slice(key);
-        memory.extend_from_slice(value);
-        Self { at, key_length: key.len(), value_length: value.len(), locked: false }
-    }
-
-    /// The row, as long as the memory is not written to.
-    fn row(&self, memory: &[u8]) -> frond_row {
-        let Self { at, key_length, value_length, locked } = *self;
-        let (key, rest) = memory[at..].split_at(key_length);
-        frond_row { key: key.as_ptr(), key_length, value: rest.as_ptr(), value_length, locked }
     }
 }
 
@@ -97,113 +76,6 @@ pub struct frond_rows {
     pub rows: *const frond_row,
     /// How many.
     pub count: usize,
-}
-
-enum Walk {
-    Plain(Box<Cursor>),
-    OfTxn(OwnedCursor),
-    OfTemporary(TemporaryCursor),
-}
-
-self_cell::self_cell!(
-    struct OwnedCursor {
-        owner: Arc<Txn>,
-        #[not_covariant]
-        dependent: TxnCursor,
-    }
-);
-
-self_cell::self_cell!(
-    struct TemporaryCursor {
-        owner: TemporaryTree,
-        #[not_covariant]
-        dependent: TxnCursor,
-    }
-);
-
-impl Walk {
-    /// The next row, forward or backward, put away by `take`; `None` at the end.
-    fn step(
-        &mut self,
-        forward: bool,
-        take: impl FnOnce(&[u8], &[u8]) -> Place,
-    ) -> Result<Option<Place>, frond::Error> {
-        match self {
-            Self::Plain(cursor) => {
-                let row = if forward { cursor.next()? } else { cursor.prev()? };
-                Ok(row.map(|(key, value)| take(key, value)))
-            }
-            Self::OfTxn(owned) => {
-                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
-            }
-            Self::OfTemporary(owned) => {
-                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
-            }
-        }
-    }
-
-    /// Locks the row that was given last, and reads it again; `None` if it has gone.
-    fn relock(
-        &mut self,
-        wait: Option<Duration>,
-        take: impl FnOnce(&[u8], &[u8]) -> Place,
-    ) -> Result<Option<Place>, Fail> {
-        match self {
-            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| {
-                let row = cursor.relock(wait)?;
-                Ok(row.map(|(key, value)| Place { locked: true, ..take(key, value) }))
-            }),
-            Self::Plain(_) | Self::OfTemporary(_) => {
-                Err(misuse("the cursor locks nothing, and so nothing again"))
-            }
-        }
-    }
-
-    /// Whether its transaction is over.
-    fn is_over(&self) -> bool {
-        match self {
-            Self::OfTxn(owned) => owned.borrow_owner().is_over(),
-            Self::Plain(_) | Self::OfTemporary(_) => false,
-        }
-    }
-
-    fn seek(&mut self, to: Seek<'_>) {
-        match self {
-            Self::Plain(cursor) => match to {
-                Seek::Key(key) => cursor.seek(key),
-                Seek::First => cursor.seek_first(),
-                Seek::Last => cursor.seek_last(),
-            },
-            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| match to {
-                Seek::Key(key) => cursor.seek(key),
-                Seek::First => cursor.seek_first(),
-                Seek::Last => cursor.seek_last(),
-            }),
-            Self::OfTemporary(owned) => owned.with_dependent_mut(|_, cursor| match to {
-                Seek::Key(key) => cursor.seek(key),
-                Seek::First => cursor.seek_first(),
-                Seek::Last => cursor.seek_last(),
-            }),
-        }
-    }
-}
-
-/// The next row of a transaction's cursor, with whether that has locked it.
-fn step_of(
-    cursor: &mut TxnCursor<'_>,
-    forward: bool,
-    take: impl FnOnce(&[u8], &[u8]) -> Place,
-) -> Result<Option<Place>, frond::Error> {
-    let row = if forward { cursor.next()? } else { cursor.prev()? };
-    let place = row.map(|(key, value)| take(key, value));
-    Ok(place.map(|place| Place { locked: cursor.is_locked(), ..place }))
-}
-
-#[derive(Clone, Copy)]
-enum Seek<'a> {
-    Key(&'a [u8]),
-    First,
-    Last,
 }
 
 impl frond_cursor {
@@ -238,9 +110,8 @@ impl frond_cursor {
     fn new(walk: Walk, locks: bool) -> Self {
         Self {
             walk,
-            memory: Vec::new(),
-            places: Vec::new(),
-            rows: Vec::new(),
+            batch: Batch::default(),
+            forward: true,
             next_rows: FIRST_ROWS,
             locks,
             met: None,
@@ -250,10 +121,9 @@ impl frond_cursor {
     /// Fetches a batch; an error behind some rows comes with the next call in that direction, but one that has ended the
     /// transaction at once: those rows are no longer locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
-        let Self { walk, memory, places, rows, next_rows, locks, met } = self;
-        memory.clear();
-        places.clear();
-        rows.clear();
+        let Self { walk, batch, next_rows, locks, met, .. } = self;
+        batch.clear();
+        self.forward = forward;
         // What was met in the other direction lies behind the rows that were given.
         if let Some((_, met)) = met.take().filter(|(direction, _)| *direction == forward) {
             return Err(met.into());
@@ -264,6 +134,14 @@ impl frond_cursor {
             (wanted, _) => wanted,
         };
         *next_rows = count.saturating_mul(4).min(ROWS_MAX);
+        if let (Walk::OfTxn(owned), false) = (&mut *walk, *locks) {
+            owned.with_dependent_mut(|_, cursor| {
+                cursor.read_batch(forward, &mut batch.piece, count)
+            })?;
+            batch.finish(forward);
+            return if batch.rows().is_empty() { Err(Fail::NotFound) } else { Ok(()) };
+        }
+        let Batch { memory, places, .. } = batch;
         while places.len() < count && memory.len() < BATCH_BYTES {
             match walk.step(forward, |key, value| Place::put(memory, key, value)) {
                 Ok(Some(place)) => places.push(place),
@@ -278,37 +156,35 @@ impl frond_cursor {
                 }
             }
         }
-        rows.extend(places.iter().map(|place| place.row(memory)));
-        if rows.is_empty() { Err(Fail::NotFound) } else { Ok(()) }
+        batch.finish(forward);
+        if batch.rows().is_empty() { Err(Fail::NotFound) } else { Ok(()) }
     }
 }
 
 impl frond_cursor {
     /// Locks the last row that was given, which is then the only one of the batch.
     fn relock(&mut self, wait: Option<Duration>) -> Result<(), Fail> {
-        let Self { walk, memory, places, rows, .. } = self;
-        memory.clear();
-        places.clear();
-        rows.clear();
+        let Self { walk, batch, .. } = self;
+        batch.clear();
+        let memory = &mut batch.memory;
         let place = walk.relock(wait, |key, value| Place::put(memory, key, value))?;
-        let place = place.ok_or(Fail::NotFound)?;
-        rows.push(place.row(memory));
-        places.push(place);
+        batch.places.push(place.ok_or(Fail::NotFound)?);
+        batch.finish(true);
         Ok(())
     }
 
     /// Whether the walk would still give a row of the batch.
     fn is_current(&self, row: usize) -> Result<bool, Fail> {
-        let place = self.places.get(row).ok_or_else(|| misuse("the batch has no such row"))?;
-        let key = &self.memory[place.at..place.at + place.key_length];
-        match &self.walk {
-            // Nobody writes to what they see.
-            Walk::Plain(_) => Ok(true),
-            Walk::OfTxn(owned) => Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?),
-            Walk::OfTemporary(owned) => {
-                Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?)
-            }
-        }
+        let key = self.batch.key(row, self.forward);
+        self.walk.still_gives(key.ok_or_else(|| misuse("the batch has no such row"))?)
+    }
+
+    /// Goes over another range, from its first row.
+    fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
+        self.met = None;
+        self.walk.set_range(range)?;
+        self.next_rows = FIRST_ROWS;
+        Ok(())
     }
 }
 
@@ -426,7 +302,8 @@ pub unsafe extern "C" fn frond_cursor_relock(
             *out = frond_rows { rows: std::ptr::null(), count: 0 };
             let cursor = given_mut(cursor, "the cursor")?;
             cursor.relock(wait(wait_ms))?;
-            *out = frond_rows { rows: cursor.rows.as_ptr(), count: cursor.rows.len() };
+            *out =
+                frond_rows { rows: cursor.batch.rows().as_ptr(), count: cursor.batch.rows().len() };
             Ok(())
         })
     }
@@ -474,7 +351,8 @@ unsafe fn step(
             *out = frond_rows { rows: std::ptr::null(), count: 0 };
             let cursor = given_mut(cursor, "the cursor")?;
             cursor.fetch(forward, rows_max)?;
-            *out = frond_rows { rows: cursor.rows.as_ptr(), count: cursor.rows.len() };
+            *out =
+                frond_rows { rows: cursor.batch.rows().as_ptr(), count: cursor.batch.rows().len() };
             Ok(())
         })
     }
@@ -501,6 +379,27 @@ pub unsafe extern "C" fn frond_cursor_is_current(
             *out = false;
             *out = given(cursor, "the cursor")?.is_current(row)?;
             Ok(())
+        })
+    }
+}
+
+/// Goes over another range of its tree from here on, before its first row: from `from` on and below `to` (null: from the first
+/// key, to the last). Sees and locks rows as before; costs less than another cursor. FRD-1001 of a cursor that is of no
+/// transaction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_cursor_range(
+    cursor: *mut frond_cursor,
+    from: *const u8,
+    from_length: usize,
+    to: *const u8,
+    to_length: usize,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let range = range((from, from_length), (to, to_length))?;
+            given_mut(cursor, "the cursor")?.set_range(range)
         })
     }
 }

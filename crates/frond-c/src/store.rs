@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{c_char, c_void},
+    ptr::null,
     sync::Arc,
 };
 
@@ -368,6 +369,63 @@ pub unsafe extern "C" fn frond_trees(
         call(error, || {
             let trees = given(db, "the store")?.db.trees();
             tell_lines(tell, context, trees.into_iter().map(|tree| tree.name))
+        })
+    }
+}
+
+/// A tree, as a listing of all tells of it.
+#[repr(C)]
+pub struct frond_tree_listed {
+    /// Its number, which no other tree of the store ever has.
+    pub id: u32,
+    /// Its name, which ends with a zero byte.
+    pub name: *const c_char,
+    /// FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+    pub size_class: i32,
+    /// Keys are mostly inserted with a check that they are absent.
+    pub unique: bool,
+    /// The commit that created it.
+    pub birth: u64,
+    /// The bytes that are kept with it; null if there are none.
+    pub attributes: *const u8,
+    /// How many.
+    pub attributes_length: usize,
+}
+
+/// Is told of a tree, which is good for as long as the call lasts.
+// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+pub type frond_tree_told =
+    Option<unsafe extern "C" fn(context: *mut c_void, tree: *const frond_tree_listed)>;
+
+/// Tells of all trees, in the order of their names. As frond_trees, in fields. Opens none of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_each_tree(
+    db: *const frond_db,
+    tell: frond_tree_told,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let trees = given(db, "the store")?.db.trees();
+            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            for tree in trees {
+                let name = format!("{}\0", tree.name);
+                let attributes = &tree.options.attributes;
+                let listed = frond_tree_listed {
+                    id: tree.id.0,
+                    name: name.as_ptr().cast(),
+                    size_class: tree.options.size_class as i32,
+                    unique: tree.options.unique,
+                    birth: tree.birth.0,
+                    attributes: if attributes.is_empty() { null() } else { attributes.as_ptr() },
+                    attributes_length: attributes.len(),
+                };
+                // SAFETY: the caller's function, which takes what lasts as long as the call.
+                tell(context, &raw const listed);
+            }
+            Ok(())
         })
     }
 }

@@ -414,7 +414,7 @@ mod on {
         /// This process is the child that tries another bug.
         IsNot,
         /// A child has tried it: how the test ended, and how often it reached the bug.
-        Ended((std::thread::Result<()>, u64)),
+        Ended((Result<(), Box<dyn std::any::Any + Send>>, u64)),
         /// Try it in this process: it does not run under the model checker.
         None,
     }

@@ -65,7 +65,17 @@ inline void write_big_endian(uint8_t *out, uint64_t value, uint length)
 
 inline uint64_t read_big_endian(const uint8_t *data, uint length)
 {
+    /* Lengths that the compiler knows cost no call. */
+    if (length == 4) {
+        uint32_t word;
+        memcpy(&word, data, 4);
+        return __builtin_bswap32(word);
+    }
     uint64_t value = 0;
+    if (length == 8) {
+        memcpy(&value, data, 8);
+        return __builtin_bswap64(value);
+    }
     memcpy(reinterpret_cast<uint8_t *>(&value) + 8 - length, data, length);
     return __builtin_bswap64(value);
 }
@@ -79,6 +89,22 @@ void encode_fixed(const Column &column, const uchar *data, uint8_t *out);
 void decode_fixed(const Column &column, const uint8_t *in, uchar *data);
 /* What the engine may know of the bytes: FROND_HINT_*. */
 int hint_of(const Column &column);
+
+/* The same, quicker for the integers that most columns are. */
+inline void decode_word_or_fixed(const Column &column, const uint8_t *in, uchar *data)
+{
+    if (column.length == 4 && (column.kind == Kind::Signed || column.kind == Kind::Unsigned)) {
+        uint32_t flip = column.kind == Kind::Signed ? 1U << 31 : 0;
+        uint32_t value = static_cast<uint32_t>(read_big_endian(in, 4)) ^ flip;
+        memcpy(data, &value, 4);
+    } else if (column.length == 8 && (column.kind == Kind::Signed || column.kind == Kind::Unsigned)) {
+        uint64_t flip = column.kind == Kind::Signed ? 1ULL << 63 : 0;
+        uint64_t value = read_big_endian(in, 8) ^ flip;
+        memcpy(data, &value, 8);
+    } else {
+        decode_fixed(column, in, data);
+    }
+}
 
 /* The content of a column of variable length: of CHAR without the spaces at its end. */
 inline const uchar *content(const Column &column, const uchar *data, size_t *length)

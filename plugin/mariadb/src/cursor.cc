@@ -12,11 +12,11 @@ int Cursor::open(Session *session, const frond_tree *tree, const How &how, std::
     session_ = session;
     tree_ = tree;
     how_ = how;
-    bounded_ = !to.empty();
     frond_read_options options;
     frond_read_options_init(&options);
     options.row_lock = how.row_lock;
     options.when_locked = how.when_locked;
+    options.parts = how.parts;
     if (int code = frond_txn_read_range(session->txn(), tree, from.empty() ? nullptr : raw(from), from.size(),
                                         to.empty() ? nullptr : raw(to), to.size(), &options, &cursor_,
                                         session->error())) {
@@ -44,8 +44,9 @@ void Cursor::close()
     batch_ = {nullptr, 0};
     at_ = 0;
     forward_ = true;
+    expected_ = 0;
+    kept_key_.clear();
     suspended_ = false;
-    bounded_ = false;
 }
 
 void Cursor::suspend()
@@ -53,18 +54,52 @@ void Cursor::suspend()
     if (cursor_ == nullptr)
         return;
     bool has_row = row_ != nullptr;
-    if (has_row)
-        kept_key_.assign(key());
+    std::string key(has_row ? this->key() : std::string_view());
     bool forward = forward_;
     close();
+    kept_key_ = std::move(key);
+    /* They may be gone when it goes on. */
+    how_.parts = nullptr;
+    how_.parts_number = 0;
     suspended_ = has_row;
     forward_ = forward;
 }
 
-int Cursor::seek(std::string_view key)
+void Cursor::forget_rows()
 {
+    kept_key_.clear();
     row_ = nullptr;
     batch_ = {nullptr, 0};
+    expected_ = 0;
+}
+
+int Cursor::set_range(std::string_view from, std::string_view to)
+{
+    forget_rows();
+    forward_ = true;
+    if (int code = frond_cursor_range(cursor_, from.empty() ? nullptr : raw(from), from.size(),
+                                      to.empty() ? nullptr : raw(to), to.size(), session_->error()))
+        return session_->fail(code);
+    return 0;
+}
+
+int Cursor::leave_range(bool forward)
+{
+    if (cursor_ == nullptr || (row_ == nullptr && kept_key_.empty()))
+        return 0;
+    std::string key(row_ == nullptr ? std::string_view(kept_key_) : this->key());
+    if (!forward) {
+        if (int error = set_range({}, key))
+            return error;
+        return seek_last();
+    }
+    key.push_back('\0');
+    return set_range(key, {});
+}
+
+int Cursor::seek(std::string_view key)
+{
+    forget_rows();
     forward_ = true;
     if (int code = frond_cursor_seek(cursor_, raw(key), key.size(), session_->error()))
         return session_->fail(code);
@@ -73,8 +108,7 @@ int Cursor::seek(std::string_view key)
 
 int Cursor::seek_last()
 {
-    row_ = nullptr;
-    batch_ = {nullptr, 0};
+    forget_rows();
     forward_ = false;
     if (int code = frond_cursor_seek_last(cursor_, session_->error()))
         return session_->fail(code);
@@ -110,8 +144,13 @@ int Cursor::reopen(bool forward)
 
 int Cursor::fetch(bool forward)
 {
-    int code = forward ? frond_cursor_next(cursor_, 0, &batch_, session_->error())
-                       : frond_cursor_prev(cursor_, 0, &batch_, session_->error());
+    /* A scan that locks goes row by row. */
+    if (row_ != nullptr)
+        kept_key_.assign(key());
+    const size_t rows = how_.row_lock == FROND_NO_LOCK && !session_->is_serializable() ? expected_ : 0;
+    int code = forward ? frond_cursor_next(cursor_, rows, &batch_, session_->error())
+                       : frond_cursor_prev(cursor_, rows, &batch_, session_->error());
+    expected_ = 0;
     at_ = 0;
     writes_at_fetch_ = session_->writes();
     if (code == FROND_OK) {

@@ -36,17 +36,26 @@ public:
     struct How {
         int row_lock = FROND_NO_LOCK;
         int when_locked = FROND_WAIT;
+        /* Parts of values; null: whole ones. Each set of parts that a handler makes has a number of its own. */
+        const frond_parts *parts = nullptr;
+        uint64_t parts_number = 0;
     };
 
     bool is_open_for(const frond_tree *tree, const How &how) const
     {
-        return cursor_ != nullptr && !bounded_ && tree_ == tree && how_.row_lock == how.row_lock &&
-               how_.when_locked == how.when_locked;
+        return cursor_ != nullptr && tree_ == tree && how_.row_lock == how.row_lock &&
+               how_.when_locked == how.when_locked && how_.parts_number == how.parts_number;
     }
-    /* Opens over [from, to); an empty `to` has no end. Returns a HA_ERR_*. */
+    /* Opens over [from, to), before its first row; an empty `to` has no end. Returns a HA_ERR_*. */
     int open(Session *session, const frond_tree *tree, const How &how, std::string_view from, std::string_view to);
-    int seek(std::string_view key);
+    /* The same range of the tree that it is open for. */
+    int set_range(std::string_view from, std::string_view to);
+    /* Goes on beyond the range, from the current row up or down. */
+    int leave_range(bool forward);
     int seek_last();
+    /* About so many rows are wanted of a range: what is fetched first. 0 does not say. */
+    void expect(size_t rows) { expected_ = rows; }
+    const How &how() const { return how_; }
     /* Steps to the next or the previous row: 0, HA_ERR_END_OF_FILE or another error. */
     int step(bool forward);
     /* Gives the engine's cursor back; the position is kept. */
@@ -62,21 +71,24 @@ public:
 private:
     friend class Session;
 
+    int seek(std::string_view key);
     int fetch(bool forward);
     int reopen(bool forward);
     int seek_beside_current(bool forward);
+    void forget_rows();
 
     Session *session_ = nullptr;
     const frond_tree *tree_ = nullptr;
     frond_cursor *cursor_ = nullptr;
     How how_;
-    bool bounded_ = false;
     bool forward_ = true;
     const frond_row *row_ = nullptr;
     frond_rows batch_ = {nullptr, 0};
     size_t at_ = 0;
+    size_t expected_ = 0;
     uint64_t writes_at_fetch_ = 0;
     bool suspended_ = false;
+    /* Of the current row where its batch is gone. */
     std::string kept_key_;
     Cursor *next_ = nullptr;
     Cursor **link_ = nullptr;

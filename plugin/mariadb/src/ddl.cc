@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "ha_frond.h"
 #include "store.h"
+#include "table_options.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -168,6 +169,7 @@ void drop_database(handlerton *, char *path)
 
 void frond::set_table_calls(handlerton *hton)
 {
+    hton->table_options = table_options;
     hton->drop_table = drop_table;
     hton->drop_database = drop_database;
 }
@@ -176,18 +178,22 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
     if (int error = check_supported(form, info))
         return error;
+    note_options_without_effect(ha_thd(), info);
     const Plan plan(form);
     const std::string name = tree_name(path);
+    const int compression = size_class(form->s->option_struct);
     Attributes attributes;
     attributes.id = new_id();
     attributes.indexes = form->s->keys;
     attributes.auto_increment = std::max<uint64_t>(info->auto_increment_value, 1);
+    attributes.name_keys(form->s);
     const std::string text = attributes.encode();
     Steps steps(ha_thd());
     auto create_tree = [&](const std::string &tree, bool unique, const std::string &text,
                            const std::vector<frond_part> &key, const std::vector<frond_part> &value) {
         frond_tree_options options;
         frond_tree_options_init(&options);
+        options.size_class = compression;
         options.unique = unique;
         options.attributes = raw(text);
         options.attributes_length = text.size();
@@ -256,11 +262,61 @@ int ha_frond::truncate()
     return share_->reopen();
 }
 
+/* Whether a column may get a type without a copy of the table: only the server's record has a place for the length of a VARCHAR. */
+bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
+{
+    if (field.type_handler() != &type_handler_varchar || type.type_handler() != &type_handler_varchar)
+        return false;
+    if (type.charset != field.charset() || type.length < field.field_length || field.vcol_info != nullptr ||
+        type.vcol_info != nullptr)
+        return false;
+    /* Keys are made anew, since their parts would have other lengths. */
+    for (uint i = 0; i < table->s->keys; i++)
+        for (uint part = 0; part < table->key_info[i].user_defined_key_parts; part++)
+            if (table->key_info[i].key_part[part].fieldnr == field.field_index + 1u)
+                return false;
+    return true;
+}
+
+/* What needs no copy needs no pass over the rows either. */
+enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
+{
+    const enum_alter_inplace_result result = handler::check_if_supported_inplace_alter(altered, info);
+    if (result == HA_ALTER_INPLACE_NOT_SUPPORTED && (info->handler_flags & ALTER_STORED_COLUMN_TYPE))
+        info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
+    return result == HA_ALTER_INPLACE_NO_LOCK ? HA_ALTER_INPLACE_INSTANT : result;
+}
+
 bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 {
-    if (changes != IS_EQUAL_YES || (info->used_fields & HA_CREATE_USED_AUTO))
+    if ((changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) || (info->used_fields & HA_CREATE_USED_AUTO) ||
+        size_class(info->option_struct) != size_class(table->s->option_struct))
         return COMPATIBLE_DATA_NO;
     return COMPATIBLE_DATA_YES;
+}
+
+/* The end of an ALTER without a copy: keys may have new names. */
+bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *, bool commit)
+{
+    if (!commit)
+        return false;
+    Attributes known, attributes;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        known = attributes = share_->attributes;
+    }
+    attributes.name_keys(altered->s);
+    if (attributes.index_names == known.index_names)
+        return false;
+    Steps steps(ha_thd());
+    steps.set_attributes(share_->name, attributes);
+    if (int error = steps.commit()) {
+        print_error(error, MYF(0));
+        return true;
+    }
+    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+    share_->attributes = attributes;
+    return false;
 }
 
 void ha_frond::update_create_info(HA_CREATE_INFO *info)

@@ -48,6 +48,8 @@ ulong ha_frond::index_flags(uint index, uint, bool) const
     ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
     if (table_share != nullptr && index == table_share->primary_key)
         flags |= HA_CLUSTERED_INDEX;
+    else
+        flags |= HA_DO_INDEX_COND_PUSHDOWN | HA_DO_RANGE_FILTER_PUSHDOWN;
     return flags;
 }
 
@@ -71,6 +73,7 @@ int ha_frond::open(const char *name, int, uint)
 
 int ha_frond::close()
 {
+    mrr_.dsmrr_close();
     cursor_.close();
     share_ = nullptr;
     return 0;
@@ -135,6 +138,7 @@ void ha_frond::init_table_handle_for_HANDLER()
 
 int ha_frond::reset()
 {
+    mrr_.dsmrr_close();
     cursor_.close();
     conflicts_are_written_ = has_written_ = false;
     tries_semi_consistent_ = is_semi_consistent_ = false;

@@ -37,7 +37,10 @@ public:
     int delete_table(const char *name) override;
     int rename_table(const char *from, const char *to) override;
     int truncate() override;
+    bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+    enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
     bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
+    bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
     void update_create_info(HA_CREATE_INFO *info) override;
     int analyze(THD *thd, HA_CHECK_OPT *options) override;
     int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
@@ -81,6 +84,17 @@ public:
     int index_first(uchar *record) override;
     int index_last(uchar *record) override;
     int index_next_same(uchar *record, const uchar *key, uint length) override;
+    Item *idx_cond_push(uint index, Item *condition) override;
+    bool rowid_filter_push(Rowid_filter *filter) override;
+    handler *clone(const char *name, MEM_ROOT *mem_root) override;
+    int multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uint ranges, uint mode,
+                              HANDLER_BUFFER *buffer) override;
+    int multi_range_read_next(range_id_t *range) override;
+    ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF *sequence, void *parameter, uint ranges,
+                                        uint *buffer_bytes, uint *mode, Cost_estimate *cost) override;
+    ha_rows multi_range_read_info(uint index, uint ranges, uint keys, uint parts, uint *buffer_bytes, uint *mode,
+                                  Cost_estimate *cost) override;
+    int multi_range_read_explain_info(uint mode, char *text, size_t size) override;
     void unlock_row() override;
     bool was_semi_consistent_read() override { return is_semi_consistent_; }
     void try_semi_consistent_read(bool yes) override { tries_semi_consistent_ = yes; }
@@ -101,20 +115,41 @@ private:
     int duplicate(const frond_conflict &conflict, const uchar *record);
     void raise_auto_increment();
 
-    frond::Cursor::How how(const frond_tree *tree) const;
+    /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
+    struct Wanted {
+        ~Wanted() { frond_parts_free(parts); }
+        std::vector<my_bitmap_map> columns;
+        frond::Projection projection;
+        frond_parts *parts = nullptr;
+        uint64_t number = 0;
+    };
+
+    /* How much of the index the cursor's range covers. */
+    enum class Range { Whole, Prefix, Part };
+
+    frond::Cursor::How how(const frond_tree *tree);
+    void choose_parts();
+    void make_parts();
+    const frond_parts *parts() const { return reads_ == nullptr ? nullptr : reads_->parts; }
+    uint64_t parts_number() const { return reads_ == nullptr ? 0 : reads_->number; }
     int put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);
     int read_edge(uchar *record, std::string_view from, std::string_view to, bool forward);
     int step(uchar *record, bool forward, std::string_view prefix = {});
+    int step_index(uchar *record, bool forward);
     int read_current(uchar *record);
+    bool filters_entries(const uchar *record) const;
+    int check_entry();
     int fetch_row(std::string_view row_key, uchar *record);
-    int decode_row(std::string_view row_key, std::string_view value, uchar *record);
+    int decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record);
     bool decode_entry(const Index &index, std::string_view key, std::string_view value, uchar *record,
-                      std::string *row_key) const;
+                      const MY_BITMAP *wanted, std::string *row_key);
+    bool decode_row_key(std::string_view row_key, const MY_BITMAP *wanted, uchar *record);
 
     frond::Share *share_ = nullptr;
     frond::Session *session_ = nullptr;
     frond::Cursor cursor_;
+    DsMrr_impl mrr_;
 
     int row_lock_ = FROND_NO_LOCK;
     bool skips_locked_ = false;
@@ -125,9 +160,16 @@ private:
 
     bool has_written_ = false; /* A row, in this statement. */
     const frond_tree *scanned_ = nullptr; /* The tree of the scan. */
+    Range range_ = Range::Whole;
+    bool ascends_ = true;                 /* The way that the range is read. */
     bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */
     std::string search_;                  /* The encoded key or prefix of the last index_read. */
     std::string row_key_;                 /* Of the current row. */
+    uchar *without_key_ = nullptr;        /* The record, if columns of the primary key were left out of it. */
+    /* Sets of columns that statements have read, and the one that is read now; none: whole rows. */
+    std::vector<std::unique_ptr<Wanted>> wanted_;
+    const Wanted *reads_ = nullptr;
+    uint64_t wanted_made_ = 0;
     frond_buffer entry_buffer_ = {nullptr, 0, 0};
     frond_buffer row_buffer_ = {nullptr, 0, 0};
     frond_buffer conflict_buffer_ = {nullptr, 0, 0};

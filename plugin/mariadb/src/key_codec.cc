@@ -77,6 +77,11 @@ Key_codec::Key_codec(const KEY *key, const uchar *record)
     }
 }
 
+bool Key_codec::has_prefixes() const
+{
+    return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return !part.is_whole; });
+}
+
 bool Key_codec::has_reversible(uint field) const
 {
     return std::any_of(parts_.begin(), parts_.end(),
@@ -220,7 +225,8 @@ std::vector<uint> Key_codec::layout_ends() const
     return ends;
 }
 
-std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record) const
+std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, const MY_BITMAP *wanted,
+                                        bool *skipped) const
 {
     size_t at = 0;
     for (const Part &part : parts_) {
@@ -236,10 +242,17 @@ std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record) con
                 part.column.set_not_null(record);
         }
         bool fills = record != nullptr && !is_null && part.is_reversible;
+        if (fills && wanted != nullptr && !bitmap_is_set(wanted, part.column.index)) {
+            fills = false;
+            if (skipped != nullptr)
+                *skipped = true;
+        }
         if (part.width != 0) {
             if (at + part.width > key.size())
                 return std::nullopt;
-            if (fills) {
+            if (fills && !part.is_descending) {
+                decode_word_or_fixed(part.column, raw(key.substr(at)), record + part.column.offset);
+            } else if (fills) {
                 uint8_t fixed[256];
                 for (uint i = 0; i < part.width; i++)
                     fixed[i] = static_cast<uint8_t>(key[at + i]) ^ flip;

@@ -37,12 +37,16 @@ public:
     void append_layout(std::vector<frond_part> *layout) const;
     /*
       Fills columns of a record that can be read from their keys, and gives the length of the parts; nothing if the bytes
-      are no such key. With no record it only measures.
+      are no such key. With no record it only measures. Columns that are not in `wanted` (null: all are) are left as they
+      are, and `skipped`, which may be null, is set if there was one.
     */
-    std::optional<size_t> decode(std::string_view key, uchar *record) const;
+    std::optional<size_t> decode(std::string_view key, uchar *record, const MY_BITMAP *wanted = nullptr,
+                                 bool *skipped = nullptr) const;
     /* Columns whose key does not tell what they are, but for prefixes of columns. */
     const std::vector<Column> &irreversible() const { return irreversible_; }
     bool has_reversible(uint field) const;
+    /* Whether a part is only the begin of its column, which neither the key nor the entry's value tells. */
+    bool has_prefixes() const;
     /* For each declared part, how many parts of the tree's key there are up to its end. */
     std::vector<uint> layout_ends() const;
 

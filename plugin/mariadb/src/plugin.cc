@@ -1,7 +1,9 @@
 /* The plugin's declaration, its variables, and how it starts and stops. SPDX-License-Identifier: GPL-2.0-only */
 #include "ddl.h"
 #include "ha_frond.h"
+#include "information_schema.h"
 #include "session.h"
+#include "status.h"
 #include "store.h"
 
 #include "mysqld.h"
@@ -102,6 +104,7 @@ int init(void *data)
     ignore_db_dirs_append("#frond");
     if (!open_store(cache_size, FROND_SYNC + static_cast<int>(durability)))
         return 1;
+    set_status_variables();
     hton->create = create_handler;
     hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
     hton->flush_logs = flush_logs;
@@ -133,6 +136,13 @@ int64_t lock_timeout_ms(THD *thd)
 
 }  // namespace frond
 
+/* A table of INFORMATION_SCHEMA: a plugin of its own, from the same file. */
+#define TABLE_PLUGIN(name, description, init)                                                                            \
+    {                                                                                                                    \
+        MYSQL_INFORMATION_SCHEMA_PLUGIN, &frond::information_schema, name, "Frond", description, PLUGIN_LICENSE_GPL,     \
+            init, nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_EXPERIMENTAL,                        \
+    }
+
 maria_declare_plugin(frond)
 {
     MYSQL_STORAGE_ENGINE_PLUGIN,
@@ -144,9 +154,13 @@ maria_declare_plugin(frond)
     frond::init,
     frond::deinit,
     0x0001,
-    nullptr,
+    frond::status_variables,
     frond::variables,
     "0.1",
     MariaDB_PLUGIN_MATURITY_EXPERIMENTAL,
-}
+},
+TABLE_PLUGIN("FROND_TRX", "Transactions and snapshots of Frond", frond::init_trx_table),
+TABLE_PLUGIN("FROND_LOCKS", "Locks held in Frond", frond::init_locks_table),
+TABLE_PLUGIN("FROND_LOCK_WAITS", "Who waits for a lock in Frond, and for whom", frond::init_lock_waits_table),
+TABLE_PLUGIN("FROND_TREES", "Trees of Frond: the rows of tables, and their indexes", frond::init_trees_table)
 maria_declare_plugin_end;

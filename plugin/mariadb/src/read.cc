@@ -3,12 +3,73 @@
 
 #include "errors.h"
 
+#include <algorithm>
+
 using namespace frond;
 
-Cursor::How ha_frond::how(const frond_tree *tree) const
+namespace {
+
+/* Rows that a search with an end is about to want, and one for all rows of a key. What turns out not to be there costs nothing. */
+constexpr size_t RANGE_ROWS_EXPECTED = 128;
+constexpr size_t PREFIX_ROWS_EXPECTED = 32;
+
+/* Sets of columns that a handler keeps parts of rows for. */
+constexpr size_t WANTED_MAX = 8;
+
+}  // namespace
+
+/*
+  Chooses the parts of rows that are read. Whole rows are read where they are to be written, and under locks, where the engine
+  reads them whole in any case.
+*/
+void ha_frond::choose_parts()
+{
+    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK) {
+        reads_ = nullptr;
+        return;
+    }
+    const MY_BITMAP *wanted = table->read_set;
+    const size_t words = no_words_in_map(wanted);
+    auto is_wanted = [wanted, words](const Wanted &made) {
+        return made.columns.size() == words && std::equal(made.columns.begin(), made.columns.end(), wanted->bitmap);
+    };
+    if (reads_ != nullptr && is_wanted(*reads_))
+        return;
+    auto found = std::find_if(wanted_.begin(), wanted_.end(),
+                              [&is_wanted](const std::unique_ptr<Wanted> &made) { return is_wanted(*made); });
+    if (found == wanted_.end())
+        make_parts();
+    else
+        reads_ = found->get();
+}
+
+/* For a set of columns that was not read before. One set in many is made for each of a few kinds of statements. */
+void ha_frond::make_parts()
+{
+    if (wanted_.size() == WANTED_MAX)
+        wanted_.erase(wanted_.begin());
+    std::unique_ptr<Wanted> made(new Wanted);
+    const MY_BITMAP *wanted = table->read_set;
+    made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
+    if (plan().row->project(wanted, &made->projection) &&
+        frond_parts_make(share_->row_tree(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
+                         nullptr) != FROND_OK)
+        made->parts = nullptr;
+    if (made->parts != nullptr)
+        made->number = ++wanted_made_;
+    reads_ = made.get();
+    wanted_.push_back(std::move(made));
+}
+
+Cursor::How ha_frond::how(const frond_tree *tree)
 {
     Cursor::How how;
     how.row_lock = row_lock_;
+    if (tree == share_->row_tree()) {
+        choose_parts();
+        how.parts = parts();
+        how.parts_number = parts_number();
+    }
     if (skips_locked_)
         how.when_locked = FROND_SKIP;
     else if (tries_semi_consistent_ && row_lock_ == FROND_EXCLUSIVE && tree == share_->row_tree() &&
@@ -17,36 +78,40 @@ Cursor::How ha_frond::how(const frond_tree *tree) const
     return how;
 }
 
-/* Puts the cursor where a scan of [from, to) begins: before its first row, or after its last one. */
+/* Puts the cursor where a scan of [from, to) begins: before its first row, or after its last one. No row or gap outside of it
+   is locked. */
 int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward)
 {
     Cursor::How how = this->how(tree);
     is_point_ = false;
     is_semi_consistent_ = false;
     scanned_ = tree;
-    if (how.row_lock != FROND_NO_LOCK) {
-        /* No row or gap outside of the range is to be locked. */
-        if (int error = cursor_.open(session_, tree, how, from, to))
-            return error;
-        return forward ? 0 : cursor_.seek_last();
-    }
-    if (!cursor_.is_open_for(tree, how))
-        if (int error = cursor_.open(session_, tree, how, {}, {}))
-            return error;
-    if (forward)
-        return cursor_.seek(from);
-    return to.empty() ? cursor_.seek_last() : cursor_.seek(to);
+    ascends_ = forward;
+    range_ = from.empty() && to.empty() ? Range::Whole : Range::Part;
+    int error = cursor_.is_open_for(tree, how) ? cursor_.set_range(from, to)
+                                               : cursor_.open(session_, tree, how, from, to);
+    if (error != 0)
+        return error;
+    return forward ? 0 : cursor_.seek_last();
 }
 
-int ha_frond::decode_row(std::string_view row_key, std::string_view value, uchar *record)
+int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record)
 {
     /* A statement that writes the row needs all of it, whatever it reads. */
     const MY_BITMAP *wanted = get_lock_type() == F_WRLCK ? nullptr : table->read_set;
-    if (!plan().row->decode(value, wanted, record))
+    if (!(is_whole ? plan().row->decode(value, wanted, record) : plan().row->decode(value, reads_->projection, record)))
         return HA_ERR_CRASHED;
-    if (plan().has_primary() && !plan().primary_key().decode(row_key, record))
-        return HA_ERR_CRASHED;
-    return 0;
+    return decode_row_key(row_key, wanted, record) ? 0 : HA_ERR_CRASHED;
+}
+
+/* Fills the wanted columns of the primary key. A position may be asked for though none of them was: see `position`. */
+bool ha_frond::decode_row_key(std::string_view row_key, const MY_BITMAP *wanted, uchar *record)
+{
+    bool skipped = false;
+    if (plan().has_primary() && !plan().primary_key().decode(row_key, record, wanted, &skipped))
+        return false;
+    without_key_ = skipped ? record : nullptr;
+    return true;
 }
 
 /* Reads a row by its key into the record. */
@@ -57,23 +122,25 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     options.row_lock = row_lock_;
     options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
     options.with_last = true;
+    choose_parts();
+    options.parts = parts();
     int code = frond_txn_read(session_->txn(), share_->row_tree(), raw(row_key), row_key.size(), &options,
                               &row_buffer_, nullptr, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
         return session_->fail(code);
-    return decode_row(row_key, view(row_buffer_.data, row_buffer_.length), record);
+    return decode_row(row_key, view(row_buffer_.data, row_buffer_.length), options.parts == nullptr, record);
 }
 
-/* Fills columns that an entry of an index tells, if there is a record, and gives the key of its row. */
+/* Fills the wanted columns (null: all) that an entry of an index tells, if there is a record, and gives the key of its row. */
 bool ha_frond::decode_entry(const Index &index, std::string_view key, std::string_view value, uchar *record,
-                            std::string *row_key) const
+                            const MY_BITMAP *wanted, std::string *row_key)
 {
     std::optional<size_t> parts;
     std::string_view primary;
     if (record != nullptr || !index.is_unique) {
-        parts = index.key.decode(key, record);
+        parts = index.key.decode(key, record, wanted);
         if (!parts)
             return false;
     }
@@ -83,10 +150,8 @@ bool ha_frond::decode_entry(const Index &index, std::string_view key, std::strin
         if (!index.entry->decode(value, record, &primary))
             return false;
     }
-    if (record != nullptr && plan().has_primary() && !plan().primary_key().decode(primary, record))
-        return false;
     row_key->assign(primary);
-    return true;
+    return record == nullptr || decode_row_key(primary, wanted, record);
 }
 
 /* Reads the row that the cursor stands on; HA_ERR_KEY_NOT_FOUND if an entry's row is gone or skipped. */
@@ -95,22 +160,137 @@ int ha_frond::read_current(uchar *record)
     if (scanned_ == share_->row_tree()) {
         row_key_.assign(cursor_.key());
         std::string_view value = cursor_.value();
+        choose_parts();
+        const bool is_whole = parts() == nullptr;
+        /* The server has other columns in mind than when the scan began. */
+        if (cursor_.how().parts_number != parts_number())
+            return fetch_row(row_key_, record);
         if (plan().row->has_blobs()) {
             /* BLOBs of the record point into the value, and must outlive the cursor. */
             if (int code = frond_buffer_set(&row_buffer_, raw(value), value.size(), session_->error()))
                 return session_->fail(code);
             value = view(row_buffer_.data, row_buffer_.length);
         }
-        return decode_row(row_key_, value, record);
+        return decode_row(row_key_, value, is_whole, record);
     }
     const Index &index = plan().indexes[active_index];
     const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
+    const bool filters = filters_entries(record);
     /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
-    if (is_covered && plan().has_primary() && bitmap_is_clear_all(table->read_set))
+    if (is_covered && !filters && plan().has_primary() && bitmap_is_clear_all(table->read_set)) {
+        without_key_ = nullptr;
         return 0;
-    if (!decode_entry(index, cursor_.key(), cursor_.value(), is_covered ? record : nullptr, &row_key_))
+    }
+    if (!decode_entry(index, cursor_.key(), cursor_.value(), is_covered || filters ? record : nullptr,
+                      filters ? nullptr : table->read_set, &row_key_))
         return HA_ERR_CRASHED;
+    if (filters)
+        if (int error = check_entry())
+            return error;
     return is_covered ? 0 : fetch_row(row_key_, record);
+}
+
+/* Conditions are over the columns of the table's first record. */
+bool ha_frond::filters_entries(const uchar *record) const
+{
+    const bool has_condition = pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index;
+    return record == table->record[0] && (has_condition || (pushed_rowid_filter != nullptr && rowid_filter_is_active));
+}
+
+/*
+  Whether the row of an entry that is in the record is wanted: 0, HA_ERR_KEY_NOT_FOUND if it is not, HA_ERR_END_OF_FILE behind
+  the range. What was locked for an entry that is not wanted is given back as far as the level allows.
+*/
+int ha_frond::check_entry()
+{
+    check_result_t wanted = CHECK_POS;
+    if (pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index)
+        wanted = handler_index_cond_check(this);
+    if (wanted == CHECK_POS && pushed_rowid_filter != nullptr && rowid_filter_is_active) {
+        /* Of an index with prefixes the server looks at the range's end itself, with the row: see idx_cond_push. */
+        key_range *const end = end_range;
+        if (plan().indexes[active_index].key.has_prefixes())
+            end_range = nullptr;
+        wanted = handler_rowid_filter_check(this);
+        end_range = end;
+    }
+    switch (wanted) {
+    case CHECK_POS:
+        return 0;
+    case CHECK_NEG:
+        unlock_row();
+        return HA_ERR_KEY_NOT_FOUND;
+    case CHECK_OUT_OF_RANGE:
+        return HA_ERR_END_OF_FILE;
+    default:
+        return HA_ERR_ABORTED_BY_USER;
+    }
+}
+
+/*
+  The rows of the primary key are at hand when their keys are. An entry with the prefix of a column does not fill the record so
+  that it could be compared with the end of a range, which comes with the condition.
+*/
+Item *ha_frond::idx_cond_push(uint index, Item *condition)
+{
+    if (index == plan().primary || plan().indexes[index].key.has_prefixes())
+        return condition;
+    pushed_idx_cond = condition;
+    pushed_idx_cond_keyno = index;
+    in_range_check_pushed_down = true;
+    return nullptr;
+}
+
+/* What reads by a clone of the handler reads as the handler does. */
+handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
+{
+    ha_frond *other = static_cast<ha_frond *>(handler::clone(name, mem_root));
+    if (other != nullptr) {
+        other->row_lock_ = row_lock_;
+        other->skips_locked_ = skips_locked_;
+        other->tries_semi_consistent_ = tries_semi_consistent_;
+    }
+    return other;
+}
+
+/* Many ranges in one call: by the server's own sorting of keys and positions, where the optimizer wants that. */
+int ha_frond::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uint ranges, uint mode,
+                                    HANDLER_BUFFER *buffer)
+{
+    return mrr_.dsmrr_init(this, sequence, parameter, ranges, mode, buffer);
+}
+
+int ha_frond::multi_range_read_next(range_id_t *range)
+{
+    return mrr_.dsmrr_next(range);
+}
+
+ha_rows ha_frond::multi_range_read_info_const(uint index, RANGE_SEQ_IF *sequence, void *parameter, uint ranges,
+                                              uint *buffer_bytes, uint *mode, Cost_estimate *cost)
+{
+    mrr_.init(this, table);
+    /* Rows are locked in the order of the ranges. */
+    if (row_lock_ != FROND_NO_LOCK)
+        *mode |= HA_MRR_USE_DEFAULT_IMPL;
+    return mrr_.dsmrr_info_const(index, sequence, parameter, ranges, buffer_bytes, mode, cost);
+}
+
+ha_rows ha_frond::multi_range_read_info(uint index, uint ranges, uint keys, uint parts, uint *buffer_bytes, uint *mode,
+                                        Cost_estimate *cost)
+{
+    mrr_.init(this, table);
+    return mrr_.dsmrr_info(index, ranges, keys, parts, buffer_bytes, mode, cost);
+}
+
+int ha_frond::multi_range_read_explain_info(uint mode, char *text, size_t size)
+{
+    return mrr_.dsmrr_explain_info(mode, text, size);
+}
+
+bool ha_frond::rowid_filter_push(Rowid_filter *filter)
+{
+    pushed_rowid_filter = filter;
+    return false;
 }
 
 /* Reads the next row in a direction, whose key begins with the prefix. */
@@ -177,6 +357,10 @@ int ha_frond::rnd_pos(uchar *record, uchar *position)
 
 void ha_frond::position(const uchar *record)
 {
+    if (record == without_key_) {
+        plan().primary_key().decode(row_key_, without_key_);
+        without_key_ = nullptr;
+    }
     if (plan().has_primary())
         key_copy(ref, const_cast<uchar *>(record), &table->key_info[plan().primary], ref_length, true);
     else
@@ -230,9 +414,13 @@ int ha_frond::read_point(const Index &index, uchar *record)
     if (code != FROND_OK)
         return session_->fail(code);
     const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
-    if (!decode_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length), is_covered ? record : nullptr,
-                      &row_key_))
+    const bool filters = filters_entries(record);
+    if (!decode_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length),
+                      is_covered || filters ? record : nullptr, filters ? nullptr : table->read_set, &row_key_))
         return HA_ERR_CRASHED;
+    if (filters)
+        if (int error = check_entry())
+            return error;
     return is_covered ? 0 : fetch_row(row_key_, record);
 }
 
@@ -250,8 +438,10 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
       with one of their own.
     */
     const bool is_check = this != table->file || (has_written_ && lookup_handler == this);
-    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && is_check))
+    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && is_check)) {
         session_->see_own_writes();
+        cursor_.close();
+    }
     const key_part_map all = make_prev_keypart_map(info.user_defined_key_parts);
     if (flag == HA_READ_KEY_EXACT && index.is_unique && (parts & all) == all) {
         bool has_null = false;
@@ -280,7 +470,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
         from = flag == HA_READ_AFTER_KEY ? after : search_;
         if (from.empty() && !search_.empty())
             return HA_ERR_KEY_NOT_FOUND;
-        if (row_lock_ != FROND_NO_LOCK && end_range != nullptr) {
+        if (end_range != nullptr) {
             index.key.append_tuple(end_range->key, end_range->keypart_map, &end);
             if (end_range->flag != HA_READ_BEFORE_KEY)
                 end = successor(end);
@@ -309,6 +499,10 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     }
     if (int error = put_cursor(tree, from, to, forward))
         return error;
+    if (is_prefix)
+        range_ = Range::Prefix;
+    if (forward && !to.empty())
+        cursor_.expect(is_prefix ? PREFIX_ROWS_EXPECTED : RANGE_ROWS_EXPECTED);
     int error = step(record, forward, is_prefix ? std::string_view(search_) : std::string_view());
     return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
 }
@@ -325,20 +519,25 @@ int ha_frond::read_edge(uchar *record, std::string_view from, std::string_view t
 
 int ha_frond::index_next(uchar *record)
 {
-    if (is_point_)
-        return read_edge(record, search_ + '\0', {}, true);
-    if (int error = begin())
-        return error;
-    return step(record, true);
+    return is_point_ ? read_edge(record, search_ + '\0', {}, true) : step_index(record, true);
 }
 
 int ha_frond::index_prev(uchar *record)
 {
-    if (is_point_)
-        return read_edge(record, {}, search_, false);
+    return is_point_ ? read_edge(record, {}, search_, false) : step_index(record, false);
+}
+
+/* The range of the cursor is that of the last search, and the walk goes on beyond it: from rows of a prefix to others, or back. */
+int ha_frond::step_index(uchar *record, bool forward)
+{
     if (int error = begin())
         return error;
-    return step(record, false);
+    if ((range_ == Range::Prefix || (range_ == Range::Part && forward != ascends_)) && !is_semi_consistent_) {
+        range_ = Range::Whole;
+        if (int error = cursor_.leave_range(forward))
+            return error;
+    }
+    return step(record, forward);
 }
 
 int ha_frond::index_first(uchar *record)

@@ -37,6 +37,26 @@ void append_prefixed(const uint8_t *bytes, size_t length, std::string *out)
     out->append(reinterpret_cast<const char *>(bytes), length);
 }
 
+/* Steps over a column, and puts it into the record if it is wanted. */
+inline bool decode_column(const Column &column, const uint8_t **at, const uint8_t *end, bool is_wanted, uchar *record)
+{
+    uchar *data = record + column.offset;
+    size_t length = column.length;
+    if (column.is_fixed()) {
+        if (static_cast<size_t>(end - *at) < length)
+            return false;
+        if (is_wanted)
+            decode_word_or_fixed(column, *at, data);
+    } else {
+        if (!get_length(*at, end, &length))
+            return false;
+        if (is_wanted && !put_content(column, *at, length, data))
+            return false;
+    }
+    *at += length;
+    return true;
+}
+
 }  // namespace
 
 Row_codec::Row_codec(const TABLE *table, const std::vector<bool> &is_in_key)
@@ -100,33 +120,52 @@ void Row_codec::encode(const uchar *record, std::string *out) const
     out->resize(begin + static_cast<size_t>(at - first));
 }
 
+/* Bits of columns that the key tells are set where the key is decoded. Gives where the columns begin. */
+const uint8_t *Row_codec::decode_nulls(const uint8_t *at, uchar *record) const
+{
+    for (size_t i = 0; i < null_mask_.size(); i++)
+        record[i] = static_cast<uchar>((*at++ & null_mask_[i]) | null_defaults_[i]);
+    return at;
+}
+
 bool Row_codec::decode(std::string_view value, const MY_BITMAP *wanted, uchar *record) const
 {
     const uint8_t *at = raw(value), *const end = at + value.size();
     if (value.size() < VERSION_BYTES + null_mask_.size())
         return false;
-    at += VERSION_BYTES;
-    /* Bits of columns that the key tells are set where the key is decoded. */
-    for (size_t i = 0; i < null_mask_.size(); i++)
-        record[i] = static_cast<uchar>((*at++ & null_mask_[i]) | null_defaults_[i]);
+    at = decode_nulls(at + VERSION_BYTES, record);
+    for (const Column &column : columns_)
+        if (!decode_column(column, &at, end, wanted == nullptr || bitmap_is_set(wanted, column.index), record))
+            return false;
+    return at == end;
+}
+
+bool Row_codec::project(const MY_BITMAP *wanted, Projection *projection) const
+{
+    size_t part = 1; /* Behind the version. */
+    projection->parts.clear();
+    projection->columns.clear();
+    if (!null_mask_.empty())
+        projection->parts.push_back(part++);
     for (const Column &column : columns_) {
-        uchar *data = record + column.offset;
-        bool is_wanted = wanted == nullptr || bitmap_is_set(wanted, column.index);
-        if (column.is_fixed()) {
-            if (static_cast<size_t>(end - at) < column.length)
-                return false;
-            if (is_wanted)
-                decode_fixed(column, at, data);
-            at += column.length;
-            continue;
+        if (bitmap_is_set(wanted, column.index)) {
+            projection->parts.push_back(part);
+            projection->columns.push_back(column);
         }
-        size_t length;
-        if (!get_length(at, end, &length))
-            return false;
-        if (is_wanted && !put_content(column, at, length, data))
-            return false;
-        at += length;
+        part++;
     }
+    return projection->columns.size() < columns_.size();
+}
+
+bool Row_codec::decode(std::string_view parts, const Projection &projection, uchar *record) const
+{
+    const uint8_t *at = raw(parts), *const end = at + parts.size();
+    if (parts.size() < null_mask_.size())
+        return false;
+    at = decode_nulls(at, record);
+    for (const Column &column : projection.columns)
+        if (!decode_column(column, &at, end, true, record))
+            return false;
     return at == end;
 }
 

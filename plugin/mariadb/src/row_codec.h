@@ -10,6 +10,12 @@
 
 namespace frond {
 
+/* Some columns of a row: the parts of its value that hold them, by number, and how each is read. */
+struct Projection {
+    std::vector<size_t> parts;
+    std::vector<Column> columns;
+};
+
 /*
   Columns of a record as the value of a tree, compiled when a table is opened.
 
@@ -29,10 +35,16 @@ public:
       point into `value`.
     */
     bool decode(std::string_view value, const MY_BITMAP *wanted, uchar *record) const;
+    /* The parts that hold the columns of `wanted`. False if that is all of them. */
+    bool project(const MY_BITMAP *wanted, Projection *projection) const;
+    /* Fills a record's columns from these parts of a value alone. */
+    bool decode(std::string_view parts, const Projection &projection, uchar *record) const;
     void append_layout(std::vector<frond_part> *layout) const;
     bool has_blobs() const { return has_blobs_; }
 
 private:
+    const uint8_t *decode_nulls(const uint8_t *at, uchar *record) const;
+
     std::vector<Column> columns_;
     std::vector<uchar> null_mask_;     /* Bits of columns that are in the value. */
     std::vector<uchar> null_defaults_; /* The other bits, as the server expects them. */

@@ -55,6 +55,7 @@ public:
     void wrote() { writes_++; }
     uint64_t writes() const { return writes_; }
     bool is_repeatable_read() const { return isolation_ == FROND_REPEATABLE_READ; }
+    bool is_serializable() const { return isolation_ == FROND_SERIALIZABLE; }
 
     int commit();
     int rollback();

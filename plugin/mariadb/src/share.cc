@@ -3,6 +3,7 @@
 
 #include "errors.h"
 #include "store.h"
+#include "tree_names.h"
 
 #include <algorithm>
 #include <sstream>
@@ -25,6 +26,10 @@ std::string Attributes::encode() const
             out << ' ' << rows;
         out << '\n';
     }
+    if (has_primary)
+        out << "primary\n";
+    for (const std::string &name : index_names)
+        out << "key " << encode_name(name.c_str()) << '\n';
     return out.str();
 }
 
@@ -45,7 +50,13 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
             words >> attributes->indexes;
         else if (what == "auto_increment")
             words >> attributes->auto_increment;
-        else if (what == "rows_per_key") {
+        else if (what == "primary")
+            attributes->has_primary = true;
+        else if (what == "key") {
+            std::string name;
+            words >> name;
+            attributes->index_names.push_back(decode_name(name));
+        } else if (what == "rows_per_key") {
             size_t index = 0;
             words >> index;
             if (index >= MAX_KEY)
@@ -56,6 +67,14 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
         }
     }
     return !attributes->id.empty();
+}
+
+void Attributes::name_keys(const TABLE_SHARE *table)
+{
+    has_primary = table->primary_key != MAX_KEY;
+    index_names.clear();
+    for (uint i = 0; i < table->keys; i++)
+        index_names.emplace_back(table->key_info[i].name.str);
 }
 
 std::string Attributes::index_name(uint number) const
@@ -226,33 +245,40 @@ uint64_t Share::rows()
 /* SHOW TABLE STATUS and the optimizer ask for each statement; looking into each tree once a second is enough. */
 void Share::refresh_sizes()
 {
-    ulonglong now = microsecond_interval_timer();
-    if (sizes_at_ != 0 && now - sizes_at_ < SIZES_LAST_MICROS)
+    ulonglong now = microsecond_interval_timer(), last = sizes_at_.load(std::memory_order_acquire);
+    if (last != 0 && now - last < SIZES_LAST_MICROS)
         return;
-    sizes_at_ = now;
-    uint64_t rows;
-    frond_tree_estimate(rows_, nullptr, 0, nullptr, 0, &rows, &data_bytes_, nullptr);
-    index_bytes_ = 0;
+    /* Others wait for the first sizes alone. */
+    std::unique_lock<std::mutex> guard(sizes_mutex_, std::defer_lock);
+    if (last == 0)
+        guard.lock();
+    else if (!guard.try_lock())
+        return;
+    if (sizes_at_.load(std::memory_order_acquire) != last)
+        return;
+    uint64_t rows, data = 0, index = 0;
+    frond_tree_estimate(rows_, nullptr, 0, nullptr, 0, &rows, &data, nullptr);
     for (const frond_tree *tree : trees_) {
         uint64_t bytes = 0;
         if (tree != nullptr)
             frond_tree_estimate(tree, nullptr, 0, nullptr, 0, &rows, &bytes, nullptr);
-        index_bytes_ += bytes;
+        index += bytes;
     }
+    data_bytes_.store(data, std::memory_order_relaxed);
+    index_bytes_.store(index, std::memory_order_relaxed);
+    sizes_at_.store(now, std::memory_order_release);
 }
 
 uint64_t Share::data_bytes()
 {
-    std::lock_guard<std::mutex> guard(sizes_mutex_);
     refresh_sizes();
-    return data_bytes_;
+    return data_bytes_.load(std::memory_order_relaxed);
 }
 
 uint64_t Share::index_bytes()
 {
-    std::lock_guard<std::mutex> guard(sizes_mutex_);
     refresh_sizes();
-    return index_bytes_;
+    return index_bytes_.load(std::memory_order_relaxed);
 }
 
 }  // namespace frond

@@ -26,7 +26,12 @@ struct Attributes {
     uint64_t auto_increment = 1;
     /* Of ANALYZE: rows per distinct prefix, for each index and part; empty if it never ran. */
     std::vector<std::vector<uint64_t>> rows_per_key;
+    /* For views of the store alone, which look into no .frm file: whether key 0 is the primary one, and the names of all. */
+    bool has_primary = false;
+    std::vector<std::string> index_names;
 
+    /* Takes the names of a table's keys. */
+    void name_keys(const TABLE_SHARE *table);
     std::string encode() const;
     static bool decode(std::string_view text, Attributes *attributes);
     std::string index_name(uint number) const;
@@ -102,8 +107,8 @@ private:
     frond_tree *rows_ = nullptr;
     std::vector<frond_tree *> trees_;
     std::mutex sizes_mutex_;
-    ulonglong sizes_at_ = 0;
-    uint64_t data_bytes_ = 0, index_bytes_ = 0;
+    std::atomic<ulonglong> sizes_at_{0};
+    std::atomic<uint64_t> data_bytes_{0}, index_bytes_{0};
 };
 
 }  // namespace frond

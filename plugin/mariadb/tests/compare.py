@@ -22,9 +22,9 @@ ANSWER_SECONDS = 60
 class Session:
     """A client whose answers end with a line of our own."""
 
-    def __init__(self, socket, database, engine):
+    def __init__(self, socket, database, engine, user="root"):
         self.client = subprocess.Popen(
-            ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "--force", "--unbuffered",
+            ["mariadb", "--no-defaults", f"--socket={socket}", f"-u{user}", "--force", "--unbuffered",
              "--default-character-set=utf8mb4", database],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1,
             encoding="utf-8", errors="backslashreplace")
@@ -137,4 +137,5 @@ def main():
         sys.exit(1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ trap 'scripts/mariadb-server.sh stop' EXIT
 plugin/mariadb/tests/refused.sh target/mariadb/servers/test/s.sock
 python3 plugin/mariadb/tests/compare.py target/mariadb/servers/test/s.sock "$@"
 if [ $# = 0 ]; then
+    python3 plugin/mariadb/tests/views.py target/mariadb/servers/test/s.sock
     plugin/mariadb/tests/crash.sh
     plugin/mariadb/tests/conformance/run.py --selection --show
 fi

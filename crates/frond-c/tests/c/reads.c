@@ -179,7 +179,7 @@ static void batches(void)
             if (got == FROND_NOT_FOUND)
                 break;
             CHECK(got == FROND_OK && batch.count > 0);
-            CHECK(last == 0 ? batch.count < 10 : batch.count > last || count + batch.count == ROWS);
+            CHECK(last == 0 ? batch.count < 20 : batch.count > last || count + batch.count == ROWS);
             CHECK(has(batch.rows[0].value, 2, "ow") && !batch.rows[0].locked);
             last = batch.count;
             count += batch.count;
@@ -204,6 +204,48 @@ static void batches(void)
         MUST(frond_txn_rollback(txn, &error));
     }
     frond_parts_free(parts);
+}
+
+/* One cursor over one range after another gives and locks what cursors of their own would. */
+static void moved_ranges(void)
+{
+    frond_rows batch;
+    frond_read_options how;
+    frond_read_options_init(&how);
+    const uint8_t ends[][2] = {{10, 13}, {40, 42}, {20, 21}, {50, 50}};
+    for (int locks = 0; locks < 2; locks++) {
+        how.row_lock = locks ? FROND_EXCLUSIVE : FROND_NO_LOCK;
+        frond_txn *txn = begin(FROND_REPEATABLE_READ);
+        frond_cursor *cursor = all_rows(txn, &how, true);
+        for (int range = 0; range < 4; range++) {
+            const uint8_t from = ends[range][0], to = ends[range][1];
+            MUST(frond_cursor_range(cursor, &from, 1, &to, 1, &error));
+            int key = from;
+            while (frond_cursor_next(cursor, 0, &batch, &error) == FROND_OK)
+                for (size_t row = 0; row < batch.count; row++)
+                    CHECK(batch.rows[row].key[0] == key++ && batch.rows[row].locked == locks);
+            CHECK(key == to);
+            MUST(frond_cursor_range(cursor, &from, 1, &to, 1, &error));
+            MUST(frond_cursor_seek_last(cursor, &error));
+            if (from == to)
+                GIVES(FROND_NOT_FOUND, frond_cursor_prev(cursor, 0, &batch, &error));
+            else
+                MUST(frond_cursor_prev(cursor, 0, &batch, &error));
+            CHECK(from == to || batch.rows[0].key[0] == to - 1);
+        }
+        CHECK(is_locked(10) == locks && is_locked(41) == locks && !is_locked(9) && !is_locked(13) && !is_locked(30) && !is_locked(42));
+        const uint8_t high = 9, low = 8;
+        GIVES(INVALID, frond_cursor_range(cursor, &high, 1, &low, 1, &error));
+        MUST(frond_cursor_range(cursor, NULL, 0, NULL, 0, &error));
+        MUST(frond_cursor_next(cursor, 0, &batch, &error));
+        CHECK(batch.rows[0].key[0] == 1);
+        frond_cursor_free(cursor);
+        MUST(frond_txn_rollback(txn, &error));
+    }
+    frond_cursor *plain;
+    MUST(frond_scan(rows, NULL, 0, NULL, 0, &plain, &error));
+    GIVES(INVALID, frond_cursor_range(plain, NULL, 0, NULL, 0, &error));
+    frond_cursor_free(plain);
 }
 
 /* UPDATE … WHERE over rows of which others have some: those are looked at as they were, and locked where they are wanted. */
@@ -437,6 +479,7 @@ int main(int argc, char **argv)
     GIVES(INVALID, frond_tree_distinct_prefixes(rows, NULL, 3, &parts, &error));
     GIVES(INVALID, frond_tree_distinct_prefixes(NULL, counts, 3, &parts, &error));
     batches();
+    moved_ranges();
     one_row();
     many_rows();
     semi_consistent();

@@ -481,6 +481,23 @@ static void tell_nothing(void *context, const char *text, size_t length)
     ++*(int *)context;
 }
 
+/* A listing tells what opening the tree would. */
+static void tell_tree(void *context, const frond_tree_listed *listed)
+{
+    frond_error error;
+    frond_tree *tree;
+    frond_buffer attributes = {0};
+    uint64_t birth;
+    MUST(frond_tree_open(db, listed->name, &tree, &error));
+    MUST(frond_tree_info(tree, &birth, &attributes, &error));
+    CHECK(frond_tree_id(tree) == listed->id && birth == listed->birth);
+    CHECK(listed->size_class == FROND_DEFAULT && attributes.length == listed->attributes_length);
+    CHECK(attributes.length == 0 || memcmp(attributes.data, listed->attributes, attributes.length) == 0);
+    frond_buffer_free(&attributes);
+    frond_tree_free(tree);
+    ++*(int *)context;
+}
+
 /* What cannot be is refused, and does nothing. */
 static void misuse(const char *path)
 {
@@ -545,6 +562,10 @@ static void misuse(const char *path)
     GIVES(1001, frond_trees(db, NULL, NULL, &error));
     MUST(frond_trees(db, tell_nothing, &told, &error));
     CHECK(told == 2);
+    GIVES(1001, frond_each_tree(db, NULL, NULL, &error));
+    MUST(frond_each_tree(db, tell_tree, &told, &error));
+    CHECK(told == 4);
+    told = 2;
     MUST(frond_lock_waits(db, tell_nothing, &told, &error));
     CHECK(told == 2);
     frond_buffer_free(&value);

@@ -46,6 +46,56 @@ impl Position {
         }
     }
 
+    /// So many rows are about to be asked for, upwards from where it goes next.
+    pub fn expect(&mut self, count: usize) {
+        if let Kind::Typed(rows) = &mut self.0 {
+            rows.expect(count);
+        }
+    }
+
+    /// No walk up in this block wants rows from `key` on; behind [`enter`](Self::enter).
+    pub fn set_limit(&mut self, block: &[u8], format: &Format, key: &[u8]) -> Result<(), BadBlock> {
+        match (&mut self.0, format) {
+            (Kind::Opaque { .. }, _) => Ok(()),
+            (Kind::Typed(rows), Format::Typed(format)) => {
+                rows.set_limit(&format.block(block)?, key)
+            }
+            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+        }
+    }
+
+    /// Whether it is known that the next row of this block is beyond the limit.
+    #[inline]
+    pub fn is_before_limit(&self) -> bool {
+        match &self.0 {
+            Kind::Opaque { .. } => false,
+            Kind::Typed(rows) => rows.is_before_limit(),
+        }
+    }
+
+    /// Whether rows beyond the limit are known by their number, and need not be compared.
+    #[inline]
+    pub fn has_limit(&self) -> bool {
+        match &self.0 {
+            Kind::Opaque { .. } => false,
+            Kind::Typed(rows) => rows.has_limit(),
+        }
+    }
+
+    /// Shows the row stood on, and those after it that cost nothing more, until `take` says false: key, tag, payload, and
+    /// whether that is all there is. Stands on the last one shown; false if `take` has said so.
+    #[inline]
+    pub fn each_decoded<E>(
+        &mut self,
+        block: &[u8],
+        mut take: impl FnMut(&[u8], Tag, &[u8], bool) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        match &mut self.0 {
+            Kind::Opaque { rows, .. } => take(rows.key(), rows.tag(), rows.payload(block), true),
+            Kind::Typed(rows) => rows.each_decoded(take),
+        }
+    }
+
     /// Whether the payload stood on is all there is, and not the parts that are wanted.
     #[inline]
     pub fn is_whole(&self) -> bool {

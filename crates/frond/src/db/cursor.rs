@@ -24,6 +24,7 @@ use crate::{
 };
 
 mod back;
+mod batch;
 
 use super::{
     Interrupter, Parts, Snapshot,
@@ -42,8 +43,6 @@ const ROWS_MAX: usize = 2048;
 /// length at which the device gives nothing more for it.
 const AHEAD_FIRST: usize = 32 << 10;
 const AHEAD_MAX: usize = BULK_BYTES;
-/// Bytes after which a batch ends.
-const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Where a cursor stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -245,48 +244,6 @@ impl Cursor {
         }
         self.order.hands_out(self.forward, key, Repeats::AfterTurn);
         Ok(Some((key, &self.blob)))
-    }
-
-    /// Up to `rows_max` rows up, into a buffer that is emptied first; fewer if they are longer than
-    /// 16 MiB together; no row means the end.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next).
-    pub fn read_batch(&mut self, out: &mut RowBuf, rows_max: usize) -> Result<usize> {
-        out.clear();
-        self.turn(true);
-        while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
-            if self.index >= self.rows.len() {
-                match self.fetch_up() {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) if out.is_empty() => return Err(error),
-                    // The next batch meets it.
-                    Err(_) => break,
-                }
-            }
-            if out.is_empty()
-                && self.index == 0
-                && self.rows.len() <= rows_max
-                && !self.rows.has_blobs()
-            {
-                std::mem::swap(out, &mut self.rows);
-                self.rows.clear();
-                if cfg!(debug_assertions) {
-                    let keys = (0..out.len()).filter_map(|row| out.get(row)).map(|(key, _)| key);
-                    keys.for_each(|key| self.order.hands_out(true, key, Repeats::AfterTurn));
-                }
-                if let Some((key, _)) = out.len().checked_sub(1).and_then(|last| out.get(last)) {
-                    self.gap = Gap::Above(key.to_vec());
-                }
-                break;
-            }
-            if let Some((key, value)) = self.row(self.index)? {
-                out.push(key, value);
-            }
-            self.index += 1;
-        }
-        Ok(out.len())
     }
 
     /// How many rows there are from here to the end of the range, where it stands then. Of values only what keys need is read, if

@@ -22,7 +22,7 @@ use crate::{
     memtable::Memtable,
     page::FEATURE_ROW_COUNTS,
     pipeline::{
-        Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, SpillState,
+        Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, Slowed, SpillState,
         TaskPool, Turn,
     },
     run::WorkByTree,
@@ -172,6 +172,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         pool: TaskPool::new(threads),
         readers: Readers::new(env.workers, options.cache_bytes),
         spill: SpillState::default(),
+        slowed: Slowed::default(),
         full: FullDisk::default(),
         // Beside memtables and unwritten runs; the blocks make room.
         loads: Loads::new(2 * limits.memtable_bytes),

@@ -127,6 +127,7 @@ impl<'a> Piece<'a> {
     /// version and stretch left behind.
     pub fn go_on(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
         cursor.set_ahead(self.ahead.1);
+        cursor.expect(self.rows_max);
         cursor.advance()?;
         self.walk(cursor, rows)
     }
@@ -174,6 +175,7 @@ impl<'a> Piece<'a> {
             if let Some(Shape { parts: Some(parts), .. }) = self.shape {
                 cursor.project(parts.projection())?;
             }
+            cursor.expect(self.rows_max);
             cursor.seek_first()?;
             let has_ranges = cursor.has_range_deletes();
             if cursor.entry().is_some() || has_ranges {
@@ -195,6 +197,8 @@ struct Filler<'p, 'a> {
 
 impl<'p, 'a> Filler<'p, 'a> {
     fn new(piece: &'p Piece<'a>, rows: &'p mut RowBuf) -> Self {
+        // How many a backward piece has nobody knows.
+        rows.expect(if piece.rows_max == usize::MAX { 0 } else { piece.rows_max });
         Self { piece, rows, value: Vec::new(), tombstones: 0, misfit: None }
     }
 
@@ -207,7 +211,7 @@ impl<'p, 'a> Filler<'p, 'a> {
     }
 
     /// Takes the next entry, to which nothing is to be folded any more; false once the piece is whole.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
         match entry.tag.kind() {
             Kind::Put

@@ -7,12 +7,16 @@ const IS_BLOB: u32 = 1 << 31;
 /// What a buffer has room for from its first row on.
 const ROWS_RESERVED: usize = 16;
 const BYTES_RESERVED: usize = 2 << 10;
+/// No more is asked for than this, whatever is expected.
+const ROWS_EXPECTED_MAX: usize = 512;
+const BYTES_EXPECTED_MAX: usize = 64 << 10;
 
 /// Rows in one allocation: keys and values back to back.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuf {
     bytes: Vec<u8>,
     rows: Vec<(u32, u32, u32)>,
+    expected: usize,
 }
 
 impl RowBuf {
@@ -55,16 +59,29 @@ impl RowBuf {
         self.bytes.len()
     }
 
+    /// So many rows are about to be pushed, of which a first one is as long as the others: memory is asked for once.
+    pub(super) fn expect(&mut self, rows: usize) {
+        self.expected = rows.min(ROWS_EXPECTED_MAX);
+    }
+
+    #[inline]
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
         let start = self.bytes.len() as u32;
         if self.rows.is_empty() {
-            // Enough for a first piece of usual rows.
-            self.rows.reserve(ROWS_RESERVED);
-            self.bytes.reserve(BYTES_RESERVED);
+            let rows = self.expected.max(ROWS_RESERVED);
+            self.rows.reserve(rows);
+            self.bytes.reserve(
+                (rows * (key.len() + value.len())).clamp(BYTES_RESERVED, BYTES_EXPECTED_MAX),
+            );
         }
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.rows.push((start, key.len() as u32, value.len() as u32));
+    }
+
+    /// Turns the order of the rows round.
+    pub(super) fn reverse(&mut self) {
+        self.rows.reverse();
     }
 
     /// Only in a cursor's own buffer.

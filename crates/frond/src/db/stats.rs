@@ -189,6 +189,8 @@ impl Stats {
             ("lock_timeouts", locks.timeouts),
             ("deadlocks", locks.deadlocks),
             ("lock_interrupts", locks.interrupts),
+            ("writers_slowed", count(&engine.slowed.count)),
+            ("writers_slowed_nanos", count(&engine.slowed.nanos)),
             ("locked_rows_looked_again", shared.last_commits.looked_again()),
         ];
         list(&mut values, COMMIT_NAMES, &commits);

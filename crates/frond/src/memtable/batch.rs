@@ -1,8 +1,8 @@
 //! Inserting one commit's entries into one tree, in key order.
 //!
-//! Each entry's leaf is located a few entries before its turn, and fetched meanwhile: a leaf that is
-//! not in the processor's cache costs more than all the rest. When its turn comes, the version tells
-//! whether it is still the right leaf.
+//! A leaf that is not in the processor's cache costs more than all the rest. So an entry is worked at three times, with
+//! other entries in between: its leaf's address is found and its memory asked for; when that has arrived, the leaf's version
+//! is taken; and when its turn comes, the version tells whether it is still the right leaf.
 //!
 //! Invariants
 //! 1. An entry goes into the leaf that a descent found for its key, at the version of that descent,
@@ -15,14 +15,16 @@
 
 use super::{
     arena::{At, Writer},
-    node::{NodeHead, Position, node},
-    tree::{Seen, Tree},
+    node::{Node, NodeHead, Position, node},
+    tree::{Approach, Seen, Tree},
     versions,
 };
 use crate::{Seqno, Tag};
 
-/// Entries located ahead.
-const LOCATED_AHEAD: usize = 8;
+/// Entries between two looks at one.
+const AHEAD: usize = 8;
+/// Entries that are worked at.
+const AT_WORK: usize = 2 * AHEAD;
 
 /// What an insert brings.
 #[derive(Clone, Copy)]
@@ -47,6 +49,36 @@ struct Located {
     version: u64,
 }
 
+impl Located {
+    fn of(seen: Seen<'_>) -> Self {
+        Self { leaf: seen.node.at, version: seen.version }
+    }
+}
+
+/// How far the way to an entry's leaf is known.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Not at all, or what was known has changed.
+    Unknown,
+    /// Its parent, and that one's version, named the leaf.
+    Above {
+        parent: At<NodeHead>,
+        version: u64,
+        leaf: At<NodeHead>,
+    },
+    Found(Located),
+}
+
+impl Way {
+    fn leaf(self) -> Option<At<NodeHead>> {
+        match self {
+            Way::Unknown => None,
+            Way::Above { leaf, .. } => Some(leaf),
+            Way::Found(located) => Some(located.leaf),
+        }
+    }
+}
+
 /// A leaf that only this batch changed between two versions.
 #[derive(Clone, Copy)]
 struct Own {
@@ -61,16 +93,17 @@ pub(super) struct Batch<'w, 'a> {
     writer: &'w mut Writer<'a>,
     seqno: Seqno,
     own: Option<Own>,
-    /// Where the last entry was located, and whether the one before it was, too.
-    last: Option<Located>,
-    repeats: bool,
+    /// The way to the entry before; found where the one before that has the same leaf.
+    last: Way,
+    /// Where that leaf is in its parent.
+    slot: usize,
     inserted: Inserted,
 }
 
 impl<'w, 'a> Batch<'w, 'a> {
     pub(super) fn new(tree: Tree<'a>, writer: &'w mut Writer<'a>, seqno: Seqno) -> Self {
         let inserted = Inserted::default();
-        Self { tree, writer, seqno, own: None, last: None, repeats: false, inserted }
+        Self { tree, writer, seqno, own: None, last: Way::Unknown, slot: 0, inserted }
     }
 
     /// Inserts entries that ascend by key.
@@ -83,50 +116,105 @@ impl<'w, 'a> Batch<'w, 'a> {
             self.insert(first, None);
             return self.inserted;
         };
-        let mut ahead = [None; LOCATED_AHEAD];
+        let mut at_work = [None; AT_WORK];
         let mut turn = 0;
         for entry in [first, second].into_iter().chain(entries) {
-            let located = self.locate(entry.key);
-            let slot = &mut ahead[turn % LOCATED_AHEAD];
-            if let Some((due, located)) = slot.replace((entry, located)) {
-                self.insert(due, located);
-            }
+            let way = self.way_to(entry.key);
+            let due = at_work[turn % AT_WORK].replace((entry, way));
+            self.take_turn(&mut at_work, turn, due);
             turn += 1;
         }
-        for late in turn..turn + LOCATED_AHEAD {
-            if let Some((due, located)) = ahead[late % LOCATED_AHEAD].take() {
-                self.insert(due, located);
-            }
+        for late in turn..turn + AT_WORK {
+            let due = at_work[late % AT_WORK].take();
+            self.take_turn(&mut at_work, late, due);
         }
         self.inserted
     }
 
-    /// Finds a key's leaf and asks for its memory. The key is above all located before.
+    /// Inserts the entry that is due, and finds the leaf of the one that is halfway there.
     #[inline]
-    fn locate(&mut self, key: &[u8]) -> Option<Located> {
+    fn take_turn<'e>(
+        &mut self,
+        at_work: &mut [Option<(Entry<'e>, Way)>; AT_WORK],
+        turn: usize,
+        due: Option<(Entry<'e>, Way)>,
+    ) {
+        if let Some((_, way)) = &mut at_work[(turn + AHEAD) % AT_WORK] {
+            *way = self.find(*way);
+        }
+        if let Some((entry, way)) = due {
+            let located = match way {
+                Way::Found(located) => Some(located),
+                Way::Unknown | Way::Above { .. } => None,
+            };
+            self.insert(entry, located);
+        }
+    }
+
+    /// Finds out about a key's leaf and asks for its memory. The key is above all before it.
+    #[inline]
+    fn way_to(&mut self, key: &[u8]) -> Way {
         let arena = self.tree.arena;
-        if let Some(last) = self.last {
+        if let Way::Found(last) = self.last {
             let last = self.renewed(last);
             let leaf = node(arena, last.leaf);
-            // Only a leaf met twice in a row has its fence looked at: that may be far away.
-            let belongs = match leaf.high() {
-                None => true,
-                Some(high) => self.repeats && key < arena.record(high).key(),
-            };
+            let belongs = leaf.high().is_none_or(|high| key < arena.record(high).key());
             if belongs && leaf.lock().validate(last.version) {
-                self.repeats = true;
-                self.last = Some(last);
+                self.last = Way::Found(last);
                 return self.last;
             }
         }
-        let found = self.tree.descend(|node| node.child_slot_for(arena, key));
-        let located = found.map(|seen| Located { leaf: seen.node.at, version: seen.version });
-        self.repeats = match (self.last, located) {
-            (Some(last), Some(located)) => last.leaf == located.leaf,
-            _ => false,
+        let way = self.beside_last(key).unwrap_or_else(|| self.by_descent(key));
+        // A leaf met twice in a row is here already, and has its fence looked at from now on.
+        let repeats = way.leaf().is_some() && way.leaf() == self.last.leaf();
+        self.last = if repeats { self.find(way) } else { way };
+        self.last
+    }
+
+    /// The way through the same parent as the entry before.
+    #[inline]
+    fn beside_last(&mut self, key: &[u8]) -> Option<Way> {
+        let arena = self.tree.arena;
+        let Way::Above { parent, version, .. } = self.last else { return None };
+        let above = node(arena, parent);
+        let slot = above.child_slot_from(arena, key, self.slot);
+        if slot + 1 >= above.count()
+            && above.high().is_some_and(|high| key >= arena.record(high).key())
+        {
+            return None;
+        }
+        let leaf = above.child(slot)?;
+        self.tree.prefetch_leaf(leaf);
+        self.slot = slot;
+        above.lock().validate(version).then_some(Way::Above { parent, version, leaf })
+    }
+
+    fn by_descent(&mut self, key: &[u8]) -> Way {
+        let mut slot = 0;
+        let slot_of = |node: &Node<'_>| {
+            slot = node.child_slot_for(self.tree.arena, key);
+            slot
         };
-        self.last = located;
-        located
+        let way = match self.tree.approach(slot_of) {
+            None => Way::Unknown,
+            Some(Approach::AtLeaf(leaf)) => Way::Found(Located::of(leaf)),
+            Some(Approach::Above { parent, leaf }) => {
+                Way::Above { parent: parent.node.at, version: parent.version, leaf }
+            }
+        };
+        self.slot = slot;
+        way
+    }
+
+    /// Goes from the parent to the leaf.
+    #[inline]
+    fn find(&self, way: Way) -> Way {
+        let Way::Above { parent, version, leaf } = way else { return way };
+        let parent = Seen { node: node(self.tree.arena, parent), version };
+        match self.tree.arrive(Approach::Above { parent, leaf }) {
+            Some(leaf) => Way::Found(Located::of(leaf)),
+            None => Way::Unknown,
+        }
     }
 
     /// The same leaf at its newest version, if only this batch changed it (invariant 1).

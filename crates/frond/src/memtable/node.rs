@@ -40,6 +40,8 @@ pub(super) const SLOTS_SMALL: usize = if cfg!(shuttle) { 2 } else { 8 };
 /// bits: recomputing heads reads every record of the node.
 const HEAD_BITS_WANTED: u32 = 32;
 const SPINS_BEFORE_YIELD: u32 = 64;
+/// Slots that are looked at one by one: more of them are a binary search.
+const NEAR_SLOTS: usize = 8;
 
 placed! {
     /// A version word: odd while locked.
@@ -348,6 +350,19 @@ impl<'a> Node<'a> {
     pub(super) fn child_slot_for(&self, arena: &Arena, key: &[u8]) -> usize {
         let at = self.search(arena, key);
         if at.found { at.slot } else { at.slot.saturating_sub(1) }
+    }
+
+    /// The same for a key that belongs to this slot or a later one, likely a near one.
+    #[inline]
+    pub(super) fn child_slot_from(&self, arena: &Arena, key: &[u8], slot: usize) -> usize {
+        let wanted = key_head(key, self.head.skip.load(Ordering::Relaxed) as usize);
+        let behind = self.heads.get(slot + 1..self.count()).unwrap_or(&[]);
+        let mut near = behind.iter().take(NEAR_SLOTS).enumerate();
+        match near.find(|(_, head)| head.load(Ordering::Relaxed) >= wanted) {
+            Some((passed, head)) if head.load(Ordering::Relaxed) > wanted => slot + passed,
+            None if behind.len() <= NEAR_SLOTS => slot + behind.len(),
+            _ => self.child_slot_for(arena, key),
+        }
     }
 
     /// The slot of an inner node whose child has the greatest keys below this one.

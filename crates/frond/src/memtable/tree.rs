@@ -31,6 +31,15 @@ pub(super) struct Seen<'a> {
     pub(super) version: u64,
 }
 
+/// How far a descent has come without touching a leaf below the root.
+#[derive(Clone, Copy)]
+pub(super) enum Approach<'a> {
+    /// The root is a leaf.
+    AtLeaf(Seen<'a>),
+    /// The leaf's parent as it was when it named the leaf.
+    Above { parent: Seen<'a>, leaf: At<NodeHead> },
+}
+
 /// Which leaf a cursor wants.
 #[derive(Clone, Copy)]
 pub(super) enum Leaf<'k> {
@@ -75,13 +84,26 @@ impl<'a> Tree<'a> {
     /// The leaf chosen by `slot_of` on the way down.
     #[inline]
     pub(super) fn descend(&self, slot_of: impl Fn(&Node<'a>) -> usize) -> Option<Seen<'a>> {
+        loop {
+            if let Some(leaf) = self.arrive(self.approach(&slot_of)?) {
+                return Some(leaf);
+            }
+        }
+    }
+
+    /// The first part of [`descend`](Self::descend): asks for the leaf's memory and does not wait for it.
+    #[inline]
+    pub(super) fn approach(
+        &self,
+        mut slot_of: impl FnMut(&Node<'a>) -> usize,
+    ) -> Option<Approach<'a>> {
         'restart: loop {
             let mut seen = self.root()?;
             while seen.node.level() > 0 {
                 let Some(at) = seen.node.child(slot_of(&seen.node)) else { continue 'restart };
-                // Before the child is touched: all its lines arrive together.
                 if seen.node.level() == 1 {
-                    self.arena.prefetch(at, LEAF_BYTES);
+                    self.prefetch_leaf(at);
+                    return Some(Approach::Above { parent: seen, leaf: at });
                 }
                 let child = node(self.arena, at);
                 let version = child.lock().begin();
@@ -90,7 +112,26 @@ impl<'a> Tree<'a> {
                 }
                 seen = Seen { node: child, version };
             }
-            return Some(seen);
+            return Some(Approach::AtLeaf(seen));
+        }
+    }
+
+    /// Asks for a leaf's memory before it is touched: all its lines arrive together.
+    #[inline]
+    pub(super) fn prefetch_leaf(&self, leaf: At<NodeHead>) {
+        self.arena.prefetch(leaf, LEAF_BYTES);
+    }
+
+    /// The rest of it: the leaf, unless its parent has changed since.
+    #[inline]
+    pub(super) fn arrive(&self, approach: Approach<'a>) -> Option<Seen<'a>> {
+        match approach {
+            Approach::AtLeaf(leaf) => Some(leaf),
+            Approach::Above { parent, leaf } => {
+                let node = node(self.arena, leaf);
+                let version = node.lock().begin();
+                parent.node.lock().validate(parent.version).then_some(Seen { node, version })
+            }
         }
     }
 
@@ -165,7 +206,7 @@ impl<'a> Tree<'a> {
             }
             let at = seen.node.child(slot)?;
             if seen.node.level() == 1 {
-                self.arena.prefetch(at, LEAF_BYTES);
+                self.prefetch_leaf(at);
             }
             let child = node(self.arena, at);
             let version = child.lock().begin();

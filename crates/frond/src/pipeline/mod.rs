@@ -40,7 +40,7 @@ pub(crate) use checkpoint::CheckpointState;
 pub(crate) use full::{FullDisk, LogWait};
 pub(crate) use health::Health;
 pub(crate) use insertion::Insertion;
-pub(crate) use pace::Paced;
+pub(crate) use pace::{Paced, Slowed};
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
@@ -202,6 +202,7 @@ pub(crate) struct Engine {
     /// Entries encoded by the running apply, and how many it will be, for pacing.
     pub progress: Arc<AtomicU64>,
     pub progress_expected: AtomicU64,
+    pub slowed: Slowed,
     /// Everything is drained and nothing was committed for a while: a checkpoint is due if anything
     /// is not durable, and free space goes back.
     pub(crate) idle: AtomicBool,

@@ -13,9 +13,30 @@
 //!
 //! Threads: committers, before they enter the sequencer; transactions, before they lock their first row.
 
-use crate::{Error, Result, sync::Ordering, version::MemSlot};
+use std::time::Duration;
+
+use crate::{
+    Error, Result,
+    sync::{AtomicU64, Ordering},
+    version::MemSlot,
+};
 
 use super::{Engine, turn::TurnTaken};
+
+/// Writers that were slowed, since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Slowed {
+    pub count: AtomicU64,
+    pub nanos: AtomicU64,
+}
+
+impl Slowed {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
 
 /// Who is to be slowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +62,20 @@ impl Engine {
     /// # Errors
     /// As `make_room`; what `goes_on` says before each wait.
     pub(crate) fn pace(&self, paced: Paced, goes_on: &dyn Fn() -> Result<()>) -> Result<()> {
+        let mut waits_since = None;
+        let result = self.pace_timed(paced, goes_on, &mut waits_since);
+        if let Some(since) = waits_since {
+            self.slowed.add(self.env.clock.now().saturating_sub(since));
+        }
+        result
+    }
+
+    fn pace_timed(
+        &self,
+        paced: Paced,
+        goes_on: &dyn Fn() -> Result<()>,
+        waits_since: &mut Option<Duration>,
+    ) -> Result<()> {
         let only_deletes = matches!(paced, Paced::Deletes | Paced::HoldsRows { deletes: true });
         let holds_rows = matches!(paced, Paced::HoldsRows { .. });
         loop {
@@ -53,6 +88,7 @@ impl Engine {
             if self.log_is_too_long() {
                 self.check_room()?;
                 goes_on()?;
+                waits_since.get_or_insert_with(|| self.env.clock.now());
                 self.shorten_log_or_wait(seen)?;
                 continue;
             }
@@ -73,6 +109,7 @@ impl Engine {
                 room => room?,
             }
             goes_on()?;
+            waits_since.get_or_insert_with(|| self.env.clock.now());
             self.help_or_wait(seen)?;
         }
     }

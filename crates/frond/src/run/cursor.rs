@@ -121,6 +121,12 @@ impl RunCursor {
         }
     }
 
+    /// So many entries are about to be asked for: a walk up decodes as many at once. Comes behind
+    /// [`project`](Self::project).
+    pub fn expect(&mut self, entries: usize) {
+        self.rows.expect(entries);
+    }
+
     /// From now on others read ahead of it.
     pub fn set_others(&mut self, ahead: Arc<dyn AheadOfCursor>) {
         if let Access::Cached { others, .. } = &mut self.access {
@@ -301,15 +307,22 @@ impl RunCursor {
         while self.on_entry {
             let block = self.bytes.get();
             // Keys of blocks before the one that holds `hi` are below it.
-            let hi = self.hi.as_deref().filter(|_| self.block + 1 >= self.blocks_end);
+            let compares = self.block + 1 >= self.blocks_end && !self.rows.has_limit();
+            let hi = self.hi.as_deref().filter(|_| compares);
             loop {
-                let (key, tag) = (self.rows.key(), self.rows.tag());
-                if hi.is_some_and(|hi| key >= hi) {
+                let mut is_beyond = false;
+                let goes_on = self.rows.each_decoded(block, |key, tag, payload, is_whole| {
+                    is_beyond = hi.is_some_and(|hi| key >= hi);
+                    if is_beyond {
+                        return Ok::<_, Error>(false);
+                    }
+                    take(Entry { key, tag, payload }, is_whole)
+                })?;
+                if is_beyond || (goes_on && self.rows.is_before_limit()) {
                     self.on_entry = false;
                     return Ok(());
                 }
-                let payload = self.rows.payload(block);
-                if !take(Entry { key, tag, payload }, self.rows.is_whole())? {
+                if !goes_on {
                     return Ok(());
                 }
                 match self.rows.next(block, self.run.format()) {
@@ -319,6 +332,7 @@ impl RunCursor {
                 }
             }
             self.next_block()?;
+            self.stop_at_hi();
         }
         Ok(())
     }
@@ -506,6 +520,12 @@ impl RunCursor {
         }
         let entered = self.rows.enter(self.bytes.get(), chunks);
         entered.map_err(|bad| self.run.bad_block(index, bad))?;
+        if index + 1 >= self.blocks_end
+            && let (Some(hi), Access::Cached { .. }) = (&self.hi, &self.access)
+        {
+            let set = self.rows.set_limit(self.bytes.get(), self.run.format(), hi);
+            set.map_err(|bad| self.run.bad_block(index, bad))?;
+        }
         Ok(true)
     }
 }

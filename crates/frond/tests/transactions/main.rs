@@ -6,6 +6,7 @@
 mod absent;
 mod alone;
 mod autonomous;
+mod batches;
 mod counted;
 mod ended;
 mod interrupts;

@@ -3,7 +3,8 @@
 //! Like [`Rows`](super::super::Rows) it does not hold the block; unlike it, the row stood on lies in the
 //! position's own memory, key and payload. A jump decodes one row; going on from there, eight, then
 //! sixty-four, then a vector: who wants one row pays for one. Who goes to an end of a block comes from the
-//! block beside it and begins with sixty-four.
+//! block beside it and begins with sixty-four. Who says how many rows he wants gets as many at once, and nobody
+//! any beyond the limit that was set.
 
 use super::{
     super::{BadBlock, Chunks},
@@ -32,6 +33,10 @@ pub struct TypedRows {
     shown: usize,
     /// Rows that were decoded last.
     reach: usize,
+    /// Rows that a walk up from where it begins is to take; 1 if nobody has said.
+    expected: usize,
+    /// The first row of the block that no walk up wants.
+    limit: usize,
 }
 
 impl Default for TypedRows {
@@ -43,7 +48,32 @@ impl Default for TypedRows {
 impl TypedRows {
     /// A position that reads these parts of values.
     pub fn new(projection: Projection) -> Self {
-        Self { projection, vector: Vector::default(), row: usize::MAX, shown: usize::MAX, reach: 1 }
+        Self {
+            projection,
+            vector: Vector::default(),
+            row: usize::MAX,
+            shown: usize::MAX,
+            reach: 1,
+            expected: 1,
+            limit: usize::MAX,
+        }
+    }
+
+    /// So many rows are about to be asked for, upwards from where it goes next.
+    pub fn expect(&mut self, rows: usize) {
+        self.expected = rows.max(1);
+    }
+
+    /// No walk up in this block wants rows from `key` on, until it is left.
+    pub fn set_limit(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<(), BadBlock> {
+        (self.limit, _) = place(typed, key, self.vector.chunks())?;
+        Ok(())
+    }
+
+    /// Whether the next row is the first one beyond the limit.
+    #[inline]
+    pub fn is_before_limit(&self) -> bool {
+        self.row.wrapping_add(1) == self.limit
     }
 
     /// The key stood on; after the last row that one's.
@@ -69,6 +99,32 @@ impl TypedRows {
         self.projection == Projection::All || !self.vector.tag(self.shown).1
     }
 
+    /// Shows the row stood on and those after it that are decoded and before the limit, until `take` says false: key, tag,
+    /// payload, and whether that is all there is. Stands on the last one shown; false if `take` has said so.
+    #[inline]
+    pub fn each_decoded<E>(
+        &mut self,
+        mut take: impl FnMut(&[u8], Tag, &[u8], bool) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let is_whole = self.projection == Projection::All;
+        let end = self.vector.rows().end.min(self.limit).max(self.row + 1);
+        for row in self.row..end {
+            let (key, tag, payload, in_columns) = self.vector.line(row);
+            if !take(key, tag, payload, is_whole || !in_columns)? {
+                self.stand_on(row);
+                return Ok(false);
+            }
+        }
+        self.stand_on(end - 1);
+        Ok(true)
+    }
+
+    /// Whether the limit is known.
+    #[inline]
+    pub fn has_limit(&self) -> bool {
+        self.limit != usize::MAX
+    }
+
     /// Number of the row stood on.
     #[inline]
     pub fn row(&self) -> usize {
@@ -77,10 +133,9 @@ impl TypedRows {
 
     /// Goes to the first row.
     pub fn first(&mut self, typed: &Typed<'_>) -> Result<(), BadBlock> {
-        self.reach = END_ROWS.min(rows_max(typed));
-        self.fill(typed, 0, self.reach.min(typed.rows()))?;
-        self.stand_on(0);
-        Ok(())
+        let wanted = if self.expected > 1 { self.expected } else { END_ROWS };
+        self.reach = wanted.min(rows_max(typed));
+        self.fill_up(typed, 0, self.reach)
     }
 
     /// Goes to the last row.
@@ -106,7 +161,8 @@ impl TypedRows {
             self.row = typed.rows();
             return Ok(false);
         }
-        self.jump(typed, row).map(|()| true)
+        self.reach = self.expected.min(rows_max(typed));
+        self.fill_up(typed, row, self.reach).map(|()| true)
     }
 
     /// Goes to the last row whose key is below `key`; false if there is none.
@@ -122,6 +178,7 @@ impl TypedRows {
     #[inline]
     pub fn leave(&mut self, known: Chunks) {
         self.vector.leave(known);
+        self.limit = usize::MAX;
     }
 
     /// Goes to the next row, if that has been decoded; else it stays, and false says nothing.
@@ -153,14 +210,24 @@ impl TypedRows {
             self.row = typed.rows();
             return Ok(false);
         }
-        if !self.vector.rows().contains(&row) {
-            let end = (row + self.grow(typed)).min(typed.rows());
-            let whole = end / FRAME_ROWS * FRAME_ROWS;
-            let end = if whole > row && end < typed.rows() { whole } else { end };
-            self.fill(typed, row, end - row)?;
+        if self.vector.rows().contains(&row) {
+            self.stand_on(row);
+        } else {
+            let count = self.grow(typed);
+            self.fill_up(typed, row, count)?;
         }
-        self.stand_on(row);
         Ok(true)
+    }
+
+    /// Decodes about so many rows from `row` on, which exists, and stands on it.
+    fn fill_up(&mut self, typed: &Typed<'_>, row: usize, count: usize) -> Result<(), BadBlock> {
+        let last = typed.rows().min(self.limit.max(row + 1));
+        let end = (row + count).min(last);
+        let whole = end / FRAME_ROWS * FRAME_ROWS;
+        let end = if count > FRAME_ROWS && whole > row && end < last { whole } else { end };
+        self.fill(typed, row, end - row)?;
+        self.stand_on(row);
+        Ok(())
     }
 
     /// Goes to the row before; false if this was the first.

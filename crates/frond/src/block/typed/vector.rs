@@ -105,6 +105,15 @@ impl Vector {
         }
     }
 
+    /// Key, tag and payload of row `row`, and whether its value is in the columns.
+    #[inline]
+    pub fn line(&self, row: usize) -> (&[u8], Tag, &[u8], bool) {
+        let index = row.wrapping_sub(self.rows.start);
+        let (tag, in_columns) = self.tags.get(index).copied().unwrap_or((Tag::DELETE, false));
+        let payload = if in_columns { self.values.get(index) } else { self.others.get(index) };
+        (self.keys.get(index), tag, payload, in_columns)
+    }
+
     /// Decodes these rows, which exist.
     pub fn fill(
         &mut self,

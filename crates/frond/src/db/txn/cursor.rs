@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod base;
+mod batch;
 
 use super::{
     super::{

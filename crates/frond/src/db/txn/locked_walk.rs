@@ -116,6 +116,12 @@ impl<'t> LockedWalk<'t> {
         self.stand(Gap::High);
     }
 
+    /// Walks over another range from here on, from its first row. What it has locked stays locked.
+    pub fn set_range(&mut self, (from, to): (Option<Vec<u8>>, Option<Vec<u8>>)) {
+        (self.from, self.to) = (from, to);
+        self.seek_first();
+    }
+
     fn stand(&mut self, gap: Gap) {
         self.gap = gap;
         (self.ahead, self.before) = (None, None);

@@ -9,41 +9,69 @@ use crate::coding::put_varint;
 /// Strings that are looked at.
 const STRINGS_MAX: usize = 1024;
 
-/// What strings of one length have at a position.
-#[derive(Clone, Copy, Default)]
-struct Position {
+/// What strings of one length have at each position. Side by side, so that a string is looked at many positions at a time.
+struct Positions {
     /// What more than half of them have, if there is such a byte (Boyer and Moore: a vote for it
     /// cannot be outvoted).
-    byte: u8,
-    votes: u32,
+    bytes: Vec<u8>,
+    votes: Vec<u16>,
     /// How many have it.
-    same: u32,
-    /// How many have a byte of the classes `DIGIT` to `HEX_UPPER`, 16 bits each.
-    sorts: u64,
+    same: Vec<u16>,
+    /// How many have a byte of the classes `DIGIT` to `HEX_UPPER`.
+    digits: Vec<u16>,
+    lower: Vec<u16>,
+    upper: Vec<u16>,
 }
 
-/// The classes of a byte, 1 for each in its 16 bits.
-static SORTS: [u64; 256] = {
-    let mut sorts = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let digit = (byte as u8).is_ascii_digit() as u64;
-        let lower = digit | matches!(byte as u8, b'a'..=b'f') as u64;
-        let upper = digit | matches!(byte as u8, b'A'..=b'F') as u64;
-        sorts[byte] = digit | lower << 16 | upper << 32;
-        byte += 1;
-    }
-    sorts
-};
-
-impl Position {
-    /// The narrowest class that at least `enough` strings have here.
-    fn class(&self, enough: u32) -> u8 {
-        if self.same >= enough {
-            return CONSTANT;
+impl Positions {
+    fn new(length: usize) -> Self {
+        let counts = || vec![0u16; length];
+        Self {
+            bytes: vec![0; length],
+            votes: counts(),
+            same: counts(),
+            digits: counts(),
+            lower: counts(),
+            upper: counts(),
         }
-        let has = |class: &u8| (self.sorts >> (16 * (class - DIGIT))) as u16 as u32 >= enough;
-        [DIGIT, HEX_LOWER, HEX_UPPER].into_iter().find(has).unwrap_or(ANY)
+    }
+
+    fn vote(&mut self, string: &[u8]) {
+        for ((byte, votes), &new) in self.bytes.iter_mut().zip(&mut self.votes).zip(string) {
+            let (is_same, is_open) = (*byte == new, *votes == 0);
+            *byte = if is_open { new } else { *byte };
+            // One up, or one down.
+            *votes = if is_same | is_open { *votes + 1 } else { votes.wrapping_sub(1) };
+        }
+    }
+
+    fn sort(&mut self, string: &[u8]) {
+        let counts = self.digits.iter_mut().zip(&mut self.lower).zip(&mut self.upper);
+        for (((digits, lower), upper), &byte) in counts.zip(string) {
+            let digit = u16::from(byte.wrapping_sub(b'0') < 10);
+            *digits += digit;
+            *lower += digit | u16::from(byte.wrapping_sub(b'a') < 6);
+            *upper += digit | u16::from(byte.wrapping_sub(b'A') < 6);
+        }
+    }
+
+    fn compare(&mut self, string: &[u8]) {
+        for ((same, byte), new) in self.same.iter_mut().zip(&self.bytes).zip(string) {
+            *same += u16::from(byte == new);
+        }
+    }
+
+    /// The narrowest class at each position that at least `enough` strings have there.
+    fn classes(&self, enough: usize) -> Vec<u8> {
+        let has = |counts: &[u16], at: usize| usize::from(counts[at]) >= enough;
+        let class = |at: usize| match () {
+            () if has(&self.same, at) => CONSTANT,
+            () if has(&self.digits, at) => DIGIT,
+            () if has(&self.lower, at) => HEX_LOWER,
+            () if has(&self.upper, at) => HEX_UPPER,
+            () => ANY,
+        };
+        (0..self.bytes.len()).map(class).collect()
     }
 }
 
@@ -68,37 +96,24 @@ pub(super) fn shape_of(strings: &Strings) -> Option<Vec<u8>> {
     // A thousand tell what all are like, and fit the counts.
     let alike = alike.step_by(count.div_ceil(STRINGS_MAX));
     let count = alike.clone().count();
-    let mut positions = vec![Position::default(); length];
+    let mut positions = Positions::new(length);
     for string in alike.clone() {
-        for (position, &byte) in positions.iter_mut().zip(string) {
-            position.sorts += SORTS[usize::from(byte)];
-            if position.byte == byte {
-                position.votes += 1;
-            } else if position.votes == 0 {
-                (position.byte, position.votes) = (byte, 1);
-            } else {
-                position.votes -= 1;
-            }
-        }
+        positions.vote(string);
+        positions.sort(string);
     }
-    for string in alike {
-        for (position, &byte) in positions.iter_mut().zip(string) {
-            position.same += u32::from(position.byte == byte);
-        }
-    }
-    let enough = (count - count / 64) as u32;
-    let classes: Vec<u8> = positions.iter().map(|position| position.class(enough)).collect();
-    Some(put_shape(&positions, &classes))
+    alike.for_each(|string| positions.compare(string));
+    let classes = positions.classes(count - count / 64);
+    Some(put_shape(&positions.bytes, &classes))
 }
 
-fn put_shape(positions: &[Position], classes: &[u8]) -> Vec<u8> {
+fn put_shape(bytes: &[u8], classes: &[u8]) -> Vec<u8> {
     let (mut runs, mut bits) = (Vec::new(), 0);
     let mut at = 0;
     while let Some(&class) = classes.get(at) {
         let count = classes[at..].iter().take_while(|of| **of == class).count().min(RUN_MAX);
         runs.extend([class, count as u8]);
         if class == CONSTANT {
-            runs.extend(positions[at..at + count].iter().map(|position| position.byte));
+            runs.extend(&bytes[at..at + count]);
         }
         bits += Run { class, count, constant: &[] }.bits();
         at += count;
@@ -109,4 +124,78 @@ fn put_shape(positions: &[Position], classes: &[u8]) -> Vec<u8> {
     put_varint(&mut shape, runs.len() as u64);
     shape.extend(runs);
     shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The class of each position as its words say it, from counts of all bytes.
+    fn counted(strings: &[Vec<u8>]) -> Vec<u8> {
+        let enough = strings.len() - strings.len() / 64;
+        let at_least = |at: usize, has: &dyn Fn(u8) -> bool| {
+            strings.iter().filter(|string| has(string[at])).count() >= enough
+        };
+        let class = |at: usize| {
+            if (0..=255).any(|byte| at_least(at, &|other| other == byte)) {
+                CONSTANT
+            } else if at_least(at, &|byte| byte.is_ascii_digit()) {
+                DIGIT
+            } else if at_least(at, &|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+                HEX_LOWER
+            } else if at_least(at, &|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F')) {
+                HEX_UPPER
+            } else {
+                ANY
+            }
+        };
+        (0..strings[0].len()).map(class).collect()
+    }
+
+    #[test]
+    fn classes_are_those_that_nearly_all_strings_have() {
+        let mut state = 1u64;
+        let mut next = |end: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % end
+        };
+        let alphabets: [&[u8]; 5] =
+            [b"-", b"0123456789", b"0123456789abcdef", b"0123456789ABCDEF", b"xyz\xff\0"];
+        let mut met = [false; 256];
+        for _ in 0..60 {
+            let (count, length) = (1 + next(1000), 1 + next(150));
+            let kinds: Vec<usize> = (0..length).map(|_| next(5)).collect();
+            let strings: Vec<Vec<u8>> = (0..count)
+                .map(|_| {
+                    let byte = |kind: &usize| {
+                        // Some do not belong.
+                        let from = alphabets[if next(70) == 0 { next(5) } else { *kind }];
+                        from[next(from.len())]
+                    };
+                    kinds.iter().map(byte).collect()
+                })
+                .collect();
+            let mut held = Strings::new();
+            strings.iter().for_each(|string| held.push(string));
+            let mut positions = Positions::new(length);
+            for string in held.iter() {
+                positions.vote(string);
+                positions.sort(string);
+            }
+            held.iter().for_each(|string| positions.compare(string));
+            let expected = counted(&strings);
+            assert_eq!(positions.classes(count - count / 64), expected);
+            for (at, class) in expected.iter().enumerate().filter(|(_, class)| **class == CONSTANT)
+            {
+                let same = strings.iter().filter(|string| string[at] == positions.bytes[at]);
+                assert!(same.count() >= count - count / 64, "{class}");
+            }
+            expected.iter().for_each(|class| met[usize::from(*class)] = true);
+        }
+        assert!(
+            [CONSTANT, DIGIT, HEX_LOWER, HEX_UPPER, ANY]
+                .iter()
+                .all(|class| met[usize::from(*class)])
+        );
+    }
 }

@@ -1,0 +1,85 @@
+//! The rows of a batch, in memory that the cursor keeps.
+
+use frond::RowBuf;
+
+use super::frond_row;
+
+/// Rows that a cursor has handed out.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Keys and values, back to back, of rows that were put away one by one.
+    pub(super) memory: Vec<u8>,
+    /// Where each row lies in it.
+    pub(super) places: Vec<Place>,
+    /// Rows that came together, in ascending order; then there are no others.
+    pub(super) piece: RowBuf,
+    /// In the order in which they are handed out.
+    rows: Vec<frond_row>,
+}
+
+impl Batch {
+    /// Forgets the rows.
+    pub(super) fn clear(&mut self) {
+        self.memory.clear();
+        self.places.clear();
+        self.piece.clear();
+        self.rows.clear();
+    }
+
+    /// Makes what was fetched what is handed out; of a piece from its first row on, or from its last.
+    pub(super) fn finish(&mut self, forward: bool) {
+        let Self { memory, places, piece, rows } = self;
+        rows.clear();
+        rows.extend(places.iter().map(|place| place.row(memory)));
+        let row = |(key, value): (&[u8], &[u8])| frond_row {
+            key: key.as_ptr(),
+            key_length: key.len(),
+            value: value.as_ptr(),
+            value_length: value.len(),
+            locked: false,
+        };
+        rows.extend(piece.iter().map(row));
+        if !forward && !piece.is_empty() {
+            rows.reverse();
+        }
+    }
+
+    /// The rows as they are handed out.
+    pub(super) fn rows(&self) -> &[frond_row] {
+        &self.rows
+    }
+
+    /// The key of one of them.
+    pub(super) fn key(&self, row: usize, forward: bool) -> Option<&[u8]> {
+        if let Some(place) = self.places.get(row) {
+            return self.memory.get(place.at..place.at + place.key_length);
+        }
+        let at = if forward { row } else { self.piece.len().checked_sub(row + 1)? };
+        self.piece.get(at).map(|(key, _)| key)
+    }
+}
+
+/// Where a row lies in a cursor's memory, key before value.
+pub(super) struct Place {
+    pub(super) at: usize,
+    pub(super) key_length: usize,
+    pub(super) value_length: usize,
+    pub(super) locked: bool,
+}
+
+impl Place {
+    /// Puts a row away.
+    pub(super) fn put(memory: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Self {
+        let at = memory.len();
+        memory.extend_from_slice(key);
+        memory.extend_from_slice(value);
+        Self { at, key_length: key.len(), value_length: value.len(), locked: false }
+    }
+
+    /// The row, as long as the memory is not written to.
+    fn row(&self, memory: &[u8]) -> frond_row {
+        let Self { at, key_length, value_length, locked } = *self;
+        let (key, rest) = memory[at..].split_at(key_length);
+        frond_row { key: key.as_ptr(), key_length, value: rest.as_ptr(), value_length, locked }
+    }
+}

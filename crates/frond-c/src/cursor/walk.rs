@@ -1,0 +1,144 @@
+//! What a cursor walks over: what is committed, a transaction's view of it, or a temporary tree.
+
+use std::{ops::Bound, sync::Arc, time::Duration};
+
+use frond::{Cursor, TemporaryTree, Txn, TxnCursor};
+
+use super::batch::Place;
+use crate::error::{Fail, misuse};
+
+/// What a cursor walks over.
+pub(super) enum Walk {
+    Plain(Box<Cursor>),
+    OfTxn(OwnedCursor),
+    OfTemporary(TemporaryCursor),
+}
+
+self_cell::self_cell!(
+    pub(super) struct OwnedCursor {
+        owner: Arc<Txn>,
+        #[not_covariant]
+        dependent: TxnCursor,
+    }
+);
+
+self_cell::self_cell!(
+    pub(super) struct TemporaryCursor {
+        owner: TemporaryTree,
+        #[not_covariant]
+        dependent: TxnCursor,
+    }
+);
+
+impl Walk {
+    /// The next row, forward or backward, put away by `take`; `None` at the end.
+    pub(super) fn step(
+        &mut self,
+        forward: bool,
+        take: impl FnOnce(&[u8], &[u8]) -> Place,
+    ) -> Result<Option<Place>, frond::Error> {
+        match self {
+            Self::Plain(cursor) => {
+                let row = if forward { cursor.next()? } else { cursor.prev()? };
+                Ok(row.map(|(key, value)| take(key, value)))
+            }
+            Self::OfTxn(owned) => {
+                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
+            }
+            Self::OfTemporary(owned) => {
+                owned.with_dependent_mut(|_, cursor| step_of(cursor, forward, take))
+            }
+        }
+    }
+
+    /// Locks the row that was given last, and reads it again; `None` if it has gone.
+    pub(super) fn relock(
+        &mut self,
+        wait: Option<Duration>,
+        take: impl FnOnce(&[u8], &[u8]) -> Place,
+    ) -> Result<Option<Place>, Fail> {
+        match self {
+            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| {
+                let row = cursor.relock(wait)?;
+                Ok(row.map(|(key, value)| Place { locked: true, ..take(key, value) }))
+            }),
+            Self::Plain(_) | Self::OfTemporary(_) => {
+                Err(misuse("the cursor locks nothing, and so nothing again"))
+            }
+        }
+    }
+
+    /// Whether its transaction is over.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::OfTxn(owned) => owned.borrow_owner().is_over(),
+            Self::Plain(_) | Self::OfTemporary(_) => false,
+        }
+    }
+
+    pub(super) fn seek(&mut self, to: Seek<'_>) {
+        match self {
+            Self::Plain(cursor) => match to {
+                Seek::Key(key) => cursor.seek(key),
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+            },
+            Self::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| match to {
+                Seek::Key(key) => cursor.seek(key),
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+            }),
+            Self::OfTemporary(owned) => owned.with_dependent_mut(|_, cursor| match to {
+                Seek::Key(key) => cursor.seek(key),
+                Seek::First => cursor.seek_first(),
+                Seek::Last => cursor.seek_last(),
+            }),
+        }
+    }
+}
+
+impl Walk {
+    /// Walks over another range.
+    pub(super) fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
+        match self {
+            Self::OfTxn(owned) => {
+                Ok(owned.with_dependent_mut(|_, cursor| cursor.set_range(range))?)
+            }
+            Self::OfTemporary(owned) => {
+                Ok(owned.with_dependent_mut(|_, cursor| cursor.set_range(range))?)
+            }
+            Self::Plain(_) => Err(misuse("a cursor of no transaction keeps its range")),
+        }
+    }
+
+    /// Whether it would still give the row of this key.
+    pub(super) fn still_gives(&self, key: &[u8]) -> Result<bool, Fail> {
+        match self {
+            // Nobody writes to what they see.
+            Self::Plain(_) => Ok(true),
+            Self::OfTxn(owned) => Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?),
+            Self::OfTemporary(owned) => {
+                Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?)
+            }
+        }
+    }
+}
+
+/// The next row of a transaction's cursor, with whether that has locked it.
+fn step_of(
+    cursor: &mut TxnCursor<'_>,
+    forward: bool,
+    take: impl FnOnce(&[u8], &[u8]) -> Place,
+) -> Result<Option<Place>, frond::Error> {
+    let row = if forward { cursor.next()? } else { cursor.prev()? };
+    let place = row.map(|(key, value)| take(key, value));
+    Ok(place.map(|place| Place { locked: cursor.is_locked(), ..place }))
+}
+
+/// Where a walk goes.
+#[derive(Clone, Copy)]
+pub(super) enum Seek<'a> {
+    Key(&'a [u8]),
+    First,
+    Last,
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "status.h"
+
+#include "store.h"
+
+#include <atomic>
+#include <cstring>
+
+namespace frond {
+namespace {
+
+/* Which of the numbers of frond_stats are shown; docs/mariadb.md says what they are. */
+constexpr const char *SHOWN[] = {
+    "cache_bytes",
+    "cache_hits",
+    "cache_misses",
+    "checkpoint_bytes_written",
+    "checkpoints",
+    "chunks_decode_nanos",
+    "commits",
+    "commits_nanos",
+    "commit_p99_nanos",
+    "deadlocks",
+    "device_read_bytes",
+    "device_reads",
+    "disk_full",
+    "leaf_encode_nanos",
+    "leaf_encoded_bytes",
+    "leaf_encoded_from_bytes",
+    "lock_interrupts",
+    "lock_timeouts",
+    "lock_waits",
+    "lock_waits_nanos",
+    "locks",
+    "locks_bytes",
+    "log_kept_bytes",
+    "log_syncs",
+    "log_written_bytes",
+    "memory_known_bytes",
+    "memory_taken_bytes",
+    "memtables_bytes",
+    "pages_damaged",
+    "runs_unwritten_bytes",
+    "slow_operations",
+    "snapshot_kept_bytes",
+    "snapshot_oldest_millis",
+    "snapshot_spilled_bytes",
+    "snapshots",
+    "space_end_bytes",
+    "space_free_bytes",
+    "space_live_bytes",
+    "store_read_bytes",
+    "store_reads",
+    "store_syncs",
+    "store_writes",
+    "store_written_bytes",
+    "sync_waits",
+    "sync_waits_nanos",
+    "trees",
+    "uncommitted_bytes",
+    "writers_slowed",
+    "writers_slowed_nanos",
+};
+constexpr size_t COUNT = array_elements(SHOWN);
+
+/* Where the server reads them: what was so when somebody last asked. */
+std::atomic<ulonglong> values[COUNT];
+static_assert(sizeof values[0] == sizeof(ulonglong), "the server reads plain numbers");
+struct st_mysql_show_var shown[COUNT + 1];
+
+/* `context` counts those that were found. */
+void keep(void *context, const char *name, uint64_t value)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(SHOWN[i], name) == 0) {
+            values[i].store(value, std::memory_order_relaxed);
+            ++*static_cast<size_t *>(context);
+        }
+}
+
+/* SHOW STATUS, in one call of the store for all of them. The server adds the prefix. */
+int show(MYSQL_THD, struct st_mysql_show_var *variable, void *, struct system_status_var *, enum enum_var_type)
+{
+    size_t found = 0;
+    if (store() != nullptr)
+        frond_stats(store(), keep, &found, nullptr);
+    variable->type = SHOW_ARRAY;
+    variable->value = shown;
+    return 0;
+}
+
+}  // namespace
+
+struct st_mysql_show_var status_variables[] = {
+    SHOW_FUNC_ENTRY("Frond", &show),
+    {nullptr, nullptr, SHOW_LONG},
+};
+
+void set_status_variables()
+{
+    for (size_t i = 0; i < COUNT; i++)
+        shown[i] = {SHOWN[i], &values[i], SHOW_LONGLONG};
+    shown[COUNT] = {nullptr, nullptr, SHOW_LONG};
+    size_t found = 0;
+    frond_stats(store(), keep, &found, nullptr);
+    if (found != COUNT)
+        sql_print_error("Frond: of %zu status variables the store has only %zu", COUNT, found);
+}
+
+}  // namespace frond

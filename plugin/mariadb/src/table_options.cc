@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "table_options.h"
+
+namespace frond {
+namespace {
+
+constexpr const char *CLASS_NAMES[] = {"fast", "default", "small"};
+constexpr int CLASSES[] = {FROND_FAST, FROND_DEFAULT, FROND_SMALL};
+
+void note(THD *thd, const char *option)
+{
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_ILLEGAL_HA_CREATE_OPTION,
+                        "Frond: %s has no effect: every table is compressed, as its option COMPRESSION says", option);
+}
+
+}  // namespace
+
+ha_create_table_option table_options[] = {
+    HA_TOPTION_ENUM("COMPRESSION", compression, "fast,default,small", 1),
+    HA_TOPTION_END,
+};
+
+int size_class(const ha_table_option_struct *options)
+{
+    return options == nullptr || options->compression >= array_elements(CLASSES) ? FROND_DEFAULT
+                                                                                 : CLASSES[options->compression];
+}
+
+const char *size_class_name(int size_class)
+{
+    for (uint i = 0; i < array_elements(CLASSES); i++)
+        if (CLASSES[i] == size_class)
+            return CLASS_NAMES[i];
+    return "?";
+}
+
+void note_options_without_effect(THD *thd, const HA_CREATE_INFO *info)
+{
+    if (info->row_type == ROW_TYPE_COMPRESSED)
+        note(thd, "ROW_FORMAT=COMPRESSED");
+    if (info->key_block_size != 0)
+        note(thd, "KEY_BLOCK_SIZE");
+}
+
+}  // namespace frond

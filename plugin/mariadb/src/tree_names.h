@@ -1,0 +1,45 @@
+/* Which table and index a tree of the store belongs to. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_TREE_NAMES_H
+#define FROND_TREE_NAMES_H
+
+#include "server.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace frond {
+
+/* A tree as SQL knows it. What is not known is not there: the store may have trees that the plugin did not make. */
+struct Named_tree {
+    enum Kind { ROWS, INDEX, OTHER };
+
+    uint32_t id = 0;
+    std::string name;
+    Kind kind = OTHER;
+    int size_class = 0;
+    std::optional<std::string> schema, table, partition, index;
+};
+
+/* All trees, in the order of their names, as of one moment. */
+class Tree_names {
+public:
+    Tree_names();
+
+    const std::vector<Named_tree> &all() const { return trees_; }
+    /* Null if the tree has gone or come since. */
+    const Named_tree *find(uint32_t id) const;
+
+private:
+    std::vector<Named_tree> trees_;
+    std::map<uint32_t, size_t> by_id_;
+};
+
+/* Names of keys as attributes keep them: without blanks and line ends. */
+std::string encode_name(const char *name);
+std::string decode_name(const std::string &name);
+
+}  // namespace frond
+
+#endif

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# sysbench on tables of Frond and of InnoDB in one private server: a Markdown table of transactions a second, and of seconds for
+# the load and for full scans. The engines take turns with each workload, so that what else the machine does meets both.
+#
+# ROWS        rows of the table (default 1000000)
+# SECONDS     of each run (default 8)
+# CACHE       of each engine, in MiB (default 1024)
+# ENGINES     the last one is the measure of the others (default "FROND InnoDB")
+# THREADS     clients (default "1 16")
+# WORKLOADS   scripts of sysbench without oltp_ (default: point_select read_only read_write update_index update_non_index
+#             write_only); `load` and `scan` come first, if they are named or nothing is
+# DURABILITY  of commits: sync, os or lazy (default os)
+set -euo pipefail
+# The shell counts this one up.
+seconds=$SECONDS
+[ "$seconds" -gt 0 ] || seconds=8
+cd "$(dirname "$0")/.."
+
+rows=${ROWS:-1000000}
+cache=${CACHE:-1024}
+read -ra engines <<<"${ENGINES:-FROND InnoDB}"
+read -ra threads <<<"${THREADS:-1 16}"
+read -ra workloads <<<"${WORKLOADS:-load scan point_select read_only read_write update_index update_non_index write_only}"
+durability=${DURABILITY:-os}
+declare -A flush=([sync]=1 [os]=2 [lazy]=0)
+[ -n "${flush[$durability]:-}" ] || { echo "DURABILITY is sync, os or lazy" >&2; exit 2; }
+command -v sysbench >/dev/null || { echo "sysbench is not installed: apt-get install sysbench" >&2; exit 1; }
+
+export FROND_SERVER=${FROND_SERVER:-sysbench}
+server() { scripts/mariadb-server.sh "$@"; }
+say() { echo "$*" >&2; }
+
+bench() { # bench ENGINE WORKLOAD THREADS COMMAND
+    sysbench "oltp_$2" --db-driver=mysql --mysql-socket="$socket" --mysql-user=root --mysql-db="sbtest_${1,,}" \
+        --mysql_storage_engine="$1" --tables=1 --table-size="$rows" --rand-type=uniform --threads="$3" \
+        --time="$seconds" --report-interval=0 "$4"
+}
+
+now() { date +%s.%N; }
+
+load() { # load ENGINE: seconds
+    server shell -e "DROP DATABASE IF EXISTS sbtest_${1,,}; CREATE DATABASE sbtest_${1,,}"
+    local begin
+    begin=$(now)
+    bench "$1" read_only 1 prepare >/dev/null
+    awk -v a="$begin" -v b="$(now)" 'BEGIN { printf "%.2f", b - a }'
+    server shell -e "ANALYZE TABLE sbtest1" "sbtest_${1,,}" >/dev/null
+}
+
+scan() { # scan ENGINE QUERY: seconds, the best of three
+    local statement="SET @begin = SYSDATE(6); SELECT ($2) INTO @x; SELECT TIMESTAMPDIFF(MICROSECOND, @begin, SYSDATE(6)) / 1e6;"
+    server shell -N -e "$statement $statement $statement" "sbtest_${1,,}" | sort -n | head -n 1
+}
+
+rate() { # rate ENGINE WORKLOAD THREADS: transactions a second
+    bench "$1" "$2" "$3" run | sed -n 's/.*transactions: .*(\([0-9.]*\) per sec.*/\1/p'
+}
+
+line() { # line NAME UNIT VALUE...: one line of the table, with how many times the last engine's each value is worth
+    awk -F '\t' -v OFS=' | ' '{
+        reference = $NF
+        line = "| " $1
+        for (i = 3; i <= NF; i++)
+            line = line OFS sprintf($2 == "s" ? "%.3f s" : "%.0f /s", $i)
+        for (i = 3; i < NF; i++)
+            line = line OFS sprintf("%.2f", $2 == "s" ? reference / $i : $i / reference)
+        print line " |"
+    }' <<<"$(
+        IFS=$'\t'
+        echo "$*"
+    )"
+}
+
+measure() { # measure NAME UNIT COMMAND [ARG...]: the command with the engine behind its first word
+    local name=$1 unit=$2 values=() engine
+    shift 2
+    for engine in "${engines[@]}"; do
+        say "$name, $engine"
+        values+=("$("$1" "$engine" "${@:2}")")
+    done
+    line "$name" "$unit" "${values[@]}"
+}
+
+server reset
+server start --innodb-buffer-pool-size="${cache}M" --innodb-flush-log-at-trx-commit="${flush[$durability]}" \
+    --innodb-log-file-size=1G --frond-cache-size="${cache}M" --frond-durability="$durability" --max-connections=300
+trap 'server stop' EXIT
+socket=target/mariadb/servers/$FROND_SERVER/s.sock
+
+heading="| $rows rows, $cache MiB, $durability" rule="|---"
+for engine in "${engines[@]}"; do
+    heading+=" | $engine" rule+="|--:"
+done
+for engine in "${engines[@]::${#engines[@]}-1}"; do
+    heading+=" | $engine / ${engines[-1]}" rule+="|--:"
+done
+printf '%s |\n%s|\n' "$heading" "$rule"
+
+measure "load" s load
+for workload in "${workloads[@]}"; do
+    case $workload in
+    load) ;;
+    scan)
+        for query in "COUNT(*)" "SUM(k)" "MAX(c)" "SUM(LENGTH(pad))"; do
+            measure "SELECT $query" s scan "SELECT $query FROM sbtest1"
+        done
+        ;;
+    *)
+        for count in "${threads[@]}"; do
+            measure "$workload, $count" "/s" rate "$workload" "$count"
+        done
+        ;;
+    esac
+done
