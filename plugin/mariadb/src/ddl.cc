@@ -118,6 +118,10 @@ int drop(THD *thd, const std::string &name)
     Attributes attributes;
     if (int error = Attributes::read(name.c_str(), &attributes))
         return error;
+    /* A CREATE TABLE ... SELECT that fails drops its table in the transaction that has written it, and nothing else. */
+    Session *session = thd == nullptr ? nullptr : Session::find(thd);
+    if (session != nullptr && session->txn() != nullptr)
+        session->rollback();
     Steps steps(thd);
     steps.drop(name);
     for (uint i = 0; i < attributes.indexes; i++) {

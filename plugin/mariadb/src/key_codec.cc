@@ -148,24 +148,53 @@ bool Key_codec::append_record(const uchar *record, std::string *out, uint parts)
 
 void Key_codec::append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const
 {
+    const uchar *const begin = tuple;
+    const key_part_map asked = parts;
     for (const Part &part : parts_) {
         if (!(parts & 1))
             return;
         parts >>= 1;
-        const uchar *data = tuple;
+        append_tuple_part(part, tuple, out);
         tuple += part.tuple_length;
-        if (part.is_nullable() && *data++ != 0) {
-            append_null(part, out);
-            continue;
+    }
+    if (parts == 0)
+        return;
+    for (const Extension &extension : extension_) {
+        if (!(asked & extension.bit))
+            return;
+        append_tuple_part(extension.part, begin + extension.offset, out);
+    }
+}
+
+void Key_codec::append_tuple_part(const Part &part, const uchar *data, std::string *out) const
+{
+    if (part.is_nullable() && *data++ != 0) {
+        append_null(part, out);
+        return;
+    }
+    size_t length = part.length;
+    if (part.column.kind == Kind::Variable || part.column.kind == Kind::Blob) {
+        length = uint2korr(data);
+        data += HA_KEY_BLOB_LENGTH;
+    } else if (part.column.kind == Kind::Char && !part.keeps_spaces) {
+        length = part.column.charset->lengthsp(reinterpret_cast<const char *>(data), length);
+    }
+    append(part, data, length, out);
+}
+
+void Key_codec::extend(const KEY *key, const KEY *primary, const uchar *record)
+{
+    for (uint i = 0; i < primary->user_defined_key_parts; i++) {
+        const KEY_PART_INFO &wanted = primary->key_part[i];
+        uint offset = 0, found = 0;
+        for (; found < key->ext_key_parts; offset += key->key_part[found++].store_length) {
+            const KEY_PART_INFO &part = key->key_part[found];
+            if (part.field->field_index == wanted.field->field_index && part.length >= wanted.length)
+                break;
         }
-        size_t length = part.length;
-        if (part.column.kind == Kind::Variable || part.column.kind == Kind::Blob) {
-            length = uint2korr(data);
-            data += HA_KEY_BLOB_LENGTH;
-        } else if (part.column.kind == Kind::Char && !part.keeps_spaces) {
-            length = part.column.charset->lengthsp(reinterpret_cast<const char *>(data), length);
-        }
-        append(part, data, length, out);
+        if (found == key->ext_key_parts)
+            return;
+        extension_.push_back({Part(wanted, record), offset, key_part_map(1) << found});
     }
 }
 

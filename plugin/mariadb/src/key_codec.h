@@ -29,6 +29,8 @@ public:
 
     /* Appends the key of a record. Returns whether a part of it is NULL. */
     bool append_record(const uchar *record, std::string *out, uint parts = UINT_MAX) const;
+    /* The server may go on in a key of this index with columns of the primary key, which entries end with. */
+    void extend(const KEY *key, const KEY *primary, const uchar *record);
     /* Appends the parts of a key in the server's tuple format that `parts` names, from the first on. */
     void append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const;
     /* Appends the parts of the tree's key. */
@@ -66,10 +68,19 @@ private:
         std::optional<Weights> weights;
     };
 
+    /* A part of the primary key, and where the server's tuple of this key has its column. */
+    struct Extension {
+        Part part;
+        uint offset;
+        key_part_map bit;
+    };
+
+    void append_tuple_part(const Part &part, const uchar *data, std::string *out) const;
     void append(const Part &part, const uchar *data, size_t length, std::string *out) const;
     void append_null(const Part &part, std::string *out) const;
 
     std::vector<Part> parts_;
+    std::vector<Extension> extension_;
     std::vector<Column> irreversible_;
 };
 

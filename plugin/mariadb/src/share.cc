@@ -129,6 +129,9 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
             indexes.back().guarded_parts = key.user_defined_key_parts - 2; /* Without the period's two columns. */
         has_guarded |= indexes.back().guarded_parts != 0;
     }
+    for (Index &index : indexes)
+        if (has_primary() && index.number != primary && !index.is_unique)
+            index.key.extend(&table->key_info[index.number], &table->key_info[primary], record);
     std::vector<bool> is_in_key(table->s->fields);
     for (uint field = 0; has_primary() && field < table->s->fields; field++)
         is_in_key[field] = primary_key().has_reversible(field);
