@@ -142,6 +142,7 @@ int ha_frond::reset()
 {
     mrr_.dsmrr_close();
     cursor_.close();
+    lock_before_copy_.reset();
     conflicts_are_written_ = has_written_ = false;
     tries_semi_consistent_ = is_semi_consistent_ = false;
     is_point_ = false;

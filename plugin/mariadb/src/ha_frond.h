@@ -105,6 +105,7 @@ private:
 
     const frond::Plan &plan() const { return share_->plan; }
     int begin() { return session_->begin_statement(); }
+    int lock_for_copy();
     /* The key of a record in the row tree: of its primary key, or, without one, that of the row last read. */
     void append_row_key(const uchar *record, std::string *out) const;
     /* Appends the key and the value of a record in the row tree. */
@@ -154,6 +155,8 @@ private:
     DsMrr_impl mrr_;
 
     int row_lock_ = FROND_NO_LOCK;
+    /* What rows were to be locked with before a copy of the table took its lock. */
+    std::optional<int> lock_before_copy_;
     bool skips_locked_ = false;
     bool tries_semi_consistent_ = false;
     /* The current row was read without a lock, for another has it: the next read locks and reads it again. */

@@ -318,17 +318,45 @@ int ha_frond::step(uchar *record, bool forward, std::string_view prefix)
     }
 }
 
-int ha_frond::rnd_init(bool)
+/*
+  ALTER by copy reads the whole table: one lock of the tree stands for one of each row. Writers of the server are kept away, but
+  transactions that were prepared before a restart are not.
+*/
+int ha_frond::lock_for_copy()
+{
+    switch (thd_sql_command(ha_thd())) {
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+    case SQLCOM_OPTIMIZE:
+        break;
+    default:
+        return 0;
+    }
+    if (int error = begin())
+        return error;
+    int code = frond_txn_lock_tree(session_->txn(), share_->row_tree(), FROND_TREE_SHARED, FROND_WAIT, session_->error());
+    if (code != FROND_OK)
+        return session_->fail(code);
+    lock_before_copy_ = row_lock_;
+    row_lock_ = FROND_NO_LOCK;
+    return 0;
+}
+
+int ha_frond::rnd_init(bool scan)
 {
     cursor_.close();
     is_semi_consistent_ = false;
     scanned_ = nullptr;
-    return 0;
+    return scan && row_lock_ != FROND_NO_LOCK ? lock_for_copy() : 0;
 }
 
 int ha_frond::rnd_end()
 {
     cursor_.close();
+    if (lock_before_copy_)
+        row_lock_ = *lock_before_copy_;
+    lock_before_copy_.reset();
     return 0;
 }
 
